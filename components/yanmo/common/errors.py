@@ -1,0 +1,76 @@
+"""Errors that a user can act on, and the exit codes they end a stage with.
+
+The codes are sysexits(3)'s, so that a Kubernetes `podFailurePolicy` can tell "never retry this"
+(64, 65, 78) from "try again" (75) without reading a log.
+"""
+
+from __future__ import annotations
+
+import errno
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """What a stage's process ends with."""
+
+    DONE = 0
+    """Output committed and readable, or work saved and paused."""
+    USAGE = 64
+    """Wrong or contradicting options: change the command."""
+    DATA = 65
+    """Missing, damaged or unusable input: change the data."""
+    BUG = 70
+    """Our fault: report it with the log."""
+    RETRY = 75
+    """Storage, network, disk space, a lost lease: the same command may work later."""
+    ENVIRONMENT = 78
+    """The machine lacks something the options ask for."""
+
+
+class UsageError(ValueError):
+    """An option is unknown, malformed or contradicts another."""
+
+
+class DataError(ValueError):
+    """An input is missing, damaged or cannot give what was asked of it."""
+
+
+class EnvironmentFault(RuntimeError):
+    """This machine cannot do what was asked (no GPU, a missing library)."""
+
+
+class StorageError(OSError):
+    """The store could not be read or written now; nothing half-written is visible."""
+
+
+class LeaseLost(StorageError):
+    """Another run owns this key now; stop before the next commit."""
+
+
+_OUT_OF_SPACE = {errno.ENOSPC, errno.EDQUOT}
+
+
+def exit_code(error: BaseException) -> ExitCode:
+    """The documented exit code for `error`."""
+    if isinstance(error, UsageError):
+        return ExitCode.USAGE
+    if isinstance(error, (StorageError, TimeoutError, ConnectionError)):
+        return ExitCode.RETRY
+    if isinstance(error, OSError) and error.errno in _OUT_OF_SPACE:
+        return ExitCode.RETRY
+    if isinstance(error, (DataError, FileNotFoundError, IsADirectoryError, PermissionError)):
+        return ExitCode.DATA
+    if isinstance(error, EnvironmentFault):
+        return ExitCode.ENVIRONMENT
+    return ExitCode.BUG
+
+
+def advice(error: BaseException) -> str:
+    """`error` in one paragraph: what went wrong and, where the error does not say so, what to do."""
+    if isinstance(error, OSError) and error.errno in _OUT_OF_SPACE:
+        where = f" while writing {error.filename}" if error.filename else ""
+        return (
+            f"no space left on device{where}; nothing half-written is visible. "
+            "Free space and run the same command again"
+        )
+    return str(error) or type(error).__name__

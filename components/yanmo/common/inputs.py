@@ -1,0 +1,89 @@
+"""From what a user typed to the outputs a stage reads."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+from yanmo.common.errors import DataError, UsageError
+from yanmo.common.options import StageOptions, flag, option_fields
+from yanmo.common.store.manifest import Reference
+from yanmo.common.store.objects import ObjectStore
+from yanmo.common.store.output import Output, find_output, open_reference
+from yanmo.common.store.pointers import read_pointer
+
+log = logging.getLogger(__name__)
+NONE = "none"
+"""Body of a reference file, or value of an input flag, that stands for "there is none"."""
+
+
+def resolve_inputs(store: ObjectStore, options: StageOptions) -> dict[str, Output | None]:
+    """Every input of a stage, opened: its own flag first, else what `--inputs` says.
+
+    Raises:
+        DataError: a required input is not to be had; says what to run.
+    """
+    given = _inputs_file(options.inputs)
+    result: dict[str, Output | None] = {}
+    for field in option_fields(type(options), "input"):
+        value = getattr(options, field.name) or given.get(field.name, "latest")
+        output = _resolve(store, options.channel, field, value)
+        if output is None and not field.metadata["optional"]:
+            stages = field.metadata["stages"]
+            raise DataError(
+                f"input {field.name} is missing: {flag(field.name)} is {value!r} and channel "
+                f"{options.channel!r} of {store.uri} has no output of {' or '.join(stages)}; run "
+                f"`yanmo {stages[0].replace('_', '-')}` first, or give {flag(field.name)}"
+            )
+        result[field.name] = output
+    return result
+
+
+def _inputs_file(value: str) -> dict[str, str]:
+    if value == "latest":
+        return {}
+    try:
+        references = json.loads(Path(value).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"--inputs {value}: expected 'latest' or a JSON file: {error}") from error
+    if not isinstance(references, dict):
+        raise UsageError(f"--inputs {value}: expected a JSON object of input name -> reference")
+    return {n: v if isinstance(v, str) else json.dumps(v) for n, v in references.items()}
+
+
+def _resolve(store: ObjectStore, channel: str, field: dataclasses.Field[Any], value: str) -> Output | None:
+    if value == NONE:
+        return None
+    if value == "latest":
+        for stage in field.metadata["stages"]:
+            pointer = read_pointer(store, channel, stage)
+            if pointer is not None:
+                return open_reference(store, pointer)
+        return None
+    reference = parse_reference(store, value, flag(field.name))
+    return None if reference is None else open_reference(store, reference)
+
+
+def parse_reference(store: ObjectStore, value: str, where: str) -> Reference | None:
+    """The reference that `value` gives: JSON, a file holding it, or `<stage>/<key>`; None for none.
+
+    Raises:
+        DataError: it gives none.
+    """
+    if value.lstrip().startswith("{"):
+        return Reference.from_json(value, where)
+    path = Path(value)
+    if path.is_file():
+        text = path.read_text(encoding="utf-8")
+        return None if text.strip() == NONE else Reference.from_json(text, value)
+    stage, _, key = value.partition("/")
+    found = find_output(store, stage, key) if key and "/" not in key else None
+    if found is None:
+        raise DataError(
+            f"{where} {value!r}: expected a reference file, <stage>/<key> of an output in "
+            f"{store.uri}, 'latest' or 'none'"
+        )
+    return found.reference

@@ -1,0 +1,80 @@
+"""What KFP wants to find when a stage's container ends; needs nothing of KFP.
+
+The body of each artifact is a reference (or an HTML page): KFP copies a few hundred bytes, never data.
+The executor output file is written for all stages, because local runs drop an artifact that it does
+not list, and because it alone can carry metadata and metrics of a container component.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from yanmo.common.errors import UsageError
+
+_MOUNTS = {"minio://": "/minio/", "s3://": "/s3/", "gs://": "/gcs/"}
+
+
+@dataclass(frozen=True)
+class ExecutorOutputs:
+    """The outputs that KFP's executor input asks for."""
+
+    file: str
+    artifacts: dict[str, dict[str, Any]]
+    parameters: dict[str, str]
+
+    @classmethod
+    def parse(cls, executor_input: str) -> ExecutorOutputs | None:
+        """From the value of --executor-input; None when it is empty."""
+        if not executor_input:
+            return None
+        try:
+            outputs = json.loads(executor_input)["outputs"]
+            artifacts = {
+                name: listed["artifacts"][0] for name, listed in outputs.get("artifacts", {}).items()
+            }
+            parameters = {n: p["outputFile"] for n, p in outputs.get("parameters", {}).items()}
+            return cls(outputs["outputFile"], artifacts, parameters)
+        except (ValueError, KeyError, TypeError, IndexError) as error:
+            raise UsageError(f"--executor-input: not KFP's executor input: {error!r}") from error
+
+    def write(
+        self,
+        bodies: dict[str, str | Path],
+        metadata: dict[str, dict[str, Any]],
+        parameters: dict[str, str],
+    ) -> None:
+        """Write every artifact, parameter and the executor output file.
+
+        Args:
+            bodies: artifact name -> text, or a local file to copy.
+            metadata: artifact name -> scalars shown by the UI.
+            parameters: parameter name -> text.
+        """
+        listed = {}
+        for name, artifact in self.artifacts.items():
+            path = local_path(artifact["uri"])
+            path.parent.mkdir(parents=True, exist_ok=True)
+            body = bodies.get(name, "none\n")
+            if isinstance(body, Path):
+                shutil.copyfile(body, path)
+            else:
+                path.write_text(body, encoding="utf-8")
+            values = {**artifact.get("metadata", {}), **metadata.get(name, {})}
+            listed[name] = {"artifacts": [{**artifact, "metadata": values}]}
+        for name, file in self.parameters.items():
+            Path(file).parent.mkdir(parents=True, exist_ok=True)
+            Path(file).write_text(parameters[name], encoding="utf-8")
+        Path(self.file).parent.mkdir(parents=True, exist_ok=True)
+        Path(self.file).write_text(json.dumps({"artifacts": listed}), encoding="utf-8")
+
+
+def local_path(uri: str) -> Path:
+    """Where KFP's launcher (or its local orchestrator) expects the bytes of an artifact."""
+    for scheme, mount in _MOUNTS.items():
+        if uri.startswith(scheme):
+            return Path(mount + uri.removeprefix(scheme))
+    return Path(uri)

@@ -1,0 +1,71 @@
+"""One log format for all stages, and progress that neither floods a log nor leaves a person waiting."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+
+_PERIOD_SECONDS = 10.0
+
+
+def setup(level: str, stage: str) -> None:
+    """Send this process's log to stderr as `HH:MM:SS stage message`."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter(f"%(asctime)s {stage:<8} %(message)s", "%H:%M:%S"))
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)
+    logging.getLogger("yanmo").setLevel(level.upper())
+
+
+def human_seconds(seconds: float) -> str:
+    """A duration as a person says it: `8 s`, `3 min 20 s`, `2 h 05 min`."""
+    seconds = round(seconds)
+    if seconds < 60:
+        return f"{seconds} s"
+    if seconds < 3600:
+        return f"{seconds // 60} min {seconds % 60:02d} s"
+    return f"{seconds // 3600} h {seconds % 3600 // 60:02d} min"
+
+
+def human_bytes(count: float) -> str:
+    """A size in decimal units: `6.1 MB`."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
+
+
+class Progress:
+    """Counts work done and logs it at most once per period, with speed and time left."""
+
+    def __init__(
+        self, log: logging.Logger, what: str, total: float, *, unit: str = "", period: float = _PERIOD_SECONDS
+    ) -> None:
+        self._log, self._what, self._total, self._unit, self._period = log, what, total, unit, period
+        self._start = self._last = time.monotonic()
+        self.done = 0.0
+
+    def add(self, count: float = 1, note: str = "") -> None:
+        """Note `count` more done; `note` is appended to the line, should one be due."""
+        self.done += count
+        now = time.monotonic()
+        if now - self._last < self._period:
+            return
+        self._last = now
+        speed = self.done / (now - self._start)
+        left = (self._total - self.done) / speed if speed else 0.0
+        self._log.info(
+            "%s %d of %d %s (%d %%), %.3g %s/s, %s left%s",
+            self._what,
+            self.done,
+            self._total,
+            self._unit,
+            100 * self.done / max(self._total, 1),
+            speed,
+            self._unit or "items",
+            human_seconds(max(left, 0)),
+            f"; {note}" if note else "",
+        )

@@ -1,0 +1,298 @@
+"""Stage options: a stage's config dataclass is the only list of them.
+
+Flags, the YAML file, the KFP component's parameters and the run form are all made from the
+dataclass, so adding an option is a one-line diff. Standard library only (PyYAML is imported when a
+file is read), so that every image and the pipeline compiler can import a `config.py`.
+
+Alternative not taken: pydantic. Options here are scalars, and the compiler and both images stay free
+of a compiled dependency.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal, NoReturn, TypeVar, get_type_hints
+
+from yanmo.common.errors import UsageError
+
+Kind = Literal["semantic", "execution", "environment", "input"]
+"""semantic: part of the key. execution: recorded, not in the key. environment: neither.
+input: a reference to another stage's output; its content digest is part of the key."""
+
+Scalar = str | int | float | bool
+C = TypeVar("C")
+
+
+def opt(
+    default: Any,
+    help: str,
+    *,
+    kind: Kind = "semantic",
+    form: bool = True,
+    choices: Sequence[str] = (),
+) -> Any:
+    """Declare one option.
+
+    Args:
+        default: value when nothing else is given; its type is the option's type.
+        help: one line with the unit; ASCII, as it is stored in KFP's database.
+        kind: whether it belongs to the key (see `Kind`).
+        form: whether pipelines show it on the run form; flags and files always take it.
+        choices: the only values allowed; a drop-down on the run form.
+    """
+    meta = {"help": help, "kind": kind, "form": form, "choices": tuple(choices)}
+    return dataclasses.field(default=default, metadata=meta)
+
+
+def input_ref(
+    help: str,
+    *,
+    stages: Sequence[str],
+    optional: bool = False,
+    default: str = "",
+    keyed: bool = True,
+) -> Any:
+    """Declare an input: a reference to an output of one of `stages`.
+
+    Its flag takes a file holding a reference, `<stage>/<key>`, `latest` or `none`; empty means
+    what `--inputs` says.
+
+    Args:
+        help: one line, ASCII.
+        stages: producers in order of preference; `latest` follows the channel's pointer of the
+            first of them that has one.
+        optional: whether the stage can do without it.
+        default: `none` for an input that is used only when it is asked for.
+        keyed: False where the stage's own output does not depend on it (only a part's does).
+    """
+    meta = {
+        "help": help,
+        "kind": "input",
+        "form": False,
+        "choices": (),
+        "stages": tuple(stages),
+        "optional": optional,
+        "keyed": keyed,
+    }
+    return dataclasses.field(default=default, metadata=meta)
+
+
+def flag(name: str) -> str:
+    """The command-line flag of the option called `name`."""
+    return "--" + name.replace("_", "-")
+
+
+def by_kind(config: Any, *kinds: Kind) -> dict[str, Scalar]:
+    """The options of `config` that are of one of `kinds`, by name, sorted."""
+    fields = dataclasses.fields(config)
+    chosen = {f.name: getattr(config, f.name) for f in fields if f.metadata["kind"] in kinds}
+    return dict(sorted(chosen.items()))
+
+
+def option_fields(cls: type, *kinds: Kind) -> Iterator[dataclasses.Field[Any]]:
+    """The fields of `cls` of one of `kinds` (all when none is given), in order of declaration."""
+    for field in dataclasses.fields(cls):
+        if not kinds or field.metadata["kind"] in kinds:
+            yield field
+
+
+def parse_bool(text: str) -> bool:
+    """Read true/false as KFP ("true"), YAML and Python (str(True)) spell it."""
+    if text.lower() in {"true", "false"}:
+        return text.lower() == "true"
+    raise argparse.ArgumentTypeError(f"expected true or false, got {text!r}")
+
+
+def parse_int(text: str) -> int:
+    """Read an integer as KFP may spell it: `1000`, `1000.0` or `1e3`."""
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        number = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected an integer, got {text!r}") from None
+    if not number.is_integer():
+        raise argparse.ArgumentTypeError(f"expected an integer, got {text!r}")
+    return int(number)
+
+
+_PARSERS: dict[type, Any] = {bool: parse_bool, int: parse_int, float: float, str: str}
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message}; see {self.prog} --help")
+
+
+def parser(cls: type, prog: str) -> argparse.ArgumentParser:
+    """The command line of `cls`: one flag per option, grouped by kind in `--help`."""
+    result = _Parser(
+        prog=prog,
+        description=cls.__doc__,
+        allow_abbrev=False,
+        formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=32, width=100),
+        epilog="Precedence: default < --config file < flag. Exit codes: 0 done or paused, 64 usage, "
+        "65 data, 70 bug, 75 try again, 78 environment.",
+    )
+    result.add_argument("--config", metavar="FILE", help="YAML file of options; flags win over it")
+    groups = {
+        "input": result.add_argument_group(
+            "inputs", "a reference file, STAGE/KEY, latest or none; default: what --inputs says"
+        ),
+        "semantic": result.add_argument_group("options", "part of the output's key"),
+        "execution": result.add_argument_group(
+            "execution", "recorded, not in the key: how the same output is made here"
+        ),
+        "environment": result.add_argument_group("environment", "neither recorded nor in the key"),
+    }
+    hints = get_type_hints(cls)
+    for field in option_fields(cls):
+        kind, meta = hints[field.name], field.metadata
+        default = "" if meta["kind"] == "input" else f" (default: {_show(field.default)})"
+        groups[meta["kind"]].add_argument(
+            flag(field.name),
+            type=_PARSERS[kind],
+            default=field.default,
+            nargs="?" if kind is bool else None,
+            const=True if kind is bool else None,
+            choices=meta["choices"] or None,
+            metavar=None if meta["choices"] else _metavar(kind, meta["kind"]),
+            help=(meta["help"] + default).replace("%", "%%"),
+        )
+    return result
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return repr(value) if value == "" else str(value)
+
+
+def _metavar(kind: type, role: str) -> str:
+    if role == "input":
+        return "REF"
+    return {bool: "true|false", int: "N", float: "X"}.get(kind, "TEXT")
+
+
+def load(cls: type[C], argv: Sequence[str], prog: str) -> C:
+    """Build `cls` from its defaults, then the --config YAML file, then the flags.
+
+    File entries go through the same parser as flags: same types, same errors. (YAML 1.1 reads
+    `3e-4` as a string, so types must not be left to YAML.)
+
+    Raises:
+        UsageError: an unknown option, a value of the wrong type, or values that contradict.
+        SystemExit: `--help`, after printing it.
+    """
+    command = parser(cls, prog)
+    pre = _Parser(prog=prog, add_help=False, allow_abbrev=False)
+    pre.add_argument("--config")
+    path = pre.parse_known_args(argv)[0].config
+    from_file = [f"{flag(k)}={_show(v)}" for k, v in read_yaml(path).items()] if path else []
+    if from_file:  # by itself, so that an error names the file
+        try:
+            command.parse_args(from_file)
+        except UsageError as error:
+            raise UsageError(f"{path}: {error}") from None
+    values = vars(command.parse_args([*from_file, *argv]))
+    del values["config"]
+    try:
+        return cls(**values)
+    except UsageError:
+        raise
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+
+
+def read_yaml(path: str | Path) -> dict[str, Scalar]:
+    """The options in a YAML file: a flat mapping of names to scalars.
+
+    Raises:
+        UsageError: no such file, not YAML, or not a flat mapping.
+    """
+    import yaml
+
+    try:
+        values = yaml.safe_load(Path(path).read_text(encoding="utf-8-sig")) or {}
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise UsageError(f"cannot read options from {path}: {error}") from error
+    if not isinstance(values, dict):
+        raise UsageError(f"{path}: expected lines of `name: value`, found {type(values).__name__}")
+    for name, value in values.items():
+        if not isinstance(name, str) or not isinstance(value, (str, int, float, bool)):
+            raise UsageError(f"{path}: option {name!r}: expected a single value, got {value!r}")
+    return values
+
+
+def dump_yaml(values: dict[str, Scalar]) -> str:
+    """`values` as the YAML that `read_yaml` reads back."""
+    import yaml
+
+    text: str = yaml.safe_dump(values, allow_unicode=True, sort_keys=True)
+    return text
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StageOptions:
+    """Options that every stage takes; each stage's config derives from this."""
+
+    store: str = opt(
+        "runs/store",
+        "where bytes live: a folder, file:///path or s3://bucket/prefix",
+        kind="environment",
+        form=False,
+    )
+    channel: str = opt(
+        "dev",
+        "whose pointers are read and moved: dev, demo, nightly ...",
+        kind="environment",
+        form=False,
+    )
+    inputs: str = opt(
+        "latest",
+        "inputs not given by their own flag: 'latest' (the channel's pointers) or a JSON file of "
+        "input name -> reference",
+        kind="environment",
+        form=False,
+    )
+    pointer: str = opt(
+        "",
+        "pointer of the channel that success moves; default: the stage's name; 'none' moves none",
+        kind="environment",
+        form=False,
+    )
+    reference_out: str = opt(
+        "", "file to write the main output's reference to (JSON)", kind="environment", form=False
+    )
+    executor_input: str = opt(
+        "", "KFP's executor input JSON; pipelines pass it", kind="environment", form=False
+    )
+    run_id: str = opt("", "id of the pipeline run, for logs and metrics", kind="environment", form=False)
+    force: bool = opt(False, "make the output again even if it is committed", kind="environment", form=False)
+    single_writer: bool = opt(
+        False,
+        "promise that no other process writes this store (for stores without conditional writes)",
+        kind="environment",
+        form=False,
+    )
+    metrics_port: int = opt(
+        0, "TCP port of /metrics; 0 takes a free one, -1 serves none", kind="environment", form=False
+    )
+    log_level: str = opt(
+        "info",
+        "least severe message shown",
+        kind="environment",
+        form=False,
+        choices=("debug", "info", "warning", "error"),
+    )
+
+
+def default_argv(argv: Sequence[str] | None) -> Sequence[str]:
+    """`argv`, or the process's own arguments."""
+    return sys.argv[1:] if argv is None else argv

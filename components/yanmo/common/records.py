@@ -1,0 +1,74 @@
+"""The formats that stages exchange: documents v1.
+
+Every Parquet file carries its schema's name and version in its metadata; `check_schema` is the one
+function that looks at them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from yanmo.common.errors import DataError
+
+TEXT_FORM = "classical-1"
+"""How `text` is written: NFC, simplified, full-width punctuation, no white space inside a line
+(`yanmo.curate.normalize`). Results on texts of different forms are never compared."""
+
+GENRES = ("诗", "词", "文", "赋")
+"""The genres of the bundled corpus, in the order of tables; any other label works as well."""
+
+SPLITS = ("train", "valid", "test")
+
+DOCUMENTS = pa.schema(
+    [
+        pa.field("id", pa.string(), nullable=False),
+        pa.field("text", pa.string(), nullable=False),
+        pa.field("genre", pa.string(), nullable=False),
+        pa.field("labels", pa.map_(pa.string(), pa.string()), nullable=False),
+        pa.field("title", pa.string(), nullable=False),
+        pa.field("author", pa.string(), nullable=False),
+        pa.field("source", pa.string(), nullable=False),
+        pa.field("license", pa.string(), nullable=False),
+        pa.field("split", pa.string(), nullable=False),
+        pa.field("parent_id", pa.string()),
+        pa.field("rule", pa.string()),
+        pa.field("cluster_id", pa.string()),
+        pa.field("cluster_size", pa.int32()),
+        pa.field("loss_spans", pa.list_(pa.list_(pa.int32(), 2))),
+    ],
+    metadata={"yanmo.schema": "documents", "yanmo.version": "1", "yanmo.text_form": TEXT_FORM},
+)
+
+
+def document_id(source: str, title: str, text: str) -> str:
+    """The id of a document: sha256 of source, title and normalized text, 64 hexadecimal digits."""
+    return hashlib.sha256("\0".join((source, title, text)).encode()).hexdigest()
+
+
+def check_schema(path: Path, name: str, versions: tuple[str, ...] = ("1",)) -> None:
+    """Check that a Parquet file is of schema `name` in a version this code reads.
+
+    Raises:
+        DataError: it is not Parquet, or another schema or version.
+    """
+    try:
+        metadata = pq.read_schema(path).metadata or {}
+    except (pa.ArrowInvalid, OSError) as error:
+        raise DataError(f"{path}: not a readable Parquet file: {error}") from error
+    found = metadata.get(b"yanmo.schema", b"?").decode(), metadata.get(b"yanmo.version", b"?").decode()
+    if found[0] != name or found[1] not in versions:
+        raise DataError(
+            f"{path}: expected schema {name} version {' or '.join(versions)}, found {' '.join(found)}"
+        )
+
+
+def write_parquet(table: pa.Table, path: Path) -> None:
+    """Write `table` with the settings every data file of Yanmo has (zstd, one codec level, no dates).
+
+    Equal tables give equal bytes for one version of pyarrow.
+    """
+    pq.write_table(table, path, compression="zstd", compression_level=3, row_group_size=16384)

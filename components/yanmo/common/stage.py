@@ -1,0 +1,34 @@
+"""What a stage declares about itself; read by its command line and by the pipeline compiler."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """One containerized step: `python -m yanmo.<name>` in the image called `image`."""
+
+    name: str
+    """The verb: folder, command, KFP task, CronJob, metric prefix."""
+    image: str
+    """Which image runs it: `data` or `train` (images/README.md)."""
+    revision: int
+    """Raised by hand when the same options and inputs give other bytes; part of the key."""
+    config: type
+    """The dataclass of options, derived from `StageOptions`."""
+    outputs: dict[str, str] = field(default_factory=dict)
+    """Output name -> KFP artifact type ("Dataset", "Model", "HTML", ...). The first is the main output:
+    the stage's own key. The others are references in its manifest, or record files (HTML)."""
+    parameters: tuple[str, ...] = ()
+    """Names of small text results (`promoted`) that pipeline conditions read."""
+
+    @property
+    def module(self) -> str:
+        """What `python -m` runs."""
+        return f"yanmo.{self.name}"
+
+    @property
+    def main_output(self) -> str:
+        """The name of the output that carries the stage's own key."""
+        return next(iter(self.outputs))

@@ -1,0 +1,280 @@
+"""From a command line to a committed output: what all stages have in common.
+
+A stage's `__main__` calls `main(STAGE, work)`; everything a user sees around the work is here: options,
+inputs, the look for a committed key, lease, commit, the channel's pointer, KFP's outputs, exit codes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from yanmo.common.errors import ExitCode, advice, exit_code
+from yanmo.common.inputs import NONE, resolve_inputs
+from yanmo.common.kfp_outputs import ExecutorOutputs
+from yanmo.common.logs import human_seconds, setup
+from yanmo.common.options import StageOptions, by_kind, default_argv, dump_yaml, load, option_fields
+from yanmo.common.stage import Stage
+from yanmo.common.store.commit import Attempt, Recipe, Result, commit_once, find_whole, work_name
+from yanmo.common.store.objects import ObjectStore, open_store
+from yanmo.common.store.output import Output
+from yanmo.common.store.pointers import move_pointer
+from yanmo.common.telemetry import Telemetry
+
+log = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(kw_only=True)
+class StageRun:
+    """What a stage's work is given."""
+
+    stage: Stage
+    options: Any
+    """The stage's own config dataclass, resolved."""
+    store: ObjectStore
+    inputs: dict[str, Output | None]
+    telemetry: Telemetry
+    extra: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """What `prepare` hands to the work besides digests."""
+    key: str = ""
+    attempt: Attempt = dataclasses.field(init=False)
+    """Where the output's files go; set when the work begins."""
+
+    def input(self, name: str) -> Output:
+        """The required input `name`."""
+        found = self.inputs[name]
+        assert found is not None, name
+        return found
+
+    @property
+    def work_directory(self) -> Path:
+        """Folder for work in progress of this key (checkpoints); survives a kill."""
+        return self.store.writable(work_name(self.stage.name, self.key))
+
+    def part(
+        self,
+        name: str,
+        revision: int,
+        semantic: dict[str, Any],
+        inputs: Mapping[str, Any],
+        build: Callable[[Attempt], Result],
+    ) -> Output:
+        """The committed output called `name` (a tokenizer, baselines), made by `build` if need be."""
+        recipe = Recipe(
+            stage=name,
+            revision=revision,
+            semantic=semantic,
+            inputs=dict(inputs),
+            run_id=self.options.run_id,
+        )
+        found = commit_once(self.store, recipe, build)
+        assert found is not None
+        return found
+
+
+Work = Callable[[StageRun], Result]
+Prepare = Callable[[StageRun], dict[str, Any]]
+
+
+class Skip(Exception):
+    """Raised by `prepare` when there is nothing to make (no champion yet): an orderly, empty end."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Finish:
+    """What a stage shows when its output is there, new or old."""
+
+    parameters: dict[str, str] = dataclasses.field(default_factory=dict)
+    """Values of `Stage.parameters`."""
+    artifacts: dict[str, Path] = dataclasses.field(default_factory=dict)
+    """Outputs that are files (HTML) and not references."""
+    references: dict[str, Output] = dataclasses.field(default_factory=dict)
+    """Parts made beside the output that are not in its manifest (baselines)."""
+    metadata: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
+    """Output name -> scalars for KFP's UI (Metrics)."""
+
+
+def main(
+    stage: Stage,
+    work: Work,
+    *,
+    prepare: Prepare | None = None,
+    finish: Callable[[StageRun, Output], Finish] | None = None,
+    argv: Sequence[str] | None = None,
+) -> int:
+    """Run `stage` for a command line and return the process's exit code.
+
+    Args:
+        work: makes the output; called only when its key is not committed.
+        prepare: what else the key depends on, beyond options and references: input name -> `Output`
+            or {"content_digest", "uri"}. May put things for the work into `run.extra`.
+        finish: called with the output whether it was made now or before.
+        argv: the command line; the process's own by default.
+    """
+    started = time.monotonic()
+    try:
+        options: StageOptions = load(stage.config, default_argv(argv), f"yanmo {stage.name}")
+    except Exception as error:
+        setup("info", stage.name)
+        return _failed(stage, error)
+    setup(options.log_level, stage.name)
+    _stop_on_sigterm()
+    try:
+        outputs = ExecutorOutputs.parse(options.executor_input)
+        store = open_store(options.store)
+        fatal = _fatal_of_this_run(store, stage, options)
+        if fatal is not None:
+            return fatal
+        with Telemetry(stage.name, options.run_id, options.metrics_port) as telemetry:
+            inputs = resolve_inputs(store, options)
+            run = StageRun(stage=stage, options=options, store=store, inputs=inputs, telemetry=telemetry)
+            try:
+                output = _output_of(run, work, prepare, started)
+            except Skip as reason:
+                log.info("nothing to do: %s", reason)
+                _hand_over(run, None, Finish(), outputs, status="done")
+                return ExitCode.DONE
+            shown = finish(run, output) if finish and output else Finish()
+            _hand_over(run, output, shown, outputs, status="done" if output else "paused")
+        return ExitCode.DONE
+    except Exception as error:
+        code = _failed(stage, error)
+        _record_fatal(stage, options, code, error)
+        return code
+
+
+def _output_of(run: StageRun, work: Work, prepare: Prepare | None, started: float) -> Output | None:
+    options, stage = run.options, run.stage
+    unkeyed = {f.name for f in option_fields(type(options), "input") if not f.metadata["keyed"]}
+    inputs: dict[str, Any] = {n: v for n, v in run.inputs.items() if n not in unkeyed}
+    if prepare:
+        inputs |= prepare(run)
+    recipe = Recipe(
+        stage=stage.name,
+        revision=stage.revision,
+        semantic=by_kind(options, "semantic"),
+        inputs=inputs,
+        execution=by_kind(options, "execution"),
+        run_id=options.run_id,
+    )
+    run.key = recipe.key
+    if not options.force:
+        found = find_whole(run.store, stage.name, recipe.key)
+        if found is not None:
+            log.info("%s is committed already; nothing to do", found)
+            return found
+
+    def build(attempt: Attempt) -> Result:
+        run.attempt = attempt
+        resolved = by_kind(options, "semantic", "execution")
+        attempt.write("config.yaml", dump_yaml(resolved), role="record")
+        result = work(run)
+        run.telemetry.gauge("duration_seconds", "Wall time of the stage").set(time.monotonic() - started)
+        attempt.write("metrics.prom", run.telemetry.text(), role="record")
+        return result
+
+    log.info("making %s/%s", stage.name, recipe.key[:12])
+    output = commit_once(run.store, recipe, build, force=options.force)
+    if output is None:
+        log.info("paused; run the same command to go on")
+    else:
+        log.info("committed %s in %s", output, human_seconds(time.monotonic() - started))
+    return output
+
+
+def _hand_over(
+    run: StageRun,
+    output: Output | None,
+    shown: Finish,
+    outputs: ExecutorOutputs | None,
+    *,
+    status: str,
+) -> None:
+    """Move the channel's pointers and write the references that the caller asked for."""
+    stage, options = run.stage, run.options
+    bodies: dict[str, str | Path] = dict(shown.artifacts)
+    if output is not None:
+        parts = {name: output.part(name) for name in output.manifest.references} | shown.references
+        for name, part in parts.items():
+            bodies[name] = part.reference.to_json()
+            if options.pointer != NONE:
+                move_pointer(run.store, options.channel, name, part.reference)
+        bodies[stage.main_output] = output.reference.to_json()
+        if options.pointer != NONE:
+            name = options.pointer or stage.name
+            move_pointer(run.store, options.channel, name, output.reference)
+    if options.reference_out:
+        path = Path(options.reference_out)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(output.reference.to_json() if output else NONE + "\n", encoding="utf-8")
+    if outputs:
+        empty = dict.fromkeys(stage.parameters, "")
+        outputs.write(bodies, shown.metadata, {**empty, **shown.parameters, "status": status})
+
+
+def _failed(stage: Stage, error: Exception) -> int:
+    code = exit_code(error)
+    if code == ExitCode.BUG:
+        log.exception("a bug in Yanmo; please report it with this log")
+    else:
+        log.error("%s", advice(error))
+        log.debug("where it was raised", exc_info=error)
+    log.error("%s failed with exit code %d (%s)", stage.name, code, code.name.lower())
+    return int(code)
+
+
+def _fatal_name(stage: Stage, run_id: str) -> str:
+    safe = "".join(c if c.isalnum() or c in "-_" else "-" for c in run_id)[:100]
+    return f"runs/{stage.name}/fatal/{safe}.json"
+
+
+def _fatal_of_this_run(store: ObjectStore, stage: Stage, options: StageOptions) -> int | None:
+    """The exit code of an earlier try of this same run that no retry can mend."""
+    if not options.run_id:
+        return None
+    try:
+        value = json.loads(store.read(_fatal_name(stage, options.run_id))[0])
+    except FileNotFoundError:
+        return None
+    if value.get("revision") != stage.revision:
+        return None
+    log.error("an earlier try of run %s ended for good: %s", options.run_id, value["message"])
+    return int(value["exit_code"])
+
+
+def _record_fatal(stage: Stage, options: StageOptions, code: int, error: Exception) -> None:
+    if not options.run_id or code not in (ExitCode.USAGE, ExitCode.DATA):
+        return
+    body = {
+        "run_id": options.run_id,
+        "revision": stage.revision,
+        "exit_code": int(code),
+        "message": advice(error),
+    }
+    try:
+        store = open_store(options.store)
+        store.create(_fatal_name(stage, options.run_id), json.dumps(body, ensure_ascii=False).encode())
+    except OSError as problem:
+        log.debug("could not record the failure: %s", problem)
+
+
+def _stop_on_sigterm() -> None:
+    """Turn SIGTERM into the same orderly end as Ctrl-C: leases released, attempts removed."""
+
+    def stop(signum: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + signum)
+
+    signal.signal(signal.SIGTERM, stop)
+
+
+def run(stage: Stage, work: Work, **kwargs: Any) -> None:
+    """`main`, as the last line of a stage's `__main__`."""
+    sys.exit(main(stage, work, **kwargs))

@@ -1,0 +1,226 @@
+"""Making an output: attempt, lease, commit.
+
+Two writers of one key never touch each other's objects: each writes below its own attempt, and
+MANIFEST.json, created only if absent and written last, names the one that counts. The loser adopts it.
+"""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import shutil
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from yanmo.common.store.lease import Lease
+from yanmo.common.store.manifest import FileEntry, Manifest, Role, content_digest, file_sha256, make_key
+from yanmo.common.store.objects import AlreadyExists, ObjectStore
+from yanmo.common.store.output import Output, find_output, manifest_name
+
+log = logging.getLogger(__name__)
+
+
+class Attempt:
+    """The files of one try at an output; invisible until its manifest is committed."""
+
+    def __init__(self, store: ObjectStore, stage: str, key: str, lease: Lease) -> None:
+        self.store, self.stage, self.key, self.lease = store, stage, key, lease
+        self.id = lease.attempt
+        self.prefix = f"cas/{stage}/{key}/{self.id}"
+        self.directory = store.writable(self.prefix)
+        self._files: dict[str, FileEntry] = {}
+
+    def path(self, name: str) -> Path:
+        """Where to write the file `name` (folders are made); call `add` when it is whole."""
+        path = self.directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def add(self, name: str, role: Role = "content") -> FileEntry:
+        """Hash the file `name`, make it durable and list it in the manifest.
+
+        Args:
+            name: relative to the attempt.
+            role: `content` enters the content digest; `record` (logs, timings, HTML) does not.
+        """
+        path = self.directory / name
+        entry = FileEntry(path=name, bytes=path.stat().st_size, sha256=file_sha256(path), role=role)
+        self.store.publish(self.prefix, name)
+        self._files[name] = entry
+        return entry
+
+    def write(self, name: str, data: bytes | str, role: Role = "content") -> FileEntry:
+        """Write the small file `name` at once and `add` it."""
+        self.path(name).write_bytes(data.encode() if isinstance(data, str) else data)
+        return self.add(name, role)
+
+    @property
+    def files(self) -> tuple[FileEntry, ...]:
+        return tuple(self._files[name] for name in sorted(self._files))
+
+    def discard(self) -> None:
+        """Remove what was written; called when the attempt did not win."""
+        shutil.rmtree(self.directory, ignore_errors=True)
+        self.store.delete(self.prefix)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """What a stage's work gives back to be committed."""
+
+    counts: dict[str, Any]
+    """Content counts, part of the content digest: integers, strings, nested mappings of them."""
+    metadata: dict[str, Any] = field(default_factory=dict)
+    references: dict[str, Output] = field(default_factory=dict)
+    """Output name -> part committed on the way (a tokenizer, an evaluation set)."""
+    status: Literal["done", "paused"] = "done"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """What an output is made from: everything in its key, and what is recorded beside it."""
+
+    stage: str
+    revision: int
+    semantic: dict[str, Any]
+    inputs: dict[str, Any]
+    """Input name -> `Output`, or {"content_digest": ..., "uri": ...} for raw files, or None."""
+    execution: dict[str, Any] = field(default_factory=dict)
+    run_id: str = ""
+
+    @property
+    def key(self) -> str:
+        digests = {name: _digest_of(value) for name, value in self.inputs.items() if value}
+        return make_key(self.stage, self.revision, self.semantic, digests)
+
+
+def _digest_of(value: Any) -> str:
+    return value.content_digest if isinstance(value, Output) else str(value["content_digest"])
+
+
+def work_name(stage: str, key: str) -> str:
+    """Where a key's work in progress lies (checkpoints, LEASE.json)."""
+    return f"runs/{stage}/{key}"
+
+
+def find_whole(store: ObjectStore, stage: str, key: str) -> Output | None:
+    """The committed output of a key, if all its files are there with their sizes."""
+    output = find_output(store, stage, key)
+    if output is None:
+        return None
+    fault = output.missing()
+    if fault:
+        log.warning("%s is committed but damaged (%s); making it again", output, fault)
+        return None
+    return output
+
+
+def commit_once(
+    store: ObjectStore,
+    recipe: Recipe,
+    build: Callable[[Attempt], Result],
+    *,
+    force: bool = False,
+    wait_seconds: float = 1.0,
+) -> Output | None:
+    """The committed output of `recipe`, made by `build` unless it is there already.
+
+    Waits while another live run makes the same key, and adopts its result.
+
+    Returns:
+        The output, or None when `build` paused (its work stays below `runs/`).
+    """
+    key = recipe.key
+    lease = Lease(store, f"{work_name(recipe.stage, key)}/LEASE.json", uuid.uuid4().hex[:12])
+    said = False
+    while True:
+        found = None if force else find_whole(store, recipe.stage, key)
+        if found is not None:
+            return found
+        if lease.acquire():
+            break
+        if not said:
+            log.info("another run is making %s/%s; waiting for it", recipe.stage, key[:12])
+            said = True
+        time.sleep(wait_seconds)
+    try:
+        if not force:  # it may have been committed between the look and the lease
+            found = find_whole(store, recipe.stage, key)
+            if found is not None:
+                return found
+        return _build_and_commit(store, recipe, key, lease, build)
+    finally:
+        lease.release()
+
+
+def _build_and_commit(
+    store: ObjectStore,
+    recipe: Recipe,
+    key: str,
+    lease: Lease,
+    build: Callable[[Attempt], Result],
+) -> Output | None:
+    attempt = Attempt(store, recipe.stage, key, lease)
+    try:
+        result = build(attempt)
+        if result.status == "paused":
+            attempt.discard()
+            return None
+        lease.check()
+        manifest = _manifest(recipe, key, attempt, result)
+        won = _commit(store, manifest)
+    except BaseException:
+        attempt.discard()
+        raise
+    output = find_output(store, recipe.stage, key)
+    assert output is not None
+    if not won:
+        attempt.discard()
+        log.info("another run committed %s first; adopted its result", output)
+    return output
+
+
+def _manifest(recipe: Recipe, key: str, attempt: Attempt, result: Result) -> Manifest:
+    return Manifest(
+        stage=recipe.stage,
+        key=key,
+        revision=recipe.revision,
+        attempt=attempt.id,
+        files=attempt.files,
+        counts=result.counts,
+        metadata=result.metadata,
+        options=recipe.semantic,
+        execution=recipe.execution,
+        inputs={name: _record_of(value) for name, value in recipe.inputs.items()},
+        references={name: vars(part.reference) for name, part in result.references.items()},
+        run_id=recipe.run_id,
+        created_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        content_digest=content_digest(attempt.files, result.counts),
+    )
+
+
+def _record_of(value: Any) -> Any:
+    return vars(value.reference) if isinstance(value, Output) else value
+
+
+def _commit(store: ObjectStore, manifest: Manifest) -> bool:
+    """Write the manifest; False when another attempt's whole output is there first."""
+    name, data = manifest_name(manifest.stage, manifest.key), manifest.to_json()
+    try:
+        store.create(name, data)
+        return True
+    except AlreadyExists:
+        old, version = store.read(name)
+    current = Manifest.from_json(old, name)
+    if current.attempt == manifest.attempt:
+        return True  # our earlier try won
+    if current.content_digest == manifest.content_digest and find_whole(store, manifest.stage, manifest.key):
+        return False
+    # --force, or a damaged output: the new one takes its place and the old manifest is kept.
+    store.create(f"cas/{manifest.stage}/{manifest.key}/MANIFEST-{current.attempt}.json", old)
+    store.replace(name, data, version)
+    return True

@@ -1,0 +1,127 @@
+"""A lease: one live run per key.
+
+LEASE.json holds owner, attempt and expiry, and is renewed by compare-and-swap. A second starter waits
+and adopts the result; a run that died on the same machine is recognised by its process id and start
+time, so that a rerun after kill -9 does not wait for the expiry.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+import threading
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+from yanmo.common.errors import LeaseLost
+from yanmo.common.store.objects import AlreadyExists, Changed, ObjectStore
+
+log = logging.getLogger(__name__)
+TTL_SECONDS = 60.0
+
+
+def _process_start(pid: int) -> str:
+    """When a process of this machine started (clock ticks since boot), or '' if it is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        return ""
+
+
+def _machine() -> str:
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        boot = ""
+    return f"{socket.gethostname()}/{boot}"
+
+
+class Lease:
+    """Held from `acquire` to `release`; renewed by a thread in between."""
+
+    def __init__(self, store: ObjectStore, name: str, attempt: str, ttl: float = TTL_SECONDS) -> None:
+        self.store, self.name, self.attempt, self.ttl = store, name, attempt, ttl
+        self.owner = uuid.uuid4().hex
+        self._version = ""
+        self._lost = False
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def acquire(self) -> bool:
+        """Take the lease; False while another live run holds it."""
+        try:
+            self._version = self.store.create(self.name, self._body())
+        except AlreadyExists:
+            try:
+                data, version = self.store.read(self.name)
+                if not _is_over(data):
+                    return False
+                self._version = self.store.replace(self.name, self._body(), version)
+            except (FileNotFoundError, Changed):
+                return False  # it moved under us: look again
+        self._thread = threading.Thread(target=self._renew, daemon=True, name="lease")
+        self._thread.start()
+        return True
+
+    def check(self) -> None:
+        """Raise `LeaseLost` when this run may no longer commit."""
+        if not self._lost:
+            try:
+                held = json.loads(self.store.read(self.name)[0])["owner"] == self.owner
+            except (FileNotFoundError, ValueError, KeyError):
+                held = False
+            self._lost = not held
+        if self._lost:
+            raise LeaseLost(f"{self.store.uri}/{self.name}: taken over by another run; stopped")
+
+    def release(self) -> None:
+        """Give the lease back; no error when it was lost."""
+        self._stop.set()
+        if self._thread:
+            self._thread.join()
+        try:
+            self.check()
+            body = {**json.loads(self._body()), "expires_at": 0.0}
+            self.store.replace(self.name, json.dumps(body).encode(), self._version)
+        except (LeaseLost, Changed):
+            pass
+
+    def _body(self) -> bytes:
+        pid = os.getpid()
+        value: dict[str, Any] = {
+            "owner": self.owner,
+            "attempt": self.attempt,
+            "expires_at": time.time() + self.ttl,
+            "machine": _machine(),
+            "pid": pid,
+            "process_start": _process_start(pid),
+        }
+        return json.dumps(value).encode()
+
+    def _renew(self) -> None:
+        while not self._stop.wait(self.ttl / 3):
+            try:
+                self._version = self.store.replace(self.name, self._body(), self._version)
+            except Changed:
+                self._lost = True
+                log.error("lease of %s was taken over; this run will stop", self.name)
+                return
+            except OSError as error:  # a full disk or a flaky network: the next try may work
+                log.warning("could not renew the lease of %s: %s", self.name, error)
+
+
+def _is_over(data: bytes) -> bool:
+    """Whether the lease in `data` has expired, was released, or its process is dead."""
+    try:
+        value = json.loads(data)
+        if value["expires_at"] < time.time():
+            return True
+        if value["machine"] != _machine():
+            return False
+        return bool(_process_start(value["pid"]) != value["process_start"])
+    except (ValueError, KeyError, TypeError):
+        return True  # damaged: nobody can renew it

@@ -1,0 +1,147 @@
+"""Reading a committed output: nothing is used that does not match its manifest."""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+import json
+from pathlib import Path
+
+from yanmo.common.errors import DataError
+from yanmo.common.store.manifest import FileEntry, Manifest, Reference, file_sha256
+from yanmo.common.store.objects import ObjectStore
+
+
+def manifest_name(stage: str, key: str) -> str:
+    """Where the manifest of a key lies in its store."""
+    return f"cas/{stage}/{key}/MANIFEST.json"
+
+
+class Output:
+    """One committed output of a store.
+
+    `path` and `paths` verify a file's size and sha256 the first time they hand it out.
+    """
+
+    def __init__(self, store: ObjectStore, manifest: Manifest, reference: Reference) -> None:
+        self.store = store
+        self.manifest = manifest
+        self.reference = reference
+        self._verified: set[str] = set()
+
+    @property
+    def content_digest(self) -> str:
+        return self.manifest.content_digest
+
+    def __str__(self) -> str:
+        return f"{self.manifest.stage}/{self.manifest.key[:12]}"
+
+    def entries(self, pattern: str = "*") -> list[FileEntry]:
+        """The files whose path matches the shell pattern, sorted by path."""
+        found = [f for f in self.manifest.files if fnmatch.fnmatchcase(f.path, pattern)]
+        return sorted(found, key=lambda f: f.path)
+
+    def paths(self, pattern: str) -> list[Path]:
+        """Verified local paths of the files that match, sorted.
+
+        Raises:
+            DataError: no file matches, or one is missing, short or changed.
+        """
+        entries = self.entries(pattern)
+        if not entries:
+            have = ", ".join(f.path for f in self.manifest.files[:10])
+            raise DataError(f"{self}: no file {pattern!r}; it holds {have}")
+        return [self._open(entry) for entry in entries]
+
+    def path(self, name: str) -> Path:
+        """The verified local path of the one file called `name`; raises as `paths`."""
+        return self.paths(name)[0]
+
+    def missing(self) -> str | None:
+        """Which file is absent or of the wrong size, in words; None when all are there."""
+        for entry in self.manifest.files:
+            size = self.store.size(self._name(entry))
+            if size != entry.bytes:
+                found = "missing" if size is None else f"{size} bytes"
+                return f"{self._name(entry)}: expected {entry.bytes} bytes, found {found}"
+        return None
+
+    def part(self, name: str) -> Output:
+        """The part that was committed with this output as `name` (a tokenizer, say)."""
+        if name not in self.manifest.references:
+            raise DataError(f"{self}: has no part {name!r}; run the {self.manifest.stage} stage again")
+        return open_reference(self.store, Reference(**self.manifest.references[name]))
+
+    def input(self, name: str) -> Output | None:
+        """The output this one was made from as input `name`; None when it had none."""
+        value = self.manifest.inputs.get(name)
+        if not value or "manifest_uri" not in value:
+            return None
+        return open_reference(self.store, Reference(**value))
+
+    def _name(self, entry: FileEntry) -> str:
+        return f"cas/{self.manifest.stage}/{self.manifest.key}/{self.manifest.attempt}/{entry.path}"
+
+    def _open(self, entry: FileEntry) -> Path:
+        name = self._name(entry)
+        size = self.store.size(name)
+        again = f"run the {self.manifest.stage} stage again with --force, or restore the file"
+        if size != entry.bytes:
+            found = "no such file" if size is None else f"{size} bytes"
+            raise DataError(f"{self.store.uri}/{name}: expected {entry.bytes} bytes, found {found}; {again}")
+        path = self.store.local(name)
+        if entry.path not in self._verified:
+            found = file_sha256(path)
+            if found != entry.sha256:
+                raise DataError(
+                    f"{self.store.uri}/{name}: changed since it was committed: expected sha256 "
+                    f"{entry.sha256[:16]}..., found {found[:16]}...; {again}"
+                )
+            self._verified.add(entry.path)
+        return path
+
+
+def find_output(store: ObjectStore, stage: str, key: str) -> Output | None:
+    """The committed output of a key, or None."""
+    name = manifest_name(stage, key)
+    try:
+        data, _ = store.read(name)
+    except FileNotFoundError:
+        return None
+    manifest = Manifest.from_json(data, f"{store.uri}/{name}")
+    if (manifest.stage, manifest.key) != (stage, key):
+        raise DataError(f"{store.uri}/{name}: is the manifest of {manifest.stage}/{manifest.key}")
+    reference = Reference(
+        stage=stage,
+        key=key,
+        manifest_uri=name,
+        manifest_sha256=hashlib.sha256(data).hexdigest(),
+        content_digest=manifest.content_digest,
+    )
+    return Output(store, manifest, reference)
+
+
+def open_reference(store: ObjectStore, reference: Reference) -> Output:
+    """The output that `reference` pins.
+
+    Raises:
+        DataError: its manifest is missing or no longer holds what the reference pins.
+    """
+    found = find_output(store, reference.stage, reference.key)
+    where = f"{store.uri}/{reference.manifest_uri}"
+    if found is None:
+        raise DataError(f"{where}: no such output; run the {reference.stage} stage again")
+    if found.content_digest != reference.content_digest:
+        raise DataError(
+            f"{where}: holds content {found.content_digest[:16]}..., the reference pins "
+            f"{reference.content_digest[:16]}...; run the {reference.stage} stage again"
+        )
+    return found
+
+
+def read_json(output: Output, name: str) -> dict:  # type: ignore[type-arg]
+    """The JSON object in the file `name` of `output`, verified."""
+    value = json.loads(output.path(name).read_text(encoding="utf-8"))
+    if not isinstance(value, dict):
+        raise DataError(f"{output}: {name}: expected a JSON object")
+    return value

@@ -1,0 +1,77 @@
+"""Pointers: the few names that move. Latest success of a channel, and its champion."""
+
+from __future__ import annotations
+
+from yanmo.common.errors import StorageError
+from yanmo.common.store.manifest import Reference
+from yanmo.common.store.objects import AlreadyExists, Changed, ObjectStore, check_name
+
+_TRIES = 20
+
+
+def pointer_name(channel: str, name: str) -> str:
+    """Where the pointer `name` of a channel lies."""
+    return check_name(f"pointers/{channel}/{name}.json")
+
+
+def read_pointer(store: ObjectStore, channel: str, name: str) -> Reference | None:
+    """What the pointer names, or None when it was never set."""
+    path = pointer_name(channel, name)
+    try:
+        data, _ = store.read(path)
+    except FileNotFoundError:
+        return None
+    return Reference.from_json(data, f"{store.uri}/{path}")
+
+
+def create_pointer(store: ObjectStore, channel: str, name: str, reference: Reference) -> Reference:
+    """Set the pointer unless it is set; returns what it names afterwards."""
+    try:
+        store.create(pointer_name(channel, name), reference.to_json().encode())
+    except AlreadyExists:
+        found = read_pointer(store, channel, name)
+        assert found is not None
+        return found
+    return reference
+
+
+def move_pointer(store: ObjectStore, channel: str, name: str, reference: Reference) -> None:
+    """Make the pointer name `reference`; the last of two movers wins.
+
+    Raises:
+        StorageError: it changed under every try.
+    """
+    path, data = pointer_name(channel, name), reference.to_json().encode()
+    for _ in range(_TRIES):
+        try:
+            current, version = store.read(path)
+            if current != data:
+                store.replace(path, data, version)
+            return
+        except FileNotFoundError:
+            try:
+                store.create(path, data)
+                return
+            except AlreadyExists:
+                continue
+        except Changed:
+            continue
+    raise StorageError(f"{store.uri}/{path}: changed under {_TRIES} tries to move it; try again")
+
+
+def swap_pointer(
+    store: ObjectStore, channel: str, name: str, expected: Reference | None, new: Reference
+) -> bool:
+    """Make the pointer name `new` only if it still names `expected`; whether it did."""
+    path, data = pointer_name(channel, name), new.to_json().encode()
+    try:
+        if expected is None:
+            store.create(path, data)
+        else:
+            current, version = store.read(path)
+            if current != expected.to_json().encode():
+                return False
+            store.replace(path, data, version)
+    except (AlreadyExists, Changed, FileNotFoundError):
+        return False
+    return True

@@ -1,0 +1,79 @@
+"""Prometheus metrics of a stage's process: one endpoint, `yanmo_` prefix, base units.
+
+The supervisor of a stage serves it, so that a stalled or dead worker stays visible. `run_id` is a label
+of `yanmo_run_info` alone, so that series do not multiply with every run.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from pathlib import Path
+from types import TracebackType
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest, start_http_server
+
+log = logging.getLogger(__name__)
+
+
+class Telemetry:
+    """The metrics of one run of one stage."""
+
+    def __init__(self, stage: str, run_id: str = "", port: int = 0) -> None:
+        """Args:
+        stage: prefix of the stage's own metrics.
+        run_id: id of the pipeline run.
+        port: TCP port to serve on; 0 a free one, -1 none. A busy port only warns.
+        """
+        self.stage = stage
+        self.registry = CollectorRegistry()
+        self._port = port
+        self._gauges: dict[str, Gauge] = {}
+        self._counters: dict[str, Counter] = {}
+        self._start = time.time()
+        info = Gauge("yanmo_run_info", "The run (always 1)", ["stage", "run_id"], registry=self.registry)
+        info.labels(stage, run_id).set(1)
+        self.gauge("start_time_seconds", "Unix time at which the stage began").set(self._start)
+
+    def gauge(self, name: str, help: str, labels: tuple[str, ...] = ()) -> Gauge:
+        """The gauge `yanmo_<stage>_<name>`; made at first use. `name` ends in its base unit."""
+        if name not in self._gauges:
+            full = f"yanmo_{self.stage}_{name}"
+            self._gauges[name] = Gauge(full, help, labels, registry=self.registry)
+        return self._gauges[name]
+
+    def counter(self, name: str, help: str, labels: tuple[str, ...] = ()) -> Counter:
+        """The counter `yanmo_<stage>_<name>_total`; made at first use."""
+        if name not in self._counters:
+            full = f"yanmo_{self.stage}_{name}"
+            self._counters[name] = Counter(full, help, labels, registry=self.registry)
+        return self._counters[name]
+
+    def text(self) -> str:
+        """All metrics in Prometheus' text format."""
+        return generate_latest(self.registry).decode()
+
+    def write(self, path: Path) -> None:
+        """Write all metrics to `path` (for node_exporter's textfile collector, or to read)."""
+        path.write_text(self.text(), encoding="utf-8")
+
+    def __enter__(self) -> Telemetry:
+        self._server = None
+        if self._port >= 0:
+            try:
+                self._server, self._thread = start_http_server(self._port, registry=self.registry)
+                log.debug("metrics on port %d", self._server.server_port)
+            except OSError as error:
+                log.warning("no /metrics: port %d: %s", self._port, error)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._server:
+            self._server.shutdown()
+            self._server.server_close()
+            self._thread.join()
