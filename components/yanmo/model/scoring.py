@@ -121,7 +121,8 @@ def _score(model: Decoder, documents: Sequence[Tokens], batch: list[_Window]) ->
 
 def _nats(hidden: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     parts = []
-    for rows in torch.arange(len(targets), device=targets.device).split(512):
+    for start in range(0, len(targets), 512):
+        rows = slice(start, start + 512)
         logits = (hidden[rows] @ weight.T).float()
         chosen = logits.gather(1, targets[rows, None]).squeeze(1)
         parts.append(torch.logsumexp(logits, 1) - chosen)
