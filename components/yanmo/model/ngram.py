@@ -50,8 +50,6 @@ class _Order:
 
     def rows(self, keys: Ints) -> Ints:
         """The rows of `keys`; -1 where one was never seen."""
-        if not len(self.keys):  # no document is long enough for this order
-            return np.full(len(keys), -1)
         found = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
         return np.where((keys >= 0) & (self.keys[found] == keys), found, -1)
 
@@ -198,6 +196,8 @@ def _smooth(symbols: Ints, depth: Ints, num_symbols: int, order: int) -> tuple[F
     result, lower = [], unigram
     rows_below = num_symbols
     for n, counts in enumerate(counted, start=2):
+        if not len(counts.keys):  # no document is long enough for this order
+            break
         adjusted = counts.count
         if n < order:  # distinct left neighbours; none before BEGIN, where the count itself stands
             left = np.bincount(counted[n - 1].suffix, minlength=len(counts.keys))
