@@ -39,9 +39,13 @@ class CurateOptions(StageOptions):
     )
     license_field: str = opt("license", "field with its licence; see --licenses where absent", form=False)
     label_fields: str = opt("dynasty", "other fields kept as labels, separated by commas", form=False)
-    default_genre: str = opt("", "genre of documents that name none; empty counts them as malformed")
+    default_genre: str = opt(
+        "", "genre of documents that name none; empty counts them as malformed", form=False
+    )
     genres: str = opt(
-        "", "genres that must be there, separated by commas (shi,ci,wen,fu); empty takes what comes"
+        "",
+        "genres that must be there, separated by commas (shi,ci,wen,fu); empty takes what comes",
+        form=False,
     )
     licenses: str = opt(
         "chinese-poetry/=MIT,Werneror/=MIT,NiuTrans/=MIT,kanripo/=CC-BY-SA-4.0",

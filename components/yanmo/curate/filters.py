@@ -92,7 +92,7 @@ def judge(cleaned: Sequence[Cleaned], normalized: Normalized, limits: Limits) ->
     tests = {
         "markup": np.array([c.has_markup for c in cleaned]),
         "stub": np.array([c.is_stub for c in cleaned]),
-        "too_short": han < limits.min_han_characters,
+        "too_short": (han < limits.min_han_characters) | (characters == 0),
         "not_han": han < limits.min_han_share * whole,
         "private_use": private_use + normalized.counts[:, PRIVATE] > limits.max_private_use_share * whole,
         "lacuna": normalized.counts[:, LACUNA] + lost > limits.max_lacuna_share * whole,
