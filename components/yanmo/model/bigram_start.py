@@ -1,9 +1,9 @@
 """First weights that already know the bigram statistics of the training text.
 
-The logits of an untrained decoder whose layers write nothing are `lm_head @ norm(embed_tokens[x])`: a low-rank
-matrix over (token, next token). The best one is a factorization of log p(next | token) / p(next), smoothed,
-plus log p(next) on a constant direction. It is worth about 0.23 bits per character after 200 CPU-seconds of
-training (knowledge/recipe.md, C.1), and needs an untied head, as the matrix is not symmetric.
+The logits of an untrained decoder whose layers write nothing are `lm_head @ norm(embed_tokens[x])`, a
+low-rank matrix over (token, next token). The best one is a factorization of log p(next | token) / p(next),
+smoothed, plus log p(next) on a constant direction. It is worth about 0.23 bits per character after 200
+CPU-seconds of training, and needs an untied head, as the matrix is not symmetric.
 
 The smoothed matrix is constant along each row wherever a bigram was not seen, so it is a sparse matrix plus
 one column times a row of ones: products with it cost seconds less than with the dense V x V table.
@@ -134,5 +134,5 @@ def _right_factors(matrix: _LogRatio, rank: int, generator: torch.Generator) -> 
         sketch = torch.linalg.qr(matrix.transposed_times(sketch))[0]
         sketch = matrix.weight * matrix.times(sketch)
     basis = torch.linalg.qr(sketch)[0]
-    vectors = torch.linalg.svd(matrix.transposed_times(basis), full_matrices=False)[0]
+    vectors: Tensor = torch.linalg.svd(matrix.transposed_times(basis), full_matrices=False)[0]
     return vectors[:, :rank].contiguous()

@@ -216,8 +216,8 @@ def load(engine: Engine, folder: Path, identity: dict[str, str]) -> Position:
     """
     index = json.loads((folder / "index.json").read_text(encoding="utf-8"))
     _check_identity(folder, index, identity)
-    files = [safe_open(p, framework="pt") for p in sorted(folder.glob("rank-*.safetensors"))]
-    places = {key: file for file in files for key in file.keys()}  # noqa: SIM118 (not a mapping)
+    files: list[Any] = [safe_open(p, framework="pt") for p in sorted(folder.glob("rank-*.safetensors"))]
+    places = {key: file for file in files for key in file.keys()}  # noqa: SIM118
     parts: dict[tuple[str, str], list[tuple[int, str]]] = {}
     for key in places:
         if key != "torch_rng_state":

@@ -72,7 +72,7 @@ class Samples:
     def plan(self, epoch: int) -> Plan:
         """The plan of an epoch; the last two are kept."""
         if epoch not in self._plans:
-            tagged = tagged_documents(self.index.ids, self._seed, epoch, self._tag_share)
+            tagged = tagged_documents(self.index.ids.tolist(), self._seed, epoch, self._tag_share)
             tagged &= self._tag_of >= 0
             plan = plan_epoch(self.index.length, tagged, self._context, self._seed, epoch)
             self._plans = {e: p for e, p in self._plans.items() if e == epoch - 1} | {epoch: plan}

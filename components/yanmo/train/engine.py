@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from yanmo.model.decoder import Decoder
 from yanmo.model.loss import linear_cross_entropy
 from yanmo.train.config import TrainConfig
+from yanmo.train.data import Batch
 from yanmo.train.optimizer import MatrixAdamW, Piece, cut_places, parameter_groups
 
 _TIMEOUT = timedelta(minutes=10)
@@ -95,7 +96,7 @@ class Engine:
                 "nccl" if device == "cuda" else "gloo", timeout=_TIMEOUT, verbose=False
             )
         self.rank, self.world_size = dist.get_rank(), dist.get_world_size()
-        self.device = torch.device(device, int(os.environ.get("LOCAL_RANK", 0)) if device == "cuda" else None)
+        self.device = torch.device(f"cuda:{os.environ.get('LOCAL_RANK', 0)}" if device == "cuda" else "cpu")
         self.options, self.decoder = options, decoder
         module = LossModule(decoder)
         self.optimizer = MatrixAdamW(
@@ -126,7 +127,7 @@ class Engine:
         for group in self.optimizer.param_groups:
             group["lr"] = group["peak_lr"] * multiplier
 
-    def accumulate(self, ids_BT: Tensor, segments_BT: Tensor, targets_BT: Tensor, num_targets: int) -> float:
+    def accumulate(self, rows: Batch, num_targets: int) -> float:
         """One forward and backward; after the last of a step, the update.
 
         Args:
@@ -137,7 +138,8 @@ class Engine:
         """
         # DeepSpeed averages gradients over ranks and forwards; this takes both averages back.
         scale = self.world_size * self.options.accumulation / num_targets
-        ids, segments, targets = (x.to(self.device) for x in (ids_BT, segments_BT, targets_BT))
+        arrays = (rows.ids_BT, rows.segments_BT, rows.targets_BT)
+        ids, segments, targets = (torch.from_numpy(x).to(self.device) for x in arrays)
         loss = self._engine(ids, segments, targets, scale)
         self._engine.backward(loss)
         self._engine.step()

@@ -106,8 +106,7 @@ class Loop:
         nats = 0.0
         for begin in range(mine, mine + options.rank_rows, options.micro_rows):
             rows = batch.rows(begin, begin + options.micro_rows)
-            tensors = (torch.from_numpy(x) for x in (rows.ids_BT, rows.segments_BT, rows.targets_BT))
-            nats += engine.accumulate(*tensors, num_targets)
+            nats += engine.accumulate(rows, num_targets)
         self.step += 1
         nats, stop, save = self._agree(nats)
         if not math.isfinite(nats):

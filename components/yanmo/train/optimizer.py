@@ -1,8 +1,8 @@
 """Muon for the layers' matrices and AdamW for the rest, on the flat partitions that ZeRO hands out.
 
-DeepSpeed's own Muon orthogonalizes while the gradient partition is filled, before the norm is taken, in every
-ZeRO class but one: `gradient_clipping` then divides its steps by about 54 without a word
-(knowledge/recipe.md, part A). Here Muon is an ordinary client optimizer: DeepSpeed reduces, measures and clips
+DeepSpeed's own Muon orthogonalizes while the gradient partition is filled, before the norm is taken, in all
+ZeRO classes but one. `gradient_clipping` then divides its steps by about 54 without a word
+(docs/recipe.md). Here Muon is an ordinary client optimizer: DeepSpeed reduces, measures and clips
 the true gradient, in any precision and ZeRO stage, and then this `step` runs. It knows where each matrix
 lies in its rank's flat partition; momentum is elementwise and stays flat. The few matrices that are cut by a
 partition's end (at most one per rank) are put together with one small all-reduce.
@@ -157,7 +157,8 @@ class MatrixAdamW(torch.optim.AdamW):
 def _update(matrix: Tensor) -> Tensor:
     dtype = torch.bfloat16 if matrix.device.type == "cuda" else torch.float32
     rows, columns = matrix.shape
-    return orthogonalize(matrix, dtype) * max(1.0, rows / columns) ** 0.5
+    scale: float = max(1.0, rows / columns) ** 0.5
+    return orthogonalize(matrix, dtype) * scale
 
 
 def cut_places(pieces_of_ranks: Iterable[list[Piece]]) -> dict[str, int]:

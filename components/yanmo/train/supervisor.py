@@ -88,8 +88,8 @@ def _check_space(folder: Path, options: TrainConfig, cache: TokenCache) -> None:
     free = shutil.disk_usage(folder).free
     if free < needed:
         raise StorageError(
-            f"{folder}: {human_bytes(free)} free, checkpoints and model of {parameters / 1e6:.1f} M parameters "
-            f"need {human_bytes(needed)}; free space, or give another --store"
+            f"{folder}: {human_bytes(free)} free, checkpoints and model of {parameters / 1e6:.1f} M "
+            f"parameters need {human_bytes(needed)}; free space, or give another --store"
         )
 
 
@@ -228,9 +228,9 @@ def _result(run: StageRun, cache: TokenCache, folder: Path) -> Result:
         run.attempt.add(name)
     lines = read_metrics(folder / job.METRICS)
     run.attempt.write("metrics.jsonl", (folder / job.METRICS).read_bytes(), role="record")
-    valid = next(
-        (x["valid_bits_per_character"] for x in reversed(lines) if "valid_bits_per_character" in x), {}
-    )
+    valid: dict[str, float] = {}
+    for line in lines:
+        valid = line.get("valid_bits_per_character", valid)
     card = model_card(run.options, result, valid, run.input("token_cache"))
     run.attempt.write("README.md", card, role="record")
     counts = {name: result[name] for name in ("steps", "tokens", "parameters")}

@@ -1,4 +1,4 @@
-"""One rank of a training: `python -m yanmo.train.worker JOB.json` under torchrun, or with its variables set."""
+"""One rank of a training: `python -m yanmo.train.worker JOB.json` under torchrun, or with its variables."""
 
 from __future__ import annotations
 
