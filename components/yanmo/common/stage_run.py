@@ -145,6 +145,9 @@ def main(
             shown = finish(run, output) if finish and output else Finish()
             _hand_over(run, output, shown, outputs, status="done" if output else "paused")
         return ExitCode.DONE
+    except KeyboardInterrupt:
+        log.warning("interrupted; the same command starts it again")
+        return 128 + signal.SIGINT
     except Exception as error:
         code = failed(stage, error)
         _record_fatal(stage, options, code, error)
