@@ -79,7 +79,9 @@ def test_a_second_writer_waits_and_adopts_the_first_ones_result(store: FileStore
     assert second.stdout.read() == "done 第一\n"
 
 
-def test_a_waiting_writer_takes_over_at_once_when_the_first_is_killed(store: FileStore, writer: Start) -> None:
+def test_a_waiting_writer_takes_over_at_once_when_the_first_is_killed(
+    store: FileStore, writer: Start
+) -> None:
     first = writer("half-written", "第一")
     reach(first, "half-written")
     second = writer("nowhere", "第二")
@@ -151,7 +153,9 @@ def test_force_with_other_content_replaces_the_manifest_and_keeps_the_old_one(
 
 
 @pytest.mark.parametrize("keep", [0, 1, 40, -2])
-def test_a_truncated_manifest_is_refused_and_force_mends_it(store: FileStore, output: Output, keep: int) -> None:
+def test_a_truncated_manifest_is_refused_and_force_mends_it(
+    store: FileStore, output: Output, keep: int
+) -> None:
     path = store.root / output.reference.manifest_uri
     path.write_bytes(path.read_bytes()[:keep])
     with pytest.raises(DataError, match="damaged manifest.*--force"):
@@ -252,7 +256,9 @@ def test_options_inputs_and_revision_change_the_key_and_records_do_not_change_th
 
 def test_keys_do_not_change_between_versions_of_yanmo() -> None:
     key = Recipe(stage="toy", revision=1, semantic={"名": "诗", "x": 3e-4, "n": 2}, inputs={}).key
-    assert key == "e62828f9e3cfdc2432deabe93b08a32391ab96af6ede54cf859124ca59bf53ba", "a changed key format makes every store's outputs again"
+    assert key == "e62828f9e3cfdc2432deabe93b08a32391ab96af6ede54cf859124ca59bf53ba", (
+        "a changed key format makes every store's outputs again"
+    )
 
 
 def test_the_store_can_be_moved(store: FileStore, output: Output, tmp_path: Path) -> None:
