@@ -1,7 +1,7 @@
 """Choosing documents whose characters add up to a quota, to the character where that can be done.
 
-Documents are taken in an order drawn by the seed until the quota is nearly full; the last few hundred
-characters are a subset-sum over short documents that were not taken. Bits of one big integer mark the sums
+Documents are taken in an order drawn by the seed until the quota is nearly full; the last 2,000 characters
+are a subset-sum over short documents that were not taken. Bits of one big integer mark the sums
 that can be reached, so that a pool of hundreds of documents costs milliseconds.
 """
 
@@ -16,9 +16,13 @@ import numpy.typing as npt
 Ints = npt.NDArray[np.int64]
 
 _POOL = 512
-"""Documents that the last characters are made up from."""
+"""Documents that the last characters are made up from, at most."""
+_POOL_BITS = 1 << 29
+"""Bits of all the sums that are remembered at most (64 MB); a pool of long documents is made smaller."""
 _ROOM = 2000
-"""Characters left to them at least: with less room some sums cannot be reached."""
+"""Characters left to the pool at least: with less room some sums cannot be reached."""
+_TAIL = 64
+"""Documents left to the pool at least, for the same reason."""
 
 
 def drawn_order(ids: Sequence[str], seed: int) -> Ints:
@@ -38,17 +42,18 @@ def choose(characters: Ints, target: int) -> Ints:
     if target >= int(ends[-1]):
         return np.arange(len(characters))
     taken = int(np.searchsorted(ends, max(target - _ROOM, 0), side="right"))
+    taken = max(0, min(taken, len(characters) - _TAIL))
     left = target - (int(ends[taken - 1]) if taken else 0)
     rest = taken + np.flatnonzero(characters[taken:] <= left)
-    pool = _pool(characters, rest)
+    pool = _pool(characters, rest, min(_POOL, max(_TAIL, _POOL_BITS // (left + 1))))
     return np.sort(np.concatenate((np.arange(taken), pool[best_subset(characters[pool].tolist(), left)])))
 
 
-def _pool(characters: Ints, rest: Ints) -> Ints:
+def _pool(characters: Ints, rest: Ints, size: int) -> Ints:
     """Half of the pool as documents come, half the shortest: both large steps and fine ones."""
-    first = rest[: _POOL // 2]
-    others = rest[_POOL // 2 :]
-    shortest = others[np.argsort(characters[others], kind="stable")[: _POOL // 2]]
+    first = rest[: size // 2]
+    others = rest[size // 2 :]
+    shortest = others[np.argsort(characters[others], kind="stable")[: size - len(first)]]
     return np.concatenate((first, shortest))
 
 

@@ -1,7 +1,8 @@
 """Which documents stand in the output, and how often: quotas in characters per genre.
 
-Quotas count characters, not documents. Limits of 50,000 诗, 30,000 词, 20,000 文 and 10,000 赋 would raise prose
-from 69 % to 83 % of all characters on the corpus that the bundled one is drawn from: its documents are long.
+Quotas count characters, not documents. Limits of 50,000 诗, 30,000 词, 20,000 文 and 10,000 赋 would raise
+prose from 69 % to 83 % of all characters in the corpus that the bundled one is drawn from: its documents are
+long.
 """
 
 from __future__ import annotations

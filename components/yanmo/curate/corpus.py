@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -47,6 +47,8 @@ class Corpus:
     excluded_ids: frozenset[str] = frozenset()
     excluded_clusters: frozenset[str] = frozenset()
     """What was to be taken down."""
+    examples: dict[str, Ints] = field(default_factory=dict)
+    """Reason -> candidates to be shown for it by `show_examples`."""
 
     @classmethod
     def plan(cls, parts: Sequence[Output], options: CurateOptions, excluded: set[str]) -> Corpus:
@@ -88,15 +90,24 @@ class Corpus:
         return take_rows(self.paths, self.candidates.file[chosen], self.candidates.row[chosen], columns)
 
     def count(self, name: str, chosen: Ints) -> None:
-        """Count the candidates `chosen` under `name`, with examples when it is a reason to drop them."""
+        """Count the candidates `chosen` under `name`; note examples when it is a reason to drop them."""
         tally, c = self.report.tally, self.candidates
         for genre in sorted(set(c.genre[chosen].tolist())):
             of_genre = chosen[c.genre[chosen] == genre]
             tally.add(name, genre, len(of_genre), int(c.characters[of_genre].sum()))
         if name in PLAN_REASONS and len(chosen):
-            first = chosen[np.argsort(c.id[chosen], kind="stable")[:EXAMPLES]]
-            rows = self.rows(first, ("id", "genre", "title", "source", "text")).to_pylist()
-            tally.show(name, [{**row, "text": row["text"][:80]} for row in rows])
+            self.examples[name] = chosen[np.argsort(c.id[chosen], kind="stable")[:EXAMPLES]]
+
+    def show_examples(self) -> None:
+        """Put the noted examples into the report, reading each file once."""
+        if not self.examples:
+            return
+        names = np.repeat(list(self.examples), [len(v) for v in self.examples.values()]).tolist()
+        chosen = np.concatenate(list(self.examples.values()))
+        rows = self.rows(chosen, ("id", "genre", "title", "source", "text")).to_pylist()
+        for name, row in zip(names, rows, strict=True):
+            self.report.tally.show(name, [{**row, "text": row["text"][:80]}])
+        self.examples.clear()
 
     def _without(self, excluded: set[str], copies: Copies) -> Corpus:
         """This corpus without the clusters that hold an excluded id."""
@@ -114,6 +125,7 @@ class Corpus:
             kept=copies.kept[~hit],
             cluster_sizes=copies.sizes[~hit],
             report=self.report,
+            examples=self.examples,
             excluded_ids=frozenset(excluded),
             excluded_clusters=frozenset(c.decode() for c in self.candidates.cluster[self.kept[hit]].tolist()),
         )

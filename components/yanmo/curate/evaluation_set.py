@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from yanmo.common.documents import read_documents
 from yanmo.common.errors import DataError
+from yanmo.common.logs import Progress
 from yanmo.common.records import TEXT_FORM
 from yanmo.common.store.commit import Attempt, Result
 from yanmo.common.store.output import Output
@@ -111,10 +112,12 @@ class EvaluationSet:
         if self.runs is None:
             return result
         file = corpus.candidates.file[corpus.kept]
+        progress = Progress(log, "compared with the evaluation set", len(file), unit="documents")
         for index in np.unique(file):
             positions = np.flatnonzero(file == index)
             texts = corpus.rows(corpus.kept[positions], ("text",))["text"].to_pylist()
             result[positions] = self.runs.found_in(texts)
+            progress.add(len(positions))
         return result
 
 

@@ -19,11 +19,12 @@ from yanmo.curate.normalize import HAN, LACUNA, PRIVATE, Normalized
 GETA = "〓"
 """The mark for a character that has no code point; stands in for private-use ones."""
 
-_TAG = re.compile(r"<(?:/?[A-Za-z][^<>]{0,300}|!--.*?--)>", re.DOTALL)
+# Every repetition is bounded: a text of nothing but "<!--" would otherwise take minutes.
+_TAG = re.compile(r"<(?:/?[A-Za-z][^<>]{0,300}|!--.{0,1000}?--)>", re.DOTALL)
 _LINE_TAG = re.compile(r"<\s*(?:br|/?p|/?div|/?li|/?tr|/?h[1-6])\b[^<>]{0,300}>", re.IGNORECASE)
-_ENTITY = re.compile(r"&(?:[A-Za-z]{2,8}|#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6});")
+_ENTITY = re.compile(r"&(?:[A-Za-z]{2,31}|#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6});")
 _PRIVATE_USE = re.compile("[\ue000-\uf8ff\U000f0000-\U0010fffd]")
-_MARKUP_LEFT = re.compile(r"</?[A-Za-z]|&[A-Za-z]{2,8};|&#")
+_MARKUP_LEFT = re.compile(r"</?[A-Za-z]|&[A-Za-z]{2,31};|&#")
 _STUB = re.compile(r"[（(](?:以[上下])?(?:表格?|图表?)略[）)]")
 _LOST = re.compile(r"(?<=[\u3400-\u9fff])\?(?=[\u3400-\u9fff?])|(?<=\?)\?")
 

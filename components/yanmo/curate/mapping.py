@@ -10,7 +10,7 @@ import dataclasses
 import hashlib
 import json
 import logging
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -169,16 +169,19 @@ def _count(
 ) -> None:
     cells: Counter[tuple[str, str]] = Counter()
     sizes: Counter[tuple[str, str]] = Counter()
+    shown: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
     for i, characters in enumerate(normalized.characters.tolist()):
         names = ["read", *(f"cleaned_{change}" for change in cleaned[i].changes)]
         if verdicts[i] >= 0:
             names.append(REASONS[verdicts[i]])
-            tally.show(names[-1], [_example(documents[i], ids[i], normalized.texts[i])])
+            shown[names[-1]].append(_example(documents[i], ids[i], normalized.texts[i]))
         for name in names:
             cells[name, documents[i].genre] += 1
             sizes[name, documents[i].genre] += characters
     for (name, genre), number in cells.items():
         tally.add(name, genre, number, sizes[name, genre])
+    for name, examples in shown.items():
+        tally.show(name, examples)
 
 
 def _example(document: RawDocument, id: str, text: str) -> dict[str, Any]:

@@ -38,7 +38,10 @@ class Fields:
 
     def license_of(self, source: str) -> str:
         """The licence of a document that names none, by its source."""
-        return next((name for start, name in self.licenses if source.startswith(start)), "unknown")
+        for start, name in self.licenses:
+            if source.startswith(start):
+                return name
+        return "unknown"
 
 
 @dataclass(slots=True)
@@ -93,7 +96,7 @@ def _document(line: int, record: Mapping[str, Any], fields: Fields, file: str) -
     if not isinstance(text, str):
         what = "no" if text is None else f"{type(text).__name__}, expected text, in"
         return f"{what} field {fields.text!r}"
-    genre = genre_name(_string(record.get(fields.genre)) or fields.default_genre)
+    genre = _string(record.get(fields.genre)) or fields.default_genre
     if not genre:
         return f"no field {fields.genre!r} and no --default-genre"
     source = _string(record.get(fields.source)) or file
@@ -102,7 +105,7 @@ def _document(line: int, record: Mapping[str, Any], fields: Fields, file: str) -
         text=text,
         title=_string(record.get(fields.title)),
         author=_string(record.get(fields.author)),
-        genre=genre,
+        genre=GENRE_ALIASES.get(genre, genre),
         source=source,
         license=_string(record.get(fields.license)) or fields.license_of(source),
         labels=[(name, value) for name in fields.labels if (value := _string(record.get(name)))],
@@ -111,7 +114,9 @@ def _document(line: int, record: Mapping[str, Any], fields: Fields, file: str) -
 
 def _string(value: Any) -> str:
     """A scalar field as text, white space at its ends and line breaks taken out."""
-    return " ".join(str(value).split()) if isinstance(value, (str, int, float)) else ""
+    if isinstance(value, str):
+        return " ".join(value.split())
+    return str(value) if isinstance(value, (int, float)) else ""
 
 
 def _json_records(batch: Batch, fields: Fields) -> Iterator[tuple[int, dict[str, Any] | str]]:

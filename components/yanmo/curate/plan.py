@@ -108,7 +108,8 @@ class SplitSize:
 
 
 _LONGEST_SHARE = 0.1
-"""A document longer than this share of a split's characters is not held out: one book would be the split."""
+"""A document longer than this share of a split's characters, and than the genre's median, is not held out:
+one book would be the split."""
 
 
 def hold_out(genre: npt.NDArray[np.object_], characters: Ints, sizes: Sequence[SplitSize]) -> list[Ints]:
@@ -134,8 +135,9 @@ def hold_out(genre: npt.NDArray[np.object_], characters: Ints, sizes: Sequence[S
 
 def _fill(characters: Ints, budget: int, min_documents: int) -> Ints:
     """The first documents that hold `budget` characters together, at least `min_documents`."""
-    fits = np.flatnonzero(characters <= max(budget * _LONGEST_SHARE, 1))
-    if len(fits) < min_documents:  # a genre of long documents: take them as they come
-        fits = np.arange(len(characters))
+    if not len(characters):
+        return np.zeros(0, dtype=np.int64)
+    longest = max(budget * _LONGEST_SHARE, float(np.median(characters)))
+    fits = np.flatnonzero(characters <= longest)
     number = int(np.searchsorted(np.cumsum(characters[fits]), budget, side="right"))
     return fits[: max(number, min_documents)]

@@ -36,6 +36,7 @@ def write_documents(
     overlaps = evaluation_set.overlaps(corpus) & ~is_member
     corpus.count("evaluation_set", corpus.kept[is_member])
     corpus.count("overlap", corpus.kept[overlaps])
+    corpus.show_examples()
     check_share(corpus.report, "overlap", options.max_filter_share)
     positions = np.flatnonzero(~is_member & ~overlaps)
     if not len(positions):

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from yanmo.common.documents import write_split
+from yanmo.common.logs import Progress
 from yanmo.common.store.commit import Attempt
 from yanmo.curate.corpus import Corpus
 from yanmo.curate.mapping import DOCUMENT_COLUMNS
 from yanmo.curate.tally import sort_genres
+
+log = logging.getLogger(__name__)
 
 Ints = npt.NDArray[np.int64]
 
@@ -28,10 +32,12 @@ def write_rows(
     positions = positions[np.argsort(candidates.id[corpus.kept[positions]], kind="stable")]
     chosen = corpus.kept[positions]
     characters = candidates.characters[chosen]
+    progress = Progress(log, f"wrote {split}", len(chosen), unit="documents")
 
     def rows(start: int, stop: int) -> dict[str, Any]:
         table = corpus.rows(chosen[start:stop], DOCUMENT_COLUMNS)
         clusters = candidates.cluster[chosen[start:stop]].tolist()
+        progress.add(stop - start)
         return {
             **{name: table[name] for name in DOCUMENT_COLUMNS},
             "split": [split] * (stop - start),
