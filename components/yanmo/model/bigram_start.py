@@ -14,6 +14,7 @@ one column times a row of ones: products with it cost seconds less than with the
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -83,12 +84,10 @@ class _LogRatio:
 def _csr(rows: NDArray[np.int64], columns: NDArray[np.int64], values: NDArray[np.float64], V: int) -> Tensor:
     order = np.lexsort((columns, rows))
     bounds = np.searchsorted(rows[order], np.arange(V + 1))
-    return torch.sparse_csr_tensor(
-        torch.from_numpy(bounds),
-        torch.from_numpy(columns[order].copy()),
-        torch.from_numpy(values[order]).float(),
-        (V, V),
-    )
+    arrays = (bounds, columns[order], values[order].astype(np.float32))
+    with warnings.catch_warnings():  # that CSR tensors are "in beta" (torch 2.13)
+        warnings.simplefilter("ignore", UserWarning)
+        return torch.sparse_csr_tensor(*map(torch.from_numpy, arrays), (V, V), check_invariants=True)
 
 
 @torch.no_grad()

@@ -36,6 +36,8 @@ class Interval:
     steps: int = 0
     seconds: float = 0.0
     """Of training since step 0, checkpoints and validations left out."""
+    cpu_seconds: float = 0.0
+    """Of all ranks in training steps since step 0: comparable on a busy machine."""
     tokens: int = 0
     """Predicted tokens since step 0."""
     line_seconds: float = 0.0
@@ -96,7 +98,8 @@ class Loop:
         return "done"
 
     def _one_step(self) -> tuple[bool, bool]:
-        options, engine, began = self.options, self.engine, time.monotonic()
+        options, engine = self.options, self.engine
+        began, cpu_began = time.monotonic(), time.process_time()
         share = self._learning_rate()
         engine.set_learning_rate(share)
         first = self.step * options.batch_rows
@@ -108,14 +111,14 @@ class Loop:
             rows = batch.rows(begin, begin + options.micro_rows)
             nats += engine.accumulate(rows, num_targets)
         self.step += 1
-        nats, stop, save = self._agree(nats)
+        nats, cpu, stop, save = self._agree(nats, time.process_time() - cpu_began)
         if not math.isfinite(nats):
             raise UsageError(
                 f"loss is {nats} at step {self.step}: training diverged; lower the learning rates"
             )
         sums = self.sums
         sums.nats, sums.targets, sums.steps = sums.nats + nats, sums.targets + num_targets, sums.steps + 1
-        sums.tokens += num_targets
+        sums.tokens, sums.cpu_seconds = sums.tokens + num_targets, sums.cpu_seconds + cpu
         sums.seconds += time.monotonic() - began
         if self.step % options.log_every == 0 or self.step == options.steps:
             self._report(share)
@@ -127,15 +130,17 @@ class Loop:
             self.step, steps=o.steps, warmup_steps=o.warmup_steps, schedule=o.schedule, floor=o.floor
         )
 
-    def _agree(self, nats: float) -> tuple[float, bool, bool]:
-        """Sum the loss over ranks, and let all of them stop or save after the same step."""
+    def _agree(self, nats: float, cpu: float) -> tuple[float, float, bool, bool]:
+        """Sum loss and CPU seconds over ranks, and let all of them stop or save after the same step."""
         stop = self.stop_asked or (self.engine.rank == 0 and (self.folder / job.STOP).exists())
         votes = torch.tensor(
-            [nats, float(stop), float(self._save_due())], dtype=torch.float64, device=self.engine.device
+            [nats, cpu, float(stop), float(self._save_due())],
+            dtype=torch.float64,
+            device=self.engine.device,
         )
         dist.all_reduce(votes)
-        total, stops, saves = votes.tolist()
-        return total, stops > 0, saves > 0
+        total, cpu, stops, saves = votes.tolist()
+        return total, cpu, stops > 0, saves > 0
 
     def _save_due(self) -> bool:
         o = self.options
@@ -165,6 +170,7 @@ class Loop:
             "tokens": sums.tokens,
             "tokens_per_second": sums.targets / seconds,
             "seconds": sums.seconds,
+            "cpu_seconds": sums.cpu_seconds,
         }
         sums.nats, sums.targets, sums.steps, sums.line_seconds = 0.0, 0, 0, sums.seconds
         self._write(line)

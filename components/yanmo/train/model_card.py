@@ -16,7 +16,7 @@ language: [zh, lzh]
 # A Chinese language model trained by Yanmo
 
 A Qwen3-type decoder ({parameters:.2f} M parameters, {layers} layers, width {width}), trained for {steps}
-steps on {tokens:.2f} M tokens with a context of {context} tokens. It continues texts; it follows no instructions.
+steps on {tokens:.2f} M tokens with a context of {context} tokens. It continues texts.
 
     from transformers import AutoModelForCausalLM, AutoTokenizer
     model, tokenizer = AutoModelForCausalLM.from_pretrained("."), AutoTokenizer.from_pretrained(".")

@@ -117,7 +117,7 @@ def _train(task: Job, run: StageRun) -> bool:
 
 def _start(options: TrainConfig, path: Path) -> subprocess.Popen[bytes]:
     command = [
-        *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--max-restarts=0"),
+        *(sys.executable, "-m", "yanmo.train.torchrun", "--standalone", "--max-restarts=0"),
         *(f"--nproc-per-node={options.ranks}", "-m", "yanmo.train.worker", str(path)),
     ]
     env = {

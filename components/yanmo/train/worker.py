@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import dataclasses
 import json
 import logging
@@ -17,6 +16,7 @@ from yanmo.common.errors import EnvironmentFault
 from yanmo.common.logs import setup
 from yanmo.train import job
 from yanmo.train.job import Job, Status, failure
+from yanmo.train.torchrun import die_with_parent
 
 log = logging.getLogger("yanmo.train.worker")  # not __name__: it runs as __main__
 
@@ -24,11 +24,11 @@ log = logging.getLogger("yanmo.train.worker")  # not __name__: it runs as __main
 def main(path: Path) -> int:
     """Train one rank's share and leave a status; returns the process's exit code."""
     rank = int(os.environ.get("RANK", 0))
-    _die_with_parent()
+    die_with_parent()
     work = Job.read(path)
     setup(work.options.log_level if rank == 0 else "warning", "train")
     try:
-        status = _train(work, rank)
+        status = train_rank(work, rank)
     except BaseException as error:
         status = failure(rank, error, follows=_follows(error))
         log.debug("rank %d failed", rank, exc_info=error)
@@ -47,13 +47,6 @@ def _follows(error: BaseException) -> bool:
     return isinstance(error, PeerFailed) or (isinstance(error, RuntimeError) and lost)
 
 
-def _die_with_parent() -> None:
-    """Ask Linux to end this process when torchrun dies, so that a killed run leaves no ranks behind."""
-    if sys.platform == "linux":
-        pr_set_pdeathsig = 1
-        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
-
-
 def _device(asked: str) -> str:
     import torch
 
@@ -63,7 +56,8 @@ def _device(asked: str) -> str:
     return "cuda" if found and asked != "cpu" else "cpu"
 
 
-def _train(work: Job, rank: int) -> Status:
+def train_rank(work: Job, rank: int) -> Status:
+    """Train one rank's share in this process, whose environment says who it is (RANK, WORLD_SIZE ...)."""
     options = work.options
     device = "cpu" if options.device == "cpu" else _device(options.device)
     from yanmo.train.engine import Engine, import_deepspeed
