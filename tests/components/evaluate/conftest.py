@@ -8,7 +8,7 @@ import string
 import pyarrow as pa
 import pytest
 import torch
-from tokenizers import Tokenizer, models
+from tokenizers import Tokenizer, decoders, models
 
 from yanmo.common.records import DOCUMENTS, document_id, write_parquet
 from yanmo.common.store.commit import Recipe, Result, commit_once
@@ -72,6 +72,7 @@ def make_tokenizer(path):
     pieces = [(name, 0.0) for name in special] + [(f"<0x{i:02X}>", -20.0) for i in range(256)]
     pieces += [(c, -5.0) for c in [*dict.fromkeys(HAN), "。", "\n", "明月", *string.ascii_letters]]
     tokenizer = Tokenizer(models.Unigram(pieces, unk_id=3, byte_fallback=True))
+    tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
     tokenizer.add_special_tokens(special)
     tokenizer.save(str(path))
 
