@@ -21,6 +21,9 @@ TEXT_FORM = "classical-1"
 GENRES = ("诗", "词", "文", "赋")
 """The genres of the bundled corpus, in the order of tables; any other label works as well."""
 
+GENRE_ALIASES = {"shi": "诗", "ci": "词", "wen": "文", "fu": "赋", "qu": "曲", "shuo": "说"}
+"""ASCII spellings of genres, for options: KFP's database refuses other characters."""
+
 SPLITS = ("train", "valid", "test")
 
 DOCUMENTS = pa.schema(
