@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
+from yanmo.common.documents import read_documents
 from yanmo.common.errors import DataError
 from yanmo.common.records import GENRES, TEXT_FORM, check_schema, num_characters
 from yanmo.common.store.output import Output
@@ -42,7 +43,6 @@ def check_text_form(path: Path) -> None:
     Raises:
         DataError: says which form it has.
     """
-    check_schema(path, "documents")
     found = (pq.read_schema(path).metadata or {}).get(b"yanmo.text_form", b"?").decode()
     if found != TEXT_FORM:
         raise DataError(
@@ -61,8 +61,8 @@ def read_split(evaluation_set: Output, split: str) -> list[Document]:
         raise DataError(f"{evaluation_set}: has no split {split!r}; run `yanmo curate` with a {split} share")
     found = []
     for path in evaluation_set.paths(f"{split}-*.parquet"):
+        table = read_documents(path, ["id", "genre", "source", "text"])
         check_text_form(path)
-        table = pq.read_table(path, columns=["id", "genre", "source", "text"])
         found += [Document(**row) for row in table.to_pylist()]
     if not any(d.characters for d in found):
         raise DataError(f"{evaluation_set}: split {split!r} is empty; run `yanmo curate` with more text")
@@ -90,6 +90,7 @@ def training_texts(documents: Output, most_characters: int) -> list[str]:
 
 def _distinct_texts(documents: Output) -> Iterator[str]:
     for path in documents.paths("train-*.parquet"):
+        check_schema(path, "documents")
         check_text_form(path)
         for batch in pq.ParquetFile(path).iter_batches(columns=["text", "parent_id"]):
             for row in batch.to_pylist():
