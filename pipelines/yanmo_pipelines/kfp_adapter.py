@@ -62,7 +62,9 @@ def form_fields(stage: Stage) -> list[FormField]:
     return fields
 
 
-def component(stage: Stage, inputs: dict[str, type], *, name: str = "", pointer: str = "") -> Any:
+def component(
+    stage: Stage, inputs: dict[str, type], *, name: str = "", pointer: str = "", with_gpus: bool = False
+) -> Any:
     """The KFP container component that runs `stage`.
 
     Args:
@@ -70,6 +72,9 @@ def component(stage: Stage, inputs: dict[str, type], *, name: str = "", pointer:
             no task follows a pointer.
         name: name of the component and its task; the stage's own by default.
         pointer: pointer of the channel that success moves; the stage's name by default.
+        with_gpus: whether it has a parameter `gpus`. The command does not use it: KFP's compiler passes
+            a pipeline parameter into a condition only if a task there takes it as an argument, and
+            forgets the one in a task's accelerator limit (2.17.0), so that the task would not start.
 
     Raises:
         TypeError: an input that the stage does not have, or a required one that is not wired.
@@ -79,10 +84,15 @@ def component(stage: Stage, inputs: dict[str, type], *, name: str = "", pointer:
     parameters = [
         Parameter("store", Parameter.POSITIONAL_OR_KEYWORD, annotation=str),
         Parameter("channel", Parameter.POSITIONAL_OR_KEYWORD, annotation=str),
-        *(_artifact(n, dsl.Input[cls]) for n, cls in inputs.items()),
+        *(_artifact(input_name(stage, n), dsl.Input[cls]) for n, cls in inputs.items()),
         *(_artifact(n, dsl.Output[getattr(dsl, kind)]) for n, kind in stage.outputs.items()),
         *(_artifact(n, dsl.OutputPath(str)) for n in stage.parameters),
         *(field.parameter(field.option) for field in fields),
+        *(
+            [Parameter("gpus", Parameter.POSITIONAL_OR_KEYWORD, annotation=int, default=0)]
+            if with_gpus
+            else []
+        ),
     ]
 
     def build(*given: Any) -> dsl.ContainerSpec:
@@ -96,6 +106,7 @@ def component(stage: Stage, inputs: dict[str, type], *, name: str = "", pointer:
     build.__name__ = name or stage.name
     described = {"store": "where bytes live", "channel": "whose pointers are moved"}
     described |= {field.option: field.help for field in fields}
+    described |= {"gpus": "GPUs of the pod"} if with_gpus else {}
     build.__doc__ = _docstring(inspect.getdoc(stage.config) or "", described)
     build.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     return dsl.container_component(build)
@@ -113,6 +124,11 @@ def _check_wiring(stage: Stage, inputs: Iterable[str]) -> None:
         raise TypeError(f"{stage.name}: required input {', '.join(missing)} is not wired")
 
 
+def input_name(stage: Stage, name: str) -> str:
+    """What KFP calls the input `name`; in a signature no output may have the same name."""
+    return f"given_{name}" if name in stage.outputs else name
+
+
 def _artifact(name: str, annotation: Any) -> Parameter:
     return Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, annotation=annotation)
 
@@ -128,7 +144,7 @@ def _arguments(
         "run_id": dsl.PIPELINE_JOB_ID_PLACEHOLDER,
         "metrics_port": resources.METRICS_PORT,
         **({"pointer": pointer} if pointer else {}),
-        **{name: values[name].path for name in inputs},
+        **{name: values[input_name(stage, name)].path for name in inputs},
         **dict.fromkeys(unwired, NONE),
         **{field.option: values[field.option] for field in fields},
         "executor_input": dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER,
@@ -209,8 +225,11 @@ class Tasks:
     ) -> Any:
         """One task of `stage`; keyword arguments wire its inputs to outputs of other tasks."""
         classes = {n: _artifact_class(channel) for n, channel in inputs.items()}
-        make = component(stage, classes, name=name, pointer=pointer)
-        task = make(store=self.store, channel=self.channel, **inputs, **self.options.of(stage))
+        make = component(stage, classes, name=name, pointer=pointer, with_gpus=gpus is not None)
+        wired = {input_name(stage, n): channel for n, channel in inputs.items()}
+        if gpus is not None:
+            wired["gpus"] = gpus
+        task = make(store=self.store, channel=self.channel, **wired, **self.options.of(stage))
         return resources.apply(task, stage.name, gpus)
 
 

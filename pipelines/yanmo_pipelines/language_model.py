@@ -82,7 +82,7 @@ def language_model(store: str, channel: str, options: Options, train_gpus: int =
         evaluation_set=curated.outputs["evaluation_set"],
         documents=curated.outputs["documents"],
         **options.flat(EVALUATE, PROMOTE),
-    )
+    ).set_caching_options(False)
 
 
 PIPELINE = add_drop_downs(language_model, STAGES)

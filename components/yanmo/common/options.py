@@ -214,12 +214,12 @@ def _config_flags(command: argparse.ArgumentParser, argv: Sequence[str], prog: s
     source = pre.parse_known_args(argv)[0].config
     flags = [f"{flag(k)}={_show(v)}" for k, v in read_yaml(source).items()] if source else []
     if "--config" in (f.partition("=")[0] for f in flags):
-        raise UsageError(f"{source}: one options file cannot name another (`config`)")
+        raise UsageError(f"{_shown_source(source)}: one options file cannot name another (`config`)")
     if flags:  # by itself, so that an error names the file
         try:
             command.parse_args(flags)
         except UsageError as error:
-            raise UsageError(f"{source}: {error}") from None
+            raise UsageError(f"{_shown_source(source)}: {error}") from None
     return flags
 
 
@@ -237,6 +237,16 @@ _INLINE = re.compile(r"\s*\{|\s*[A-Za-z_]\w*\s*:(\s|$)")
 _MAX_INLINE = 1000
 
 
+def _is_inline(source: str | Path) -> bool:
+    return isinstance(source, str) and _INLINE.match(source) is not None
+
+
+def _shown_source(source: str | Path) -> str:
+    """How messages name an options file, or the text of one."""
+    text = str(source)
+    return f"--config {text[:40]!r}{'...' * (len(text) > 40)}" if _is_inline(source) else text
+
+
 def read_yaml(source: str | Path) -> dict[str, Scalar]:
     """The options in a YAML file, or in at most 1,000 characters of YAML itself: names and scalars.
 
@@ -245,12 +255,12 @@ def read_yaml(source: str | Path) -> dict[str, Scalar]:
     """
     import yaml
 
-    path = str(source)
+    path = _shown_source(source)
     try:
-        if isinstance(source, str) and _INLINE.match(source):
-            text, path = source, f"options {source[:40]!r}"
+        if _is_inline(source):
+            text = str(source)
             if len(text) > _MAX_INLINE:
-                raise UsageError(f"{path}...: {len(text)} characters; put more than {_MAX_INLINE} in a file")
+                raise UsageError(f"{path}: {len(text)} characters; put more than {_MAX_INLINE} in a file")
         else:
             text = Path(source).read_text(encoding="utf-8-sig")
         values = yaml.safe_load(text) or {}

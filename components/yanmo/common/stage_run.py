@@ -26,7 +26,7 @@ from yanmo.common.stage import Stage
 from yanmo.common.store.commit import Attempt, Recipe, Result, commit_once, find_whole, work_name
 from yanmo.common.store.objects import ObjectStore, open_store
 from yanmo.common.store.output import Output
-from yanmo.common.store.pointers import move_pointer
+from yanmo.common.store.pointers import move_pointer, pointer_name
 from yanmo.common.telemetry import Telemetry
 
 log = logging.getLogger(__name__)
@@ -130,6 +130,7 @@ def main(
     try:
         outputs = ExecutorOutputs.parse(options.executor_input)
         store = open_store(options.store)
+        pointer_name(options.channel, options.pointer or stage.name)  # refused now, not after the work
         fatal = _fatal_of_this_run(store, stage, options)
         if fatal is not None:
             return fatal

@@ -11,11 +11,11 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # importlib mode leaves it out
 
-from toy_outputs import recipe, write_text  # noqa: E402
+from toy_outputs import recipe, write_text
 
-from yanmo.common.store.commit import commit_once  # noqa: E402
-from yanmo.common.store.objects import FileStore  # noqa: E402
-from yanmo.common.store.output import Output  # noqa: E402
+from yanmo.common.store.commit import commit_once
+from yanmo.common.store.objects import FileStore
+from yanmo.common.store.output import Output
 
 ROOT = Path(__file__).parents[3]
 WRITER = Path(__file__).parent / "writer_process.py"

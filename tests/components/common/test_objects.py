@@ -123,7 +123,7 @@ def test_a_store_without_hard_links_is_refused_with_the_way_out(
         raise OSError(errno.EPERM, "Operation not permitted")
 
     monkeypatch.setattr("os.link", no_links)
-    with pytest.raises(StorageError, match="no hard links.*put the store on a local disk"):
+    with pytest.raises(StorageError, match=r"no hard links.*put the store on a local disk"):
         store.create("a", b"")
 
 
@@ -162,6 +162,7 @@ def test_a_store_is_named_by_folder_or_by_uri_and_escapes_are_undone(
 
 
 FILL = """
+import pathlib
 import sys
 from yanmo.common.errors import exit_code, advice
 from yanmo.common.store.commit import Recipe, Result, commit_once
@@ -171,8 +172,9 @@ def build(attempt):
     attempt.write("big.bin", b"x" * 400_000)
     return Result(counts={})
 
+store, recipe = FileStore(pathlib.Path(sys.argv[1])), Recipe(stage="toy", revision=1, semantic={}, inputs={})
 try:
-    commit_once(FileStore(__import__("pathlib").Path(sys.argv[1])), Recipe(stage="toy", revision=1, semantic={}, inputs={}), build)
+    commit_once(store, recipe, build)
 except Exception as error:
     print(advice(error), file=sys.stderr)
     sys.exit(exit_code(error))

@@ -24,7 +24,7 @@ def edit(store: FileStore, output: Output, **values: Any) -> None:
 def test_a_changed_file_of_the_same_size_is_refused(output: Output) -> None:
     path = output.path("text.txt")
     path.write_text("春江潮水连海乎", encoding="utf-8")
-    with pytest.raises(DataError, match="changed since it was committed: expected sha256 .*--force"):
+    with pytest.raises(DataError, match=r"changed since it was committed: expected sha256 .*--force"):
         Output(output.store, output.manifest, output.reference).path("text.txt")
 
 

@@ -88,7 +88,7 @@ def test_a_pointer_that_never_stands_still_ends_in_try_again(
 
 def test_a_damaged_pointer_is_refused_and_the_next_success_mends_it(store: FileStore, output: Output) -> None:
     store.create("pointers/dev/toy.json", b'{"schema":')
-    with pytest.raises(DataError, match="pointers/dev/toy.json: not a reference"):
+    with pytest.raises(DataError, match=r"pointers/dev/toy.json: not a reference"):
         read_pointer(store, "dev", "toy")
     move_pointer(store, "dev", "toy", output.reference)
     assert read_pointer(store, "dev", "toy") == output.reference
@@ -96,7 +96,7 @@ def test_a_damaged_pointer_is_refused_and_the_next_success_mends_it(store: FileS
 
 @pytest.mark.parametrize("channel", ["", "..", "a/b", "a b", "诗", "-x", "x" * 101, "a\n"])
 def test_a_hostile_channel_is_a_usage_error(channel: str) -> None:
-    with pytest.raises(UsageError, match="--channel .*expected up to 100 letters"):
+    with pytest.raises(UsageError, match=r"--channel .*expected up to 100 letters"):
         pointer_name(channel, "toy")
     with pytest.raises(UsageError, match="--pointer"):
         pointer_name("dev", channel)

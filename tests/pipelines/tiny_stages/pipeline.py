@@ -19,6 +19,7 @@ def judge(
     store: str,
     channel: str,
     status: str,
+    gpus: int,
     counted: dsl.Input[dsl.Model],
     champion: dsl.Input[dsl.Model],
     options: Options,
@@ -26,7 +27,7 @@ def judge(
     """Show a finished count."""
     run = Tasks(store, channel, options)
     with dsl.If(status == "done"):
-        shown = run(SHOW, counted=counted)
+        shown = run(SHOW, gpus=gpus, counted=counted)
         run(SHOW, name="show-champion", pointer="earlier", counted=champion).after(shown)
 
 
@@ -48,10 +49,11 @@ def tiny(store: str, channel: str, options: Options, count_gpus: int = 0) -> Non
         store=store,
         channel=channel,
         status=counted.outputs["status"],
+        gpus=count_gpus,
         counted=counted.outputs["counted"],
         champion=resolved.outputs["champion"],
         **options.flat(SHOW),
-    )
+    ).set_caching_options(False)
 
 
 PIPELINE = add_drop_downs(tiny, STAGES)
