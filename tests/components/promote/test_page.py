@@ -1,5 +1,6 @@
 """The page and the summary: what is on them, and that nothing on them can do harm."""
 
+import json
 import re
 from html.parser import HTMLParser
 
@@ -177,3 +178,20 @@ def test_the_summary_ends_with_verdict_and_verses(stage, html):
 def test_a_champion_evaluation_shows_in_the_figures(stage, html):
     champion = open_evaluation(open_reference(stage.store, stage.pointer("champion_evaluation")))
     assert champion.mean == pytest.approx(7.79, abs=0.01)
+
+
+def test_the_summary_says_in_how_many_genres_a_baseline_is_beaten(stage):
+    figures = {"documents": 1, "characters": 1, "bits_per_character": 7.0}
+    genres = {
+        g: {**figures, "bits_per_character": 7.0 if g == "诗" else 9.0} for g in ("诗", "词", "文", "赋")
+    }
+    summary = {
+        "baselines": {"xz": {"title": "xz -9e", "genres": genres, "mean": {"bits_per_character": 8.5}}}
+    }
+    baselines = commit(stage.store, "baselines", {"summary.json": json.dumps(summary)})
+    stage.evaluate(stage.model(1), 8.0)
+    assert stage.promote("--baselines", f"baselines/{baselines.reference.key}") == 0
+    output = open_reference(stage.store, stage.pointer("promote"))
+    text = output.path("summary.txt").read_text(encoding="utf-8")
+    assert "Against xz -9e: fewer bits in 3 of 4 genres, fewer on average." in text
+    assert "Against xz -9e" in Page(report(stage)).text
