@@ -38,6 +38,7 @@ class EvaluateConfig(StageOptions):
     baseline_characters: int = opt(
         20_000_000,
         "training characters that baselines learn from, at most; they take about 250 bytes of memory each",
+        kind="execution",  # of the evaluation; the baselines, a part of their own, have it in their key
         form=False,
     )
 

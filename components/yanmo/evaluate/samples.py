@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -62,13 +63,17 @@ def _texts(loaded: LoadedModel, genre: str, options: SampleOptions) -> list[dict
     return [_described(loaded, ids, len(ids) < options.most_tokens) for ids in written]
 
 
+_NO_TEXT = re.compile(r"<\|.*\|>|<unk>|<0x[0-9A-F]{2}>")
+"""Control tokens, tags, and bytes: a sampler rarely draws all bytes of a character, and half of one is no
+text."""
+
+
 def _unwritten(loaded: LoadedModel) -> list[int]:
-    """Ids that are no text: control tokens, tags, and rows of the embedding that no token has."""
+    """Ids that are never drawn: no text, or rows of the embedding that no token has."""
     names = loaded.tokenizer.get_vocab()
-    control = {i for name, i in names.items() if name.startswith("<|") and name.endswith("|>")}
-    control |= {i for name, i in names.items() if name == "<unk>"}
-    control |= set(range(loaded.model.config.vocab_size)) - set(names.values())
-    return sorted(control - {loaded.symbols.eos})
+    chosen = {i for name, i in names.items() if _NO_TEXT.fullmatch(name)}
+    chosen |= set(range(loaded.model.config.vocab_size)) - set(names.values())
+    return sorted(chosen - {loaded.symbols.eos})
 
 
 def _described(loaded: LoadedModel, ids: Sequence[int], ended: bool) -> dict[str, Any]:

@@ -124,8 +124,8 @@ def _score(model: Decoder, documents: Sequence[Tokens], batch: list[_Window]) ->
 
 def _nats(hidden: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     parts = []
-    for start in range(0, len(targets), 256):  # 8 MB of logits: they stay in the cache
-        rows = slice(start, start + 256)
+    for start in range(0, len(targets), 128):  # 4 MB of logits: they stay in the cache
+        rows = slice(start, start + 128)
         logits = (hidden[rows] @ weight.T).float()
         parts.append(F.cross_entropy(logits, targets[rows], reduction="none"))
     return torch.cat(parts)

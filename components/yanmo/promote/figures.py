@@ -69,9 +69,8 @@ def baseline_lines(table: FiguresTable, baselines: Mapping[str, Any] | None) -> 
         column = table.columns.index(baseline["title"])
         won = [name for name in genres if _fewer(table.rows[name], column)]
         mean = "fewer" if _fewer(table.rows["mean"], column) else "more"
-        lines.append(
-            f"Against {baseline['title']}: fewer bits in {len(won)} of {len(genres)} genres, {mean} on average."
-        )
+        where = f"fewer bits in {len(won)} of {len(genres)} genres"
+        lines.append(f"Against {baseline['title']}: {where}, {mean} on average.")
     return lines
 
 
