@@ -1,0 +1,90 @@
+"""Compiled loops: numba when it is there, plain Python when it is not.
+
+numba is imported at the first call, not at import (0.35 CPU-seconds), and its machine code is kept on disk
+(first process 1.5 CPU-seconds for the tokenizer's kernel, later ones 0.2). Where neither the source nor the
+home folder can be written, numba itself would raise as soon as a cached function is declared.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import stat
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Generic, ParamSpec, TypeVar
+
+log = logging.getLogger(__name__)
+P = ParamSpec("P")
+T = TypeVar("T")
+NO_NUMBA = "YANMO_NO_NUMBA"
+"""Environment variable: when it is not empty, nothing is compiled (to find faults, to compare)."""
+
+
+class Compiled(Generic[P, T]):
+    """A function that is compiled at its first call; the same results without numba, only slower."""
+
+    def __init__(self, function: Callable[P, T]) -> None:
+        self.python = function
+        functools.update_wrapper(self, function)
+        self._ready: Callable[P, T] | None = None
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
+        if self._ready is None:
+            self._ready = _compile(self.python)
+        return self._ready(*args, **kwargs)
+
+
+def compiled(function: Callable[P, T]) -> Compiled[P, T]:
+    """Decorator: compile `function` at its first call; it uses arrays and numbers, no other function."""
+    return Compiled(function)
+
+
+@functools.cache
+def has_numba() -> bool:
+    """Whether loops are compiled in this process."""
+    if os.environ.get(NO_NUMBA):
+        return False
+    try:
+        import numba  # noqa: F401
+    except ImportError as error:
+        log.warning("numba is not usable (%s): slower loops are used, with equal results", error)
+        return False
+    return True
+
+
+def _compile(function: Callable[P, T]) -> Callable[P, T]:
+    if not has_numba():
+        return function
+    import numba
+
+    def declare(cache: bool) -> Callable[P, T]:
+        done: Callable[P, T] = numba.njit(cache=cache, nogil=True)(function)
+        return done
+
+    try:
+        return declare(True)
+    except RuntimeError as error:  # "no locator available": source and home are read-only
+        log.debug("numba: %s", error)
+    folder = _private_folder()
+    if folder is not None:
+        setattr(numba.config, "CACHE_DIR", str(folder))  # noqa: B010 (its attributes are made at run time)
+        try:
+            return declare(True)
+        except RuntimeError as error:
+            log.debug("numba: %s", error)
+    return declare(False)
+
+
+def _private_folder() -> Path | None:
+    """A folder below the temporary one that only this user can write (its files are executed), or None."""
+    path = Path(tempfile.gettempdir()) / f"yanmo-numba-{os.getuid()}"
+    try:
+        path.mkdir(mode=0o700, exist_ok=True)
+        found = path.lstat()
+    except OSError:
+        return None
+    ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022
+    return path if ours else None
