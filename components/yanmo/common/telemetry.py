@@ -63,7 +63,7 @@ class Telemetry:
             try:
                 self._server, self._thread = start_http_server(self._port, registry=self.registry)
                 log.debug("metrics on port %d", self._server.server_port)
-            except OSError as error:
+            except (OSError, OverflowError) as error:  # busy; not a port number
                 log.warning("no /metrics: port %d: %s", self._port, error)
         return self
 

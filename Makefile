@@ -1,0 +1,52 @@
+# make demo | test | check | format | compile | clean; see README.md
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+STORE  ?= runs/demo
+# More options of the demo, such as: make demo SET="evaluate_temperature=0.8"
+SET    ?=
+UV_VERSION := 0.13.8
+
+# What pip already knows (local wheels) is passed on to uv, which reads no pip.conf.
+FIND_LINKS = $$($(BIN)/python -m pip config list 2>/dev/null | sed -n "s/^.*find-links='\(.*\)'$$/\1/p" | tr ' ' '\n' | sort -u | paste -sd, -)
+
+.PHONY: install demo test check lint types unit format compile clean
+
+install: $(VENV)/.ready
+
+# uv is tried first (22 s against pip's 87 s on an idle machine); pip does the same without it.
+$(VENV)/.ready: pyproject.toml constraints/all.txt
+	$(PYTHON) -m venv $(VENV)
+	if $(BIN)/python -m pip install -q uv==$(UV_VERSION) && \
+	   UV_SYSTEM_CERTS=1 UV_COMPILE_BYTECODE=1 UV_FIND_LINKS=$(FIND_LINKS) \
+	   $(BIN)/uv pip install -q --python $(BIN)/python -c constraints/all.txt -e '.[dev]'; then :; \
+	else $(BIN)/python -m pip install -q -c constraints/all.txt -e '.[dev]'; fi
+	touch $@
+
+demo: install
+	@$(BIN)/yanmo run --store $(STORE) --channel demo $(foreach option,$(SET),--set $(option))
+
+test: lint types unit
+
+check: test
+
+lint: install
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: install
+	$(BIN)/mypy
+
+unit: install
+	$(BIN)/python -m pytest -n 2
+
+format: install
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+compile: install
+	$(BIN)/yanmo compile
+
+clean:
+	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +

@@ -1,0 +1,176 @@
+"""The decoder: Qwen3's shapes and parameter names, so that export to transformers is not even a rename.
+
+Pre-norm blocks with RMSNorm, grouped-query attention with normalized queries and keys, rotary
+positions, SwiGLU; tied or untied head. Own code rather than transformers' for the packed rows, the fused
+loss and the start-up time (no transformers import): on a CPU both are equally fast (training.md).
+
+    B = rows, T = positions, D = model width, H = query heads, K = key/value heads, E = head width
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from yanmo.model.attention import Documents, attend, documents
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecoderConfig:
+    """Shape of a decoder; field names are those of transformers' Qwen3Config."""
+
+    vocab_size: int
+    hidden_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    num_key_value_heads: int
+    head_dim: int
+    intermediate_size: int
+    max_position_embeddings: int
+    rope_theta: float = 10_000.0
+    rms_norm_eps: float = 1e-6
+    tie_word_embeddings: bool = False
+
+    def __post_init__(self) -> None:
+        if self.num_attention_heads % self.num_key_value_heads:
+            raise ValueError(
+                f"{self.num_attention_heads} query heads cannot share {self.num_key_value_heads} "
+                "key/value heads: the one must be a multiple of the other"
+            )
+        if self.head_dim % 2:
+            raise ValueError(f"head width {self.head_dim}: rotary positions need an even one")
+
+
+class Attention(nn.Module):
+    """Grouped-query attention with RMS-normalized queries and keys."""
+
+    def __init__(self, config: DecoderConfig) -> None:
+        super().__init__()
+        D, E = config.hidden_size, config.head_dim
+        self.head_dim = E
+        self.q_proj = nn.Linear(D, config.num_attention_heads * E, bias=False)
+        self.k_proj = nn.Linear(D, config.num_key_value_heads * E, bias=False)
+        self.v_proj = nn.Linear(D, config.num_key_value_heads * E, bias=False)
+        self.o_proj = nn.Linear(config.num_attention_heads * E, D, bias=False)
+        self.q_norm = nn.RMSNorm(E, config.rms_norm_eps)
+        self.k_norm = nn.RMSNorm(E, config.rms_norm_eps)
+
+    def forward(self, x_BTD: Tensor, rotary: tuple[Tensor, Tensor], layout: Documents) -> Tensor:
+        shape = (*x_BTD.shape[:2], -1, self.head_dim)
+        q_BTHE = rotate(self.q_norm(self.q_proj(x_BTD).view(shape)), rotary)
+        k_BTKE = rotate(self.k_norm(self.k_proj(x_BTD).view(shape)), rotary)
+        v_BTKE = self.v_proj(x_BTD).view(shape)
+        mixed: Tensor = self.o_proj(attend(q_BTHE, k_BTKE, v_BTKE, layout).flatten(2))
+        return mixed
+
+
+class FeedForward(nn.Module):
+    """SwiGLU."""
+
+    def __init__(self, config: DecoderConfig) -> None:
+        super().__init__()
+        D, inner = config.hidden_size, config.intermediate_size
+        self.gate_proj = nn.Linear(D, inner, bias=False)
+        self.up_proj = nn.Linear(D, inner, bias=False)
+        self.down_proj = nn.Linear(inner, D, bias=False)
+
+    def forward(self, x_BTD: Tensor) -> Tensor:
+        out: Tensor = self.down_proj(F.silu(self.gate_proj(x_BTD)) * self.up_proj(x_BTD))
+        return out
+
+
+class Block(nn.Module):
+    """One layer."""
+
+    def __init__(self, config: DecoderConfig) -> None:
+        super().__init__()
+        self.input_layernorm = nn.RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.self_attn = Attention(config)
+        self.post_attention_layernorm = nn.RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.mlp = FeedForward(config)
+
+    def forward(self, x_BTD: Tensor, rotary: tuple[Tensor, Tensor], layout: Documents) -> Tensor:
+        x_BTD = x_BTD + self.self_attn(self.input_layernorm(x_BTD), rotary, layout)
+        out: Tensor = x_BTD + self.mlp(self.post_attention_layernorm(x_BTD))
+        return out
+
+
+class Trunk(nn.Module):
+    """Embedding, layers and final norm: what transformers calls `model`."""
+
+    def __init__(self, config: DecoderConfig) -> None:
+        super().__init__()
+        self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.layers = nn.ModuleList(Block(config) for _ in range(config.num_hidden_layers))
+        self.norm = nn.RMSNorm(config.hidden_size, config.rms_norm_eps)
+
+
+class Decoder(nn.Module):
+    """A causal language model over packed rows."""
+
+    def __init__(self, config: DecoderConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.model = Trunk(config)
+        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+        if config.tie_word_embeddings:
+            self.lm_head.weight = self.model.embed_tokens.weight
+
+    def hidden(self, ids_BT: Tensor, segments_BT: Tensor) -> Tensor:
+        """What the head reads: (B, T, D).
+
+        Args:
+            ids_BT: token ids.
+            segments_BT: number of the document at each position; positions restart where it changes.
+        """
+        x_BTD = self.model.embed_tokens(ids_BT)
+        layout = documents(segments_BT, x_BTD.dtype)
+        rotary = rotary_tables(layout.positions_BT, self.config, x_BTD.dtype)
+        for layer in self.model.layers:
+            x_BTD = layer(x_BTD, rotary, layout)
+        out: Tensor = self.model.norm(x_BTD)
+        return out
+
+    def forward(self, ids_BT: Tensor, segments_BT: Tensor | None = None) -> Tensor:
+        """Logits (B, T, vocabulary); without segments each row is one document."""
+        if segments_BT is None:
+            segments_BT = torch.zeros_like(ids_BT)
+        logits: Tensor = self.lm_head(self.hidden(ids_BT, segments_BT))
+        return logits
+
+    @torch.no_grad()
+    def initialize(self, generator: torch.Generator, embedding_std: float) -> None:
+        """Draw all weights: matrices with variance 1/4 fan-in, what writes to the residual stream zero."""
+        for name, parameter in self.named_parameters():
+            if name.endswith(("o_proj.weight", "down_proj.weight")):
+                parameter.zero_()
+            elif "embed_tokens" in name:
+                parameter.normal_(std=embedding_std, generator=generator)
+            elif "lm_head" in name:
+                parameter.normal_(std=0.02, generator=generator)
+            elif parameter.ndim == 2:
+                parameter.normal_(std=0.5 / math.sqrt(parameter.shape[1]), generator=generator)
+            else:
+                parameter.fill_(1.0)
+
+
+def rotary_tables(positions_BT: Tensor, config: DecoderConfig, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Cosines and sines, (B, T, 1, E/2) each.
+
+    Made anew for each batch (a few thousand numbers) and not kept as buffers, which an engine would
+    cast to bf16 along with the weights.
+    """
+    exponents = torch.arange(0, config.head_dim, 2, device=positions_BT.device).float() / config.head_dim
+    angles = positions_BT[..., None, None] * config.rope_theta**-exponents
+    return angles.cos().to(dtype), angles.sin().to(dtype)
+
+
+def rotate(x_BTHE: Tensor, rotary: tuple[Tensor, Tensor]) -> Tensor:
+    """Turn the two halves of each head by the angles of its position (transformers' layout)."""
+    cos, sin = rotary
+    first, second = x_BTHE.chunk(2, dim=-1)
+    return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)

@@ -1,0 +1,8 @@
+"""`python -m yanmo.train`"""
+
+from yanmo.common.stage_run import run
+from yanmo.train.config import STAGE
+from yanmo.train.supervisor import forget, work
+
+if __name__ == "__main__":
+    run(STAGE, work, finish=forget)

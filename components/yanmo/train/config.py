@@ -1,0 +1,167 @@
+"""Options of the training stage; the defaults are the demo's recipe (docs/recipe.md)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from yanmo.common.options import StageOptions, input_ref, opt
+from yanmo.common.stage import Stage
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig(StageOptions):
+    """Train a language model on a token cache: DeepSpeed under torchrun, exact resume."""
+
+    token_cache: str = input_ref("token cache to train on", stages=("tokenize",))
+    model: str = input_ref(
+        "model to start from, instead of a new one", stages=("train",), optional=True, default="none"
+    )
+
+    steps: int = opt(600, "optimizer steps of the whole training")
+    batch_rows: int = opt(48, "rows of `context` positions per optimizer step, over all ranks", form=False)
+    context: int = opt(64, "positions of a row: tokens that the model sees at once", form=False)
+    layers: int = opt(3, "layers of the decoder", form=False)
+    width: int = opt(192, "width of the decoder", form=False)
+    heads: int = opt(3, "query heads", form=False)
+    kv_heads: int = opt(1, "key/value heads; divides the query heads", form=False)
+    head_width: int = opt(64, "width of a head", form=False)
+    feed_forward: int = opt(512, "inner width of the feed-forward layers", form=False)
+    tied_head: bool = opt(False, "use the embedding as the head; excludes --start bigram", form=False)
+    start: str = opt(
+        "bigram",
+        "first weights: a factorization of the training text's bigram statistics, or random",
+        form=False,
+        choices=("bigram", "random"),
+    )
+    embedding_std: float = opt(1.0, "standard deviation of the first embedding", form=False)
+    optimizer: str = opt(
+        "muon",
+        "muon: Muon for the layers' matrices and AdamW for the rest; adamw: AdamW for all",
+        form=False,
+        choices=("muon", "adamw"),
+    )
+    muon_learning_rate: float = opt(0.02, "peak learning rate of Muon's matrices")
+    adam_learning_rate: float = opt(0.01, "peak learning rate of AdamW's tables and matrices")
+    norm_learning_rate: float = opt(0.003, "peak learning rate of the norms' weights", form=False)
+    momentum: float = opt(0.95, "Muon's momentum", form=False)
+    adam_beta1: float = opt(0.9, "AdamW's decay of the mean gradient", form=False)
+    adam_beta2: float = opt(0.95, "AdamW's decay of the mean squared gradient", form=False)
+    weight_decay: float = opt(
+        0.0, "weight decay of the layers' matrices, times the learning rate", form=False
+    )
+    clip: float = opt(1.0, "largest norm of the whole gradient; 0 clips nothing", form=False)
+    schedule: str = opt(
+        "linear",
+        "course of the learning rate after the warm-up, down to its floor",
+        form=False,
+        choices=("linear", "cosine", "constant"),
+    )
+    warmup_steps: int = opt(30, "steps over which the learning rate rises from 0", form=False)
+    floor: float = opt(0.0, "last learning rate as a share of the peak", form=False)
+    precision: str = opt(
+        "fp32",
+        "of weights and activations; sums and optimizer are fp32",
+        form=False,
+        choices=("fp32", "bf16"),
+    )
+    tag_share: float = opt(0.5, "share of the documents that show their genre tag (0 to 1)", form=False)
+    seed: int = opt(0, "seed of the first weights and the order of the data")
+
+    ranks: int = opt(2, "worker processes, one per GPU or group of cores", kind="execution", form=False)
+    threads: int = opt(1, "CPU threads per rank", kind="execution", form=False)
+    micro_batch: int = opt(
+        0, "rows per forward on one rank; 0 takes all of the rank's share", kind="execution", form=False
+    )
+    zero_stage: int = opt(
+        1, "DeepSpeed ZeRO stage, 1 or 2: what the ranks share out", kind="execution", form=False
+    )
+    device: str = opt("auto", "where to train", kind="execution", form=False, choices=("auto", "cpu", "cuda"))
+    log_every: int = opt(10, "steps per line of metrics.jsonl", kind="execution", form=False)
+    valid_every: int = opt(
+        0, "steps between validations; 0 validates at the end only", kind="execution", form=False
+    )
+    valid_characters: int = opt(
+        20000, "most characters of each genre in a validation; 0 skips it", kind="execution", form=False
+    )
+    checkpoint_steps: int = opt(0, "steps between checkpoints; 0 saves by time", kind="execution", form=False)
+    checkpoint_seconds: float = opt(
+        120.0, "seconds between checkpoints, when not by steps", kind="execution", form=False
+    )
+
+    def __post_init__(self) -> None:
+        for problem in (*self._wrong_numbers(), *self._contradictions()):
+            raise ValueError(problem)
+
+    def _wrong_numbers(self) -> list[str]:
+        least = {
+            **dict.fromkeys(("batch_rows", "layers", "width", "heads", "kv_heads", "feed_forward"), 1),
+            **dict.fromkeys(("steps", "ranks", "threads", "log_every"), 1),
+            **dict.fromkeys(("context", "head_width"), 2),
+            **dict.fromkeys(("warmup_steps", "micro_batch", "valid_every", "valid_characters"), 0),
+            **dict.fromkeys(("checkpoint_steps", "checkpoint_seconds", "clip", "weight_decay"), 0),
+            **dict.fromkeys(("muon_learning_rate", "adam_learning_rate", "norm_learning_rate"), 0),
+        }
+        problems = [
+            f"--{name.replace('_', '-')} {getattr(self, name)}: expected at least {low}"
+            for name, low in least.items()
+            if not getattr(self, name) >= low
+        ]
+        shares = ("tag_share", "floor", "momentum", "adam_beta1", "adam_beta2")
+        problems += [
+            f"--{name.replace('_', '-')} {getattr(self, name)}: expected 0 to 1"
+            for name in shares
+            if not 0 <= getattr(self, name) <= 1
+        ]
+        return problems
+
+    def _contradictions(self) -> list[str]:
+        problems = []
+        if self.zero_stage not in (1, 2):
+            problems.append(f"--zero-stage {self.zero_stage}: expected 1 or 2")
+        if self.batch_rows % self.ranks:
+            problems.append(
+                f"--batch-rows {self.batch_rows} does not divide among --ranks {self.ranks}; "
+                "give a multiple of the ranks"
+            )
+        elif self.micro_batch and (self.batch_rows // self.ranks) % self.micro_batch:
+            problems.append(
+                f"--micro-batch {self.micro_batch} does not divide the {self.batch_rows // self.ranks} rows "
+                "of a rank (--batch-rows / --ranks)"
+            )
+        if self.heads % self.kv_heads:
+            problems.append(f"--heads {self.heads} is no multiple of --kv-heads {self.kv_heads}")
+        if self.head_width % 2:
+            problems.append(f"--head-width {self.head_width}: rotary positions need an even width")
+        if self.tied_head and self.start == "bigram":
+            problems.append("--tied-head excludes --start bigram: p(next|this) is not symmetric")
+        if self.warmup_steps >= self.steps > 1 and self.schedule != "constant":
+            problems.append(
+                f"--warmup-steps {self.warmup_steps} leaves none of --steps {self.steps} for the "
+                f"{self.schedule} schedule"
+            )
+        return problems
+
+    @property
+    def rank_rows(self) -> int:
+        """Rows of one rank in one optimizer step."""
+        return self.batch_rows // self.ranks
+
+    @property
+    def micro_rows(self) -> int:
+        """Rows of one forward on one rank."""
+        return self.micro_batch or self.rank_rows
+
+    @property
+    def accumulation(self) -> int:
+        """Forwards of one rank in one optimizer step."""
+        return self.rank_rows // self.micro_rows
+
+
+STAGE = Stage(
+    name="train",
+    image="train",
+    revision=1,
+    config=TrainConfig,
+    outputs={"model": "Model"},
+    parameters=("status",),
+)

@@ -1,0 +1,163 @@
+"""What the supervisor and its workers tell each other: files in the run's folder.
+
+    job.json             what to train: options, store, references           supervisor -> workers
+    stop                 please save and end                                  supervisor -> workers
+    status-00000.json    how a rank ended                                     workers -> supervisor
+    metrics.jsonl        one line per interval and per validation             workers -> supervisor
+    export/              the finished model; there only when it is whole      workers -> supervisor
+    checkpoints/
+
+torchrun hides exit codes and kills after a grace period (knowledge/kubernetes.md, fact 2), hence files.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import time
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from yanmo.common.errors import (
+    DataError,
+    EnvironmentFault,
+    ExitCode,
+    StorageError,
+    UsageError,
+    advice,
+    exit_code,
+)
+from yanmo.common.store.manifest import Reference
+from yanmo.common.store.objects import open_store
+from yanmo.common.store.output import Output, open_reference
+from yanmo.train.config import TrainConfig
+
+STOP, METRICS, EXPORT, CHECKPOINTS, RESULT = "stop", "metrics.jsonl", "export", "checkpoints", "result.json"
+
+
+@dataclass(frozen=True)
+class Job:
+    """One training, as the workers get it."""
+
+    options: TrainConfig
+    store: str
+    token_cache: Reference
+    model: Reference | None
+    folder: Path
+
+    def write(self) -> Path:
+        """Write `job.json` into the folder."""
+        value = {
+            "options": dataclasses.asdict(self.options),
+            "store": self.store,
+            "token_cache": vars(self.token_cache),
+            "model": vars(self.model) if self.model else None,
+        }
+        path = self.folder / "job.json"
+        path.write_text(json.dumps(value, indent=1), encoding="utf-8")
+        return path
+
+    @classmethod
+    def read(cls, path: Path) -> Job:
+        """Read what `write` wrote."""
+        value = json.loads(path.read_text(encoding="utf-8"))
+        return cls(
+            options=TrainConfig(**value["options"]),
+            store=value["store"],
+            token_cache=Reference(**value["token_cache"]),
+            model=Reference(**value["model"]) if value["model"] else None,
+            folder=path.parent,
+        )
+
+    def open(self, reference: Reference) -> Output:
+        """The output that a reference of this job pins."""
+        return open_reference(open_store(self.store), reference)
+
+
+@dataclass(frozen=True)
+class Status:
+    """How one rank ended."""
+
+    rank: int
+    state: str
+    """done, paused or failed."""
+    step: int = 0
+    exit_code: int = 0
+    message: str = ""
+    trace: str = ""
+    time: float = 0.0
+    follows: bool = False
+    """True where the rank only stopped because another one had."""
+
+    def write(self, folder: Path) -> None:
+        """Leave it where the supervisor looks; whole or not at all."""
+        path = folder / f"status-{self.rank:05d}.json"
+        temporary = path.with_suffix(".tmp")
+        temporary.write_text(json.dumps(dataclasses.asdict(self)), encoding="utf-8")
+        os.replace(temporary, path)
+
+
+def failure(rank: int, error: BaseException, *, follows: bool = False) -> Status:
+    """The status of a rank that ends with `error`."""
+    code = exit_code(error)
+    text = advice(error) if isinstance(error, Exception) else repr(error)
+    trace = "".join(traceback.format_exception(error))
+    return Status(rank, "failed", 0, int(code), text, trace, time.time(), follows)
+
+
+def read_statuses(folder: Path) -> list[Status]:
+    """The statuses that ranks have left, by rank."""
+    paths = sorted(folder.glob("status-*.json"))
+    return [Status(**json.loads(p.read_text(encoding="utf-8"))) for p in paths]
+
+
+def clear(folder: Path) -> None:
+    """Remove what an earlier try left for its supervisor."""
+    for path in (*folder.glob("status-*"), folder / STOP):
+        path.unlink(missing_ok=True)
+
+
+class WorkerLost(StorageError):
+    """A worker ended without a word: killed by a person, by the machine's memory, or with its pod."""
+
+
+def raise_failure(statuses: list[Status], ranks: int, log_tail: str) -> None:
+    """Raise the error that ended the workers, so that the stage ends with its exit code.
+
+    Raises:
+        WorkerLost: a rank left no status.
+    """
+    failed = [s for s in statuses if s.state == "failed"]
+    causes = [s for s in failed if not s.follows]
+    missing = sorted(set(range(ranks)) - {s.rank for s in statuses})
+    if missing and not causes:
+        raise WorkerLost(
+            f"rank {missing[0]} of {ranks} was killed without a word (out of memory, or by hand); run the "
+            f"same command again, it goes on from the last checkpoint. Last lines of the workers:\n{log_tail}"
+        )
+    if not failed:
+        return
+    first = min(causes or failed, key=lambda s: s.time)
+    kinds: dict[int, type[Exception]] = {
+        ExitCode.USAGE: UsageError,
+        ExitCode.DATA: DataError,
+        ExitCode.RETRY: StorageError,
+        ExitCode.ENVIRONMENT: EnvironmentFault,
+    }
+    kind = kinds.get(first.exit_code)
+    if kind is None:
+        raise RuntimeError(f"rank {first.rank} failed:\n{first.trace}")
+    raise kind(f"rank {first.rank}: {first.message}")
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """The lines of a metrics.jsonl; a last line that is being written is left out."""
+    lines = []
+    if path.exists():
+        for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
+            if line.endswith("\n"):
+                lines.append(json.loads(line))
+    return lines

@@ -1,0 +1,173 @@
+"""Muon for the layers' matrices and AdamW for the rest, on the flat partitions that ZeRO hands out.
+
+DeepSpeed's own Muon orthogonalizes while the gradient partition is filled, before the norm is taken, in all
+ZeRO classes but one. `gradient_clipping` then divides its steps by about 54 without a word
+(docs/recipe.md). Here Muon is an ordinary client optimizer: DeepSpeed reduces, measures and clips
+the true gradient, in any precision and ZeRO stage, and then this `step` runs. It knows where each matrix
+lies in its rank's flat partition; momentum is elementwise and stays flat. The few matrices that are cut by a
+partition's end (at most one per rank) are put together with one small all-reduce.
+
+Newton-Schulz runs in fp32 on CPUs, where bf16 is slow without avx512_bf16, and in bf16 on GPUs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+_COEFFICIENTS = (3.4445, -4.7750, 2.0315)
+"""Of the quintic iteration; as in Keller Jordan's Muon and torch.optim.Muon."""
+_ITERATIONS = 5
+
+
+@dataclass(frozen=True)
+class Piece:
+    """The part of a parameter that lies in this rank's flat partition of its group."""
+
+    name: str
+    shape: torch.Size
+    start: int
+    """First element, counted in the flattened parameter."""
+    count: int
+    """Elements."""
+    at: int
+    """Where they begin in the partition."""
+
+    @property
+    def is_whole(self) -> bool:
+        return self.count == self.shape.numel()
+
+
+def orthogonalize(update: Tensor, dtype: torch.dtype) -> Tensor:
+    """The matrix's nearest semi-orthogonal one, roughly: singular values go to 0.7 ... 1.2."""
+    a, b, c = _COEFFICIENTS
+    x = update.to(dtype)
+    wide = x.shape[0] <= x.shape[1]
+    x = x if wide else x.T
+    x = x / x.norm().clamp(min=1e-7)
+    for _ in range(_ITERATIONS):
+        gram = x @ x.T
+        x = torch.addmm(x, torch.addmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+    return (x if wide else x.T).to(update.dtype)
+
+
+def parameter_groups(model: nn.Module, options: Any) -> list[dict[str, Any]]:
+    """The three groups of the optimizer: matrices of the layers, tables, norms.
+
+    Args:
+        options: a TrainConfig.
+    """
+    matrices, tables, norms = [], [], []
+    for name, parameter in model.named_parameters():
+        if parameter.ndim < 2:
+            norms.append(parameter)
+        elif "embed_tokens" in name or "lm_head" in name:
+            tables.append(parameter)
+        else:
+            matrices.append(parameter)
+    muon = options.optimizer == "muon"
+    rate = options.muon_learning_rate if muon else options.adam_learning_rate
+    decay = options.weight_decay
+    groups = [
+        {"params": matrices, "lr": rate, "weight_decay": decay, "muon": muon},
+        {"params": tables, "lr": options.adam_learning_rate, "weight_decay": 0.0, "muon": False},
+        {"params": norms, "lr": options.norm_learning_rate, "weight_decay": 0.0, "muon": False},
+    ]
+    for group in groups:
+        group["peak_lr"] = group["lr"]
+        group["momentum"] = options.momentum
+    return groups
+
+
+class MatrixAdamW(torch.optim.AdamW):
+    """Muon for groups with `muon`, fused AdamW for the others.
+
+    Without pieces (`locate` not called) the parameters are whole and Muon treats each by itself: the plain
+    optimizer that the partitioned one is tested against.
+    """
+
+    def __init__(self, groups: list[dict[str, Any]], betas: tuple[float, float], eps: float = 1e-8) -> None:
+        super().__init__(groups, betas=betas, eps=eps, fused=True)
+        self._pieces: dict[int, list[Piece]] = {}
+        self._cut: dict[int, dict[str, int]] = {}
+
+    def locate(self, flat: Tensor, pieces: list[Piece], cut: dict[str, int]) -> None:
+        """Say what lies in a flat partition.
+
+        Args:
+            flat: the group's parameter on this rank.
+            cut: of all ranks together, the matrices that lie in two partitions or more: name -> place in
+                a common buffer.
+        """
+        self._pieces[id(flat)], self._cut[id(flat)] = pieces, cut
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+        """One update from the gradients as they are (clipped by the engine before)."""
+        groups = self.param_groups
+        for group in groups:
+            if group["muon"]:
+                for parameter in group["params"]:
+                    self._muon(parameter, group)
+        self.param_groups = [group for group in groups if not group["muon"]]
+        try:
+            if self.param_groups:
+                super().step()
+        finally:
+            self.param_groups = groups
+
+    def _muon(self, parameter: Tensor, group: dict[str, Any]) -> None:
+        if parameter.grad is None:
+            return
+        state = self.state[parameter]
+        if "momentum_buffer" not in state:
+            state["momentum_buffer"] = torch.zeros_like(parameter)
+        momentum, gradient = state["momentum_buffer"], parameter.grad
+        momentum.lerp_(gradient, 1 - group["momentum"])
+        nesterov = gradient.lerp(momentum, group["momentum"])
+        parameter.mul_(1 - group["lr"] * group["weight_decay"])
+        if id(parameter) not in self._pieces:
+            parameter.add_(_update(nesterov), alpha=-group["lr"])
+            return
+        cut = self._together(parameter, nesterov)
+        for piece in self._pieces[id(parameter)]:
+            whole = cut[piece.name] if piece.name in cut else nesterov[piece.at : piece.at + piece.count]
+            update = _update(whole.view(piece.shape)).reshape(-1)[piece.start : piece.start + piece.count]
+            parameter[piece.at : piece.at + piece.count].add_(update, alpha=-group["lr"])
+
+    def _together(self, parameter: Tensor, nesterov: Tensor) -> dict[str, Tensor]:
+        """The matrices of this rank that are cut, whole: each rank adds its part to zeros."""
+        places = self._cut[id(parameter)]
+        if not places:
+            return {}
+        pieces = [p for p in self._pieces[id(parameter)] if p.name in places]
+        buffer = nesterov.new_zeros(places[""])
+        for p in pieces:
+            begin = places[p.name] + p.start
+            buffer[begin : begin + p.count] = nesterov[p.at : p.at + p.count]
+        dist.all_reduce(buffer)
+        return {p.name: buffer[places[p.name] : places[p.name] + p.shape.numel()] for p in pieces}
+
+
+def _update(matrix: Tensor) -> Tensor:
+    dtype = torch.bfloat16 if matrix.device.type == "cuda" else torch.float32
+    rows, columns = matrix.shape
+    scale: float = max(1.0, rows / columns) ** 0.5
+    return orthogonalize(matrix, dtype) * scale
+
+
+def cut_places(pieces_of_ranks: Iterable[list[Piece]]) -> dict[str, int]:
+    """The matrices that no rank holds whole -> where each begins in a common buffer; "" -> its size."""
+    places: dict[str, int] = {}
+    size = 0
+    for pieces in pieces_of_ranks:
+        for piece in pieces:
+            if not piece.is_whole and piece.name not in places:
+                places[piece.name] = size
+                size += piece.shape.numel()
+    return {**places, "": size} if places else {}

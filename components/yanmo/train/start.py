@@ -1,0 +1,113 @@
+"""The decoder that a training begins with."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from yanmo.common.errors import DataError
+from yanmo.common.logs import human_seconds
+from yanmo.common.store.output import Output
+from yanmo.common.token_cache import TokenCache
+from yanmo.model.bigram_start import count_bigrams, set_bigram_start
+from yanmo.model.decoder import Decoder, DecoderConfig
+from yanmo.model.hf_export import WEIGHTS, Symbols, load
+from yanmo.train.config import TrainConfig
+from yanmo.train.data import Samples
+
+log = logging.getLogger(__name__)
+
+_COUNTED_TOKENS = 50_000_000
+"""Tokens at the beginning of the cache that bigrams are counted over."""
+
+
+def symbols_of(cache: TokenCache) -> Symbols:
+    """The special ids of a token cache."""
+    known = [(g, t) for g, t in zip(cache.genres, cache.tag_ids, strict=True) if t >= 0]
+    return Symbols(
+        bos=cache.bos,
+        eos=cache.eos,
+        pad=cache.special.pad,
+        genres=tuple(g for g, _ in known),
+        tag_ids=tuple(t for _, t in known),
+    )
+
+
+def decoder_config(options: TrainConfig, vocab_size: int) -> DecoderConfig:
+    """The shape that the options ask for."""
+    return DecoderConfig(
+        vocab_size=vocab_size,
+        hidden_size=options.width,
+        num_hidden_layers=options.layers,
+        num_attention_heads=options.heads,
+        num_key_value_heads=options.kv_heads,
+        head_dim=options.head_width,
+        intermediate_size=options.feed_forward,
+        max_position_embeddings=options.context,
+        tie_word_embeddings=options.tied_head,
+    )
+
+
+def new_decoder(options: TrainConfig, cache: TokenCache, samples: Samples, *, draw: bool) -> Decoder:
+    """A decoder with its first weights.
+
+    Args:
+        draw: False on ranks that get the weights from rank 0.
+    """
+    decoder = Decoder(decoder_config(options, cache.vocab_size))
+    if not draw:
+        return decoder
+    generator = torch.Generator().manual_seed(options.seed)
+    decoder.initialize(generator, options.embedding_std)
+    if options.start == "bigram":
+        started = time.process_time()
+        bigrams = count_bigrams(_pairs(cache, samples), cache.vocab_size)
+        set_bigram_start(decoder, bigrams, generator, options.embedding_std)
+        seconds = human_seconds(time.process_time() - started)
+        log.info("bigram start from %d kinds of pairs took %s of CPU", len(bigrams.count), seconds)
+    return decoder
+
+
+def _pairs(cache: TokenCache, samples: Samples) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    """(token, next token) of the training text, and (tag, first token) of each document."""
+    index, left = samples.index, _COUNTED_TOKENS
+    tags = np.array(cache.tag_ids, np.int64)[index.genre]
+    for shard in np.unique(index.shard):
+        tokens = np.array(cache.tokens[shard][:left])
+        left -= len(tokens)
+        inside = tokens[:-1] != cache.eos
+        yield tokens[:-1][inside], tokens[1:][inside]
+        first = index.offset[index.shard == shard] + 1
+        tag = tags[index.shard == shard]
+        counted = (tag >= 0) & (first < len(tokens))
+        yield tag[counted], tokens[first[counted]]
+
+
+def starting_model(model: Output, options: TrainConfig, cache: TokenCache) -> Decoder:
+    """The decoder of a committed model, to train further.
+
+    Raises:
+        DataError: it was trained with another tokenizer.
+    """
+    for name in ("tokenizer.json",):
+        ours = [entry.sha256 for entry in cache.tokenizer.entries(name)]
+        theirs = [entry.sha256 for entry in model.entries(name)]
+        if ours != theirs:
+            raise DataError(
+                f"{model}: its {name} is not the token cache's; tokenize with the model's tokenizer "
+                "(`yanmo tokenize --tokenizer`) or choose another starting model"
+            )
+    model.path(WEIGHTS)
+    decoder = load(model.path("config.json").parent).model
+    asked, found = decoder_config(options, cache.vocab_size), decoder.config
+    if (asked.num_hidden_layers, asked.hidden_size) != (found.num_hidden_layers, found.hidden_size):
+        log.warning("the starting model decides the shape; --layers, --width and so on have no effect")
+    if found.vocab_size != cache.vocab_size:
+        raise DataError(f"{model}: vocabulary of {found.vocab_size}, the token cache has {cache.vocab_size}")
+    return decoder.train()

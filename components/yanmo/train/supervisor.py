@@ -1,0 +1,243 @@
+"""`yanmo train`: checks, starts the workers with torchrun, watches them, commits the model.
+
+The supervisor never imports torch: it stays small and answers /metrics and signals whatever the workers do.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from yanmo.common.errors import StorageError
+from yanmo.common.logs import human_bytes
+from yanmo.common.stage_run import Finish, StageRun
+from yanmo.common.store.commit import Result
+from yanmo.common.store.output import Output
+from yanmo.common.token_cache import TokenCache
+from yanmo.train import job
+from yanmo.train.config import TrainConfig
+from yanmo.train.job import Job, clear, raise_failure, read_metrics, read_statuses
+from yanmo.train.model_card import model_card
+
+log = logging.getLogger(__name__)
+
+_OURS = re.compile(rb"^\d\d:\d\d:\d\d train ")
+"""Lines of the workers' log that a person is shown at once; the rest (torchrun's) goes to workers.log."""
+_POLL_SECONDS = 0.2
+_GRACE_SECONDS = 120.0
+"""How long the workers may take to save after they were asked to stop."""
+
+
+def work(run: StageRun) -> Result:
+    """Train, and put the model into the attempt."""
+    options: TrainConfig = run.options
+    cache = TokenCache.open(run.input("token_cache"))
+    folder = run.work_directory
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / job.EXPORT).exists():
+        _check_space(folder, options, cache)
+        model = run.inputs["model"]
+        task = Job(
+            options=options,
+            store=run.store.uri,
+            token_cache=run.input("token_cache").reference,
+            model=model.reference if model else None,
+            folder=folder,
+        )
+        if not _train(task, run):
+            return Result(counts={}, status="paused")
+    return _result(run, cache, folder)
+
+
+def forget(run: StageRun, output: Output) -> Finish:
+    """Drop the finished run's checkpoints and working files; the model is committed."""
+    folder = run.work_directory
+    for name in (job.CHECKPOINTS, job.EXPORT):
+        shutil.rmtree(folder / name, ignore_errors=True)
+    for name in (job.METRICS, "job.json", "workers.log"):
+        (folder / name).unlink(missing_ok=True)
+    clear(folder)
+    return Finish()
+
+
+def _check_space(folder: Path, options: TrainConfig, cache: TokenCache) -> None:
+    """Refuse to start where two checkpoints and the model will not fit.
+
+    Raises:
+        StorageError: too little space, how much there is and is needed.
+    """
+    tables = (1 if options.tied_head else 2) * cache.vocab_size * options.width
+    attention = 2 * (options.heads + options.kv_heads) * options.head_width
+    layer = options.width * (attention + 3 * options.feed_forward)
+    parameters = tables + options.layers * layer
+    needed = parameters * 4 * (3 * 3 + 2)  # weight and two states, three times; the model twice
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        raise StorageError(
+            f"{folder}: {human_bytes(free)} free, checkpoints and model of {parameters / 1e6:.1f} M "
+            f"parameters need {human_bytes(needed)}; free space, or give another --store"
+        )
+
+
+def _train(task: Job, run: StageRun) -> bool:
+    """Run the workers to their end; False when they paused.
+
+    Raises:
+        Exception: what ended a worker, so that the stage's exit code is its own.
+    """
+    clear(task.folder)
+    path = task.write()
+    with _stop_file(task.folder / job.STOP) as stopping:
+        process = _start(task.options, path)
+        tail = _follow_log(process, task.folder / "workers.log")
+        try:
+            _watch(process, task, run, stopping)
+        finally:
+            _end(process)
+        tail.join()
+    statuses = read_statuses(task.folder)
+    _show(run, task.folder)
+    raise_failure(statuses, task.options.ranks, _log_tail(task.folder / "workers.log"))
+    return statuses[0].state == "done"
+
+
+def _start(options: TrainConfig, path: Path) -> subprocess.Popen[bytes]:
+    command = [
+        *(sys.executable, "-m", "yanmo.train.torchrun", "--standalone", "--max-restarts=0"),
+        *(f"--nproc-per-node={options.ranks}", "-m", "yanmo.train.worker", str(path)),
+    ]
+    env = {
+        **os.environ,
+        "OMP_NUM_THREADS": str(options.threads),
+        "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(int(_GRACE_SECONDS)),
+        "PYTHONWARNINGS": "ignore",
+        # Sums in another order give other last digits; this keeps one machine's runs equal.
+        "MKL_CBWR": os.environ.get("MKL_CBWR", "AUTO,STRICT"),
+    }
+    # A session of its own: Ctrl-C reaches only the supervisor, which asks for an orderly stop.
+    return subprocess.Popen(command, env=env, stderr=subprocess.PIPE, start_new_session=True)
+
+
+def _watch(process: subprocess.Popen[bytes], task: Job, run: StageRun, stopping: list[float]) -> None:
+    while process.poll() is None:
+        time.sleep(_POLL_SECONDS)
+        _show(run, task.folder)
+        if stopping and time.monotonic() - stopping[0] > _GRACE_SECONDS:
+            log.warning("workers did not save within %d s; ending them", _GRACE_SECONDS)
+            return
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End torchrun and its workers if they still run (they end with it, see worker.py)."""
+    if process.poll() is None:
+        process.kill()
+        process.wait()
+
+
+@contextmanager
+def _stop_file(path: Path) -> Iterator[list[float]]:
+    """While inside, SIGTERM and Ctrl-C create the file that asks the workers to save and end.
+
+    Yields:
+        A list that holds the time of the first request, once there was one.
+    """
+    asked: list[float] = []
+
+    def stop(signum: int, frame: FrameType | None) -> None:
+        path.touch()
+        if not asked:
+            asked.append(time.monotonic())
+            log.info("asked to stop: saving after this step")
+
+    before = {s: signal.signal(s, stop) for s in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _follow_log(process: subprocess.Popen[bytes], path: Path) -> threading.Thread:
+    def copy() -> None:
+        assert process.stderr is not None
+        with path.open("wb") as file:
+            for line in process.stderr:
+                file.write(line)
+                file.flush()
+                if _OURS.match(line):
+                    sys.stderr.buffer.write(line)
+                    sys.stderr.flush()
+
+    thread = threading.Thread(target=copy, daemon=True)
+    thread.start()
+    return thread
+
+
+def _log_tail(path: Path) -> str:
+    with path.open(encoding="utf-8", errors="replace") as file:
+        return "".join(deque(file, 15))
+
+
+_GAUGES = {
+    "loss": "Loss of the last interval, nats per token",
+    "bits_per_character": "Training loss of the last interval, bits per character",
+    "learning_rate": "Learning rate of the matrices",
+    "grad_norm": "Norm of the gradient before clipping",
+    "tokens_per_second": "Tokens trained on per second",
+    "step": "Optimizer steps done",
+}
+
+
+def _show(run: StageRun, folder: Path) -> None:
+    """Put the newest lines of metrics.jsonl on /metrics."""
+    path = folder / job.METRICS
+    size = path.stat().st_size if path.exists() else 0
+    if size == run.extra.get("metrics_bytes"):
+        return
+    run.extra["metrics_bytes"] = size
+    for line in read_metrics(path)[-2:]:
+        for name, help in _GAUGES.items():
+            if name in line:
+                run.telemetry.gauge(name, help).set(line[name])
+        for genre, bits in line.get("valid_bits_per_character", {}).items():
+            gauge = run.telemetry.gauge(
+                "valid_bits_per_character", "Validation bits per character", ("genre",)
+            )
+            gauge.labels(genre).set(bits)
+
+
+def _result(run: StageRun, cache: TokenCache, folder: Path) -> Result:
+    export = folder / job.EXPORT
+    result: dict[str, Any] = json.loads((export / job.RESULT).read_text(encoding="utf-8"))
+    for name in result["files"]:
+        shutil.copyfile(export / name, run.attempt.path(name))
+        run.attempt.add(name)
+    lines = read_metrics(folder / job.METRICS)
+    run.attempt.write("metrics.jsonl", (folder / job.METRICS).read_bytes(), role="record")
+    valid: dict[str, float] = {}
+    for line in lines:
+        valid = line.get("valid_bits_per_character", valid)
+    card = model_card(run.options, result, valid, run.input("token_cache"))
+    run.attempt.write("README.md", card, role="record")
+    counts = {name: result[name] for name in ("steps", "tokens", "parameters")}
+    metadata = {
+        "valid_bits_per_character": valid,
+        "seconds": result["seconds"],
+        "genres": list(cache.genres),
+        "precision": run.options.precision,
+    }
+    return Result(counts=counts, metadata=metadata)

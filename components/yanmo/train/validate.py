@@ -1,0 +1,60 @@
+"""Bits per character of the validation split while training; without genre tags, ends of text included."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from numpy.typing import NDArray
+
+from yanmo.common.token_cache import TokenCache
+from yanmo.model.scoring import document_bits
+from yanmo.train.engine import Engine
+
+
+@dataclass(frozen=True)
+class Validation:
+    """A fixed choice of validation documents."""
+
+    genres: list[str]
+    genre: NDArray[np.int64]
+    characters: NDArray[np.int64]
+    documents: list[NDArray[np.int64]]
+
+    @classmethod
+    def choose(cls, cache: TokenCache, most_characters: int) -> Validation:
+        """The first documents of each genre, in the order of the cache, up to so many characters."""
+        index = cache.split("valid")
+        chosen: list[int] = []
+        for genre in np.unique(index.genre):
+            places = np.flatnonzero(index.genre == genre)
+            before = np.cumsum(index.characters[places], dtype=np.int64) - index.characters[places]
+            chosen += places[before < most_characters].tolist()
+        documents = []
+        for i in chosen:
+            begin, length = int(index.offset[i]), int(index.length[i])
+            tokens = cache.tokens[int(index.shard[i])][begin : begin + length]
+            documents.append(tokens.astype(np.int64))
+        return cls(
+            genres=list(cache.genres),
+            genre=index.genre[chosen].astype(np.int64),
+            characters=index.characters[chosen].astype(np.int64),
+            documents=documents,
+        )
+
+    def bits_per_character(self, engine: Engine) -> dict[str, float]:
+        """By genre, and their `mean`; every rank scores its share and gets all figures."""
+        mine = range(engine.rank, len(self.documents), engine.world_size)
+        engine.decoder.eval()
+        bits = document_bits(engine.decoder, [self.documents[i] for i in mine])
+        engine.decoder.train()
+        sums = np.bincount(self.genre[list(mine)], bits, len(self.genres))
+        total = torch.from_numpy(sums).to(engine.device)
+        dist.all_reduce(total)
+        characters = np.bincount(self.genre, self.characters, len(self.genres))
+        found = {
+            genre: float(total[i]) / characters[i] for i, genre in enumerate(self.genres) if characters[i]
+        }
+        return {**found, "mean": float(np.mean(list(found.values())))} if found else {}

@@ -1,0 +1,170 @@
+"""One rank of a training: `python -m yanmo.train.worker JOB.json` under torchrun, or with its variables."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from yanmo.common.errors import EnvironmentFault
+from yanmo.common.logs import setup
+from yanmo.train import job
+from yanmo.train.job import Job, Status, failure
+from yanmo.train.torchrun import die_with_parent
+
+log = logging.getLogger("yanmo.train.worker")  # not __name__: it runs as __main__
+
+
+def main(path: Path) -> int:
+    """Train one rank's share and leave a status; returns the process's exit code."""
+    rank = int(os.environ.get("RANK", 0))
+    die_with_parent()
+    work = Job.read(path)
+    setup(work.options.log_level if rank == 0 else "warning", "train")
+    try:
+        status = train_rank(work, rank)
+    except BaseException as error:
+        status = failure(rank, error, follows=_follows(error))
+        log.debug("rank %d failed", rank, exc_info=error)
+    status.write(work.folder)
+    # Not sys.exit: gloo's threads may wait for a dead rank for minutes.
+    sys.stderr.flush()
+    os._exit(0 if status.state != "failed" else 1)
+
+
+def _follows(error: BaseException) -> bool:
+    """Whether a rank failed because another one did: lost connections and agreed failures."""
+    from yanmo.train.checkpoint import PeerFailed
+
+    text = str(error)
+    lost = "Connection closed by peer" in text or "Connection reset" in text or "gloo" in text.lower()
+    return isinstance(error, PeerFailed) or (isinstance(error, RuntimeError) and lost)
+
+
+def _device(asked: str) -> str:
+    import torch
+
+    found = torch.cuda.is_available()
+    if asked == "cuda" and not found:
+        raise EnvironmentFault("--device cuda: this machine has no CUDA device; use --device cpu")
+    return "cuda" if found and asked != "cpu" else "cpu"
+
+
+def train_rank(work: Job, rank: int) -> Status:
+    """Train one rank's share in this process, whose environment says who it is (RANK, WORLD_SIZE ...)."""
+    options = work.options
+    device = "cpu" if options.device == "cpu" else _device(options.device)
+    from yanmo.train.engine import Engine, import_deepspeed
+
+    import_deepspeed(device)
+    import torch
+
+    torch.set_num_threads(options.threads)
+    from yanmo.common.token_cache import TokenCache
+    from yanmo.model.attention import path_name
+    from yanmo.train.data import Samples
+    from yanmo.train.loop import Loop, identity_of
+    from yanmo.train.start import new_decoder, starting_model
+    from yanmo.train.validate import Validation
+
+    cache = TokenCache.open(work.open(work.token_cache))
+    samples = Samples(
+        cache,
+        context=options.context,
+        seed=options.seed,
+        tag_share=options.tag_share,
+        pad=cache.special.pad,
+    )
+    if work.model is not None:
+        decoder = starting_model(work.open(work.model), options, cache)
+    else:
+        resuming = any((work.folder / job.CHECKPOINTS).glob("step-*"))
+        decoder = new_decoder(options, cache, samples, draw=rank == 0 and not resuming)
+    shape = dataclasses.asdict(decoder.config)
+    engine = Engine(decoder, options, device)
+    if rank == 0:
+        _describe(engine, samples, path_name(device, next(decoder.parameters()).dtype))
+    loop = Loop(
+        options=options,
+        engine=engine,
+        samples=samples,
+        validation=Validation.choose(cache, options.valid_characters),
+        folder=work.folder,
+        identity=identity_of(options, samples, work.token_cache.content_digest, shape),
+    )
+    _stop_on_sigterm(loop)
+    loop.resume()
+    state = loop.run()
+    if state == "done":
+        _export(work, loop, cache, decoder.config)
+    return Status(rank, state, loop.step)
+
+
+def _stop_on_sigterm(loop: Any) -> None:
+    def stop(signum: int, frame: FrameType | None) -> None:
+        loop.stop_asked = True
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor decides what Ctrl-C means
+
+
+def _describe(engine: Any, samples: Any, attention: str) -> None:
+    options, plan = engine.options, samples.plan(0)
+    parameters = sum(p.numel() for p in engine.decoder.parameters())
+    log.info(
+        "%.2f M parameters, %d documents, %.2f M tokens in %d rows of %d (%.1f %% full), %d rows a step: "
+        "%.2f epochs",
+        parameters / 1e6,
+        len(samples.index),
+        plan.num_tokens / 1e6,
+        len(plan),
+        plan.context,
+        100 * plan.fill,
+        options.batch_rows,
+        options.steps * options.batch_rows / len(plan),
+    )
+    log.info(
+        "ranks=%d threads=%d precision=%s optimizer=%s zero=%d attention=%s",
+        engine.world_size,
+        options.threads,
+        options.precision,
+        options.optimizer,
+        options.zero_stage,
+        attention,
+    )
+
+
+def _export(work: Job, loop: Any, cache: Any, config: Any) -> None:
+    """Write the finished model; `export/` appears only when it is whole."""
+    from yanmo.model.decoder import Decoder
+    from yanmo.model.hf_export import TOKENIZER_FILES, save
+    from yanmo.train.start import symbols_of
+
+    weights = loop.engine.full_weights()
+    if loop.engine.rank:
+        return
+    plain = Decoder(config)
+    if config.tie_word_embeddings:
+        weights["lm_head.weight"] = weights["model.embed_tokens.weight"]
+    plain.load_state_dict(weights)
+    folder = work.folder / ".tmp-export"
+    names = save(plain, symbols_of(cache), folder, [cache.tokenizer.path(n) for n in TOKENIZER_FILES])
+    result = {
+        "files": names,
+        "steps": loop.step,
+        "tokens": loop.sums.tokens,
+        "parameters": sum(p.numel() for p in plain.parameters()),
+        "seconds": loop.sums.seconds,
+    }
+    (folder / job.RESULT).write_text(json.dumps(result), encoding="utf-8")
+    folder.replace(work.folder / job.EXPORT)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

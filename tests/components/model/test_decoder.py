@@ -1,0 +1,69 @@
+"""The decoder: packed rows equal separate ones; gradients too."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from yanmo.model.decoder import Decoder, DecoderConfig
+
+SHAPE = DecoderConfig(
+    vocab_size=50,
+    hidden_size=32,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    head_dim=16,
+    intermediate_size=48,
+    max_position_embeddings=16,
+)
+
+
+def tiny(**changes) -> Decoder:
+    torch.manual_seed(7)
+    model = Decoder(dataclasses.replace(SHAPE, **changes))
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    return model
+
+
+def test_a_packed_row_gives_what_its_documents_give_apart():
+    model = tiny()
+    texts = [torch.randint(0, 50, (1, n)) for n in (5, 2, 6)]
+    row = torch.cat(texts, 1)
+    segments = torch.repeat_interleave(torch.arange(3), torch.tensor([5, 2, 6]))[None]
+    packed = model(row, segments)
+    apart = torch.cat([model(text) for text in texts], 1)
+    assert (packed - apart).abs().max() < 1e-5
+
+
+def test_a_later_token_changes_nothing_before_it():
+    model = tiny()
+    ids = torch.randint(0, 50, (1, 9))
+    other = ids.clone()
+    other[0, 6] = (other[0, 6] + 1) % 50
+    difference = (model(ids) - model(other)).abs().amax(-1)[0]
+    assert difference[:6].max() == 0
+    assert difference[6:].min() > 0
+
+
+def test_an_initialized_model_predicts_by_its_head_alone():
+    model = Decoder(SHAPE)
+    model.initialize(torch.Generator().manual_seed(0), embedding_std=1.0)
+    ids = torch.randint(0, 50, (1, 4))
+    x = model.model.embed_tokens(ids)
+    assert torch.equal(model(ids), model.lm_head(model.model.norm(x)))
+
+
+def test_a_tied_head_is_the_embedding():
+    model = tiny(tie_word_embeddings=True)
+    assert model.lm_head.weight is model.model.embed_tokens.weight
+    assert sum(1 for name, _ in model.named_parameters() if "lm_head" in name) == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "word"), [({"num_key_value_heads": 3}, "multiple"), ({"head_dim": 15}, "even")]
+)
+def test_an_impossible_shape_is_refused(change, word):
+    with pytest.raises(ValueError, match=word):
+        dataclasses.replace(SHAPE, **change)

@@ -1,0 +1,56 @@
+"""Sampling is seeded, ends at the end token and keeps to what is allowed."""
+
+import pytest
+import torch
+
+from yanmo.model.decoder import Decoder, DecoderConfig
+from yanmo.model.generate import generate
+
+
+@pytest.fixture(scope="module")
+def model() -> Decoder:
+    torch.manual_seed(5)
+    config = DecoderConfig(
+        vocab_size=20,
+        hidden_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=16,
+        intermediate_size=48,
+        max_position_embeddings=8,
+    )
+    found = Decoder(config)
+    for parameter in found.parameters():
+        torch.nn.init.normal_(parameter, std=0.2)
+    return found
+
+
+def seeded(n: int) -> torch.Generator:
+    return torch.Generator().manual_seed(n)
+
+
+def test_equal_seeds_give_equal_texts_and_others_do_not(model):
+    first, again, other = (
+        generate(model, [[0, 4]] * 3, eos=1, generator=seeded(n), max_new_tokens=30) for n in (1, 1, 2)
+    )
+    assert first == again != other
+
+
+def test_texts_stop_before_the_end_token_and_hold_nothing_forbidden(model):
+    texts = generate(model, [[0]] * 40, eos=1, generator=seeded(0), max_new_tokens=40, forbidden=[2, 3])
+    assert any(len(t) < 40 for t in texts)
+    assert not {1, 2, 3} & {token for text in texts for token in text}
+
+
+def test_temperature_zero_and_a_tiny_nucleus_both_take_the_likeliest(model):
+    greedy = generate(model, [[0, 4]], eos=1, generator=seeded(0), temperature=0, max_new_tokens=12)
+    nucleus = generate(model, [[0, 4]], eos=1, generator=seeded(9), top_p=1e-9, max_new_tokens=12)
+    assert greedy == nucleus
+    expected = model(torch.tensor([[0, 4]]))[0, -1].argmax().item()
+    assert greedy[0][:1] == ([] if expected == 1 else [expected])
+
+
+def test_prompts_of_different_lengths_are_refused(model):
+    with pytest.raises(ValueError, match="lengths"):
+        generate(model, [[0], [0, 1]], eos=1, generator=seeded(0))

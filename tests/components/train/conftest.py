@@ -1,0 +1,134 @@
+"""A small token cache of real texts, and a one-process group for engines inside the test process."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from yanmo.common.records import GENRES, document_id
+from yanmo.common.store.commit import Recipe, Result, commit_once
+from yanmo.common.store.objects import open_store
+from yanmo.common.store.pointers import move_pointer
+from yanmo.common.token_cache import INDEX, SpecialIds, write_index
+from yanmo.common.token_file import write_tokens
+
+VOCABULARY = 400
+SPECIAL = SpecialIds(VOCABULARY, 0, 1, 2, 3, GENRES, (4, 5, 6, 7))
+TINY = {
+    **{
+        "context": 32,
+        "layers": 2,
+        "width": 32,
+        "heads": 2,
+        "kv_heads": 1,
+        "head_width": 16,
+        "feed_forward": 48,
+    },
+    **{"batch_rows": 8, "steps": 8, "warmup_steps": 2, "log_every": 1, "valid_characters": 300},
+    **{"ranks": 1, "threads": 1, "device": "cpu", "checkpoint_seconds": 0},
+}
+
+
+def corpus(count: int) -> list[tuple[str, str, str]]:
+    """(genre, id, text) of the first documents of each genre of the bundled corpus."""
+    import zstandard
+
+    path = Path(__file__).parents[3] / "corpus" / "small.jsonl.zst"
+    with path.open("rb") as file:
+        lines = io.TextIOWrapper(zstandard.ZstdDecompressor().stream_reader(file), encoding="utf-8")
+        found, seen = [], Counter()
+        for line in lines:
+            d = json.loads(line)
+            if seen[d["genre"]] < count and len(d["text"]) < 400:
+                seen[d["genre"]] += 1
+                found.append((d["genre"], document_id(d["source"], d["title"], d["text"]), d["text"]))
+            if len(seen) == 4 and min(seen.values()) == count:
+                break
+    return found
+
+
+@pytest.fixture
+def tiny() -> dict:
+    """Options of a training of a second or two."""
+    return dict(TINY)
+
+
+@pytest.fixture(scope="session")
+def store_template(tmp_path_factory) -> Path:
+    """A store with one committed token cache, channel dev pointing at it."""
+    folder = tmp_path_factory.mktemp("store")
+    store = open_store(str(folder))
+    texts = corpus(50)
+    common = Counter("".join(t for _, _, t in texts)).most_common(VOCABULARY - 8)
+    ids = {c: 8 + i for i, (c, _) in enumerate(common)}
+
+    def tokenizer(attempt) -> Result:
+        vocabulary = {f"<{i}>": i for i in range(8)} | ids
+        model = {"type": "WordLevel", "vocab": vocabulary, "unk_token": "<3>"}
+        attempt.write("tokenizer.json", json.dumps({"version": "1.0", "model": model}))
+        attempt.write("tokenizer_config.json", "{}")
+        attempt.write("special_tokens_map.json", "{}")
+        attempt.write("genres.json", SPECIAL.to_json())
+        return Result(counts={"vocab_size": VOCABULARY})
+
+    part = commit_once(store, Recipe(stage="tokenizer", revision=1, semantic={}, inputs={}), tokenizer)
+
+    def cache(attempt) -> Result:
+        for number, (split, chosen) in enumerate((("train", texts[:-40]), ("valid", texts[-40:]))):
+            tokens = [[0, *(ids.get(c, 3) for c in text), 1] for _, _, text in chosen]
+            length = np.array([len(t) for t in tokens])
+            name = f"{number:05d}-of-00002.parquet"
+            digest = part.content_digest
+            flat = np.concatenate([np.array(t) for t in tokens])
+            path = attempt.path(f"tokens-{name}")
+            write_tokens(path, flat, vocab_size=VOCABULARY, tokenizer=digest, split=split)
+            columns = {
+                "id": [i for _, i, _ in chosen],
+                "genre": [g for g, _, _ in chosen],
+                "split": [split] * len(chosen),
+                "offset": np.cumsum(length) - length,
+                "length": length.astype(np.int32),
+                "characters": np.array([sum(not c.isspace() for c in t) for _, _, t in chosen], np.int32),
+                "loss_spans": pa.nulls(len(chosen), INDEX.field("loss_spans").type),
+            }
+            table = pa.table(columns, schema=INDEX)
+            write_index(attempt.path(f"documents-{name}"), table, vocab_size=VOCABULARY, tokenizer=digest)
+            attempt.add(f"tokens-{name}")
+            attempt.add(f"documents-{name}")
+        return Result(counts={"documents": len(texts)}, references={"tokenizer": part})
+
+    output = commit_once(store, Recipe(stage="tokenize", revision=1, semantic={}, inputs={}), cache)
+    move_pointer(store, "dev", "tokenize", output.reference)
+    return folder
+
+
+@pytest.fixture
+def store(store_template, tmp_path) -> Path:
+    """A copy of the store to train in."""
+    return Path(shutil.copytree(store_template, tmp_path / "store"))
+
+
+@pytest.fixture(scope="session")
+def one_rank() -> None:
+    """Make this process rank 0 of 1, as torchrun would."""
+    variables = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1"}
+    os.environ.update(variables, MASTER_PORT=_free_port())
+    import torch
+
+    torch.set_num_threads(1)
+
+
+def _free_port() -> str:
+    import socket
+
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return str(s.getsockname()[1])

@@ -1,0 +1,35 @@
+"""Contradictions are refused before anything is started, by name."""
+
+import pytest
+
+from yanmo.common.errors import UsageError
+from yanmo.common.options import load
+from yanmo.train.config import TrainConfig
+
+
+@pytest.mark.parametrize(
+    ("flags", "word"),
+    [
+        (["--batch-rows=10", "--ranks=4"], "--ranks 4"),
+        (["--batch-rows=12", "--ranks=2", "--micro-batch=4"], "--micro-batch 4"),
+        (["--zero-stage=3"], "--zero-stage"),
+        (["--heads=3", "--kv-heads=2"], "--kv-heads"),
+        (["--head-width=33"], "--head-width"),
+        (["--tied-head"], "--tied-head"),
+        (["--steps=0"], "--steps"),
+        (["--steps=10", "--warmup-steps=10"], "--warmup-steps"),
+        (["--tag-share=1.5"], "--tag-share"),
+        (["--muon-learning-rate=nan"], "--muon-learning-rate"),
+        (["--precision=fp8"], "precision"),
+        (["--learning-rate=1"], "learning-rate"),
+    ],
+)
+def test_a_contradiction_is_refused_by_name(flags, word):
+    with pytest.raises(UsageError, match=word):
+        load(TrainConfig, flags, "yanmo train")
+
+
+def test_accumulation_follows_from_rows_ranks_and_micro_batch():
+    config = TrainConfig(batch_rows=24, ranks=2, micro_batch=3)
+    assert (config.rank_rows, config.micro_rows, config.accumulation) == (12, 3, 4)
+    assert TrainConfig(batch_rows=24, ranks=2).accumulation == 1

@@ -1,0 +1,63 @@
+"""How the workers ended becomes the stage's own error and exit code."""
+
+import pytest
+
+from yanmo.common.errors import DataError, ExitCode, UsageError, exit_code
+from yanmo.train.job import (
+    STOP,
+    Status,
+    WorkerLost,
+    clear,
+    failure,
+    raise_failure,
+    read_metrics,
+    read_statuses,
+)
+
+
+def test_the_first_cause_decides_not_the_ranks_that_followed():
+    statuses = [
+        Status(0, "failed", exit_code=70, message="connection closed", time=1.0, follows=True),
+        Status(1, "failed", exit_code=65, message="the cache is cut short", time=2.0),
+    ]
+    with pytest.raises(DataError, match="rank 1: the cache is cut short"):
+        raise_failure(statuses, 2, "")
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (UsageError("x"), ExitCode.USAGE),
+        (DataError("x"), ExitCode.DATA),
+        (OSError(28, "No space left on device", "f"), ExitCode.RETRY),
+        (ZeroDivisionError("x"), ExitCode.BUG),
+    ],
+)
+def test_a_ranks_error_keeps_its_exit_code(error, code, tmp_path):
+    failure(1, error).write(tmp_path)
+    Status(0, "done").write(tmp_path)
+    with pytest.raises(Exception) as caught:
+        raise_failure(read_statuses(tmp_path), 2, "")
+    assert exit_code(caught.value) == code
+    clear(tmp_path)
+    assert read_statuses(tmp_path) == []
+
+
+def test_a_rank_without_a_word_was_killed_and_may_be_tried_again():
+    with pytest.raises(WorkerLost, match="rank 1 of 2 was killed") as caught:
+        raise_failure([Status(0, "failed", follows=True, exit_code=70)], 2, "last words")
+    assert exit_code(caught.value) == ExitCode.RETRY and "last words" in str(caught.value)
+
+
+def test_done_and_paused_ranks_raise_nothing(tmp_path):
+    (tmp_path / STOP).touch()
+    raise_failure([Status(0, "paused"), Status(1, "paused")], 2, "")
+    clear(tmp_path)
+    assert not (tmp_path / STOP).exists()
+
+
+def test_a_line_that_is_being_written_is_not_read(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    assert read_metrics(path) == []
+    path.write_text('{"step": 1}\n{"step": 2}\n{"st', encoding="utf-8")
+    assert [x["step"] for x in read_metrics(path)] == [1, 2]
