@@ -2,7 +2,7 @@
 
 The (positions x vocabulary) table is the largest tensor of a small language model. Here it is made a few
 hundred rows at a time, and its gradient at once in the forward, so that it is never stored: 1.2 times
-the tokens per CPU-second of F.cross_entropy in fp32 (knowledge/recipe.md, run 5). Losses and sums are fp32
+the tokens per CPU-second of F.cross_entropy in fp32. Losses and sums are fp32
 whatever the dtype of the weights. Not differentiable twice.
 
     N = target positions, D = model width, V = vocabulary
