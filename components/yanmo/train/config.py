@@ -81,7 +81,7 @@ class TrainConfig(StageOptions):
         0, "steps between validations; 0 validates at the end only", kind="execution", form=False
     )
     valid_characters: int = opt(
-        20000, "most characters of each genre in a validation; 0 skips it", kind="execution", form=False
+        8000, "most characters of each genre in a validation; 0 skips it", kind="execution", form=False
     )
     checkpoint_steps: int = opt(0, "steps between checkpoints; 0 saves by time", kind="execution", form=False)
     checkpoint_seconds: float = opt(

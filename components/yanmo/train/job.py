@@ -7,7 +7,7 @@
     export/              the finished model; there only when it is whole      workers -> supervisor
     checkpoints/
 
-torchrun hides exit codes and kills after a grace period (knowledge/kubernetes.md, fact 2), hence files.
+torchrun hides exit codes and kills after a grace period (measured with torch 2.13), hence files.
 """
 
 from __future__ import annotations
