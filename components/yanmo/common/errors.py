@@ -47,7 +47,9 @@ class LeaseLost(StorageError):
     """Another run owns this key now; stop before the next commit."""
 
 
-_OUT_OF_SPACE = {errno.ENOSPC, errno.EDQUOT}
+_OUT_OF_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_BAD_PATH = {errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP}
+_MACHINE = {errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOSYS}
 
 
 def exit_code(error: BaseException) -> ExitCode:
@@ -56,13 +58,18 @@ def exit_code(error: BaseException) -> ExitCode:
         return ExitCode.USAGE
     if isinstance(error, (StorageError, TimeoutError, ConnectionError)):
         return ExitCode.RETRY
-    if isinstance(error, OSError) and error.errno in _OUT_OF_SPACE:
-        return ExitCode.RETRY
     if isinstance(error, (DataError, FileNotFoundError, IsADirectoryError, PermissionError)):
         return ExitCode.DATA
     if isinstance(error, EnvironmentFault):
         return ExitCode.ENVIRONMENT
-    return ExitCode.BUG
+    return _of_the_system(error) if isinstance(error, OSError) else ExitCode.BUG
+
+
+def _of_the_system(error: OSError) -> ExitCode:
+    """An error of the operating system is not a bug of ours: a path, this machine, or bad luck."""
+    if error.errno in _BAD_PATH:
+        return ExitCode.DATA
+    return ExitCode.ENVIRONMENT if error.errno in _MACHINE else ExitCode.RETRY
 
 
 def advice(error: BaseException) -> str:

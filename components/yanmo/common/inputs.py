@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import logging
 from pathlib import Path
 from typing import Any
 
 from yanmo.common.errors import DataError, UsageError
+from yanmo.common.options import NONE as NONE
 from yanmo.common.options import StageOptions, flag, option_fields
-from yanmo.common.store.manifest import Reference
+from yanmo.common.store.manifest import MAX_REFERENCE_BYTES, Reference
 from yanmo.common.store.objects import ObjectStore
 from yanmo.common.store.output import Output, find_output, open_reference
 from yanmo.common.store.pointers import read_pointer
 
 log = logging.getLogger(__name__)
-NONE = "none"
-"""Body of a reference file, or value of an input flag, that stands for "there is none"."""
 
 
 def resolve_inputs(store: ObjectStore, options: StageOptions) -> dict[str, Output | None]:
@@ -27,6 +27,12 @@ def resolve_inputs(store: ObjectStore, options: StageOptions) -> dict[str, Outpu
         DataError: a required input is not to be had; says what to run.
     """
     given = _inputs_file(options.inputs)
+    known = [field.name for field in option_fields(type(options), "input")]
+    unknown = sorted(given.keys() - set(known))
+    if unknown:
+        raise UsageError(
+            f"--inputs {options.inputs}: no input {', '.join(unknown)}; expected {', '.join(known)}"
+        )
     result: dict[str, Output | None] = {}
     for field in option_fields(type(options), "input"):
         value = getattr(options, field.name) or given.get(field.name, "latest")
@@ -47,7 +53,7 @@ def _inputs_file(value: str) -> dict[str, str]:
         return {}
     try:
         references = json.loads(Path(value).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError) as error:  # ValueError: not JSON, not UTF-8, a NUL in the name
         raise UsageError(f"--inputs {value}: expected 'latest' or a JSON file: {error}") from error
     if not isinstance(references, dict):
         raise UsageError(f"--inputs {value}: expected a JSON object of input name -> reference")
@@ -67,6 +73,19 @@ def _resolve(store: ObjectStore, channel: str, field: dataclasses.Field[Any], va
     return None if reference is None else open_reference(store, reference)
 
 
+def _file_bytes(value: str) -> bytes | None:
+    """What the file called `value` begins with; None where `value` names no file."""
+    try:
+        with Path(value).open("rb") as file:
+            return file.read(MAX_REFERENCE_BYTES + 1)
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, ValueError):
+        return None
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            return None
+        raise
+
+
 def parse_reference(store: ObjectStore, value: str, where: str) -> Reference | None:
     """The reference that `value` gives: JSON, a file holding it, or `<stage>/<key>`; None for none.
 
@@ -75,10 +94,9 @@ def parse_reference(store: ObjectStore, value: str, where: str) -> Reference | N
     """
     if value.lstrip().startswith("{"):
         return Reference.from_json(value, where)
-    path = Path(value)
-    if path.is_file():
-        text = path.read_text(encoding="utf-8")
-        return None if text.strip() == NONE else Reference.from_json(text, value)
+    data = _file_bytes(value)
+    if data is not None:
+        return None if data.strip() == NONE.encode() else Reference.from_json(data, value)
     stage, _, key = value.partition("/")
     found = find_output(store, stage, key) if key and "/" not in key else None
     if found is None:

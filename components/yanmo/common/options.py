@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -22,6 +23,9 @@ from yanmo.common.errors import UsageError
 Kind = Literal["semantic", "execution", "environment", "input"]
 """semantic: part of the key. execution: recorded, not in the key. environment: neither.
 input: a reference to another stage's output; its content digest is part of the key."""
+
+NONE = "none"
+"""Body of a reference file, or value of an input flag, that stands for "there is none"."""
 
 Scalar = str | int | float | bool
 C = TypeVar("C")
@@ -140,7 +144,9 @@ def parser(cls: type, prog: str) -> argparse.ArgumentParser:
         epilog="Precedence: default < --config file < flag. Exit codes: 0 done or paused, 64 usage, "
         "65 data, 70 bug, 75 try again, 78 environment.",
     )
-    result.add_argument("--config", metavar="FILE", help="YAML file of options; flags win over it")
+    result.add_argument(
+        "--config", metavar="FILE", help="YAML file of options, or its text; flags win over it"
+    )
     groups = {
         "input": result.add_argument_group(
             "inputs", "a reference file, STAGE/KEY, latest or none; default: what --inputs says"
@@ -191,17 +197,11 @@ def load(cls: type[C], argv: Sequence[str], prog: str) -> C:
         SystemExit: `--help`, after printing it.
     """
     command = parser(cls, prog)
-    pre = _Parser(prog=prog, add_help=False, allow_abbrev=False)
-    pre.add_argument("--config")
-    path = pre.parse_known_args(argv)[0].config
-    from_file = [f"{flag(k)}={_show(v)}" for k, v in read_yaml(path).items()] if path else []
-    if from_file:  # by itself, so that an error names the file
-        try:
-            command.parse_args(from_file)
-        except UsageError as error:
-            raise UsageError(f"{path}: {error}") from None
+    from_file = _config_flags(command, argv, prog)
     values = vars(command.parse_args([*from_file, *argv]))
     del values["config"]
+    if values.get("executor_input"):
+        _refuse_twice(from_file, argv)
     try:
         return cls(**values)
     except UsageError:
@@ -210,16 +210,63 @@ def load(cls: type[C], argv: Sequence[str], prog: str) -> C:
         raise UsageError(str(error)) from error
 
 
-def read_yaml(path: str | Path) -> dict[str, Scalar]:
-    """The options in a YAML file: a flat mapping of names to scalars.
+def _config_flags(command: argparse.ArgumentParser, argv: Sequence[str], prog: str) -> list[str]:
+    """What --config of `argv` says, as flags."""
+    pre = _Parser(prog=prog, add_help=False, allow_abbrev=False)
+    pre.add_argument("--config")
+    source = pre.parse_known_args(argv)[0].config
+    flags = [f"{flag(k)}={_show(v)}" for k, v in read_yaml(source).items()] if source else []
+    if "--config" in (f.partition("=")[0] for f in flags):
+        raise UsageError(f"{_shown_source(source)}: one options file cannot name another (`config`)")
+    if flags:  # by itself, so that an error names the file
+        try:
+            command.parse_args(flags)
+        except UsageError as error:
+            raise UsageError(f"{_shown_source(source)}: {error}") from None
+    return flags
+
+
+def _refuse_twice(from_file: Sequence[str], argv: Sequence[str]) -> None:
+    """In a pipeline every field of the run form comes as a flag, so it would silently win."""
+    given = {a.partition("=")[0] for a in argv}
+    twice = sorted({f.partition("=")[0] for f in from_file} & given)
+    if twice:
+        raise UsageError(
+            f"--config names {', '.join(twice)}, which the pipeline itself sets; set it on the run form"
+        )
+
+
+_INLINE = re.compile(r"\s*\{|\s*[A-Za-z_]\w*\s*:(\s|$)")
+_MAX_INLINE = 1000
+
+
+def _is_inline(source: str | Path) -> bool:
+    return isinstance(source, str) and _INLINE.match(source) is not None
+
+
+def _shown_source(source: str | Path) -> str:
+    """How messages name an options file, or the text of one."""
+    text = str(source)
+    return f"--config {text[:40]!r}{'...' * (len(text) > 40)}" if _is_inline(source) else text
+
+
+def read_yaml(source: str | Path) -> dict[str, Scalar]:
+    """The options in a YAML file, or in at most 1,000 characters of YAML itself: names and scalars.
 
     Raises:
         UsageError: no such file, not YAML, or not a flat mapping.
     """
     import yaml
 
+    path = _shown_source(source)
     try:
-        values = yaml.safe_load(Path(path).read_text(encoding="utf-8-sig")) or {}
+        if _is_inline(source):
+            text = str(source)
+            if len(text) > _MAX_INLINE:
+                raise UsageError(f"{path}: {len(text)} characters; put more than {_MAX_INLINE} in a file")
+        else:
+            text = Path(source).read_text(encoding="utf-8-sig")
+        values = yaml.safe_load(text) or {}
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise UsageError(f"cannot read options from {path}: {error}") from error
     if not isinstance(values, dict):

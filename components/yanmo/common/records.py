@@ -1,4 +1,4 @@
-"""The formats that stages exchange: documents v1.
+"""The formats that stages exchange: documents v1, evaluation v1.
 
 Every Parquet file carries its schema's name and version in its metadata; `check_schema` is the one
 function that looks at them.
@@ -20,6 +20,9 @@ TEXT_FORM = "classical-1"
 
 GENRES = ("诗", "词", "文", "赋")
 """The genres of the bundled corpus, in the order of tables; any other label works as well."""
+
+GENRE_ALIASES = {"shi": "诗", "ci": "词", "wen": "文", "fu": "赋", "qu": "曲", "shuo": "说"}
+"""ASCII spellings of genres, for options: KFP's database refuses other characters."""
 
 SPLITS = ("train", "valid", "test")
 
@@ -43,10 +46,31 @@ DOCUMENTS = pa.schema(
     metadata={"yanmo.schema": "documents", "yanmo.version": "1", "yanmo.text_form": TEXT_FORM},
 )
 
+EVALUATION = pa.schema(
+    [
+        pa.field("id", pa.string(), nullable=False),
+        pa.field("genre", pa.string(), nullable=False),
+        pa.field("split", pa.string(), nullable=False),
+        pa.field("source", pa.string(), nullable=False),
+        pa.field("characters", pa.int32(), nullable=False),
+        pa.field("tokens", pa.int32(), nullable=False),
+        pa.field("bits", pa.float64(), nullable=False),
+        pa.field("bits_with_tag", pa.float64()),
+    ],
+    metadata={"yanmo.schema": "evaluation", "yanmo.version": "1", "yanmo.text_form": TEXT_FORM},
+)
+"""Scores of documents: non-white-space characters, tokens with `<|eos|>`, and bits of all characters, line
+breaks and `<|eos|>` included, without and with the genre tag. Sorted by genre, then id."""
+
 
 def document_id(source: str, title: str, text: str) -> str:
     """The id of a document: sha256 of source, title and normalized text, 64 hexadecimal digits."""
     return hashlib.sha256("\0".join((source, title, text)).encode()).hexdigest()
+
+
+def num_characters(text: str) -> int:
+    """How many characters of `text` are not white space: the divisor of bits per character."""
+    return len("".join(text.split()))
 
 
 def check_schema(path: Path, name: str, versions: tuple[str, ...] = ("1",)) -> None:

@@ -26,7 +26,7 @@ from yanmo.common.stage import Stage
 from yanmo.common.store.commit import Attempt, Recipe, Result, commit_once, find_whole, work_name
 from yanmo.common.store.objects import ObjectStore, open_store
 from yanmo.common.store.output import Output
-from yanmo.common.store.pointers import move_pointer
+from yanmo.common.store.pointers import move_pointer, pointer_name
 from yanmo.common.telemetry import Telemetry
 
 log = logging.getLogger(__name__)
@@ -124,12 +124,13 @@ def main(
         options: StageOptions = load(stage.config, default_argv(argv), f"yanmo {stage.name}")
     except Exception as error:
         setup("info", stage.name)
-        return _failed(stage, error)
+        return failed(stage, error)
     setup(options.log_level, stage.name)
     _stop_on_sigterm()
     try:
         outputs = ExecutorOutputs.parse(options.executor_input)
         store = open_store(options.store)
+        pointer_name(options.channel, options.pointer or stage.name)  # refused now, not after the work
         fatal = _fatal_of_this_run(store, stage, options)
         if fatal is not None:
             return fatal
@@ -145,8 +146,11 @@ def main(
             shown = finish(run, output) if finish and output else Finish()
             _hand_over(run, output, shown, outputs, status="done" if output else "paused")
         return ExitCode.DONE
+    except KeyboardInterrupt:
+        log.warning("interrupted; the same command starts it again")
+        return 128 + signal.SIGINT
     except Exception as error:
-        code = _failed(stage, error)
+        code = failed(stage, error)
         _record_fatal(stage, options, code, error)
         return code
 
@@ -220,7 +224,8 @@ def _hand_over(
         outputs.write(bodies, shown.metadata, {**empty, **shown.parameters, "status": status})
 
 
-def _failed(stage: Stage, error: Exception) -> int:
+def failed(stage: Stage, error: Exception) -> int:
+    """Log what went wrong and what to do; returns the exit code for it."""
     code = exit_code(error)
     if code == ExitCode.BUG:
         log.exception("a bug in Yanmo; please report it with this log")

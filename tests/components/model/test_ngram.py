@@ -134,3 +134,14 @@ def test_training_needs_documents_and_an_order_of_two():
         NgramModel.train([])
     with pytest.raises(ValueError, match="order"):
         NgramModel.train(POEMS, order=1)
+
+
+def test_every_symbol_costs_what_kenlm_says():
+    # kpu/kenlm 4cb443e, one token per character: `lmplz -o 5 --discount_fallback`, `query -v word`; its
+    # ARPA file holds float32 with seven digits. On the 3.5 M characters of the bundled corpus the largest
+    # difference over 132,728 symbols was 3.5e-6 bits (without the fallback).
+    kenlm = [3.08657, 0.232086, 8.224631, 7.189606, 7.740373, 7.740373, 0.986569]
+    kenlm += [6.818484, 0.508802, 8.189606, 7.189606, 7.740373, 7.740373]
+    ours = NgramModel.train(POEMS).symbol_bits(["明月山上", "黄河明月\n\n光"])
+    assert "\n" in NgramModel.train(POEMS).characters
+    np.testing.assert_allclose(ours, kenlm, atol=2e-6)

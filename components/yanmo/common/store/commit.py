@@ -6,7 +6,10 @@ MANIFEST.json, created only if absent and written last, names the one that count
 
 from __future__ import annotations
 
+import contextlib
 import datetime
+import hashlib
+import json
 import logging
 import shutil
 import time
@@ -16,9 +19,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from yanmo.common.errors import DataError
 from yanmo.common.store.lease import Lease
 from yanmo.common.store.manifest import FileEntry, Manifest, Role, content_digest, file_sha256, make_key
-from yanmo.common.store.objects import AlreadyExists, ObjectStore
+from yanmo.common.store.objects import AlreadyExists, ObjectStore, check_name
 from yanmo.common.store.output import Output, find_output, manifest_name
 
 log = logging.getLogger(__name__)
@@ -36,6 +40,7 @@ class Attempt:
 
     def path(self, name: str) -> Path:
         """Where to write the file `name` (folders are made); call `add` when it is whole."""
+        check_name(f"{self.prefix}/{name}")
         path = self.directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
@@ -152,7 +157,7 @@ def commit_once(
             found = find_whole(store, recipe.stage, key)
             if found is not None:
                 return found
-        return _build_and_commit(store, recipe, key, lease, build)
+        return _build_and_commit(store, recipe, key, lease, build, force)
     finally:
         lease.release()
 
@@ -163,6 +168,7 @@ def _build_and_commit(
     key: str,
     lease: Lease,
     build: Callable[[Attempt], Result],
+    force: bool,
 ) -> Output | None:
     attempt = Attempt(store, recipe.stage, key, lease)
     try:
@@ -172,15 +178,17 @@ def _build_and_commit(
             return None
         lease.check()
         manifest = _manifest(recipe, key, attempt, result)
-        won = _commit(store, manifest)
+        won = _commit(store, manifest, force)
     except BaseException:
-        attempt.discard()
+        # SIGTERM or a failing fsync may come just after the manifest became visible.
+        if not _is_committed(store, attempt):
+            attempt.discard()
         raise
     output = find_output(store, recipe.stage, key)
     assert output is not None
     if not won:
         attempt.discard()
-        log.info("another run committed %s first; adopted its result", output)
+        log.info("%s was committed already, by another run or with equal content; adopted it", output)
     return output
 
 
@@ -207,20 +215,45 @@ def _record_of(value: Any) -> Any:
     return vars(value.reference) if isinstance(value, Output) else value
 
 
-def _commit(store: ObjectStore, manifest: Manifest) -> bool:
-    """Write the manifest; False when another attempt's whole output is there first."""
+def _is_committed(store: ObjectStore, attempt: Attempt) -> bool:
+    """Whether the committed manifest names `attempt`; True when that cannot be known."""
+    try:
+        data, _ = store.read(manifest_name(attempt.stage, attempt.key))
+        return bool(json.loads(data)["attempt"] == attempt.id)
+    except FileNotFoundError:
+        return False
+    except (OSError, ValueError, KeyError, TypeError):
+        return True
+
+
+def _commit(store: ObjectStore, manifest: Manifest, force: bool) -> bool:
+    """Write the manifest; False when another attempt's whole output is there and stays.
+
+    The first of two whole outputs of one key stays, even if they differ (training on other ranks), as
+    references may pin it already; only `force` replaces it by one of other content.
+    """
     name, data = manifest_name(manifest.stage, manifest.key), manifest.to_json()
     try:
         store.create(name, data)
         return True
     except AlreadyExists:
         old, version = store.read(name)
-    current = Manifest.from_json(old, name)
-    if current.attempt == manifest.attempt:
-        return True  # our earlier try won
-    if current.content_digest == manifest.content_digest and find_whole(store, manifest.stage, manifest.key):
-        return False
-    # --force, or a damaged output: the new one takes its place and the old manifest is kept.
-    store.create(f"cas/{manifest.stage}/{manifest.key}/MANIFEST-{current.attempt}.json", old)
+    current = _whole(store, old, manifest)
+    if current is not None and (not force or current.content_digest == manifest.content_digest):
+        return current.attempt == manifest.attempt  # our own earlier try may have won
+    # Forced or damaged: the new one takes its place, and the old manifest is kept.
+    kept = f"cas/{manifest.stage}/{manifest.key}/MANIFEST-{hashlib.sha256(old).hexdigest()[:12]}.json"
+    with contextlib.suppress(AlreadyExists):  # kept by an earlier try that was killed here
+        store.create(kept, old)
     store.replace(name, data, version)
     return True
+
+
+def _whole(store: ObjectStore, data: bytes, ours: Manifest) -> Manifest | None:
+    """The committed manifest in `data`, unless it or one of its files is damaged."""
+    try:
+        Manifest.from_json(data, "committed manifest")
+        found = find_whole(store, ours.stage, ours.key)
+    except DataError:
+        return None
+    return found.manifest if found else None

@@ -22,6 +22,7 @@ from yanmo.common.store.objects import AlreadyExists, Changed, ObjectStore
 
 log = logging.getLogger(__name__)
 TTL_SECONDS = 60.0
+_RELEASED = 0.0
 
 
 def _process_start(pid: int) -> str:
@@ -33,11 +34,13 @@ def _process_start(pid: int) -> str:
 
 
 def _machine() -> str:
+    """This boot of this machine and, as process ids mean nothing outside it, the pid namespace."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        space = os.readlink("/proc/self/ns/pid")
     except OSError:
-        boot = ""
-    return f"{socket.gethostname()}/{boot}"
+        boot = space = ""
+    return f"{socket.gethostname()}/{boot}/{space}"
 
 
 class Lease:
@@ -72,23 +75,35 @@ class Lease:
         if not self._lost:
             try:
                 held = json.loads(self.store.read(self.name)[0])["owner"] == self.owner
-            except (FileNotFoundError, ValueError, KeyError):
+            except (FileNotFoundError, ValueError, KeyError, TypeError):
                 held = False
             self._lost = not held
         if self._lost:
             raise LeaseLost(f"{self.store.uri}/{self.name}: taken over by another run; stopped")
 
     def release(self) -> None:
-        """Give the lease back; no error when it was lost."""
+        """Give the lease back; no error when it was lost or cannot be written (it then expires)."""
         self._stop.set()
         if self._thread:
             self._thread.join()
         try:
             self.check()
-            body = {**json.loads(self._body()), "expires_at": 0.0}
+            body = {**json.loads(self._body()), "expires_at": _RELEASED}
             self.store.replace(self.name, json.dumps(body).encode(), self._version)
         except (LeaseLost, Changed):
             pass
+        except OSError as error:  # must not hide the result, or the error, of the work itself
+            log.warning("could not release %s (%s); it expires in %d s", self.name, error, self.ttl)
+
+    def _is_still_ours(self) -> bool:
+        """After a renewal that failed: it may have been written and only the answer was lost."""
+        try:
+            data, version = self.store.read(self.name)
+            ours = bool(json.loads(data)["owner"] == self.owner)
+        except (OSError, ValueError, KeyError, TypeError):
+            return False
+        self._version = version if ours else self._version
+        return ours
 
     def _body(self) -> bytes:
         pid = os.getpid()
@@ -107,21 +122,25 @@ class Lease:
             try:
                 self._version = self.store.replace(self.name, self._body(), self._version)
             except Changed:
-                self._lost = True
-                log.error("lease of %s was taken over; this run will stop", self.name)
-                return
+                if not self._is_still_ours():
+                    self._lost = True
+                    log.error("lease of %s was taken over; this run will stop", self.name)
+                    return
             except OSError as error:  # a full disk or a flaky network: the next try may work
                 log.warning("could not renew the lease of %s: %s", self.name, error)
 
 
 def _is_over(data: bytes) -> bool:
-    """Whether the lease in `data` has expired, was released, or its process is dead."""
+    """Whether the lease in `data` was released, its process is dead, or it has expired.
+
+    On this machine the process decides and not the clock, which a laptop's sleep or NTP moves.
+    """
     try:
         value = json.loads(data)
-        if value["expires_at"] < time.time():
+        if value["expires_at"] == _RELEASED:
             return True
-        if value["machine"] != _machine():
-            return False
-        return bool(_process_start(value["pid"]) != value["process_start"])
+        if value["machine"] == _machine() and value["process_start"]:
+            return bool(_process_start(value["pid"]) != value["process_start"])
+        return bool(value["expires_at"] < time.time())
     except (ValueError, KeyError, TypeError):
         return True  # damaged: nobody can renew it

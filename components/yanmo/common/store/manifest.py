@@ -17,7 +17,7 @@ from yanmo.common.errors import DataError
 MANIFEST_SCHEMA = "yanmo.manifest/1"
 REFERENCE_SCHEMA = "yanmo.reference/1"
 Role = Literal["content", "record"]
-_MAX_REFERENCE_BYTES = 4096
+MAX_REFERENCE_BYTES = 4096
 
 
 def canonical(value: Any) -> bytes:
@@ -85,7 +85,7 @@ class Reference:
             DataError: it is not one.
         """
         try:
-            if len(text) > _MAX_REFERENCE_BYTES:
+            if len(text) > MAX_REFERENCE_BYTES:
                 raise ValueError(f"{len(text)} bytes, a reference has a few hundred")
             values = json.loads(text)
             if not isinstance(values, dict) or values.get("schema") != REFERENCE_SCHEMA:

@@ -21,9 +21,11 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
-from yanmo.common.errors import StorageError, UsageError
+from yanmo.common.errors import DataError, StorageError, UsageError
 
 _NAME = re.compile(r"[A-Za-z0-9._=-]{1,200}\Z")
+_TEMPORARY = ".tmp-"
+_LOCKS = ".locks"
 
 
 class AlreadyExists(StorageError):
@@ -83,11 +85,13 @@ def check_name(name: str) -> str:
     """`name`, when every part of it comes from the allow-list.
 
     Raises:
-        StorageError: an empty part, `..`, a control character, or a part over 200 characters.
+        DataError: an empty part, `..`, a control character, or a part over 200 characters. Names come
+            from manifests and references, so a bad one is bad data.
     """
     parts = name.split("/")
     if len(name) > 900 or not all(_NAME.match(p) and p.strip(".") for p in parts):
-        raise StorageError(f"refused object name {name!r}: parts must match {_NAME.pattern}")
+        shown = name if len(name) <= 100 else name[:100] + "..."
+        raise DataError(f"refused object name {shown!r}: parts must match {_NAME.pattern}")
     return name
 
 
@@ -98,6 +102,17 @@ def fsync_dir(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def make_folders(path: Path) -> None:
+    """Make the folder `path` and its parents, durable: a folder is an entry of its parent."""
+    missing = []
+    while not path.is_dir():
+        missing.append(path)
+        path = path.parent
+    for folder in reversed(missing):
+        folder.mkdir(exist_ok=True)
+        fsync_dir(folder.parent)
 
 
 class FileStore:
@@ -143,7 +158,10 @@ class FileStore:
             if current != version:
                 raise Changed(f"{self.uri}/{name}: expected version {version}, found {current}")
             temporary = self._write_temporary(path, data)
-            os.replace(temporary, path)
+            try:
+                os.replace(temporary, path)
+            finally:
+                temporary.unlink(missing_ok=True)
             fsync_dir(path.parent)
         return hashlib.sha256(data).hexdigest()
 
@@ -153,14 +171,17 @@ class FileStore:
 
     def writable(self, prefix: str) -> Path:
         path = self._path(prefix)
-        path.mkdir(parents=True, exist_ok=True)
+        make_folders(path)
         return path
 
     def publish(self, prefix: str, name: str) -> None:
         path = self._path(f"{prefix}/{name}")
         with path.open("rb") as file:
             os.fsync(file.fileno())
-        fsync_dir(path.parent)
+        for folder in path.parents:
+            fsync_dir(folder)
+            if folder == self.root / prefix:
+                break
 
     def local(self, name: str) -> Path:
         return self._path(name)
@@ -168,8 +189,9 @@ class FileStore:
     def list(self, prefix: str) -> Iterator[str]:
         base = self._path(prefix) if prefix else self.root
         for path in sorted(base.rglob("*")):
-            if path.is_file():
-                yield path.relative_to(self.root).as_posix()
+            name = path.relative_to(self.root).as_posix()
+            if path.is_file() and not path.name.startswith(_TEMPORARY) and not name.startswith(_LOCKS + "/"):
+                yield name
 
     def delete(self, name: str) -> None:
         path = self._path(name)
@@ -179,21 +201,21 @@ class FileStore:
             path.unlink(missing_ok=True)
 
     def _write_temporary(self, path: Path, data: bytes) -> Path:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.parent / f".tmp-{uuid.uuid4().hex}"
+        make_folders(path.parent)
+        temporary = path.parent / f"{_TEMPORARY}{uuid.uuid4().hex}"
         try:
             with temporary.open("xb") as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-        except OSError:
+        except BaseException:  # a full disk, but also Ctrl-C
             temporary.unlink(missing_ok=True)
             raise
         return temporary
 
     @contextlib.contextmanager
     def _locked(self, name: str) -> Iterator[None]:
-        folder = self.root / ".locks"
+        folder = self.root / _LOCKS
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / hashlib.sha256(name.encode()).hexdigest()[:32]).open("a") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -213,5 +235,8 @@ def open_store(uri: str) -> ObjectStore:
         path = unquote(parts.path) if parts.scheme else uri
         if not path:
             raise UsageError("--store is empty: expected a folder or file:///path")
-        return FileStore(Path(path))
+        store = FileStore(Path(path))
+        if store.root.exists() and not store.root.is_dir():
+            raise UsageError(f"--store {uri}: expected a folder, found a file")
+        return store
     raise UsageError(f"--store {uri}: no backend for {parts.scheme}://; expected file:///path")

@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 
 from yanmo.common.errors import DataError
-from yanmo.common.store.manifest import FileEntry, Manifest, Reference, file_sha256
+from yanmo.common.store.manifest import FileEntry, Manifest, Reference, content_digest, file_sha256
 from yanmo.common.store.objects import ObjectStore
 
 
@@ -109,6 +109,8 @@ def find_output(store: ObjectStore, stage: str, key: str) -> Output | None:
     except FileNotFoundError:
         return None
     manifest = Manifest.from_json(data, f"{store.uri}/{name}")
+    if manifest.content_digest != content_digest(manifest.files, manifest.counts):
+        raise DataError(f"{store.uri}/{name}: changed since it was committed; restore it or use --force")
     if (manifest.stage, manifest.key) != (stage, key):
         raise DataError(f"{store.uri}/{name}: is the manifest of {manifest.stage}/{manifest.key}")
     reference = Reference(

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from yanmo.common.errors import StorageError
+import re
+
+from yanmo.common.errors import StorageError, UsageError
 from yanmo.common.store.manifest import Reference
-from yanmo.common.store.objects import AlreadyExists, Changed, ObjectStore, check_name
+from yanmo.common.store.objects import AlreadyExists, Changed, ObjectStore
 
 _TRIES = 20
+_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}\Z")
 
 
 def pointer_name(channel: str, name: str) -> str:
-    """Where the pointer `name` of a channel lies."""
-    return check_name(f"pointers/{channel}/{name}.json")
+    """Where the pointer `name` of a channel lies.
+
+    Raises:
+        UsageError: a channel or pointer name that cannot be part of an object's name.
+    """
+    for what, part in (("--channel", channel), ("--pointer", name)):
+        if not _PART.match(part):
+            raise UsageError(f"{what} {part[:100]!r}: expected up to 100 letters, digits, - or _")
+    return f"pointers/{channel}/{name}.json"
 
 
 def read_pointer(store: ObjectStore, channel: str, name: str) -> Reference | None:

@@ -1,0 +1,124 @@
+"""Options of the curate stage."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from yanmo.common.errors import UsageError
+from yanmo.common.options import StageOptions, input_ref, opt
+from yanmo.common.stage import Stage
+
+
+@dataclass(frozen=True, kw_only=True)
+class CurateOptions(StageOptions):
+    """Turn raw text into clean documents, split in train, valid and test."""
+
+    sources: str = opt(
+        "",
+        "files, folders or globs, separated by commas or spaces: .jsonl, .parquet or .txt (one document "
+        "per block between blank lines), plain or .gz .zst .xz, UTF-8",
+        kind="environment",
+    )
+    evaluation_set: str = input_ref(
+        "evaluation set that is pinned; 'none' chooses a new one from this text",
+        stages=("evaluation_set",),
+        optional=True,
+    )
+    exclude: str = opt(
+        "",
+        "file of document ids to take down, one per line, with every copy of their text",
+        kind="environment",
+        form=False,
+    )
+    text_field: str = opt("text", "field or column with a document's text", form=False)
+    title_field: str = opt("title", "field with its title (optional)", form=False)
+    author_field: str = opt("author", "field with its author (optional)", form=False)
+    genre_field: str = opt("genre", "field with its genre", form=False)
+    source_field: str = opt(
+        "source", "field with where it comes from; the file's name where absent", form=False
+    )
+    license_field: str = opt("license", "field with its licence; see --licenses where absent", form=False)
+    label_fields: str = opt("dynasty", "other fields kept as labels, separated by commas", form=False)
+    default_genre: str = opt(
+        "", "genre of documents that name none; empty counts them as malformed", form=False
+    )
+    genres: str = opt(
+        "",
+        "genres that must be there, separated by commas (shi,ci,wen,fu); empty takes what comes",
+        form=False,
+    )
+    licenses: str = opt(
+        "chinese-poetry/=MIT,Werneror/=MIT,NiuTrans/=MIT,kanripo/=CC-BY-SA-4.0",
+        "licence of documents that name none: beginning of the source=licence, separated by commas",
+        form=False,
+    )
+    min_han_characters: int = opt(10, "Han characters a document has at least", form=False)
+    max_characters: int = opt(1_000_000, "characters a document has at most", form=False)
+    min_han_share: float = opt(0.5, "share of Han characters a document has at least", form=False)
+    max_lacuna_share: float = opt(0.03, "share of marks for lost characters it has at most", form=False)
+    max_private_use_share: float = opt(0.01, "share of private-use characters it has at most", form=False)
+    max_malformed_share: float = opt(0.01, "share of lines that may be malformed", form=False)
+    max_filter_share: float = opt(
+        0.2, "share of documents, in all or in a genre of 100 or more, that one filter may drop", form=False
+    )
+    test_characters: int = opt(50_000, "characters of the test split at most, per genre", form=False)
+    valid_characters: int = opt(12_500, "characters of the validation split at most, per genre", form=False)
+    test_share: float = opt(0.1, "share of a genre's characters in the test split at most", form=False)
+    valid_share: float = opt(
+        0.03, "share of a genre's characters in the validation split at most", form=False
+    )
+    min_split_documents: int = opt(
+        10, "documents per genre in test and in valid at least, up to a fifth of the genre", form=False
+    )
+    overlap_characters: int = opt(
+        13,
+        "Han characters in a row that train may not share with the evaluation set; 0 allows any",
+        form=False,
+    )
+    shard_characters: int = opt(20_000_000, "characters per output file, about", form=False)
+    workers: int = opt(2, "processes that normalize text", kind="execution", form=False)
+    batch_bytes: int = opt(
+        8_388_608, "bytes of text that one process normalizes at a time", kind="execution", form=False
+    )
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work before anything is read."""
+        if not self.sources.strip():
+            raise UsageError(
+                "--sources is empty: expected files, folders or globs of .jsonl, .parquet or .txt"
+            )
+        self._check_shares()
+        for name in ("workers", "batch_bytes", "shard_characters", "max_characters", "test_characters"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"--{name.replace('_', '-')} is {getattr(self, name)}: expected at least 1")
+        for name in ("min_han_characters", "valid_characters", "min_split_documents", "overlap_characters"):
+            if getattr(self, name) < 0:
+                raise UsageError(f"--{name.replace('_', '-')} is {getattr(self, name)}: expected 0 or more")
+        if 0 < self.overlap_characters < 5:
+            raise UsageError(
+                f"--overlap-characters {self.overlap_characters}: every text shares runs that short; "
+                "expected 0 (off) or at least 5"
+            )
+        for entry in self.licenses.split(","):
+            if entry.strip() and "=" not in entry:
+                raise UsageError(f"--licenses: expected beginning=licence, found {entry.strip()!r}")
+
+    def _check_shares(self) -> None:
+        for name in self.__dataclass_fields__:
+            value = getattr(self, name)
+            if name.endswith("_share") and not 0 <= value <= 1:
+                raise UsageError(f"--{name.replace('_', '-')} is {value}: expected a share from 0 to 1")
+        if self.test_share + self.valid_share > 0.5:
+            raise UsageError(
+                f"--test-share {self.test_share} and --valid-share {self.valid_share}: more than half of the "
+                "text would not be trained on"
+            )
+
+
+STAGE = Stage(
+    name="curate",
+    image="data",
+    revision=1,
+    config=CurateOptions,
+    outputs={"documents": "Dataset", "evaluation_set": "Dataset"},
+)

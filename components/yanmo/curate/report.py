@@ -1,0 +1,61 @@
+"""What a person reads about a curate run: report.json and a table in the log."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from yanmo.curate.corpus import PLAN_REASONS
+from yanmo.curate.filters import REASONS
+from yanmo.curate.mapping import MapReport
+
+log = logging.getLogger(__name__)
+
+_COLUMNS = ("read", "filtered", "copies", "overlap", "train", "valid", "test", "characters")
+
+
+def describe(report: MapReport) -> dict[str, Any]:
+    """What report.json says of reading, cleaning and dropping, by genre, with examples."""
+    value = report.to_json()
+    counts = value["counts"]
+    return {
+        "lines": report.lines,
+        "malformed": report.malformed,
+        "first_malformed": [str(m) for m in report.first_malformed],
+        "read": counts.get("read", {}),
+        "cleaned": {n.removeprefix("cleaned_"): v for n, v in counts.items() if n.startswith("cleaned_")},
+        "dropped": {r: counts[r] for r in (*REASONS, *PLAN_REASONS) if r in counts},
+        "kept": counts.get("train", {}),
+        "examples": value["examples"],
+    }
+
+
+def log_table(report: MapReport, evaluation_set: dict[str, Any]) -> None:
+    """One line per genre: documents read, dropped by filters, copies, overlaps, and each split."""
+    tally = report.tally
+    log.info("%s", _line("genre", list(_COLUMNS)))
+    for genre in (*tally.genres("read"), None):
+        held = [_held(evaluation_set, split, genre) for split in ("valid", "test")]
+        numbers = [
+            tally.documents("read", genre),
+            sum(tally.documents(reason, genre) for reason in REASONS),
+            tally.documents("duplicate", genre),
+            tally.documents("overlap", genre),
+            tally.documents("train", genre),
+            *held,
+            tally.characters("train", genre),
+        ]
+        log.info("%s", _line(genre or "all", [f"{n:,}" for n in numbers]))
+    for reason in (*REASONS, *PLAN_REASONS):
+        if reason in tally.counts:
+            log.debug("dropped %s: %d documents", reason, tally.documents(reason))
+
+
+def _held(evaluation_set: dict[str, Any], split: str, genre: str | None) -> int:
+    documents: dict[str, int] = evaluation_set["documents"][split]
+    return sum(documents.values()) if genre is None else documents.get(genre, 0)
+
+
+def _line(name: str, cells: list[str]) -> str:
+    wide = sum(ord(c) > 0x2E7F for c in name)  # a Han character is two columns wide
+    return name + " " * (8 - len(name) - wide) + "".join(f"{cell:>11}" for cell in cells)

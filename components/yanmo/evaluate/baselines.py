@@ -1,0 +1,119 @@
+"""What a model must beat: `xz -9e` and a character 5-gram, both primed with the training text.
+
+Committed as a part of their own, keyed by training text and evaluation set: measuring another model, or the
+same one with other options, never computes them again. One process each; 13 s for 3.5 M characters of
+training text, of which xz takes 12 (benchmarks/baselines.py).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import multiprocessing
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from yanmo.common.errors import EnvironmentFault
+from yanmo.common.records import num_characters
+from yanmo.common.stage_run import StageRun
+from yanmo.common.store.commit import Attempt, Result
+from yanmo.common.store.output import Output
+from yanmo.evaluate.documents import Document, genre_order, read_split, training_texts
+from yanmo.evaluate.measures import Bootstrap, summarize
+from yanmo.evaluate.table import evaluation_table, write_documents
+from yanmo.evaluate.xz import added_bytes
+from yanmo.model.ngram import NgramModel
+
+log = logging.getLogger(__name__)
+REVISION = 1
+"""Raised by hand when the same texts give other figures."""
+_BOOTSTRAP = Bootstrap(draws=2000, seed=0)
+Floats = npt.NDArray[np.float64]
+
+
+def committed_baselines(run: StageRun) -> Output | None:
+    """The baselines of this run's texts, made if need be; None when it has no training documents."""
+    documents = run.inputs.get("documents")
+    if documents is None:
+        return None
+    options, evaluation_set = run.options, run.input("evaluation_set")
+
+    def build(attempt: Attempt) -> Result:
+        return _build(attempt, documents, evaluation_set, options.split, options.baseline_characters)
+
+    return run.part(
+        "baselines",
+        REVISION,
+        {"split": options.split, "baseline_characters": options.baseline_characters},
+        {"documents": documents, "evaluation_set": evaluation_set},
+        build,
+    )
+
+
+def _build(attempt: Attempt, documents: Output, evaluation_set: Output, split: str, most: int) -> Result:
+    scored = read_split(evaluation_set, split)
+    texts = training_texts(documents, most)
+    log.info("baselines: xz -9e and a 5-gram learn from %d documents", len(texts))
+    compressed, bits = _measure(texts, scored)
+    summary = {
+        "schema": "yanmo.baselines/1",
+        "evaluation_set": evaluation_set.content_digest,
+        "split": split,
+        "baselines": {
+            "xz": {"title": "xz -9e", **compressed},
+            "ngram": {"title": "5-gram", **summarize(scored, bits, _BOOTSTRAP)},
+        },
+    }
+    attempt.write("summary.json", json.dumps(summary, ensure_ascii=False, indent=1) + "\n")
+    lengths = np.array([len(d.text) + 1 for d in scored], np.int32)
+    write_documents(attempt, "ngram", evaluation_table(scored, split, lengths, bits, None))
+    return Result(counts={"documents": len(scored), "training_documents": len(texts)})
+
+
+def _measure(texts: Sequence[str], scored: Sequence[Document]) -> tuple[dict[str, Any], Floats]:
+    """The figures of xz, and the 5-gram's bits of each document; side by side."""
+    try:
+        with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
+            compressed = pool.submit(xz_figures, texts, scored)
+            bits = pool.submit(ngram_bits, texts, [d.text for d in scored])
+            return compressed.result(), bits.result()
+    except BrokenProcessPool as error:
+        characters = sum(map(len, texts))
+        raise EnvironmentFault(
+            f"a process of the baselines died, probably for want of memory: {characters} characters of "
+            "training text need about 250 bytes each and 0.8 GB for xz; lower --baseline-characters"
+        ) from error
+
+
+def ngram_bits(texts: Sequence[str], scored: Sequence[str]) -> Floats:
+    """Bits of each text in `scored` under a 5-gram trained on `texts`."""
+    return NgramModel.train(texts).document_bits(scored)
+
+
+def xz_figures(texts: Sequence[str], scored: Sequence[Document]) -> dict[str, Any]:
+    """Bits per character that `xz -9e` adds, by genre; one line break between documents counts.
+
+    Genres only: the bytes of one document depend on those before it.
+    """
+    genres = sorted({d.genre for d in scored}, key=genre_order)
+    joined = {g: "\n".join(d.text for d in scored if d.genre == g) for g in genres}
+    sizes = added_bytes(_bytes("\n".join(texts) + "\n"), [_bytes(text) for text in joined.values()])
+    figures = {
+        genre: {
+            "documents": sum(d.genre == genre for d in scored),
+            "characters": num_characters(text),
+            "bits_per_character": round(8 * size / num_characters(text), 4),
+        }
+        for (genre, text), size in zip(joined.items(), sizes, strict=True)
+    }
+    mean = np.mean([float(f["bits_per_character"]) for f in figures.values()])
+    return {"genres": figures, "mean": {"bits_per_character": round(float(mean), 4)}}
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")

@@ -1,0 +1,69 @@
+"""Options of the evaluation stage."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from yanmo.common.options import StageOptions, input_ref, opt
+from yanmo.common.stage import Stage
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateConfig(StageOptions):
+    """Measure one model on the committed evaluation set: bits per character by genre, and samples."""
+
+    model: str = input_ref(
+        "model to measure; 'none' ends at once (no champion yet)", stages=("train",), optional=True
+    )
+    evaluation_set: str = input_ref("documents to measure it on", stages=("evaluation_set",))
+    documents: str = input_ref(
+        "training documents of the baselines xz and 5-gram; 'none' measures no baselines",
+        stages=("curate",),
+        optional=True,
+        keyed=False,
+    )
+
+    split: str = opt("test", "split of the evaluation set", form=False, choices=("test", "valid"))
+    with_tag: bool = opt(
+        True,
+        "score each document a second time behind its genre tag (a column, not the headline)",
+        form=False,
+    )
+    bootstrap_draws: int = opt(2000, "draws of documents for the intervals", form=False)
+    seed: int = opt(0, "seed of samples and of bootstrap draws", form=False)
+    samples: int = opt(4, "texts generated per genre", form=False)
+    sample_tokens: int = opt(96, "longest generated text in tokens", form=False)
+    temperature: float = opt(0.8, "softmax temperature of samples; 0 takes the likeliest token")
+    top_p: float = opt(0.95, "probability mass of the likeliest tokens that samples draw from", form=False)
+    baseline_characters: int = opt(
+        20_000_000,
+        "training characters that baselines learn from, at most; they take about 250 bytes of memory each",
+        form=False,
+    )
+
+    workers: int = opt(2, "scoring processes, one thread each", kind="execution", form=False)
+
+    def __post_init__(self) -> None:
+        least = {
+            "bootstrap_draws": 100,
+            "samples": 0,
+            "sample_tokens": 1,
+            "temperature": 0.0,
+            "workers": 1,
+            "baseline_characters": 1000,
+            "seed": 0,
+        }
+        for name, low in least.items():
+            if not getattr(self, name) >= low:
+                raise ValueError(f"--{name.replace('_', '-')} {getattr(self, name)}: expected {low} or more")
+        if not 0 < self.top_p <= 1:
+            raise ValueError(f"--top-p {self.top_p}: expected above 0 and at most 1")
+
+
+STAGE = Stage(
+    name="evaluate",
+    image="train",
+    revision=1,
+    config=EvaluateConfig,
+    outputs={"evaluation": "Dataset", "baselines": "Dataset", "metrics": "Metrics"},
+)

@@ -1,0 +1,98 @@
+"""Reading documents to be scored, and the training text of the baselines."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from yanmo.common.documents import read_documents
+from yanmo.common.errors import DataError
+from yanmo.common.records import GENRES, TEXT_FORM, check_schema, num_characters
+from yanmo.common.store.output import Output
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Document:
+    """One document of the evaluation set."""
+
+    id: str
+    genre: str
+    source: str
+    text: str
+
+    @property
+    def characters(self) -> int:
+        """Characters that are not white space."""
+        return num_characters(self.text)
+
+
+def genre_order(genre: str) -> tuple[int, str]:
+    """Sort key of a genre: 诗 词 文 赋 first, others by name."""
+    return (GENRES.index(genre) if genre in GENRES else len(GENRES), genre)
+
+
+def check_text_form(path: Path) -> None:
+    """Refuse a documents file whose text is not written in the form that models here are trained on.
+
+    Raises:
+        DataError: says which form it has.
+    """
+    found = (pq.read_schema(path).metadata or {}).get(b"yanmo.text_form", b"?").decode()
+    if found != TEXT_FORM:
+        raise DataError(
+            f"{path}: its text has form {found!r}, expected {TEXT_FORM!r}; figures of different forms are "
+            "never compared; run `yanmo curate` again"
+        )
+
+
+def read_split(evaluation_set: Output, split: str) -> list[Document]:
+    """All documents of a split, sorted by genre and id.
+
+    Raises:
+        DataError: there are none, one occurs twice, or the text has another form.
+    """
+    if not evaluation_set.entries(f"{split}-*.parquet"):
+        raise DataError(f"{evaluation_set}: has no split {split!r}; run `yanmo curate` with a {split} share")
+    found = []
+    for path in evaluation_set.paths(f"{split}-*.parquet"):
+        table = read_documents(path, ["id", "genre", "source", "text"])
+        check_text_form(path)
+        found += [Document(**row) for row in table.to_pylist()]
+    if not any(d.characters for d in found):
+        raise DataError(f"{evaluation_set}: split {split!r} is empty; run `yanmo curate` with more text")
+    if len({d.id for d in found}) < len(found):
+        raise DataError(f"{evaluation_set}: split {split!r} holds a document twice; run `yanmo curate` again")
+    return sorted(found, key=lambda d: (genre_order(d.genre), d.id))
+
+
+def training_texts(documents: Output, most_characters: int) -> list[str]:
+    """The distinct documents of the train split, in the order of the files, up to a number of characters."""
+    texts, characters = [], 0
+    for text in _distinct_texts(documents):
+        characters += len(text)
+        if characters > most_characters:
+            log.warning(
+                "baselines see the first %d characters of the training text (--baseline-characters)",
+                characters - len(text),
+            )
+            break
+        texts.append(text)
+    if not texts:
+        raise DataError(f"{documents}: its train split holds no text for the baselines")
+    return texts
+
+
+def _distinct_texts(documents: Output) -> Iterator[str]:
+    for path in documents.paths("train-*.parquet"):
+        check_schema(path, "documents")
+        check_text_form(path)
+        for batch in pq.ParquetFile(path).iter_batches(columns=["text", "parent_id"]):
+            for row in batch.to_pylist():
+                if row["parent_id"] is None and row["text"]:
+                    yield row["text"]

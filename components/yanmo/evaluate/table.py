@@ -1,0 +1,72 @@
+"""How an evaluation is written down: per document in Parquet, per genre in a log."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from yanmo.common.records import EVALUATION, write_parquet
+from yanmo.common.store.commit import Attempt
+from yanmo.common.text_table import text_table
+from yanmo.evaluate.documents import Document
+
+log = logging.getLogger(__name__)
+Floats = npt.NDArray[np.float64]
+
+
+def evaluation_table(
+    documents: Sequence[Document],
+    split: str,
+    tokens: npt.NDArray[np.int32],
+    bits: Floats,
+    tagged: Floats | None,
+) -> pa.Table:
+    """The scores of `documents` in schema `evaluation`; NaN in `tagged` becomes null."""
+    columns = {
+        "id": [d.id for d in documents],
+        "genre": [d.genre for d in documents],
+        "split": [split] * len(documents),
+        "source": [d.source for d in documents],
+        "characters": [d.characters for d in documents],
+        "tokens": tokens,
+        "bits": bits,
+        "bits_with_tag": pa.array(tagged, pa.float64(), from_pandas=True) if tagged is not None else None,
+    }
+    arrays = [
+        pa.nulls(len(documents), field.type)
+        if columns[field.name] is None
+        else pa.array(columns[field.name], field.type)
+        for field in EVALUATION
+    ]
+    return pa.Table.from_arrays(arrays, schema=EVALUATION)
+
+
+def write_documents(attempt: Attempt, prefix: str, table: pa.Table) -> None:
+    """Write `<prefix>-00000-of-00001.parquet`."""
+    name = f"{prefix}-00000-of-00001.parquet"
+    write_parquet(table, attempt.path(name))
+    attempt.add(name)
+
+
+def log_table(summary: Mapping[str, Any], baselines: Mapping[str, Any] | None) -> None:
+    """Log bits per character, genres x (model, with tag, each baseline)."""
+    others = list((baselines or {"baselines": {}})["baselines"].values())
+    rows = [["bits per character", "model", "with tag", *(other["title"] for other in others)]]
+    for name in [*summary["genres"], "mean"]:
+        figures = [_row(part, name) for part in (summary, *others)]
+        model = figures[0]
+        cells = [model.get("bits_per_character"), model.get("with_tag")]
+        cells += [other.get("bits_per_character") for other in figures[1:]]
+        rows.append([name, *("-" if cell is None else f"{cell:.3f}" for cell in cells)])
+    for line in text_table(rows):
+        log.info("%s", line)
+
+
+def _row(part: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = part["mean"] if name == "mean" else part["genres"].get(name, {})
+    return found

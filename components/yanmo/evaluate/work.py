@@ -1,0 +1,136 @@
+"""The evaluate stage: score, summarize, sample, and set baselines beside the figures."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+from yanmo.common.errors import DataError
+from yanmo.common.records import GENRES, TEXT_FORM
+from yanmo.common.stage_run import Finish, Skip, StageRun
+from yanmo.common.store.commit import Result
+from yanmo.common.store.output import Output, read_json
+
+log = logging.getLogger(__name__)
+_ASCII = {"诗": "shi", "词": "ci", "文": "wen", "赋": "fu"}
+SCORING = "half-window/1"
+"""How bits are measured; raised with any change that moves them. Evaluations of different rules are never
+compared."""
+
+
+def prepare(run: StageRun) -> dict[str, Any]:
+    """Nothing to add to the key; ends a run that was given `none` for its model.
+
+    Raises:
+        Skip: there is no champion yet.
+        DataError: no model was given and the channel has none.
+    """
+    if run.inputs["model"] is None:
+        if _wanted_none(run.options):
+            raise Skip("no champion yet")
+        raise DataError(
+            f"input model is missing: channel {run.options.channel!r} of {run.store.uri} has no output of "
+            "train; run `yanmo train` first, or give --model"
+        )
+    return {}
+
+
+def _wanted_none(options: Any) -> bool:
+    """Whether the model was left out on purpose (`none`), not just not found."""
+    value = options.model
+    if not value and options.inputs != "latest":
+        value = json.loads(Path(options.inputs).read_text(encoding="utf-8")).get("model", "latest")
+    return value not in ("", "latest", None)
+
+
+def work(run: StageRun) -> Result:
+    """Measure the model and commit its figures."""
+    # Imported here: a run that finds its key committed must not wait two seconds for torch.
+    from yanmo.evaluate.documents import read_split
+    from yanmo.evaluate.measures import Bootstrap, summarize
+    from yanmo.evaluate.samples import write_samples
+    from yanmo.evaluate.scoring import load_model, score
+    from yanmo.evaluate.table import evaluation_table, write_documents
+
+    options, evaluation_set = run.options, run.input("evaluation_set")
+    documents = read_split(evaluation_set, options.split)
+    loaded = load_model(run.input("model"))
+    scores = score(loaded, documents, with_tag=options.with_tag, workers=options.workers)
+    bootstrap = Bootstrap(options.bootstrap_draws, options.seed)
+    figures = summarize(documents, scores.bits, bootstrap, scores.bits_with_tag)
+    summary = {
+        "schema": "yanmo.evaluation/1",
+        "conditions": conditions(evaluation_set, options.split),
+        "model": run.input("model").content_digest,
+        "bootstrap": vars(bootstrap),
+        **figures,
+    }
+    samples = write_samples(
+        loaded,
+        list(figures["genres"]),
+        number=options.samples,
+        most_tokens=options.sample_tokens,
+        temperature=options.temperature,
+        top_p=options.top_p,
+        seed=options.seed,
+    )
+    table = evaluation_table(documents, options.split, scores.tokens, scores.bits, scores.bits_with_tag)
+    write_documents(run.attempt, "documents", table)
+    run.attempt.write("summary.json", _json(summary))
+    run.attempt.write("samples.json", _json(samples))
+    _show(run, figures)
+    return Result(
+        counts={"documents": len(documents), "characters": figures["total"]["characters"]},
+        metadata={"text_form": TEXT_FORM, "split": options.split},
+    )
+
+
+def conditions(evaluation_set: Output, split: str) -> dict[str, str]:
+    """What two evaluations must have in common to be compared."""
+    return {
+        "evaluation_set": evaluation_set.content_digest,
+        "split": split,
+        "text_form": TEXT_FORM,
+        "scoring": SCORING,
+    }
+
+
+def finish(run: StageRun, output: Output) -> Finish:
+    """Baselines, the table in the log, and the figures for KFP's UI."""
+    baselines = None
+    if run.inputs.get("documents") is not None:
+        from yanmo.evaluate.baselines import committed_baselines
+
+        baselines = committed_baselines(run)
+    else:
+        log.info("no training documents given: no baselines")
+    summary = read_json(output, "summary.json")
+    from yanmo.evaluate.table import log_table
+
+    log_table(summary, read_json(baselines, "summary.json") if baselines else None)
+    return Finish(
+        references={"baselines": baselines} if baselines else {},
+        metadata={"metrics": metrics(summary)},
+    )
+
+
+def metrics(summary: dict[str, Any]) -> dict[str, float]:
+    """The headline figures under ASCII names, as KFP's database wants them."""
+    result = {"bpc_mean": summary["mean"]["bits_per_character"]}
+    for i, (genre, figures) in enumerate(summary["genres"].items()):
+        known = _ASCII[genre] if genre in GENRES else f"genre_{i}"
+        result[f"bpc_{known}"] = figures["bits_per_character"]
+    return result
+
+
+def _show(run: StageRun, figures: dict[str, Any]) -> None:
+    gauge = run.telemetry.gauge("bits_per_character", "Bits per character of the model", ("genre",))
+    for genre, values in {**figures["genres"], "mean": figures["mean"]}.items():
+        gauge.labels(genre).set(values["bits_per_character"])
+    run.telemetry.counter("documents", "Documents scored").inc(figures["total"]["documents"])
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=1) + "\n"

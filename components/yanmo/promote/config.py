@@ -1,0 +1,57 @@
+"""Options of the promotion stage."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from yanmo.common.options import NONE, StageOptions, input_ref, opt
+from yanmo.common.stage import Stage
+
+
+@dataclass(frozen=True, kw_only=True)
+class PromoteConfig(StageOptions):
+    """Compare a challenger with the champion, write verdict and page, crown the better model."""
+
+    challenger: str = input_ref("evaluation of the new model", stages=("evaluate",))
+    champion: str = input_ref(
+        "evaluation of the champion; 'none' where the channel has no champion yet",
+        stages=("champion_evaluation",),
+        optional=True,
+    )
+    baselines: str = input_ref(
+        "figures of xz and the 5-gram, for the page", stages=("baselines",), optional=True
+    )
+
+    min_gain: float = opt(0.003, "least gain of the mean over genres, as a share of the champion's bits")
+    max_genre_loss: float = opt(0.05, "bits per character by which a genre may get worse at most", form=False)
+    level: float = opt(0.95, "level of the bootstrap interval whose lower end must be above 0", form=False)
+    draws: int = opt(5000, "draws of the paired bootstrap over documents", form=False)
+    seed: int = opt(0, "seed of the draws, and of the choice of the verses shown", form=False)
+
+    dry_run: bool = opt(
+        False, "judge and write the page, but move no pointer", kind="environment", form=False
+    )
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.min_gain < 1:
+            raise ValueError(f"--min-gain {self.min_gain}: expected 0 to below 1 (0.003 is 0.3 %)")
+        if not self.max_genre_loss >= 0:
+            raise ValueError(f"--max-genre-loss {self.max_genre_loss}: expected 0 or more bits")
+        if not 0.5 <= self.level < 1:
+            raise ValueError(f"--level {self.level}: expected 0.5 to below 1")
+        if self.draws < 2000:
+            raise ValueError(f"--draws {self.draws}: expected 2000 or more, for the tail of the interval")
+        if self.seed < 0:
+            raise ValueError(f"--seed {self.seed}: expected 0 or more")
+        if self.dry_run:
+            object.__setattr__(self, "pointer", NONE)  # the runtime, too, moves nothing
+
+
+STAGE = Stage(
+    name="promote",
+    image="train",
+    revision=1,
+    config=PromoteConfig,
+    outputs={"verdict": "Dataset", "report": "HTML", "metrics": "Metrics"},
+    parameters=("promoted",),
+)

@@ -1,0 +1,98 @@
+"""Reading evaluations, and refusing to compare what was not measured alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from yanmo.common.errors import DataError
+from yanmo.common.records import check_schema
+from yanmo.common.store.output import Output, read_json
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One evaluation, opened."""
+
+    output: Output
+    model: Output
+    summary: dict[str, Any]
+    samples: dict[str, Any]
+
+    @property
+    def mean(self) -> float:
+        """Bits per character, mean over genres."""
+        return float(self.summary["mean"]["bits_per_character"])
+
+    def documents(self) -> pa.Table:
+        """The scores of all documents, sorted by genre and id."""
+        paths = self.output.paths("documents-*.parquet")
+        for path in paths:
+            check_schema(path, "evaluation")
+        return pa.concat_tables([pq.read_table(path) for path in paths])
+
+
+def open_evaluation(output: Output) -> Evaluation:
+    """Open an evaluation and the model it measured.
+
+    Raises:
+        DataError: it is none, or its model is gone.
+    """
+    if output.manifest.stage != "evaluate":
+        raise DataError(f"{output}: expected an output of evaluate; run `yanmo evaluate` and give that")
+    model = output.input("model")
+    if model is None:
+        raise DataError(f"{output}: does not say which model it measured; run `yanmo evaluate` again")
+    return Evaluation(output, model, read_json(output, "summary.json"), read_json(output, "samples.json"))
+
+
+def paired_scores(challenger: Evaluation, champion: Evaluation) -> dict[str, Floats]:
+    """Genre -> (documents, 3): characters, challenger's bits, champion's bits.
+
+    Raises:
+        DataError: they were not measured on the same documents in the same way; says what to run.
+    """
+    mine, theirs = challenger.summary["conditions"], champion.summary["conditions"]
+    different = sorted(name for name in mine.keys() | theirs.keys() if mine.get(name) != theirs.get(name))
+    if different:
+        found = "; ".join(f"{n}: {_short(mine.get(n))} and {_short(theirs.get(n))}" for n in different)
+        command = evaluate_command(champion.model, mine.get("split", "test"))
+        raise DataError(
+            f"{challenger.output} (challenger) and {champion.output} (champion) were not measured alike: "
+            f"{found}. Measure the champion anew: {command}"
+        )
+    return _joined(challenger, champion)
+
+
+def evaluate_command(model: Output, split: str) -> str:
+    """How to measure a champion so that it can be compared."""
+    return (
+        f"`yanmo evaluate --model train/{model.manifest.key} --documents none --split {split} "
+        "--pointer champion_evaluation`"
+    )
+
+
+def _joined(challenger: Evaluation, champion: Evaluation) -> dict[str, Floats]:
+    ours, others = challenger.documents(), champion.documents()
+    if not all(ours[name].equals(others[name]) for name in ("id", "genre", "characters")):
+        raise DataError(
+            f"{challenger.output} and {champion.output}: name one evaluation set but hold other documents; "
+            "run evaluate for both with --force"
+        )
+    values = np.stack(
+        [ours["characters"].to_numpy(), ours["bits"].to_numpy(), others["bits"].to_numpy()], axis=1
+    ).astype(np.float64)
+    genres = ours["genre"].to_numpy()
+    return {genre: values[genres == genre] for genre in dict.fromkeys(genres.tolist())}
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text[:12] + "..." if len(text) > 20 else text

@@ -1,0 +1,171 @@
+"""The promote stage: whom to compare with, the verdict, and the crown."""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import asdict
+from typing import Any
+
+from yanmo.common.errors import DataError
+from yanmo.common.stage_run import Finish, StageRun
+from yanmo.common.store.commit import Result
+from yanmo.common.store.output import Output, open_reference, read_json
+from yanmo.common.store.pointers import read_pointer
+from yanmo.promote.champion import (
+    CHAMPION,
+    Coronation,
+    check_model,
+    crown,
+    last_record,
+    read_champion,
+    settle,
+)
+from yanmo.promote.evaluation import Evaluation, evaluate_command, open_evaluation, paired_scores
+from yanmo.promote.gate import Rules, Verdict, first_champion, judge
+
+log = logging.getLogger(__name__)
+
+
+def prepare(run: StageRun) -> dict[str, Any]:
+    """Find out whom the challenger is compared with, and that both models are whole.
+
+    A challenger that is champion already is compared with whom it was compared when it was crowned, so that
+    the same verdict is found under the same key.
+
+    Raises:
+        DataError: a model is damaged, or the champion's evaluation is missing or of another model.
+    """
+    challenger = open_evaluation(run.input("challenger"))
+    check_model(challenger.model, "challenger")
+    run.extra["previous"] = None
+    if run.options.dry_run:
+        return {}
+    found = read_champion(run.store, run.options.channel)
+    if found is None:
+        if run.inputs["champion"] is not None:
+            log.warning("channel %r has no champion; --champion is not used", run.options.channel)
+        return _compare_with(run, None)
+    reference, champion = found
+    run.extra["previous"] = reference
+    if champion.content_digest == challenger.model.content_digest:
+        return _compare_as_crowned(run, challenger.output, champion)
+    _check_champion_evaluation(run, champion, challenger.summary["conditions"]["split"])
+    return {}
+
+
+def _compare_as_crowned(run: StageRun, challenger: Output, champion: Output) -> dict[str, Any]:
+    """The challenger is champion: the comparison by which it was crowned, if it was measured as it is now."""
+    record = last_record(run.store, run.options.channel)
+    if record is None or record.model.content_digest != champion.content_digest:
+        return {}  # crowned by a run that was killed before its record: same inputs, same key
+    if record.evaluation.content_digest != challenger.content_digest:
+        return _compare_with(run, challenger)
+    before = record.compared_with
+    return _compare_with(run, open_reference(run.store, before) if before else None)
+
+
+def _compare_with(run: StageRun, champion: Output | None) -> dict[str, Any]:
+    run.inputs["champion"] = champion
+    return {"champion": champion}
+
+
+def _check_champion_evaluation(run: StageRun, champion: Output, split: str) -> None:
+    given = run.inputs["champion"]
+    command = evaluate_command(champion, split)
+    if given is None:
+        raise DataError(f"the champion {champion} has no evaluation to compare with; run {command} first")
+    measured = open_evaluation(given).model
+    if measured.content_digest != champion.content_digest:
+        raise DataError(
+            f"{given} measures {measured}, but the champion of channel {run.options.channel!r} is "
+            f"{champion}; run {command} first"
+        )
+
+
+def work(run: StageRun) -> Result:
+    """Judge, and write verdict, page and summary."""
+    from yanmo.promote.page import write_page
+    from yanmo.promote.summary import summary_text
+
+    challenger = open_evaluation(run.input("challenger"))
+    champion = open_evaluation(run.inputs["champion"]) if run.inputs["champion"] else None
+    verdict = _judged(run, challenger, champion)
+    baselines = run.inputs["baselines"]
+    figures = read_json(baselines, "summary.json") if baselines else None
+    summary = summary_text(verdict, challenger, champion, figures, run.options.seed)
+    run.attempt.write("verdict.json", _json(_verdict_record(verdict, challenger, champion)))
+    run.attempt.write("summary.txt", summary, role="record")
+    run.attempt.write("report.html", write_page(run, verdict, challenger, champion, figures), role="record")
+    return Result(counts={"promote": str(verdict.promote).lower()}, metadata={"sentence": verdict.sentence})
+
+
+def _judged(run: StageRun, challenger: Evaluation, champion: Evaluation | None) -> Verdict:
+    if champion is None:
+        return first_champion(challenger.mean)
+    o = run.options
+    rules = Rules(
+        min_gain=o.min_gain, max_genre_loss=o.max_genre_loss, level=o.level, draws=o.draws, seed=o.seed
+    )
+    same = challenger.model.content_digest == champion.model.content_digest
+    return judge(paired_scores(challenger, champion), rules, same_model=same)
+
+
+def _verdict_record(verdict: Verdict, challenger: Evaluation, champion: Evaluation | None) -> dict[str, Any]:
+    return {
+        "schema": "yanmo.verdict/1",
+        **asdict(verdict),
+        "conditions": challenger.summary["conditions"],
+        "challenger": challenger.model.content_digest,
+        "champion": champion.model.content_digest if champion else None,
+    }
+
+
+def finish(run: StageRun, output: Output) -> Finish:
+    """Move the crown if the verdict says so; the same for a verdict made now or before."""
+    verdict = read_json(output, "verdict.json")
+    promoted = _crowned(run, output, verdict)
+    return Finish(
+        parameters={"promoted": str(promoted).lower()},
+        artifacts={"report": output.path("report.html")},
+        metadata={"metrics": metrics(verdict, promoted)},
+    )
+
+
+def _crowned(run: StageRun, output: Output, verdict: dict[str, Any]) -> bool:
+    """Whether the challenger is champion when this returns."""
+    if run.options.dry_run:
+        log.info("dry run, nothing moved. %s", verdict["sentence"])
+        return False
+    store, channel, evaluation = run.store, run.options.channel, run.input("challenger")
+    coronation = Coronation(
+        model=open_evaluation(evaluation).model,
+        evaluation=evaluation,
+        verdict=output,
+        previous=run.extra["previous"],
+        compared_with=run.inputs["champion"],
+    )
+    now = read_pointer(store, channel, CHAMPION)
+    if now is not None and now.content_digest == coronation.model.content_digest:
+        record = settle(store, channel, coronation)
+        log.info("%s is already champion of channel %r since %s", coronation.model, channel, record.since)
+        return True
+    log.info("%s", verdict["sentence"])
+    if verdict["promote"]:
+        record = crown(store, channel, coronation)
+        log.info("%s is champion of channel %r (number %d)", coronation.model, channel, record.number)
+    return bool(verdict["promote"])
+
+
+def metrics(verdict: dict[str, Any], promoted: bool) -> dict[str, float]:
+    """Figures for KFP's UI, under ASCII names."""
+    result = {"promoted": float(promoted)}
+    if verdict["gain"]:
+        gain = verdict["gain"]
+        result |= {"gain_bits": gain["bits"], "gain_percent": round(100 * gain["share"], 3)}
+        result |= {"bpc_challenger": gain["challenger"], "bpc_champion": gain["champion"]}
+    return result
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=1) + "\n"

@@ -1,0 +1,34 @@
+"""`python -m yanmo.resolve`: write references for KFP, or print them as an --inputs file."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from yanmo.common.kfp_outputs import ExecutorOutputs
+from yanmo.common.logs import setup
+from yanmo.common.options import default_argv, load
+from yanmo.common.stage_run import failed
+from yanmo.common.store.objects import open_store
+from yanmo.resolve.config import STAGE, ResolveOptions
+from yanmo.resolve.references import body, inputs_json, resolve
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Resolve the channel's pointers; returns the exit code."""
+    try:
+        options = load(ResolveOptions, default_argv(argv), "yanmo resolve")
+        setup(options.log_level, STAGE.name)
+        outputs = ExecutorOutputs.parse(options.executor_input)
+        references = resolve(open_store(options.store), options.channel, list(STAGE.outputs))
+        if outputs:
+            outputs.write({name: body(r) for name, r in references.items()}, {}, {})
+        else:
+            print(inputs_json(references))
+        return 0
+    except Exception as error:
+        return failed(STAGE, error)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

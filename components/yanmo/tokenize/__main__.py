@@ -1,0 +1,8 @@
+"""`python -m yanmo.tokenize`."""
+
+from yanmo.common.stage_run import run
+from yanmo.tokenize.config import STAGE
+from yanmo.tokenize.work import prepare, work
+
+if __name__ == "__main__":
+    run(STAGE, work, prepare=prepare)

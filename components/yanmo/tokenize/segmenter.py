@@ -1,0 +1,181 @@
+"""Text columns to token ids: the compiled kernel where numba is, `tokenizers` elsewhere.
+
+Both read one vocabulary and give the same ids; a sample of each run is compared (`judge`), and a run stops
+when one id differs. Literal special tokens in a text stay text: `<|eos|>` in a document never ends it.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from yanmo.common.errors import DataError
+from yanmo.common.jit import has_numba
+from yanmo.tokenize.kernel import Trie, build_trie, segment
+
+Array = np.ndarray[Any, np.dtype[Any]]
+_BATCH = 1000
+
+
+@dataclass(frozen=True)
+class Segmenter:
+    """A unigram vocabulary that encodes columns of text."""
+
+    pieces: tuple[str, ...]
+    scores: tuple[float, ...]
+    unk: int
+    byte0: int
+    """Id of the piece of byte 0; the other bytes follow."""
+    path: Path | None = None
+    """The `tokenizer.json` it was read from."""
+
+    @classmethod
+    def of(
+        cls, pieces: Sequence[str], scores: Sequence[float], unk: int = 0, path: Path | None = None
+    ) -> Segmenter:
+        """A segmenter of pieces whose ids are their positions."""
+        return cls(tuple(pieces), tuple(scores), unk, pieces.index("<0x00>"), path)
+
+    @classmethod
+    def read(cls, path: Path) -> Segmenter:
+        """The segmenter of a `tokenizer.json`.
+
+        Raises:
+            DataError: not a plain Unigram with byte fallback, which is all that the kernel knows.
+        """
+        try:
+            value = json.loads(path.read_text(encoding="utf-8"))
+            model = value["model"]
+            known = (model["type"], model["byte_fallback"]) == ("Unigram", True)
+            steps = [step for step in ("normalizer", "pre_tokenizer") if value.get(step) is not None]
+            if not known or steps:
+                raise ValueError(f"a {model['type']} model with {', '.join(steps) or 'no byte fallback'}")
+            pieces, scores = zip(*model["vocab"], strict=True)
+            if [*pieces].index("<0xFF>") - [*pieces].index("<0x00>") != 255:
+                raise ValueError("its 256 byte pieces are not in a row")
+            return cls.of(pieces, scores, model["unk_id"], path)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise DataError(
+                f"{path}: expected a Unigram tokenizer.json with byte_fallback and without normalizer and "
+                f"pre-tokenizer, found {error}; make one with `yanmo tokenize --tokenizer none`"
+            ) from error
+
+    @property
+    def vocab_size(self) -> int:
+        return len(self.pieces)
+
+    @functools.cached_property
+    def trie(self) -> Trie:
+        """The search tables of the kernel."""
+        return build_trie(self.pieces, self.scores)
+
+    @functools.cached_property
+    def ids(self) -> dict[str, int]:
+        """Piece -> id."""
+        return {piece: i for i, piece in enumerate(self.pieces)}
+
+    def id_of(self, piece: str) -> int:
+        return self.ids[piece]
+
+    @functools.cached_property
+    def widths(self) -> Array:
+        """int32 (vocabulary): characters that a piece holds; a byte inside of a character holds none."""
+        widths = np.fromiter(map(len, self.pieces), np.int32, len(self.pieces))
+        byte = np.arange(256)
+        widths[self.byte0 : self.byte0 + 256] = (byte < 0x80) | (byte >= 0xC0)
+        return widths
+
+    @functools.cached_property
+    def reference(self) -> Any:
+        """The same vocabulary in `tokenizers`: the judge, and the way without numba."""
+        from tokenizers import Tokenizer, models
+
+        if self.path:
+            reference = Tokenizer.from_file(str(self.path))
+            reference.encode_special_tokens = True
+            return reference
+        vocabulary = list(zip(self.pieces, self.scores, strict=True))
+        return Tokenizer(models.Unigram(vocabulary, unk_id=self.unk, byte_fallback=True))
+
+    def encode(self, column: pa.Array, bos: int = -1, eos: int = -1) -> tuple[Array, Array, Array]:
+        """Encode the documents of a string column.
+
+        Args:
+            column: pyarrow string array without nulls.
+            bos, eos: ids put around each document; -1 for none.
+
+        Returns:
+            ids (int32), offsets of the documents in them (int64, documents + 1), characters of each
+            document that are not white space (int32).
+
+        Raises:
+            DataError: the column does not hold valid UTF-8.
+        """
+        if not has_numba():
+            return self._encode_slowly(column, bos, eos)
+        text, offsets = text_and_offsets(column)
+        return segment(self.trie, text, offsets, self.byte0, bos, eos)
+
+    def _encode_slowly(self, column: pa.Array, bos: int, eos: int) -> tuple[Array, Array, Array]:
+        check_text(column)
+        head, tail = [bos] * (bos >= 0), [eos] * (eos >= 0)
+        parts: list[Array] = []
+        characters: list[int] = []
+        for begin in range(0, len(column), _BATCH):
+            texts = column.slice(begin, _BATCH).to_pylist()
+            for encoding in self.reference.encode_batch_fast(texts, add_special_tokens=False):
+                parts.append(np.array([*head, *encoding.ids, *tail], np.int32))
+            characters += [sum(not c.isspace() for c in text) for text in texts]
+        offsets = np.zeros(len(parts) + 1, np.int64)
+        np.cumsum([len(part) for part in parts], out=offsets[1:])
+        ids = np.concatenate(parts) if parts else np.empty(0, np.int32)
+        return ids, offsets, np.array(characters, np.int32)
+
+    def judge(self, text: str, ids: list[int]) -> None:
+        """Compare the `ids` of a text with what `tokenizers` makes of it, both ways.
+
+        Raises:
+            RuntimeError: one differs.
+        """
+        want = self.reference.encode(text, add_special_tokens=False).ids
+        if want != ids:
+            raise RuntimeError(
+                f"the kernel's ids differ from those of tokenizers in the text {text[:200]!r}: "
+                f"expected {want[:40]}, found {ids[:40]}"
+            )
+        if self.path and self.reference.decode(ids, skip_special_tokens=False) != text:
+            raise RuntimeError(f"ids do not decode to the text they were made from: {text[:200]!r}")
+
+
+def text_and_offsets(column: pa.Array) -> tuple[Array, Array]:
+    """The UTF-8 of a string column (uint8) and where each value begins in it (int64), without copying.
+
+    Raises:
+        DataError: it is not valid UTF-8, or holds nulls.
+    """
+    check_text(column)
+    if len(column) == 0:
+        return np.empty(0, np.uint8), np.zeros(1, np.int64)
+    wide = column.type in (pa.large_string(), pa.large_binary())
+    _, offsets_buffer, data = column.buffers()
+    offsets = np.frombuffer(offsets_buffer, np.int64 if wide else np.int32, len(column) + 1 + column.offset)
+    offsets = offsets[column.offset :].astype(np.int64)
+    text = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
+    return text[offsets[0] : offsets[-1]], offsets - offsets[0]
+
+
+def check_text(column: pa.Array) -> None:
+    """Raise DataError where a column is not text: the kernel trusts UTF-8 to be whole."""
+    if column.null_count:
+        raise DataError(f"{column.null_count} documents have no text (null)")
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise DataError(f"a document's text is not valid UTF-8: {error}") from error

@@ -1,0 +1,214 @@
+"""From one file of documents to the token and document files of the cache.
+
+Each input file is taken by itself and gives its own output files, so that any number of processes writes
+the same bytes, and a changed input file will not touch what others gave.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from yanmo.common.errors import DataError
+from yanmo.common.records import check_schema
+from yanmo.common.token_cache import INDEX, write_index
+from yanmo.common.token_file import id_type, write_tokens
+from yanmo.tokenize.segmenter import Segmenter
+
+Array = np.ndarray[Any, np.dtype[Any]]
+FILE_BYTES = 1 << 28
+"""Where a token file ends and the next begins (it may grow to 1 GiB for one huge document)."""
+_BATCH_DOCUMENTS = 1024
+COLUMNS = ("id", "text", "genre", "split", "loss_spans")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What one process is told to do with one input file."""
+
+    documents: Path
+    split: str
+    tokenizer: Path
+    """The tokenizer.json."""
+    tokenizer_digest: str
+    bos: int
+    eos: int
+    out: Path
+    """Folder to write to."""
+    name: str
+    """Begins the names of the files written; they get their final names when all are known."""
+    judged: int
+    file_bytes: int = FILE_BYTES
+
+
+@dataclass(kw_only=True)
+class Done:
+    """What came of one input file."""
+
+    files: list[tuple[Path, Path]] = field(default_factory=list)
+    """Token file and document file, in order."""
+    documents: Counter[str] = field(default_factory=Counter)
+    """By genre; so are the next two."""
+    tokens: Counter[str] = field(default_factory=Counter)
+    characters: Counter[str] = field(default_factory=Counter)
+    byte_tokens: int = 0
+    """Tokens that are bytes of characters without a piece."""
+    bytes: int = 0
+    """UTF-8 of the texts."""
+    judged: int = 0
+    used: Array = field(default_factory=lambda: np.zeros(0, bool))
+    """bool (vocabulary): ids that occur."""
+    first: dict[str, str] = field(default_factory=dict)
+    last: dict[str, str] = field(default_factory=dict)
+
+
+def read_documents(path: Path, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+    """Batches of a documents v1 file.
+
+    Raises:
+        DataError: it is not one, or is damaged.
+    """
+    check_schema(path, "documents")
+    try:
+        with pq.ParquetFile(path) as file:
+            yield from file.iter_batches(_BATCH_DOCUMENTS, columns=list(columns), use_threads=False)
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(
+            f"{path}: damaged documents file ({error}); run the stage that made it again"
+        ) from error
+
+
+@dataclass
+class _Pending:
+    """Documents that are encoded and not yet written."""
+
+    ids: list[Array] = field(default_factory=list)
+    tables: list[pa.Table] = field(default_factory=list)
+    num_tokens: int = 0
+
+
+def tokenize_file(job: Job, segmenter: Segmenter | None = None) -> Done:
+    """Encode the documents of one file and write its part of the cache.
+
+    Raises:
+        DataError: the file is damaged or holds documents of another split.
+        RuntimeError: the kernel and `tokenizers` disagree.
+    """
+    segmenter = segmenter or Segmenter.read(job.tokenizer)
+    stored = id_type(segmenter.vocab_size)
+    done, pending = Done(used=np.zeros(segmenter.vocab_size, bool)), _Pending()
+    for batch in read_documents(job.documents, COLUMNS):
+        _check_split(job, batch)
+        ids, offsets, characters = segmenter.encode(batch["text"], job.bos, job.eos)
+        _judge(job, done, segmenter, batch, ids, offsets)
+        _count(done, segmenter, batch, ids, offsets, characters)
+        if pending.num_tokens and (pending.num_tokens + len(ids)) * stored.itemsize > job.file_bytes:
+            _write(job, done, segmenter, pending)
+            pending = _Pending()
+        spans = loss_spans(segmenter, batch["loss_spans"], ids, offsets)
+        columns = [
+            batch["id"],
+            batch["genre"],
+            batch["split"],
+            pa.array(offsets[:-1] + pending.num_tokens, pa.int64()),
+            pa.array(np.diff(offsets), pa.int32()),
+            pa.array(characters, pa.int32()),
+            pa.array(spans, INDEX.field("loss_spans").type),
+        ]
+        pending.tables.append(pa.Table.from_arrays(columns, schema=INDEX))
+        pending.ids.append(ids.astype(stored))
+        pending.num_tokens += len(ids)
+    _write(job, done, segmenter, pending)
+    return done
+
+
+def loss_spans(
+    segmenter: Segmenter, column: pa.Array, ids: Array, offsets: Array
+) -> list[list[list[int]] | None]:
+    """The spans of each document that carry loss, in tokens; None where all do.
+
+    A token carries loss when one of its characters does; `<|eos|>` when the text's last character does.
+
+    Args:
+        column: [begin, end) in characters of the text, per document; null for all.
+    """
+    result: list[list[list[int]] | None] = [None] * len(column)
+    for row in np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False)).tolist():
+        tokens = ids[offsets[row] + 1 : offsets[row + 1] - 1]
+        width = segmenter.widths[tokens]
+        end = width.cumsum()
+        start = end - np.maximum(width, 1)
+        spans: list[list[int]] = []
+        for a, b in column[row].as_py():
+            first = max(int(np.searchsorted(end, a, "right")) + 1, spans[-1][1] if spans else 0)
+            last = int(np.searchsorted(start, b, "left")) + 1
+            if len(end) and b >= end[-1]:
+                last += 1  # <|eos|>
+            if first < last:
+                spans.append([first, last])
+        result[row] = spans
+    return result
+
+
+def _check_split(job: Job, batch: pa.RecordBatch) -> None:
+    splits = batch["split"].unique().to_pylist()
+    if splits != [job.split]:
+        raise DataError(f"{job.documents}: expected documents of split {job.split}, found {splits}")
+
+
+def _judge(
+    job: Job, done: Done, segmenter: Segmenter, batch: pa.RecordBatch, ids: Array, offsets: Array
+) -> None:
+    if not job.judged:
+        return
+    seen = sum(done.documents.values())
+    for row in range(-seen % job.judged, len(batch), job.judged):
+        tokens = ids[offsets[row] + 1 : offsets[row + 1] - 1].tolist()
+        segmenter.judge(batch["text"][row].as_py(), tokens)
+        done.judged += 1
+
+
+def _count(
+    done: Done,
+    segmenter: Segmenter,
+    batch: pa.RecordBatch,
+    ids: Array,
+    offsets: Array,
+    characters: Array,
+) -> None:
+    genres = batch["genre"].dictionary_encode()
+    codes, lengths = genres.indices.to_numpy(), np.diff(offsets)
+    for code, genre in enumerate(genres.dictionary.to_pylist()):
+        mine = codes == code
+        done.documents[genre] += int(mine.sum())
+        done.tokens[genre] += int(lengths[mine].sum())
+        done.characters[genre] += int(characters[mine].sum())
+    done.byte_tokens += int(np.count_nonzero((ids >= segmenter.byte0) & (ids < segmenter.byte0 + 256)))
+    done.bytes += batch["text"].nbytes
+    done.used[ids] = True
+    for place, row in (("first", 0), ("last", len(batch) - 1)):
+        if place == "last" or not done.first:
+            tokens = ids[offsets[row] : offsets[row + 1]][:40].tolist()
+            text = segmenter.reference.decode(tokens, skip_special_tokens=False)
+            setattr(done, place, {"id": batch["id"][row].as_py(), "text": text})
+
+
+def _write(job: Job, done: Done, segmenter: Segmenter, pending: _Pending) -> None:
+    number, stored = len(done.files), id_type(segmenter.vocab_size)
+    tokens, index = (job.out / f"{job.name}-{number:03d}.{kind}" for kind in ("tokens", "documents"))
+    ids = np.concatenate(pending.ids) if pending.ids else np.empty(0, stored)
+    table = pa.concat_tables(pending.tables) if pending.tables else INDEX.empty_table()
+    size, digest = segmenter.vocab_size, job.tokenizer_digest
+    try:
+        write_tokens(tokens, ids, vocab_size=size, tokenizer=digest, split=job.split)
+    except ValueError as error:
+        raise DataError(f"{job.documents}: {error}; cut its documents into smaller ones") from error
+    write_index(index, table, vocab_size=size, tokenizer=digest)
+    done.files.append((tokens, index))

@@ -1,0 +1,155 @@
+"""Which pieces a tokenizer has, and their scores.
+
+All characters of the training text that are seen often enough, all of printable ASCII and white space, then
+as many of jieba's words (and runs of Latin letters) as there is room for, the most useful first. Scores stay
+jieba's own frequencies: scores estimated on the corpus keep fewer of jieba's word boundaries (0.9978 against
+0.9991 on classical prose at 32,768 pieces).
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from yanmo.common.errors import DataError
+from yanmo.tokenize.lexicon import Lexicon
+from yanmo.tokenize.segmenter import Segmenter, text_and_offsets
+
+log = logging.getLogger(__name__)
+SPECIAL = ("<|bos|>", "<|eos|>", "<|pad|>", "<unk>")
+TAGS = tuple(f"<|tag_{i:02d}|>" for i in range(64))
+BYTES = tuple(f"<0x{i:02X}>" for i in range(256))
+ALWAYS = frozenset([*map(chr, range(0x20, 0x7F)), "\n", "\r", "\t", "\u3000"])
+SPECIAL_SCORE = -10000.0
+BYTE_SCORE = -1000.0
+"""Low enough that the literal text `<0x41>` is never written as a byte piece."""
+_LATIN = re.compile(r"[A-Za-z]{2,20}")
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass
+class Counts:
+    """What the training text holds."""
+
+    characters: Array = field(default_factory=lambda: np.zeros(0x110000, np.int64))
+    """By code point."""
+    words: Array = field(default_factory=lambda: np.zeros(0, np.int64))
+    """By id of the full dictionary's segmenter."""
+    latin: Counter[str] = field(default_factory=Counter)
+    genres: set[str] = field(default_factory=set)
+
+    def add(self, batch: pa.RecordBatch, segmenter: Segmenter) -> None:
+        """Count a batch of documents (columns text and genre)."""
+        ids, _, _ = segmenter.encode(batch["text"])
+        words = np.bincount(ids, minlength=segmenter.vocab_size)
+        self.words = words if not len(self.words) else self.words + words
+        text, _ = text_and_offsets(batch["text"])
+        codes = np.frombuffer(text.tobytes().decode("utf-8").encode("utf-32-le"), np.uint32)
+        self.characters += np.bincount(codes, minlength=len(self.characters))
+        for value in batch["text"].filter(pc.match_substring_regex(batch["text"], "[A-Za-z]{2}")).to_pylist():
+            self.latin.update(_LATIN.findall(value))
+        self.genres.update(batch["genre"].unique().to_pylist())
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Pieces in the order of their ids, with their scores."""
+
+    pieces: list[str]
+    scores: list[float]
+    min_character_count: int
+    """What it came to: raised while characters would take more than their share."""
+    num_characters: int
+    num_words: int
+
+
+def dictionary_segmenter(lexicon: Lexicon) -> Segmenter:
+    """A segmenter over the whole dictionary: what jieba (HMM off) would do."""
+    words = [word for word, count in lexicon.frequency.items() if count]
+    return Segmenter.of([*BYTES, *words], [*[BYTE_SCORE] * 256, *lexicon.scores(words)])
+
+
+def choose(
+    counts: Counts,
+    lexicon: Lexicon,
+    words: Segmenter,
+    *,
+    size: int,
+    min_character_count: int,
+    character_share: float,
+    dictionary_weight: float,
+) -> Vocabulary:
+    """The vocabulary of `size` pieces.
+
+    Args:
+        counts: counts of the training text.
+        words: the segmenter that counted them.
+        size: ids in all, special tokens, tags and bytes included.
+        min_character_count: a character seen less often is written as bytes.
+        character_share: largest share of the pieces proper that single characters may take.
+        dictionary_weight: a word ranks by its share of the text plus this times its share in jieba.
+
+    Raises:
+        DataError: not even the obligatory characters fit.
+    """
+    room = size - len(SPECIAL) - len(TAGS) - len(BYTES)
+    if room < len(ALWAYS):
+        raise DataError(
+            f"vocab_size {size}: special tokens, bytes and ASCII need {size - room + len(ALWAYS)}"
+        )
+    characters, least = _characters(counts.characters, room, min_character_count, character_share)
+    ranked = _rank(counts, lexicon, words, dictionary_weight)
+    chosen = [word for word in ranked if word not in characters][: room - len(characters)]
+    score = {word: _score(word, counts, lexicon) for word in (*characters, *chosen)}
+    ordered = sorted(score, key=lambda piece: (-score[piece], piece))
+    fixed = (*SPECIAL, *TAGS)
+    if len(chosen) < room - len(characters):
+        log.warning("only %d words to choose from: the vocabulary is smaller than %d", len(chosen), size)
+    return Vocabulary(
+        [*fixed, *BYTES, *ordered],
+        [*[SPECIAL_SCORE] * len(fixed), *[BYTE_SCORE] * 256, *map(score.__getitem__, ordered)],
+        least,
+        len(characters),
+        len(chosen),
+    )
+
+
+def _characters(counted: Array, room: int, least: int, share: float) -> tuple[set[str], int]:
+    """The characters that become pieces, and the count that each of them reaches."""
+    seen = {chr(code): int(counted[code]) for code in np.flatnonzero(counted)}
+    limit = max(int(room * share), len(ALWAYS))
+    while True:
+        chosen = {c for c, n in seen.items() if n >= least} | ALWAYS
+        if len(chosen) <= limit:
+            return chosen, least
+        least += 1
+
+
+def _rank(counts: Counts, lexicon: Lexicon, words: Segmenter, weight: float) -> list[str]:
+    """Words, then Latin runs that are none, by their use; equals in this order."""
+    total = max(int(counts.words.sum()), 1)
+    latin = sorted(run for run in counts.latin if run not in lexicon.frequency)
+    names = lexicon.words()
+    seen = counts.words[np.fromiter(map(words.ids.__getitem__, names), np.int64, len(names))]
+    known = np.fromiter(map(lexicon.frequency.__getitem__, names), np.int64, len(names))
+    use = np.concatenate(
+        [seen / total + weight * known / lexicon.total, [counts.latin[run] / total for run in latin]]
+    )
+    names += latin
+    return [names[i] for i in np.argsort(-use, kind="stable").tolist()]
+
+
+def _score(piece: str, counts: Counts, lexicon: Lexicon) -> float:
+    if piece in lexicon.frequency or len(piece) == 1:
+        return lexicon.scores([piece])[0]
+    expected = counts.latin[piece] * lexicon.total / max(int(counts.words.sum()), 1)
+    return math.log(max(expected, 1.0)) - math.log(lexicon.total)

@@ -1,0 +1,246 @@
+"""The `tokenize` stage: documents -> tokenizer and token cache."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from yanmo.common.errors import DataError
+from yanmo.common.logs import human_bytes
+from yanmo.common.stage_run import StageRun
+from yanmo.common.store.commit import Attempt, Result
+from yanmo.common.store.manifest import file_sha256
+from yanmo.common.store.output import Output
+from yanmo.common.token_cache import GENRES_FILE, SPLITS, TOKENIZER, SpecialIds
+from yanmo.tokenize.agreement import agreement, identical_share, sentences_of, thinned
+from yanmo.tokenize.config import TokenizeConfig
+from yanmo.tokenize.lexicon import Lexicon, dictionary_path, read_lexicon
+from yanmo.tokenize.pool import run_all
+from yanmo.tokenize.segmenter import Segmenter
+from yanmo.tokenize.shards import Done, Job, read_documents, tokenize_file
+from yanmo.tokenize.tokenizer_files import special_ids, write_tokenizer
+from yanmo.tokenize.vocabulary import Counts, Vocabulary, choose, dictionary_segmenter
+
+log = logging.getLogger(__name__)
+TOKENIZER_REVISION = 1
+"""Raised by hand when the same text and options give another tokenizer."""
+_VOCABULARY_OPTIONS = ("vocab_size", "min_character_count", "character_share", "dictionary_weight")
+_SENTENCES_PER_BATCH = 64
+_BYTES_PER_WORKER = 64 << 20
+
+
+def prepare(run: StageRun) -> dict[str, Any]:
+    """The tokenizer, which is part of the key: the one given, else one made from the training text."""
+    given, options = run.inputs[TOKENIZER], run.options
+    if given is not None:
+        for name in ("tokenizer.json", GENRES_FILE):
+            given.path(name)
+        log.info("using %s as it is; options of the vocabulary have no effect", given)
+        run.extra[TOKENIZER] = given
+        return {}
+    dictionary = dictionary_path()
+    part = run.part(
+        TOKENIZER,
+        TOKENIZER_REVISION,
+        {name: getattr(options, name) for name in _VOCABULARY_OPTIONS},
+        {
+            "documents": run.input("documents"),
+            "dictionary": {"content_digest": file_sha256(dictionary), "uri": "jieba/dict.txt"},
+        },
+        lambda attempt: make_tokenizer(attempt, run.input("documents"), read_lexicon(dictionary), options),
+    )
+    run.extra[TOKENIZER] = part
+    return {TOKENIZER: part}
+
+
+def make_tokenizer(attempt: Attempt, documents: Output, lexicon: Lexicon, options: TokenizeConfig) -> Result:
+    """Count the training text, choose the vocabulary and write the tokenizer's files.
+
+    Raises:
+        DataError: there is no training text.
+    """
+    words = dictionary_segmenter(lexicon)
+    counts = Counts()
+    for path in documents.paths("train-*.parquet"):
+        for batch in read_documents(path, ("text", "genre")):
+            counts.add(batch, words)
+    if not counts.characters.sum():
+        raise DataError(f"{documents}: its training files hold no text; run the stage that made it again")
+    chosen = {name: getattr(options, name) for name in _VOCABULARY_OPTIONS[1:]}
+    vocabulary = choose(counts, lexicon, words, size=options.vocab_size, **chosen)
+    special = special_ids(len(vocabulary.pieces), counts.genres)
+    if len(special.genres) < len(counts.genres):
+        log.warning("%d genres, 64 tags: the last genres have none", len(counts.genres))
+    write_tokenizer(attempt, vocabulary, special)
+    sentences = sample_sentences(documents, options.agreement_sentences)
+    log.info(
+        "vocabulary of %d: %d characters seen %d times or more, %d words",
+        special.vocab_size,
+        vocabulary.num_characters,
+        vocabulary.min_character_count,
+        vocabulary.num_words,
+    )
+    return Result(
+        counts={"vocab_size": special.vocab_size},
+        metadata=vars(special) | _described(vocabulary, counts, lexicon, words, sentences),
+    )
+
+
+def _described(
+    vocabulary: Vocabulary, counts: Counts, lexicon: Lexicon, words: Segmenter, sentences: list[str]
+) -> dict[str, Any]:
+    """What a reader of the tokenizer's manifest may want to know."""
+    pieces = {ord(piece) for piece in vocabulary.pieces if len(piece) == 1}
+    total = int(counts.characters.sum())
+    covered = sum(int(counts.characters[code]) for code in pieces)
+    described: dict[str, Any] = {
+        "num_characters": vocabulary.num_characters,
+        "num_words": vocabulary.num_words,
+        "min_character_count": vocabulary.min_character_count,
+        "uncovered_characters_ppm": round(1e6 * (1 - covered / total), 1),
+        "dictionary_sha256": lexicon.sha256,
+    }
+    if sentences:
+        described["jieba_identical_sentences"] = identical_share(words, sentences)
+        log.info(
+            "the full dictionary cuts %.2f %% of %d sentences exactly as jieba does",
+            100 * described["jieba_identical_sentences"],
+            len(sentences),
+        )
+    return described
+
+
+def sample_sentences(documents: Output, count: int) -> list[str]:
+    """Sentences of the training text, evenly spread; at most `count`."""
+    if not count:
+        return []
+    found: list[str] = []
+    for path in documents.paths("train-*.parquet"):
+        for batch in read_documents(path, ("text",)):
+            rows = np.unique(np.linspace(0, len(batch) - 1, _SENTENCES_PER_BATCH).astype(int))
+            found += sentences_of(batch["text"].take(rows).to_pylist())
+    return thinned(found, count)
+
+
+def work(run: StageRun) -> Result:
+    """Encode every document and write the token cache."""
+    tokenizer: Output = run.extra[TOKENIZER]
+    special = SpecialIds.read(tokenizer.path(GENRES_FILE))
+    segmenter = Segmenter.read(tokenizer.path("tokenizer.json"))
+    if segmenter.vocab_size != special.vocab_size:
+        raise DataError(
+            f"{tokenizer}: vocab_size differs: {special.vocab_size} in {GENRES_FILE}, "
+            f"{segmenter.vocab_size} in tokenizer.json"
+        )
+    jobs = list(_jobs(run, tokenizer, special))
+    workers = _workers(run.options, jobs)
+    done = run_all(jobs, workers, lambda job: tokenize_file(job, segmenter))
+    if not sum(sum(d.documents.values()) for j, d in zip(jobs, done, strict=True) if j.split == "train"):
+        raise DataError(f"{run.input('documents')}: no training documents; run the stage that made it again")
+    _publish(run.attempt, done)
+    counts = _counts(jobs, done)
+    metadata = _metadata(run, tokenizer, segmenter, done)
+    _report(run, counts, metadata, done)
+    return Result(counts=counts, metadata=metadata, references={TOKENIZER: tokenizer})
+
+
+def _jobs(run: StageRun, tokenizer: Output, special: SpecialIds) -> Iterator[Job]:
+    documents, options = run.input("documents"), run.options
+    files = [(split, f) for split in SPLITS for f in documents.entries(f"{split}-*.parquet")]
+    for number, (split, entry) in enumerate(files):
+        yield Job(
+            documents=documents.path(entry.path),
+            split=split,
+            tokenizer=tokenizer.path("tokenizer.json"),
+            tokenizer_digest=tokenizer.content_digest,
+            bos=special.bos,
+            eos=special.eos,
+            out=run.attempt.directory,
+            name=f"input-{number:05d}",
+            judged=options.judged,
+        )
+
+
+def _workers(options: TokenizeConfig, jobs: list[Job]) -> int:
+    """Processes to use: what was asked, else as many as CPUs and as the text is worth."""
+    size = sum(job.documents.stat().st_size for job in jobs)
+    auto = min(len(os.sched_getaffinity(0)), 1 + size // _BYTES_PER_WORKER)
+    return int(max(1, min(options.workers or auto, len(jobs))))
+
+
+def _publish(attempt: Attempt, done: list[Done]) -> None:
+    """Give the files their final names, in the order of the inputs."""
+    files: list[tuple[Path, Path]] = [pair for one in done for pair in one.files]
+    for number, pair in enumerate(files):
+        for kind, path in zip(("tokens", "documents"), pair, strict=True):
+            name = f"{kind}-{number:05d}-of-{len(files):05d}.parquet"
+            path.rename(attempt.path(name))
+            attempt.add(name)
+
+
+def _counts(jobs: list[Job], done: list[Done]) -> dict[str, Any]:
+    """Documents, tokens and characters by split and genre."""
+    counts: dict[str, Any] = {}
+    for name in ("documents", "tokens", "characters"):
+        counts[name] = {}
+        for split in SPLITS:
+            total: Counter[str] = Counter()
+            for job, one in zip(jobs, done, strict=True):
+                if job.split == split:
+                    total.update(getattr(one, name))
+            counts[name][split] = dict(sorted(total.items()))
+    return counts
+
+
+def _metadata(run: StageRun, tokenizer: Output, segmenter: Segmenter, done: list[Done]) -> dict[str, Any]:
+    used = np.logical_or.reduce([one.used for one in done])
+    tokens = sum(sum(one.tokens.values()) for one in done)
+    metadata: dict[str, Any] = {
+        "vocab_size": segmenter.vocab_size,
+        "tokenizer": tokenizer.content_digest,
+        "documents": run.input("documents").content_digest,
+        "unused_ids": int(len(used) - np.count_nonzero(used)),
+        "byte_token_share": round(sum(one.byte_tokens for one in done) / max(tokens, 1), 6),
+        "judged_documents": sum(one.judged for one in done),
+        "first_document": done[0].first,
+        "last_document": done[-1].last,
+    }
+    sentences = sample_sentences(run.input("documents"), run.options.agreement_sentences)
+    if sentences:
+        metadata["jieba_agreement"] = agreement(segmenter, sentences)
+    return metadata
+
+
+def _report(run: StageRun, counts: dict[str, Any], metadata: dict[str, Any], done: list[Done]) -> None:
+    """Say in the log and in the metrics what was made."""
+    tokens = sum(sum(one.tokens.values()) for one in done)
+    characters = sum(sum(one.characters.values()) for one in done)
+    run.telemetry.gauge("tokens", "Tokens in the cache").set(tokens)
+    run.telemetry.gauge("characters", "Characters in the cache").set(characters)
+    run.telemetry.gauge("documents", "Documents in the cache").set(
+        sum(sum(one.documents.values()) for one in done)
+    )
+    log.info(
+        "%d tokens, %.3f per character, %.2f %% of them bytes; %s of text; %d documents judged",
+        tokens,
+        tokens / max(characters, 1),
+        100 * metadata["byte_token_share"],
+        human_bytes(sum(one.bytes for one in done)),
+        metadata["judged_documents"],
+    )
+    if "jieba_agreement" in metadata:
+        found = metadata["jieba_agreement"]
+        run.telemetry.gauge("jieba_boundary_recall_ratio", "Boundaries of jieba that are kept").set(
+            found["boundary_recall"]
+        )
+        log.info(
+            "%.2f %% of jieba's word boundaries are token boundaries (%d sentences)",
+            100 * found["boundary_recall"],
+            found["sentences"],
+        )

@@ -1,0 +1,66 @@
+"""`yanmo compile`: the pipelines as YAML that KFP's UI, its API and `yanmo run` take.
+
+The YAML is committed, so that a reader sees the real interface and an upload needs no Python.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from kfp import compiler
+
+from yanmo.common.stage import Stage
+from yanmo_pipelines import resources
+
+PIPELINES = {"language_model": "yanmo_pipelines.language_model"}
+"""Name of a pipeline -> module with PIPELINE and STAGES."""
+
+COMPILED = Path(__file__).resolve().parents[1] / "compiled"
+"""Where the committed YAML lies in a checkout."""
+
+
+def load_pipeline(name: str) -> tuple[Any, tuple[Stage, ...]]:
+    """The pipeline called `name` and its stages."""
+    module = importlib.import_module(PIPELINES[name])
+    return module.PIPELINE, module.STAGES
+
+
+def compile_pipeline(pipeline: Any, path: Path, image_prefix: str = "") -> None:
+    """Write `pipeline` to `path`, whole or not at all; `image_prefix` goes before each image's name."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".compile-") as folder:
+        temporary = Path(folder) / path.name
+        compiler.Compiler().compile(pipeline, str(temporary))
+        text = temporary.read_text(encoding="utf-8")
+        for name in resources.IMAGES.values():
+            text = text.replace(f" image: {name}\n", f" image: {image_prefix}{name}\n")
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Compile every pipeline; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="yanmo compile", description=__doc__.partition("\n")[0])
+    parser.add_argument("--out", type=Path, default=COMPILED, metavar="FOLDER", help="default: %(default)s")
+    parser.add_argument(
+        "--image-prefix",
+        default="",
+        metavar="PREFIX",
+        help="put before each image's name, such as registry.example/team/ (default: none)",
+    )
+    given = parser.parse_args(argv)
+    for name in PIPELINES:
+        path = given.out / f"{name}.yaml"
+        compile_pipeline(load_pipeline(name)[0], path, given.image_prefix)
+        print(path)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

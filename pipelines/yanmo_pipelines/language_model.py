@@ -1,0 +1,88 @@
+"""The language-model pipeline: raw text -> evaluated, promoted model.
+
+    resolve -> curate -> balance -> tokenize -> train -> judge (evaluate, evaluate-champion, promote)
+
+`judge` is a nested pipeline because its condition reads a result of `train`: KFP's local orchestrator
+resolves a condition on its pipeline's own input, but not on a container task's output in the same
+pipeline, which it silently takes for false (2.17.0, kfp/local/orchestrator, _resolve_pipeline_channel).
+"""
+
+from __future__ import annotations
+
+from kfp import dsl
+
+from yanmo.balance.config import STAGE as BALANCE
+from yanmo.curate.config import STAGE as CURATE
+from yanmo.evaluate.config import STAGE as EVALUATE
+from yanmo.promote.config import STAGE as PROMOTE
+from yanmo.resolve.config import STAGE as RESOLVE
+from yanmo.tokenize.config import STAGE as TOKENIZE
+from yanmo.train.config import STAGE as TRAIN
+from yanmo_pipelines.kfp_adapter import Options, Tasks, add_drop_downs, with_options
+
+STAGES = (RESOLVE, CURATE, BALANCE, TOKENIZE, TRAIN, EVALUATE, PROMOTE)
+
+
+@dsl.pipeline(name="judge")  # type: ignore[untyped-decorator]
+@with_options(EVALUATE, PROMOTE)
+def judge(
+    store: str,
+    channel: str,
+    status: str,
+    gpus: int,
+    model: dsl.Input[dsl.Model],
+    champion: dsl.Input[dsl.Model],
+    evaluation_set: dsl.Input[dsl.Dataset],
+    documents: dsl.Input[dsl.Dataset],
+    options: Options,
+) -> None:
+    """Compare a finished model with the channel's champion; a paused training ends here, orderly."""
+    run = Tasks(store, channel, options)
+    with dsl.If(status == "done"):
+        challenged = run(EVALUATE, gpus=gpus, model=model, evaluation_set=evaluation_set, documents=documents)
+        defended = run(
+            EVALUATE,
+            name="evaluate-champion",
+            pointer="champion_evaluation",
+            gpus=gpus,
+            model=champion,
+            evaluation_set=evaluation_set,
+        ).after(challenged)
+        run(
+            PROMOTE,
+            challenger=challenged.outputs["evaluation"],
+            champion=defended.outputs["evaluation"],
+            baselines=challenged.outputs["baselines"],
+        )
+
+
+@dsl.pipeline(name="language-model")  # type: ignore[untyped-decorator]
+@with_options(*STAGES)
+def language_model(store: str, channel: str, options: Options, train_gpus: int = 0) -> None:
+    """Train a Chinese language model from raw text and promote it if it beats the champion.
+
+    Args:
+        store: where bytes live: file:///path or s3://bucket/prefix
+        channel: whose pointers are read and moved: dev, demo, nightly ...
+        train_gpus: GPUs of the training pod and of each evaluation pod; 0 trains on CPU
+    """
+    run = Tasks(store, channel, options)
+    resolved = run(RESOLVE)
+    curated = run(CURATE, evaluation_set=resolved.outputs["evaluation_set"])
+    balanced = run(BALANCE, documents=curated.outputs["documents"])
+    tokenized = run(TOKENIZE, documents=balanced.outputs["documents"])
+    trained = run(TRAIN, gpus=train_gpus, token_cache=tokenized.outputs["token_cache"])
+    judge(
+        store=store,
+        channel=channel,
+        status=trained.outputs["status"],
+        gpus=train_gpus,
+        model=trained.outputs["model"],
+        champion=resolved.outputs["champion"],
+        evaluation_set=curated.outputs["evaluation_set"],
+        documents=curated.outputs["documents"],
+        **options.flat(EVALUATE, PROMOTE),
+    ).set_caching_options(False)
+
+
+PIPELINE = add_drop_downs(language_model, STAGES)

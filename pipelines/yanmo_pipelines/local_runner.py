@@ -1,0 +1,224 @@
+"""Run a compiled pipeline on this machine: KFP's own orchestrator, each task one process.
+
+KFP's SubprocessRunner refuses container components, so its task handler is replaced while a pipeline
+runs. That rests on one private name, `kfp.local.subprocess_task_handler.SubprocessTaskHandler`, looked
+up at call time; kfp is pinned and tests/pipelines/test_local_runner.py says what broke when it changes.
+Cost: 6 ms a task over the process itself. Alternatives: DockerRunner (needs a daemon), an own
+orchestrator (would run another pipeline than the cluster does).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+from unittest import mock
+
+from kfp import components, local
+from kfp.local import status
+from kfp.local import subprocess_task_handler as sth
+
+from yanmo.common.errors import EnvironmentFault
+from yanmo.common.kfp_outputs import ExecutorOutputs
+
+log = logging.getLogger(__name__)
+_PR_SET_PDEATHSIG = 1  # prctl(2)
+
+
+@dataclass
+class TaskRun:
+    """One task as it ran."""
+
+    name: str
+    command: list[str]
+    seconds: float = 0.0
+    exit_code: int | None = None
+    outputs: ExecutorOutputs | None = None
+
+    def parameter(self, name: str) -> str:
+        """The text that the task wrote as its output parameter `name`; empty where it has none."""
+        path = self.outputs and self.outputs.parameters.get(name)
+        return Path(path).read_text(encoding="utf-8") if path and Path(path).is_file() else ""
+
+    def artifact(self, name: str) -> str:
+        """The body of its output artifact `name`: a reference, or `none`."""
+        if not self.outputs or name not in self.outputs.artifacts:
+            return ""
+        path = Path(self.outputs.artifacts[name]["uri"])
+        return path.read_text(encoding="utf-8") if path.is_file() else ""
+
+
+class TaskFailed(RuntimeError):
+    """A task's process ended with an exit code other than 0."""
+
+    def __init__(self, task: TaskRun) -> None:
+        super().__init__(f"task {task.name} failed with exit code {task.exit_code}")
+        self.task = task
+
+
+class Stopped(RuntimeError):
+    """A signal ended the run; the running task was told, and was waited for."""
+
+    def __init__(self, signum: int) -> None:
+        super().__init__(f"stopped by {signal.Signals(signum).name}")
+        self.signum = signum
+
+
+@dataclass
+class _Session:
+    """The state of the one run of this process."""
+
+    tasks: list[TaskRun] = field(default_factory=list)
+    alive: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    stopped_by: int = 0
+
+    def on_signal(self, signum: int, frame: FrameType | None) -> None:
+        """First signal: tell the tasks to stop. Another one: end them now."""
+        again, self.stopped_by = bool(self.stopped_by), signum
+        for process in self.alive:
+            _signal_group(process, signal.SIGKILL if again else signal.SIGTERM)
+
+
+_session = _Session()
+
+
+class ProcessHandler(sth.SubprocessTaskHandler):  # type: ignore[misc]
+    """Runs a container command as a process of this environment and keeps its exit code."""
+
+    def __init__(
+        self,
+        image: str,
+        full_command: list[str],
+        pipeline_root: str,
+        runner: Any,
+        env_vars: dict[str, str] | None = None,
+    ) -> None:
+        self.image, self.pipeline_root, self.runner = image, pipeline_root, runner
+        self.full_command, self.env_vars = full_command, env_vars or {}
+
+    def run(self) -> status.Status:
+        """Run the task to its end.
+
+        Raises:
+            TaskFailed: at once, without KFP's retries: every exit code that a local retry could mend
+                is one that a person should see first.
+            Stopped: a signal came.
+        """
+        task = TaskRun(_task_name(self.full_command), self.full_command)
+        task.outputs = ExecutorOutputs.parse(_value_of(self.full_command, "--executor-input"))
+        if _session.stopped_by:
+            raise Stopped(_session.stopped_by)
+        _session.tasks.append(task)
+        started = time.monotonic()
+        task.exit_code = _run_process(_local_command(self.full_command), {**os.environ, **self.env_vars})
+        task.seconds = time.monotonic() - started
+        if _session.stopped_by:
+            raise Stopped(_session.stopped_by)
+        if task.exit_code != 0:
+            raise TaskFailed(task)
+        return status.Status.SUCCESS
+
+
+def _local_command(command: list[str]) -> list[str]:
+    return [sys.executable if command[0] in ("python", "python3") else command[0], *command[1:]]
+
+
+def _value_of(command: list[str], name: str) -> str:
+    return next((a.partition("=")[2] for a in command if a.startswith(f"{name}=")), "")
+
+
+def _task_name(command: list[str]) -> str:
+    """The folder that KFP made for the task's outputs is named after the task."""
+    outputs = ExecutorOutputs.parse(_value_of(command, "--executor-input"))
+    return Path(outputs.file).parent.name if outputs else " ".join(command[:3])
+
+
+def _run_process(command: list[str], environment: dict[str, str]) -> int:
+    """Run `command` in a process group of its own, with our stdout and stderr, and leave none of it.
+
+    Ctrl-C in a terminal then reaches only us, and a stage hears of it once, as SIGTERM.
+    """
+    process = subprocess.Popen(
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+        preexec_fn=_end_with_parent if sys.platform == "linux" else None,
+    )
+    _session.alive.append(process)
+    if _session.stopped_by:  # the signal came before the process was listed
+        _signal_group(process, signal.SIGTERM)
+    try:
+        return process.wait()
+    finally:
+        _session.alive.remove(process)
+        _signal_group(process, signal.SIGKILL)  # what a killed stage left behind
+
+
+def _signal_group(process: subprocess.Popen[bytes], signum: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signum)
+
+
+_libc = ctypes.CDLL(None) if sys.platform == "linux" else None
+
+
+def _end_with_parent() -> None:
+    """In the child: ask the kernel for SIGTERM when the runner dies, even by kill -9."""
+    if _libc is not None:
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+@contextlib.contextmanager
+def _signals_forwarded() -> Iterator[None]:
+    old = {s: signal.signal(s, _session.on_signal) for s in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for signum, handler in old.items():
+            signal.signal(signum, handler)
+
+
+def run_pipeline(yaml_path: Path, parameters: dict[str, Any], root: Path) -> list[TaskRun]:
+    """Run a compiled pipeline and return its tasks in the order in which they ran.
+
+    Args:
+        yaml_path: a compiled pipeline.
+        parameters: values for its parameters; defaults for the others.
+        root: folder for KFP's own small files (references, its log); made when absent.
+
+    Raises:
+        TaskFailed: the first task that fails ends the run.
+        Stopped: SIGTERM or SIGINT came; the running stage has ended in its own orderly way.
+        EnvironmentFault: this kfp no longer runs tasks through our handler.
+    """
+    global _session
+    _session = _Session()
+    root.mkdir(parents=True, exist_ok=True)
+    pipeline = components.load_component_from_file(str(yaml_path))
+    with (
+        (root / "kfp.log").open("a", encoding="utf-8") as chatter,
+        contextlib.redirect_stdout(chatter),  # this process's only; stages write to our stdout itself
+        warnings.catch_warnings(action="ignore", category=UserWarning),  # "cpu_limit has no effect"
+        mock.patch.object(sth, "SubprocessTaskHandler", ProcessHandler),
+        _signals_forwarded(),
+    ):
+        local.init(local.SubprocessRunner(use_venv=False), pipeline_root=str(root), raise_on_error=True)
+        pipeline(**parameters)
+    if not _session.tasks:
+        raise EnvironmentFault(
+            "kfp ran no task through Yanmo's handler: its private name kfp.local.subprocess_task_handler."
+            "SubprocessTaskHandler has changed; install the kfp pinned in pyproject.toml"
+        )
+    return _session.tasks

@@ -1,0 +1,102 @@
+"""From `--set name=value` to typed pipeline parameters, checked before the first task starts."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from yanmo.common.errors import UsageError
+from yanmo.common.options import flag, load, option_fields, parse_bool, parse_int
+from yanmo.common.stage import Stage
+from yanmo_pipelines.kfp_adapter import form_fields
+
+MAX_PARAMETER_BYTES = 8000
+"""All parameters of a run together; KFP's server refuses 10,000, and nobody should be near."""
+
+_GIVEN_OTHERWISE = ("store", "channel")
+_PARSERS: dict[str, Any] = {
+    "STRING": str,
+    "NUMBER_INTEGER": parse_int,
+    "NUMBER_DOUBLE": float,
+    "BOOLEAN": parse_bool,
+}
+
+
+def read_settings(settings: Iterable[str]) -> dict[str, str]:
+    """`["a=1", "b=2"]` as a mapping.
+
+    Raises:
+        UsageError: a setting without `=`, or a name given twice.
+    """
+    result: dict[str, str] = {}
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not equals:
+            raise UsageError(f"--set {setting}: expected NAME=VALUE")
+        if name in result:
+            raise UsageError(f"--set {name} is given twice")
+        result[name] = value
+    return result
+
+
+def pipeline_parameters(path: Path, settings: dict[str, str]) -> dict[str, Any]:
+    """The settings with the types that the compiled pipeline at `path` declares.
+
+    Raises:
+        UsageError: not a pipeline, an unknown name, or a value of another type.
+    """
+    known = form_of(path)
+    result = {}
+    for name, text in settings.items():
+        if name not in known or name in _GIVEN_OTHERWISE:
+            names = ", ".join(n for n in known if n not in _GIVEN_OTHERWISE)
+            raise UsageError(f"--set {name}: {path.name} has no such field; it has {names}")
+        result[name] = _typed(name, text, known[name])
+    size = sum(len(f"{n}{v}".encode()) for n, v in result.items())
+    if size > MAX_PARAMETER_BYTES:
+        raise UsageError(
+            f"--set: {size} bytes in all, at most {MAX_PARAMETER_BYTES}; use a file for <stage>_config"
+        )
+    return result
+
+
+def form_of(path: Path) -> dict[str, dict[str, Any]]:
+    """The run form of a compiled pipeline: parameter name -> its declaration in the YAML."""
+    try:
+        root = next(yaml.safe_load_all(path.read_text(encoding="utf-8")))["root"]
+        return dict(root.get("inputDefinitions", {}).get("parameters", {}))
+    except (KeyError, TypeError, AttributeError, StopIteration, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise UsageError(f"--pipeline {path}: not a compiled pipeline: {error!r}") from error
+
+
+def _typed(name: str, text: str, declared: dict[str, Any]) -> Any:
+    choices = declared.get("literals", [])
+    if choices and text not in choices:
+        raise UsageError(f"--set {name}={text}: expected one of {', '.join(choices)}")
+    try:
+        return _PARSERS[declared["parameterType"]](text)
+    except (ValueError, argparse.ArgumentTypeError) as error:
+        raise UsageError(f"--set {name}={text}: {error}") from error
+
+
+def check_stage_options(stages: Iterable[Stage], values: dict[str, Any]) -> None:
+    """Give each stage's own parser what the pipeline will give it, before anything runs.
+
+    A contradiction in `train`'s options is then refused now and not after an hour of tokenizing.
+
+    Raises:
+        UsageError: as the stage itself would.
+    """
+    for stage in stages:
+        prefix = f"{stage.name}_"
+        fields = {f.option: f.name for f in form_fields(stage)}
+        given = [f"{flag(o)}={values[n]}" for o, n in fields.items() if n in values]
+        required = [flag(f.name) + "=none" for f in option_fields(stage.config, "input")]
+        try:
+            load(stage.config, [*required, *given, "--executor-input=check"], f"{prefix[:-1]} stage")
+        except UsageError as error:
+            raise UsageError(f"{stage.name}: {error}") from error

@@ -1,0 +1,82 @@
+"""What each task may use in a cluster: the only table of images, CPU, memory, GPUs and secrets.
+
+The limits fit the bundled corpus with room to spare; a pod that needs more is stopped by Kubernetes
+with its reason, so raise the row and compile again. Local runs ignore all of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from kfp import kubernetes
+
+IMAGES = {"data": "yanmo-data:0.1.0", "train": "yanmo-train:0.1.0"}
+"""Image name of `Stage.image`; `yanmo compile --image-prefix` puts a registry before it."""
+
+METRICS_PORT = 9464
+"""Where a pod serves /metrics (the OpenTelemetry convention for Prometheus exporters)."""
+
+SECRET = "yanmo-store"
+"""Kubernetes Secret with what reaching the store takes; every key is optional."""
+SECRET_KEYS = {
+    "endpoint_url": "AWS_ENDPOINT_URL",
+    "region": "AWS_REGION",
+    "access_key_id": "AWS_ACCESS_KEY_ID",
+    "secret_access_key": "AWS_SECRET_ACCESS_KEY",
+}
+
+# Retries: KFP gives up one hour after the FIRST attempt began unless the longest backoff is set, so
+# that a training pod which dies after 61 minutes would never be retried (structures.py of its SDK
+# writes 3600 s; Argo counts it from the start of the first attempt). Two weeks instead.
+_RETRIES = {"num_retries": 3, "backoff_duration": "60s", "backoff_factor": 2.0}
+_LONGEST_BACKOFF = "1209600s"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resources:
+    """Requests equal limits, so that a pod is never evicted for using what it was promised."""
+
+    cpu: str
+    """Cores."""
+    memory: str
+    shared_memory: str = ""
+    """Size of /dev/shm, counted against `memory`; torch's workers exchange tensors there, and a
+    container's default of 64 MB ends in a bus error."""
+
+
+TABLE = {
+    "resolve": Resources(cpu="1", memory="1Gi"),
+    "curate": Resources(cpu="4", memory="8Gi"),
+    "balance": Resources(cpu="2", memory="8Gi"),
+    "tokenize": Resources(cpu="4", memory="8Gi"),
+    "train": Resources(cpu="8", memory="32Gi", shared_memory="8Gi"),
+    "evaluate": Resources(cpu="4", memory="16Gi"),
+    "promote": Resources(cpu="1", memory="4Gi"),
+}
+_SMALL = Resources(cpu="1", memory="2Gi")
+
+
+def apply(task: Any, stage: str, gpus: Any = None) -> Any:
+    """Give `task` of `stage` its row of the table, the secret, retries, and no cache of KFP's.
+
+    Args:
+        gpus: GPUs of the pod, a number or a pipeline parameter; None for a stage that uses none.
+    """
+    row = TABLE.get(stage, _SMALL)
+    task.set_caching_options(False)  # the store is the only cache, and it knows about inputs' bytes
+    task.set_retry(backoff_max_duration=_LONGEST_BACKOFF, **_RETRIES)
+    task.set_cpu_request(row.cpu).set_cpu_limit(row.cpu)
+    task.set_memory_request(row.memory).set_memory_limit(row.memory)
+    if gpus is not None:
+        task.set_accelerator_type("nvidia.com/gpu").set_accelerator_limit(gpus)
+    kubernetes.use_secret_as_env(task, SECRET, SECRET_KEYS, optional=True)
+    if row.shared_memory:
+        kubernetes.empty_dir_mount(
+            task,
+            volume_name="shared-memory",
+            mount_path="/dev/shm",
+            medium="Memory",
+            size_limit=row.shared_memory,
+        )
+    return task

@@ -1,0 +1,145 @@
+"""`yanmo run`: run a compiled pipeline here, and show what came out of it."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from yanmo.common.errors import ExitCode, UsageError, advice, exit_code
+from yanmo.common.inputs import parse_reference
+from yanmo.common.logs import human_bytes, human_seconds, setup
+from yanmo.common.store.objects import FileStore, open_store
+from yanmo_pipelines.compile import COMPILED, PIPELINES, load_pipeline
+from yanmo_pipelines.local_runner import Stopped, TaskFailed, TaskRun, run_pipeline
+from yanmo_pipelines.parameters import check_stage_options, pipeline_parameters, read_settings
+
+log = logging.getLogger(__name__)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the pipeline that the command line names; returns the exit code."""
+    setup("info", "run")
+    started = time.monotonic()
+    try:
+        given = _parser().parse_args(argv)
+        store = open_store(given.store)
+        path, stages = _find(given.pipeline)
+        values = pipeline_parameters(path, read_settings(given.set))
+        values |= {"store": store.uri, "channel": given.channel}
+        check_stage_options(stages, values)
+        tasks = run_pipeline(path, values, _kfp_folder(store))
+        _show(store, tasks, time.monotonic() - started)
+        return ExitCode.DONE
+    except TaskFailed as failure:
+        code = failure.task.exit_code or ExitCode.BUG
+        log.error(
+            "%s; its own message is above. Finished stages are kept: run the same command again", failure
+        )
+        return code if code > 0 else 128 - code
+    except Stopped as stopped:
+        log.warning("%s; finished stages are kept: run the same command again to go on", stopped)
+        return 128 + stopped.signum
+    except Exception as error:
+        code = exit_code(error)
+        if code == ExitCode.BUG:
+            log.exception("a bug in Yanmo; please report it with this log")
+        else:
+            log.error("%s", advice(error))
+        return int(code)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> Any:
+        raise UsageError(f"{message}; see {self.prog} --help")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="yanmo run", description=__doc__, allow_abbrev=False)
+    parser.add_argument(
+        "--pipeline",
+        default="language_model",
+        metavar="NAME",
+        help=f"{', '.join(PIPELINES)}, or the path of a compiled YAML (default: %(default)s)",
+    )
+    parser.add_argument("--store", default="runs/store", help="where bytes live (default: %(default)s)")
+    parser.add_argument("--channel", default="dev", help="whose pointers move (default: %(default)s)")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a field of the run form (train_steps=100); may be given many times",
+    )
+    return parser
+
+
+def _find(pipeline: str) -> tuple[Path, Any]:
+    """The compiled YAML of a pipeline and, where its name is known, its stages."""
+    if pipeline in PIPELINES:
+        path, stages = COMPILED / f"{pipeline}.yaml", load_pipeline(pipeline)[1]
+    else:
+        path, stages = Path(pipeline), ()
+    if not path.is_file():
+        raise UsageError(
+            f"--pipeline {pipeline}: no file {path}; expected {', '.join(PIPELINES)} (after `yanmo compile`) "
+            "or the path of a compiled YAML"
+        )
+    return path, stages
+
+
+def _kfp_folder(store: Any) -> Path:
+    """Where KFP's own small files go: references and a log, a few kilobytes a run."""
+    return Path(store.root if isinstance(store, FileStore) else "runs") / "kfp"
+
+
+def _show(store: Any, tasks: list[TaskRun], seconds: float) -> None:
+    """Print what a person wants to see at the end: the verdict, the page, times, size."""
+    last = tasks[-1]
+    if any(task.parameter("status") == "paused" for task in tasks):
+        print(f"\n{last.name} is paused; run the same command again to go on\n")
+    promoted = next((t for t in tasks if t.name == "promote"), None)
+    if promoted is not None:
+        _show_verdict(store, promoted)
+    print(f"{'stage':<20}{'seconds':>9}")
+    for task in tasks:
+        print(f"{task.name:<20}{task.seconds:>9.1f}")
+    print(f"{'pipeline itself':<20}{seconds - sum(t.seconds for t in tasks):>9.1f}")
+    print(f"{'all':<20}{seconds:>9.1f}   ({human_seconds(seconds)})")
+    if isinstance(store, FileStore):
+        print(f"store   {_shown(store.root)}   {human_bytes(_size(store.root))}")
+
+
+def _show_verdict(store: Any, promoted: TaskRun) -> None:
+    reference = parse_reference(store, promoted.artifact("verdict"), "promote's verdict")
+    if reference is None:
+        return
+    from yanmo.common.store.output import open_reference
+
+    verdict = open_reference(store, reference)
+    print("\n" + verdict.path("summary.txt").read_text(encoding="utf-8").strip() + "\n")
+    if isinstance(store, FileStore):
+        page = store.root / "report.html"
+        temporary = page.with_suffix(".tmp")
+        shutil.copyfile(verdict.path("report.html"), temporary)
+        os.replace(temporary, page)
+        print(f"report  {_shown(page)}\n")
+
+
+def _shown(path: Path) -> str:
+    """The path as a person in this folder would type it."""
+    return os.path.relpath(path) if path.is_relative_to(Path.cwd()) else str(path)
+
+
+def _size(root: Path) -> int:
+    return sum(p.lstat().st_size for p in root.rglob("*") if p.is_file())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

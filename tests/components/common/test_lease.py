@@ -1,0 +1,141 @@
+"""One live run per key: who holds it, who may take it, and what clocks and dead processes do."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from typing import Any
+
+import pytest
+from toy_outputs import wait_until
+
+from yanmo.common.errors import LeaseLost
+from yanmo.common.store import lease as lease_module
+from yanmo.common.store.lease import Lease
+from yanmo.common.store.objects import FileStore
+
+NAME = "runs/toy/key/LEASE.json"
+
+
+def rewrite(store: FileStore, **values: Any) -> None:
+    data, version = store.read(NAME)
+    store.replace(NAME, json.dumps({**json.loads(data), **values}).encode(), version)
+
+
+def held(store: FileStore, ttl: float = 60.0) -> Lease:
+    lease = Lease(store, NAME, "attempt", ttl)
+    assert lease.acquire()
+    return lease
+
+
+def test_a_held_lease_is_refused_to_others_until_it_is_released(store: FileStore) -> None:
+    first = held(store)
+    assert not Lease(store, NAME, "other").acquire()
+    first.release()
+    second = held(store)
+    with pytest.raises(LeaseLost):
+        first.check()
+    second.release()
+
+
+def test_a_lease_is_renewed_before_it_expires(store: FileStore) -> None:
+    lease = held(store, ttl=0.3)
+    before = json.loads(store.read(NAME)[0])["expires_at"]
+    wait_until(lambda: json.loads(store.read(NAME)[0])["expires_at"] > before + 0.3, "renewal")
+    lease.check()
+    lease.release()
+
+
+def test_an_expired_lease_of_another_machine_may_be_taken_and_a_live_one_may_not(store: FileStore) -> None:
+    held(store).release()
+    rewrite(store, machine="other/boot/ns", expires_at=time.time() + 60)
+    assert not Lease(store, NAME, "mine").acquire()
+    rewrite(store, expires_at=time.time() - 1)
+    held(store).release()
+
+
+def test_a_clock_that_jumps_does_not_end_the_lease_of_a_living_process(store: FileStore) -> None:
+    lease = held(store)
+    data, version = store.read(NAME)
+    store.replace(NAME, json.dumps({**json.loads(data), "expires_at": time.time() - 3600}).encode(), version)
+    assert not Lease(store, NAME, "other").acquire()
+    lease.release()
+
+
+def test_a_dead_process_of_this_machine_holds_nothing_even_if_its_number_lives_again(
+    store: FileStore,
+) -> None:
+    held(store).release()
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    rewrite(store, pid=dead.pid, process_start="1", expires_at=time.time() + 3600)
+    held(store).release()
+    rewrite(store, pid=os.getpid(), process_start="1", expires_at=time.time() + 3600)
+    held(store).release()
+
+
+def test_the_same_process_number_in_another_pid_namespace_is_not_taken_for_dead(store: FileStore) -> None:
+    held(store).release()
+    machine = json.loads(store.read(NAME)[0])["machine"].rpartition("/")[0] + "/pid:[1]"
+    rewrite(store, machine=machine, pid=999_999_999, process_start="1", expires_at=time.time() + 60)
+    assert not Lease(store, NAME, "mine").acquire()
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"null", b"[]", b'{"expires_at": "x"}', b"\xff"])
+def test_a_damaged_lease_file_blocks_nobody(store: FileStore, damage: bytes) -> None:
+    store.create(NAME, damage)
+    held(store).release()
+
+
+def test_an_owner_whose_lease_was_taken_notices_and_may_not_commit(store: FileStore) -> None:
+    lease = held(store, ttl=0.2)
+    rewrite(store, owner="another")
+    wait_until(lambda: lease._lost, "notice")
+    with pytest.raises(LeaseLost, match="taken over by another run"):
+        lease.check()
+    lease.release()
+    assert json.loads(store.read(NAME)[0])["owner"] == "another", "release leaves the new owner's lease alone"
+
+
+def test_a_renewal_whose_answer_was_lost_does_not_end_the_run(
+    store: FileStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = held(store, ttl=0.2)
+    real, answers = FileStore.replace, []
+
+    def lost_answer(self: FileStore, name: str, data: bytes, version: str) -> str:
+        answer = real(self, name, data, version)
+        answers.append(answer)
+        if len(answers) == 1:
+            raise OSError(5, "the write happened, the answer was lost")
+        return answer
+
+    monkeypatch.setattr(FileStore, "replace", lost_answer)
+    wait_until(lambda: len(answers) >= 3, "three renewals")
+    lease.check()
+    lease.release()
+
+
+def test_a_release_that_cannot_be_written_hides_no_result(
+    store: FileStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    lease = held(store)
+
+    def full(*args: object) -> str:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(FileStore, "replace", full)
+    lease.release()
+    assert "could not release" in caplog.text
+
+
+def test_where_there_is_no_proc_the_expiry_decides(store: FileStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease_module, "_process_start", lambda pid: "")
+    lease = held(store)
+    assert not Lease(store, NAME, "other").acquire()
+    rewrite(store, expires_at=time.time() - 1)
+    held(store).release()
+    lease.release()

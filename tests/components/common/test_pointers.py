@@ -1,0 +1,102 @@
+"""Pointers move by compare-and-swap and nothing else."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from toy_outputs import recipe, write_text
+
+from yanmo.common.errors import DataError, StorageError, UsageError
+from yanmo.common.store.commit import commit_once
+from yanmo.common.store.manifest import Reference
+from yanmo.common.store.objects import Changed, FileStore
+from yanmo.common.store.output import Output
+from yanmo.common.store.pointers import (
+    create_pointer,
+    move_pointer,
+    pointer_name,
+    read_pointer,
+    swap_pointer,
+)
+
+
+@pytest.fixture
+def other(store: FileStore) -> Reference:
+    made = commit_once(store, recipe(other=1), write_text("别"))
+    assert made is not None
+    return made.reference
+
+
+def test_a_pointer_that_was_never_set_is_none(store: FileStore) -> None:
+    assert read_pointer(store, "dev", "toy") is None
+
+
+def test_a_pointer_moves_and_channels_are_apart(store: FileStore, output: Output, other: Reference) -> None:
+    move_pointer(store, "dev", "toy", output.reference)
+    move_pointer(store, "nightly", "toy", other)
+    assert read_pointer(store, "dev", "toy") == output.reference
+    move_pointer(store, "dev", "toy", other)
+    assert read_pointer(store, "dev", "toy") == other
+
+
+def test_the_first_creator_of_a_pointer_decides_it(
+    store: FileStore, output: Output, other: Reference
+) -> None:
+    assert create_pointer(store, "dev", "evaluation_set", output.reference) == output.reference
+    assert create_pointer(store, "dev", "evaluation_set", other) == output.reference
+
+
+def test_of_two_promotions_from_the_same_champion_one_wins(
+    store: FileStore, output: Output, other: Reference
+) -> None:
+    assert swap_pointer(store, "dev", "champion", None, output.reference)
+    assert not swap_pointer(store, "dev", "champion", None, other), "there is a champion already"
+    won: list[int] = []
+
+    def promote(number: int) -> None:
+        if swap_pointer(store, "dev", "champion", output.reference, other):
+            won.append(number)
+
+    threads = [threading.Thread(target=promote, args=(n,)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(won) == 1 and read_pointer(store, "dev", "champion") == other
+
+
+def test_a_swap_against_a_removed_pointer_does_nothing(
+    store: FileStore, output: Output, other: Reference
+) -> None:
+    assert not swap_pointer(store, "dev", "champion", output.reference, other)
+    assert read_pointer(store, "dev", "champion") is None
+
+
+def test_a_pointer_that_never_stands_still_ends_in_try_again(
+    store: FileStore, output: Output, other: Reference, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    move_pointer(store, "dev", "toy", output.reference)
+
+    def moved(*args: object) -> str:
+        raise Changed("again")
+
+    monkeypatch.setattr(FileStore, "replace", moved)
+    with pytest.raises(StorageError, match="changed under 20 tries"):
+        move_pointer(store, "dev", "toy", other)
+
+
+def test_a_damaged_pointer_is_refused_and_the_next_success_mends_it(store: FileStore, output: Output) -> None:
+    store.create("pointers/dev/toy.json", b'{"schema":')
+    with pytest.raises(DataError, match=r"pointers/dev/toy.json: not a reference"):
+        read_pointer(store, "dev", "toy")
+    move_pointer(store, "dev", "toy", output.reference)
+    assert read_pointer(store, "dev", "toy") == output.reference
+
+
+@pytest.mark.parametrize("channel", ["", "..", "a/b", "a b", "诗", "-x", "x" * 101, "a\n"])
+def test_a_hostile_channel_is_a_usage_error(channel: str) -> None:
+    with pytest.raises(UsageError, match=r"--channel .*expected up to 100 letters"):
+        pointer_name(channel, "toy")
+    with pytest.raises(UsageError, match="--pointer"):
+        pointer_name("dev", channel)

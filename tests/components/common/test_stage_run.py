@@ -1,0 +1,312 @@
+"""The runtime around a stage's work: exit codes, keys, pointers, references, signals."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import toy_stage
+from toy_outputs import wait_until
+
+from yanmo.common.options import read_yaml
+from yanmo.common.stage_run import main
+from yanmo.common.store.objects import FileStore
+from yanmo.common.store.output import Output, open_reference
+from yanmo.common.store.pointers import read_pointer
+
+Run = Callable[..., int]
+
+
+@pytest.fixture
+def toy(store: FileStore) -> Run:
+    """Runs the toy stage in this process; returns its exit code."""
+
+    def run(*flags: str) -> int:
+        old = signal.getsignal(signal.SIGTERM)
+        try:
+            argv = [f"--store={store.root}", "--metrics-port=-1", *flags]
+            return main(
+                toy_stage.STAGE, toy_stage.work, prepare=toy_stage.prepare, finish=toy_stage.finish, argv=argv
+            )
+        finally:
+            signal.signal(signal.SIGTERM, old)
+
+    return run
+
+
+def latest(store: FileStore, name: str = "toy", channel: str = "dev") -> Output:
+    pointer = read_pointer(store, channel, name)
+    assert pointer is not None
+    return open_reference(store, pointer)
+
+
+def test_a_run_commits_moves_its_pointers_and_records_its_options(store: FileStore, toy: Run) -> None:
+    assert toy("--text=词", "--workers=3", "--run-id=r1") == 0
+    made = latest(store)
+    assert made.path("text.txt").read_text(encoding="utf-8") == "词"
+    assert latest(store, "tokenizer").path("tokenizer.json").read_text(encoding="utf-8") == "{}"
+    assert read_yaml(made.path("config.yaml")) == {"text": "词", "workers": 3}
+    assert "yanmo_toy_documents_total 1.0" in made.path("metrics.prom").read_text(encoding="utf-8")
+    assert made.manifest.run_id == "r1" and made.manifest.execution == {"workers": 3}
+
+
+def test_the_recorded_config_makes_the_same_key_again(store: FileStore, toy: Run, tmp_path: Path) -> None:
+    toy("--text=词")
+    config = tmp_path / "again.yaml"
+    config.write_text(latest(store).path("config.yaml").read_text(encoding="utf-8"), encoding="utf-8")
+    before = latest(store).reference
+    assert toy(f"--config={config}", "--end=bug") == 0, "the bug is never reached"
+    assert latest(store).reference == before
+
+
+def test_a_committed_key_moves_the_pointer_back_without_work(store: FileStore, toy: Run) -> None:
+    toy("--text=词")
+    first = latest(store).reference
+    toy("--text=赋")
+    assert latest(store).reference != first
+    assert toy("--text=词", "--end=bug") == 0
+    assert latest(store).reference == first
+
+
+def test_execution_and_environment_options_do_not_change_the_key(store: FileStore, toy: Run) -> None:
+    toy()
+    before = latest(store).reference
+    assert toy("--workers=7", "--end=bug", "--log-level=error") == 0
+    assert latest(store).reference == before
+
+
+def test_another_pointer_or_none_can_be_moved(store: FileStore, toy: Run) -> None:
+    assert toy("--pointer=champion_evaluation") == 0
+    assert read_pointer(store, "dev", "toy") is None
+    assert latest(store, "champion_evaluation").path("text.txt")
+    assert toy("--pointer=none", "--channel=quiet") == 0
+    assert read_pointer(store, "quiet", "toy") is None and read_pointer(store, "quiet", "tokenizer") is None
+
+
+def test_inputs_come_by_flag_by_file_by_key_and_by_pointer(
+    store: FileStore, toy: Run, tmp_path: Path
+) -> None:
+    reference = tmp_path / "reference.json"
+    toy("--text=春", f"--reference-out={reference}")
+    spring = latest(store)
+    by = [f"--earlier={reference}", f"--earlier=toy/{spring.manifest.key}", "--earlier=latest"]
+    for number, flag in enumerate(by):
+        toy("--text=春", "--pointer=toy")
+        assert toy(flag, "--text=江") == 0, flag
+        assert latest(store).path("text.txt").read_text(encoding="utf-8") == "春江", number
+    inputs = tmp_path / "inputs.json"
+    inputs.write_text(json.dumps({"earlier": json.loads(reference.read_text(encoding="utf-8"))}))
+    assert toy("--text=花", f"--inputs={inputs}") == 0
+    # The input's default is `none`, so that it is used only when it is asked for by its own flag.
+    assert latest(store).path("text.txt").read_text(encoding="utf-8") == "花"
+
+
+def test_an_input_without_default_follows_its_flag_then_the_inputs_file_then_the_pointer(
+    store: FileStore, toy: Run, tmp_path: Path
+) -> None:
+    toy("--text=春")
+    inputs = tmp_path / "inputs.json"
+    inputs.write_text('{"earlier": "latest"}')
+    assert toy("--earlier=", f"--inputs={inputs}", "--text=江") == 0
+    assert latest(store).path("text.txt").read_text(encoding="utf-8") == "春江"
+    inputs.write_text('{"earlier": "none"}')
+    assert toy("--earlier=", f"--inputs={inputs}", "--text=月") == 0
+    assert latest(store).path("text.txt").read_text(encoding="utf-8") == "月"
+
+
+def test_an_input_that_is_not_keyed_does_not_change_the_key(store: FileStore, toy: Run) -> None:
+    toy("--text=春")
+    toy("--text=江")
+    before = latest(store).reference
+    assert toy("--text=江", "--beside=latest", "--end=bug") == 0
+    assert latest(store).reference == before
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "words"),
+    [
+        (["--txet=x"], 64, "unrecognized arguments: --txet=x; see yanmo toy --help"),
+        (["--text="], 64, "--text is empty"),
+        (["--workers=many"], 64, "expected an integer, got 'many'"),
+        (["--end=never"], 64, "invalid choice: 'never'"),
+        (["--config=no.yaml"], 64, "cannot read options from no.yaml"),
+        (["--config=texts: x"], 64, "--config 'texts: x'"),
+        (["--store=s3://b/p"], 64, "no backend for s3://"),
+        (["--channel=a b"], 64, "--channel 'a b'"),
+        (["--executor-input={}"], 64, "not KFP's executor input"),
+        (["--inputs=no.json"], 64, "--inputs no.json"),
+        (['--inputs={"earlier": 1}'], 64, "--inputs"),
+        (["--earlier=toy/" + "0" * 64], 65, "expected a reference file"),
+        (["--earlier=/etc/passwd"], 65, "/etc/passwd: not a reference"),
+        (["--earlier=" + "x" * 5000], 65, "expected a reference file"),
+        (["--earlier=../../etc"], 65, "expected a reference file"),
+        (["--earlier=..//x"], 65, "expected a reference file"),
+        (["--earlier=../x"], 65, "refused object name"),
+        (["--end=data"], 65, "line 3 of raw.txt"),
+        (["--end=bug"], 70, "a bug in Yanmo"),
+    ],
+)
+def test_each_way_to_fail_has_its_exit_code_and_its_words(
+    store: FileStore, toy: Run, flags: list[str], code: int, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert toy(*flags) == code
+    said = capsys.readouterr().err
+    assert words in said and f"toy failed with exit code {code}" in said
+    assert ("Traceback" in said) == (code == 70), "only a bug shows a traceback"
+    assert not [name for name in store.list("") if name.startswith(("cas/", "pointers/"))]
+
+
+def test_a_misspelt_input_in_the_inputs_file_is_refused(
+    toy: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "inputs.json"
+    path.write_text('{"earlyer": "latest"}')
+    assert toy(f"--inputs={path}") == 64
+    assert "no input earlyer; expected earlier, beside" in capsys.readouterr().err
+
+
+@pytest.fixture
+def executor_input(tmp_path: Path) -> dict[str, Any]:
+    """What KFP's local orchestrator passes; no folder of it exists."""
+    root = tmp_path / "kfp/task"
+    types = {"written": "Dataset", "tokenizer": "Model", "page": "HTML", "metrics": "Metrics"}
+    artifacts = {
+        name: {"artifacts": [{"name": name, "type": {"schemaTitle": f"system.{t}"}, "uri": str(root / name)}]}
+        for name, t in types.items()
+    }
+    parameters = {name: {"outputFile": str(root / name)} for name in ("status", "length")}
+    outputs = {
+        "artifacts": artifacts,
+        "parameters": parameters,
+        "outputFile": str(root / "executor_output.json"),
+    }
+    return {"inputs": {}, "outputs": outputs}
+
+
+def body(executor_input: dict[str, Any], name: str) -> str:
+    outputs = executor_input["outputs"]
+    path = (
+        outputs["parameters"][name]["outputFile"]
+        if name in outputs["parameters"]
+        else (outputs["artifacts"][name]["artifacts"][0]["uri"])
+    )
+    return Path(path).read_text(encoding="utf-8")
+
+
+def test_kfp_gets_references_the_page_parameters_and_metadata(
+    store: FileStore, toy: Run, executor_input: dict[str, Any]
+) -> None:
+    assert toy("--text=词", f"--executor-input={json.dumps(executor_input)}") == 0
+    assert body(executor_input, "written") == latest(store).reference.to_json()
+    assert body(executor_input, "tokenizer") == latest(store, "tokenizer").reference.to_json()
+    assert body(executor_input, "page") == "<p>诗</p>"
+    assert (body(executor_input, "status"), body(executor_input, "length")) == ("done", "1")
+    listed = json.loads(Path(executor_input["outputs"]["outputFile"]).read_text(encoding="utf-8"))[
+        "artifacts"
+    ]
+    assert listed.keys() == {"written", "tokenizer", "page", "metrics"}
+    assert listed["metrics"]["artifacts"][0]["metadata"] == {"n": 1}
+
+
+@pytest.mark.parametrize(("end", "status"), [("pause", "paused"), ("skip", "done")])
+def test_a_paused_or_skipped_stage_passes_on_none_and_moves_no_pointer(
+    store: FileStore, toy: Run, executor_input: dict[str, Any], end: str, status: str
+) -> None:
+    assert toy(f"--end={end}", f"--executor-input={json.dumps(executor_input)}") == 0
+    assert body(executor_input, "written") == "none\n"
+    assert body(executor_input, "status") == status
+    assert read_pointer(store, "dev", "toy") is None
+    assert (len(list(store.root.rglob("checkpoint"))) == 1) == (end == "pause"), "paused work is kept"
+
+
+def test_none_passed_on_is_none_for_the_next_stage(
+    store: FileStore, toy: Run, executor_input: dict[str, Any]
+) -> None:
+    toy("--end=skip", f"--executor-input={json.dumps(executor_input)}")
+    path = executor_input["outputs"]["artifacts"]["written"]["artifacts"][0]["uri"]
+    assert toy(f"--earlier={path}") == 0
+    assert latest(store).manifest.inputs["earlier"] is None
+
+
+def test_in_a_pipeline_an_option_given_twice_is_refused(
+    toy: Run, executor_input: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    pipeline = f"--executor-input={json.dumps(executor_input)}"
+    assert toy("--config=text: 词", "--text=赋", pipeline) == 64
+    assert "--config names --text, which the pipeline itself sets" in capsys.readouterr().err
+    assert toy("--config=workers: 2", "--text=赋", pipeline) == 0
+    assert toy("--config=text: 词", "--text=赋") == 0, "by hand, the flag wins"
+
+
+def test_a_fatal_error_is_obeyed_by_retries_of_the_same_run_only(
+    store: FileStore, toy: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert toy("--run-id=run/1", "--end=data") == 65
+    capsys.readouterr()
+    assert toy("--run-id=run/1") == 65, "a retry ends at once"
+    assert "ended for good: line 3" in capsys.readouterr().err
+    assert toy("--run-id=run/2") == 0 and toy() == 0
+
+
+def test_a_bug_or_a_full_disk_may_be_retried(store: FileStore, toy: Run) -> None:
+    assert toy("--run-id=r", "--end=bug") == 70
+    assert toy("--run-id=r") == 0
+
+
+def start_toy(store: FileStore, *flags: str) -> subprocess.Popen[str]:
+    command = [sys.executable, toy_stage.__file__, f"--store={store.root}", *flags]
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3] / "components")}
+    return subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_ends_a_stage_orderly_and_the_next_start_does_not_wait(
+    store: FileStore, toy: Run, signum: signal.Signals, code: int
+) -> None:
+    process = start_toy(store, "--sleep-seconds=60")
+    try:
+        wait_until(lambda: any(store.root.glob("cas/toy/*/*/config.yaml")), "the work has begun")
+        process.send_signal(signum)
+        assert process.wait(20) == code
+    finally:
+        process.kill()
+        said = process.communicate()[1]
+    assert "Traceback" not in said
+    assert not any(store.root.glob("cas/toy/*/*"))
+    started = time.monotonic()
+    assert toy() == 0 and time.monotonic() - started < 5
+
+
+def test_metrics_are_served_while_the_stage_runs_and_a_busy_port_is_replaced(store: FileStore) -> None:
+    import socket
+    import urllib.request
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    first = start_toy(store, "--sleep-seconds=60", f"--metrics-port={port}", "--run-id=r9")
+    try:
+
+        def text() -> str:
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+                    return str(answer.read().decode())
+            except OSError:
+                return ""
+
+        wait_until(lambda: 'yanmo_run_info{run_id="r9",stage="toy"} 1.0' in text(), "metrics")
+        second = start_toy(store, "--text=二", f"--metrics-port={port}")
+        assert second.wait(30) == 0
+        said = second.communicate()[1]
+        assert f"no /metrics on port {port}" in said and "taking a free one" in said
+    finally:
+        first.kill()
+        first.communicate()

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from yanmo.curate.normalize import is_han
+from yanmo.curate.overlap import Runs, run_hashes
+
+TEXT = st.text(st.sampled_from("天地玄黄，\n〇a"), max_size=30)
+
+
+def runs(text: str, length: int) -> set[str]:
+    han = "".join(c for c in text if is_han(ord(c)))
+    return {han[i : i + length] for i in range(len(han) - length + 1)}
+
+
+@given(st.lists(TEXT, max_size=6), st.lists(TEXT, max_size=6), st.integers(5, 13))
+def test_found_documents_are_those_that_share_a_run(held: list[str], texts: list[str], length: int) -> None:
+    known = set().union(*(runs(t, length) for t in held)) if held else set()
+    found = Runs.of(held, length).found_in(texts)
+    assert found.tolist() == [bool(runs(t, length) & known) for t in texts]
+
+
+def test_runs_do_not_reach_over_the_end_of_a_document() -> None:
+    held = Runs.of(["天地玄黄宇宙洪荒日月盈昃"], 5)
+    assert held.found_in(["天地玄", "黄宇宙洪", "荒日月盈", "宇宙洪荒日"]).tolist() == [
+        False,
+        False,
+        False,
+        True,
+    ]
+
+
+def test_punctuation_does_not_hide_a_run() -> None:
+    held = Runs.of(["明月几时有？把酒问青天。\n不知天上宫阙"], 13)
+    assert held.found_in(["……月几时有把酒问青天不知天（上）宫阙"]).tolist() == [True]
+    assert held.found_in(["月几时有把酒问青天不知天下宫阙"]).tolist() == [False]
+
+
+def test_different_runs_have_different_hashes() -> None:
+    generator = np.random.default_rng(1)
+    text = "".join(map(chr, generator.integers(0x4E00, 0x9FA5, 200_000)))
+    hashes, _ = run_hashes([text], 13)
+    assert len(np.unique(hashes)) == len({text[i : i + 13] for i in range(len(text) - 12)})

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from yanmo.curate.parsing import Fields, parse
+from yanmo.curate.reading import Batch
+from yanmo.curate.sources import Source
+
+
+def fields(**changes: Any) -> Fields:
+    values: dict[str, Any] = {
+        name: name for name in ("text", "title", "author", "genre", "source", "license")
+    }
+    values |= {"labels": ("dynasty",), "default_genre": "", "licenses": (("kanripo/", "CC-BY-SA-4.0"),)}
+    return Fields(**(values | changes))
+
+
+def batch(data: Any, form: str = "jsonl", first: int = 1, too_long: tuple[int, ...] = ()) -> Batch:
+    source = Source(path=Path(f"/x/some.{form}"), form=form, compression="", bytes=1, mtime_ns=1, sha256="0")
+    return Batch(source=source, first=first, data=data, too_long=too_long)
+
+
+def test_a_document_keeps_what_its_record_says() -> None:
+    line = (
+        '{"text":"天地","genre":"shi","title":" 行營\\n病中 ","author":"劉商","dynasty":"唐","source":"a/b"}'
+    )
+    (document,), bad = parse(batch(line.encode()), fields())
+    assert not bad
+    assert (document.line, document.text, document.genre) == (1, "天地", "诗")
+    assert (document.title, document.author, document.source) == ("行營 病中", "劉商", "a/b")
+    assert (document.labels, document.license) == ([("dynasty", "唐")], "unknown")
+
+
+def test_source_falls_back_to_the_file_and_license_to_the_source() -> None:
+    lines = (
+        '{"text":"甲","genre":"诗"}\n{"text":"乙","genre":"诗","source":"kanripo/x"}\n'
+        '{"text":"丙","genre":"诗","source":"kanripo/x","license":"CC0"}\n'
+    )
+    documents, _ = parse(batch(lines.encode()), fields())
+    assert [(d.source, d.license) for d in documents] == [
+        ("some.jsonl", "unknown"),
+        ("kanripo/x", "CC-BY-SA-4.0"),
+        ("kanripo/x", "CC0"),
+    ]
+
+
+def test_each_kind_of_malformed_line_is_named_with_its_number() -> None:
+    lines = [
+        b'{"text":"good","genre":"x"}',
+        b'{"text": "cut',
+        b"",
+        b"[1, 2]",
+        b'{"genre":"x"}',
+        b'{"text":5,"genre":"x"}',
+        b'{"text":"no genre"}',
+        b'{"text":"\xff\xfe","genre":"x"}',
+        b'{"text":"\\ud800","genre":"x"}',
+        b'{"text":null,"genre":"x"}',
+    ]
+    documents, bad = parse(batch(b"\n".join(lines), first=100, too_long=(99,)), fields())
+    assert [d.line for d in documents] == [100]
+    assert [m.line for m in bad] == [99, 101, 103, 104, 105, 106, 107, 108, 109]
+    assert str(bad[0]) == "some.jsonl:99: longer than 64 MiB"
+    assert "not JSON" in bad[1].why and "not JSON" in bad[6].why and "not JSON" in bad[7].why
+    assert bad[2].why == "not a JSON object"
+    assert bad[3].why == bad[8].why == "no field 'text'"
+    assert bad[4].why == "int, expected text, in field 'text'"
+    assert "--default-genre" in bad[5].why
+
+
+def test_text_files_give_a_document_per_block_with_its_first_line() -> None:
+    text = "\n甲一\n甲二\n\n\n 乙一\r\n\r\n丙一".encode() + b"\n \t\n\xff\n"
+    documents, bad = parse(batch(text, "txt", first=10), fields(default_genre="wen"))
+    assert [(d.line, d.text.split()) for d in documents] == [
+        (11, ["甲一", "甲二"]),
+        (15, ["乙一"]),
+        (17, ["丙一"]),
+    ]
+    assert {d.genre for d in documents} == {"文"}
+    assert [(m.line, m.why) for m in bad] == [(19, "not UTF-8: invalid start byte")]
+
+
+def test_parquet_rows_are_numbered_and_checked() -> None:
+    rows = pa.RecordBatch.from_pydict({"text": ["甲", None, "丙"], "genre": ["诗", "诗", None]})
+    documents, bad = parse(batch(rows, "parquet"), fields())
+    assert [d.line for d in documents] == [1]
+    assert [(m.line, m.why) for m in bad] == [
+        (2, "no field 'text'"),
+        (3, "no field 'genre' and no --default-genre"),
+    ]

@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import gzip
+import lzma
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zstandard
+
+from yanmo.common.errors import DataError
+from yanmo.common.store.objects import FileStore
+from yanmo.curate import reading
+from yanmo.curate.reading import Batch, read_batches
+from yanmo.curate.sources import digest_files
+
+PACK: dict[str, Callable[[bytes], bytes]] = {
+    "": bytes,
+    ".gz": gzip.compress,
+    ".xz": lzma.compress,
+    ".zst": zstandard.ZstdCompressor().compress,
+}
+LINES = b"".join(b'{"text":"%d"}\n' % number for number in range(3000))
+
+
+def read(path: Path, batch_bytes: int = 1000, columns: tuple[str, ...] = ("text",)) -> list[Batch]:
+    (source,) = digest_files(FileStore(path.parent / "store"), [path])
+    return list(read_batches(source, list(columns), batch_bytes, lambda count: None))
+
+
+def write(folder: Path, name: str, data: bytes) -> Path:
+    path = folder / name
+    path.write_bytes(data)
+    return path
+
+
+@pytest.mark.parametrize("suffix", PACK)
+@pytest.mark.parametrize("batch_bytes", [1, 100, 1 << 20])
+def test_lines_come_whole_and_numbered_from_any_compression(
+    tmp_path: Path, suffix: str, batch_bytes: int
+) -> None:
+    path = write(tmp_path, "a.jsonl" + suffix, PACK[suffix](LINES))
+    batches = read(path, batch_bytes)
+    assert b"".join(b.data for b in batches) == LINES
+    assert all(b.data.endswith(b"\n") for b in batches)
+    for batch in batches:
+        assert b'"%d"' % (batch.first - 1) in batch.data.split(b"\n")[0]
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
+def test_members_one_after_the_other_are_one_text(tmp_path: Path, suffix: str) -> None:
+    path = write(tmp_path, "a.jsonl" + suffix, PACK[suffix](LINES[:5000]) + PACK[suffix](LINES[5000:]))
+    assert b"".join(b.data for b in read(path)) == LINES
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
+@pytest.mark.parametrize("share", [0.01, 0.5, 0.999])
+def test_truncated_file_is_refused_by_name(tmp_path: Path, suffix: str, share: float) -> None:
+    packed = PACK[suffix](LINES)
+    path = write(tmp_path, "a.jsonl" + suffix, packed[: max(1, int(share * len(packed)))])
+    with pytest.raises(DataError, match=rf"a\.jsonl\{suffix}: (truncated|damaged)"):
+        read(path)
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
+def test_garbage_in_a_compressed_file_is_refused_by_name(tmp_path: Path, suffix: str) -> None:
+    packed = bytearray(PACK[suffix](LINES))
+    packed[len(packed) // 2] ^= 0xFF
+    packed[0] ^= 0xFF
+    with pytest.raises(DataError, match=r"damaged"):
+        read(write(tmp_path, "a.jsonl" + suffix, bytes(packed)))
+
+
+def test_a_byte_order_mark_is_no_text(tmp_path: Path) -> None:
+    (batch,) = read(write(tmp_path, "a.txt", b"\xef\xbb\xbf" + "天地".encode()))
+    assert batch.data == "天地".encode()
+
+
+def test_blocks_are_cut_only_at_blank_lines(tmp_path: Path) -> None:
+    text = "\n\n".join(f"第{n}首\n其二" for n in range(500)).encode()
+    batches = read(write(tmp_path, "a.txt", text), batch_bytes=10)
+    assert len(batches) > 0 and b"".join(b.data for b in batches) == text
+    assert all(b.data.startswith("第".encode()) for b in batches)
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 1000])
+def test_a_line_of_monstrous_length_is_skipped_and_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int
+) -> None:
+    monkeypatch.setattr(reading, "MAX_RECORD_BYTES", 5000)
+    monkeypatch.setitem(reading._CHUNK_BYTES, "", chunk)
+    good = [b'{"a":%d}' % n for n in range(4)]
+    data = b"\n".join([good[0], b"x" * 20_000, good[1], good[2], b"y" * 9000, good[3], b"z" * 7000])
+    batches = read(write(tmp_path, "a.jsonl", data), batch_bytes=100)
+    lines = {b.first + i: line for b in batches for i, line in enumerate(b.data.split(b"\n")) if line}
+    assert lines == {1: good[0], 3: good[1], 4: good[2], 6: good[3]}
+    assert [n for b in batches for n in b.too_long] == [2, 5, 7]
+
+
+def test_rows_come_from_parquet_with_the_columns_that_are_there(tmp_path: Path) -> None:
+    table = pa.table({"text": ["甲", "乙"], "genre": ["诗", "词"], "other": [1, 2]})
+    pq.write_table(table, tmp_path / "a.parquet")
+    (batch,) = read(tmp_path / "a.parquet", columns=("text", "title", "genre"))
+    assert batch.data.to_pylist() == [{"text": "甲", "genre": "诗"}, {"text": "乙", "genre": "词"}]
+
+
+def test_parquet_without_the_text_column_says_which_columns_it_has(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"content": ["甲"]}), tmp_path / "a.parquet")
+    with pytest.raises(DataError, match=r"a\.parquet: no column 'text'; it has content.*--text-field"):
+        read(tmp_path / "a.parquet")
+
+
+@pytest.mark.parametrize("keep", [4, 50, -9])
+def test_truncated_parquet_is_refused_by_name(tmp_path: Path, keep: int) -> None:
+    pq.write_table(pa.table({"text": ["甲"] * 100}), tmp_path / "a.parquet")
+    data = (tmp_path / "a.parquet").read_bytes()
+    with pytest.raises(DataError, match=r"a\.parquet: not a readable Parquet file"):
+        read(write(tmp_path, "a.parquet", data[:keep]))
+
+
+def test_a_file_that_changes_under_the_reader_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.jsonl", LINES)
+    (source,) = digest_files(FileStore(tmp_path / "store"), [path])
+    batches = read_batches(source, ["text"], 1000, lambda count: None)
+    next(batches)
+    with path.open("ab") as file:
+        file.write(b"{}\n")
+    with pytest.raises(DataError, match="changed while it was read"):
+        list(batches)

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from yanmo.common.errors import DataError, UsageError
+from yanmo.common.store.manifest import file_sha256
+from yanmo.common.store.objects import FileStore
+from yanmo.curate.sources import digest_files, find_files, iterate_excluded, sources_input
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name in (
+        "b.jsonl",
+        "a.txt.gz",
+        "sub/c.JSONL.zst",
+        "sub/d.parquet",
+        "e.csv",
+        ".hidden/f.txt",
+        "g h.txt",
+    ):
+        path = tmp_path / "in" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+    return tmp_path / "in"
+
+
+def names(sources: str) -> list[str]:
+    return [path.name for path in find_files(sources)]
+
+
+def test_a_folder_gives_all_its_text_files(folder: Path) -> None:
+    assert names(str(folder)) == ["a.txt.gz", "b.jsonl", "g h.txt", "c.JSONL.zst", "d.parquet"]
+
+
+def test_entries_may_be_files_folders_and_globs_in_any_order_and_more_than_once(folder: Path) -> None:
+    entries = [f"{folder}/*.jsonl", f"{folder}/sub", f"file://{folder}/a.txt.gz", f"{folder}/b.jsonl"]
+    expected = ["a.txt.gz", "b.jsonl", "c.JSONL.zst", "d.parquet"]
+    assert names(",".join(entries)) == names(" ".join(reversed(entries))) == expected
+
+
+def test_a_single_path_may_hold_spaces(folder: Path) -> None:
+    assert names(f"{folder}/g h.txt") == ["g h.txt"]
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ("nothing.jsonl", "no such file or folder"),
+        ("e.csv", "cannot tell its form from its name; expected .jsonl"),
+        ("*.xml", "matches nothing that can be read"),
+        (".hidden/../empty", "no such files in this folder"),
+    ],
+)
+def test_an_entry_that_names_nothing_readable_is_refused(folder: Path, entry: str, message: str) -> None:
+    (folder / "empty").mkdir()
+    with pytest.raises(DataError, match=message):
+        find_files(f"{folder}/{entry}")
+
+
+def test_a_scheme_without_a_reader_is_refused() -> None:
+    with pytest.raises(UsageError, match="s3://bucket/x"):
+        find_files("s3://bucket/x")
+
+
+def test_an_unchanged_file_is_not_read_again(folder: Path, tmp_path: Path) -> None:
+    store, path = FileStore(tmp_path / "store"), folder / "b.jsonl"
+    (first,) = digest_files(store, [path])
+    assert first.sha256 == file_sha256(path)
+    stat = path.stat()
+    path.write_bytes(b"x" * stat.st_size)
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    assert digest_files(store, [path])[0].sha256 == first.sha256  # from memory: nothing was read
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns + 1))
+    assert digest_files(store, [path])[0].sha256 == file_sha256(path) != first.sha256
+
+
+def test_a_damaged_memory_is_mended(folder: Path, tmp_path: Path) -> None:
+    store, path = FileStore(tmp_path / "store"), folder / "b.jsonl"
+    digest_files(store, [path])
+    (memory,) = (tmp_path / "store" / "sources").iterdir()
+    memory.write_bytes(b"{")
+    assert digest_files(store, [path])[0].sha256 == file_sha256(path)
+    assert file_sha256(path) in memory.read_text()
+
+
+def test_the_input_of_the_key_depends_on_names_and_bytes_alone(folder: Path, tmp_path: Path) -> None:
+    store = FileStore(tmp_path / "store")
+    one = digest_files(store, find_files(str(folder)))
+    other = tmp_path / "moved"
+    folder.rename(other)
+    two = digest_files(store, reversed(find_files(str(other))))
+    assert sources_input(one)["content_digest"] == sources_input(two)["content_digest"]
+    (other / "b.jsonl").write_text("changed")
+    three = digest_files(store, find_files(str(other)))
+    assert sources_input(three)["content_digest"] != sources_input(one)["content_digest"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_an_unreadable_file_is_refused_by_name(folder: Path, tmp_path: Path) -> None:
+    (folder / "b.jsonl").chmod(0)
+    with pytest.raises(DataError, match=r"b\.jsonl: cannot be read: Permission denied"):
+        digest_files(FileStore(tmp_path / "store"), [folder / "b.jsonl"])
+
+
+def test_an_empty_file_is_refused_by_name(folder: Path, tmp_path: Path) -> None:
+    (folder / "b.jsonl").write_bytes(b"")
+    with pytest.raises(DataError, match=r"b\.jsonl: is empty"):
+        digest_files(FileStore(tmp_path / "store"), [folder / "b.jsonl"])
+
+
+def test_take_down_lists_allow_comments_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "ids.txt"
+    path.write_text(f"# asked for on Monday\n{'a' * 64}\n\n{'b' * 64}  # a poem\n")
+    assert list(iterate_excluded(path)) == ["a" * 64, "b" * 64]
+    path.write_text("a" * 64 + "\nnot an id\n")
+    with pytest.raises(DataError, match=r"ids\.txt:2: expected an id of 64 hexadecimal digits"):
+        list(iterate_excluded(path))
+    with pytest.raises(DataError, match="cannot be read"):
+        list(iterate_excluded(tmp_path / "missing"))

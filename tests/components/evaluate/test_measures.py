@@ -1,0 +1,91 @@
+import json
+
+import numpy as np
+import pytest
+
+from yanmo.evaluate.documents import Document
+from yanmo.evaluate.measures import Bootstrap, source_group, summarize
+
+DRAWS = Bootstrap(draws=400, seed=0)
+
+
+def documents(**numbers):
+    return [
+        Document(id=f"{genre}{i}", genre=genre, source=f"a/{genre}/x", text="明月\n" * (i + 1))
+        for genre, number in numbers.items()
+        for i in range(number)
+    ]
+
+
+def test_figures_are_sums_of_bits_over_sums_of_characters():
+    docs = documents(诗=3, 赋=2)  # characters 2 4 6 and 2 4
+    figures = summarize(docs, np.array([10.0, 20.0, 6.0, 9.0, 9.0]), DRAWS)
+    assert figures["genres"]["诗"]["bits_per_character"] == 3.0
+    assert figures["genres"]["赋"]["bits_per_character"] == 3.0
+    assert figures["mean"]["bits_per_character"] == 3.0
+    assert figures["total"] == {"documents": 5, "characters": 18, "bits_per_character": 3.0}
+    assert figures["sources"]["a/赋"]["documents"] == 2
+
+
+def test_genres_of_the_corpus_come_first_and_others_by_name():
+    docs = documents(曲=1, 赋=1, 诗=1, 乐=1)
+    assert list(summarize(docs, np.ones(4), DRAWS)["genres"]) == ["诗", "赋", "乐", "曲"]
+
+
+def test_intervals_hold_the_figure_and_shrink_with_more_documents():
+    draw = np.random.default_rng(0)
+    widths = []
+    for number in (20, 500):
+        docs = [Document(str(i), "诗", "s", "明" * 40) for i in range(number)]
+        figures = summarize(docs, draw.normal(300, 30, number), DRAWS)["genres"]["诗"]
+        low, high = figures["interval"]
+        assert low < figures["bits_per_character"] < high
+        widths.append(high - low)
+    # 30 bits / 40 characters / sqrt(n): 0.66 and 0.13 wide
+    assert widths == pytest.approx([0.66, 0.13], rel=0.25)
+
+
+def test_the_interval_covers_the_truth_about_as_often_as_it_says():
+    draw, hits = np.random.default_rng(1), 0
+    for seed in range(200):
+        docs = [Document(str(i), "诗", "s", "明" * 10) for i in range(50)]
+        figures = summarize(docs, draw.normal(80, 10, 50), Bootstrap(400, seed))["genres"]["诗"]
+        hits += figures["interval"][0] <= 8.0 <= figures["interval"][1]
+    assert 180 <= hits <= 198  # 95 % of 200 is 190; a percentile bootstrap of 50 is a little narrow
+
+
+def test_a_genre_with_three_documents_says_so():
+    figures = summarize(documents(诗=30, 赋=3), np.arange(33.0) + 5, DRAWS)
+    assert figures["genres"]["赋"]["few_documents"]
+    assert not figures["genres"]["诗"]["few_documents"]
+    assert figures["mean"]["few_documents"]
+
+
+def test_one_document_has_no_interval():
+    figures = summarize(documents(诗=1), np.array([5.0]), DRAWS)
+    assert figures["genres"]["诗"]["interval"] is None
+    assert figures["mean"]["interval"] is None
+    json.dumps(figures, allow_nan=False)
+
+
+def test_a_genre_without_tag_has_no_tagged_figure():
+    docs = documents(诗=2, 曲=2)
+    tagged = np.array([4.0, 8.0, np.nan, np.nan])
+    figures = summarize(docs, np.array([8.0, 16.0, 9.0, 9.0]), DRAWS, tagged)
+    assert figures["genres"]["诗"]["with_tag"] == 2.0
+    assert figures["genres"]["曲"]["with_tag"] is None
+    assert figures["mean"]["with_tag"] is None
+    json.dumps(figures, allow_nan=False)
+
+
+def test_equal_seeds_give_equal_intervals_and_one_genre_does_not_move_another():
+    docs = documents(诗=30, 词=20)
+    bits = np.random.default_rng(2).normal(50, 9, 50)
+    first = summarize(docs, bits, DRAWS)
+    assert first == summarize(docs, bits, DRAWS)
+    assert summarize(docs[:30], bits[:30], DRAWS)["genres"]["诗"] == first["genres"]["诗"]
+
+
+def test_sources_are_grouped_by_two_parts():
+    assert source_group("chinese-poetry/全唐诗/song") == "chinese-poetry/全唐诗"
+    assert source_group("alone") == "alone"

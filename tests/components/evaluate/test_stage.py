@@ -1,0 +1,160 @@
+"""The whole stage on a tiny store, through its command line."""
+
+import json
+import logging
+
+import pyarrow.parquet as pq
+import pytest
+from tiny_store import commit, copied, make_model, make_row, parquet, read
+
+from yanmo.common.records import EVALUATION
+from yanmo.common.stage_run import main
+from yanmo.common.store.output import open_reference
+from yanmo.common.store.pointers import read_pointer
+from yanmo.evaluate.config import STAGE, EvaluateConfig
+from yanmo.evaluate.work import finish, prepare, work
+
+
+def evaluate(ground, *more, documents="none"):
+    argv = ground.arguments("--documents", documents, *more)
+    return main(STAGE, work, prepare=prepare, finish=finish, argv=argv)
+
+
+def opened(ground, name="evaluate"):
+    return open_reference(ground.store, read_pointer(ground.store, "dev", name))
+
+
+@pytest.fixture(autouse=True)
+def _log_of_the_stage(caplog, monkeypatch):
+    monkeypatch.setattr("yanmo.common.stage_run.setup", lambda level, stage: None)
+    caplog.set_level(logging.INFO, logger="yanmo")
+
+
+def test_a_run_leaves_figures_scores_samples_and_baselines(ground, caplog):
+    assert evaluate(ground, documents="latest") == 0
+    output = opened(ground)
+    summary = read(output, "summary.json")
+    assert list(summary["genres"]) == ["诗", "词", "文", "赋"]
+    assert summary["model"] == ground.model.content_digest
+    assert summary["conditions"]["evaluation_set"] == ground.evaluation_set.content_digest
+    table = pq.read_table(output.path("documents-00000-of-00001.parquet"))
+    assert table.schema.equals(EVALUATION)
+    assert table.num_rows == 48
+    assert table.schema.metadata == EVALUATION.metadata
+    bits, characters = (sum(table[name].to_pylist()) for name in ("bits", "characters"))
+    assert summary["total"]["bits_per_character"] == pytest.approx(bits / characters, abs=1e-4)
+    assert [len(v) for v in read(output, "samples.json")["genres"].values()] == [4, 4, 4, 4]
+    baselines = read(opened(ground, "baselines"), "summary.json")["baselines"]
+    assert baselines["ngram"]["mean"]["bits_per_character"] < baselines["xz"]["mean"]["bits_per_character"]
+    table_in_log = [r.getMessage() for r in caplog.records if r.getMessage().startswith(("bits per", "mean"))]
+    assert "with tag" in table_in_log[0] and "5-gram" in table_in_log[0]
+
+
+def test_the_second_run_does_nothing_and_another_model_keeps_the_baselines(ground, tmp_path, caplog):
+    evaluate(ground, documents="latest")
+    caplog.clear()
+    assert evaluate(ground, documents="latest") == 0
+    assert "committed already" in caplog.text
+    assert "scoring" not in caplog.text and "baselines:" not in caplog.text
+    before = read_pointer(ground.store, "dev", "baselines")
+    names = make_model(tmp_path / "other", seed=1)
+    commit(ground.store, "train", copied(tmp_path / "other", names), options={"seed": 1})
+    caplog.clear()
+    assert evaluate(ground, "--temperature", "0.5", documents="latest") == 0
+    assert "scoring" in caplog.text and "baselines:" not in caplog.text
+    assert read_pointer(ground.store, "dev", "baselines") == before
+
+
+def test_equal_inputs_give_equal_digests_whatever_the_workers(ground):
+    evaluate(ground)
+    first = opened(ground).content_digest
+    assert evaluate(ground, "--force", "--workers", "2") == 0
+    assert opened(ground).content_digest == first
+
+
+def test_no_champion_yet_ends_at_once_and_no_model_is_an_error(ground, tmp_path, caplog):
+    none = tmp_path / "champion.json"
+    none.write_text("none\n")
+    assert evaluate(ground, "--model", str(none)) == 0
+    assert "no champion yet" in caplog.text
+    assert evaluate(ground, "--model", "none") == 0
+    inputs = tmp_path / "inputs.json"
+    inputs.write_text(json.dumps({"model": "none"}))
+    assert evaluate(ground, "--inputs", str(inputs)) == 0
+    assert read_pointer(ground.store, "dev", "evaluate") is None
+    ground.store.delete("pointers/dev/train.json")
+    assert evaluate(ground) == 65
+    assert "run `yanmo train` first" in caplog.text
+
+
+def test_without_training_documents_there_are_no_baselines(ground, caplog):
+    assert evaluate(ground) == 0
+    assert read_pointer(ground.store, "dev", "baselines") is None
+    assert "no baselines" in caplog.text
+
+
+def test_an_absent_or_empty_split_is_refused(ground, caplog):
+    files = {"valid-00000-of-00001.parquet": parquet([make_row("诗", "valid", 0)])}
+    commit(ground.store, "evaluation_set", files, options={"n": 0})
+    assert evaluate(ground) == 65
+    assert "has no split 'test'" in caplog.text
+    commit(ground.store, "evaluation_set", {"test-00000-of-00001.parquet": parquet([])}, options={"n": 1})
+    assert evaluate(ground) == 65
+    assert "split 'test' is empty" in caplog.text
+
+
+def test_text_of_another_form_is_refused(ground, caplog):
+    body = parquet([make_row("诗", "test", 0)], {b"yanmo.text_form": b"modern-1"})
+    commit(ground.store, "evaluation_set", {"test-00000-of-00001.parquet": body}, options={"n": 0})
+    assert evaluate(ground) == 65
+    assert "form 'modern-1', expected 'classical-1'" in caplog.text
+
+
+def test_a_model_of_another_vocabulary_is_refused_by_name(ground, tmp_path, caplog):
+    names = make_model(tmp_path / "small", vocab_size=100)
+    model = commit(ground.store, "train", copied(tmp_path / "small", names), options={"vocabulary": 1})
+    assert evaluate(ground) == 65
+    assert f"{model}: model of another vocabulary: its embedding has 100 rows" in caplog.text
+
+
+def weights(ground):
+    manifest = ground.model.manifest
+    return ground.folder / f"cas/train/{manifest.key}/{manifest.attempt}/model.safetensors"
+
+
+def test_damaged_weights_are_refused_by_name(ground, caplog):
+    damaged = bytearray(weights(ground).read_bytes())
+    damaged[-1] ^= 1
+    weights(ground).write_bytes(damaged)
+    assert evaluate(ground) == 65
+    assert "model.safetensors: changed since it was committed" in caplog.text
+
+
+def test_truncated_weights_are_refused_by_name(ground, caplog):
+    weights(ground).write_bytes(weights(ground).read_bytes()[:100])
+    assert evaluate(ground) == 65
+    assert "model.safetensors: expected" in caplog.text
+    assert not list((ground.folder / "cas").glob("evaluate/*/*"))
+
+
+def test_wrong_options_are_refused_before_anything_is_read(ground, caplog):
+    assert evaluate(ground, "--top-p", "0") == 64
+    assert evaluate(ground, "--temperature", "-1") == 64
+    assert evaluate(ground, "--workers", "0") == 64
+    assert evaluate(ground, "--split", "train") == 64
+    with pytest.raises(ValueError, match="--samples -1"):
+        EvaluateConfig(samples=-1)
+
+
+def test_kfp_gets_references_and_ascii_metrics(ground, tmp_path):
+    artifacts = {
+        name: {"artifacts": [{"name": name, "uri": str(tmp_path / "kfp" / name)}]} for name in STAGE.outputs
+    }
+    asked = {"outputs": {"artifacts": artifacts, "outputFile": str(tmp_path / "kfp" / "out.json")}}
+    assert evaluate(ground, "--executor-input", json.dumps(asked), documents="latest") == 0
+    written = json.loads((tmp_path / "kfp" / "out.json").read_text())["artifacts"]
+    metrics = written["metrics"]["artifacts"][0]["metadata"]
+    assert sorted(metrics) == ["bpc_ci", "bpc_fu", "bpc_mean", "bpc_shi", "bpc_wen"]
+    assert all(isinstance(value, float) for value in metrics.values())
+    body = json.loads((tmp_path / "kfp" / "baselines").read_text())
+    assert body["stage"] == "baselines"

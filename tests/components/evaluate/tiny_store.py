@@ -1,0 +1,121 @@
+"""A store with real, tiny outputs: documents, an evaluation set and a two-layer model with its tokenizer."""
+
+import dataclasses
+import json
+import random
+import string
+
+import pyarrow as pa
+import torch
+from tokenizers import Tokenizer, decoders, models
+
+from yanmo.common.records import DOCUMENTS, document_id, write_parquet
+from yanmo.common.store.commit import Recipe, Result, commit_once
+from yanmo.common.store.pointers import move_pointer
+from yanmo.model.decoder import Decoder, DecoderConfig
+from yanmo.model.hf_export import Symbols, save
+
+GENRES = ("诗", "词", "文", "赋")
+SOURCES = {
+    "诗": "chinese-poetry/全唐诗/tang",
+    "词": "chinese-poetry/宋词",
+    "文": "NiuTrans/a/论语",
+    "赋": "k/x",
+}
+HAN = "明月几时有把酒问青天不知天上宫阙今夕是何年我欲乘风归去又恐琼楼玉宇高处不胜寒"
+
+
+def make_row(genre, split, number, lines=4, **changes):
+    draw = random.Random(f"{genre}{split}{number}")
+    text = "\n".join("".join(draw.choices(HAN, k=5)) + "。" for _ in range(lines))
+    row = {field.name: None for field in DOCUMENTS}
+    row |= {
+        "text": text,
+        "genre": genre,
+        "split": split,
+        "title": str(number),
+        "author": "",
+        "license": "MIT",
+    }
+    row |= {"labels": {}, "source": SOURCES.get(genre, "x"), **changes}
+    row["id"] = document_id(row["source"], row["title"], row["text"])
+    return row
+
+
+def commit(store, stage, files, *, inputs=None, options=None, metadata=None, channel="dev", pointer=None):
+    """Commit `files` (name -> callable(path) or text) and move the channel's pointer to it."""
+
+    def build(attempt):
+        for name, body in files.items():
+            if callable(body):
+                body(attempt.path(name))
+                attempt.add(name)
+            else:
+                attempt.write(name, body)
+        return Result(counts={}, metadata=metadata or {})
+
+    recipe = Recipe(stage=stage, revision=1, semantic=options or {}, inputs=inputs or {})
+    output = commit_once(store, recipe, build)
+    move_pointer(store, channel, pointer or stage, output.reference)
+    return output
+
+
+def parquet(rows, metadata=None):
+    schema = DOCUMENTS.with_metadata({**DOCUMENTS.metadata, **(metadata or {})})
+    return lambda path: write_parquet(pa.Table.from_pylist(rows, schema=schema), path)
+
+
+def make_tokenizer(path):
+    special = ["<|bos|>", "<|eos|>", "<|pad|>", "<unk>", *(f"<|tag_{i:02d}|>" for i in range(64))]
+    pieces = [(name, -10_000.0) for name in special] + [(f"<0x{i:02X}>", -20.0) for i in range(256)]
+    pieces += [(c, -5.0) for c in [*dict.fromkeys(HAN), "。", "\n", "明月", *string.printable[:94]]]
+    tokenizer = Tokenizer(models.Unigram(pieces, unk_id=3, byte_fallback=True))
+    tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
+    tokenizer.add_special_tokens(special)
+    tokenizer.save(str(path))
+
+
+def make_model(folder, *, seed=0, vocab_size=None, **shape):
+    """Write a random model and return the names of its files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    make_tokenizer(folder / "tokenizer.json")
+    size = Tokenizer.from_file(str(folder / "tokenizer.json")).get_vocab_size()
+    values = {
+        "vocab_size": vocab_size or size,
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 1,
+        "head_dim": 8,
+        "intermediate_size": 32,
+        "max_position_embeddings": 16,
+    }
+    torch.manual_seed(seed)
+    model = Decoder(DecoderConfig(**{**values, **shape}))
+    symbols = Symbols(bos=0, eos=1, pad=2, genres=GENRES, tag_ids=(4, 5, 6, 7))
+    return ["tokenizer.json", *save(model, symbols, folder)]
+
+
+def copied(folder, names):
+    def copy(name):
+        return lambda path: path.write_bytes((folder / name).read_bytes())
+
+    return {name: copy(name) for name in names}
+
+
+@dataclasses.dataclass
+class Ground:
+    """The store and what lies in it."""
+
+    store: object
+    folder: object
+    documents: object
+    evaluation_set: object
+    model: object
+
+    def arguments(self, *more):
+        return ["--store", str(self.folder), "--metrics-port", "-1", "--workers", "1", *more]
+
+
+def read(output, name):
+    return json.loads(output.path(name).read_text(encoding="utf-8"))

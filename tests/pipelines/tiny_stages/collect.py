@@ -1,0 +1,54 @@
+"""Copy the lines of a text file; obeys switches that tests need (sleep, fail, leave a child)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from tiny_stages.declare import TinyStage
+from yanmo.common.errors import DataError
+from yanmo.common.options import StageOptions, opt
+from yanmo.common.stage_run import Result, StageRun, run
+from yanmo.common.store.manifest import file_sha256
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectOptions(StageOptions):
+    """Collect lines of text."""
+
+    sources: str = opt("lines.txt", "text file to read", kind="environment")
+    sleep_seconds: float = opt(0.0, "seconds to sleep before the work", kind="execution")
+    limit: int = opt(0, "lines to keep; 0 keeps all", form=False)
+    threads: int = opt(1, "threads", kind="execution", form=False)
+
+
+STAGE = TinyStage(
+    name="collect", image="data", revision=1, config=CollectOptions, outputs={"documents": "Dataset"}
+)
+
+
+def prepare(run: StageRun) -> dict[str, object]:
+    path = Path(run.options.sources)
+    if not path.is_file():
+        raise DataError(f"{path}: no such file; give --sources a text file")
+    return {"sources": {"content_digest": file_sha256(path), "uri": path.absolute().as_uri()}}
+
+
+def work(run: StageRun) -> Result:
+    if "TINY_CHILD" in os.environ:  # a worker that would outlive its stage
+        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+        Path(os.environ["TINY_CHILD"]).write_text(f"{child.pid} {os.getpid()}")
+    time.sleep(run.options.sleep_seconds)
+    lines = Path(run.options.sources).read_text(encoding="utf-8").splitlines()
+    lines = lines[: run.options.limit or None]
+    print("progress\rof collect", flush=True)
+    run.attempt.write("lines.txt", "\n".join(lines))
+    return Result(counts={"lines": len(lines)})
+
+
+if __name__ == "__main__":
+    run(STAGE, work, prepare=prepare)

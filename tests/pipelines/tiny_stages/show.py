@@ -1,0 +1,47 @@
+"""Put the count into a page, and into metrics for KFP's UI."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tiny_stages.declare import TinyStage
+from yanmo.common.options import StageOptions, input_ref
+from yanmo.common.stage_run import Finish, Result, Skip, StageRun, run
+from yanmo.common.store.output import Output
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShowOptions(StageOptions):
+    """Show a count."""
+
+    counted: str = input_ref("the count", stages=("count",), optional=True)
+
+
+STAGE = TinyStage(
+    name="show",
+    image="train",
+    revision=1,
+    config=ShowOptions,
+    outputs={"shown": "Dataset", "page": "HTML", "metrics": "Metrics"},
+)
+
+
+def prepare(run: StageRun) -> dict[str, object]:
+    if run.inputs["counted"] is None:
+        raise Skip("no count to show")
+    return {}
+
+
+def work(run: StageRun) -> Result:
+    count = run.input("counted").path("count.txt").read_text(encoding="utf-8")
+    run.attempt.write("page.html", f"<p>{count}</p>", role="record")
+    return Result(counts={"count": int(count)})
+
+
+def finish(run: StageRun, output: Output) -> Finish:
+    count = output.manifest.counts["count"]
+    return Finish(artifacts={"page": output.path("page.html")}, metadata={"metrics": {"count": count}})
+
+
+if __name__ == "__main__":
+    run(STAGE, work, prepare=prepare, finish=finish)
