@@ -211,7 +211,7 @@ def test_two_runs_at_once_share_the_work_and_agree(start: Start, tmp_path: Path)
 def test_kfp_still_looks_up_the_one_private_name_we_replace(
     tiny_yaml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If this fails, kfp changed: see ProcessHandler, and pin the kfp of pyproject.toml until it is mended."""
+    """If this fails, kfp changed: see ProcessHandler, and pin kfp as in pyproject.toml until it is mended."""
     seen: list[str] = []
 
     def run(handler: ProcessHandler) -> object:
