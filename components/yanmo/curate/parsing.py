@@ -13,7 +13,7 @@ import pyarrow as pa
 from yanmo.common.records import GENRE_ALIASES
 from yanmo.curate.reading import MAX_RECORD_BYTES, Batch
 
-_BLANK_LINES = re.compile(rb"\n(?:[ \t\r\f\v]*\n)+")
+_BLANK_LINES = re.compile(rb"\n[ \t\r\f\v\n]*\n")
 
 
 @dataclass(frozen=True, kw_only=True)
