@@ -15,20 +15,18 @@ from typing import Any
 
 from kfp import compiler
 
-from yanmo.common.stage import Stage
 from yanmo_pipelines import resources
 
 PIPELINES = {"language_model": "yanmo_pipelines.language_model"}
-"""Name of a pipeline -> module with PIPELINE and STAGES."""
+"""Name of a pipeline -> module with PIPELINE."""
 
 COMPILED = Path(__file__).resolve().parents[1] / "compiled"
 """Where the committed YAML lies in a checkout."""
 
 
-def load_pipeline(name: str) -> tuple[Any, tuple[Stage, ...]]:
-    """The pipeline called `name` and its stages."""
-    module = importlib.import_module(PIPELINES[name])
-    return module.PIPELINE, module.STAGES
+def load_pipeline(name: str) -> Any:
+    """The pipeline called `name`, built."""
+    return importlib.import_module(PIPELINES[name]).PIPELINE
 
 
 def compile_pipeline(pipeline: Any, path: Path, image_prefix: str = "") -> None:
@@ -57,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = parser.parse_args(argv)
     for name in PIPELINES:
         path = given.out / f"{name}.yaml"
-        compile_pipeline(load_pipeline(name)[0], path, given.image_prefix)
+        compile_pipeline(load_pipeline(name), path, given.image_prefix)
         print(path)
     return 0
 

@@ -20,8 +20,9 @@ from yanmo_pipelines.compile import COMPILED, PIPELINES, compile_pipeline, load_
 from yanmo_pipelines.kfp_adapter import MAX_FORM_FIELDS, component, form_fields
 from yanmo_pipelines.parameters import MAX_PARAMETER_BYTES
 from yanmo_pipelines.resources import IMAGES, SECRET, TABLE
+from yanmo_pipelines.stages import STAGES
 
-REAL = [stage for name in PIPELINES for stage in load_pipeline(name)[1]]
+REAL = [stage for name in PIPELINES for stage in STAGES[name]]
 
 
 def specs(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -67,9 +68,8 @@ def compiled(request: pytest.FixtureRequest, tmp_path: Path, tiny_yaml: Path) ->
     """A freshly compiled pipeline and its stages."""
     if request.param == "tiny":
         return tiny_yaml, TINY_STAGES
-    pipeline, stages = load_pipeline(request.param)
-    compile_pipeline(pipeline, tmp_path / "p.yaml")
-    return tmp_path / "p.yaml", stages
+    compile_pipeline(load_pipeline(request.param), tmp_path / "p.yaml")
+    return tmp_path / "p.yaml", STAGES[request.param]
 
 
 @pytest.mark.parametrize("show", [as_the_launcher_prints, as_kfp_local_prints])
@@ -225,4 +225,4 @@ def test_every_option_of_a_stage_is_described_in_one_ascii_line(stage: Stage) ->
 
 def test_tasks_are_named_by_their_verbs() -> None:
     names = set(executors(COMPILED / "language_model.yaml"))
-    assert names == {s.name for s in load_pipeline("language_model")[1]} | {"evaluate-champion"}
+    assert names == {s.name for s in STAGES["language_model"]} | {"evaluate-champion"}
