@@ -44,7 +44,7 @@ def figures_table(
     rows = {name: tuple(_cell(part, name, field) for _, part, field in parts) for name in names}
     kept = [i for i in range(len(parts)) if any(row[i].value is not None for row in rows.values())]
     documents = {
-        name: f"{g['documents']:,} documents, {g['characters']:,} characters"
+        name: f"{g['documents']:,} texts, {g['characters']:,} characters"
         for name, g in challenger.summary["genres"].items()
     }
     return FiguresTable(
@@ -59,3 +59,22 @@ def _cell(part: Mapping[str, Any], name: str, field: str) -> Cell:
     interval = figures.get("interval") if field == "bits_per_character" else None
     few = "few documents: the interval is too narrow" if figures.get("few_documents") else ""
     return Cell(figures.get(field), tuple(interval) if interval else None, few if interval else "")
+
+
+def baseline_lines(table: FiguresTable, baselines: Mapping[str, Any] | None) -> list[str]:
+    """One sentence per baseline: in how many genres the challenger needs fewer bits."""
+    lines = []
+    genres = [name for name in table.rows if name != "mean"]
+    for baseline in (baselines or {}).get("baselines", {}).values():
+        column = table.columns.index(baseline["title"])
+        won = [name for name in genres if _fewer(table.rows[name], column)]
+        mean = "fewer" if _fewer(table.rows["mean"], column) else "more"
+        lines.append(
+            f"Against {baseline['title']}: fewer bits in {len(won)} of {len(genres)} genres, {mean} on average."
+        )
+    return lines
+
+
+def _fewer(row: tuple[Cell, ...], column: int) -> bool:
+    mine, other = row[0].value, row[column].value
+    return mine is not None and other is not None and mine < other

@@ -145,12 +145,12 @@ def _no_genre_lost(genres: Mapping[str, dict[str, Any]], rules: Rules) -> Check:
 
 def _sentence(promote: bool, checks: tuple[Check, ...], gain: Mapping[str, Any], rules: Rules) -> str:
     low, high = gain["interval"]
-    sure = f"{100 * rules.level:g} % interval {low:+.3f} to {high:+.3f}"
+    sure = f"{100 * rules.level:g} % interval {low:+.3f} to {high:+.3f} bits"
     against = f"{gain['challenger']:.3f} bits per character against the champion's {gain['champion']:.3f}"
     if promote:
         return (
-            f"Promoted: {against}, {100 * gain['share']:.2f} % fewer ({sure}), and no genre is worse by "
-            f"more than {rules.max_genre_loss:g} bits."
+            f"Promoted: {against}, a gain of {gain['bits']:.3f} bits or {100 * gain['share']:.2f} % "
+            f"({sure}); no genre is worse by more than {rules.max_genre_loss:g} bits."
         )
     other, doubt, size, genres = checks
     if not other.passed:

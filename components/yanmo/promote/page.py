@@ -14,7 +14,7 @@ from yanmo.common.logs import human_bytes
 from yanmo.common.stage_run import StageRun
 from yanmo.promote.curve import read_curves, svg
 from yanmo.promote.evaluation import Evaluation
-from yanmo.promote.figures import figures_table
+from yanmo.promote.figures import baseline_lines, figures_table
 from yanmo.promote.gate import Verdict
 from yanmo.promote.lineage import Ancestor, Lineage, trace
 
@@ -33,12 +33,14 @@ def write_page(
     """The page as HTML, below 2 MB."""
     lineage = trace(challenger.output)
     curves = read_curves(challenger.model)
+    table = figures_table(challenger, champion, baselines)
     html: str = _template().render(
         verdict=verdict,
         challenger=challenger,
         champion=champion,
         channel=run.options.channel,
-        table=figures_table(challenger, champion, baselines),
+        table=table,
+        against_baselines=baseline_lines(table, baselines),
         conditions=challenger.summary["conditions"],
         sources=challenger.summary["sources"],
         samples=_samples(challenger.samples),

@@ -8,7 +8,7 @@ from typing import Any
 from yanmo.common.bootstrap import generator_for
 from yanmo.common.text_table import text_table
 from yanmo.promote.evaluation import Evaluation
-from yanmo.promote.figures import FiguresTable, figures_table
+from yanmo.promote.figures import FiguresTable, baseline_lines, figures_table
 from yanmo.promote.gate import Verdict
 
 _ALWAYS_SHOWN = ("诗", "词")
@@ -27,7 +27,7 @@ def summary_text(
     split = challenger.summary["conditions"]["split"]
     lines = [f"Bits per character on the {split} split (fewer is better)", "", *_table_lines(table), ""]
     lines += _notes(table)
-    lines += [verdict.sentence, ""]
+    lines += [*baseline_lines(table, baselines), verdict.sentence, ""]
     for genre, text in chosen_verses(challenger.samples, seed):
         lines += [f"{genre} (generated)", *(f"    {line}" for line in text.splitlines()), ""]
     return "\n".join(lines)

@@ -1,0 +1,118 @@
+"""A store with evaluations made by hand: what promote reads, without training anything."""
+
+import dataclasses
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "evaluate"))  # importlib mode leaves it out
+
+from tiny_store import commit
+
+from yanmo.common.records import EVALUATION, write_parquet
+from yanmo.common.stage_run import main
+from yanmo.common.store.objects import open_store
+from yanmo.common.store.output import open_reference
+from yanmo.common.store.pointers import read_pointer
+from yanmo.promote.config import STAGE
+from yanmo.promote.work import finish, prepare, work
+
+NUMBERS = {"诗": 60, "词": 40, "文": 30, "赋": 20}
+METRICS = "".join(
+    json.dumps({"step": s, "loss": 9 - s / 50, "bits_per_character": 9 - s / 50}) + "\n"
+    for s in range(0, 100, 10)
+)
+
+
+@dataclasses.dataclass
+class Stage:
+    """The store, and promote on it."""
+
+    store: object
+    folder: object
+
+    def model(self, seed, channel="dev"):
+        files = {"model.safetensors": f"weights {seed}", "config.json": "{}"}
+        files["metrics.jsonl"] = (
+            METRICS + '{"step": 90, "valid_bits_per_character": {"诗": 8.0, "mean": 8.5}}\n'
+        )
+        return commit(self.store, "train", files, options={"seed": seed}, channel=channel)
+
+    def evaluate(
+        self, model, bits=8.0, *, shift=None, split="test", pointer="evaluate", texts=("明月",), **more
+    ):
+        """Commit an evaluation of `model` at about `bits` per character; `shift` by genre."""
+        rows = [
+            self._row(g, i, bits + (shift or {}).get(g, 0.0)) for g, n in NUMBERS.items() for i in range(n)
+        ]
+        table = pa.Table.from_pylist(rows, schema=EVALUATION)
+        summary = self._summary(table, model, split)
+        samples = {"settings": {"seed": 0, "temperature": 0.8, "top_p": 0.95, "most_tokens": 80}}
+        shown = [{"text": t, "tokens": 1, "ended": True, "distinct_2": None} for t in texts]
+        files = {
+            "documents-00000-of-00001.parquet": lambda path: write_parquet(table, path),
+            "summary.json": json.dumps(summary),
+            "samples.json": json.dumps({**samples, "genres": dict.fromkeys(NUMBERS, shown)}),
+        }
+        options = {"bits": bits, "shift": shift, "split": split, **more}
+        return commit(
+            self.store, "evaluate", files, inputs={"model": model}, options=options, pointer=pointer
+        )
+
+    @staticmethod
+    def _row(genre, i, bits):
+        draw = np.random.default_rng([i, ord(genre)])
+        characters = int(draw.integers(20, 80))
+        row = {
+            "id": f"{genre}{i:04d}",
+            "genre": genre,
+            "split": "test",
+            "source": "a/b",
+            "tokens": characters,
+        }
+        return {**row, "characters": characters, "bits": characters * (bits + draw.normal(0, 0.3))}
+
+    @staticmethod
+    def _summary(table, model, split):
+        genres = {}
+        for genre, number in NUMBERS.items():
+            part = table.filter(pc.equal(table["genre"], genre))
+            characters, bits = (pc.sum(part[c]).as_py() for c in ("characters", "bits"))
+            figures = {"documents": number, "characters": characters, "few_documents": False}
+            genres[genre] = {**figures, "bits_per_character": bits / characters, "interval": [7.0, 9.0]}
+        mean = float(np.mean([g["bits_per_character"] for g in genres.values()]))
+        conditions = {"evaluation_set": "e" * 64, "split": split, "text_form": "classical-1"}
+        conditions["scoring"] = "half-window/1"
+        return {
+            "conditions": conditions,
+            "model": model.content_digest,
+            "genres": genres,
+            "mean": {"bits_per_character": mean, "interval": [7.9, 8.1], "few_documents": False},
+            "sources": {"a/b": {"documents": 1, "characters": 1, "bits_per_character": 8.0}},
+        }
+
+    def promote(self, *more):
+        argv = ["--store", str(self.folder), "--metrics-port", "-1", *more]
+        return main(STAGE, work, prepare=prepare, finish=finish, argv=argv)
+
+    def pointer(self, name):
+        return read_pointer(self.store, "dev", name)
+
+    def verdict(self):
+        output = open_reference(self.store, self.pointer("promote"))
+        return json.loads(output.path("verdict.json").read_text(encoding="utf-8"))
+
+    def records(self):
+        return sorted((self.folder / "pointers/dev/history").glob("*.json"))
+
+
+@pytest.fixture
+def stage(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr("yanmo.common.stage_run.setup", lambda level, stage: None)
+    caplog.set_level("INFO", logger="yanmo")
+    return Stage(open_store(str(tmp_path / "store")), tmp_path / "store")

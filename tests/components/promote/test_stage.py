@@ -1,0 +1,236 @@
+"""The crown of a channel, through promote's command line."""
+
+import json
+import multiprocessing
+import os
+import signal
+
+import pytest
+
+from yanmo.promote import champion
+from yanmo.promote.config import STAGE
+
+
+def test_the_first_model_is_crowned(stage, caplog):
+    model = stage.model(1)
+    evaluation = stage.evaluate(model)
+    assert stage.promote() == 0
+    assert stage.pointer("champion").key == model.reference.key
+    assert stage.pointer("champion_evaluation") == evaluation.reference
+    record = json.loads(stage.records()[0].read_text())
+    assert record["model"]["key"] == model.reference.key
+    assert record["verdict"] == vars(stage.pointer("promote"))
+    assert "the channel had no champion yet" in caplog.text
+
+
+def test_the_second_run_finds_the_verdict_of_the_first(stage, caplog):
+    stage.evaluate(stage.model(1))
+    stage.promote()
+    first = stage.pointer("promote")
+    caplog.clear()
+    assert stage.promote() == 0
+    assert stage.pointer("promote") == first
+    assert "committed already" in caplog.text
+    assert "is already champion of channel 'dev' since 20" in caplog.text
+    assert len(stage.records()) == 1
+    # and as the pipeline calls it: the champion, evaluated, is the challenger
+    assert stage.promote("--champion", f"evaluate/{stage.pointer('evaluate').key}") == 0
+    assert stage.pointer("promote") == first
+
+
+def test_a_better_model_takes_the_crown_and_a_worse_one_does_not(stage, caplog):
+    stage.evaluate(stage.model(1), 8.0)
+    stage.promote()
+    better = stage.model(2)
+    stage.evaluate(better, 7.8)
+    assert stage.promote() == 0
+    assert stage.verdict()["sentence"].startswith("Promoted: 7.79")
+    assert stage.pointer("champion").key == better.reference.key
+    stage.evaluate(stage.model(3), 7.9)
+    assert stage.promote() == 0
+    assert "Not promoted: no better than the champion" in stage.verdict()["sentence"]
+    assert stage.pointer("champion").key == better.reference.key
+    assert len(stage.records()) == 2
+    assert json.loads(stage.records()[1].read_text())["previous"]["stage"] == "train"
+
+
+def test_a_champion_that_lost_the_crown_is_judged_anew(stage):
+    first, second = stage.model(1), stage.model(2)
+    stage.evaluate(first, 8.0)
+    stage.promote()
+    stage.evaluate(second, 7.8)
+    stage.promote()
+    again = stage.evaluate(first, 8.0)
+    assert stage.promote() == 0
+    assert stage.verdict()["challenger"] == again.input("model").content_digest
+    assert not stage.verdict()["promote"]
+    assert stage.pointer("champion").key == second.reference.key
+
+
+def test_a_champion_measured_another_way_stays_champion(stage, caplog):
+    model = stage.model(1)
+    stage.evaluate(model)
+    stage.promote()
+    stage.evaluate(model, split="valid")
+    assert stage.promote() == 0
+    assert "already champion" in caplog.text
+    assert stage.verdict()["sentence"] == "Not promoted: the challenger is the champion itself."
+
+
+def test_evaluations_of_different_conditions_are_not_compared(stage, caplog):
+    champion_model = stage.model(1)
+    stage.evaluate(champion_model)
+    stage.promote()
+    stage.evaluate(stage.model(2), 7.0, split="valid")
+    assert stage.promote() == 65
+    assert "split: valid and test" in caplog.text
+    assert f"--model train/{champion_model.reference.key} --documents none --split valid" in caplog.text
+
+
+def test_a_champion_without_evaluation_says_what_to_run(stage, caplog):
+    stage.evaluate(stage.model(1))
+    stage.promote()
+    stage.evaluate(stage.model(2), 7.0)
+    assert stage.promote("--champion", "none") == 65
+    assert "has no evaluation to compare with; run `yanmo evaluate --model train/" in caplog.text
+
+
+def test_an_evaluation_of_another_model_is_not_the_champions(stage, caplog):
+    stage.evaluate(stage.model(1))
+    stage.promote()
+    other = stage.evaluate(stage.model(2), 9.0, pointer="other")
+    stage.evaluate(stage.model(3), 7.0)
+    assert stage.promote("--champion", f"evaluate/{other.reference.key}") == 65
+    assert "but the champion of channel 'dev' is train/" in caplog.text
+
+
+def damage(stage, model):
+    path = stage.folder / f"cas/train/{model.manifest.key}/{model.manifest.attempt}/model.safetensors"
+    path.write_text("WEIGHTS 9")
+
+
+def test_a_damaged_challenger_is_not_crowned(stage, caplog):
+    model = stage.model(1)
+    stage.evaluate(model)
+    damage(stage, model)
+    assert stage.promote() == 65
+    assert "the challenger's model is damaged" in caplog.text
+    assert "model.safetensors: changed since it was committed" in caplog.text
+    assert stage.pointer("champion") is None
+    assert not list((stage.folder / "cas").glob("promote/*"))
+
+
+def test_a_damaged_champion_is_reported_and_not_replaced(stage, caplog):
+    model = stage.model(1)
+    stage.evaluate(model)
+    stage.promote()
+    stage.evaluate(stage.model(2), 7.0)
+    damage(stage, model)
+    assert stage.promote() == 65
+    assert "the champion's model is damaged, and the champion stays as it is" in caplog.text
+    assert stage.pointer("champion").key == model.reference.key
+
+
+def test_a_dry_run_judges_and_moves_nothing(stage, caplog):
+    stage.evaluate(stage.model(1))
+    assert stage.promote("--dry-run") == 0
+    assert "dry run, nothing moved. Promoted:" in caplog.text
+    assert stage.pointer("champion") is None and stage.pointer("promote") is None
+    assert not stage.records()
+
+
+def test_a_dry_run_compares_any_two_evaluations(stage, caplog):
+    one = stage.evaluate(stage.model(1), 8.0, pointer="one")
+    two = stage.evaluate(stage.model(2), 7.5, pointer="two")
+    references = (
+        "--challenger",
+        f"evaluate/{two.reference.key}",
+        "--champion",
+        f"evaluate/{one.reference.key}",
+    )
+    assert stage.promote("--dry-run", *references) == 0
+    assert "dry run, nothing moved. Promoted: 7.489" in caplog.text
+
+
+@pytest.mark.parametrize("kill_at", ["swap_pointer", "_append", "move_pointer"])
+def test_a_run_killed_between_verdict_and_crown_is_healed(stage, caplog, kill_at):
+    model = stage.model(1)
+    evaluation = stage.evaluate(model)
+
+    def killed():
+        def kill(*arguments):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        setattr(champion, kill_at, kill)
+        stage.promote()
+
+    child = multiprocessing.get_context("fork").Process(target=killed)
+    child.start()
+    child.join()
+    assert child.exitcode == -signal.SIGKILL
+    assert stage.promote() == 0
+    assert stage.pointer("champion").key == model.reference.key
+    assert stage.pointer("champion_evaluation") == evaluation.reference
+    assert len(stage.records()) == 1
+    assert json.loads(stage.records()[0].read_text())["previous"] is None
+    assert "committed already" in caplog.text
+    assert stage.verdict()["promote"]
+
+
+def test_a_crown_that_moved_meanwhile_is_left_alone(stage, caplog, monkeypatch):
+    stage.evaluate(stage.model(1))
+    stage.promote()
+    stage.evaluate(stage.model(2), 7.0)
+    faster = stage.model(3)
+    real = champion.swap_pointer
+
+    def after_another(store, channel, name, expected, new):
+        assert real(store, channel, name, expected, faster.reference)
+        return real(store, channel, name, expected, new)
+
+    monkeypatch.setattr(champion, "swap_pointer", after_another)
+    assert stage.promote() == 65
+    assert "got another champion meanwhile" in caplog.text
+    assert stage.pointer("champion").key == faster.reference.key
+
+
+def test_promoting_what_is_no_evaluation_is_refused(stage, caplog):
+    model = stage.model(1)
+    assert stage.promote("--challenger", f"train/{model.reference.key}") == 65
+    assert "expected an output of evaluate" in caplog.text
+
+
+def test_wrong_options_are_refused(stage):
+    stage.evaluate(stage.model(1))
+    for wrong in (("--min-gain", "1"), ("--level", "0.2"), ("--draws", "10"), ("--max-genre-loss", "nan")):
+        assert stage.promote(*wrong) == 64
+
+
+def test_kfp_gets_the_page_the_parameter_and_metrics(stage, tmp_path):
+    stage.evaluate(stage.model(1), 8.0)
+    stage.promote()
+    stage.evaluate(stage.model(2), 7.8)
+    artifacts = {
+        name: {"artifacts": [{"name": name, "uri": str(tmp_path / "kfp" / name)}]} for name in STAGE.outputs
+    }
+    parameters = {"promoted": {"outputFile": str(tmp_path / "kfp" / "promoted")}}
+    asked = {
+        "artifacts": artifacts,
+        "parameters": parameters,
+        "outputFile": str(tmp_path / "kfp" / "out.json"),
+    }
+    assert stage.promote("--executor-input", json.dumps({"outputs": asked})) == 0
+    assert (tmp_path / "kfp" / "promoted").read_text() == "true"
+    assert (tmp_path / "kfp" / "report").read_text(encoding="utf-8").startswith("<!doctype html>")
+    written = json.loads((tmp_path / "kfp" / "out.json").read_text())["artifacts"]
+    metrics = written["metrics"]["artifacts"][0]["metadata"]
+    assert metrics["promoted"] == 1.0
+    assert metrics["gain_bits"] == pytest.approx(0.2, abs=0.01)
+
+
+def test_a_long_history_is_found_without_listing(stage, monkeypatch):
+    monkeypatch.setattr(stage.store, "list", None, raising=False)
+    for number in range(1, 7):
+        stage.evaluate(stage.model(number), 9 - number / 10)
+        assert stage.promote() == 0
+        assert champion.last_record(stage.store, "dev").number == number
