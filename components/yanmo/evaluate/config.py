@@ -32,7 +32,7 @@ class EvaluateConfig(StageOptions):
     bootstrap_draws: int = opt(2000, "draws of documents for the intervals", form=False)
     seed: int = opt(0, "seed of samples and of bootstrap draws", form=False)
     samples: int = opt(4, "texts generated per genre", form=False)
-    sample_tokens: int = opt(96, "longest generated text in tokens", form=False)
+    sample_tokens: int = opt(80, "longest generated text in tokens", form=False)
     temperature: float = opt(0.8, "softmax temperature of samples; 0 takes the likeliest token")
     top_p: float = opt(0.95, "probability mass of the likeliest tokens that samples draw from", form=False)
     baseline_characters: int = opt(
@@ -41,7 +41,9 @@ class EvaluateConfig(StageOptions):
         form=False,
     )
 
-    workers: int = opt(2, "scoring processes, one thread each", kind="execution", form=False)
+    workers: int = opt(
+        2, "batches scored and genres sampled at a time, one core each", kind="execution", form=False
+    )
 
     def __post_init__(self) -> None:
         least = {

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
@@ -12,53 +14,52 @@ from yanmo.evaluate.scoring import LoadedModel
 from yanmo.model.generate import generate
 
 
+@dataclass(frozen=True, kw_only=True)
+class SampleOptions:
+    """How texts are drawn."""
+
+    number: int
+    """Texts per genre."""
+    most_tokens: int
+    temperature: float
+    top_p: float
+    seed: int
+
+
 def write_samples(
-    loaded: LoadedModel,
-    genres: Sequence[str],
-    *,
-    number: int,
-    most_tokens: int,
-    temperature: float,
-    top_p: float,
-    seed: int,
+    loaded: LoadedModel, genres: Sequence[str], options: SampleOptions, workers: int = 1
 ) -> dict[str, Any]:
-    """`number` texts per genre, each behind its genre tag (behind nothing where it has none).
+    """Texts of each genre, each behind its genre tag (behind nothing where it has none).
+
+    Args:
+        workers: genres written at a time, one core each; the texts do not depend on it.
 
     Returns:
         {genre: [{"text", "tokens", "ended", "distinct_2"}]} and the settings; `ended` is whether the model
         closed the text itself, `distinct_2` the share of its character pairs that are different.
     """
-    settings = {"temperature": temperature, "top_p": top_p, "most_tokens": most_tokens, "seed": seed}
-    texts = {
-        genre: _texts(loaded, genre, number, most_tokens, temperature, top_p, seed)
-        for genre in (genres if number else ())
-    }
-    return {"settings": settings, "genres": texts}
+    chosen = list(genres) if options.number else []
+    torch.set_num_threads(1)
+    with ThreadPoolExecutor(workers) as pool:
+        texts = list(pool.map(lambda genre: _texts(loaded, genre, options), chosen))
+    return {"settings": asdict(options), "genres": dict(zip(chosen, texts, strict=True))}
 
 
-def _texts(
-    loaded: LoadedModel,
-    genre: str,
-    number: int,
-    most_tokens: int,
-    temperature: float,
-    top_p: float,
-    seed: int,
-) -> list[dict[str, Any]]:
+def _texts(loaded: LoadedModel, genre: str, options: SampleOptions) -> list[dict[str, Any]]:
     tag = loaded.symbols.tag(genre)
     prompt = [loaded.symbols.bos] + ([] if tag is None else [tag])
-    draws = torch.Generator().manual_seed(int(generator_for(seed, genre).integers(2**62)))
+    draws = torch.Generator().manual_seed(int(generator_for(options.seed, genre).integers(2**62)))
     written = generate(
         loaded.model,
-        [prompt] * number,
+        [prompt] * options.number,
         eos=loaded.symbols.eos,
         generator=draws,
-        max_new_tokens=most_tokens,
-        temperature=temperature,
-        top_p=top_p,
+        max_new_tokens=options.most_tokens,
+        temperature=options.temperature,
+        top_p=options.top_p,
         forbidden=_unwritten(loaded),
     )
-    return [_described(loaded, ids, len(ids) < most_tokens) for ids in written]
+    return [_described(loaded, ids, len(ids) < options.most_tokens) for ids in written]
 
 
 def _unwritten(loaded: LoadedModel) -> list[int]:

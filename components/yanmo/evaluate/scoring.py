@@ -103,27 +103,31 @@ def _check_vocabulary(output: Output, tokenizer: Tokenizer, size: int, symbols: 
 def score(loaded: LoadedModel, documents: Sequence[Document], *, with_tag: bool, workers: int) -> Scores:
     """The bits of every document, line breaks and `<|eos|>` included.
 
+    Args:
+        with_tag: also read each document behind its genre tag; only the first window sees it, so only
+            that one is read again.
+        workers: batches scored at a time; the figures do not depend on it.
+
     Raises:
         DataError: the model gives a figure that is not finite.
     """
     began = time.monotonic()
-    torch.set_num_threads(1)  # as in the workers: equal sums whatever their number
+    torch.set_num_threads(1)  # of each operation: equal sums whatever the number of workers
     plain = [np.array(ids, np.int64) for ids in loaded.encode([d.text for d in documents])]
+    context = loaded.model.config.max_position_embeddings
     tags = [loaded.symbols.tag(d.genre) for d in documents] if with_tag else [None] * len(documents)
-    tagged = [(i, np.insert(plain[i], 1, tag)) for i, tag in enumerate(tags) if tag is not None]
+    tagged = {i: np.insert(plain[i], 1, tag)[: context + 1] for i, tag in enumerate(tags) if tag is not None}
     tokens = np.array([len(ids) - 1 for ids in plain], np.int32)
-    readings = "without and with genre tag" if tagged else "without genre tag"
-    log.info("scoring %d documents, %d tokens, %s", len(documents), tokens.sum(), readings)
-    skip = [0] * len(plain) + [1] * len(tagged)
-    bits = scoring.document_bits(
-        loaded.model, [*plain, *(ids for _, ids in tagged)], skip=skip, processes=workers
-    )
-    _check_finite(loaded.output, bits)
+    log.info("scoring %d documents, %d tokens", len(documents), tokens.sum())
+    found = scoring.token_bits(loaded.model, [*plain, *tagged.values()], threads=workers)
+    bits = np.array([each.sum() for each in found[: len(plain)]])
     second = np.full(len(plain), math.nan)
-    second[[i for i, _ in tagged]] = bits[len(plain) :]
-    read = sum(len(ids) - 1 for ids in plain) + sum(len(ids) - 2 for _, ids in tagged)
-    log.info("scored %.0f tokens/s with %d processes", read / (time.monotonic() - began), workers)
-    return Scores(tokens, bits[: len(plain)].round(_DIGITS), second.round(_DIGITS) if with_tag else None)
+    for i, head in zip(tagged, found[len(plain) :], strict=True):
+        second[i] = head[1:].sum() + found[i][context - 1 :].sum()  # head[0] is the tag itself
+    _check_finite(loaded.output, np.concatenate([bits, second[list(tagged)]]))
+    read = sum(map(len, found))
+    log.info("scored %.0f tokens/s, %d at a time", read / (time.monotonic() - began), workers)
+    return Scores(tokens, bits.round(_DIGITS), second.round(_DIGITS) if with_tag else None)
 
 
 def _check_finite(output: Output, bits: Floats) -> None:

@@ -50,7 +50,7 @@ def work(run: StageRun) -> Result:
     # Imported here: a run that finds its key committed must not wait two seconds for torch.
     from yanmo.evaluate.documents import read_split
     from yanmo.evaluate.measures import Bootstrap, summarize
-    from yanmo.evaluate.samples import write_samples
+    from yanmo.evaluate.samples import SampleOptions, write_samples
     from yanmo.evaluate.scoring import load_model, score
     from yanmo.evaluate.table import evaluation_table, write_documents
 
@@ -67,15 +67,14 @@ def work(run: StageRun) -> Result:
         "bootstrap": vars(bootstrap),
         **figures,
     }
-    samples = write_samples(
-        loaded,
-        list(figures["genres"]),
+    sampling = SampleOptions(
         number=options.samples,
         most_tokens=options.sample_tokens,
         temperature=options.temperature,
         top_p=options.top_p,
         seed=options.seed,
     )
+    samples = write_samples(loaded, list(figures["genres"]), sampling, options.workers)
     table = evaluation_table(documents, options.split, scores.tokens, scores.bits, scores.bits_with_tag)
     write_documents(run.attempt, "documents", table)
     run.attempt.write("summary.json", _json(summary))

@@ -45,7 +45,9 @@ def generate(
     done = torch.zeros(len(prompts), dtype=torch.bool)
     context = model.config.max_position_embeddings
     for _ in range(max_new_tokens):
-        logits = model(ids[:, -context:])[:, -1].float().cpu()
+        seen = ids[:, -context:]
+        last = model.hidden(seen, torch.zeros_like(seen))[:, -1]  # the head reads one position, not all
+        logits = model.lm_head(last).float().cpu()
         logits[:, list(forbidden)] = -torch.inf
         drawn = torch.where(done, eos, _draw(logits, temperature, top_p, generator))
         ids = torch.cat([ids, drawn[:, None].to(device)], dim=1)

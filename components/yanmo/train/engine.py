@@ -1,6 +1,6 @@
 """DeepSpeed's engine, set up so that it needs no compiler and no just-in-time build.
 
-Three traps, each met (knowledge/training.md, sections 1 and 9): on Linux CPUs deepspeed compiles a
+Three traps, each met: on Linux CPUs deepspeed compiles a
 shared-memory op at its first use and crashes without c++; importing its Muon compiles kernels; a config
 that names "AdamW" builds FusedAdam. So the op is masked, torch.compile is off on CPUs, and the optimizer
 is our own client object.

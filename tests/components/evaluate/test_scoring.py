@@ -6,8 +6,9 @@ import torch
 
 from yanmo.common.errors import DataError
 from yanmo.evaluate.documents import Document, read_split
-from yanmo.evaluate.samples import distinct_pairs, write_samples
+from yanmo.evaluate.samples import SampleOptions, distinct_pairs, write_samples
 from yanmo.evaluate.scoring import load_model, score
+from yanmo.model.scoring import token_bits
 
 
 @pytest.fixture
@@ -32,6 +33,17 @@ def test_bits_of_a_short_document_are_those_of_one_forward(loaded):
     assert scores.bits[0] == pytest.approx(by_hand(loaded, ids, 1), abs=1e-3)
     tagged = [0, 5, *ids[1:]]  # the tag itself is not charged
     assert scores.bits_with_tag[0] == pytest.approx(by_hand(loaded, tagged, 2), abs=1e-3)
+
+
+def test_the_tag_changes_the_first_window_alone(loaded):
+    # 30 characters, context 16: targets 1 to 15 stand behind the tag, the others as without it
+    document = Document("1", "诗", "s", "明月几时有把酒问青天不知天上宫阙今夕是何年我欲乘风归去又恐")
+    plain = np.array(loaded.encode([document.text])[0])
+    bits = token_bits(loaded.model, [plain])[0]
+    head = by_hand(loaded, [0, 4, *plain[1:16].tolist()], 2)
+    scores = score(loaded, [document], with_tag=True, workers=1)
+    assert scores.bits[0] == pytest.approx(bits.sum(), abs=1e-3)
+    assert scores.bits_with_tag[0] == pytest.approx(head + bits[15:].sum(), abs=1e-3)
 
 
 def test_every_number_of_workers_gives_the_same_figures(loaded, ground):
@@ -69,14 +81,15 @@ def test_a_model_that_diverged_is_refused(loaded):
 
 
 def settings(**changes):
-    return {"number": 3, "most_tokens": 8, "temperature": 1.0, "top_p": 1.0, "seed": 0, **changes}
+    chosen = {"number": 3, "most_tokens": 8, "temperature": 1.0, "top_p": 1.0, "seed": 0, **changes}
+    return SampleOptions(**chosen)
 
 
 def test_samples_are_chosen_by_seed_alone(loaded):
-    first = write_samples(loaded, ["诗", "曲"], **settings())
-    assert first == write_samples(loaded, ["诗", "曲"], **settings())
-    assert first["genres"] != write_samples(loaded, ["诗", "曲"], **settings(seed=1))["genres"]
-    assert first["genres"]["曲"] == write_samples(loaded, ["曲"], **settings())["genres"]["曲"]
+    first = write_samples(loaded, ["诗", "曲"], settings())
+    assert first == write_samples(loaded, ["诗", "曲"], settings(), workers=2)
+    assert first["genres"] != write_samples(loaded, ["诗", "曲"], settings(seed=1))["genres"]
+    assert first["genres"]["曲"] == write_samples(loaded, ["曲"], settings())["genres"]["曲"]
     assert [len(texts) for texts in first["genres"].values()] == [3, 3]
 
 
@@ -84,12 +97,12 @@ def test_samples_hold_no_control_token(loaded):
     with torch.no_grad():  # a model that wants nothing but tags
         loaded.model.lm_head.weight[4:68] = 0
         loaded.model.lm_head.weight[68:] *= 0.01
-    texts = write_samples(loaded, ["诗"], **settings(number=20, most_tokens=20))["genres"]["诗"]
+    texts = write_samples(loaded, ["诗"], settings(number=20, most_tokens=20))["genres"]["诗"]
     assert not any("<|" in sample["text"] or "<unk>" in sample["text"] for sample in texts)
 
 
 def test_no_samples_when_none_are_wanted(loaded):
-    assert write_samples(loaded, ["诗"], **settings(number=0))["genres"] == {}
+    assert write_samples(loaded, ["诗"], settings(number=0))["genres"] == {}
 
 
 def test_distinct_pairs_show_a_loop():

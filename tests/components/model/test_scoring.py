@@ -55,7 +55,7 @@ def test_bits_do_not_depend_on_batches_or_processes(model):
     rng = np.random.default_rng(1)
     texts = [rng.integers(0, 40, n) for n in rng.integers(2, 60, 50)]
     one = document_bits(model, texts)
-    two = document_bits(model, texts, processes=2)
+    two = document_bits(model, texts, threads=2)
     alone = np.concatenate([document_bits(model, [t]) for t in texts])
     assert np.abs(one - two).max() < 1e-4
     assert np.abs(one - alone).max() < 1e-4
