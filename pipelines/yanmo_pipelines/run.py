@@ -103,9 +103,9 @@ def _kfp_folder(store: Any) -> Path:
 
 def _show(store: Any, tasks: list[TaskRun], seconds: float) -> None:
     """Print what a person wants to see at the end: the verdict, the page, times, size."""
-    last = tasks[-1]
-    if any(task.parameter("status") == "paused" for task in tasks):
-        print(f"\n{last.name} is paused; run the same command again to go on\n")
+    for task in tasks:
+        if task.parameter("status") == "paused":
+            print(f"\n{task.name} is paused; run the same command again to go on\n")
     promoted = next((t for t in tasks if t.name == "promote"), None)
     if promoted is not None:
         _show_verdict(store, promoted)
