@@ -3,7 +3,8 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 STORE  ?= runs/demo
-# More options of the demo, such as: make demo SET="evaluate_temperature=0.8"
+SOURCES ?= corpus/small.jsonl.zst
+# More fields of the run form, such as: make demo SET="train_steps=100 evaluate_temperature=0.7"
 SET    ?=
 UV_VERSION := 0.13.8
 
@@ -24,7 +25,8 @@ $(VENV)/.ready: pyproject.toml constraints/all.txt
 	touch $@
 
 demo: install
-	@$(BIN)/yanmo run --store $(STORE) --channel demo $(foreach option,$(SET),--set $(option))
+	@$(BIN)/yanmo run --store $(STORE) --channel demo --set curate_sources=$(SOURCES) \
+	    $(foreach option,$(SET),--set $(option))
 
 test: lint types unit
 

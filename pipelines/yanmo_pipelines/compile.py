@@ -15,28 +15,30 @@ from typing import Any
 
 from kfp import compiler
 
-from yanmo.common.stage import Stage
 from yanmo_pipelines import resources
 
 PIPELINES = {"language_model": "yanmo_pipelines.language_model"}
-"""Name of a pipeline -> module with PIPELINE and STAGES."""
+"""Name of a pipeline -> module with PIPELINE."""
 
 COMPILED = Path(__file__).resolve().parents[1] / "compiled"
 """Where the committed YAML lies in a checkout."""
 
 
-def load_pipeline(name: str) -> tuple[Any, tuple[Stage, ...]]:
-    """The pipeline called `name` and its stages."""
-    module = importlib.import_module(PIPELINES[name])
-    return module.PIPELINE, module.STAGES
+def load_pipeline(name: str) -> Any:
+    """The pipeline called `name`, built."""
+    return importlib.import_module(PIPELINES[name]).PIPELINE
 
 
-def compile_pipeline(pipeline: Any, path: Path) -> None:
-    """Write `pipeline` to `path`, whole or not at all."""
+def compile_pipeline(pipeline: Any, path: Path, image_prefix: str = "") -> None:
+    """Write `pipeline` to `path`, whole or not at all; `image_prefix` goes before each image's name."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".compile-") as folder:
         temporary = Path(folder) / path.name
         compiler.Compiler().compile(pipeline, str(temporary))
+        text = temporary.read_text(encoding="utf-8")
+        for name in resources.IMAGES.values():
+            text = text.replace(f" image: {name}\n", f" image: {image_prefix}{name}\n")
+        temporary.write_text(text, encoding="utf-8")
         temporary.replace(path)
 
 
@@ -51,11 +53,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="put before each image's name, such as registry.example/team/ (default: none)",
     )
     given = parser.parse_args(argv)
-    for image, name in resources.IMAGES.items():
-        resources.IMAGES[image] = given.image_prefix + name
     for name in PIPELINES:
         path = given.out / f"{name}.yaml"
-        compile_pipeline(load_pipeline(name)[0], path)
+        compile_pipeline(load_pipeline(name), path, given.image_prefix)
         print(path)
     return 0
 

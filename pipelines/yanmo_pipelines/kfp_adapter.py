@@ -20,8 +20,7 @@ from typing import Any, get_type_hints
 
 from kfp import dsl
 
-from yanmo.common.inputs import NONE
-from yanmo.common.options import flag, option_fields
+from yanmo.common.options import NONE, flag, option_fields
 from yanmo.common.stage import Stage
 from yanmo_pipelines import resources
 

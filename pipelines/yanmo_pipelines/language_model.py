@@ -11,16 +11,17 @@ from __future__ import annotations
 
 from kfp import dsl
 
-from yanmo.balance.config import STAGE as BALANCE
-from yanmo.curate.config import STAGE as CURATE
-from yanmo.evaluate.config import STAGE as EVALUATE
-from yanmo.promote.config import STAGE as PROMOTE
-from yanmo.resolve.config import STAGE as RESOLVE
-from yanmo.tokenize.config import STAGE as TOKENIZE
-from yanmo.train.config import STAGE as TRAIN
 from yanmo_pipelines.kfp_adapter import Options, Tasks, add_drop_downs, with_options
-
-STAGES = (RESOLVE, CURATE, BALANCE, TOKENIZE, TRAIN, EVALUATE, PROMOTE)
+from yanmo_pipelines.stages import (
+    BALANCE,
+    CURATE,
+    EVALUATE,
+    LANGUAGE_MODEL,
+    PROMOTE,
+    RESOLVE,
+    TOKENIZE,
+    TRAIN,
+)
 
 
 @dsl.pipeline(name="judge")  # type: ignore[untyped-decorator]
@@ -57,7 +58,7 @@ def judge(
 
 
 @dsl.pipeline(name="language-model")  # type: ignore[untyped-decorator]
-@with_options(*STAGES)
+@with_options(*LANGUAGE_MODEL)
 def language_model(store: str, channel: str, options: Options, train_gpus: int = 0) -> None:
     """Train a Chinese language model from raw text and promote it if it beats the champion.
 
@@ -85,4 +86,4 @@ def language_model(store: str, channel: str, options: Options, train_gpus: int =
     ).set_caching_options(False)
 
 
-PIPELINE = add_drop_downs(language_model, STAGES)
+PIPELINE = add_drop_downs(language_model, LANGUAGE_MODEL)

@@ -31,6 +31,7 @@ from kfp.local import subprocess_task_handler as sth
 
 from yanmo.common.errors import EnvironmentFault
 from yanmo.common.kfp_outputs import ExecutorOutputs
+from yanmo_pipelines.resources import METRICS_PORT
 
 log = logging.getLogger(__name__)
 _PR_SET_PDEATHSIG = 1  # prctl(2)
@@ -45,6 +46,11 @@ class TaskRun:
     seconds: float = 0.0
     exit_code: int | None = None
     outputs: ExecutorOutputs | None = None
+
+    @property
+    def run_id(self) -> str:
+        """The id that KFP gave this run."""
+        return _value_of(self.command, "--run-id")
 
     def parameter(self, name: str) -> str:
         """The text that the task wrote as its output parameter `name`; empty where it has none."""
@@ -131,7 +137,10 @@ class ProcessHandler(sth.SubprocessTaskHandler):  # type: ignore[misc]
 
 
 def _local_command(command: list[str]) -> list[str]:
-    return [sys.executable if command[0] in ("python", "python3") else command[0], *command[1:]]
+    """This environment's Python for the image's, and a free port for the pod's: two runs may meet here."""
+    program = sys.executable if command[0] in ("python", "python3") else command[0]
+    pod_port = f"--metrics-port={METRICS_PORT}"
+    return [program, *("--metrics-port=0" if arg == pod_port else arg for arg in command[1:])]
 
 
 def _value_of(command: list[str], name: str) -> str:

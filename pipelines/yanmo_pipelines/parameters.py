@@ -17,6 +17,16 @@ from yanmo_pipelines.kfp_adapter import form_fields
 MAX_PARAMETER_BYTES = 8000
 """All parameters of a run together; KFP's server refuses 10,000, and nobody should be near."""
 
+_SET_BY_THE_PIPELINE = tuple(
+    f"{flag(name)}={value}"
+    for name, value in {
+        "store": "check",
+        "channel": "check",
+        "run_id": "check",
+        "metrics_port": 0,
+        "executor_input": "check",
+    }.items()
+)
 _GIVEN_OTHERWISE = ("store", "channel")
 _PARSERS: dict[str, Any] = {
     "STRING": str,
@@ -92,11 +102,9 @@ def check_stage_options(stages: Iterable[Stage], values: dict[str, Any]) -> None
         UsageError: as the stage itself would.
     """
     for stage in stages:
-        prefix = f"{stage.name}_"
-        fields = {f.option: f.name for f in form_fields(stage)}
-        given = [f"{flag(o)}={values[n]}" for o, n in fields.items() if n in values]
-        required = [flag(f.name) + "=none" for f in option_fields(stage.config, "input")]
+        form = [f"{flag(f.option)}={values.get(f.name, f.default)}" for f in form_fields(stage)]
+        inputs = [f"{flag(f.name)}=none" for f in option_fields(stage.config, "input")]
         try:
-            load(stage.config, [*required, *given, "--executor-input=check"], f"{prefix[:-1]} stage")
+            load(stage.config, [*_SET_BY_THE_PIPELINE, *inputs, *form], f"yanmo {stage.name}")
         except UsageError as error:
             raise UsageError(f"{stage.name}: {error}") from error

@@ -16,9 +16,11 @@ from yanmo.common.errors import ExitCode, UsageError, advice, exit_code
 from yanmo.common.inputs import parse_reference
 from yanmo.common.logs import human_bytes, human_seconds, setup
 from yanmo.common.store.objects import FileStore, open_store
-from yanmo_pipelines.compile import COMPILED, PIPELINES, load_pipeline
+from yanmo.common.store.output import open_reference
+from yanmo_pipelines.compile import COMPILED, PIPELINES
 from yanmo_pipelines.local_runner import Stopped, TaskFailed, TaskRun, run_pipeline
 from yanmo_pipelines.parameters import check_stage_options, pipeline_parameters, read_settings
+from yanmo_pipelines.stages import STAGES
 
 log = logging.getLogger(__name__)
 
@@ -83,7 +85,7 @@ def _parser() -> argparse.ArgumentParser:
 def _find(pipeline: str) -> tuple[Path, Any]:
     """The compiled YAML of a pipeline and, where its name is known, its stages."""
     if pipeline in PIPELINES:
-        path, stages = COMPILED / f"{pipeline}.yaml", load_pipeline(pipeline)[1]
+        path, stages = COMPILED / f"{pipeline}.yaml", STAGES[pipeline]
     else:
         path, stages = Path(pipeline), ()
     if not path.is_file():
@@ -101,9 +103,9 @@ def _kfp_folder(store: Any) -> Path:
 
 def _show(store: Any, tasks: list[TaskRun], seconds: float) -> None:
     """Print what a person wants to see at the end: the verdict, the page, times, size."""
-    last = tasks[-1]
-    if any(task.parameter("status") == "paused" for task in tasks):
-        print(f"\n{last.name} is paused; run the same command again to go on\n")
+    for task in tasks:
+        if task.parameter("status") == "paused":
+            print(f"\n{task.name} is paused; run the same command again to go on\n")
     promoted = next((t for t in tasks if t.name == "promote"), None)
     if promoted is not None:
         _show_verdict(store, promoted)
@@ -120,10 +122,10 @@ def _show_verdict(store: Any, promoted: TaskRun) -> None:
     reference = parse_reference(store, promoted.artifact("verdict"), "promote's verdict")
     if reference is None:
         return
-    from yanmo.common.store.output import open_reference
-
     verdict = open_reference(store, reference)
     print("\n" + verdict.path("summary.txt").read_text(encoding="utf-8").strip() + "\n")
+    if verdict.manifest.run_id != promoted.run_id:
+        print(f"Nothing new to judge: this verdict was given at {verdict.manifest.created_at}.\n")
     if isinstance(store, FileStore):
         page = store.root / "report.html"
         temporary = page.with_suffix(".tmp")

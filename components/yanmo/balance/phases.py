@@ -18,6 +18,7 @@ from yanmo.common.documents import take_rows, write_split
 from yanmo.common.stage_run import Finish, StageRun
 from yanmo.common.store.commit import Result
 from yanmo.common.store.output import Output
+from yanmo.common.text_table import text_table
 
 log = logging.getLogger(__name__)
 
@@ -115,21 +116,15 @@ def describe(rows: Rows, picked: Picked, quotas: Mapping[str, Quota], genres: li
 
 
 def log_table(report: Mapping[str, Any]) -> None:
-    """One line per genre: documents and characters before and after, and their shares."""
-    log.info("genre         quota   documents           characters                   share")
+    """One line per genre: documents, characters and shares of the characters, before -> after."""
+    rows = [["genre", "quota", "documents", "->", "characters", "->", "share %", "->"]]
     for genre, value in report.items():
-        before, after = value["before"], value["after"]
-        log.info(
-            "%s %s %s -> %s %s -> %s %s %% -> %s %%",
-            genre + " " * (8 - len(genre) - sum(ord(c) > 0x2E7F for c in genre)),
-            f"{value['quota'] or 'all':>9}",
-            f"{before['documents']:>8,}",
-            f"{after['documents']:<8,}",
-            f"{before['characters']:>11,}",
-            f"{after['characters']:<11,}",
-            f"{100 * before['share']:>6.1f}",
-            f"{100 * after['share']:.1f}",
-        )
+        sides = value["before"], value["after"]
+        numbers = [f"{side[what]:,}" for what in ("documents", "characters") for side in sides]
+        shares = [f"{100 * side['share']:.1f}" for side in sides]
+        rows.append([genre, value["quota"] or "all", *numbers, *shares])
+    for line in text_table(rows):
+        log.info("%s", line)
 
 
 def _export(run: StageRun, report: Mapping[str, Any]) -> None:

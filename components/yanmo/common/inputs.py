@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from yanmo.common.errors import DataError, UsageError
+from yanmo.common.options import NONE as NONE
 from yanmo.common.options import StageOptions, flag, option_fields
 from yanmo.common.store.manifest import MAX_REFERENCE_BYTES, Reference
 from yanmo.common.store.objects import ObjectStore
@@ -17,8 +18,6 @@ from yanmo.common.store.output import Output, find_output, open_reference
 from yanmo.common.store.pointers import read_pointer
 
 log = logging.getLogger(__name__)
-NONE = "none"
-"""Body of a reference file, or value of an input flag, that stands for "there is none"."""
 
 
 def resolve_inputs(store: ObjectStore, options: StageOptions) -> dict[str, Output | None]:

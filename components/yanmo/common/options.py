@@ -24,6 +24,9 @@ Kind = Literal["semantic", "execution", "environment", "input"]
 """semantic: part of the key. execution: recorded, not in the key. environment: neither.
 input: a reference to another stage's output; its content digest is part of the key."""
 
+NONE = "none"
+"""Body of a reference file, or value of an input flag, that stands for "there is none"."""
+
 Scalar = str | int | float | bool
 C = TypeVar("C")
 

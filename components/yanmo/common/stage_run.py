@@ -67,7 +67,7 @@ class StageRun:
         inputs: Mapping[str, Any],
         build: Callable[[Attempt], Result],
     ) -> Output:
-        """The committed output called `name` (a tokenizer, baselines), made by `build` if need be."""
+        """The committed output `name` (a tokenizer, baselines), made by `build` if absent or forced."""
         recipe = Recipe(
             stage=name,
             revision=revision,
@@ -75,7 +75,7 @@ class StageRun:
             inputs=dict(inputs),
             run_id=self.options.run_id,
         )
-        found = commit_once(self.store, recipe, build)
+        found = commit_once(self.store, recipe, build, force=self.options.force)
         assert found is not None
         return found
 

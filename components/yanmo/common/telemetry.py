@@ -23,7 +23,7 @@ class Telemetry:
         """Args:
         stage: prefix of the stage's own metrics.
         run_id: id of the pipeline run.
-        port: TCP port to serve on; 0 a free one, -1 none. A busy port only warns.
+        port: TCP port to serve on; 0 a free one, -1 none. A busy one is replaced by a free one.
         """
         self.stage = stage
         self.registry = CollectorRegistry()
@@ -60,11 +60,14 @@ class Telemetry:
     def __enter__(self) -> Telemetry:
         self._server = None
         if self._port >= 0:
-            try:
-                self._server, self._thread = start_http_server(self._port, registry=self.registry)
+            for port in dict.fromkeys((self._port, 0)):
+                try:
+                    self._server, self._thread = start_http_server(port, registry=self.registry)
+                except (OSError, OverflowError) as error:  # busy; not a port number
+                    log.warning("no /metrics on port %d (%s); taking a free one", port, error)
+                    continue
                 log.debug("metrics on port %d", self._server.server_port)
-            except (OSError, OverflowError) as error:  # busy; not a port number
-                log.warning("no /metrics: port %d: %s", self._port, error)
+                break
         return self
 
     def __exit__(

@@ -8,8 +8,11 @@ Nothing in a file says its number, so that a cache made again for one changed in
 other files over as they are. Context length, packing and tags are not in the cache: the trainer plans
 them (`yanmo.train.packing`), and changing them never tokenizes again.
 
-    import duckdb
+Any Parquet reader opens the files. By genre, and the first document in words:
+
     duckdb.sql("select genre, count(*), sum(length) from 'documents-*.parquet' group by genre")
+    Tokenizer.from_file("tokenizer.json").decode(
+        np.frombuffer(pq.read_table("tokens-00000-of-00002.parquet")["tokens"][0].as_py(), "<u2")[:40])
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ import pyarrow as pa
 from yanmo.common.records import GENRE_ALIASES
 from yanmo.curate.reading import MAX_RECORD_BYTES, Batch
 
-_BLANK_LINES = re.compile(rb"\n[ \t\r\f\v]*(?=\n)")
+_BLANK_LINES = re.compile(rb"\n[ \t\r\f\v\n]*\n")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,15 +132,23 @@ def _json_records(batch: Batch, fields: Fields) -> Iterator[tuple[int, dict[str,
 
 
 def _text_records(batch: Batch, fields: Fields) -> Iterator[tuple[int, dict[str, Any] | str]]:
-    line = batch.first
-    for block in _BLANK_LINES.split(batch.data):
+    line, start = batch.first, 0
+    for end, after in _separators(batch.data):
+        block = batch.data[start:end]
         if block and not block.isspace():
-            start = line + block[: len(block) - len(block.lstrip())].count(b"\n")
+            first = line + block[: len(block) - len(block.lstrip())].count(b"\n")
             try:
-                yield start, {fields.text: block.decode()}
+                yield first, {fields.text: block.decode()}
             except UnicodeDecodeError as error:
-                yield start, f"not UTF-8: {error.reason}"
-        line += block.count(b"\n") + 1
+                yield first, f"not UTF-8: {error.reason}"
+        line += batch.data.count(b"\n", start, after)
+        start = after
+
+
+def _separators(data: bytes) -> Iterator[tuple[int, int]]:
+    """Where each run of blank lines begins and ends, and at last the end of `data`."""
+    yield from (found.span() for found in _BLANK_LINES.finditer(data))
+    yield len(data), len(data)
 
 
 def _row_records(batch: Batch, fields: Fields) -> Iterator[tuple[int, dict[str, Any] | str]]:

@@ -23,7 +23,7 @@ from yanmo.curate.sources import Source
 MAX_RECORD_BYTES = 64 << 20
 """A longer line or block is skipped and counted as malformed: it would not be a document."""
 
-_CHUNK_BYTES = {"": 1 << 20, "gz": 1 << 16, "xz": 1 << 16, "zst": 1 << 12}
+_CHUNK_BYTES = {"": 1 << 20, "gz": 1 << 13, "xz": 1 << 12, "zst": 1 << 12}
 """Read at a time. Small where a few bytes may unpack to many (zstd: 128 kB from 3 bytes), so that a zip bomb
 stays a stream."""
 _ROWS = 4096

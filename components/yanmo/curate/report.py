@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from yanmo.common.text_table import text_table
 from yanmo.curate.corpus import PLAN_REASONS
 from yanmo.curate.filters import REASONS
 from yanmo.curate.mapping import MapReport
 
 log = logging.getLogger(__name__)
 
-_COLUMNS = ("read", "filtered", "copies", "overlap", "train", "valid", "test", "characters")
+_COLUMNS = ("genre", "read", "filtered", "copies", "overlap", "train", "valid", "test", "characters")
 
 
 def describe(report: MapReport) -> dict[str, Any]:
@@ -33,29 +34,20 @@ def describe(report: MapReport) -> dict[str, Any]:
 def log_table(report: MapReport, evaluation_set: dict[str, Any]) -> None:
     """One line per genre: documents read, dropped by filters, copies, overlaps, and each split."""
     tally = report.tally
-    log.info("%s", _line("genre", list(_COLUMNS)))
+    rows: list[list[str]] = [list(_COLUMNS)]
     for genre in (*tally.genres("read"), None):
-        held = [_held(evaluation_set, split, genre) for split in ("valid", "test")]
         numbers = [
             tally.documents("read", genre),
             sum(tally.documents(reason, genre) for reason in REASONS),
-            tally.documents("duplicate", genre),
-            tally.documents("overlap", genre),
-            tally.documents("train", genre),
-            *held,
+            *(tally.documents(name, genre) for name in ("duplicate", "overlap", "train")),
+            *(_held(evaluation_set, split, genre) for split in ("valid", "test")),
             tally.characters("train", genre),
         ]
-        log.info("%s", _line(genre or "all", [f"{n:,}" for n in numbers]))
-    for reason in (*REASONS, *PLAN_REASONS):
-        if reason in tally.counts:
-            log.debug("dropped %s: %d documents", reason, tally.documents(reason))
+        rows.append([genre or "all", *(f"{n:,}" for n in numbers)])
+    for line in text_table(rows):
+        log.info("%s", line)
 
 
 def _held(evaluation_set: dict[str, Any], split: str, genre: str | None) -> int:
     documents: dict[str, int] = evaluation_set["documents"][split]
     return sum(documents.values()) if genre is None else documents.get(genre, 0)
-
-
-def _line(name: str, cells: list[str]) -> str:
-    wide = sum(ord(c) > 0x2E7F for c in name)  # a Han character is two columns wide
-    return name + " " * (8 - len(name) - wide) + "".join(f"{cell:>11}" for cell in cells)

@@ -84,10 +84,16 @@ class _LogRatio:
 def _csr(rows: NDArray[np.int64], columns: NDArray[np.int64], values: NDArray[np.float64], V: int) -> Tensor:
     order = np.lexsort((columns, rows))
     bounds = np.searchsorted(rows[order], np.arange(V + 1))
-    arrays = (bounds, columns[order], values[order].astype(np.float32))
+    places, numbers = columns[order], values[order].astype(np.float32)
     with warnings.catch_warnings():  # that CSR tensors are "in beta" (torch 2.13)
         warnings.simplefilter("ignore", UserWarning)
-        return torch.sparse_csr_tensor(*map(torch.from_numpy, arrays), (V, V), check_invariants=True)
+        return torch.sparse_csr_tensor(
+            torch.from_numpy(bounds),
+            torch.from_numpy(places),
+            torch.from_numpy(numbers),
+            size=(V, V),
+            check_invariants=True,
+        )
 
 
 @torch.no_grad()

@@ -2,7 +2,7 @@
 
 Pre-norm blocks with RMSNorm, grouped-query attention with normalized queries and keys, rotary
 positions, SwiGLU; tied or untied head. Own code rather than transformers' for the packed rows, the fused
-loss and the start-up time (no transformers import): on a CPU both are equally fast (training.md).
+loss and the start-up time (no transformers import): on a CPU both are equally fast.
 
     B = rows, T = positions, D = model width, H = query heads, K = key/value heads, E = head width
 """

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from yanmo.common.inputs import NONE
-from yanmo.common.options import StageOptions, input_ref, opt
+from yanmo.common.options import NONE, StageOptions, input_ref, opt
 from yanmo.common.stage import Stage
 
 

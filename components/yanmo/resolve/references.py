@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 
-from yanmo.common.inputs import NONE
+from yanmo.common.options import NONE
 from yanmo.common.store.manifest import Reference
 from yanmo.common.store.objects import ObjectStore
 from yanmo.common.store.output import open_reference

@@ -31,7 +31,7 @@ class TokenizeConfig(StageOptions):
         3, "characters seen less often in the training text are written as bytes", form=False
     )
     character_share: float = opt(
-        0.98, "largest share of the vocabulary for single characters; the rarest become bytes", form=False
+        0.85, "largest share of the vocabulary for single characters; the rarest become bytes", form=False
     )
     dictionary_weight: float = opt(
         0.01, "weight of jieba's frequencies beside the text's own when words are chosen", form=False

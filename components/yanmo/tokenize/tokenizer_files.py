@@ -43,14 +43,14 @@ def write_tokenizer(attempt: Attempt, vocabulary: Vocabulary, special: SpecialId
         "clean_up_tokenization_spaces": False,
         "model_max_length": 1_000_000_000,
     }
-    attempt.write("tokenizer.json", _json(_tokenizer(vocabulary)))
+    attempt.write("tokenizer.json", tokenizer_json(vocabulary))
     attempt.write("tokenizer_config.json", _json(config))
     attempt.write("special_tokens_map.json", _json(named))
     attempt.write(GENRES_FILE, special.to_json())
 
 
-def _tokenizer(vocabulary: Vocabulary) -> dict[str, Any]:
-    """The content of tokenizer.json."""
+def tokenizer_json(vocabulary: Vocabulary) -> str:
+    """The text of tokenizer.json."""
     added = [
         {
             "id": i,
@@ -63,7 +63,7 @@ def _tokenizer(vocabulary: Vocabulary) -> dict[str, Any]:
         }
         for i, piece in enumerate([*SPECIAL, *TAGS])
     ]
-    return {
+    value = {
         "version": "1.0",
         "truncation": None,
         "padding": None,
@@ -79,6 +79,7 @@ def _tokenizer(vocabulary: Vocabulary) -> dict[str, Any]:
             "byte_fallback": True,
         },
     }
+    return _json(value)
 
 
 def _json(value: Any) -> str:

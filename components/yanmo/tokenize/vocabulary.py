@@ -12,7 +12,6 @@ import logging
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -73,11 +72,10 @@ class Vocabulary:
     num_words: int
 
 
-def dictionary_segmenter(lexicon: Lexicon, characters: Iterable[str] = ()) -> Segmenter:
-    """A segmenter over the whole dictionary and single `characters`: what jieba (HMM off) would do."""
+def dictionary_segmenter(lexicon: Lexicon) -> Segmenter:
+    """A segmenter over the whole dictionary: what jieba (HMM off) would do."""
     words = [word for word, count in lexicon.frequency.items() if count]
-    pieces = [*words, *sorted(set(characters) - lexicon.frequency.keys())]
-    return Segmenter.of([*BYTES, *pieces], [*[BYTE_SCORE] * 256, *lexicon.scores(pieces)])
+    return Segmenter.of([*BYTES, *words], [*[BYTE_SCORE] * 256, *lexicon.scores(words)])
 
 
 def choose(

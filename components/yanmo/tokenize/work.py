@@ -170,7 +170,8 @@ def _jobs(run: StageRun, tokenizer: Output, special: SpecialIds) -> Iterator[Job
 def _workers(options: TokenizeConfig, jobs: list[Job]) -> int:
     """Processes to use: what was asked, else as many as CPUs and as the text is worth."""
     size = sum(job.documents.stat().st_size for job in jobs)
-    auto = min(len(os.sched_getaffinity(0)), 1 + size // _BYTES_PER_WORKER)
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    auto = min(cpus, 1 + size // _BYTES_PER_WORKER)
     return int(max(1, min(options.workers or auto, len(jobs))))
 
 

@@ -7,7 +7,7 @@
 Each rank writes the parts it owns under a temporary name; after a barrier rank 0 writes the manifest, syncs,
 renames the folder and moves the pointer `latest`. The loader takes the newest folder whose manifest verifies,
 so a half-written one, or one cut short later, only costs the steps since the one before. No pickle.
-DeepSpeed's own `latest` may name a checkpoint that is not there (knowledge/training.md, section 2).
+DeepSpeed's own `latest` may name a checkpoint that is not there.
 """
 
 from __future__ import annotations

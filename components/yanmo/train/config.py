@@ -17,8 +17,8 @@ class TrainConfig(StageOptions):
         "model to start from, instead of a new one", stages=("train",), optional=True, default="none"
     )
 
-    steps: int = opt(600, "optimizer steps of the whole training")
-    batch_rows: int = opt(48, "rows of `context` positions per optimizer step, over all ranks", form=False)
+    steps: int = opt(720, "optimizer steps of the whole training")
+    batch_rows: int = opt(32, "rows of `context` positions per optimizer step, over all ranks", form=False)
     context: int = opt(64, "positions of a row: tokens that the model sees at once", form=False)
     layers: int = opt(3, "layers of the decoder", form=False)
     width: int = opt(192, "width of the decoder", form=False)
@@ -41,7 +41,8 @@ class TrainConfig(StageOptions):
         choices=("muon", "adamw"),
     )
     muon_learning_rate: float = opt(0.02, "peak learning rate of Muon's matrices")
-    adam_learning_rate: float = opt(0.01, "peak learning rate of AdamW's tables and matrices")
+    adam_learning_rate: float = opt(0.01, "peak learning rate of the embedding (and of AdamW's matrices)")
+    head_learning_rate: float = opt(0.01, "peak learning rate of an untied head", form=False)
     norm_learning_rate: float = opt(0.003, "peak learning rate of the norms' weights", form=False)
     momentum: float = opt(0.95, "Muon's momentum", form=False)
     adam_beta1: float = opt(0.9, "AdamW's decay of the mean gradient", form=False)
@@ -81,7 +82,7 @@ class TrainConfig(StageOptions):
         0, "steps between validations; 0 validates at the end only", kind="execution", form=False
     )
     valid_characters: int = opt(
-        20000, "most characters of each genre in a validation; 0 skips it", kind="execution", form=False
+        8000, "most characters of each genre in a validation; 0 skips it", kind="execution", form=False
     )
     checkpoint_steps: int = opt(0, "steps between checkpoints; 0 saves by time", kind="execution", form=False)
     checkpoint_seconds: float = opt(
@@ -99,7 +100,9 @@ class TrainConfig(StageOptions):
             **dict.fromkeys(("context", "head_width"), 2),
             **dict.fromkeys(("warmup_steps", "micro_batch", "valid_every", "valid_characters"), 0),
             **dict.fromkeys(("checkpoint_steps", "checkpoint_seconds", "clip", "weight_decay"), 0),
-            **dict.fromkeys(("muon_learning_rate", "adam_learning_rate", "norm_learning_rate"), 0),
+            **dict.fromkeys(
+                ("muon_learning_rate", "adam_learning_rate", "norm_learning_rate", "head_learning_rate"), 0
+            ),
         }
         problems = [
             f"--{name.replace('_', '-')} {getattr(self, name)}: expected at least {low}"

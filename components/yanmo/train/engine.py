@@ -1,6 +1,6 @@
 """DeepSpeed's engine, set up so that it needs no compiler and no just-in-time build.
 
-Three traps, each met (knowledge/training.md, sections 1 and 9): on Linux CPUs deepspeed compiles a
+Three traps, each met: on Linux CPUs deepspeed compiles a
 shared-memory op at its first use and crashes without c++; importing its Muon compiles kernels; a config
 that names "AdamW" builds FusedAdam. So the op is masked, torch.compile is off on CPUs, and the optimizer
 is our own client object.
@@ -91,12 +91,13 @@ class Engine:
         device: cpu or cuda.
         """
         deepspeed = import_deepspeed(device)
-        if not dist.is_initialized():
-            deepspeed.init_distributed(
-                "nccl" if device == "cuda" else "gloo", timeout=_TIMEOUT, verbose=False
-            )
+        self.device = torch.device(device)
+        if device == "cuda":
+            self.device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
+            torch.cuda.set_device(self.device)
+        backend = "nccl" if device == "cuda" else "gloo"
+        deepspeed.init_distributed(backend, timeout=_TIMEOUT, verbose=False)
         self.rank, self.world_size = dist.get_rank(), dist.get_world_size()
-        self.device = torch.device(f"cuda:{os.environ.get('LOCAL_RANK', 0)}" if device == "cuda" else "cpu")
         self.options, self.decoder = options, decoder
         module = LossModule(decoder)
         self.optimizer = MatrixAdamW(

@@ -2,12 +2,12 @@
 
     job.json             what to train: options, store, references           supervisor -> workers
     stop                 please save and end                                  supervisor -> workers
-    status-00000.json    how a rank ended                                     workers -> supervisor
     metrics.jsonl        one line per interval and per validation             workers -> supervisor
     export/              the finished model; there only when it is whole      workers -> supervisor
     checkpoints/
 
-torchrun hides exit codes and kills after a grace period (knowledge/kubernetes.md, fact 2), hence files.
+How a rank ended goes through the pipe of its log as one marked line: torchrun hides exit codes (measured with
+torch 2.13), and a file could not be written on a full disk, which is one of the endings.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import sys
 import time
 import traceback
 from dataclasses import dataclass
@@ -77,6 +78,11 @@ class Job:
         return open_reference(open_store(self.store), reference)
 
 
+_MARK = b"yanmo-status "
+_MOST = 1500
+"""Characters of a message and of a traceback; a line below 4096 bytes goes through a pipe in one piece."""
+
+
 @dataclass(frozen=True)
 class Status:
     """How one rank ended."""
@@ -92,32 +98,31 @@ class Status:
     follows: bool = False
     """True where the rank only stopped because another one had."""
 
-    def write(self, folder: Path) -> None:
-        """Leave it where the supervisor looks; whole or not at all."""
-        path = folder / f"status-{self.rank:05d}.json"
-        temporary = path.with_suffix(".tmp")
-        temporary.write_text(json.dumps(dataclasses.asdict(self)), encoding="utf-8")
-        os.replace(temporary, path)
+    def send(self) -> None:
+        """Write it to stderr, where the supervisor reads."""
+        sys.stderr.flush()
+        text = json.dumps(dataclasses.asdict(self), ensure_ascii=False)
+        os.write(2, _MARK + text.encode() + b"\n")  # one write: two ranks' lines do not mix
+
+
+def parse_status(line: bytes) -> Status | None:
+    """The status that a line of the workers' log holds; None when it is an ordinary line."""
+    if not line.startswith(_MARK):
+        return None
+    return Status(**json.loads(line.removeprefix(_MARK)))
 
 
 def failure(rank: int, error: BaseException, *, follows: bool = False) -> Status:
     """The status of a rank that ends with `error`."""
     code = exit_code(error)
     text = advice(error) if isinstance(error, Exception) else repr(error)
-    trace = "".join(traceback.format_exception(error))
-    return Status(rank, "failed", 0, int(code), text, trace, time.time(), follows)
-
-
-def read_statuses(folder: Path) -> list[Status]:
-    """The statuses that ranks have left, by rank."""
-    paths = sorted(folder.glob("status-*.json"))
-    return [Status(**json.loads(p.read_text(encoding="utf-8"))) for p in paths]
+    trace = "".join(traceback.format_exception(error))[-_MOST:]
+    return Status(rank, "failed", 0, int(code), text[:_MOST], trace, time.time(), follows)
 
 
 def clear(folder: Path) -> None:
-    """Remove what an earlier try left for its supervisor."""
-    for path in (*folder.glob("status-*"), folder / STOP):
-        path.unlink(missing_ok=True)
+    """Remove what an earlier try left for its workers."""
+    (folder / STOP).unlink(missing_ok=True)
 
 
 class WorkerLost(StorageError):

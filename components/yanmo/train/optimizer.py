@@ -57,17 +57,19 @@ def orthogonalize(update: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def parameter_groups(model: nn.Module, options: Any) -> list[dict[str, Any]]:
-    """The three groups of the optimizer: matrices of the layers, tables, norms.
+    """The groups of the optimizer: matrices of the layers, embedding, head (if untied), norms.
 
     Args:
         options: a TrainConfig.
     """
-    matrices, tables, norms = [], [], []
+    matrices, embedding, head, norms = [], [], [], []
     for name, parameter in model.named_parameters():
         if parameter.ndim < 2:
             norms.append(parameter)
-        elif "embed_tokens" in name or "lm_head" in name:
-            tables.append(parameter)
+        elif "embed_tokens" in name:
+            embedding.append(parameter)
+        elif "lm_head" in name:
+            head.append(parameter)
         else:
             matrices.append(parameter)
     muon = options.optimizer == "muon"
@@ -75,9 +77,11 @@ def parameter_groups(model: nn.Module, options: Any) -> list[dict[str, Any]]:
     decay = options.weight_decay
     groups = [
         {"params": matrices, "lr": rate, "weight_decay": decay, "muon": muon},
-        {"params": tables, "lr": options.adam_learning_rate, "weight_decay": 0.0, "muon": False},
+        {"params": embedding, "lr": options.adam_learning_rate, "weight_decay": 0.0, "muon": False},
+        {"params": head, "lr": options.head_learning_rate, "weight_decay": 0.0, "muon": False},
         {"params": norms, "lr": options.norm_learning_rate, "weight_decay": 0.0, "muon": False},
     ]
+    groups = [group for group in groups if group["params"]]
     for group in groups:
         group["peak_lr"] = group["lr"]
         group["momentum"] = options.momentum

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import time
 from collections.abc import Iterator
@@ -95,14 +96,12 @@ def starting_model(model: Output, options: TrainConfig, cache: TokenCache) -> De
     Raises:
         DataError: it was trained with another tokenizer.
     """
-    for name in ("tokenizer.json",):
-        ours = [entry.sha256 for entry in cache.tokenizer.entries(name)]
-        theirs = [entry.sha256 for entry in model.entries(name)]
-        if ours != theirs:
-            raise DataError(
-                f"{model}: its {name} is not the token cache's; tokenize with the model's tokenizer "
-                "(`yanmo tokenize --tokenizer`) or choose another starting model"
-            )
+    ours, theirs = ([entry.sha256 for entry in x.entries("tokenizer.json")] for x in (cache.tokenizer, model))
+    if ours != theirs:
+        raise DataError(
+            f"{model}: its tokenizer.json is not the token cache's; tokenize with the model's tokenizer "
+            "(`yanmo tokenize --tokenizer`) or choose another starting model"
+        )
     model.path(WEIGHTS)
     decoder = load(model.path("config.json").parent).model
     asked, found = decoder_config(options, cache.vocab_size), decoder.config
@@ -110,4 +109,6 @@ def starting_model(model: Output, options: TrainConfig, cache: TokenCache) -> De
         log.warning("the starting model decides the shape; --layers, --width and so on have no effect")
     if found.vocab_size != cache.vocab_size:
         raise DataError(f"{model}: vocabulary of {found.vocab_size}, the token cache has {cache.vocab_size}")
+    longest = max(found.max_position_embeddings, options.context)
+    decoder.config = dataclasses.replace(found, max_position_embeddings=longest)
     return decoder.train()

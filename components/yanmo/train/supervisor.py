@@ -17,7 +17,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -30,7 +30,7 @@ from yanmo.common.store.output import Output
 from yanmo.common.token_cache import TokenCache
 from yanmo.train import job
 from yanmo.train.config import TrainConfig
-from yanmo.train.job import Job, clear, raise_failure, read_metrics, read_statuses
+from yanmo.train.job import Job, Status, clear, parse_status, raise_failure, read_metrics
 from yanmo.train.model_card import model_card
 
 log = logging.getLogger(__name__)
@@ -103,16 +103,16 @@ def _train(task: Job, run: StageRun) -> bool:
     path = task.write()
     with _stop_file(task.folder / job.STOP) as stopping:
         process = _start(task.options, path)
-        tail = _follow_log(process, task.folder / "workers.log")
+        said = _WorkersLog(process, task.folder / "workers.log")
+        said.start()
         try:
             _watch(process, task, run, stopping)
         finally:
             _end(process)
-        tail.join()
-    statuses = read_statuses(task.folder)
+        said.join()
     _show(run, task.folder)
-    raise_failure(statuses, task.options.ranks, _log_tail(task.folder / "workers.log"))
-    return statuses[0].state == "done"
+    raise_failure(said.statuses, task.options.ranks, said.tail)
+    return all(status.state == "done" for status in said.statuses)
 
 
 def _start(options: TrainConfig, path: Path) -> subprocess.Popen[bytes]:
@@ -171,25 +171,37 @@ def _stop_file(path: Path) -> Iterator[list[float]]:
             signal.signal(number, handler)
 
 
-def _follow_log(process: subprocess.Popen[bytes], path: Path) -> threading.Thread:
-    def copy() -> None:
+class _WorkersLog(threading.Thread):
+    """Reads what torchrun and the workers write, to the end, whatever becomes of the disk.
+
+    Our lines go on to a person at once, all of them to workers.log, and statuses are picked out.
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes], path: Path) -> None:
+        super().__init__(daemon=True)
         assert process.stderr is not None
-        with path.open("wb") as file:
-            for line in process.stderr:
+        self._pipe, self._path = process.stderr, path
+        self._tail: deque[str] = deque(maxlen=15)
+        self.statuses: list[Status] = []
+
+    def run(self) -> None:
+        file = self._path.open("wb", buffering=0)
+        for line in self._pipe:
+            status = parse_status(line)
+            if status is not None:
+                self.statuses.append(status)
+                continue
+            self._tail.append(line.decode(errors="replace"))
+            with suppress(OSError):  # a full disk must not block the workers' writes
                 file.write(line)
-                file.flush()
-                if _OURS.match(line):
-                    sys.stderr.buffer.write(line)
-                    sys.stderr.flush()
+            if _OURS.match(line):
+                sys.stderr.buffer.write(line)
+                sys.stderr.flush()
 
-    thread = threading.Thread(target=copy, daemon=True)
-    thread.start()
-    return thread
-
-
-def _log_tail(path: Path) -> str:
-    with path.open(encoding="utf-8", errors="replace") as file:
-        return "".join(deque(file, 15))
+    @property
+    def tail(self) -> str:
+        """The last lines."""
+        return "".join(self._tail)
 
 
 _GAUGES = {

@@ -1,7 +1,7 @@
 """torchrun that ends when its supervisor does: `python -m yanmo.train.torchrun <torchrun's arguments>`.
 
-A supervisor killed with -9 can tell nobody; without this, torchrun and its ranks would train on, beside the run
-that is started next. Workers do the same towards torchrun (worker.py).
+A supervisor killed with -9 can tell nobody; without this, torchrun and its ranks would train on, beside the
+run that is started next. Workers do the same towards torchrun (worker.py).
 """
 
 from __future__ import annotations

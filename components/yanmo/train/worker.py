@@ -32,9 +32,8 @@ def main(path: Path) -> int:
     except BaseException as error:
         status = failure(rank, error, follows=_follows(error))
         log.debug("rank %d failed", rank, exc_info=error)
-    status.write(work.folder)
+    status.send()
     # Not sys.exit: gloo's threads may wait for a dead rank for minutes.
-    sys.stderr.flush()
     os._exit(0 if status.state != "failed" else 1)
 
 

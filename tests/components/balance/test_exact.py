@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from yanmo.balance.exact import best_subset, choose, drawn_order
@@ -12,6 +12,7 @@ from yanmo.balance.exact import best_subset, choose, drawn_order
 SIZES = st.lists(st.integers(1, 30), min_size=1, max_size=10)
 
 
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(SIZES, st.integers(0, 200))
 def test_the_subset_comes_as_near_from_below_as_any(sizes: list[int], target: int) -> None:
     chosen = best_subset(sizes, target)
@@ -20,6 +21,7 @@ def test_the_subset_comes_as_near_from_below_as_any(sizes: list[int], target: in
     assert sum(sizes[i] for i in chosen) == max(s for s in sums if s <= target)
 
 
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(SIZES, st.integers(0, 200))
 def test_few_documents_are_chosen_as_near_from_below_as_any(sizes: list[int], target: int) -> None:
     chosen = choose(np.array(sizes), target)

@@ -5,7 +5,7 @@ import unicodedata
 
 import opencc
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from yanmo.curate.normalize import BREAK, HAN, LACUNA, MARK, PRIVATE, is_han, normalize
@@ -49,7 +49,7 @@ _HOSTILE = st.text(
 )  # fmt: skip
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(_HOSTILE | st.text(st.characters(exclude_categories=["Cs"])), max_size=5))
 def test_batch_normalization_equals_the_rules_line_by_line(texts: list[str]) -> None:
     result = normalize(texts)

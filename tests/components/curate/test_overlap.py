@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from yanmo.curate.normalize import is_han
@@ -15,6 +15,7 @@ def runs(text: str, length: int) -> set[str]:
     return {han[i : i + length] for i in range(len(han) - length + 1)}
 
 
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(TEXT, max_size=6), st.lists(TEXT, max_size=6), st.integers(5, 13))
 def test_found_documents_are_those_that_share_a_run(held: list[str], texts: list[str], length: int) -> None:
     known = set().union(*(runs(t, length) for t in held)) if held else set()

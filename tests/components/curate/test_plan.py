@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from yanmo.curate.plan import Candidates, SplitSize, drop_copies, hold_out
@@ -51,6 +51,7 @@ SIZES = [
 ]
 
 
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.tuples(st.sampled_from("诗词文"), st.integers(1, 300)), min_size=1, max_size=300))
 def test_held_out_splits_are_apart_and_within_their_budgets(rows: list[tuple[str, int]]) -> None:
     genre = np.array([g for g, _ in rows], dtype=object)

@@ -34,3 +34,9 @@ def test_the_scale_makes_shares_of_a_global_mean_add_up():
     )
     assert abs(whole.item() - parts.item()) < 1e-6
     assert not whole.requires_grad
+
+
+def test_a_target_with_no_probability_left_in_fp32_costs_its_whole_price():
+    hidden, weight = torch.ones(3, 1), torch.tensor([[0.0], [200.0], [100.0]])
+    loss = linear_cross_entropy(hidden, weight, torch.tensor([0, 1, 2]), 1.0)
+    assert abs(loss.item() - 300.0) < 1e-3

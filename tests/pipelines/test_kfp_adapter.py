@@ -1,0 +1,228 @@
+"""The compiled pipelines and each stage's command line agree."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from kfp import dsl
+from tiny_stages.count import STAGE as COUNT
+from tiny_stages.pipeline import STAGES as TINY_STAGES
+
+from yanmo.common.options import load
+from yanmo.common.stage import Stage
+from yanmo_pipelines.compile import COMPILED, PIPELINES, compile_pipeline, load_pipeline, main
+from yanmo_pipelines.kfp_adapter import MAX_FORM_FIELDS, component, form_fields
+from yanmo_pipelines.parameters import MAX_PARAMETER_BYTES
+from yanmo_pipelines.resources import IMAGES, SECRET, TABLE
+from yanmo_pipelines.stages import STAGES
+
+REAL = [stage for name in PIPELINES for stage in STAGES[name]]
+
+
+def specs(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The pipeline and the platform document of a compiled YAML."""
+    pipeline, platform = yaml.safe_load_all(path.read_text(encoding="utf-8"))
+    return pipeline, platform
+
+
+def executors(path: Path) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = specs(path)[0]["deploymentSpec"]["executors"]
+    return {name.removeprefix("exec-"): e["container"] for name, e in found.items()}
+
+
+def stage_of(container: dict[str, Any], stages: Any) -> Stage:
+    return next(s for s in stages if s.module == container["command"][2])
+
+
+def as_the_launcher_prints(value: Any) -> str:
+    """backend/src/v2/metadata/converter.go, PbValueToText: no exponent, no trailing .0, true / false."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (int, float)):
+        return f"{value:.17f}".rstrip("0").rstrip(".")
+    return str(value)
+
+
+def as_kfp_local_prints(value: Any) -> str:
+    return (
+        str(float(value)) if isinstance(value, (int, float)) and not isinstance(value, bool) else str(value)
+    )
+
+
+def filled(args: list[str], values: dict[str, Any], show: Any) -> list[str]:
+    def fill(found: re.Match[str]) -> str:
+        return show(values[found[1]]) if found[1] in values else "x"
+
+    texts = [re.sub(r"\{\{\$\.inputs\.parameters\['(\w+)'\]\}\}", fill, arg) for arg in args]
+    return [re.sub(r"\{\{\$.*?\}\}", "x", text) for text in texts]
+
+
+@pytest.fixture(params=[*PIPELINES, "tiny"])
+def compiled(request: pytest.FixtureRequest, tmp_path: Path, tiny_yaml: Path) -> tuple[Path, Any]:
+    """A freshly compiled pipeline and its stages."""
+    if request.param == "tiny":
+        return tiny_yaml, TINY_STAGES
+    compile_pipeline(load_pipeline(request.param), tmp_path / "p.yaml")
+    return tmp_path / "p.yaml", STAGES[request.param]
+
+
+@pytest.mark.parametrize("show", [as_the_launcher_prints, as_kfp_local_prints])
+def test_every_compiled_command_parses_by_its_stages_own_parser_to_its_defaults(
+    compiled: tuple[Path, Any], show: Any
+) -> None:
+    path, stages = compiled
+    for name, container in executors(path).items():
+        stage = stage_of(container, stages)
+        defaults = {f.option: f.default for f in form_fields(stage)}
+        required = {"sources": "some text"} if "sources" in defaults else {}
+        options = load(stage.config, filled(container["args"], {**defaults, **required}, show), name)
+        for field in dataclasses.fields(stage.config):
+            if field.name in defaults and field.name not in required:
+                assert getattr(options, field.name) == pytest.approx(field.default), (name, field.name)
+
+
+def test_every_input_is_wired_or_none_so_that_no_task_follows_a_pointer(compiled: tuple[Path, Any]) -> None:
+    path, stages = compiled
+    for name, container in executors(path).items():
+        stage = stage_of(container, stages)
+        given = dict(arg.split("=", 1) for arg in container["args"])
+        for field in dataclasses.fields(stage.config):
+            if field.metadata["kind"] == "input":
+                value = given["--" + field.name.replace("_", "-")]
+                assert value == "none" or ".path}}" in value, f"{name}: --{field.name}={value}"
+
+
+def all_tasks(spec: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    dags = [spec["root"]["dag"], *(c["dag"] for c in spec["components"].values() if "dag" in c)]
+    return {name: task for dag in dags for name, task in dag["tasks"].items()}
+
+
+def test_kfps_cache_is_off_on_every_task(compiled: tuple[Path, Any]) -> None:
+    for name, task in all_tasks(specs(compiled[0])[0]).items():
+        assert not task.get("cachingOptions", {}).get("enableCache"), f"{name}: the store is the only cache"
+
+
+def test_every_container_task_is_retried_longer_than_kfps_one_hour(compiled: tuple[Path, Any]) -> None:
+    spec = specs(compiled[0])[0]
+    containers = {
+        n
+        for n, t in all_tasks(spec).items()
+        if "executorLabel" in spec["components"][t["componentRef"]["name"]]
+    }
+    assert containers
+    for name in containers:
+        policy = all_tasks(spec)[name]["retryPolicy"]
+        assert int(policy["backoffMaxDuration"].rstrip("s")) >= 7 * 86400 and policy["maxRetryCount"] >= 1, (
+            name
+        )
+
+
+def test_every_parameter_a_task_uses_reaches_the_group_it_is_in(compiled: tuple[Path, Any]) -> None:
+    """KFP 2.17.0 forgets what only an accelerator limit uses; such a task cannot start (see `with_gpus`)."""
+    spec = specs(compiled[0])[0]
+    for name, part in spec["components"].items():
+        if "dag" not in part:
+            continue
+        given = part.get("inputDefinitions", {}).get("parameters", {}).keys()
+        for task in part["dag"]["tasks"].values():
+            for value in task.get("inputs", {}).get("parameters", {}).values():
+                wanted = value.get("componentInputParameter")
+                assert wanted is None or wanted in given, f"{name} lacks {wanted}"
+
+
+def test_the_form_is_small_sorted_by_stage_ascii_and_without_nulls(compiled: tuple[Path, Any]) -> None:
+    path, stages = compiled
+    text = path.read_text(encoding="utf-8")
+    assert text.isascii(), "KFP's MySQL may refuse anything else (kubeflow/pipelines#7283)"
+    form = specs(path)[0]["root"]["inputDefinitions"]["parameters"]
+    assert len(form) <= MAX_FORM_FIELDS
+    prefixes = tuple(f"{s.name}_" for s in stages)
+    for name, field in form.items():
+        assert name in ("store", "channel") or name.startswith(prefixes), name
+        assert name in ("store", "channel") or field["defaultValue"] is not None
+        assert field["description"] and "\n" not in field["description"]
+
+
+def test_all_defaults_and_full_config_fields_stay_below_the_servers_limit(compiled: tuple[Path, Any]) -> None:
+    form = specs(compiled[0])[0]["root"]["inputDefinitions"]["parameters"]
+    values = {
+        n: "x" * 1000 if n.endswith("_config") else f.get("defaultValue", "x" * 100) for n, f in form.items()
+    }
+    assert len(json.dumps(values)) < MAX_PARAMETER_BYTES
+
+
+def test_choices_are_drop_downs(tiny_yaml: Path) -> None:
+    form = specs(tiny_yaml)[0]["root"]["inputDefinitions"]["parameters"]
+    assert form["count_unit"]["literals"] == ["characters", "bytes"]
+    assert "literals" not in form["count_factor"]
+
+
+def test_options_off_the_form_are_no_parameters(tiny_yaml: Path) -> None:
+    spec = specs(tiny_yaml)[0]
+    assert "collect_limit" not in spec["root"]["inputDefinitions"]["parameters"]
+    assert not any("--limit" in arg for arg in executors(tiny_yaml)["collect"]["args"])
+
+
+def test_resources_secrets_and_shared_memory_come_from_the_one_table(compiled: tuple[Path, Any]) -> None:
+    path, stages = compiled
+    platform = specs(path)[1]["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    for name, container in executors(path).items():
+        stage = stage_of(container, stages)
+        assert container["image"] == IMAGES[stage.image]
+        assert platform[f"exec-{name}"]["secretAsEnv"][0]["secretName"] == SECRET
+        row = TABLE.get(stage.name)
+        if row:
+            assert container["resources"]["resourceMemoryLimit"] == row.memory
+        mounts = platform[f"exec-{name}"].get("emptyDirMounts", [])
+        assert [m["mountPath"] for m in mounts] == (["/dev/shm"] if row and row.shared_memory else [])
+
+
+def test_the_committed_yaml_is_what_compiling_gives(tmp_path: Path) -> None:
+    assert main(["--out", str(tmp_path)]) == 0
+    for name in PIPELINES:
+        fresh = (tmp_path / f"{name}.yaml").read_bytes()
+        assert (COMPILED / f"{name}.yaml").read_bytes() == fresh, "run `yanmo compile` and commit the result"
+    assert sorted(p.name for p in tmp_path.iterdir()) == [f"{n}.yaml" for n in PIPELINES], (
+        "no temporary is left"
+    )
+
+
+def test_a_registry_is_put_before_every_image(tmp_path: Path) -> None:
+    main(["--out", str(tmp_path), "--image-prefix=registry.example/team/"])
+    for name in PIPELINES:
+        images = {c["image"] for c in executors(tmp_path / f"{name}.yaml").values()}
+        assert images and all(image.startswith("registry.example/team/yanmo-") for image in images)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "words"),
+    [
+        ({}, "count: required input documents is not wired"),
+        (
+            {"documents": dsl.Dataset, "lines": dsl.Dataset},
+            "count has no input lines; it has documents, earlier",
+        ),
+    ],
+)
+def test_wrong_wiring_is_refused_when_compiling(inputs: dict[str, type], words: str) -> None:
+    with pytest.raises(TypeError, match=words):
+        component(COUNT, inputs)
+
+
+@pytest.mark.parametrize("stage", REAL, ids=lambda s: s.name)
+def test_every_option_of_a_stage_is_described_in_one_ascii_line(stage: Stage) -> None:
+    for field in dataclasses.fields(stage.config):
+        text = field.metadata["help"]
+        assert text and text.isascii() and "\n" not in text, f"{stage.name} --{field.name}"
+        assert str(field.default).isascii(), f"{stage.name} --{field.name}: default {field.default!r}"
+
+
+def test_tasks_are_named_by_their_verbs() -> None:
+    names = set(executors(COMPILED / "language_model.yaml"))
+    assert names == {s.name for s in STAGES["language_model"]} | {"evaluate-champion"}

@@ -1,0 +1,103 @@
+"""The whole road on real text, by the compiled pipeline: what runs, what does not run again, and why."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+import zstandard
+
+ROOT = Path(__file__).parents[2]
+CORPUS = ROOT / "corpus/small.jsonl.zst"
+PER_GENRE = 120
+SETTINGS = {
+    "train_steps": "6",
+    "train_config": "{layers: 1, width: 64, heads: 1, feed_forward: 64, batch_rows: 8, ranks: 1, "
+    "warmup_steps: 2}",
+    "tokenize_vocab_size": "4096",
+    "tokenize_config": "{workers: 1, agreement_sentences: 50}",
+    "evaluate_config": "{samples: 1, sample_tokens: 12, workers: 1, bootstrap_draws: 100}",
+    "curate_config": "{max_filter_share: 0.6, workers: 1}",
+    "promote_config": "{draws: 2000}",
+}
+
+
+def write_text(path: Path, per_genre: int) -> None:
+    """The first texts of each genre of the bundled corpus."""
+    taken: dict[str, int] = defaultdict(int)
+    with zstandard.open(CORPUS, "rt", encoding="utf-8") as lines, path.open("w", encoding="utf-8") as out:
+        for line in lines:
+            genre = json.loads(line)["genre"]
+            taken[genre] += 1
+            if taken[genre] <= per_genre:
+                out.write(line)
+
+
+def run(folder: Path, **changed: str) -> tuple[subprocess.CompletedProcess[str], list[str]]:
+    """One `yanmo run`, and the stages that made something."""
+    command = [sys.executable, "-m", "yanmo.cli", "run", "--store=runs/demo", "--channel=demo"]
+    for name, value in {"curate_sources": "text.jsonl", **SETTINGS, **changed}.items():
+        command += ["--set", f"{name}={value}"]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "components"), str(ROOT / "pipelines")])}
+    ended = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True)
+    made = re.findall(r"^\S+ (\w+) +committed \w+/", ended.stderr, flags=re.MULTILINE)
+    return ended, list(dict.fromkeys(made))
+
+
+ALL = ["curate", "balance", "tokenize", "train", "evaluate", "promote"]
+
+
+@pytest.mark.slow
+def test_the_road_from_raw_text_to_a_champion_and_what_a_change_makes_again(tmp_path: Path) -> None:
+    write_text(tmp_path / "text.jsonl", PER_GENRE)
+    first, made = run(tmp_path)
+    assert first.returncode == 0, first.stderr[-3000:]
+    assert made == ALL
+    assert "Promoted: the channel had no champion yet" in first.stdout
+    assert (tmp_path / "runs/demo/report.html").stat().st_size > 2000
+    assert (tmp_path / "runs/demo/pointers/demo/champion.json").is_file()
+    for genre in "诗词文赋":
+        assert re.search(rf"^{genre} +\d+\.\d+", first.stdout, flags=re.MULTILINE)
+
+    second, made = run(tmp_path)
+    assert second.returncode == 0 and made == [], "every key is committed"
+    assert "already champion" in second.stderr and "Nothing new to judge" in second.stdout
+
+    third, made = run(tmp_path, evaluate_temperature="0.7")
+    assert third.returncode == 0 and set(made) <= {"evaluate", "promote"} and "evaluate" in made
+
+    write_text(tmp_path / "text.jsonl", PER_GENRE + 20)
+    fourth, made = run(tmp_path)
+    assert fourth.returncode == 0, fourth.stderr[-3000:]
+    assert made == ALL, "everything downstream of curate"
+    assert "Not promoted" in fourth.stdout or "Promoted" in fourth.stdout
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ("train_steps=0", "train: --steps 0: expected at least 1"),
+        ("train_config=ranks: 5", "train: --batch-rows 48 does not divide among --ranks 5"),
+        ("train_config=steps: 5", "train: --config names --steps, which the pipeline itself sets"),
+        ("evaluate_config=store: elsewhere", "evaluate: --config names --store"),
+        ("curate_sources=", "curate: --sources is empty"),
+        ("balance_quotas=many", "balance: --quotas: expected genre=characters"),
+    ],
+)
+def test_a_stages_bad_options_are_refused_before_the_first_stage_runs(
+    tmp_path: Path, setting: str, words: str
+) -> None:
+    name, _, value = setting.partition("=")
+    command = [sys.executable, "-m", "yanmo.cli", "run", "--set", f"{name}={value}"]
+    if name != "curate_sources":
+        command += ["--set", "curate_sources=text.jsonl"]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "components"), str(ROOT / "pipelines")])}
+    ended = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert ended.returncode == 64 and words in ended.stderr, ended.stderr
+    assert not list(tmp_path.iterdir())

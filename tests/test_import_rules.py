@@ -1,0 +1,180 @@
+"""Which part may import what; this is what keeps stages apart and every image small.
+
+Imports are read from the syntax trees, also those inside functions, and followed through Yanmo's own
+modules: a data stage that reaches torch by way of `yanmo.model` is found as well.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SOURCE_ROOTS = (ROOT / "components", ROOT / "pipelines")
+NOT_STAGES = {"common", "model", "launch", "use"}
+STAGES = sorted(
+    p.name
+    for p in (ROOT / "components/yanmo").iterdir()
+    if (p / "config.py").is_file() and p.name not in NOT_STAGES
+)
+TRAINING = {"torch", "deepspeed", "transformers", "safetensors"}
+DATA = {"jieba", "opencc", "pkg_resources"}
+CLUSTER = {"kfp", "kubernetes", "yanmo_pipelines"}
+
+FORBIDDEN: dict[str, set[str]] = {
+    "yanmo.common": {*TRAINING, *DATA, *CLUSTER, "yanmo.model", *(f"yanmo.{s}" for s in STAGES)},
+    "yanmo.model": {*DATA, *CLUSTER, *(f"yanmo.{s}" for s in STAGES)},
+    **{f"yanmo.{s}": {*CLUSTER, *(f"yanmo.{o}" for o in STAGES if o != s)} for s in STAGES},
+    "yanmo_pipelines": {*TRAINING, *DATA, "kubernetes"},
+}
+for data_stage in ("curate", "balance", "tokenize"):
+    FORBIDDEN[f"yanmo.{data_stage}"] |= TRAINING
+for light_stage in ("train", "evaluate", "promote", "resolve"):
+    FORBIDDEN[f"yanmo.{light_stage}"] |= DATA
+
+
+def modules_of(roots: Iterable[Path]) -> dict[str, Path]:
+    """Every module below the source roots: dotted name -> file."""
+    found = {}
+    for root in roots:
+        for path in sorted(root.rglob("*.py")):
+            parts = path.relative_to(root).with_suffix("").parts
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+MODULES = modules_of(SOURCE_ROOTS)
+
+
+def imports_of(source: str) -> set[str]:
+    """The names that a module imports, with `from a import b` as `a.b`; relative ones begin with a dot."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = "." * node.level + (node.module or "")
+            names |= {f"{base}.{alias.name}" for alias in node.names}
+    return names
+
+
+def is_below(name: str, package: str) -> bool:
+    return name == package or name.startswith(package + ".")
+
+
+def as_module(name: str, modules: dict[str, Path]) -> str | None:
+    """The module of ours that importing `name` runs; a name that is no module is its attribute."""
+    while name:
+        if name in modules:
+            return name
+        name = name.rpartition(".")[0]
+    return None
+
+
+def wrong_imports(package: str, forbidden: set[str], modules: dict[str, Path]) -> list[str]:
+    """Each chain of imports from `package` to something forbidden, in words."""
+    chains = {m: m for m in modules if is_below(m, package)}
+    queue, wrong = list(chains), []
+    while queue:
+        module = queue.pop()
+        for name in sorted(imports_of(modules[module].read_text(encoding="utf-8"))):
+            bad = next((f for f in forbidden if is_below(name, f)), None)
+            if bad:
+                wrong.append(f"{chains[module]} -> {name}; {package} must not import {bad}")
+                continue
+            ours = as_module(name, modules)
+            if ours and ours not in chains:
+                chains[ours] = f"{chains[module]} -> {ours}"
+                queue.append(ours)
+    return sorted(wrong)
+
+
+@pytest.mark.parametrize("package", sorted(FORBIDDEN))
+def test_no_part_reaches_what_it_must_not(package: str) -> None:
+    assert any(is_below(m, package) for m in MODULES), f"{package} is gone: mend this test's table"
+    assert not wrong_imports(package, FORBIDDEN[package], MODULES)
+
+
+def test_pipelines_read_only_the_config_of_a_stage() -> None:
+    for module in (m for m in MODULES if is_below(m, "yanmo_pipelines")):
+        for name in imports_of(MODULES[module].read_text(encoding="utf-8")):
+            stage = next((s for s in STAGES if is_below(name, f"yanmo.{s}")), None)
+            assert not stage or is_below(name, f"yanmo.{stage}.config"), f"{module} imports {name}"
+
+
+def test_nobody_imports_relatively_or_through_a_source_root() -> None:
+    for module, path in MODULES.items():
+        for name in imports_of(path.read_text(encoding="utf-8")):
+            assert not name.startswith("."), f"{module} imports {name}: write the whole name"
+            assert name.partition(".")[0] not in ("components", "pipelines"), f"{module} imports {name}"
+
+
+def test_the_command_line_imports_no_command() -> None:
+    assert imports_of((ROOT / "components/yanmo/cli.py").read_text(encoding="utf-8")) == {
+        "__future__.annotations",
+        "runpy",
+        "sys",
+    }
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_config_needs_only_the_standard_library(stage: str) -> None:
+    code = (
+        f"import sys; sys.path.insert(0, {str(ROOT / 'components')!r}); import yanmo.{stage}.config as c; "
+        "ours = {'yanmo', 'yanmo.common', 'yanmo.common.options', 'yanmo.common.errors', "
+        "'yanmo.common.stage', "
+        f"'yanmo.{stage}', 'yanmo.{stage}.config'}}; "
+        "more = {m for m in sys.modules if m.startswith('yanmo')} - ours; assert not more, more; "
+        f"assert c.STAGE.name == {stage!r}"
+    )
+    ended = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_each_stage_has_its_doors(stage: str) -> None:
+    folder = ROOT / "components/yanmo" / stage
+    assert (folder / "__main__.py").is_file()
+    assert (folder / "__init__.py").read_bytes() == b"", "importing a stage's package must do nothing"
+    for root in ("components", "pipelines"):
+        assert not (ROOT / root / "__init__.py").exists(), f"{root}/ is a source root, not a package"
+
+
+BROKEN = {
+    "direct": {"yanmo/curate/a.py": "import torch.nn"},
+    "from": {"yanmo/curate/a.py": "from torch import nn"},
+    "in a function": {"yanmo/curate/a.py": "def f():\n    import torch"},
+    "by another module": {
+        "yanmo/curate/a.py": "from yanmo.model import net",
+        "yanmo/model/net.py": "import torch",
+    },
+    "by an attribute": {
+        "yanmo/curate/a.py": "from yanmo.model.net import F",
+        "yanmo/model/net.py": "import torch",
+    },
+    "by a package": {"yanmo/curate/a.py": "import yanmo.model", "yanmo/model/__init__.py": "import torch"},
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_the_rule_finds_a_wrong_import_however_it_is_written(case: str, tmp_path: Path) -> None:
+    for name, source in {
+        "yanmo/curate/__init__.py": "",
+        "yanmo/model/__init__.py": "",
+        **BROKEN[case],
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(source)
+    found = wrong_imports("yanmo.curate", {"torch"}, modules_of([tmp_path]))
+    assert len(found) == 1 and "yanmo.curate must not import torch" in found[0]
+
+
+def test_the_rule_is_content_with_names_that_only_look_alike(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/b.py").write_text("import torchlight\nfrom x import torch\nimport torch_like.torch")
+    assert not wrong_imports("a", {"torch"}, modules_of([tmp_path]))
