@@ -175,9 +175,13 @@ def parser(cls: type, prog: str) -> argparse.ArgumentParser:
 
 
 def _show(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return repr(value) if value == "" else str(value)
+    """A default as `--help` shows it."""
+    return repr(value) if value == "" else _spelled(value)
+
+
+def _spelled(value: Any) -> str:
+    """A value as a flag takes it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _metavar(kind: type, role: str) -> str:
@@ -215,7 +219,7 @@ def _config_flags(command: argparse.ArgumentParser, argv: Sequence[str], prog: s
     pre = _Parser(prog=prog, add_help=False, allow_abbrev=False)
     pre.add_argument("--config")
     source = pre.parse_known_args(argv)[0].config
-    flags = [f"{flag(k)}={_show(v)}" for k, v in read_yaml(source).items()] if source else []
+    flags = [f"{flag(k)}={_spelled(v)}" for k, v in read_yaml(source).items()] if source else []
     if "--config" in (f.partition("=")[0] for f in flags):
         raise UsageError(f"{_shown_source(source)}: one options file cannot name another (`config`)")
     if flags:  # by itself, so that an error names the file

@@ -139,3 +139,7 @@ def test_options_are_told_apart_by_kind_and_survive_yaml() -> None:
     assert by_kind(options, "execution") == {"workers": 2}
     values = by_kind(options, "semantic", "execution")
     assert toy("--config", dump_yaml(values)) == options
+
+
+def test_an_empty_text_in_a_file_stays_empty() -> None:
+    assert toy("--config", dump_yaml({"name": ""})).name == ""
