@@ -7,12 +7,12 @@ training text, of which xz takes 12 (benchmarks/baselines.py).
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import multiprocessing
-from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
@@ -78,16 +78,46 @@ def _build(attempt: Attempt, documents: Output, evaluation_set: Output, split: s
 def _measure(texts: Sequence[str], scored: Sequence[Document]) -> tuple[dict[str, Any], Floats]:
     """The figures of xz, and the 5-gram's bits of each document; side by side."""
     try:
-        with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
-            compressed = pool.submit(xz_figures, texts, scored)
-            bits = pool.submit(ngram_bits, texts, [d.text for d in scored])
-            return compressed.result(), bits.result()
-    except BrokenProcessPool as error:
+        compressed, bits = side_by_side(
+            (xz_figures, (texts, scored)), (ngram_bits, (texts, [d.text for d in scored]))
+        )
+    except EOFError as error:
         characters = sum(map(len, texts))
         raise EnvironmentFault(
             f"a process of the baselines died, probably for want of memory: {characters} characters of "
             "training text need about 250 bytes each and 0.8 GB for xz; lower --baseline-characters"
         ) from error
+    return compressed, bits
+
+
+def side_by_side(*jobs: tuple[Callable[..., Any], tuple[Any, ...]]) -> list[Any]:
+    """The results of functions called in a process each.
+
+    Not a pool: these processes end with their job, also when this one was killed.
+
+    Raises:
+        EOFError: a process died; what a function raised is raised here.
+    """
+    spawn, waiting = multiprocessing.get_context("spawn"), []
+    for job in jobs:
+        receiver, sender = spawn.Pipe(duplex=False)
+        spawn.Process(target=_send_result, args=(sender, *job), daemon=True).start()
+        sender.close()
+        waiting.append(receiver)
+    results = [receiver.recv() for receiver in waiting]
+    for result in results:
+        if isinstance(result, Exception):
+            raise result
+    return results
+
+
+def _send_result(sender: Connection, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    try:
+        result = function(*arguments)
+    except Exception as error:
+        result = error
+    with contextlib.suppress(BrokenPipeError):  # nobody is waiting any more
+        sender.send(result)
 
 
 def ngram_bits(texts: Sequence[str], scored: Sequence[str]) -> Floats:
