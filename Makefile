@@ -4,6 +4,8 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STORE  ?= runs/demo
 SOURCES ?= corpus/small.jsonl.zst
+# The scarce genres twice: chosen on the validation split (docs/recipe.md)
+QUOTAS ?= ci=200%,fu=200%
 # More fields of the run form, such as: make demo SET="train_steps=100 evaluate_temperature=0.7"
 SET    ?=
 UV_VERSION := 0.13.8
@@ -25,7 +27,7 @@ $(VENV)/.ready: pyproject.toml constraints/all.txt
 	touch $@
 
 demo: install
-	@$(BIN)/yanmo run --store $(STORE) --channel demo --set curate_sources=$(SOURCES) \
+	@$(BIN)/yanmo run --store $(STORE) --channel demo --set curate_sources=$(SOURCES) --set "balance_quotas=$(QUOTAS)" \
 	    $(foreach option,$(SET),--set $(option))
 
 test: lint types unit
