@@ -17,7 +17,7 @@ class TrainConfig(StageOptions):
         "model to start from, instead of a new one", stages=("train",), optional=True, default="none"
     )
 
-    steps: int = opt(600, "optimizer steps of the whole training")
+    steps: int = opt(450, "optimizer steps of the whole training")
     batch_rows: int = opt(32, "rows of `context` positions per optimizer step, over all ranks", form=False)
     context: int = opt(64, "positions of a row: tokens that the model sees at once", form=False)
     layers: int = opt(3, "layers of the decoder", form=False)
