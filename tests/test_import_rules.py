@@ -127,7 +127,7 @@ def test_a_config_needs_only_the_standard_library(stage: str) -> None:
     code = (
         f"import sys; sys.path.insert(0, {str(ROOT / 'components')!r}); import yanmo.{stage}.config as c; "
         "ours = {'yanmo', 'yanmo.common', 'yanmo.common.options', 'yanmo.common.errors', "
-        "'yanmo.common.stage', "
+        "'yanmo.common.options_file', 'yanmo.common.stage', "
         f"'yanmo.{stage}', 'yanmo.{stage}.config'}}; "
         "more = {m for m in sys.modules if m.startswith('yanmo')} - ours; assert not more, more; "
         f"assert c.STAGE.name == {stage!r}"

@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import re
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, Literal, NoReturn, TypeVar, get_type_hints
 
 from yanmo.common.errors import UsageError
+from yanmo.common.options_file import read_yaml, shown_source
 
 Kind = Literal["semantic", "execution", "environment", "input"]
 """semantic: part of the key. execution: recorded, not in the key. environment: neither.
@@ -221,12 +220,12 @@ def _config_flags(command: argparse.ArgumentParser, argv: Sequence[str], prog: s
     source = pre.parse_known_args(argv)[0].config
     flags = [f"{flag(k)}={_spelled(v)}" for k, v in read_yaml(source).items()] if source else []
     if "--config" in (f.partition("=")[0] for f in flags):
-        raise UsageError(f"{_shown_source(source)}: one options file cannot name another (`config`)")
+        raise UsageError(f"{shown_source(source)}: one options file cannot name another (`config`)")
     if flags:  # by itself, so that an error names the file
         try:
             command.parse_args(flags)
         except UsageError as error:
-            raise UsageError(f"{_shown_source(source)}: {error}") from None
+            raise UsageError(f"{shown_source(source)}: {error}") from None
     return flags
 
 
@@ -238,55 +237,6 @@ def _refuse_twice(from_file: Sequence[str], argv: Sequence[str]) -> None:
         raise UsageError(
             f"--config names {', '.join(twice)}, which the pipeline itself sets; set it on the run form"
         )
-
-
-_INLINE = re.compile(r"\s*\{|\s*[A-Za-z_]\w*\s*:(\s|$)")
-_MAX_INLINE = 1000
-
-
-def _is_inline(source: str | Path) -> bool:
-    return isinstance(source, str) and _INLINE.match(source) is not None
-
-
-def _shown_source(source: str | Path) -> str:
-    """How messages name an options file, or the text of one."""
-    text = str(source)
-    return f"--config {text[:40]!r}{'...' * (len(text) > 40)}" if _is_inline(source) else text
-
-
-def read_yaml(source: str | Path) -> dict[str, Scalar]:
-    """The options in a YAML file, or in at most 1,000 characters of YAML itself: names and scalars.
-
-    Raises:
-        UsageError: no such file, not YAML, or not a flat mapping.
-    """
-    import yaml
-
-    path = _shown_source(source)
-    try:
-        if _is_inline(source):
-            text = str(source)
-            if len(text) > _MAX_INLINE:
-                raise UsageError(f"{path}: {len(text)} characters; put more than {_MAX_INLINE} in a file")
-        else:
-            text = Path(source).read_text(encoding="utf-8-sig")
-        values = yaml.safe_load(text) or {}
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise UsageError(f"cannot read options from {path}: {error}") from error
-    if not isinstance(values, dict):
-        raise UsageError(f"{path}: expected lines of `name: value`, found {type(values).__name__}")
-    for name, value in values.items():
-        if not isinstance(name, str) or not isinstance(value, (str, int, float, bool)):
-            raise UsageError(f"{path}: option {name!r}: expected a single value, got {value!r}")
-    return values
-
-
-def dump_yaml(values: dict[str, Scalar]) -> str:
-    """`values` as the YAML that `read_yaml` reads back."""
-    import yaml
-
-    text: str = yaml.safe_dump(values, allow_unicode=True, sort_keys=True)
-    return text
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

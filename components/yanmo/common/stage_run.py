@@ -21,7 +21,8 @@ from yanmo.common.errors import ExitCode, advice, exit_code
 from yanmo.common.inputs import NONE, resolve_inputs
 from yanmo.common.kfp_outputs import ExecutorOutputs
 from yanmo.common.logs import human_seconds, setup
-from yanmo.common.options import StageOptions, by_kind, default_argv, dump_yaml, load, option_fields
+from yanmo.common.options import StageOptions, by_kind, default_argv, load, option_fields
+from yanmo.common.options_file import dump_yaml
 from yanmo.common.stage import Stage
 from yanmo.common.store.commit import Attempt, Recipe, Result, commit_once, find_whole, work_name
 from yanmo.common.store.objects import ObjectStore, open_store

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from yanmo.common.errors import UsageError
-from yanmo.common.options import StageOptions, by_kind, dump_yaml, load, opt, parse_bool, parse_int, read_yaml
+from yanmo.common.options import StageOptions, by_kind, load, opt, parse_bool, parse_int
+from yanmo.common.options_file import dump_yaml, read_yaml
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ import pytest
 import toy_stage
 from toy_outputs import wait_until
 
-from yanmo.common.options import read_yaml
+from yanmo.common.options_file import read_yaml
 from yanmo.common.stage_run import main
 from yanmo.common.store.objects import FileStore
 from yanmo.common.store.output import Output, open_reference
