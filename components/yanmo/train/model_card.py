@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from yanmo.common.errors import DataError
 from yanmo.common.store.output import Output
 from yanmo.train.config import TrainConfig
 
@@ -21,8 +22,8 @@ steps on {tokens:.2f} M tokens with a context of {context} tokens. It continues 
     from transformers import AutoModelForCausalLM, AutoTokenizer
     model, tokenizer = AutoModelForCausalLM.from_pretrained("."), AutoTokenizer.from_pretrained(".")
 
-A text begins with `<|bos|>` (id 0); the tag of a genre may follow it (genres.json), for which half of the
-training documents were shown theirs. A text ends with `<|eos|>` (id 1).
+A text begins with `<|bos|>` (id 0); the tag of a genre may follow it (genres.json), as it did in
+{tagged:.0f} % of the training documents. A text ends with `<|eos|>` (id 1).
 
 ## Validation, bits per character (without tags, ends of text included)
 
@@ -31,7 +32,7 @@ training documents were shown theirs. A text ends with `<|eos|>` (id 1).
 ## Made from
 
 Token cache `{cache}`, content digest `{digest}`. All options are in config.yaml, the course of
-the training in metrics.jsonl.
+the training in metrics.jsonl. Licences of the training text, by documents: {licenses}.
 """
 
 
@@ -54,4 +55,20 @@ def model_card(options: TrainConfig, result: dict[str, Any], valid: dict[str, fl
         table=table,
         cache=cache,
         digest=cache.content_digest[:16],
+        tagged=100 * options.tag_share,
+        licenses=licenses_of(cache),
     )
+
+
+def licenses_of(cache: Output) -> str:
+    """The licences that `curate` counted in the documents a token cache was made from, in words."""
+    output: Output | None = cache
+    while output is not None:
+        counts = output.manifest.metadata.get("licenses")
+        if counts:
+            return ", ".join(f"{name or 'none given'} {count:,}" for name, count in sorted(counts.items()))
+        try:
+            output = output.input("documents")
+        except DataError:  # let go of since: no reason to lose the model
+            break
+    return "not known"
