@@ -276,12 +276,6 @@ class StageOptions:
     )
     run_id: str = opt("", "id of the pipeline run, for logs and metrics", kind="environment", form=False)
     force: bool = opt(False, "make the output again even if it is committed", kind="environment", form=False)
-    single_writer: bool = opt(
-        False,
-        "promise that no other process writes this store (for stores without conditional writes)",
-        kind="environment",
-        form=False,
-    )
     metrics_port: int = opt(
         0, "TCP port of /metrics; 0 takes a free one, -1 serves none", kind="environment", form=False
     )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import time
-from pathlib import Path
 from types import TracebackType
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest, start_http_server
@@ -52,10 +51,6 @@ class Telemetry:
     def text(self) -> str:
         """All metrics in Prometheus' text format."""
         return generate_latest(self.registry).decode()
-
-    def write(self, path: Path) -> None:
-        """Write all metrics to `path` (for node_exporter's textfile collector, or to read)."""
-        path.write_text(self.text(), encoding="utf-8")
 
     def __enter__(self) -> Telemetry:
         self._server = None

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from yanmo.common.errors import DataError
-from yanmo.common.records import GENRES, TEXT_FORM
+from yanmo.common.records import GENRE_ALIASES, GENRES, TEXT_FORM
 from yanmo.common.stage_run import Finish, Skip, StageRun
 from yanmo.common.store.commit import Result
 from yanmo.common.store.output import Output, read_json
 
 log = logging.getLogger(__name__)
-_ASCII = {"诗": "shi", "词": "ci", "文": "wen", "赋": "fu"}
+_ASCII = {genre: alias for alias, genre in GENRE_ALIASES.items()}
 SCORING = "half-window/1"
 """How bits are measured; raised with any change that moves them. Evaluations of different rules are never
 compared."""

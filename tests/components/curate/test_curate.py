@@ -103,7 +103,7 @@ def test_bytes_do_not_depend_on_order_files_or_workers(
     curate: Run, lines: list[Record], write_jsonl: Callable[..., Path], workers: int, batch_bytes: int
 ) -> None:
     lines = [*lines, *({**r, "author": "又"} for r in lines[::5])]  # copies with equal ids too
-    one = curate(write_jsonl("x/a.jsonl", lines), "--single-writer").output()
+    one = curate(write_jsonl("x/a.jsonl", lines)).output()
     generator = random.Random(workers)
     shuffled = generator.sample(lines, len(lines))
     write_jsonl("y/a.jsonl", shuffled[:50])
