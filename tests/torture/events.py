@@ -58,7 +58,7 @@ def normalized(name: str) -> str:
 
 
 class Listener:
-    """Reads the FIFO of a run in a thread, and does something when a chosen event comes."""
+    """Reads the FIFO of a run in a thread, and does something when chosen events come."""
 
     def __init__(self, path: Path, roots: tuple[str, ...]) -> None:
         """Args:
@@ -66,9 +66,8 @@ class Listener:
         """
         self.path, self._roots = path, roots
         self.events: list[Event] = []
-        self._wanted: tuple[str, str, int] | None = None
+        self._wanted: dict[tuple[str, str, int], Callable[[], None]] = {}
         self._seen: dict[tuple[str, str], int] = {}
-        self._then: Callable[[], None] | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._read, daemon=True)
 
@@ -89,7 +88,7 @@ class Listener:
 
     def on(self, kind: str, name: str, occurrence: int, then: Callable[[], None]) -> None:
         """Call `then` when the `occurrence`-th (from 0) event of this kind and name comes."""
-        self._wanted, self._then = (kind, name, occurrence), then
+        self._wanted[kind, name, occurrence] = then
 
     def _read(self) -> None:
         rest = b""
@@ -113,6 +112,6 @@ class Listener:
         place = (event.kind, event.name)
         occurrence = self._seen.get(place, 0)
         self._seen[place] = occurrence + 1
-        if self._then and self._wanted == (*place, occurrence):
-            then, self._then = self._then, None
+        then = self._wanted.pop((*place, occurrence), None)
+        if then:
             then()

@@ -1,15 +1,16 @@
 """Makes each Python process tell what it is about to write, and lets its clock jump. Not part of the product.
 
-Python imports a module of this name at start-up; the torture puts this folder on PYTHONPATH. CPython's audit
-events (PEP 578) are raised before a file is opened, linked, renamed or removed and before a request is sent, in
-the stage itself, its worker processes and torchrun's ranks alike. So a kill can be aimed at the moment before a
-commit, and the stages need no hook.
+Python imports a module of this name at start-up; the torture puts this folder on PYTHONPATH. CPython raises
+audit events (PEP 578) before a file is opened, linked, renamed or removed and before a request is sent, in
+the stage itself, its worker processes and torchrun's ranks alike. So a kill can be aimed at the moment before
+a commit, and the stages need no hook.
 
     YANMO_WITNESS        a FIFO; one line per event, `seconds pid event name` (seconds of the monotonic clock)
     YANMO_CLOCK_OFFSET   seconds that this process's wall clock is wrong by; `1000@MANIFEST` jumps when the
                          first event whose name holds MANIFEST comes
 """
 
+import contextlib
 import os
 import sys
 
@@ -25,10 +26,8 @@ def _watch(path: str) -> None:
     def tell(event: str, name: object) -> None:
         text = os.fsdecode(name)[-600:] if isinstance(name, (str, bytes)) else str(name)
         line = f"{time.monotonic():.6f} {forks['pid']} {event} {text}\n".replace("\0", "")
-        try:
+        with contextlib.suppress(OSError):
             os.write(handle, line.encode(errors="replace"))  # below PIPE_BUF: lines do not mix
-        except OSError:
-            pass
 
     _hear(tell)
 
