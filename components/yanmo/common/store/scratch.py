@@ -10,8 +10,8 @@
 All ranks and pods of a node may share one scratch. A file is downloaded by one of them while the others wait
 for its lock; it gets its name only after its sha256 was checked, so a name means verified bytes. Nothing is
 synced: a file carries the stamp of this boot, and one of another boot (or one that somebody wrote to) is
-hashed again before it is used. A kill releases the locks (flock) and leaves a process folder that the next process
-sweeps away. Evicting a file only takes its name: whoever was handed it holds a hard link of his own.
+hashed again before it is used. A kill releases the locks (flock) and leaves a process folder that the next
+process sweeps away. Evicting a file only takes its name: whoever was handed it holds a hard link of his own.
 """
 
 from __future__ import annotations
