@@ -12,10 +12,10 @@ import shutil
 import sys
 from pathlib import Path
 
-from torture import kills
+from torture import disk, flips, kills, network, races
 from torture.ground import Ground, Record, open_ground, say
 
-PARTS = ("kills",)
+PARTS = ("kills", "flips", "twins", "clocks", "disk", "network")
 
 
 def main() -> int:
@@ -49,6 +49,12 @@ def _arguments() -> argparse.Namespace:
 def _run(part: str, ground: Ground, record: Record, count: int) -> None:
     if part == "kills":
         _run_kills(ground, record, count)
+    elif part == "network":
+        if ground.kind == "s3":
+            network.run(ground, record)
+    else:
+        run = {"flips": flips.run, "twins": races.run_twins, "clocks": races.run_clocks, "disk": disk.run}
+        run[part](ground, record)
 
 
 def _run_kills(ground: Ground, record: Record, count: int) -> None:

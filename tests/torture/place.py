@@ -31,6 +31,9 @@ class Place(Protocol):
     def write(self, name: str, data: bytes) -> None:
         """Overwrite an object: damage, or a restored original."""
 
+    def delete(self, names: list[str]) -> None:
+        """Remove objects."""
+
     def environment(self) -> dict[str, str]:
         """What a stage's process needs to reach the store."""
 
@@ -70,6 +73,10 @@ class FilePlace:
         path.chmod(0o644)
         path.write_bytes(data)
         path.chmod(mode)
+
+    def delete(self, names: list[str]) -> None:
+        for name in names:
+            (self.root / name).unlink(missing_ok=True)
 
     def environment(self) -> dict[str, str]:
         return {"YANMO_SCRATCH": str(self.scratch)}
@@ -116,13 +123,16 @@ class S3Place:
     def write(self, name: str, data: bytes) -> None:
         self._client.put_object(self.bucket, f"{self.prefix}/{name}", io.BytesIO(data), len(data))
 
+    def delete(self, names: list[str]) -> None:
+        for name in names:
+            self._client.remove_object(self.bucket, f"{self.prefix}/{name}")
+
     def environment(self) -> dict[str, str]:
         return {**self.server.environment(self.endpoint), "YANMO_SCRATCH": str(self.scratch)}
 
     def remove(self) -> None:
         shutil.rmtree(self.scratch, ignore_errors=True)
-        for name in self.names():
-            self._client.remove_object(self.bucket, f"{self.prefix}/{name}")
+        self.delete(self.names())
 
     @property
     def _client(self) -> Any:
