@@ -12,10 +12,10 @@ import shutil
 import sys
 from pathlib import Path
 
-from torture import disk, flips, kills, network, races
+from torture import disk, flips, kills, network, races, tools
 from torture.ground import Ground, Record, open_ground, say
 
-PARTS = ("kills", "flips", "twins", "clocks", "disk", "network")
+PARTS = ("kills", "gc", "flips", "twins", "clocks", "disk", "network")
 
 
 def main() -> int:
@@ -53,7 +53,10 @@ def _run(part: str, ground: Ground, record: Record, count: int) -> None:
         if ground.kind == "s3":
             network.run(ground, record)
     else:
-        run = {"flips": flips.run, "twins": races.run_twins, "clocks": races.run_clocks, "disk": disk.run}
+        run = {
+            "gc": tools.run_gc, "flips": flips.run, "twins": races.run_twins, "clocks": races.run_clocks,
+            "disk": disk.run,
+        }  # fmt: skip
         run[part](ground, record)
 
 

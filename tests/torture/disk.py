@@ -12,7 +12,7 @@ from pathlib import Path
 
 from torture.ground import Case, Ground, Record
 from torture.place import FilePlace, Place, survey
-from torture.stages import STAGES, start_stage
+from torture.stages import start_stage
 
 _ENOUGH = 256 << 20
 _PAGE = 4096
@@ -64,7 +64,7 @@ def _full(ground: Ground, what: str, times: int) -> Case | tuple[str, list[str]]
     codes: dict[int, int] = {}
     findings: list[str] = []
     with small_disk(ground.folder / "disk") as disk, _place_on(ground, disk) as place:
-        for stage in STAGES:
+        for stage in ground.stages:
             need = _need(ground, stage)
             for _ in range(times):
                 used = shutil.disk_usage(disk).used

@@ -19,7 +19,7 @@ from torture.events import Listener
 from torture.ground import Ground, Record
 from torture.place import Place, survey
 from torture.profile import roots
-from torture.stages import CHANNEL, STAGES, Run, run_stage, start_stage
+from torture.stages import CHANNEL, Run, run_stage, start_stage
 
 _NEW: dict[str, tuple[str, ...]] = {
     "curate": ("--min-han-characters", "11", "--pointer", "none"),
@@ -53,19 +53,17 @@ KINDS = (
 
 def run(ground: Ground, record: Record, times: int | None = None) -> None:
     """Flip bits in every kind of object; `times` of each instead of the usual number."""
-    wanted = [kind for kind in KINDS if not record.has("flip", kind.name)]
-    special = [name for name in ("reference file", "checkpoint", "scratch") if not record.has("flip", name)]
-    if not wanted and not special:
-        return
+    wanted = [k for k in KINDS if k.reader in ground.stages and not record.has("flip", k.name)]
     with ground.place() as place:
-        for stage in STAGES:
+        for stage in ground.stages if wanted else ():
             run_stage(stage, place, ground.folder)
         for kind in wanted:
             record.case("flip", kind.name, lambda kind=kind: _flip(ground, place, kind, times or kind.times))
         record.case("flip", "reference file", lambda: _flip_reference(ground, place, times or 8))
         if ground.kind == "s3":
             record.case("flip", "scratch", lambda: _flip_scratch(ground, place))
-    record.case("flip", "checkpoint", lambda: _flip_checkpoint(ground))
+    if "train" in ground.stages:
+        record.case("flip", "checkpoint", lambda: _flip_checkpoint(ground))
 
 
 def flipped(data: bytes, draw: random.Random) -> bytes:

@@ -9,7 +9,7 @@ from servers.fault_proxy import FaultProxy, Faults
 
 from torture.ground import Ground, Record
 from torture.place import survey
-from torture.stages import STAGES, start_stage
+from torture.stages import start_stage
 
 RATES = (0.02, 0.05, 0.1, 0.2)
 _TRIES = 8
@@ -31,7 +31,7 @@ def _through(ground: Ground, rate: float) -> tuple[str, list[str]]:
     findings: list[str] = []
     with FaultProxy(ground.server.endpoint, Faults.evenly(rate), seed) as proxy:
         with ground.place(proxy.endpoint) as place:
-            for stage in STAGES:
+            for stage in ground.stages:
                 for _ in range(_TRIES):
                     variables = {"YANMO_S3_RETRY_SECONDS": _RETRY_SECONDS}
                     run = start_stage(stage, place, ground.folder, environment=variables)

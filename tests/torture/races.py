@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from torture.ground import Ground, Record
-from torture.place import Place, survey
-from torture.stages import CHANNEL, STAGES, Run, start_stage
-from torture.tools import leftovers
+from torture.place import Place, leftovers, survey
+from torture.stages import CHANNEL, Run, start_stage
 
 DAY = 86_400
 CLOCKS = {
@@ -16,34 +15,29 @@ CLOCKS = {
 }
 
 
-def run_twins(ground: Ground, record: Record, stages: tuple[str, ...] = tuple(STAGES)) -> None:
+def run_twins(ground: Ground, record: Record) -> None:
     """Each stage twice at the same moment, in the same store."""
-    if all(record.has("twins", stage) for stage in stages):
+    if all(record.has("twins", stage) for stage in ground.stages):
         return
     with ground.place() as place:
-        for stage in STAGES:
-            if stage in stages:
-                record.case("twins", stage, lambda stage=stage: _twins(ground, place, stage, {}, ()))
-            else:
-                start_stage(stage, place, ground.folder).wait()
-        if "curate" in stages:
-            again = ("--force",)
-            record.case("twins", "curate --force", lambda: _twins(ground, place, "curate", {}, again))
+        for stage in ground.stages:
+            record.case("twins", stage, lambda stage=stage: _twins(ground, place, stage, {}, ()))
+        again = ("--force",)
+        record.case("twins", "curate --force", lambda: _twins(ground, place, "curate", {}, again))
 
 
-def run_clocks(ground: Ground, record: Record, stages: tuple[str, ...] = tuple(STAGES)) -> None:
+def run_clocks(ground: Ground, record: Record) -> None:
     """The whole pipeline under a wrong clock; then one run beside another whose clock is a day ahead."""
     for name, offset in CLOCKS.items():
-        record.case("clock", name, lambda offset=offset: _under_clock(ground, offset, stages))
-    record.case("clock", "a second run a day ahead", lambda: _twins_in_time(ground))
+        record.case("clock", name, lambda offset=offset: _under_clock(ground, offset))
+    record.case("clock", "a second run a day ahead", lambda: twins_in_time(ground))
 
 
-def _under_clock(ground: Ground, offset: str, stages: tuple[str, ...]) -> tuple[str, list[str]]:
+def _under_clock(ground: Ground, offset: str) -> tuple[str, list[str]]:
     findings: list[str] = []
     with ground.place() as place:
-        for stage in STAGES:
-            wrong = {"YANMO_CLOCK_OFFSET": offset} if stage in stages else {}
-            run = start_stage(stage, place, ground.folder, environment=wrong)
+        for stage in ground.stages:
+            run = start_stage(stage, place, ground.folder, environment={"YANMO_CLOCK_OFFSET": offset})
             code = run.wait()
             if code:
                 findings.append(f"{stage} ended with {code}: {run.text[-900:]}")
@@ -52,7 +46,8 @@ def _under_clock(ground: Ground, offset: str, stages: tuple[str, ...]) -> tuple[
     return "same digests" if not findings else "see findings", findings
 
 
-def _twins_in_time(ground: Ground) -> tuple[str, list[str]]:
+def twins_in_time(ground: Ground) -> tuple[str, list[str]]:
+    """The second of two runs has a clock that is a day ahead."""
     with ground.place() as place:
         return _twins(ground, place, "curate", {"YANMO_CLOCK_OFFSET": str(DAY)}, ())
 
