@@ -117,6 +117,7 @@ def _flip(ground: Ground, place: Place, kind: Kind, times: int) -> tuple[str, li
         data = place.read(name)
         wrong = flipped(data, draw)
         place.write(name, wrong)
+        place.forget_scratch()
         try:
             what, log = trial.read(name)
         finally:

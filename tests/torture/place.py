@@ -39,6 +39,9 @@ class Place(Protocol):
     def backdate(self, seconds: float) -> bool:
         """Make every object older; False where only time can."""
 
+    def forget_scratch(self) -> None:
+        """Empty the read cache, so that the next stage reads the store, as on another machine."""
+
     def environment(self) -> dict[str, str]:
         """What a stage's process needs to reach the store."""
 
@@ -89,6 +92,9 @@ class FilePlace:
                 status = path.stat()
                 os.utime(path, (status.st_atime, min(status.st_mtime, time.time() - seconds)))
         return True
+
+    def forget_scratch(self) -> None:
+        """There is none: files are read where they lie."""
 
     def environment(self) -> dict[str, str]:
         return {"YANMO_SCRATCH": str(self.scratch)}
@@ -141,6 +147,9 @@ class S3Place:
 
     def backdate(self, seconds: float) -> bool:
         return False
+
+    def forget_scratch(self) -> None:
+        shutil.rmtree(self.scratch / "objects", ignore_errors=True)
 
     def environment(self) -> dict[str, str]:
         return {**self.server.environment(self.endpoint), "YANMO_SCRATCH": str(self.scratch)}
