@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -62,14 +63,18 @@ class Transfer:
             Damaged: the object has other bytes than its manifest says.
         """
         ranges = [(at, min(PART_BYTES, wanted.bytes - at)) for at in range(0, wanted.bytes, PART_BYTES)]
-        fetch: Callable[[tuple[int, int]], bytes] = lambda part: self._get(name, where, wanted, *part)  # noqa: E731
         hashed = hashlib.sha256()
         if not ranges:
             self._get(name, where, wanted, 0, 0)  # an empty object has no parts, but it must be there
         with path.open("xb") as file:
+
+            def fetch(part: tuple[int, int]) -> bytes:
+                data = self._get(name, where, wanted, *part)
+                os.pwrite(file.fileno(), data, part[0])  # here, so that parts are written side by side
+                return data
+
             for data in self._ordered(fetch, ranges) if large else map(fetch, ranges):
                 hashed.update(data)
-                file.write(data)
         check_sha256(where, wanted, hashed.hexdigest())
 
     def each(self, action: Callable[[S], T], items: Sequence[S]) -> list[T]:
