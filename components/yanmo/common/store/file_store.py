@@ -17,6 +17,7 @@ import time
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 from yanmo.common.errors import DataError, StorageError
 from yanmo.common.store.objects import (
@@ -55,6 +56,14 @@ def make_folders(path: Path) -> None:
     for folder in reversed(missing):
         folder.mkdir(exist_ok=True)
         fsync_dir(folder.parent)
+
+
+def _opened_in_folder(path: Path) -> BinaryIO:
+    """The new file `path`, its folder made; again where `delete` took the empty folder in between."""
+    while True:
+        with contextlib.suppress(FileNotFoundError):
+            make_folders(path.parent)
+            return path.open("xb")
 
 
 class FileStore:
@@ -163,8 +172,23 @@ class FileStore:
                 with contextlib.suppress(FileNotFoundError):  # deleted while we list
                     yield self._info(path.relative_to(self.root).as_posix(), path)
 
+    def digest(self, name: str) -> Written | None:
+        try:
+            with self._path(name).open("rb") as file:
+                sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+                return Written(file.tell(), sha256)
+        except (FileNotFoundError, IsADirectoryError):
+            return None
+
     def delete(self, name: str) -> None:
-        self._path(name).unlink(missing_ok=True)
+        path = self._path(name)
+        path.unlink(missing_ok=True)
+        # Folders go with their last file, except the first two levels (cas/train), where writers start.
+        for folder in list(path.parents)[: max(0, name.count("/") - 2)]:
+            try:
+                folder.rmdir()
+            except OSError:
+                return
 
     def leftovers(self) -> Iterator[Leftover]:
         for path in self._files(""):
@@ -186,10 +210,9 @@ class FileStore:
         return ObjectInfo(name, status.st_size, status.st_mtime)
 
     def _write_temporary(self, path: Path, data: bytes) -> Path:
-        make_folders(path.parent)
         temporary = path.parent / f"{_TEMPORARY}{uuid.uuid4().hex}"
         try:
-            with temporary.open("xb") as file:
+            with _opened_in_folder(temporary) as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())

@@ -7,6 +7,7 @@ time, so that a rerun after kill -9 does not wait for the expiry.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -61,7 +62,7 @@ class Lease:
         except AlreadyExists:
             try:
                 data, version = self.store.read(self.name)
-                if not _is_over(data):
+                if not is_over(data):
                     return False
                 self._version = self.store.replace(self.name, self._body(), version)
             except (FileNotFoundError, Changed):
@@ -81,11 +82,16 @@ class Lease:
         if self._lost:
             raise LeaseLost(f"{self.store.uri}/{self.name}: taken over by another run; stopped")
 
+    def remove(self) -> None:
+        """End the lease by removing its object, which no other run can have taken while this one held it."""
+        self._end_renewal()
+        with contextlib.suppress(LeaseLost):
+            self.check()
+            self.store.delete(self.name)
+
     def release(self) -> None:
         """Give the lease back; no error when it was lost or cannot be written (it then expires)."""
-        self._stop.set()
-        if self._thread:
-            self._thread.join()
+        self._end_renewal()
         try:
             self.check()
             body = {**json.loads(self._body()), "expires_at": _RELEASED}
@@ -94,6 +100,11 @@ class Lease:
             pass
         except OSError as error:  # must not hide the result, or the error, of the work itself
             log.warning("could not release %s (%s); it expires in %d s", self.name, error, self.ttl)
+
+    def _end_renewal(self) -> None:
+        self._stop.set()
+        if self._thread:
+            self._thread.join()
 
     def _is_still_ours(self) -> bool:
         """After a renewal that failed: it may have been written and only the answer was lost."""
@@ -130,8 +141,8 @@ class Lease:
                 log.warning("could not renew the lease of %s: %s", self.name, error)
 
 
-def _is_over(data: bytes) -> bool:
-    """Whether the lease in `data` was released, its process is dead, or it has expired.
+def is_over(data: bytes) -> bool:
+    """Whether the lease in the document `data` was released, its process is dead, or it has expired.
 
     On this machine the process decides and not the clock, which a laptop's sleep or NTP moves.
     """

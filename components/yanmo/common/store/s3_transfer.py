@@ -61,16 +61,20 @@ class Transfer:
         Raises:
             Damaged: the object has other bytes than its manifest says.
         """
-        ranges = [(at, min(PART_BYTES, wanted.bytes - at)) for at in range(0, wanted.bytes, PART_BYTES)]
-        fetch: Callable[[tuple[int, int]], bytes] = lambda part: self._get(name, where, wanted, *part)  # noqa: E731
         hashed = hashlib.sha256()
-        if not ranges:
-            self._get(name, where, wanted, 0, 0)  # an empty object has no parts, but it must be there
         with path.open("xb") as file:
-            for data in self._ordered(fetch, ranges) if large else map(fetch, ranges):
+            for data in self.chunks(wanted, name, where, large=large):
                 hashed.update(data)
                 file.write(data)
         check_sha256(where, wanted, hashed.hexdigest())
+
+    def chunks(self, wanted: Wanted, name: str, where: str, *, large: bool) -> Iterator[bytes]:
+        """The bytes of the object `name` in order; arguments and errors as of `download`."""
+        ranges = [(at, min(PART_BYTES, wanted.bytes - at)) for at in range(0, wanted.bytes, PART_BYTES)]
+        fetch: Callable[[tuple[int, int]], bytes] = lambda part: self._get(name, where, wanted, *part)  # noqa: E731
+        if not ranges:
+            self._get(name, where, wanted, 0, 0)  # an empty object has no parts, but it must be there
+        yield from self._ordered(fetch, ranges) if large else map(fetch, ranges)
 
     def each(self, action: Callable[[S], T], items: Sequence[S]) -> list[T]:
         """`action` of every item, `THREADS` at a time, in order; the first error is raised."""
