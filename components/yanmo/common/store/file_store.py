@@ -183,20 +183,36 @@ class FileStore:
     def delete(self, name: str) -> None:
         path = self._path(name)
         path.unlink(missing_ok=True)
-        # Folders go with their last file, except the first two levels (cas/train), where writers start.
-        for folder in list(path.parents)[: max(0, name.count("/") - 2)]:
+        self._prune(path.parent)
+
+    def _prune(self, folder: Path) -> None:
+        """Remove empty folders upwards, except the first two levels (cas/train), where writers start."""
+        while len(folder.relative_to(self.root).parts) > 2:
             try:
                 folder.rmdir()
+            except FileNotFoundError:
+                pass
             except OSError:
                 return
+            folder = folder.parent
 
     def leftovers(self) -> Iterator[Leftover]:
+        yield from self._empty_folders()
         for path in self._files(""):
             if path.name.startswith(_TEMPORARY):
                 with contextlib.suppress(FileNotFoundError):
                     info = self._info(path.relative_to(self.root).as_posix(), path)
                     remove = functools.partial(path.unlink, missing_ok=True)
                     yield Leftover(info.name, "temporary file", info.bytes, info.modified, remove)
+
+    def _empty_folders(self) -> Iterator[Leftover]:
+        for folder, folders, files in os.walk(self.root):
+            path = Path(folder)
+            name = path.relative_to(self.root).as_posix()
+            if not folders and not files and name.count("/") > 1 and is_name(name):
+                with contextlib.suppress(FileNotFoundError):
+                    modified = path.stat().st_mtime
+                    yield Leftover(name, "empty folder", 0, modified, functools.partial(self._prune, path))
 
     def _files(self, prefix: str) -> Iterator[Path]:
         base = self._path(prefix) if prefix else self.root

@@ -126,6 +126,12 @@ class Manifest:
     content_digest: str = ""
     schema: str = MANIFEST_SCHEMA
 
+    @property
+    def expected_key(self) -> str:
+        """The key that revision, options and inputs in here make: `key`, unless one of them was changed."""
+        digests = {name: value["content_digest"] for name, value in self.inputs.items() if value}
+        return make_key(self.stage, self.revision, self.options, digests)
+
     def to_json(self) -> bytes:
         return json.dumps(asdict(self), ensure_ascii=False, indent=1).encode() + b"\n"
 

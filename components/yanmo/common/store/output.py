@@ -115,6 +115,11 @@ def _read_output(store: ObjectStore, stage: str, key: str, name: str) -> Output 
         raise DataError(f"{store.uri}/{name}: changed since it was committed; restore it or use --force")
     if (manifest.stage, manifest.key) != (stage, key):
         raise DataError(f"{store.uri}/{name}: is the manifest of {manifest.stage}/{manifest.key}")
+    if manifest.expected_key != key:
+        raise DataError(
+            f"{store.uri}/{name}: options, inputs or revision were changed since it was committed (they "
+            f"make the key {manifest.expected_key[:16]}...); restore it or use --force"
+        )
     reference = Reference(
         stage=stage,
         key=key,

@@ -5,8 +5,8 @@ bytes, parsing ends in a value of the right types or in a `ValueError` that says
 numbers of files, lengths and depth are capped, so that a document cannot eat the memory of its reader.
 
 Alternative not taken: pydantic or jsonschema. The types here are few, and both images stay free of another
-compiled dependency. Cost: 1.5 times that of `json.loads`; 0.2 to 0.35 s of CPU for a manifest of 100,000 files
-(18 MB).
+compiled dependency. Cost: 1.5 times that of `json.loads`; 0.2 to 0.35 s of CPU for a manifest of 100,000
+files (18 MB).
 """
 
 from __future__ import annotations
