@@ -30,7 +30,7 @@ _AGE = re.compile(r"(\d+(?:\.\d+)?)([smhdw])\Z")
 
 def parse_age(text: str) -> float:
     """Seconds in an age such as 90s, 30m, 12h, 7d or 2w."""
-    found = _AGE.match(text)
+    found = _AGE.match("0s" if text == "0" else text)
     if not found:
         raise argparse.ArgumentTypeError(f"expected an age such as 90s, 30m, 12h, 7d or 2w, got {text!r}")
     return float(found[1]) * _UNITS[found[2]]
@@ -74,7 +74,7 @@ def _document(plan: Plan, swept: Swept | None) -> dict[str, object]:
             {
                 "output": "/".join(one.folder.name),
                 "whole": one.is_whole,
-                "objects": [info.name for info in one.objects],
+                "objects": [part.name for part in one.parts],
                 "bytes": one.bytes,
                 "why": one.why,
             }
@@ -95,9 +95,10 @@ def _print(inventory: Inventory, plan: Plan, swept: Swept | None, args: argparse
         if one.is_whole:
             print(f"{verb} output {one.folder}, {human_bytes(one.bytes)}: {one.why}")
         elif args.explain:
-            print(f"{verb} {len(one.objects)} object(s) of {one.folder}, {human_bytes(one.bytes)}: {one.why}")
+            what = f"{len(one.parts)} object(s) of {one.folder}"
+            print(f"{verb} {what}, {human_bytes(one.bytes)}: {one.why}")
         else:
-            groups[one.why] += [info.bytes for info in one.objects]
+            groups[one.why] += [part.bytes for part in one.parts]
     for info, why in plan.loose:
         groups[why].append(info.bytes)
     for leftover in plan.leftovers:

@@ -17,11 +17,12 @@ from yanmo.common.store.manifest import Manifest, Reference
 from yanmo.common.store.objects import Leftover, ObjectInfo, ObjectStore
 from yanmo.common.store.output import manifest_name, superseded_name
 from yanmo.store.chain import edges, references_in
-from yanmo.store.inventory import Inventory, KeyFolder, KeyName, key_of, live_attempt
+from yanmo.store.inventory import Inventory, KeyFolder, KeyName, is_working
 from yanmo.store.pointers import read_all
 
-SETTLED_SECONDS = 60.0
-"""Nothing that a lease does not guard is removed younger than this: its writer may be at it now."""
+SETTLED_SECONDS = 2.0
+"""Nothing that a lease does not guard is removed younger than this: its writer may be at it now. (The
+temporary files of a folder are locked while they are written, a moment after they appear.)"""
 _DAY = 86400
 _MARKS = ("/LEASE.json", "/INPUTS.json")
 
@@ -49,10 +50,16 @@ class Doomed:
     """Its committed manifest, unless there is none or it is damaged."""
     data: bytes = b""
     """The bytes of MANIFEST.json when this was decided."""
+    leftovers: list[Leftover] = field(default_factory=list)
+
+    @property
+    def parts(self) -> list[ObjectInfo | Leftover]:
+        """Everything that goes."""
+        return [*self.objects, *self.leftovers]
 
     @property
     def bytes(self) -> int:
-        return sum(info.bytes for info in self.objects)
+        return sum(part.bytes for part in self.parts)
 
 
 @dataclass
@@ -112,7 +119,7 @@ class Planner:
         for named in read_all(self.store, self.inventory.pointers):
             yield named.reference, named.by
         for name, folder in sorted(self.inventory.keys.items()):
-            if live_attempt(self.store, *name) is not None:
+            if is_working(self.store, folder):
                 self._live.add(name)
                 self.plan.kept[name] = "a run is making it now"
             if self._may_go_on(folder):
@@ -223,10 +230,14 @@ class Planner:
         if work:
             objects += work
             why.append("work of a finished run" if folder.manifest else "what a run left that never finished")
-        if objects:
+        leftovers = [one for one in folder.leftovers if self._is_old(one.modified)]
+        why += [one.what for one in leftovers]
+        if objects or leftovers:
             found = self._read(folder.manifest.name) if folder.manifest else None
             data = found[1] if found else b""
-            self.plan.doomed.append(Doomed(folder, objects, "; ".join(dict.fromkeys(why)), data=data))
+            self.plan.doomed.append(
+                Doomed(folder, objects, "; ".join(dict.fromkeys(why)), data=data, leftovers=leftovers)
+            )
 
     def _doom(self, folder: KeyFolder) -> None:
         """The output and all beside it; its manifest first."""
@@ -238,7 +249,8 @@ class Planner:
         data = found[1] if found else self.store.read(folder.manifest.name)[0]
         objects = [folder.manifest, *(i for infos in folder.attempts.values() for i in infos)]
         objects += [*folder.old_manifests, *folder.work]
-        self.plan.doomed.append(Doomed(folder, objects, why, True, found[0] if found else None, data))
+        manifest = found[0] if found else None
+        self.plan.doomed.append(Doomed(folder, objects, why, True, manifest, data, folder.leftovers))
 
     def _used_attempts(self, folder: KeyFolder) -> set[str]:
         """Attempts that the current manifest, or a kept older one of other content, names."""
@@ -276,8 +288,7 @@ class Planner:
             if self._is_old(newest["/".join(info.name.split("/")[:2])], age):
                 self.plan.loose.append((info, "KFP's files of a finished run"))
         for leftover in self.inventory.leftovers:
-            name = key_of(f"{leftover.name}/")
-            if self._is_old(leftover.modified, age) and name not in self._live:
+            if self._is_old(leftover.modified, age):
                 self.plan.leftovers.append(leftover)
 
 

@@ -21,12 +21,13 @@ import contextlib
 import hashlib
 import itertools
 import logging
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from yanmo.common.errors import DataError
 from yanmo.common.logs import Progress
-from yanmo.common.store.lease import Lease
+from yanmo.common.store.lease import TTL_SECONDS, Lease, is_live
 from yanmo.common.store.manifest import Manifest, Reference
 from yanmo.common.store.objects import AlreadyExists, ObjectStore
 from yanmo.common.store.output import manifest_name, superseded_name
@@ -84,8 +85,7 @@ class Sweep:
     def _batch(self, batch: list[Doomed], progress: Progress) -> None:
         held: dict[KeyName, Lease] = {}
         try:
-            for one in batch:
-                self._take(one, held)
+            self._take_all(batch, held)
             taken = [one for one in batch if one.folder.name in held]
             for one in taken:
                 if one.is_whole:
@@ -100,17 +100,43 @@ class Sweep:
             for lease in held.values():
                 lease.release()
 
-    def _take(self, one: Doomed, held: dict[KeyName, Lease]) -> None:
-        """Take the key's lease, unless a run has it or has changed the key since the plan."""
-        lease = Lease(self.store, lease_name(*one.folder.name), "gc")
+    def _take_all(self, batch: list[Doomed], held: dict[KeyName, Lease]) -> None:
+        """Take the leases of all keys that no run has and that nobody changed since the plan.
+
+        The plan held these leases to be over. Of another machine's it is known only after watching it for
+        some time (lease.py), so these are asked again.
+        """
+        waiting = [(one, Lease(self.store, lease_name(*one.folder.name), "gc")) for one in batch]
+        end = time.monotonic() + TTL_SECONDS
+        while waiting:
+            refused = [(one, lease) for one, lease in waiting if not self._take(one, lease, held)]
+            waiting = []
+            for one, lease in refused:
+                if self._has_begun(one) or time.monotonic() > end:
+                    self.done.spared.append(f"{one.folder}: a run makes it")
+                else:
+                    waiting.append((one, lease))
+            time.sleep(1.0 if waiting else 0.0)
+
+    def _take(self, one: Doomed, lease: Lease, held: dict[KeyName, Lease]) -> bool:
+        """Whether the lease was free; it is held then, unless the key was changed since the plan."""
         if not lease.acquire():
-            self.done.spared.append(f"{one.folder}: a run has begun to make it")
-            return
+            return False
         if self._current(one.folder.name) == one.data:
             held[one.folder.name] = lease
         else:
             lease.remove()
             self.done.spared.append(f"{one.folder}: was committed since it was listed")
+        return True
+
+    def _has_begun(self, one: Doomed) -> bool:
+        """Whether the lease that was refused is that of a living run."""
+        name = lease_name(*one.folder.name)
+        info = self.store.stat(name)
+        try:
+            return info is not None and is_live(self.store.read(name)[0], self.store.clock() - info.modified)
+        except FileNotFoundError:
+            return False
 
     def _current(self, name: KeyName) -> bytes:
         try:
@@ -140,6 +166,9 @@ class Sweep:
             self._count(info.bytes)
         if one.is_whole:
             self.store.delete(_withdrawn_name(one))
+        for leftover in one.leftovers:
+            leftover.remove()
+            self._count(leftover.bytes)
 
     def _restore_withdrawn(self, name: KeyName, kept: str) -> None:
         lease = Lease(self.store, lease_name(*name), "gc")

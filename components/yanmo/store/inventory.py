@@ -5,13 +5,12 @@ Memory: about 400 bytes per object; a million objects are 400 MB, and a listing 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from yanmo.common.store.commit import work_name
-from yanmo.common.store.lease import is_over
+from yanmo.common.store.lease import is_live
 from yanmo.common.store.objects import Leftover, ObjectInfo, ObjectStore
 
 KEY = re.compile(r"[0-9a-f]{64}\Z")
@@ -32,6 +31,7 @@ class KeyFolder:
     attempts: dict[str, list[ObjectInfo]] = field(default_factory=dict)
     work: list[ObjectInfo] = field(default_factory=list)
     """Work in progress, LEASE.json and INPUTS.json."""
+    leftovers: list[Leftover] = field(default_factory=list)
 
     @property
     def name(self) -> KeyName:
@@ -74,6 +74,7 @@ class Inventory:
     strays: list[ObjectInfo] = field(default_factory=list)
     """Anything else: a report, or not Yanmo's."""
     leftovers: list[Leftover] = field(default_factory=list)
+    """Of no key: temporary files of pointers."""
 
     def key(self, stage: str, key: str) -> KeyFolder:
         return self.keys.setdefault((stage, key), KeyFolder(stage, key))
@@ -87,8 +88,14 @@ class Inventory:
     def bytes(self) -> int:
         lists = (self.pointers, self.runs, self.kfp, self.sources, self.probes, self.strays)
         others = sum(info.bytes for infos in lists for info in infos)
-        keys = sum(f.bytes + sum(w.bytes for w in f.work) for f in self.keys.values())
-        return others + keys + sum(leftover.bytes for leftover in self.leftovers)
+        keys = sum(folder.bytes for folder in self.keys.values())
+        work = sum(info.bytes for folder in self.keys.values() for info in folder.work)
+        return others + keys + work + sum(leftover.bytes for leftover in self.all_leftovers)
+
+    @property
+    def all_leftovers(self) -> list[Leftover]:
+        """Also those of keys."""
+        return [o for folder in self.keys.values() for o in folder.leftovers] + self.leftovers
 
 
 def take(store: ObjectStore, prefix: str = "", *, leftovers: bool = True) -> Inventory:
@@ -96,8 +103,9 @@ def take(store: ObjectStore, prefix: str = "", *, leftovers: bool = True) -> Inv
     found = Inventory()
     for info in store.list(prefix):
         _sort_in(found, info)
-    if leftovers:
-        found.leftovers = list(store.leftovers())
+    for leftover in store.leftovers() if leftovers else ():
+        name = key_of(f"{leftover.name}/")  # an attempt's empty folder is of its key as well
+        (found.key(*name) if name else found).leftovers.append(leftover)
     return found
 
 
@@ -140,10 +148,13 @@ def lease_name(stage: str, key: str) -> str:
     return f"{work_name(stage, key)}/LEASE.json"
 
 
-def live_attempt(store: ObjectStore, stage: str, key: str) -> str | None:
-    """The attempt of the run that holds the key's lease now; None when nobody does."""
+def is_working(store: ObjectStore, folder: KeyFolder) -> bool:
+    """Whether a run may be making this key now."""
+    lease = next((info for info in folder.work if info.name.endswith("/LEASE.json")), None)
+    if lease is None:
+        return False
     try:
-        data, _ = store.read(lease_name(stage, key))
+        data, _ = store.read(lease.name)
     except FileNotFoundError:
-        return None
-    return None if is_over(data) else str(json.loads(data).get("attempt", ""))
+        return False
+    return is_live(data, store.clock() - lease.modified)

@@ -14,7 +14,7 @@ from yanmo.common.store.output import Output, find_output
 from yanmo.common.text_table import text_table
 from yanmo.store.chain import edges
 from yanmo.store.find import print_json
-from yanmo.store.inventory import Inventory, KeyFolder, KeyName, live_attempt, take
+from yanmo.store.inventory import Inventory, KeyFolder, KeyName, is_working, take
 from yanmo.store.pointers import Named, read_all
 
 HELP = "list pointers, outputs, work in progress and leftovers"
@@ -111,7 +111,7 @@ def _open(store: ObjectStore, folder: KeyFolder) -> Output | None:
 
 
 def _status(store: ObjectStore, folder: KeyFolder, output: Output | None) -> str:
-    if live_attempt(store, folder.stage, folder.key) is not None:
+    if is_working(store, folder):
         return "working"
     if folder.manifest:
         return "done" if output else "damaged"
@@ -129,7 +129,7 @@ def _document(
         "outputs": [asdict(row) for row in rows],
         "leftovers": [
             {"name": o.name, "what": o.what, "bytes": o.bytes, "age_seconds": int(store.clock() - o.modified)}
-            for o in inventory.leftovers
+            for o in inventory.all_leftovers
         ],
         "strays": [info.name for info in inventory.strays],
     }
@@ -181,7 +181,7 @@ def _print_leftovers(store: ObjectStore, inventory: Inventory, rows: Sequence[Ro
     loose = sum(row.uncommitted_bytes for row in rows)
     if loose:
         print(f"\nfiles of attempts that are not committed: {human_bytes(loose)}")
-    for leftover in inventory.leftovers:
+    for leftover in inventory.all_leftovers:
         print(f"{leftover.what}, {age(store.clock() - leftover.modified)} old: {leftover.name}")
     if inventory.strays:
         names = ", ".join(info.name for info in inventory.strays[:5])

@@ -66,6 +66,13 @@ def _opened_in_folder(path: Path) -> BinaryIO:
             return path.open("xb")
 
 
+def _remove_abandoned(path: Path) -> None:
+    """Remove a temporary file unless its writer lives, which holds its lock."""
+    with contextlib.suppress(FileNotFoundError, BlockingIOError), path.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        path.unlink()
+
+
 class FileStore:
     """A folder on a POSIX file system that has hard links and flock."""
 
@@ -85,20 +92,18 @@ class FileStore:
 
     def create(self, name: str, data: bytes) -> str:
         path = self._path(name)
-        temporary = self._write_temporary(path, data)
-        try:
-            os.link(temporary, path)
-        except FileExistsError:
-            raise AlreadyExists(f"{self.uri}/{name}: already there") from None
-        except OSError as error:
-            if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EMLINK):
-                raise
-            raise StorageError(
-                f"{self.uri}: this file system has no hard links ({error.strerror}), so writers "
-                "cannot be kept apart; put the store on a local disk"
-            ) from error
-        finally:
-            temporary.unlink(missing_ok=True)
+        with self._temporary(path, data) as temporary:
+            try:
+                os.link(temporary, path)
+            except FileExistsError:
+                raise AlreadyExists(f"{self.uri}/{name}: already there") from None
+            except OSError as error:
+                if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EMLINK):
+                    raise
+                raise StorageError(
+                    f"{self.uri}: this file system has no hard links ({error.strerror}), so writers "
+                    "cannot be kept apart; put the store on a local disk"
+                ) from error
         fsync_dir(path.parent)
         return hashlib.sha256(data).hexdigest()
 
@@ -111,11 +116,8 @@ class FileStore:
                 current = "no object"
             if current != version:
                 raise Changed(f"{self.uri}/{name}: expected version {version}, found {current}")
-            temporary = self._write_temporary(path, data)
-            try:
+            with self._temporary(path, data) as temporary:
                 os.replace(temporary, path)
-            finally:
-                temporary.unlink(missing_ok=True)
             fsync_dir(path.parent)
         return hashlib.sha256(data).hexdigest()
 
@@ -202,7 +204,7 @@ class FileStore:
             if path.name.startswith(_TEMPORARY):
                 with contextlib.suppress(FileNotFoundError):
                     info = self._info(path.relative_to(self.root).as_posix(), path)
-                    remove = functools.partial(path.unlink, missing_ok=True)
+                    remove = functools.partial(_remove_abandoned, path)
                     yield Leftover(info.name, "temporary file", info.bytes, info.modified, remove)
 
     def _empty_folders(self) -> Iterator[Leftover]:
@@ -225,17 +227,19 @@ class FileStore:
         status = path.stat()
         return ObjectInfo(name, status.st_size, status.st_mtime)
 
-    def _write_temporary(self, path: Path, data: bytes) -> Path:
+    @contextlib.contextmanager
+    def _temporary(self, path: Path, data: bytes) -> Iterator[Path]:
+        """A durable file with `data` beside `path`, locked while it is in use and gone afterwards."""
         temporary = path.parent / f"{_TEMPORARY}{uuid.uuid4().hex}"
         try:
             with _opened_in_folder(temporary) as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-        except BaseException:  # a full disk, but also Ctrl-C
+                yield temporary
+        finally:  # a full disk, but also Ctrl-C
             temporary.unlink(missing_ok=True)
-            raise
-        return temporary
 
     @contextlib.contextmanager
     def _locked(self, name: str) -> Iterator[None]:
