@@ -16,11 +16,12 @@ from yanmo.common.documents import take_rows
 from yanmo.common.errors import DataError
 from yanmo.common.store.output import Output
 from yanmo.curate.config import CurateOptions
-from yanmo.curate.filters import REASONS
+from yanmo.curate.filter_sets import REASONS
 from yanmo.curate.mapping import MapReport
 from yanmo.curate.parsing import genre_name
 from yanmo.curate.plan import Candidates, Copies, drop_copies, read_candidates
 from yanmo.curate.tally import EXAMPLES
+from yanmo.curate.text_options import allowed_shares
 
 log = logging.getLogger(__name__)
 
@@ -145,8 +146,8 @@ def _check_malformed(report: MapReport, options: CurateOptions) -> None:
 
 
 def _check_filters(report: MapReport, options: CurateOptions) -> None:
-    for reason in REASONS:
-        check_share(report, reason, options.max_filter_share)
+    for reason, allowed in allowed_shares(options).items():
+        check_share(report, reason, allowed)
 
 
 def check_share(report: MapReport, reason: str, allowed: float) -> None:
