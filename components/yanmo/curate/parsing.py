@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
@@ -34,7 +34,7 @@ class Fields:
     """(beginning of the source, licence)"""
     layout: str = "block"
     """What a document is in a .txt file."""
-    said: tuple[tuple[str, str], ...] = ()
+    said: Mapping[str, str] = field(default_factory=dict)
     """Field -> value of all documents of a file, whatever they say themselves."""
     said_labels: tuple[tuple[str, str], ...] = ()
 
@@ -50,7 +50,7 @@ class Fields:
         renamed: dict[str, Any] = {
             name: settings.get(f"{name}_field", getattr(self, name)) for name in ("text", *VALUES)
         }
-        said = tuple((name, settings.get(name)) for name in VALUES if settings.get(name))
+        said = {name: settings.get(name) for name in VALUES if settings.get(name)}
         return replace(self, said=said, said_labels=settings.labels, **renamed)
 
     def license_of(self, source: str) -> str:
@@ -115,7 +115,7 @@ def _document(line: int, record: Mapping[str, Any], fields: Fields, file: str) -
     if not isinstance(text, str):
         what = "no" if text is None else f"{type(text).__name__}, expected text, in"
         return f"{what} field {fields.text!r}"
-    said = dict(fields.said)
+    said = fields.said
     genre = said.get("genre") or _string(record.get(fields.genre)) or fields.default_genre
     if not genre:
         return f"no field {fields.genre!r} and no --default-genre"
@@ -134,9 +134,11 @@ def _document(line: int, record: Mapping[str, Any], fields: Fields, file: str) -
 
 
 def _labels(record: Mapping[str, Any], fields: Fields) -> list[tuple[str, str]]:
+    own = [(name, value) for name in fields.labels if (value := _string(record.get(name)))]
+    if not fields.said_labels:
+        return own
     said = dict(fields.said_labels)
-    own = [(n, v) for n in fields.labels if n not in said and (v := _string(record.get(n)))]
-    return [*own, *fields.said_labels]
+    return [*((n, v) for n, v in own if n not in said), *said.items()]
 
 
 def _string(value: Any) -> str:
