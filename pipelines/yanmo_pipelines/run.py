@@ -15,7 +15,8 @@ from typing import Any
 from yanmo.common.errors import ExitCode, UsageError, advice, exit_code
 from yanmo.common.inputs import parse_reference
 from yanmo.common.logs import human_bytes, human_seconds, setup
-from yanmo.common.store.objects import FileStore, open_store
+from yanmo.common.store.file_store import FileStore
+from yanmo.common.store.objects import open_store
 from yanmo.common.store.output import open_reference
 from yanmo_pipelines.compile import COMPILED, PIPELINES
 from yanmo_pipelines.local_runner import Stopped, TaskFailed, TaskRun, run_pipeline

@@ -28,6 +28,7 @@ from yanmo.common.store.commit import Attempt, Recipe, Result, commit_once, find
 from yanmo.common.store.objects import ObjectStore, open_store
 from yanmo.common.store.output import Output
 from yanmo.common.store.pointers import move_pointer, pointer_name
+from yanmo.common.store.settings import StoreSettings
 from yanmo.common.telemetry import Telemetry
 
 log = logging.getLogger(__name__)
@@ -130,7 +131,7 @@ def main(
     _stop_on_sigterm()
     try:
         outputs = ExecutorOutputs.parse(options.executor_input)
-        store = open_store(options.store)
+        store = open_store(options.store, StoreSettings.of(options))
         pointer_name(options.channel, options.pointer or stage.name)  # refused now, not after the work
         fatal = _fatal_of_this_run(store, stage, options)
         if fatal is not None:
@@ -266,7 +267,7 @@ def _record_fatal(stage: Stage, options: StageOptions, code: int, error: Excepti
         "message": advice(error),
     }
     try:
-        store = open_store(options.store)
+        store = open_store(options.store, StoreSettings.of(options))
         store.create(_fatal_name(stage, options.run_id), json.dumps(body, ensure_ascii=False).encode())
     except OSError as problem:
         log.debug("could not record the failure: %s", problem)

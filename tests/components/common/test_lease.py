@@ -14,8 +14,8 @@ from toy_outputs import wait_until
 
 from yanmo.common.errors import LeaseLost
 from yanmo.common.store import lease as lease_module
+from yanmo.common.store.file_store import FileStore
 from yanmo.common.store.lease import Lease
-from yanmo.common.store.objects import FileStore
 
 NAME = "runs/toy/key/LEASE.json"
 
