@@ -97,7 +97,7 @@ def genre_name(label: str) -> str:
 def parse(batch: Batch, fields: Fields) -> tuple[list[RawDocument], list[Malformed]]:
     """The documents of a batch and what was malformed in it."""
     name, fields = batch.source.name, fields.of_source(batch.source.settings)
-    bad = [Malformed(name, line, f"longer than {batch.limit >> 20} MiB") for line in batch.too_long]
+    bad = [Malformed(name, line, _too_long(batch)) for line in batch.too_long]
     documents = []
     for line, record, encoding in _records(batch, fields):
         found = record if isinstance(record, str) else _document(line, record, fields, name)
@@ -107,6 +107,10 @@ def parse(batch: Batch, fields: Fields) -> tuple[list[RawDocument], list[Malform
             found.encoding = encoding
             documents.append(found)
     return documents, bad
+
+
+def _too_long(batch: Batch) -> str:
+    return f"longer than {batch.limit / (1 << 20):.3g} MiB"
 
 
 def _document(line: int, record: Mapping[str, Any], fields: Fields, file: str) -> RawDocument | str:
@@ -164,6 +168,9 @@ def _json_records(batch: Batch) -> Records:
     for line, data in enumerate(batch.data.split(b"\n"), batch.first):
         if not data or data.isspace():
             continue
+        if len(data) > batch.limit:  # what the reader let through, by the accident of its chunks
+            yield line, _too_long(batch), "utf-8"
+            continue
         encoding = "utf-8"
         try:
             record = orjson.loads(data)
@@ -195,6 +202,9 @@ def _text_records(batch: Batch, fields: Fields) -> Records:
                 text, encoding = decode_record(block)
             except UnicodeDecodeError as error:
                 yield first, f"not UTF-8: {error.reason}", "utf-8"
+                continue
+            if len(block) > batch.limit:
+                yield first, _too_long(batch), encoding
             else:
                 title = {fields.title: _stem(batch.source.name)} if layout == "file" else {}
                 yield first, {**title, fields.text: text}, encoding
