@@ -127,12 +127,11 @@ def _show_verdict(store: Any, promoted: TaskRun) -> None:
     print("\n" + verdict.path("summary.txt").read_text(encoding="utf-8").strip() + "\n")
     if verdict.manifest.run_id != promoted.run_id:
         print(f"Nothing new to judge: this verdict was given at {verdict.manifest.created_at}.\n")
-    if isinstance(store, FileStore):
-        page = store.root / "report.html"
-        temporary = page.with_suffix(".tmp")
-        shutil.copyfile(verdict.path("report.html"), temporary)
-        os.replace(temporary, page)
-        print(f"report  {_shown(page)}\n")
+    page = _kfp_folder(store).absolute().with_name("report.html")
+    temporary = page.with_suffix(".tmp")
+    shutil.copyfile(verdict.path("report.html"), temporary)
+    os.replace(temporary, page)
+    print(f"report  {_shown(page)}\n")
 
 
 def _shown(path: Path) -> str:

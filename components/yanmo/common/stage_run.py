@@ -7,6 +7,7 @@ inputs, the look for a committed key, lease, commit, the channel's pointer, KFP'
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import logging
 import signal
@@ -29,6 +30,7 @@ from yanmo.common.store.objects import ObjectStore, open_store
 from yanmo.common.store.output import Output
 from yanmo.common.store.pointers import move_pointer, pointer_name
 from yanmo.common.store.settings import StoreSettings
+from yanmo.common.store.work_folder import WorkFolder
 from yanmo.common.telemetry import Telemetry
 
 log = logging.getLogger(__name__)
@@ -56,10 +58,10 @@ class StageRun:
         assert found is not None, name
         return found
 
-    @property
-    def work_directory(self) -> Path:
-        """Folder for work in progress of this key (checkpoints); survives a kill."""
-        return self.store.writable(work_name(self.stage.name, self.key))
+    @functools.cached_property
+    def work_folder(self) -> WorkFolder:
+        """Work in progress of this key (checkpoints); survives a kill."""
+        return WorkFolder(self.store, work_name(self.stage.name, self.key))
 
     def part(
         self,

@@ -105,7 +105,7 @@ def take_over(store: FileStore, text: str) -> Callable[[Attempt], Result]:
     def build(attempt: Attempt) -> Result:
         lease = attempt.lease.name
         body = json.loads(store.read(lease)[0])
-        other = {**body, "machine": "elsewhere", "expires_at": 1.0}
+        other = {**body, "machine": "elsewhere", "expires_at": 1.0, "ttl_seconds": 0.1}
         store.replace(lease, json.dumps(other).encode(), store.read(lease)[1])
         assert commit_once(store, recipe(), write_text("先到的")) is not None
         return write_text(text)(attempt)

@@ -217,7 +217,10 @@ class S3Store:
         return time.time() + self.client.pool.clock_offset
 
     def writable(self, prefix: str) -> Path:
+        """Below `runs/` the folder outlives the process: a run killed here goes on from it."""
         check_name(prefix)
+        if prefix.startswith("runs/"):
+            return self.scratch.kept_work(f"{hashlib.sha256(self.uri.encode()).hexdigest()[:16]}/{prefix}")
         return self.scratch.work(prefix)
 
     def publish(self, prefix: str, names: Sequence[str]) -> list[Written]:
