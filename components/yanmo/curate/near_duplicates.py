@@ -1,0 +1,306 @@
+"""Near duplicates: pairs of documents whose shingles are the same to a given share.
+
+MinHash bands (shingles.py) propose pairs, the exact Jaccard similarity of their shingle sets decides: so
+every pair found is a true one, and what bands miss is known (a thousandth at J = 0.55). The obvious way, to
+join all documents that share a band as most pipelines do, joins texts that have a fifth in common.
+
+Documents are named by position, their rank in the order of the digests of their Han characters, so that
+nothing depends on files. Memory: 4 bytes of key, 8 of rank and 12 of table per document at a time, 8 per
+proposed pair; shingle sets of proposed documents lie in a scratch file that is memory-mapped.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from yanmo.common.documents import take_rows
+from yanmo.common.jit import compiled
+from yanmo.common.records import write_parquet
+from yanmo.common.store.commit import Attempt, Result
+from yanmo.curate.plan import Candidates
+from yanmo.curate.pool import ordered_map
+from yanmo.curate.shingles import SHINGLE, band_keys, shingle_hashes
+from yanmo.curate.signing import BAND_COLUMNS
+
+Ints = npt.NDArray[np.int64]
+
+REVISION = 1
+"""Raised when the same documents give other pairs."""
+
+_ALL_PAIRS = 24
+"""In a band shared by more documents than this each is compared with the next ones only, not with all."""
+
+EDGES = pa.schema(
+    [pa.field("first", pa.int64(), nullable=False), pa.field("second", pa.int64(), nullable=False)],
+    metadata={"yanmo.schema": "near_duplicates", "yanmo.version": "1"},
+)
+"""Pairs of positions, the smaller first, sorted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Edges:
+    """Pairs of similar documents, by position."""
+
+    first: Ints
+    second: Ints
+
+    @classmethod
+    def none(cls) -> Edges:
+        return cls(first=np.zeros(0, np.int64), second=np.zeros(0, np.int64))
+
+    @classmethod
+    def read(cls, path: Path) -> Edges:
+        table = pq.read_table(path, partitioning=None)
+        return cls(first=table["first"].to_numpy(), second=table["second"].to_numpy())
+
+
+def build_edges(
+    attempt: Attempt,
+    *,
+    mapped: Sequence[Path],
+    signed: Sequence[Path],
+    candidates: Candidates,
+    unique: Ints,
+    similarity: float,
+    workers: int,
+) -> Result:
+    """Write `edges.parquet`: the pairs of `unique` documents whose similarity is `similarity` or more.
+
+    Args:
+        unique: indexes into `candidates`, one per text, in the order of positions.
+        similarity: Jaccard similarity of shingle sets, above 0.
+    """
+    scratch = attempt.path("scratch/rows.npy").parent
+    try:
+        proposed = _propose(scratch, signed, candidates, unique, workers)
+        sets = ShingleSets.gather(scratch, mapped, candidates, unique, proposed, workers)
+        shared = similarities(proposed, sets)
+    finally:
+        shutil.rmtree(scratch)
+    found = proposed[shared >= similarity]
+    columns = [pa.array((found >> np.uint64(32)).astype(np.int64)), pa.array((found & _LOW).astype(np.int64))]
+    write_parquet(pa.table(columns, schema=EDGES), attempt.path("edges.parquet"))
+    attempt.add("edges.parquet")
+    return Result(counts={"compared": len(proposed), "similar": len(found)})
+
+
+_LOW = np.uint64(0xFFFFFFFF)
+Pairs = npt.NDArray[np.uint64]
+"""first << 32 | second"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Band:
+    column: str
+    signed: tuple[Path, ...]
+    rows: Path
+    out: Path
+
+
+def _propose(
+    scratch: Path, signed: Sequence[Path], candidates: Candidates, unique: Ints, workers: int
+) -> Pairs:
+    """Pairs of positions that share a band, sorted, each once."""
+    rows = scratch / "rows.npy"
+    np.save(rows, np.where(candidates.han[unique] >= SHINGLE, unique, -1))
+    tasks = [
+        _Band(column=name, signed=tuple(signed), rows=rows, out=scratch / f"{name}.npy")
+        for name in BAND_COLUMNS
+    ]
+    found = np.zeros(0, np.uint64)
+    for path in ordered_map(pairs_of_band, iter(tasks), workers if len(unique) > 200_000 else 1):
+        found = np.union1d(found, np.load(path))
+        path.unlink()
+    return found
+
+
+def pairs_of_band(task: _Band) -> Path:
+    """Write the pairs that share one band's key; returns the file."""
+    tables = [pq.read_table(path, columns=[task.column], partitioning=None) for path in task.signed]
+    keys = pa.concat_tables(tables)[task.column].to_numpy()
+    rows = np.load(task.rows)
+    positions = np.flatnonzero(rows >= 0)
+    np.save(task.out, pairs_of_keys(keys[rows[positions]], positions))
+    return task.out
+
+
+def pairs_of_keys(keys: npt.NDArray[np.uint32], positions: Ints) -> Pairs:
+    """Pairs of `positions` (ascending) with equal keys."""
+    order = np.argsort(keys, kind="stable")
+    keys, positions = keys[order], positions[order]
+    bounds = np.flatnonzero(np.concatenate(([True], keys[1:] != keys[:-1], [True])))
+    sizes = np.repeat(np.diff(bounds), np.diff(bounds))
+    last = np.repeat(bounds[1:], np.diff(bounds))
+    chosen = np.flatnonzero(sizes > 1)
+    pairs = []
+    for step in range(1, _ALL_PAIRS):
+        chosen = chosen[chosen + step < last[chosen]]
+        if not len(chosen):
+            break
+        pairs.append(
+            positions[chosen].astype(np.uint64) << np.uint64(32) | positions[chosen + step].astype(np.uint64)
+        )
+    return np.concatenate(pairs) if pairs else np.zeros(0, np.uint64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _File:
+    mapped: Path
+    rows: npt.NDArray[np.int32]
+    out: Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShingleSets:
+    """The sorted shingle hashes of some documents."""
+
+    hashes: npt.NDArray[np.uint32]
+    start: Ints
+    """Where each position's hashes begin; -1 for documents that are not here."""
+    size: npt.NDArray[np.int32]
+
+    @classmethod
+    def gather(
+        cls,
+        scratch: Path,
+        mapped: Sequence[Path],
+        candidates: Candidates,
+        unique: Ints,
+        pairs: Pairs,
+        workers: int,
+    ) -> ShingleSets:
+        """The sets of all documents in `pairs`; each file is read once."""
+        needed = np.unique(np.concatenate((pairs >> np.uint64(32), pairs & _LOW))).astype(np.int64)
+        file = candidates.file[unique[needed]]
+        by_file = np.argsort(file, kind="stable")
+        start, size = np.full(len(unique), -1, np.int64), np.zeros(len(unique), np.int32)
+        groups = np.split(needed[by_file], np.flatnonzero(np.diff(file[by_file])) + 1) if len(needed) else []
+
+        def tasks() -> Iterator[_File]:
+            for number, positions in enumerate(groups):
+                index = unique[positions]
+                yield _File(
+                    mapped=mapped[candidates.file[index[0]]],
+                    rows=candidates.row[index],
+                    out=scratch / f"set-{number}.npy",
+                )
+
+        total, path = 0, scratch / "hashes.bin"
+        with path.open("wb") as file_out:
+            for positions, (sizes, out) in zip(
+                groups, ordered_map(write_sets, tasks(), workers), strict=True
+            ):
+                np.load(out).tofile(file_out)
+                out.unlink()
+                size[positions] = sizes
+                start[positions] = total + np.cumsum(sizes) - sizes
+                total += int(sizes.sum())
+        hashes = np.memmap(path, np.uint32, mode="r") if total else np.zeros(0, np.uint32)
+        return cls(hashes=hashes, start=start, size=size)
+
+    @classmethod
+    def of(cls, texts: Sequence[str]) -> ShingleSets:
+        """The sets of `texts`, positions being their indexes."""
+        hashes, sizes = sets_of(texts)
+        return cls(hashes=hashes, start=np.cumsum(sizes) - sizes, size=sizes.astype(np.int32))
+
+
+def write_sets(task: _File) -> tuple[Ints, Path]:
+    """Write the shingle sets of some rows of a mapped file; their sizes and the file."""
+    texts = pq.read_table(task.mapped, columns=["text"], partitioning=None)["text"]
+    hashes, sizes = sets_of(texts.take(pa.array(task.rows)).to_pylist())
+    np.save(task.out, hashes)
+    return sizes, task.out
+
+
+def sets_of(texts: Sequence[str]) -> tuple[npt.NDArray[np.uint32], Ints]:
+    """Each text's shingle hashes, sorted and each once, one text after the other; and their numbers."""
+    hashes, owner = shingle_hashes(texts)
+    both = np.unique(owner.astype(np.uint64) << np.uint64(32) | hashes)
+    sizes = np.bincount((both >> np.uint64(32)).astype(np.int64), minlength=len(texts))
+    return both.astype(np.uint32), sizes
+
+
+def similarities(pairs: Pairs, sets: ShingleSets) -> npt.NDArray[np.float64]:
+    """The Jaccard similarity of each pair."""
+    shared = np.zeros(len(pairs), np.int64)
+    first, second = (pairs >> np.uint64(32)).astype(np.int64), (pairs & _LOW).astype(np.int64)
+    _count_shared(sets.hashes, sets.start, sets.size, first, second, shared)
+    union = sets.size[first].astype(np.int64) + sets.size[second] - shared
+    return np.asarray(shared / np.maximum(union, 1))
+
+
+@compiled
+def _count_shared(hashes: Any, start: Any, size: Any, first: Any, second: Any, shared: Any) -> None:
+    """For each pair, how many hashes its two sorted sets have in common."""
+    for n in range(first.shape[0]):
+        i, j = start[first[n]], start[second[n]]
+        i_end, j_end = i + size[first[n]], j + size[second[n]]
+        while i < i_end and j < j_end:
+            if hashes[i] == hashes[j]:
+                shared[n] += 1
+                i += 1
+                j += 1
+            elif hashes[i] < hashes[j]:
+                i += 1
+            else:
+                j += 1
+
+
+def find_similar(
+    texts: Sequence[str],
+    mapped: Sequence[Path],
+    signed: Sequence[Path],
+    candidates: Candidates,
+    unique: Ints,
+    similarity: float,
+) -> Ints:
+    """Positions of the documents that are similar to one of a few `texts` (an evaluation set)."""
+    pairs = _pairs_with(texts, signed, candidates, unique)
+    found = []
+    for part in np.array_split(pairs, 1 + len(pairs) // _AT_A_TIME):
+        positions, which = np.unique((part >> np.uint64(32)).astype(np.int64), return_inverse=True)
+        others, other = np.unique((part & _LOW).astype(np.int64), return_inverse=True)
+        if not len(positions):
+            continue
+        index = unique[positions]
+        file, row = candidates.file[index].astype(np.int64), candidates.row[index].astype(np.int64)
+        both = take_rows(mapped, file, row, ("text",))["text"].to_pylist() + [texts[i] for i in others]
+        numbered = which.astype(np.uint64) << np.uint64(32) | (other + len(positions)).astype(np.uint64)
+        found.append(positions[which[similarities(numbered, ShingleSets.of(both)) >= similarity]])
+    return np.unique(np.concatenate(found)) if found else np.zeros(0, np.int64)
+
+
+_AT_A_TIME = 20_000
+"""Pairs whose texts are held in memory together."""
+
+
+def _pairs_with(texts: Sequence[str], signed: Sequence[Path], candidates: Candidates, unique: Ints) -> Pairs:
+    """Pairs of a position and an index into `texts` that share a band, sorted."""
+    keys, han, _ = band_keys(texts)
+    long_enough = np.flatnonzero(han >= SHINGLE)
+    positions = np.flatnonzero(candidates.han[unique] >= SHINGLE)
+    found = np.zeros(0, np.uint64)
+    for name, theirs in zip(BAND_COLUMNS, keys[:, long_enough], strict=True):
+        tables = [pq.read_table(path, columns=[name], partitioning=None) for path in signed]
+        ours = pa.concat_tables(tables)[name].to_numpy()[unique[positions]]
+        order = np.argsort(theirs, kind="stable")
+        low = np.searchsorted(theirs[order], ours, side="left")
+        high = np.searchsorted(theirs[order], ours, side="right")
+        hit = np.flatnonzero(high > low)
+        times = (high - low)[hit]
+        index = (
+            np.arange(times.sum()) - np.repeat(np.cumsum(times) - times, times) + np.repeat(low[hit], times)
+        )
+        first = np.repeat(positions[hit], times).astype(np.uint64)
+        found = np.union1d(found, first << np.uint64(32) | long_enough[order][index].astype(np.uint64))
+    return found
