@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 
 from yanmo.common.errors import DataError
 from yanmo.curate.normalize import normalize
-from yanmo.curate.reading import read_batches
+from yanmo.curate.raw_files import open_file
+from yanmo.curate.reading import Reading, read_batches
 from yanmo.curate.sources import Source
 
 _BATCH_BYTES = 8 << 20
@@ -40,7 +41,7 @@ def _strings_of(source: Source) -> Iterator[str]:
     if source.form == "parquet":
         yield from _parquet_strings(source)
         return
-    for batch in read_batches(source, [], _BATCH_BYTES, lambda _: None):
+    for batch in read_batches(source, [], _BATCH_BYTES, lambda _: None, Reading()):
         for line, data in enumerate(batch.data.split(b"\n"), batch.first):
             if data and not data.isspace():
                 yield from _line_strings(source, line, data)
@@ -51,17 +52,17 @@ def _line_strings(source: Source, line: int, data: bytes) -> Iterator[str]:
         value = orjson.loads(data) if source.form == "jsonl" else data.decode()
     except ValueError as error:
         expected = "JSON in UTF-8" if source.form == "jsonl" else "UTF-8"
-        raise DataError(f"--benchmarks {source.path}:{line}: expected {expected}: {error}") from error
+        raise DataError(f"--benchmarks {source.shown}:{line}: expected {expected}: {error}") from error
     yield from _strings(value)
 
 
 def _parquet_strings(source: Source) -> Iterator[str]:
     try:
-        with pq.ParquetFile(source.path) as file:
+        with open_file(source.uri) as opened, pq.ParquetFile(opened) as file:
             for batch in file.iter_batches(1024):
                 yield from _strings(batch.to_pylist())
     except (pa.ArrowException, OSError) as error:
-        raise DataError(f"--benchmarks {source.path}: not a readable Parquet file: {error}") from error
+        raise DataError(f"--benchmarks {source.shown}: not a readable Parquet file: {error}") from error
 
 
 def _strings(value: Any) -> Iterator[str]:

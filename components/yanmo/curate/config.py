@@ -9,6 +9,10 @@ from yanmo.common.errors import UsageError
 from yanmo.common.options import StageOptions, input_ref, opt
 from yanmo.common.stage import Stage
 
+ENCODINGS = ("auto", "utf-8", "gb18030", "big5", "utf-16", "utf-16-le", "utf-16-be")
+LAYOUTS = ("block", "line", "file")
+TEXT_FORMS = ("classical-1", "modern-1")
+
 
 @dataclass(frozen=True, kw_only=True)
 class CurateOptions(StageOptions):
@@ -16,8 +20,8 @@ class CurateOptions(StageOptions):
 
     sources: str = opt(
         "",
-        "files, folders or globs, separated by commas or spaces: .jsonl, .parquet or .txt (one document "
-        "per block between blank lines), plain or .gz .zst .xz, UTF-8",
+        "files, folders, globs or a sources .yaml, separated by commas or spaces, each with settings such as "
+        ";genre=shi (docs/curate.md): .jsonl .parquet .txt, plain or .gz .zst .xz .bz2",
         kind="environment",
     )
     evaluation_set: str = input_ref(
@@ -51,6 +55,47 @@ class CurateOptions(StageOptions):
     licenses: str = opt(
         "chinese-poetry/=MIT,Werneror/=MIT,NiuTrans/=MIT,kanripo/=CC-BY-SA-4.0",
         "licence of documents that name none: beginning of the source=licence, separated by commas",
+        form=False,
+    )
+    encoding: str = opt(
+        "auto", "encoding of text files; auto tells each file's by statistics", form=False, choices=ENCODINGS
+    )
+    text_layout: str = opt(
+        "block",
+        "what a document is in a .txt file: a block between blank lines, a line, or the file",
+        form=False,
+        choices=LAYOUTS,
+    )
+    text_form: str = opt(
+        "classical-1",
+        "how text is written; only texts of one form are compared",
+        form=False,
+        choices=TEXT_FORMS,
+    )
+    steps: str = opt(
+        "",
+        "steps of cleaning and normalization added or left out: +name,-name (docs/curate.md)",
+        form=False,
+    )
+    keep_original: bool = opt(
+        False, "keep the text before simplification as the label 'original' where it differs", form=False
+    )
+    mask_personal: str = opt(
+        "phone,id,mail", "personal data that is masked: some of phone, id, mail; or none", form=False
+    )
+    filter_sets: str = opt(
+        "*=verse",
+        "filters by genre: genre=verse, classical, modern or none, separated by commas; * is the rest",
+        form=False,
+    )
+    filter_limits: str = opt(
+        "",
+        "thresholds other than the sets': filter=number or set.filter=number, separated by commas",
+        form=False,
+    )
+    filter_shares: str = opt(
+        "",
+        "share of documents one filter may drop where not --max-filter-share: filter=share, with commas",
         form=False,
     )
     min_han_characters: int = opt(10, "Han characters a document has at least", form=False)

@@ -11,11 +11,10 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from yanmo.common.logs import Progress
 from yanmo.curate.corpus import Corpus
+from yanmo.curate.mapped_texts import read_texts
 from yanmo.curate.overlap import Hashes, Runs
 from yanmo.curate.pool import ordered_map
 
@@ -78,8 +77,7 @@ def _tasks(corpus: Corpus, chosen: Ints, groups: Sequence[Ints], runs: Path, len
 
 def look_at_file(task: _File) -> tuple[Bools, Hashes]:
     """Which rows of a mapped file share a run, and the runs."""
-    texts = pq.read_table(task.mapped, columns=["text"], partitioning=None)["text"]
-    return _runs(task.runs, task.length).shared_with(texts.take(pa.array(task.rows)).to_pylist())
+    return _runs(task.runs, task.length).shared_with(read_texts(task.mapped, task.rows))
 
 
 @lru_cache(maxsize=1)

@@ -18,12 +18,13 @@ from yanmo.common.errors import DataError
 from yanmo.common.store.output import Output
 from yanmo.curate.clusters import components, keep_best
 from yanmo.curate.config import CurateOptions
-from yanmo.curate.filters import REASONS
+from yanmo.curate.filter_sets import REASONS
 from yanmo.curate.mapping import MAPPED, MapReport
 from yanmo.curate.near_duplicates import Edges
 from yanmo.curate.parsing import genre_name
 from yanmo.curate.plan import Candidates, ExactCopies, find_exact_copies, read_candidates
 from yanmo.curate.tally import EXAMPLES
+from yanmo.curate.text_options import allowed_shares
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +47,8 @@ class Corpus:
     paths: list[Path]
     """The mapped files."""
     signed: list[Path]
+    form: str
+    """The text form of all documents."""
     candidates: Candidates
     copies: ExactCopies
     cluster: Ints
@@ -86,6 +89,7 @@ class Corpus:
         corpus = cls(
             paths=paths,
             signed=columns,
+            form=mapped[0].manifest.metadata["text_form"],
             candidates=candidates,
             copies=copies,
             cluster=whole,
@@ -203,8 +207,8 @@ def _check_malformed(report: MapReport, options: CurateOptions) -> None:
 
 
 def _check_filters(report: MapReport, options: CurateOptions) -> None:
-    for reason in REASONS:
-        check_share(report, reason, options.max_filter_share)
+    for reason, allowed in allowed_shares(options).items():
+        check_share(report, reason, allowed)
 
 
 def check_share(report: MapReport, reason: str, allowed: float, option: str = "--max-filter-share") -> None:

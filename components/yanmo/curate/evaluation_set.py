@@ -12,12 +12,12 @@ import pyarrow.compute as pc
 
 from yanmo.common.documents import read_documents
 from yanmo.common.errors import DataError
-from yanmo.common.records import TEXT_FORM
 from yanmo.common.store.commit import Attempt, Result
 from yanmo.common.store.output import Output
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.containment import HIGH_COVERAGE, coverage
 from yanmo.curate.corpus import Corpus
+from yanmo.curate.mapped_texts import comparable
 from yanmo.curate.mapping import cluster_digest
 from yanmo.curate.near_duplicates import find_similar
 from yanmo.curate.normalize import HAN, class_table, code_points
@@ -69,7 +69,7 @@ def build_evaluation_set(attempt: Attempt, corpus: Corpus, options: CurateOption
     _warn_of_small_genres(corpus, counts["documents"]["test"])
     genres = sort_genres(counts["documents"]["test"])
     licenses = count_licenses(corpus, corpus.kept[np.concatenate(held_out)])
-    return Result(counts=counts, metadata={"text_form": TEXT_FORM, "genres": genres, "licenses": licenses})
+    return Result(counts=counts, metadata={"text_form": corpus.form, "genres": genres, "licenses": licenses})
 
 
 def _warn_of_small_genres(corpus: Corpus, documents: dict[str, int]) -> None:
@@ -87,6 +87,7 @@ class EvaluationSet:
     part: Output
     ids: frozenset[str]
     texts: list[str]
+    """As they are compared."""
     texts_genre: list[str]
     clusters: Digests
     """Digests of the Han characters of its documents."""
@@ -102,7 +103,7 @@ class EvaluationSet:
         """
         columns = ("id", "text", "genre", "author", "source")
         table = pa.concat_tables([read_documents(path, columns) for path in part.paths("*.parquet")])
-        texts = table["text"].to_pylist()
+        texts = comparable(table["text"].to_pylist(), part.manifest.metadata["text_form"])
         groups = name_digests(table[split_by]) if split_by != "cluster" else np.zeros(0, dtype="S16")
         return cls(
             part=part,

@@ -26,6 +26,7 @@ from yanmo.common.documents import take_rows
 from yanmo.common.jit import compiled
 from yanmo.common.records import write_parquet
 from yanmo.common.store.commit import Attempt, Result
+from yanmo.curate.mapped_texts import comparable, form_of_file, read_texts
 from yanmo.curate.plan import Candidates
 from yanmo.curate.pool import ordered_map
 from yanmo.curate.shingles import SHINGLE, band_keys, shingle_hashes
@@ -216,8 +217,7 @@ class ShingleSets:
 
 def write_sets(task: _File) -> tuple[Ints, Path]:
     """Write the shingle sets of some rows of a mapped file; their sizes and the file."""
-    texts = pq.read_table(task.mapped, columns=["text"], partitioning=None)["text"]
-    hashes, sizes = sets_of(texts.take(pa.array(task.rows)).to_pylist())
+    hashes, sizes = sets_of(read_texts(task.mapped, task.rows))
     np.save(task.out, hashes)
     return sizes, task.out
 
@@ -264,7 +264,7 @@ def find_similar(
     unique: Ints,
     similarity: float,
 ) -> Ints:
-    """Positions of the documents that are similar to one of a few `texts` (an evaluation set)."""
+    """Positions of the documents that are similar to one of a few comparable `texts` (an evaluation set)."""
     pairs = _pairs_with(texts, signed, candidates, unique)
     found = []
     for part in np.array_split(pairs, 1 + len(pairs) // _AT_A_TIME):
@@ -274,7 +274,8 @@ def find_similar(
             continue
         index = unique[positions]
         file, row = candidates.file[index].astype(np.int64), candidates.row[index].astype(np.int64)
-        both = take_rows(mapped, file, row, ("text",))["text"].to_pylist() + [texts[i] for i in others]
+        found_texts = take_rows(mapped, file, row, ("text",))["text"].to_pylist()
+        both = comparable(found_texts, form_of_file(mapped[0])) + [texts[i] for i in others]
         numbered = which.astype(np.uint64) << np.uint64(32) | (other + len(positions)).astype(np.uint64)
         found.append(positions[which[similarities(numbered, ShingleSets.of(both)) >= similarity]])
     return np.unique(np.concatenate(found)) if found else np.zeros(0, np.int64)

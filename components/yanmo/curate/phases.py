@@ -17,7 +17,6 @@ from yanmo.common.errors import DataError
 from yanmo.common.inputs import NONE
 from yanmo.common.logs import Progress, human_bytes
 from yanmo.common.options import by_kind
-from yanmo.common.records import TEXT_FORM
 from yanmo.common.stage_run import Finish, Skip, StageRun
 from yanmo.common.store.commit import Attempt, Result
 from yanmo.common.store.manifest import digest
@@ -28,11 +27,9 @@ from yanmo.curate.benchmark_files import benchmark_texts
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.corpus import Corpus
 from yanmo.curate.evaluation_set import EvaluationSet, build_evaluation_set
-from yanmo.curate.filters import Limits
-from yanmo.curate.mapping import TextOptions
 from yanmo.curate.near_duplicates import Edges
-from yanmo.curate.parsing import Fields
 from yanmo.curate.sources import Source, digest_files, find_files, iterate_excluded, sources_input
+from yanmo.curate.text_options import MAP_OPTIONS, check_text_options, text_options
 from yanmo.curate.train_split import write_documents
 
 log = logging.getLogger(__name__)
@@ -41,12 +38,6 @@ EVALUATION_SET = "evaluation_set"
 EVALUATION_SET_REVISION = 2
 """Raised when the same text and options give another evaluation set."""
 
-_MAP_ONLY = {
-    "text_field", "title_field", "author_field", "genre_field", "source_field", "license_field",
-    "label_fields", "default_genre", "licenses", "min_han_characters", "max_characters", "min_han_share",
-    "max_lacuna_share", "max_private_use_share",
-}  # fmt: skip
-"""Options that decide what `map` makes of one record."""
 _CLUSTERS_ONLY = {"near_duplicate_similarity", "split_by"}
 _SPLIT_ONLY = {"test_characters", "valid_characters", "test_share", "valid_share", "min_split_documents"}
 
@@ -54,6 +45,7 @@ _SPLIT_ONLY = {"test_characters", "valid_characters", "test_share", "valid_share
 def prepare(run: StageRun) -> dict[str, Any]:
     """The raw files, the ids to take down and the evaluation set: what the key depends on."""
     options: CurateOptions = run.options
+    check_text_options(options)
     sources = digest_files(run.store, find_files(options.sources))
     run.extra["sources"] = sources
     if options.shard:
@@ -78,7 +70,7 @@ def prepare(run: StageRun) -> dict[str, Any]:
 def _choose_evaluation_set(run: StageRun, inputs: dict[str, Any]) -> Output:
     """The evaluation set of this text, made the channel's unless another run was first."""
     options: CurateOptions = run.options
-    named = _MAP_ONLY | _CLUSTERS_ONLY | _SPLIT_ONLY | {"shard_characters"}
+    named = MAP_OPTIONS | _CLUSTERS_ONLY | _SPLIT_ONLY | {"shard_characters"}
     semantic = {name: value for name, value in by_kind(options, "semantic").items() if name in named}
 
     def build(attempt: Attempt) -> Result:
@@ -94,9 +86,10 @@ def _choose_evaluation_set(run: StageRun, inputs: dict[str, Any]) -> Output:
 
 def _check_pinned(pinned: Output, options: CurateOptions) -> None:
     form = pinned.manifest.metadata.get("text_form")
-    if form != TEXT_FORM:
+    wanted = text_options(options).form
+    if form != wanted:
         raise DataError(
-            f"{pinned}: the pinned evaluation set is in text form {form}, this curate writes {TEXT_FORM}; "
+            f"{pinned}: the pinned evaluation set is in text form {form}, this curate writes {wanted}; "
             "results would not be comparable: use another --channel, or choose a new set with "
             "--evaluation-set none"
         )
@@ -177,8 +170,8 @@ def _similar(run: StageRun, corpus: Corpus, mapped: Sequence[Output]) -> Edges:
 
 def _mapped(run: StageRun, source: Source, progress: Progress) -> Output:
     options: CurateOptions = run.options
-    semantic = {name: value for name, value in by_kind(options, "semantic").items() if name in _MAP_ONLY}
-    raw = {"content_digest": digest([source.name, source.sha256]), "uri": source.path.resolve().as_uri()}
+    semantic = {name: value for name, value in by_kind(options, "semantic").items() if name in MAP_OPTIONS}
+    raw = {"content_digest": digest(source.identity), "uri": source.uri}
     build = functools.partial(
         mapping.build_mapped,
         source=source,
@@ -188,30 +181,6 @@ def _mapped(run: StageRun, source: Source, progress: Progress) -> Output:
         on_bytes=progress.add,
     )
     return run.part("curate_map", mapping.REVISION, semantic, {"source": raw}, build)
-
-
-def text_options(options: CurateOptions) -> TextOptions:
-    """What decides over one record, from the stage's options."""
-    licenses = (entry.partition("=") for entry in options.licenses.split(",") if entry.strip())
-    fields = Fields(
-        text=options.text_field,
-        title=options.title_field,
-        author=options.author_field,
-        genre=options.genre_field,
-        source=options.source_field,
-        license=options.license_field,
-        labels=tuple(name.strip() for name in options.label_fields.split(",") if name.strip()),
-        default_genre=options.default_genre,
-        licenses=tuple((start.strip(), name.strip()) for start, _, name in licenses),
-    )
-    limits = Limits(
-        min_han_characters=options.min_han_characters,
-        max_characters=options.max_characters,
-        min_han_share=options.min_han_share,
-        max_lacuna_share=options.max_lacuna_share,
-        max_private_use_share=options.max_private_use_share,
-    )
-    return TextOptions(fields=fields, limits=limits)
 
 
 def work(run: StageRun) -> Result:

@@ -7,7 +7,7 @@ from typing import Any
 
 from yanmo.common.text_table import text_table
 from yanmo.curate.corpus import PLAN_REASONS
-from yanmo.curate.filters import REASONS
+from yanmo.curate.filter_sets import REASONS
 from yanmo.curate.mapping import MapReport
 
 log = logging.getLogger(__name__)
@@ -26,6 +26,7 @@ def describe(report: MapReport) -> dict[str, Any]:
         "lines": report.lines,
         "malformed": report.malformed,
         "first_malformed": [str(m) for m in report.first_malformed],
+        "files": dict(sorted(report.files.items())),
         "read": counts.get("read", {}),
         "cleaned": {n.removeprefix("cleaned_"): v for n, v in counts.items() if n.startswith("cleaned_")},
         "dropped": {r: counts[r] for r in (*REASONS, *PLAN_REASONS) if r in counts},

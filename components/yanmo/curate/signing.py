@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from yanmo.common.store.commit import Attempt, Result
 from yanmo.common.store.output import Output
+from yanmo.curate.mapped_texts import read_texts
 from yanmo.curate.pool import ordered_map
 from yanmo.curate.shingles import BANDS, band_keys
 
@@ -62,7 +63,7 @@ def _tasks(attempt: Attempt, mapped: Output) -> Iterator[_Task]:
 
 def sign_file(task: _Task) -> int:
     """Write the keys of one mapped file; returns its rows."""
-    texts = pq.read_table(task.mapped, columns=["text"], partitioning=None)["text"].to_pylist()
+    texts = read_texts(task.mapped)
     keys, han, lacunae = band_keys(texts)
     table = pa.table([pa.array(column) for column in (han, lacunae, *keys)], schema=SIGNED)
     # Keys are noise: compressing them or looking for repeated ones would only cost time.

@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from yanmo.common.errors import DataError
-from yanmo.common.records import TEXT_FORM
 from yanmo.common.store.commit import Attempt, Result
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.containment import HIGH_COVERAGE, coverage, find_contained
@@ -72,7 +71,7 @@ def write_documents(
     attempt.write("report.json", json.dumps(report, ensure_ascii=False, indent=1) + "\n", role="record")
     log_table(corpus.report, evaluation_set.part.manifest.counts)
     genres = sort_genres({g for split in counts["documents"].values() for g in split})
-    metadata = {"text_form": TEXT_FORM, "genres": genres, "licenses": licenses}
+    metadata = {"text_form": corpus.form, "genres": genres, "licenses": licenses}
     return Result(counts=counts, metadata=metadata)
 
 

@@ -53,6 +53,7 @@ class _Join:
     order: npt.NDArray[np.int64]
     """For each row of the output, its place in the pieces put one after the other."""
     columns: dict[str, Any]
+    form: str
     out: Path
 
 
@@ -125,7 +126,8 @@ def _joins(
             "cluster_size": sizes[positions[start:stop]],
         }
         pieces = [cut.out for cut in cuts if len(cut.rows[shard])]
-        yield _Join(pieces=pieces, shard=shard, order=order, columns=columns, out=attempt.path(name))
+        out = attempt.path(name)
+        yield _Join(pieces=pieces, shard=shard, order=order, columns=columns, form=corpus.form, out=out)
 
 
 def join_pieces(task: _Join) -> int:
@@ -143,7 +145,8 @@ def join_pieces(task: _Join) -> int:
         _one_array(columns[field.name], field.type) if field.name in columns else pa.nulls(count, field.type)
         for field in DOCUMENTS
     ]
-    write_parquet(pa.table(arrays, schema=DOCUMENTS), task.out)
+    schema = DOCUMENTS.with_metadata({**DOCUMENTS.metadata, b"yanmo.text_form": task.form})
+    write_parquet(pa.table(arrays, schema=schema), task.out)
     return count
 
 
