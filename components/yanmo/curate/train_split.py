@@ -17,7 +17,9 @@ from yanmo.curate.config import CurateOptions
 from yanmo.curate.containment import HIGH_COVERAGE, coverage, find_contained
 from yanmo.curate.corpus import Corpus, check_share
 from yanmo.curate.evaluation_set import EvaluationSet, count_licenses
+from yanmo.curate.mapped_texts import comparable
 from yanmo.curate.overlap import Runs
+from yanmo.curate.planted import PLANTED, measure_planted
 from yanmo.curate.report import describe, log_table
 from yanmo.curate.tally import sort_genres
 from yanmo.curate.writing import write_duplicates, write_rows
@@ -57,6 +59,8 @@ def write_documents(
     train = write_rows(attempt, corpus, positions, "train", options.shard_characters, options.workers)
     write_duplicates(attempt, corpus)
     corpus.count("train", corpus.copies.unique[positions])
+    if options.near_duplicate_similarity:
+        report["planted_duplicates"] = _measure_planted(corpus, options.near_duplicate_similarity)
     licenses = count_licenses(corpus, positions)
     counts = {what: {"train": train[what], "valid": _valid_counts(evaluation_set, what)} for what in train}
     for path in evaluation_set.part.paths("valid-*.parquet"):
@@ -122,6 +126,14 @@ def _without_overlaps(
     corpus.show_examples()
     check_share(corpus.report, name, options.max_overlap_share, "--max-overlap-share")
     return positions[~shares] if is_removed else positions
+
+
+def _measure_planted(corpus: Corpus, similarity: float) -> dict[str, Any]:
+    """How well copies of the documents with the smallest ids are found."""
+    chosen = corpus.chosen
+    chosen = chosen[np.argsort(corpus.candidates.id[chosen], kind="stable")[:PLANTED]]
+    texts = corpus.rows(chosen, ("text",))["text"].to_pylist()
+    return measure_planted(comparable(texts, corpus.form), similarity)
 
 
 def _check_taken_down(corpus: Corpus, evaluation_set: EvaluationSet) -> None:
