@@ -12,10 +12,9 @@ proposed pair; shingle sets of proposed documents lie in a scratch file that is 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,13 +22,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from yanmo.common.documents import take_rows
-from yanmo.common.jit import compiled
 from yanmo.common.records import write_parquet
 from yanmo.common.store.commit import Attempt, Result
-from yanmo.curate.mapped_texts import comparable, form_of_file, read_texts
+from yanmo.curate.mapped_texts import comparable, form_of_file
 from yanmo.curate.plan import Candidates
 from yanmo.curate.pool import ordered_map
-from yanmo.curate.shingles import SHINGLE, band_keys, shingle_hashes
+from yanmo.curate.shingle_sets import Pairs, ShingleSets, make_pairs, similarities, take_apart
+from yanmo.curate.shingles import SHINGLE, band_keys
 from yanmo.curate.signing import BAND_COLUMNS
 
 Ints = npt.NDArray[np.int64]
@@ -88,15 +87,10 @@ def build_edges(
     finally:
         shutil.rmtree(scratch)
     found = proposed[shared >= similarity]
-    columns = [pa.array((found >> np.uint64(32)).astype(np.int64)), pa.array((found & _LOW).astype(np.int64))]
+    columns = [pa.array(positions) for positions in take_apart(found)]
     write_parquet(pa.table(columns, schema=EDGES), attempt.path("edges.parquet"))
     attempt.add("edges.parquet")
     return Result(counts={"compared": len(proposed), "similar": len(found)})
-
-
-_LOW = np.uint64(0xFFFFFFFF)
-Pairs = npt.NDArray[np.uint64]
-"""first << 32 | second"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,113 +141,8 @@ def pairs_of_keys(keys: npt.NDArray[np.uint32], positions: Ints) -> Pairs:
         chosen = chosen[chosen + step < last[chosen]]
         if not len(chosen):
             break
-        pairs.append(
-            positions[chosen].astype(np.uint64) << np.uint64(32) | positions[chosen + step].astype(np.uint64)
-        )
+        pairs.append(make_pairs(positions[chosen], positions[chosen + step]))
     return np.concatenate(pairs) if pairs else np.zeros(0, np.uint64)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _File:
-    mapped: Path
-    rows: npt.NDArray[np.int32]
-    out: Path
-
-
-@dataclass(frozen=True, kw_only=True)
-class ShingleSets:
-    """The sorted shingle hashes of some documents."""
-
-    hashes: npt.NDArray[np.uint32]
-    start: Ints
-    """Where each position's hashes begin; -1 for documents that are not here."""
-    size: npt.NDArray[np.int32]
-
-    @classmethod
-    def gather(
-        cls,
-        scratch: Path,
-        mapped: Sequence[Path],
-        candidates: Candidates,
-        unique: Ints,
-        pairs: Pairs,
-        workers: int,
-    ) -> ShingleSets:
-        """The sets of all documents in `pairs`; each file is read once."""
-        needed = np.unique(np.concatenate((pairs >> np.uint64(32), pairs & _LOW))).astype(np.int64)
-        file = candidates.file[unique[needed]]
-        by_file = np.argsort(file, kind="stable")
-        start, size = np.full(len(unique), -1, np.int64), np.zeros(len(unique), np.int32)
-        groups = np.split(needed[by_file], np.flatnonzero(np.diff(file[by_file])) + 1) if len(needed) else []
-
-        def tasks() -> Iterator[_File]:
-            for number, positions in enumerate(groups):
-                index = unique[positions]
-                yield _File(
-                    mapped=mapped[candidates.file[index[0]]],
-                    rows=candidates.row[index],
-                    out=scratch / f"set-{number}.npy",
-                )
-
-        total, path = 0, scratch / "hashes.bin"
-        with path.open("wb") as file_out:
-            for positions, (sizes, out) in zip(
-                groups, ordered_map(write_sets, tasks(), workers), strict=True
-            ):
-                np.load(out).tofile(file_out)
-                out.unlink()
-                size[positions] = sizes
-                start[positions] = total + np.cumsum(sizes) - sizes
-                total += int(sizes.sum())
-        hashes = np.memmap(path, np.uint32, mode="r") if total else np.zeros(0, np.uint32)
-        return cls(hashes=hashes, start=start, size=size)
-
-    @classmethod
-    def of(cls, texts: Sequence[str]) -> ShingleSets:
-        """The sets of `texts`, positions being their indexes."""
-        hashes, sizes = sets_of(texts)
-        return cls(hashes=hashes, start=np.cumsum(sizes) - sizes, size=sizes.astype(np.int32))
-
-
-def write_sets(task: _File) -> tuple[Ints, Path]:
-    """Write the shingle sets of some rows of a mapped file; their sizes and the file."""
-    hashes, sizes = sets_of(read_texts(task.mapped, task.rows))
-    np.save(task.out, hashes)
-    return sizes, task.out
-
-
-def sets_of(texts: Sequence[str]) -> tuple[npt.NDArray[np.uint32], Ints]:
-    """Each text's shingle hashes, sorted and each once, one text after the other; and their numbers."""
-    hashes, owner = shingle_hashes(texts)
-    both = np.unique(owner.astype(np.uint64) << np.uint64(32) | hashes)
-    sizes = np.bincount((both >> np.uint64(32)).astype(np.int64), minlength=len(texts))
-    return both.astype(np.uint32), sizes
-
-
-def similarities(pairs: Pairs, sets: ShingleSets) -> npt.NDArray[np.float64]:
-    """The Jaccard similarity of each pair."""
-    shared = np.zeros(len(pairs), np.int64)
-    first, second = (pairs >> np.uint64(32)).astype(np.int64), (pairs & _LOW).astype(np.int64)
-    _count_shared(sets.hashes, sets.start, sets.size, first, second, shared)
-    union = sets.size[first].astype(np.int64) + sets.size[second] - shared
-    return np.asarray(shared / np.maximum(union, 1))
-
-
-@compiled
-def _count_shared(hashes: Any, start: Any, size: Any, first: Any, second: Any, shared: Any) -> None:
-    """For each pair, how many hashes its two sorted sets have in common."""
-    for n in range(first.shape[0]):
-        i, j = start[first[n]], start[second[n]]
-        i_end, j_end = i + size[first[n]], j + size[second[n]]
-        while i < i_end and j < j_end:
-            if hashes[i] == hashes[j]:
-                shared[n] += 1
-                i += 1
-                j += 1
-            elif hashes[i] < hashes[j]:
-                i += 1
-            else:
-                j += 1
 
 
 def find_similar(
@@ -268,15 +157,16 @@ def find_similar(
     pairs = _pairs_with(texts, signed, candidates, unique)
     found = []
     for part in np.array_split(pairs, 1 + len(pairs) // _AT_A_TIME):
-        positions, which = np.unique((part >> np.uint64(32)).astype(np.int64), return_inverse=True)
-        others, other = np.unique((part & _LOW).astype(np.int64), return_inverse=True)
+        first, second = take_apart(part)
+        positions, which = np.unique(first, return_inverse=True)
+        others, other = np.unique(second, return_inverse=True)
         if not len(positions):
             continue
         index = unique[positions]
         file, row = candidates.file[index].astype(np.int64), candidates.row[index].astype(np.int64)
         found_texts = take_rows(mapped, file, row, ("text",))["text"].to_pylist()
         both = comparable(found_texts, form_of_file(mapped[0])) + [texts[i] for i in others]
-        numbered = which.astype(np.uint64) << np.uint64(32) | (other + len(positions)).astype(np.uint64)
+        numbered = make_pairs(which, other + len(positions))
         found.append(positions[which[similarities(numbered, ShingleSets.of(both)) >= similarity]])
     return np.unique(np.concatenate(found)) if found else np.zeros(0, np.int64)
 
@@ -302,6 +192,5 @@ def _pairs_with(texts: Sequence[str], signed: Sequence[Path], candidates: Candid
         index = (
             np.arange(times.sum()) - np.repeat(np.cumsum(times) - times, times) + np.repeat(low[hit], times)
         )
-        first = np.repeat(positions[hit], times).astype(np.uint64)
-        found = np.union1d(found, first << np.uint64(32) | long_enough[order][index].astype(np.uint64))
+        found = np.union1d(found, make_pairs(np.repeat(positions[hit], times), long_enough[order][index]))
     return found

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from yanmo.curate.near_duplicates import Pairs, ShingleSets, pairs_of_keys, similarities
+from yanmo.curate.near_duplicates import pairs_of_keys
+from yanmo.curate.shingle_sets import Pairs, ShingleSets, make_pairs, similarities
 from yanmo.curate.shingles import SHINGLE, band_keys
 
 PLANTED = 500
@@ -76,8 +77,7 @@ def proposed_pairs(texts: Sequence[str]) -> Pairs:
 
 
 def _pairs_of_copies(count: int) -> Pairs:
-    first = np.arange(count, dtype=np.uint64)
-    return np.asarray(first << np.uint64(32) | first + np.uint64(count))
+    return make_pairs(np.arange(count), np.arange(count) + count)
 
 
 def damaged(text: str, number: int) -> str:

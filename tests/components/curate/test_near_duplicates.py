@@ -10,9 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from yanmo.curate import near_duplicates
-from yanmo.curate.near_duplicates import ShingleSets, pairs_of_keys, similarities
+from yanmo.curate.near_duplicates import pairs_of_keys
 from yanmo.curate.normalize import is_han, normalize
 from yanmo.curate.planted import damaged, measure_planted, proposed_pairs
+from yanmo.curate.shingle_sets import ShingleSets, similarities
 
 Run = Callable[..., Any]
 Record = dict[str, Any]
