@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from yanmo.common.errors import UsageError
@@ -125,6 +126,41 @@ class CurateOptions(StageOptions):
     batch_bytes: int = opt(
         8_388_608, "bytes of text that one process normalizes at a time", kind="execution", form=False
     )
+    near_duplicate_similarity: float = opt(
+        0.5,
+        "share of 4-character shingles (Jaccard) from which two texts are copies of one; 0 finds exact "
+        "copies only",
+        form=False,
+    )
+    split_by: str = opt(
+        "cluster",
+        "what is held out whole: clusters of near duplicates, or all that is of one author or source",
+        form=False,
+        choices=("cluster", "author", "source"),
+    )
+    overlap_action: str = opt(
+        "remove",
+        "what happens to train documents that share such a run: remove or only report",
+        form=False,
+        choices=("remove", "report"),
+    )
+    max_overlap_share: float = opt(
+        0.2,
+        "share of documents, in all or in a genre of 100 or more, that may share such a run",
+        form=False,
+    )
+    benchmarks: str = opt(
+        "",
+        "files, folders or globs (.jsonl .parquet .txt) whose texts train may share no such run with",
+        kind="environment",
+        form=False,
+    )
+    shard: str = opt(
+        "",
+        "map only a part of the source files and stop, such as 2/7; a run without it finds the work done",
+        kind="environment",
+        form=False,
+    )
 
     def __post_init__(self) -> None:
         """Refuse what cannot work before anything is read."""
@@ -144,6 +180,11 @@ class CurateOptions(StageOptions):
                 f"--overlap-characters {self.overlap_characters}: every text shares runs that short; "
                 "expected 0 (off) or at least 5"
             )
+        if self.benchmarks.strip() and not self.overlap_characters:
+            raise UsageError("--benchmarks needs --overlap-characters: 0 looks for no shared run")
+        part = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", self.shard or "1/1")
+        if not part or not 1 <= int(part[1]) <= int(part[2]):
+            raise UsageError(f"--shard {self.shard}: expected a part of a whole, 1/7 to 7/7")
         for entry in self.licenses.split(","):
             if entry.strip() and "=" not in entry:
                 raise UsageError(f"--licenses: expected beginning=licence, found {entry.strip()!r}")
@@ -151,7 +192,7 @@ class CurateOptions(StageOptions):
     def _check_shares(self) -> None:
         for name in self.__dataclass_fields__:
             value = getattr(self, name)
-            if name.endswith("_share") and not 0 <= value <= 1:
+            if name.endswith(("_share", "_similarity")) and not 0 <= value <= 1:
                 raise UsageError(f"--{name.replace('_', '-')} is {value}: expected a share from 0 to 1")
         if self.test_share + self.valid_share > 0.5:
             raise UsageError(
@@ -163,7 +204,7 @@ class CurateOptions(StageOptions):
 STAGE = Stage(
     name="curate",
     image="data",
-    revision=1,
+    revision=2,
     config=CurateOptions,
     outputs={"documents": "Dataset", "evaluation_set": "Dataset"},
 )

@@ -14,6 +14,9 @@ log = logging.getLogger(__name__)
 
 _COLUMNS = ("genre", "read", "filtered", "copies", "overlap", "train", "valid", "test", "characters")
 
+_DROPPED = (("duplicate", "near_duplicate"), ("overlap", "benchmark"))
+"""Reasons counted in the columns `copies` and `overlap`."""
+
 
 def describe(report: MapReport) -> dict[str, Any]:
     """What report.json says of reading, cleaning and dropping, by genre, with examples."""
@@ -40,7 +43,8 @@ def log_table(report: MapReport, evaluation_set: dict[str, Any]) -> None:
         numbers = [
             tally.documents("read", genre),
             sum(tally.documents(reason, genre) for reason in REASONS),
-            *(tally.documents(name, genre) for name in ("duplicate", "overlap", "train")),
+            *(sum(tally.documents(name, genre) for name in names) for names in _DROPPED),
+            tally.documents("train", genre),
             *(_held(evaluation_set, split, genre) for split in ("valid", "test")),
             tally.characters("train", genre),
         ]
