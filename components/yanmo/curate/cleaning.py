@@ -9,11 +9,13 @@ import html
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
+import numpy.typing as npt
 
 from yanmo.curate.boilerplate import without_boilerplate
-from yanmo.curate.common_characters import COMMON_HAN, OTHER_SCRIPT, RARE, class_table
+from yanmo.curate.common_characters import ASCII, COMMON_HAN, OTHER_SCRIPT, RARE, class_table
 from yanmo.curate.mojibake import SUSPECT_SHARE, has_typical_marks, repair
 from yanmo.curate.normalize import code_points
 from yanmo.curate.privacy import KINDS, mask
@@ -66,26 +68,47 @@ class Cleaned:
     is_garbled: bool = False
 
 
+_MARKUP, _PRIVATE, _PERSONAL, _QUESTION, _OMITTED = 8, 16, 32, 64, 128
+"""Bits of the table of characters that call for a closer look; the first three bits are classes."""
+
+
+@lru_cache(maxsize=1)
+def _bit_table() -> npt.NDArray[np.uint8]:
+    table = np.where(class_table() == ASCII, 0, 1 << class_table()).astype(np.uint8)
+    assert OTHER_SCRIPT == 3 and RARE == 0 and COMMON_HAN == 1
+    table[table == 1 << OTHER_SCRIPT] = 4
+    table[0xE000:0xF900] |= _PRIVATE
+    table[0xF0000:] |= _PRIVATE
+    for characters, bit in (("<&", _MARKUP), ("@＠0123456789０１２３４５６７８９", _PERSONAL)):
+        table[[ord(c) for c in characters]] |= bit
+    table[ord("?")] |= _QUESTION
+    table[ord("略")] |= _OMITTED
+    return table
+
+
 def clean_all(texts: Sequence[str], how: Cleaning) -> list[Cleaned]:
-    """Each text, cleaned."""
-    suspects = _suspects(texts) if "mojibake" in how.steps else frozenset()
-    return [clean(text, how, is_suspect=i in suspects) for i, text in enumerate(texts)]
-
-
-def _suspects(texts: Sequence[str]) -> frozenset[int]:
-    """The texts that may be garbled: few common Han characters, or some that are neither Han nor ASCII. All
-    are looked up at once, which takes a fifth of the time of asking one by one."""
+    """Each text, cleaned. All characters are looked up at once; only texts that hold something to be cleaned
+    are looked at one by one."""
     if not texts:
-        return frozenset()
+        return []
     codes = code_points("\0".join(text.replace("\0", " ") for text in texts) + "\0")
-    classes = class_table()[codes]
+    bits = _bit_table()[codes]
     starts = np.concatenate(([0], np.flatnonzero(codes == 0)[:-1] + 1))
-    common, rare, other = (
-        np.add.reduceat(classes == c, starts, dtype=np.int64) for c in (COMMON_HAN, RARE, OTHER_SCRIPT)
-    )
+    held = np.bitwise_or.reduceat(bits, starts)
+    suspect = _suspects(bits, starts) if "mojibake" in how.steps else np.zeros(len(texts), dtype=np.bool_)
+    wanted = _MARKUP | _PRIVATE | _QUESTION | _OMITTED | (_PERSONAL if how.personal else 0)
+    look = suspect | ((held & wanted) != 0) | ("boilerplate" in how.steps)
+    return [
+        clean(text, how, is_suspect=s) if needed else Cleaned(text)
+        for text, needed, s in zip(texts, look.tolist(), suspect.tolist(), strict=True)
+    ]
+
+
+def _suspects(bits: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Texts that may be garbled: few common Han characters, or some that are neither Han nor ASCII."""
+    rare, common, other = (np.add.reduceat((bits & b) != 0, starts, dtype=np.int64) for b in (1, 2, 4))
     known = common + rare + other
-    found = (other >= _FEW_OTHERS) | ((known > 0) & (common < SUSPECT_SHARE * known))
-    return frozenset(np.flatnonzero(found).tolist())
+    return (other >= _FEW_OTHERS) | ((known > 0) & (common < SUSPECT_SHARE * known))
 
 
 def clean(text: str, how: Cleaning = Cleaning(), *, is_suspect: bool = True) -> Cleaned:

@@ -74,7 +74,7 @@ class CurateOptions(StageOptions):
     )
     steps: str = opt(
         "",
-        "steps of cleaning and normalization added or left out: +name,-name (docs/curate.md)",
+        "steps of cleaning and normalization added or left out: name,no-name (docs/curate.md)",
         form=False,
     )
     keep_original: bool = opt(

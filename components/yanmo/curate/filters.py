@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,19 +44,20 @@ def judge(
     cleaned: Sequence[Cleaned], normalized: Normalized, genres: Sequence[str], rules: FilterRules
 ) -> Verdicts:
     """Ask every filter about every document; the first that holds counts."""
-    sets = np.array([rules.set_of(genre) for genre in genres], dtype=object)
+    names = sorted(rules.limits)
+    position = {genre: names.index(rules.set_of(genre)) for genre in set(genres)}
+    sets = np.array([position[genre] for genre in genres], dtype=np.int64)
     measures = _measures(cleaned, normalized)
-    basic = set(measures)
-    asking = {name for name, limits in rules.limits.items() if limits.keys() - basic}
-    _add_web_measures(measures, normalized.texts, sets, asking)
+    asking = {name for name, limits in rules.limits.items() if limits.keys() - set(measures)}
+    _add_web_measures(measures, normalized.texts, [names[s] for s in sets], asking)
     reasons, values = [""] * len(cleaned), [0.0] * len(cleaned)
-    for name in reversed(REASONS):
-        if name not in measures:
+    for reason in reversed(REASONS):
+        if reason not in measures:
             continue
-        sign = FILTERS[name][0]
-        limits = np.array([rules.limits[s].get(name, sign * np.inf) for s in sets], dtype=np.float64)
-        for i in np.flatnonzero(sign * measures[name] > sign * limits).tolist():
-            reasons[i], values[i] = name, float(measures[name][i])
+        sign = FILTERS[reason][0]
+        limits = np.array([rules.limits[name].get(reason, sign * np.inf) for name in names])[sets]
+        for i in np.flatnonzero(sign * measures[reason] > sign * limits).tolist():
+            reasons[i], values[i] = reason, float(measures[reason][i])
     return Verdicts(reasons, values)
 
 
@@ -65,12 +66,14 @@ def _measures(cleaned: Sequence[Cleaned], normalized: Normalized) -> dict[str, F
     characters = normalized.characters
     whole = np.maximum(characters, 1)
     han = normalized.counts[:, HAN]
-    private_use = normalized.counts[:, PRIVATE] + _of(cleaned, lambda c: c.private_use)
-    lacuna = normalized.counts[:, LACUNA] + _of(cleaned, lambda c: c.lost)
+    told = [(c.has_markup, c.is_stub, c.is_garbled, c.private_use, c.lost) for c in cleaned]
+    markup, stub, garbled, private, lost = np.array(told, dtype=np.float64).reshape(-1, 5).T
+    private_use = normalized.counts[:, PRIVATE] + private
+    lacuna = normalized.counts[:, LACUNA] + lost
     return {
-        "markup": _of(cleaned, lambda c: c.has_markup),
-        "stub": _of(cleaned, lambda c: c.is_stub),
-        "garbled": _of(cleaned, lambda c: c.is_garbled),
+        "markup": markup,
+        "stub": stub,
+        "garbled": garbled,
         "too_short": np.where(characters == 0, -1.0, han),
         "not_han": han / whole,
         "private_use": private_use / whole,
@@ -79,15 +82,11 @@ def _measures(cleaned: Sequence[Cleaned], normalized: Normalized) -> dict[str, F
     }
 
 
-def _of(cleaned: Sequence[Cleaned], value: Callable[[Cleaned], float]) -> Floats:
-    return np.array([value(c) for c in cleaned], dtype=np.float64)
-
-
 def _add_web_measures(
-    measures: dict[str, Floats], texts: Sequence[str], sets: npt.NDArray[np.object_], asking: set[str]
+    measures: dict[str, Floats], texts: Sequence[str], sets: Sequence[str], asking: set[str]
 ) -> None:
     """What only documents of some sets are asked; the others get NaN, which is above and below nothing."""
-    for i, name in enumerate(sets.tolist()):
+    for i, name in enumerate(sets):
         if name in asking and texts[i]:
             for filter_name, value in web_measures(texts[i], name).items():
                 column = measures.setdefault(filter_name, np.full(len(texts), np.nan))

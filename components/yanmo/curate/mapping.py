@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from yanmo.common.records import DOCUMENTS, TEXT_FORM, document_id, write_parquet
@@ -47,7 +48,7 @@ DIGEST_BYTES = 16
 ORIGINAL = "original"
 """Label that keeps a text as it was before simplification."""
 
-_SHOWN_CHANGES = frozenset(("cleaned_mojibake", "cleaned_boilerplate"))
+_SHOWN = frozenset(("cleaned_mojibake", "cleaned_boilerplate"))
 """Repairs that a person should look at; personal data is not shown."""
 
 DOCUMENT_COLUMNS = ("id", "text", "genre", "labels", "title", "author", "source", "license")
@@ -200,38 +201,40 @@ def _count(
     verdicts: Verdicts,
     ids: list[str],
 ) -> None:
-    cells: Counter[tuple[str, str]] = Counter()
-    sizes: Counter[tuple[str, str]] = Counter()
-    shown: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
-    changes = _changes(documents, cleaned, normalized)
-    for i, characters in enumerate(normalized.characters.tolist()):
-        names = ["read", *changes[i]]
-        reason = verdicts.reasons[i]
-        if reason:
-            names.append(reason)
-            example = _example(documents[i], ids[i], normalized.texts[i])
-            shown[reason].append({**example, "value": round(verdicts.values[i], 4)})
-        for name in filter(_SHOWN_CHANGES.__contains__, changes[i]):
-            shown[name].append(_example(documents[i], ids[i], normalized.texts[i]))
-        for name in names:
-            cells[name, documents[i].genre] += 1
-            sizes[name, documents[i].genre] += characters
-    for (name, genre), number in cells.items():
-        tally.add(name, genre, number, sizes[name, genre])
-    for name, examples in shown.items():
-        tally.show(name, examples)
+    """Count what was read, changed and dropped, by genre, with examples."""
+    happened = _happened(documents, cleaned, normalized, verdicts)
+    names, genre = np.unique(np.array([d.genre for d in documents], dtype=object), return_inverse=True)
+    for what, which in happened.items():
+        numbers = np.bincount(genre[which], minlength=len(names))
+        sizes = np.bincount(genre[which], weights=normalized.characters[which], minlength=len(names))
+        for name, number, size in zip(names.tolist(), numbers.tolist(), sizes.tolist(), strict=True):
+            if number:
+                tally.add(what, name, number, int(size))
+        if what in _SHOWN:
+            tally.show(what, [_example(documents[i], ids[i], normalized.texts[i]) for i in which.tolist()])
+    dropped = defaultdict(list)
+    for i in np.flatnonzero(np.array(verdicts.reasons, dtype=object) != "").tolist():
+        example = _example(documents[i], ids[i], normalized.texts[i])
+        dropped[verdicts.reasons[i]].append({**example, "value": round(verdicts.values[i], 4)})
+    for reason, examples in dropped.items():
+        tally.show(reason, examples)
 
 
-def _changes(documents: list[RawDocument], cleaned: list[Cleaned], normalized: Normalized) -> list[list[str]]:
-    """What was done to each document, as names of the tally."""
-    result = [[f"cleaned_{change}" for change in c.changes] for c in cleaned]
+def _happened(
+    documents: list[RawDocument], cleaned: list[Cleaned], normalized: Normalized, verdicts: Verdicts
+) -> dict[str, npt.NDArray[np.int64]]:
+    """Name of the tally -> the documents it happened to."""
+    result: defaultdict[str, list[int]] = defaultdict(list)
     for i, document in enumerate(documents):
+        for change in cleaned[i].changes:
+            result[f"cleaned_{change}"].append(i)
         if document.encoding != "utf-8":
-            result[i].append(f"cleaned_line_in_{document.encoding}")
-    for step, changed in normalized.changed.items():
-        for i in np.flatnonzero(changed).tolist():
-            result[i].append(f"cleaned_{step}")
-    return result
+            result[f"cleaned_line_in_{document.encoding}"].append(i)
+        if verdicts.reasons[i]:
+            result[verdicts.reasons[i]].append(i)
+    found = {name: np.array(which, dtype=np.int64) for name, which in result.items()}
+    steps = {f"cleaned_{step}": np.flatnonzero(changed) for step, changed in normalized.changed.items()}
+    return {"read": np.arange(len(documents)), **steps, **found}
 
 
 def _example(document: RawDocument, id: str, text: str) -> dict[str, Any]:

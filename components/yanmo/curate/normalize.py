@@ -266,20 +266,21 @@ def form_steps(form: str, changes: str) -> tuple[str, frozenset[str]]:
 
     Args:
         form: one of FORMS.
-        changes: such as `+lacuna,-variants`.
+        changes: steps to add by name, to leave out as `no-<name>`: `lacuna,no-variants`.
 
     Raises:
         ValueError: an unknown step, or one that is there (or missing) already.
     """
+    steps = FORMS[form]
     added: set[str] = set()
     taken: set[str] = set()
     for entry in filter(None, re.split(r"[,\s]+", changes)):
-        sign, name = entry[0], entry[1:]
-        if sign not in "+-" or name not in STEPS or (name in FORMS[form]) != (sign == "-"):
+        name = entry.removeprefix("no-")
+        if name not in STEPS or (name in steps) == (name == entry):
             raise ValueError(
-                f"{entry!r}: expected -step for one of {', '.join(sorted(FORMS[form]))}, or +step for one of "
-                f"{', '.join(sorted(set(STEPS) - FORMS[form]))}"
+                f"{entry!r}: expected one of {', '.join(sorted(set(STEPS) - steps))}, or no- and one of "
+                f"{', '.join(sorted(steps))}"
             )
-        (added if sign == "+" else taken).add(name)
+        (added if name == entry else taken).add(name)
     name = "".join((form, *(f"+{n}" for n in sorted(added)), *(f"-{n}" for n in sorted(taken))))
-    return name, (FORMS[form] | added) - taken
+    return name, (steps | added) - taken

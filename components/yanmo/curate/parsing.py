@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
@@ -34,7 +34,7 @@ class Fields:
     """(beginning of the source, licence)"""
     layout: str = "block"
     """What a document is in a .txt file."""
-    said: tuple[tuple[str, str], ...] = ()
+    said: Mapping[str, str] = field(default_factory=dict)
     """Field -> value of all documents of a file, whatever they say themselves."""
     said_labels: tuple[tuple[str, str], ...] = ()
 
@@ -50,7 +50,7 @@ class Fields:
         renamed: dict[str, Any] = {
             name: settings.get(f"{name}_field", getattr(self, name)) for name in ("text", *VALUES)
         }
-        said = tuple((name, settings.get(name)) for name in VALUES if settings.get(name))
+        said = {name: settings.get(name) for name in VALUES if settings.get(name)}
         return replace(self, said=said, said_labels=settings.labels, **renamed)
 
     def license_of(self, source: str) -> str:
@@ -97,7 +97,7 @@ def genre_name(label: str) -> str:
 def parse(batch: Batch, fields: Fields) -> tuple[list[RawDocument], list[Malformed]]:
     """The documents of a batch and what was malformed in it."""
     name, fields = batch.source.name, fields.of_source(batch.source.settings)
-    bad = [Malformed(name, line, f"longer than {batch.limit >> 20} MiB") for line in batch.too_long]
+    bad = [Malformed(name, line, _too_long(batch)) for line in batch.too_long]
     documents = []
     for line, record, encoding in _records(batch, fields):
         found = record if isinstance(record, str) else _document(line, record, fields, name)
@@ -109,13 +109,17 @@ def parse(batch: Batch, fields: Fields) -> tuple[list[RawDocument], list[Malform
     return documents, bad
 
 
+def _too_long(batch: Batch) -> str:
+    return f"longer than {batch.limit / (1 << 20):.3g} MiB"
+
+
 def _document(line: int, record: Mapping[str, Any], fields: Fields, file: str) -> RawDocument | str:
     """The document in `record`, or in words why there is none."""
     text = record.get(fields.text)
     if not isinstance(text, str):
         what = "no" if text is None else f"{type(text).__name__}, expected text, in"
         return f"{what} field {fields.text!r}"
-    said = dict(fields.said)
+    said = fields.said
     genre = said.get("genre") or _string(record.get(fields.genre)) or fields.default_genre
     if not genre:
         return f"no field {fields.genre!r} and no --default-genre"
@@ -134,9 +138,11 @@ def _document(line: int, record: Mapping[str, Any], fields: Fields, file: str) -
 
 
 def _labels(record: Mapping[str, Any], fields: Fields) -> list[tuple[str, str]]:
+    own = [(name, value) for name in fields.labels if (value := _string(record.get(name)))]
+    if not fields.said_labels:
+        return own
     said = dict(fields.said_labels)
-    own = [(n, v) for n in fields.labels if n not in said and (v := _string(record.get(n)))]
-    return [*own, *fields.said_labels]
+    return [*((n, v) for n, v in own if n not in said), *said.items()]
 
 
 def _string(value: Any) -> str:
@@ -161,6 +167,9 @@ def _records(batch: Batch, fields: Fields) -> Records:
 def _json_records(batch: Batch) -> Records:
     for line, data in enumerate(batch.data.split(b"\n"), batch.first):
         if not data or data.isspace():
+            continue
+        if len(data) > batch.limit:  # what the reader let through, by the accident of its chunks
+            yield line, _too_long(batch), "utf-8"
             continue
         encoding = "utf-8"
         try:
@@ -193,6 +202,9 @@ def _text_records(batch: Batch, fields: Fields) -> Records:
                 text, encoding = decode_record(block)
             except UnicodeDecodeError as error:
                 yield first, f"not UTF-8: {error.reason}", "utf-8"
+                continue
+            if len(block) > batch.limit:
+                yield first, _too_long(batch), encoding
             else:
                 title = {fields.title: _stem(batch.source.name)} if layout == "file" else {}
                 yield first, {**title, fields.text: text}, encoding

@@ -77,16 +77,16 @@ def _steps(options: CurateOptions) -> tuple[str, frozenset[str], frozenset[str]]
     """The text form's name, its steps, and the steps of cleaning."""
     cleanings, others = set(DEFAULT_CLEANINGS), []
     for word in _words(options.steps):
-        if word[1:] not in CLEANINGS or word[0] not in "+-":
-            others.append(word)
-        elif word[0] == "+":
-            cleanings.add(word[1:])
+        if word in CLEANINGS:
+            cleanings.add(word)
+        elif word.removeprefix("no-") in CLEANINGS:
+            cleanings.discard(word.removeprefix("no-"))
         else:
-            cleanings.discard(word[1:])
+            others.append(word)
     try:
         name, steps = form_steps(options.text_form, ",".join(others))
     except ValueError as error:
-        raise UsageError(f"--steps: {error}; or + and - {', '.join(CLEANINGS)}") from error
+        raise UsageError(f"--steps: {error}; or {', '.join(CLEANINGS)}, or no- and one") from error
     return name, steps, frozenset(cleanings)
 
 

@@ -67,7 +67,7 @@ def write_documents(
         shutil.copyfile(path, attempt.path(path.name))
         attempt.add(path.name)
     report = {
-        **describe(corpus.report),
+        **describe(corpus.report, options),
         **report,
         "evaluation_set": evaluation_set.part.manifest.counts,
         "licenses": licenses,
