@@ -105,10 +105,8 @@ class Corpus:
     def drop_near_duplicates(self, edges: Edges) -> None:
         """Join similar documents in clusters and keep the best of them."""
         count = len(self.copies.unique)
-        rank = np.empty(len(self.candidates), dtype=np.int64)
-        rank[self.candidates.order()] = np.arange(len(self.candidates))
         self.cluster = components(count, edges)
-        self.kept_for = keep_best(rank[self.copies.unique], edges)
+        self.kept_for = keep_best(self.candidates.ranks()[self.copies.unique], edges)
         stays = self.kept_for == np.arange(count)
         self.kept = np.flatnonzero(stays)[np.argsort(self.cluster[stays], kind="stable")]
         self.count("near_duplicate", self.copies.unique[~stays])

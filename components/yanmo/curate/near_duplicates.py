@@ -37,7 +37,10 @@ REVISION = 1
 """Raised when the same documents give other pairs."""
 
 _ALL_PAIRS = 24
-"""In a band shared by more documents than this each is compared with the next ones only, not with all."""
+"""Documents in a band that are all compared with one another. Where more share it (a form letter, say), each
+is compared with the next two and with the best ones: work stays linear, and the best can replace it."""
+_BEST = 4
+"""Best ones of such a band."""
 
 EDGES = pa.schema(
     [pa.field("first", pa.int64(), nullable=False), pa.field("second", pa.int64(), nullable=False)],
@@ -98,6 +101,7 @@ class _Band:
     column: str
     signed: tuple[Path, ...]
     rows: Path
+    rank: Path
     out: Path
 
 
@@ -105,10 +109,11 @@ def _propose(
     scratch: Path, signed: Sequence[Path], candidates: Candidates, unique: Ints, workers: int
 ) -> Pairs:
     """Pairs of positions that share a band, sorted, each once."""
-    rows = scratch / "rows.npy"
+    rows, rank = scratch / "rows.npy", scratch / "rank.npy"
     np.save(rows, np.where(candidates.han[unique] >= SHINGLE, unique, -1))
+    np.save(rank, candidates.ranks()[unique])
     tasks = [
-        _Band(column=name, signed=tuple(signed), rows=rows, out=scratch / f"{name}.npy")
+        _Band(column=name, signed=tuple(signed), rows=rows, rank=rank, out=scratch / f"{name}.npy")
         for name in BAND_COLUMNS
     ]
     found = np.zeros(0, np.uint64)
@@ -124,25 +129,38 @@ def pairs_of_band(task: _Band) -> Path:
     keys = pa.concat_tables(tables)[task.column].to_numpy()
     rows = np.load(task.rows)
     positions = np.flatnonzero(rows >= 0)
-    np.save(task.out, pairs_of_keys(keys[rows[positions]], positions))
+    np.save(task.out, pairs_of_keys(keys[rows[positions]], positions, np.load(task.rank)[positions]))
     return task.out
 
 
-def pairs_of_keys(keys: npt.NDArray[np.uint32], positions: Ints) -> Pairs:
-    """Pairs of `positions` (ascending) with equal keys."""
-    order = np.argsort(keys, kind="stable")
+def pairs_of_keys(keys: npt.NDArray[np.uint32], positions: Ints, rank: Ints) -> Pairs:
+    """Pairs of `positions` with equal keys, the smaller position first.
+
+    Args:
+        rank: of each position, 0 the best copy of all.
+    """
+    order = np.argsort(keys)
+    is_equal = keys[order][1:] == keys[order][:-1]
+    shared = order[np.append(is_equal, False) | np.append(False, is_equal)] if len(order) else order
+    keys, positions, rank = keys[shared], positions[shared], rank[shared]
+    order = np.lexsort((rank, keys))
     keys, positions = keys[order], positions[order]
     bounds = np.flatnonzero(np.concatenate(([True], keys[1:] != keys[:-1], [True])))
-    sizes = np.repeat(np.diff(bounds), np.diff(bounds))
-    last = np.repeat(bounds[1:], np.diff(bounds))
-    chosen = np.flatnonzero(sizes > 1)
-    pairs = []
+    sizes = np.diff(bounds)
+    start, size = np.repeat(bounds[:-1], sizes), np.repeat(sizes, sizes)
+    place = np.arange(len(keys)) - start
+    pairs = [np.zeros(0, np.uint64)]
     for step in range(1, _ALL_PAIRS):
-        chosen = chosen[chosen + step < last[chosen]]
-        if not len(chosen):
-            break
-        pairs.append(make_pairs(positions[chosen], positions[chosen + step]))
-    return np.concatenate(pairs) if pairs else np.zeros(0, np.uint64)
+        chosen = np.flatnonzero((place + step < size) & ((size <= _ALL_PAIRS) | (step <= 2)))
+        pairs.append(_ordered(positions[chosen], positions[chosen + step]))
+    for best in range(_BEST):
+        chosen = np.flatnonzero((size > _ALL_PAIRS) & (place > best))
+        pairs.append(_ordered(positions[chosen], positions[start[chosen] + best]))
+    return np.unique(np.concatenate(pairs))
+
+
+def _ordered(one: Ints, other: Ints) -> Pairs:
+    return make_pairs(np.minimum(one, other), np.maximum(one, other))
 
 
 def find_similar(

@@ -64,6 +64,12 @@ class Candidates:
         worse = (self.whole, self.id, -self.marks, -self.han, self.lacunae, ~self.is_punctuated)
         return np.lexsort(worse)
 
+    def ranks(self) -> Ints:
+        """The place of each document in `order`."""
+        ranks = np.empty(len(self), dtype=np.int64)
+        ranks[self.order()] = np.arange(len(self))
+        return ranks
+
 
 def read_candidates(mapped: Sequence[Path], signed: Sequence[Path], group: str = "") -> Candidates:
     """The table of all documents in the mapped files.

@@ -72,7 +72,7 @@ def proposed_pairs(texts: Sequence[str]) -> Pairs:
     """Pairs of `texts` that share a band, by index."""
     keys, han, _ = band_keys(texts)
     positions = np.flatnonzero(han >= SHINGLE)
-    found = [pairs_of_keys(band[positions], positions) for band in keys]
+    found = [pairs_of_keys(band[positions], positions, positions) for band in keys]
     return np.unique(np.concatenate(found))
 
 

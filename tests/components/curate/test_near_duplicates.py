@@ -9,11 +9,12 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from yanmo.curate import near_duplicates
-from yanmo.curate.near_duplicates import pairs_of_keys
+from yanmo.curate.clusters import keep_best
+from yanmo.curate.near_duplicates import Edges, pairs_of_keys
 from yanmo.curate.normalize import is_han, normalize
 from yanmo.curate.planted import damaged, measure_planted, proposed_pairs
-from yanmo.curate.shingle_sets import ShingleSets, similarities
+from yanmo.curate.shingle_sets import ShingleSets, similarities, take_apart
+from yanmo.curate.shingles import band_keys
 
 Run = Callable[..., Any]
 Record = dict[str, Any]
@@ -68,21 +69,25 @@ def test_bands_propose_pairs_with_the_probability_that_their_docstring_says() ->
     assert np.mean(proposed[2]) == pytest.approx(1 - (1 - 0.2**3) ** 40, abs=0.09)
 
 
-@pytest.mark.parametrize("most", [2, 5, 24])
-def test_documents_with_one_key_are_compared_with_the_next_ones(
-    monkeypatch: pytest.MonkeyPatch, most: int
-) -> None:
-    monkeypatch.setattr(near_duplicates, "_ALL_PAIRS", most)
+def test_documents_with_one_key_are_compared_with_one_another() -> None:
     keys = np.array([7, 3, 7, 7, 9, 7, 3], dtype=np.uint32)
-    found = pairs_of_keys(keys, np.arange(7) * 10)
-    sevens, threes = [0, 20, 30, 50], [10, 60]
-    expected = {
-        (a << 32) | b
-        for group in (sevens, threes)
-        for i, a in enumerate(group)
-        for b in group[i + 1 : i + most]
-    }
-    assert set(found.tolist()) == expected
+    found = pairs_of_keys(keys, np.arange(7) * 10, np.arange(7)[::-1])
+    expected = {(a << 32) | b for group in ([0, 20, 30, 50], [10, 60]) for a in group for b in group if a < b}
+    assert found.tolist() == sorted(expected)
+
+
+def test_of_a_form_letter_one_copy_stays_and_work_is_linear() -> None:
+    letter = "敬启者，本店自即日起迁至东门大街，货真价实，童叟无欺，凡我新旧主顾，务祈惠临为荷，谨此周知。"
+    texts = [letter[: i % 40] + chr(0x4E00 + i) + letter[i % 40 :] + "客" * (i % 3) for i in range(1500)]
+    rank = np.random.default_rng(0).permutation(len(texts))
+    keys = band_keys(texts)[0]
+    found = [pairs_of_keys(band, np.arange(len(texts)), rank) for band in keys]
+    pairs = np.unique(np.concatenate(found))
+    assert max(map(len, found)) <= 24 * len(texts)
+    similar = pairs[similarities(pairs, ShingleSets.of(texts)) >= 0.5]
+    kept_for = keep_best(rank, Edges(first=take_apart(similar)[0], second=take_apart(similar)[1]))
+    left = int((kept_for == np.arange(len(texts))).sum())
+    assert left < 15, "most copies must have met the best one"
 
 
 def test_editions_are_one_across_scripts_punctuation_and_misprints(
