@@ -8,11 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
+from yanmo.balance.augment import copy_digest
 from yanmo.balance.config import STAGE
-from yanmo.balance.quotas import Rows, copy_id, pick, quotas_by_genre
 from yanmo.common.records import check_schema
 
 Run = Callable[..., Any]
@@ -58,7 +57,7 @@ def test_copies_name_their_parents_and_originals_stay_as_they_were(balance: Run)
             assert row["rule"] == "repeat" and row["genre"] == "词"
             changed = {"id": row["id"], "parent_id": row["parent_id"], "rule": "repeat"}
             assert row == {**originals[row["parent_id"]], **changed}
-            assert row["id"] in {copy_id(row["parent_id"], n) for n in (1, 2)}
+            assert row["id"] in {copy_digest(row["parent_id"], n).hex() for n in (1, 2)}
     verses = [i for i, r in originals.items() if r["genre"] == "词"]
     assert all(1 <= parents[i] <= 2 for i in verses)
     assert {r["id"] for r in rows if r["rule"] is None} == originals.keys()
@@ -133,21 +132,3 @@ def test_damaged_documents_are_refused_by_name(balance: Run, capsys: pytest.Capt
     path.write_bytes(path.read_bytes()[:-10])
     balance("--quotas", "ci=200%", expect=65)
     assert re.search(r"train-00000.*: expected \d+ bytes, found \d+ bytes", capsys.readouterr().err)
-
-
-def test_quotas_for_others_fill_what_is_not_named() -> None:
-    quotas = quotas_by_genre("shi=5,*=50%", ["诗", "词", "曲"])
-    assert {genre: str(quota) for genre, quota in quotas.items()} == {"诗": "5", "词": "50%", "曲": "50%"}
-
-
-def test_picking_does_not_depend_on_the_order_of_rows() -> None:
-    generator = np.random.default_rng(3)
-    ids = np.array([f"{n:064x}" for n in range(200)], dtype=object)
-    characters, genre = generator.integers(10, 90, 200), np.array(["诗", "词"] * 100, dtype=object)
-
-    def chosen(order: Any) -> set[tuple[str, int]]:
-        rows = Rows(file=order, row=order, id=ids[order], genre=genre[order], characters=characters[order])
-        picked = pick(rows, quotas_by_genre("shi=2345,ci=170%", ["诗", "词"]), 4, 0)
-        return set(zip(rows.id[picked.position].tolist(), picked.copy.tolist(), strict=True))
-
-    assert chosen(np.arange(200)) == chosen(generator.permutation(200))
