@@ -4,8 +4,8 @@
 
 needs a store with curated documents (`yanmo curate --sources corpus/small.jsonl.zst --store ...`). For each
 seed a small text is drawn (equally many characters of each genre) and a tokenizer made from it; each method
-then makes a training text of the same number of characters and epochs, and a tiny model learns from it with the
-same seed, first weights and number of steps. The held-out figures are the validation split's, without
+then makes a training text of the same number of characters and epochs, and a tiny model learns from it with
+the same seed, first weights and number of steps. The held-out figures are the validation split's, without
 tags. One process, one thread; finished runs are read from --out, so that a stopped benchmark goes on.
 """
 
@@ -47,6 +47,10 @@ def main() -> None:
     parser.add_argument("--first-seed", type=int, default=0, help="to share the seeds out to two processes")
     parser.add_argument("--characters", type=int, default=12_000, help="characters of each genre")
     parser.add_argument("--epochs", type=int, default=6)
+    parser.add_argument("--rates", type=float, default=1.0, help="learning rates, times the recipe's")
+    parser.add_argument(
+        "--only", default="", help="run this method alone (to choose --rates by plain epochs)"
+    )
     parser.add_argument("--table", action="store_true", help="only print the table of --out")
     arguments = parser.parse_args()
     if not arguments.table:
@@ -73,7 +77,7 @@ def _free_port() -> str:
 def run_seed(arguments: argparse.Namespace, seed: int) -> None:
     """All methods of one seed that are not in the file yet."""
     done = {(run["seed"], run["method"]) for run in read_runs(arguments.out)}
-    todo = [name for name in METHODS if (seed, name) not in done]
+    todo = [name for name in METHODS if (seed, name) not in done and arguments.only in ("", name)]
     if not todo:
         return
     store = arguments.store
@@ -83,6 +87,8 @@ def run_seed(arguments: argparse.Namespace, seed: int) -> None:
     tokenizer = ""
     for name in METHODS:
         augment, noise = METHODS[name]
+        if tokenizer and name not in todo:
+            continue
         quotas = f"*={100 * arguments.epochs}%"
         documents = balance(
             store, small, quotas, seed, "--max-repeats", str(arguments.epochs), "--augment", augment
@@ -93,9 +99,14 @@ def run_seed(arguments: argparse.Namespace, seed: int) -> None:
             steps = _steps(cache)
         if name in todo:
             began = _cpu_seconds()
-            figures = train(store, cache, seed, steps, noise)
+            figures = train(store, cache, seed, steps, noise, arguments.rates)
             line = {"seed": seed, "method": name, "steps": steps, **figures, "cpu": _cpu_seconds() - began}
-            line |= {"characters": 4 * size, "epochs": arguments.epochs, "commit": commit()}
+            line |= {
+                "characters": 4 * size,
+                "epochs": arguments.epochs,
+                "rates": arguments.rates,
+                "commit": commit(),
+            }
             arguments.out.parent.mkdir(parents=True, exist_ok=True)
             with arguments.out.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(line, ensure_ascii=False) + "\n")
@@ -154,7 +165,7 @@ def tokenize(store: str, documents: str, tokenizer: str) -> Any:
     return _stage(store, STAGE, tokenize_work.work, argv, **doors)
 
 
-def train(store: str, cache: Any, seed: int, steps: int, noise: float) -> dict[str, Any]:
+def train(store: str, cache: Any, seed: int, steps: int, noise: float, rates: float) -> dict[str, Any]:
     """Train a tiny model in this process; held-out bits per character and the last training loss."""
     from yanmo.train.config import TrainConfig
     from yanmo.train.job import Job
@@ -165,6 +176,8 @@ def train(store: str, cache: Any, seed: int, steps: int, noise: float) -> dict[s
         layers=2, width=96, heads=3, kv_heads=1, head_width=32, feed_forward=256, warmup_steps=20,
         ranks=1, threads=1, device="cpu", checkpoint_seconds=0, valid_characters=10_000,
         log_every=max(steps // 10, 1), log_level="error",
+        muon_learning_rate=0.02 * rates, adam_learning_rate=0.01 * rates, head_learning_rate=0.01 * rates,
+        norm_learning_rate=0.003 * rates,
     )  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         train_rank(Job(config, store, cache.reference, None, Path(folder)), 0)

@@ -73,14 +73,14 @@ def parse_plan(text: str) -> Plan:
 
 def _entry(entry: str) -> tuple[str, Quota]:
     found = _ENTRY.match(entry)
+    if entry.replace(" ", "").startswith("alpha="):
+        raise UsageError("--quotas: alpha=X (0 to 1) stands alone; it decides over all classes")
     if not found:
         raise UsageError(
             f"--quotas: expected class=amount, class=percent%, class=weight+w or alpha=X, found {entry!r} "
             "(for instance shi=1900000,ci=200%,*=100% or shi=3w,*=1w or alpha=0.7)"
         )
     name, amount, number, suffix = found.groups()
-    if name == "alpha":
-        raise UsageError("--quotas: alpha=X (0 to 1) stands alone; it decides over all classes")
     return name, Quota(float(amount or number), _FORMS[suffix])
 
 

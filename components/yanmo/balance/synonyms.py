@@ -63,7 +63,7 @@ class Synonyms:
         return re.compile("[" + "".join(map(re.escape, sorted(self._lengths))) + "]")
 
     def places(self, text: str) -> Iterator[tuple[int, str]]:
-        """Where words of the dictionary stand, longest match first; fixed and doubled words (`寂寂`) are skipped."""
+        """Where words of the dictionary stand, longest match first; not fixed or doubled ones (`寂寂`)."""
         at = 0
         while (found := self._first.search(text, at)) is not None:
             at = found.start()
