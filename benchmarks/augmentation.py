@@ -30,7 +30,6 @@ METHODS: dict[str, tuple[str, float]] = {
     "insert 10 %": ("wen:insert=0.1,fu:insert=0.1", 0.0),
     "delete 5 %": ("wen:delete=0.05,fu:delete=0.05", 0.0),
     "online tokens 5 %": ("", 0.05),
-    "online tokens 15 %": ("", 0.15),
 }
 """Method -> `balance --augment`, `train --token-noise`. Verse is left alone by insert and delete."""
 STUDENT_T = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}
