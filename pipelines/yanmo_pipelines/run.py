@@ -15,7 +15,8 @@ from typing import Any
 from yanmo.common.errors import ExitCode, UsageError, advice, exit_code
 from yanmo.common.inputs import parse_reference
 from yanmo.common.logs import human_bytes, human_seconds, setup
-from yanmo.common.store.objects import FileStore, open_store
+from yanmo.common.store.file_store import FileStore
+from yanmo.common.store.objects import open_store
 from yanmo.common.store.output import open_reference
 from yanmo_pipelines.compile import COMPILED, PIPELINES
 from yanmo_pipelines.local_runner import Stopped, TaskFailed, TaskRun, run_pipeline
@@ -126,12 +127,11 @@ def _show_verdict(store: Any, promoted: TaskRun) -> None:
     print("\n" + verdict.path("summary.txt").read_text(encoding="utf-8").strip() + "\n")
     if verdict.manifest.run_id != promoted.run_id:
         print(f"Nothing new to judge: this verdict was given at {verdict.manifest.created_at}.\n")
-    if isinstance(store, FileStore):
-        page = store.root / "report.html"
-        temporary = page.with_suffix(".tmp")
-        shutil.copyfile(verdict.path("report.html"), temporary)
-        os.replace(temporary, page)
-        print(f"report  {_shown(page)}\n")
+    page = _kfp_folder(store).absolute().with_name("report.html")
+    temporary = page.with_suffix(".tmp")
+    shutil.copyfile(verdict.path("report.html"), temporary)
+    os.replace(temporary, page)
+    print(f"report  {_shown(page)}\n")
 
 
 def _shown(path: Path) -> str:

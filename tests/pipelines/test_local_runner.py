@@ -14,7 +14,7 @@ import pytest
 from kfp.local import subprocess_task_handler as sth
 
 from yanmo.common.errors import EnvironmentFault
-from yanmo.common.store.objects import FileStore
+from yanmo.common.store.file_store import FileStore
 from yanmo.common.store.pointers import move_pointer, read_pointer
 from yanmo_pipelines import local_runner
 from yanmo_pipelines.local_runner import ProcessHandler, TaskFailed, run_pipeline

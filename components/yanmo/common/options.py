@@ -255,6 +255,27 @@ class StageOptions:
         kind="environment",
         form=False,
     )
+    endpoint: str = opt(
+        "",
+        "S3 server, http(s)://host[:port]; default: AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL or the secret's, "
+        "else AWS",
+        kind="environment",
+        form=False,
+    )
+    scratch: str = opt(
+        "",
+        "folder on a local disk for work and cached inputs of an s3 store; default: YANMO_SCRATCH or the "
+        "user's cache folder",
+        kind="environment",
+        form=False,
+    )
+    scratch_gib: float = opt(200.0, "cap of the scratch cache, GiB", kind="environment", form=False)
+    single_writer: bool = opt(
+        False,
+        "I vouch that one run writes at a time: for an S3 server that ignores conditional writes",
+        kind="environment",
+        form=False,
+    )
     inputs: str = opt(
         "latest",
         "inputs not given by their own flag: 'latest' (the channel's pointers) or a JSON file of "

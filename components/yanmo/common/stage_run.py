@@ -7,6 +7,7 @@ inputs, the look for a committed key, lease, commit, the channel's pointer, KFP'
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import logging
 import signal
@@ -28,6 +29,8 @@ from yanmo.common.store.commit import Attempt, Recipe, Result, commit_once, find
 from yanmo.common.store.objects import ObjectStore, open_store
 from yanmo.common.store.output import Output
 from yanmo.common.store.pointers import move_pointer, pointer_name
+from yanmo.common.store.settings import StoreSettings
+from yanmo.common.store.work_folder import WorkFolder
 from yanmo.common.telemetry import Telemetry
 
 log = logging.getLogger(__name__)
@@ -55,10 +58,10 @@ class StageRun:
         assert found is not None, name
         return found
 
-    @property
-    def work_directory(self) -> Path:
-        """Folder for work in progress of this key (checkpoints); survives a kill."""
-        return self.store.writable(work_name(self.stage.name, self.key))
+    @functools.cached_property
+    def work_folder(self) -> WorkFolder:
+        """Work in progress of this key (checkpoints); survives a kill."""
+        return WorkFolder(self.store, work_name(self.stage.name, self.key))
 
     def part(
         self,
@@ -130,7 +133,7 @@ def main(
     _stop_on_sigterm()
     try:
         outputs = ExecutorOutputs.parse(options.executor_input)
-        store = open_store(options.store)
+        store = open_store(options.store, StoreSettings.of(options))
         pointer_name(options.channel, options.pointer or stage.name)  # refused now, not after the work
         fatal = _fatal_of_this_run(store, stage, options)
         if fatal is not None:
@@ -266,7 +269,7 @@ def _record_fatal(stage: Stage, options: StageOptions, code: int, error: Excepti
         "message": advice(error),
     }
     try:
-        store = open_store(options.store)
+        store = open_store(options.store, StoreSettings.of(options))
         store.create(_fatal_name(stage, options.run_id), json.dumps(body, ensure_ascii=False).encode())
     except OSError as problem:
         log.debug("could not record the failure: %s", problem)

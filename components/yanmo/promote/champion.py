@@ -100,7 +100,7 @@ def _last_number(store: ObjectStore, channel: str) -> int:
     """The highest number in use: doubled until it is free, then halved in."""
 
     def used(number: int) -> bool:
-        return store.size(_record_name(channel, number)) is not None
+        return store.stat(_record_name(channel, number)) is not None
 
     high = 1
     while used(high):

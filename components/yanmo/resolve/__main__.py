@@ -10,6 +10,7 @@ from yanmo.common.logs import setup
 from yanmo.common.options import default_argv, load
 from yanmo.common.stage_run import failed
 from yanmo.common.store.objects import open_store
+from yanmo.common.store.settings import StoreSettings
 from yanmo.resolve.config import STAGE, ResolveOptions
 from yanmo.resolve.references import body, inputs_json, resolve
 
@@ -20,7 +21,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         options = load(ResolveOptions, default_argv(argv), "yanmo resolve")
         setup(options.log_level, STAGE.name)
         outputs = ExecutorOutputs.parse(options.executor_input)
-        references = resolve(open_store(options.store), options.channel, list(STAGE.outputs))
+        store = open_store(options.store, StoreSettings.of(options))
+        references = resolve(store, options.channel, list(STAGE.outputs))
         if outputs:
             outputs.write({name: body(r) for name, r in references.items()}, {}, {})
         else:

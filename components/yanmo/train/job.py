@@ -34,6 +34,7 @@ from yanmo.common.errors import (
 from yanmo.common.store.manifest import Reference
 from yanmo.common.store.objects import open_store
 from yanmo.common.store.output import Output, open_reference
+from yanmo.common.store.settings import StoreSettings
 from yanmo.train.config import TrainConfig
 
 STOP, METRICS, EXPORT, CHECKPOINTS, RESULT = "stop", "metrics.jsonl", "export", "checkpoints", "result.json"
@@ -75,7 +76,7 @@ class Job:
 
     def open(self, reference: Reference) -> Output:
         """The output that a reference of this job pins."""
-        return open_reference(open_store(self.store), reference)
+        return open_reference(open_store(self.store, StoreSettings.of(self.options)), reference)
 
 
 _MARK = b"yanmo-status "

@@ -31,6 +31,7 @@ from yanmo.common.token_cache import TokenCache
 from yanmo.train import job
 from yanmo.train.config import TrainConfig
 from yanmo.train.job import Job, Status, clear, parse_status, raise_failure, read_metrics
+from yanmo.train.keeper import Keeper
 from yanmo.train.model_card import model_card
 
 log = logging.getLogger(__name__)
@@ -46,8 +47,9 @@ def work(run: StageRun) -> Result:
     """Train, and put the model into the attempt."""
     options: TrainConfig = run.options
     cache = TokenCache.open(run.input("token_cache"))
-    folder = run.work_directory
+    folder = run.work_folder.path
     folder.mkdir(parents=True, exist_ok=True)
+    keeper = Keeper(run.work_folder)
     if not (folder / job.EXPORT).exists():
         _check_space(folder, options, cache)
         model = run.inputs["model"]
@@ -58,14 +60,17 @@ def work(run: StageRun) -> Result:
             model=model.reference if model else None,
             folder=folder,
         )
-        if not _train(task, run):
+        keeper.restore()
+        if not _train(task, run, keeper):
+            keeper.save()
             return Result(counts={}, status="paused")
     return _result(run, cache, folder)
 
 
 def forget(run: StageRun, output: Output) -> Finish:
     """Drop the finished run's checkpoints and working files; the model is committed."""
-    folder = run.work_directory
+    folder = run.work_folder.path
+    run.work_folder.forget()
     for name in (job.CHECKPOINTS, job.EXPORT):
         shutil.rmtree(folder / name, ignore_errors=True)
     for name in (job.METRICS, "job.json", "workers.log"):
@@ -93,7 +98,7 @@ def _check_space(folder: Path, options: TrainConfig, cache: TokenCache) -> None:
         )
 
 
-def _train(task: Job, run: StageRun) -> bool:
+def _train(task: Job, run: StageRun, keeper: Keeper) -> bool:
     """Run the workers to their end; False when they paused.
 
     Raises:
@@ -106,7 +111,8 @@ def _train(task: Job, run: StageRun) -> bool:
         said = _WorkersLog(process, task.folder / "workers.log")
         said.start()
         try:
-            _watch(process, task, run, stopping)
+            with keeper:
+                _watch(process, task, run, stopping)
         finally:
             _end(process)
         said.join()

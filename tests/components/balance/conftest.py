@@ -15,7 +15,7 @@ import pytest
 from yanmo.balance.config import STAGE
 from yanmo.balance.phases import finish, prepare, work
 from yanmo.common.stage_run import main
-from yanmo.common.store.objects import FileStore
+from yanmo.common.store.file_store import FileStore
 from yanmo.common.store.output import Output, open_reference
 from yanmo.common.store.pointers import read_pointer
 from yanmo.curate import phases as curate_phases

@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # importlib mode leaves it out
 from toy_outputs import recipe, write_text
 
 from yanmo.common.store.commit import commit_once
-from yanmo.common.store.objects import FileStore
+from yanmo.common.store.file_store import FileStore
 from yanmo.common.store.output import Output
 
 ROOT = Path(__file__).parents[3]

@@ -15,7 +15,7 @@ from toy_outputs import recipe, write_text
 from yanmo.common.errors import DataError, LeaseLost
 from yanmo.common.store import commit as commit_module
 from yanmo.common.store.commit import Attempt, Recipe, Result, commit_once
-from yanmo.common.store.objects import FileStore
+from yanmo.common.store.file_store import FileStore
 from yanmo.common.store.output import Output, find_output
 
 POINTS = ("half-written", "before-manifest", "in-create", "before-link", "after-link", "after-manifest")
@@ -62,7 +62,7 @@ def test_sigterm_at_any_point_keeps_a_committed_output_whole_and_removes_any_oth
     if found:
         assert found.missing() is None
     else:
-        assert not [name for name in store.list("") if name.startswith("cas/")]
+        assert not [info for info in store.list("") if info.name.startswith("cas/")]
     assert not list(store.root.rglob(".tmp-*"))
 
 
@@ -105,7 +105,7 @@ def take_over(store: FileStore, text: str) -> Callable[[Attempt], Result]:
     def build(attempt: Attempt) -> Result:
         lease = attempt.lease.name
         body = json.loads(store.read(lease)[0])
-        other = {**body, "machine": "elsewhere", "expires_at": 1.0}
+        other = {**body, "machine": "elsewhere", "expires_at": 1.0, "ttl_seconds": 0.1}
         store.replace(lease, json.dumps(other).encode(), store.read(lease)[1])
         assert commit_once(store, recipe(), write_text("先到的")) is not None
         return write_text(text)(attempt)
@@ -206,7 +206,7 @@ def test_a_failed_work_leaves_no_file_and_no_lease(store: FileStore) -> None:
 
     with pytest.raises(DataError, match="no good"):
         commit_once(store, recipe(), fail)
-    assert not [name for name in store.list("") if name.startswith("cas/")]
+    assert not [info for info in store.list("") if info.name.startswith("cas/")]
     assert commit_once(store, recipe(), write_text("好"), wait_seconds=0.01) is not None
 
 

@@ -14,8 +14,8 @@ from toy_outputs import wait_until
 
 from yanmo.common.errors import LeaseLost
 from yanmo.common.store import lease as lease_module
+from yanmo.common.store.file_store import FileStore
 from yanmo.common.store.lease import Lease
-from yanmo.common.store.objects import FileStore
 
 NAME = "runs/toy/key/LEASE.json"
 
@@ -49,12 +49,45 @@ def test_a_lease_is_renewed_before_it_expires(store: FileStore) -> None:
     lease.release()
 
 
-def test_an_expired_lease_of_another_machine_may_be_taken_and_a_live_one_may_not(store: FileStore) -> None:
+def test_a_silent_lease_of_another_machine_may_be_taken_and_a_renewed_one_may_not(store: FileStore) -> None:
     held(store).release()
-    rewrite(store, machine="other/boot/ns", expires_at=time.time() + 60)
-    assert not Lease(store, NAME, "mine").acquire()
-    rewrite(store, expires_at=time.time() - 1)
+    rewrite(store, machine="other/boot/ns", expires_at=1.0, ttl_seconds=0.4)
+    waiting = Lease(store, NAME, "mine")
+    for renewals in range(6):
+        assert not waiting.acquire(), "it was renewed since we looked"
+        rewrite(store, renewals=renewals)
+        time.sleep(0.1)
+    wait_until(waiting.acquire, "silence")
+    waiting.release()
+
+
+def test_a_lease_that_is_old_by_the_stores_clock_is_watched_for_half_its_time(store: FileStore) -> None:
     held(store).release()
+    rewrite(store, machine="other/boot/ns", expires_at=1.0, ttl_seconds=30)
+    os.utime(store.root / NAME, (1.0, 1.0))
+    waiting = Lease(store, NAME, "mine")
+    assert not waiting.acquire()
+    waiting._seen_at -= 14
+    assert not waiting.acquire()
+    waiting._seen_at -= 2
+    assert waiting.acquire()
+    waiting.release()
+
+
+@pytest.mark.parametrize("jump", [3600.0, -3600.0])
+def test_a_clock_that_jumps_neither_ends_nor_prolongs_another_machines_lease(
+    store: FileStore, monkeypatch: pytest.MonkeyPatch, jump: float
+) -> None:
+    held(store).release()
+    rewrite(store, machine="other/boot/ns", expires_at=1.0, ttl_seconds=0.4)
+    real = time.time
+    monkeypatch.setattr(time, "time", lambda: real() + jump)
+    waiting = Lease(store, NAME, "mine")
+    assert not waiting.acquire()
+    started = time.monotonic()
+    wait_until(waiting.acquire, "silence")
+    assert time.monotonic() - started < 5
+    waiting.release()
 
 
 def test_a_clock_that_jumps_does_not_end_the_lease_of_a_living_process(store: FileStore) -> None:
@@ -132,10 +165,13 @@ def test_a_release_that_cannot_be_written_hides_no_result(
     assert "could not release" in caplog.text
 
 
-def test_where_there_is_no_proc_the_expiry_decides(store: FileStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_there_is_no_proc_silence_decides(store: FileStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lease_module, "_process_start", lambda pid: "")
-    lease = held(store)
-    assert not Lease(store, NAME, "other").acquire()
-    rewrite(store, expires_at=time.time() - 1)
-    held(store).release()
-    lease.release()
+    lease = held(store, ttl=0.6)
+    waiting = Lease(store, NAME, "other")
+    for _ in range(8):
+        assert not waiting.acquire(), "renewed every third of its time"
+        time.sleep(0.1)
+    lease._stop.set()  # as if its process were gone
+    wait_until(waiting.acquire, "silence")
+    waiting.release()

@@ -9,8 +9,9 @@ from toy_outputs import recipe, write_text
 
 from yanmo.common.errors import DataError, StorageError, UsageError
 from yanmo.common.store.commit import commit_once
+from yanmo.common.store.file_store import FileStore
 from yanmo.common.store.manifest import Reference
-from yanmo.common.store.objects import Changed, FileStore
+from yanmo.common.store.objects import Changed
 from yanmo.common.store.output import Output
 from yanmo.common.store.pointers import (
     create_pointer,

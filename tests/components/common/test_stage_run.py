@@ -18,7 +18,7 @@ from toy_outputs import wait_until
 
 from yanmo.common.options_file import read_yaml
 from yanmo.common.stage_run import main
-from yanmo.common.store.objects import FileStore
+from yanmo.common.store.file_store import FileStore
 from yanmo.common.store.output import Output, open_reference
 from yanmo.common.store.pointers import read_pointer
 
@@ -139,7 +139,7 @@ def test_an_input_that_is_not_keyed_does_not_change_the_key(store: FileStore, to
         (["--end=never"], 64, "invalid choice: 'never'"),
         (["--config=no.yaml"], 64, "cannot read options from no.yaml"),
         (["--config=texts: x"], 64, "--config 'texts: x'"),
-        (["--store=s3://b/p"], 64, "no backend for s3://"),
+        (["--store=s3://b/a b"], 64, "expected s3://bucket/prefix"),
         (["--channel=a b"], 64, "--channel 'a b'"),
         (["--executor-input={}"], 64, "not KFP's executor input"),
         (["--inputs=no.json"], 64, "--inputs no.json"),
@@ -161,7 +161,7 @@ def test_each_way_to_fail_has_its_exit_code_and_its_words(
     said = capsys.readouterr().err
     assert words in said and f"toy failed with exit code {code}" in said
     assert ("Traceback" in said) == (code == 70), "only a bug shows a traceback"
-    assert not [name for name in store.list("") if name.startswith(("cas/", "pointers/"))]
+    assert not [info for info in store.list("") if info.name.startswith(("cas/", "pointers/"))]
 
 
 def test_a_misspelt_input_in_the_inputs_file_is_refused(

@@ -9,7 +9,7 @@ import pytest
 from yanmo.common import token_cache, token_file
 from yanmo.common.errors import DataError
 from yanmo.common.store.commit import Recipe, Result, commit_once
-from yanmo.common.store.objects import FileStore
+from yanmo.common.store.file_store import FileStore
 from yanmo.common.store.output import Output
 from yanmo.common.token_cache import INDEX, SpecialIds, TokenCache, write_index
 from yanmo.common.token_file import open_tokens, verify_pages, write_tokens

@@ -57,7 +57,7 @@ def build_part(attempt: Attempt) -> Result:
 
 def work(run: StageRun) -> Result:
     time.sleep(run.options.sleep_seconds)
-    (run.work_directory / "checkpoint").write_text("saved")
+    (run.work_folder.path / "checkpoint").write_text("saved")
     if run.options.end == "pause":
         return Result(counts={}, status="paused")
     if run.options.end == "bug":

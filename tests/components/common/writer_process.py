@@ -12,8 +12,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from yanmo.common.store import objects
+from yanmo.common.store import file_store
 from yanmo.common.store.commit import Attempt, Recipe, Result, commit_once
+from yanmo.common.store.objects import open_store
 
 STORE, POINT = sys.argv[1:3]
 TEXT = sys.argv[3] if len(sys.argv) > 3 else "春江潮水连海平"
@@ -35,7 +36,7 @@ def build(attempt: Attempt) -> Result:
     return Result(counts={"characters": len(TEXT)})
 
 
-def around_create(store: Any, name: str, data: bytes, real: Any = objects.FileStore.create) -> str:
+def around_create(store: Any, name: str, data: bytes, real: Any = file_store.FileStore.create) -> str:
     if name.endswith("/MANIFEST.json"):
         at("in-create")
         version = str(real(store, name, data))
@@ -54,10 +55,10 @@ def around_link(source: Any, target: Any, real: Any = os.link) -> None:
 
 
 if __name__ == "__main__":
-    objects.FileStore.create = around_create  # type: ignore[method-assign]
-    objects.os.link = around_link  # type: ignore[attr-defined]
+    file_store.FileStore.create = around_create  # type: ignore[method-assign]
+    file_store.os.link = around_link  # type: ignore[attr-defined]
     signal.signal(signal.SIGTERM, lambda signum, frame: sys.exit(128 + signum))
     recipe = Recipe(stage="toy", revision=1, semantic={}, inputs={})
-    made = commit_once(objects.open_store(STORE), recipe, build, wait_seconds=0.05)
+    made = commit_once(open_store(STORE), recipe, build, wait_seconds=0.05)
     assert made is not None
     print(f"done {made.path('text.txt').read_text(encoding='utf-8')}", flush=True)

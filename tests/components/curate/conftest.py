@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from yanmo.common.stage_run import main
-from yanmo.common.store.objects import FileStore
+from yanmo.common.store.file_store import FileStore
 from yanmo.common.store.output import Output, open_reference
 from yanmo.common.store.pointers import read_pointer
 from yanmo.curate.config import STAGE

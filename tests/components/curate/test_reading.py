@@ -11,7 +11,7 @@ import pytest
 import zstandard
 
 from yanmo.common.errors import DataError
-from yanmo.common.store.objects import FileStore
+from yanmo.common.store.file_store import FileStore
 from yanmo.curate import reading
 from yanmo.curate.reading import Batch, read_batches
 from yanmo.curate.sources import digest_files

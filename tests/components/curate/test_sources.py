@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from yanmo.common.errors import DataError, UsageError
+from yanmo.common.store.file_store import FileStore
 from yanmo.common.store.manifest import file_sha256
-from yanmo.common.store.objects import FileStore
 from yanmo.curate.sources import digest_files, find_files, iterate_excluded, sources_input
 
 

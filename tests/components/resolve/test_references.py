@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,8 @@ from yanmo.common.errors import DataError
 from yanmo.common.inputs import resolve_inputs
 from yanmo.common.options import StageOptions, load
 from yanmo.common.store.commit import Attempt, Recipe, Result, commit_once
+from yanmo.common.store.file_store import FileStore
 from yanmo.common.store.manifest import Reference
-from yanmo.common.store.objects import FileStore
 from yanmo.common.store.pointers import move_pointer
 from yanmo.evaluate.config import STAGE as EVALUATE
 from yanmo.resolve.__main__ import main
@@ -63,7 +64,7 @@ def test_a_pointer_to_an_output_that_is_gone_fails_before_anything_is_made(
     store: FileStore, model: Reference
 ) -> None:
     move_pointer(store, "dev", "champion", model)
-    store.delete("cas/train")
+    shutil.rmtree(store.root / "cas/train")
     with pytest.raises(DataError, match="run the train stage again"):
         resolve(store, "dev", ["champion"])
     assert main([f"--store={store.root}"]) == 65

@@ -9,7 +9,7 @@ import zstandard
 
 from yanmo.common.records import DOCUMENTS, document_id, write_parquet
 from yanmo.common.store.commit import Recipe, Result, commit_once
-from yanmo.common.store.objects import FileStore
+from yanmo.common.store.file_store import FileStore
 from yanmo.common.store.output import Output
 from yanmo.common.store.pointers import move_pointer
 from yanmo.tokenize.lexicon import Lexicon, dictionary_path, read_lexicon

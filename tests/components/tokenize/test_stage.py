@@ -11,7 +11,7 @@ import pytest
 
 from yanmo.common.errors import ExitCode
 from yanmo.common.stage_run import main
-from yanmo.common.store.objects import FileStore
+from yanmo.common.store.file_store import FileStore
 from yanmo.common.store.output import open_reference
 from yanmo.common.store.pointers import read_pointer
 from yanmo.common.token_cache import TokenCache, verify

@@ -11,17 +11,16 @@ import datetime
 import hashlib
 import json
 import logging
-import shutil
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from yanmo.common.errors import DataError
 from yanmo.common.store.lease import Lease
-from yanmo.common.store.manifest import FileEntry, Manifest, Role, content_digest, file_sha256, make_key
+from yanmo.common.store.manifest import FileEntry, Manifest, Role, content_digest, make_key
 from yanmo.common.store.objects import AlreadyExists, ObjectStore, check_name
 from yanmo.common.store.output import Output, find_output, manifest_name
 
@@ -52,11 +51,17 @@ class Attempt:
             name: relative to the attempt.
             role: `content` enters the content digest; `record` (logs, timings, HTML) does not.
         """
-        path = self.directory / name
-        entry = FileEntry(path=name, bytes=path.stat().st_size, sha256=file_sha256(path), role=role)
-        self.store.publish(self.prefix, name)
-        self._files[name] = entry
-        return entry
+        return self.add_all([name], role)[0]
+
+    def add_all(self, names: Sequence[str], role: Role = "content") -> list[FileEntry]:
+        """`add` many files at once; faster than one after another where the store is far."""
+        written = self.store.publish(self.prefix, names)
+        entries = [
+            FileEntry(path=name, bytes=one.bytes, sha256=one.sha256, role=role)
+            for name, one in zip(names, written, strict=True)
+        ]
+        self._files.update({entry.path: entry for entry in entries})
+        return entries
 
     def write(self, name: str, data: bytes | str, role: Role = "content") -> FileEntry:
         """Write the small file `name` at once and `add` it."""
@@ -67,10 +72,13 @@ class Attempt:
     def files(self) -> tuple[FileEntry, ...]:
         return tuple(self._files[name] for name in sorted(self._files))
 
+    def settle(self) -> None:
+        """The manifest is committed: local copies of the files may go."""
+        self.store.settle(self.prefix)
+
     def discard(self) -> None:
         """Remove what was written; called when the attempt did not win."""
-        shutil.rmtree(self.directory, ignore_errors=True)
-        self.store.delete(self.prefix)
+        self.store.discard(self.prefix, list(self._files))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,7 +194,9 @@ def _build_and_commit(
         raise
     output = find_output(store, recipe.stage, key)
     assert output is not None
-    if not won:
+    if won:
+        attempt.settle()
+    else:
         attempt.discard()
         log.info("%s was committed already, by another run or with equal content; adopted it", output)
     return output

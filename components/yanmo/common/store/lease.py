@@ -1,8 +1,10 @@
 """A lease: one live run per key.
 
-LEASE.json holds owner, attempt and expiry, and is renewed by compare-and-swap. A second starter waits
+LEASE.json holds owner, attempt and time to live, and is renewed by compare-and-swap. A second starter waits
 and adopts the result; a run that died on the same machine is recognised by its process id and start
-time, so that a rerun after kill -9 does not wait for the expiry.
+time, so that a rerun after kill -9 starts at once. Of another machine's lease only its silence counts: it is
+over when nobody renewed it for its time to live while we watched (half of that, where the store's own clock
+says that it is old already). No two machines' clocks are ever compared, so a clock that jumps ends nothing.
 """
 
 from __future__ import annotations
@@ -51,6 +53,7 @@ class Lease:
         self.owner = uuid.uuid4().hex
         self._version = ""
         self._lost = False
+        self._seen, self._seen_at = "", 0.0
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -61,7 +64,7 @@ class Lease:
         except AlreadyExists:
             try:
                 data, version = self.store.read(self.name)
-                if not _is_over(data):
+                if not (_is_given_up(data) or self._is_silent(data, version)):
                     return False
                 self._version = self.store.replace(self.name, self._body(), version)
             except (FileNotFoundError, Changed):
@@ -69,6 +72,22 @@ class Lease:
         self._thread = threading.Thread(target=self._renew, daemon=True, name="lease")
         self._thread.start()
         return True
+
+    def _is_silent(self, data: bytes, version: str) -> bool:
+        """Whether a lease of another machine was not renewed for so long that its run must be gone."""
+        value = json.loads(data)
+        if _is_here(value):
+            return False
+        now = time.monotonic()
+        if version != self._seen:
+            self._seen, self._seen_at = version, now
+        ttl, watched = float(value.get("ttl_seconds", TTL_SECONDS)), now - self._seen_at
+        return watched > ttl or (watched > ttl / 2 and self._age() > ttl)
+
+    def _age(self) -> float:
+        """Seconds since the last renewal, by the store's clock."""
+        info = self.store.stat(self.name)
+        return self.store.clock() - info.modified if info else 0.0
 
     def check(self) -> None:
         """Raise `LeaseLost` when this run may no longer commit."""
@@ -110,6 +129,7 @@ class Lease:
         value: dict[str, Any] = {
             "owner": self.owner,
             "attempt": self.attempt,
+            "ttl_seconds": self.ttl,
             "expires_at": time.time() + self.ttl,
             "machine": _machine(),
             "pid": pid,
@@ -130,17 +150,18 @@ class Lease:
                 log.warning("could not renew the lease of %s: %s", self.name, error)
 
 
-def _is_over(data: bytes) -> bool:
-    """Whether the lease in `data` was released, its process is dead, or it has expired.
+def _is_here(value: dict[str, Any]) -> bool:
+    """Whether the lease is of this machine, so that its process can be looked at."""
+    return bool(value["machine"] == _machine() and value["process_start"])
 
-    On this machine the process decides and not the clock, which a laptop's sleep or NTP moves.
-    """
+
+def _is_given_up(data: bytes) -> bool:
+    """Whether the lease in `data` was released, its process is dead, or it cannot be read by its owner."""
     try:
         value = json.loads(data)
+        float(value.get("ttl_seconds", TTL_SECONDS))
         if value["expires_at"] == _RELEASED:
             return True
-        if value["machine"] == _machine() and value["process_start"]:
-            return bool(_process_start(value["pid"]) != value["process_start"])
-        return bool(value["expires_at"] < time.time())
-    except (ValueError, KeyError, TypeError):
+        return _is_here(value) and bool(_process_start(value["pid"]) != value["process_start"])
+    except (ValueError, KeyError, TypeError, AttributeError):
         return True  # damaged: nobody can renew it

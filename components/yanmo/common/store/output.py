@@ -8,8 +8,8 @@ import json
 from pathlib import Path
 
 from yanmo.common.errors import DataError
-from yanmo.common.store.manifest import FileEntry, Manifest, Reference, content_digest, file_sha256
-from yanmo.common.store.objects import ObjectStore
+from yanmo.common.store.manifest import FileEntry, Manifest, Reference, content_digest
+from yanmo.common.store.objects import Damaged, ObjectStore, Wanted
 
 
 def manifest_name(stage: str, key: str) -> str:
@@ -27,7 +27,7 @@ class Output:
         self.store = store
         self.manifest = manifest
         self.reference = reference
-        self._verified: set[str] = set()
+        self._local: dict[str, Path] = {}
 
     @property
     def content_digest(self) -> str:
@@ -51,7 +51,14 @@ class Output:
         if not entries:
             have = ", ".join(f.path for f in self.manifest.files[:10])
             raise DataError(f"{self}: no file {pattern!r}; it holds {have}")
-        return [self._open(entry) for entry in entries]
+        wanted = [e for e in entries if not self._is_here(e)]
+        try:
+            found = self.store.fetch([Wanted(self._name(e), e.bytes, e.sha256) for e in wanted])
+        except Damaged as error:
+            again = f"run the {self.manifest.stage} stage again with --force, or restore the file"
+            raise DataError(f"{error}; {again}") from error
+        self._local |= {entry.path: path for entry, path in zip(wanted, found, strict=True)}
+        return [self._local[entry.path] for entry in entries]
 
     def path(self, name: str) -> Path:
         """The verified local path of the one file called `name`; raises as `paths`."""
@@ -59,11 +66,11 @@ class Output:
 
     def missing(self) -> str | None:
         """Which file is absent or of the wrong size, in words; None when all are there."""
-        for entry in self.manifest.files:
-            size = self.store.size(self._name(entry))
+        names = [self._name(entry) for entry in self.manifest.files]
+        for entry, name, size in zip(self.manifest.files, names, self.store.sizes(names), strict=True):
             if size != entry.bytes:
                 found = "missing" if size is None else f"{size} bytes"
-                return f"{self._name(entry)}: expected {entry.bytes} bytes, found {found}"
+                return f"{name}: expected {entry.bytes} bytes, found {found}"
         return None
 
     def part(self, name: str) -> Output:
@@ -79,26 +86,13 @@ class Output:
             return None
         return open_reference(self.store, Reference(**value))
 
+    def _is_here(self, entry: FileEntry) -> bool:
+        """Whether the file was verified before and still has its size."""
+        path = self._local.get(entry.path)
+        return path is not None and path.is_file() and path.stat().st_size == entry.bytes
+
     def _name(self, entry: FileEntry) -> str:
         return f"cas/{self.manifest.stage}/{self.manifest.key}/{self.manifest.attempt}/{entry.path}"
-
-    def _open(self, entry: FileEntry) -> Path:
-        name = self._name(entry)
-        size = self.store.size(name)
-        again = f"run the {self.manifest.stage} stage again with --force, or restore the file"
-        if size != entry.bytes:
-            found = "no such file" if size is None else f"{size} bytes"
-            raise DataError(f"{self.store.uri}/{name}: expected {entry.bytes} bytes, found {found}; {again}")
-        path = self.store.local(name)
-        if entry.path not in self._verified:
-            found = file_sha256(path)
-            if found != entry.sha256:
-                raise DataError(
-                    f"{self.store.uri}/{name}: changed since it was committed: expected sha256 "
-                    f"{entry.sha256[:16]}..., found {found[:16]}...; {again}"
-                )
-            self._verified.add(entry.path)
-        return path
 
 
 def find_output(store: ObjectStore, stage: str, key: str) -> Output | None:

@@ -1,0 +1,191 @@
+"""Bytes to and from S3: many parts at once, bounded memory, sha256 computed while they pass.
+
+At most `THREADS` requests run at a time and at most `THREADS + 1` parts are in memory. A part is repeated
+alone when its request fails; the server checks each body it gets (Client._build_headers), and what comes
+back is compared with the manifest's sha256 before anybody sees it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from pathlib import Path
+from typing import Any, BinaryIO, TypeVar
+
+from minio.datatypes import Part
+from urllib3 import BaseHTTPResponse
+
+from yanmo.common.errors import StorageError
+from yanmo.common.store.objects import Damaged, Wanted, Written, check_sha256, check_size
+from yanmo.common.store.s3_client import Client
+from yanmo.common.store.s3_retry import OutOfRange, Patience, Retry, check_length
+
+THREADS = 8
+PART_BYTES = 8 << 20
+_MOST_PARTS = 10_000
+T = TypeVar("T")
+S = TypeVar("S")
+
+
+class Transfer:
+    """Uploads and downloads of one bucket."""
+
+    def __init__(self, client: Client, bucket: str, patience: Patience) -> None:
+        self.client, self.bucket, self._patience = client, bucket, patience
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="s3")
+
+    def upload(self, files: Sequence[tuple[Path, str]]) -> list[Written]:
+        """Upload each (file, object name); small ones together, large ones in parts.
+
+        Raises:
+            StorageError: given up; unfinished multipart uploads were aborted.
+        """
+        large = [path.stat().st_size > PART_BYTES for path, _ in files]
+        small = [file for file, is_large in zip(files, large, strict=True) if not is_large]
+        done = self._ordered(lambda file: self._upload_small(*file), small)
+        return [
+            self._upload_large(*file) if is_large else next(done)
+            for file, is_large in zip(files, large, strict=True)
+        ]
+
+    def download(self, wanted: Wanted, name: str, path: Path, where: str, *, large: bool) -> None:
+        """Write the object `name` to the new file `path`, its sha256 checked while it passes.
+
+        Args:
+            where: how to call the object in an error.
+            large: fetch its parts in parallel (from the calling thread only).
+
+        Raises:
+            Damaged: the object has other bytes than its manifest says.
+        """
+        ranges = [(at, min(PART_BYTES, wanted.bytes - at)) for at in range(0, wanted.bytes, PART_BYTES)]
+        fetch: Callable[[tuple[int, int]], bytes] = lambda part: self._get(name, where, wanted, *part)  # noqa: E731
+        hashed = hashlib.sha256()
+        if not ranges:
+            self._get(name, where, wanted, 0, 0)  # an empty object has no parts, but it must be there
+        with path.open("xb") as file:
+            for data in self._ordered(fetch, ranges) if large else map(fetch, ranges):
+                hashed.update(data)
+                file.write(data)
+        check_sha256(where, wanted, hashed.hexdigest())
+
+    def each(self, action: Callable[[S], T], items: Sequence[S]) -> list[T]:
+        """`action` of every item, `THREADS` at a time, in order; the first error is raised."""
+        return list(self._ordered(action, items))
+
+    def _ordered(self, action: Callable[[S], T], items: Iterable[S]) -> Iterator[T]:
+        """Results in order, never more than `THREADS` ahead of the reader."""
+        running: deque[Future[T]] = deque()
+        try:
+            for item in items:
+                running.append(self._pool.submit(action, item))
+                if len(running) >= THREADS:
+                    yield running.popleft().result()
+            while running:
+                yield running.popleft().result()
+        except BaseException:
+            self._patience.cancelled.set()
+            raise
+        finally:
+            for future in running:
+                future.cancel()
+            wait(running)  # nothing may still write when the caller cleans up
+            self._patience.cancelled.clear()
+
+    def _retry(self, what: str) -> Retry:
+        return Retry(what, self._patience)
+
+    def _upload_small(self, path: Path, name: str) -> Written:
+        data = path.read_bytes()
+        put = lambda: self.client._put_object(self.bucket, name, data)  # noqa: E731
+        self._retry(f"writing {name}").run(put)
+        return Written(len(data), hashlib.sha256(data).hexdigest())
+
+    def _upload_large(self, path: Path, name: str) -> Written:
+        start = lambda: self.client._create_multipart_upload(self.bucket, name, {})  # noqa: E731
+        upload = self._retry(f"writing {name}").run(start)
+        try:
+            return self._upload_parts(path, name, upload)
+        except BaseException:  # Ctrl-C too: an unfinished upload costs money until somebody aborts it
+            self.abort(name, upload)
+            raise
+
+    def _upload_parts(self, path: Path, name: str, upload: str) -> Written:
+        hashed, total = hashlib.sha256(), 0
+        size = max(PART_BYTES, -(-path.stat().st_size // _MOST_PARTS))
+
+        def chunks(file: BinaryIO) -> Iterator[bytes]:
+            nonlocal total
+            while data := file.read(size):
+                hashed.update(data)
+                total += len(data)
+                yield data
+
+        def put(part: tuple[int, bytes]) -> Part:
+            number, data = part
+            return Part(number, self._put_part(name, upload, number, data))
+
+        with path.open("rb") as file:
+            parts = list(self._ordered(put, enumerate(chunks(file), start=1)))
+        self._complete(name, upload, parts, total)
+        return Written(total, hashed.hexdigest())
+
+    def _put_part(self, name: str, upload: str, number: int, data: bytes) -> str:
+        query: Any = {"partNumber": str(number), "uploadId": upload}
+        put = lambda: self.client._put_object(self.bucket, name, data, None, query)  # noqa: E731
+        return str(self._retry(f"writing part {number} of {name}").run(put).etag)
+
+    def _complete(self, name: str, upload: str, parts: list[Part], total: int) -> None:
+        """Join the parts; where an earlier try did it and only its answer was lost, the object is there."""
+        retry = self._retry(f"completing {name}")
+        try:
+            retry.run(lambda: self.client._complete_multipart_upload(self.bucket, name, upload, parts))
+        except FileNotFoundError:
+            if not retry.failures:
+                raise
+        found = self._retry(f"looking at {name}").run(lambda: self.client.stat_object(self.bucket, name)).size
+        if found != total:  # S3 may answer 200 with an error in the body
+            raise StorageError(
+                f"{name}: uploaded {total} bytes, the server has {found}; run the command again"
+            )
+
+    def abort(self, name: str, upload: str) -> None:
+        """Give up a multipart upload; what cannot be aborted now is left to gc."""
+        with contextlib.suppress(FileNotFoundError, StorageError):
+            self._retry(f"aborting {name}").run(
+                lambda: self.client._abort_multipart_upload(self.bucket, name, upload)
+            )
+
+    def _get(self, name: str, where: str, wanted: Wanted, offset: int, length: int) -> bytes:
+        """One range of the object.
+
+        Raises:
+            Damaged: there is no object, or it has another size than `wanted`.
+        """
+
+        def get() -> bytes:
+            answer = self.client.get_object(self.bucket, name, offset=offset, length=length)
+            try:
+                check_size(where, wanted, _total(answer))
+                data: bytes = answer.read(length)
+                check_length(data, length)
+                return data
+            finally:
+                answer.close()
+                answer.release_conn()
+
+        try:
+            return self._retry(f"reading {where}").run(get)
+        except FileNotFoundError:
+            raise Damaged(f"{where}: expected {wanted.bytes} bytes, found no such file") from None
+        except OutOfRange:
+            raise Damaged(f"{where}: expected {wanted.bytes} bytes, found at most {offset}") from None
+
+
+def _total(answer: BaseHTTPResponse) -> int:
+    """The whole object's size, as the answer to a (ranged) GET tells it."""
+    whole = answer.headers.get("Content-Range", "").rpartition("/")[2]
+    return int(whole if whole.isdigit() else answer.headers.get("Content-Length", -1))

@@ -1,0 +1,258 @@
+"""Scratch: a node's local disk, for work in progress and as a read-through cache of store objects.
+
+    <scratch>/objects/ab/<sha256>          a verified object; its name is its content
+    <scratch>/objects/ab/<sha256>.lock     held while it is being downloaded
+    <scratch>/processes/<id>/lock          held while the process lives
+    <scratch>/processes/<id>/pins/         hard links to the objects it was handed
+    <scratch>/processes/<id>/work/         files it is writing
+    <scratch>/work/<store>/...             work that outlives a process (checkpoints)
+
+All ranks and pods of a node may share one scratch. A file is downloaded by one of them while the others
+wait for its lock; it gets its name only after its sha256 was checked and it was synced, so a name means
+verified bytes. A kill releases the locks (flock) and leaves a process folder that the next process sweeps
+away. Evicting a file only takes its name: whoever was handed it holds a hard link of his own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import shutil
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from yanmo.common.errors import EnvironmentFault
+from yanmo.common.logs import human_bytes
+from yanmo.common.store.file_store import fsync_dir
+
+_VERIFIED = 1_000_000_000
+"""Modification time (Unix seconds) given to a verified object: one that was written to has another."""
+
+
+class Scratch:
+    """One process's view of a scratch folder."""
+
+    def __init__(self, root: Path, cap_bytes: int) -> None:
+        self.root, self.cap_bytes = root, cap_bytes
+        self._lock = threading.Lock()
+        self._process: Path | None = None
+        self._held: int = -1
+        self._pid = 0
+
+    @property
+    def process(self) -> Path:
+        """This process's own folder, made at first use; a forked child gets its own."""
+        with self._lock:
+            if self._process is None or self._pid != os.getpid():
+                _sweep_processes(self.root / "processes")
+                self._process, self._held = _claim(self.root / "processes")
+                self._pid = os.getpid()
+            return self._process
+
+    def work(self, name: str) -> Path:
+        """A folder for files being written; gone when the process ends."""
+        path = self.process / "work" / name
+        path.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def kept_work(self, name: str) -> Path:
+        """A folder for work that outlives the process."""
+        path = self.root / "work" / name
+        path.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def get(self, name: str, sha256: str, size: int, download: Callable[[Path], None]) -> Path:
+        """The file of that content, downloaded unless it is there; stays usable until the process ends.
+
+        Args:
+            name: how this process shall see it; files of one folder of the store lie in one folder.
+            download: writes the bytes to the path it is given, or raises; they must be checked by it.
+
+        Raises:
+            EnvironmentFault: it cannot fit below the cap.
+        """
+        pin = self.process / "pins" / name
+        pin.parent.mkdir(parents=True, exist_ok=True)
+        if _is_whole(pin, size):
+            return pin
+        pin.unlink(missing_ok=True)
+        path = self._path(sha256)
+        if not _pin(path, pin, size):
+            with _locked(path.with_name(f"{sha256}.lock")):
+                if not _pin(path, pin, size):  # another process may have brought it while we waited
+                    self._make_room(size)
+                    self._bring(path, download)
+                    _pin(path, pin, size)
+        return pin
+
+    def adopt(self, path: Path, sha256: str, size: int) -> None:
+        """Take a hashed file of this process's work into the cache; no error if that cannot be."""
+        target = self._path(sha256)
+        with contextlib.suppress(OSError, EnvironmentFault), _locked(target.with_name(f"{sha256}.lock")):
+            if not target.exists():
+                self._make_room(0)  # the file is on this disk already
+                _seal(path, target)
+
+    def _path(self, sha256: str) -> Path:
+        path = self.root / "objects" / sha256[:2] / sha256
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def _bring(self, path: Path, download: Callable[[Path], None]) -> None:
+        """Download, and once more after evicting all that nobody uses where the disk itself was full."""
+        try:
+            _bring(path, download)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT) or not self._evict(0)[1]:
+                raise
+            _bring(path, download)
+
+    def _make_room(self, size: int) -> None:
+        used, _ = self._evict(max(0, self.cap_bytes - size))
+        if used + size > self.cap_bytes:
+            raise EnvironmentFault(
+                f"{self.root}: a file of {human_bytes(size)} does not fit: {human_bytes(used)} are in use "
+                f"and the cap is {human_bytes(self.cap_bytes)}; raise --scratch-gib"
+            )
+
+    def _evict(self, goal: int) -> tuple[int, int]:
+        """Evict what was used longest ago until at most `goal` bytes are left.
+
+        Returns:
+            Bytes that are left, and bytes that were freed.
+        """
+        with _locked(self.root / "objects" / "evict.lock"):
+            _sweep_processes(self.root / "processes")
+            _sweep_downloads(self.root / "objects")
+            entries = sorted(self._entries(), key=lambda entry: entry[0])
+            used = total = sum(size for _, size, _, _ in entries)
+            for _, size, links, path in entries:
+                if used <= goal:
+                    break
+                if links == 1:  # nobody holds it
+                    path.unlink(missing_ok=True)
+                    path.with_name(f"{path.name}.lock").unlink(missing_ok=True)
+                    used -= size
+        return used, total - used
+
+    def _entries(self) -> Iterator[tuple[float, int, int, Path]]:
+        """Last use, bytes, hard links and path of every cached object."""
+        for path in (self.root / "objects").glob("??/*"):
+            with contextlib.suppress(FileNotFoundError):
+                status = path.stat()
+                if path.suffix not in (".lock", ".part"):
+                    yield status.st_atime, status.st_size, status.st_nlink, path
+
+
+def _claim(folder: Path) -> tuple[Path, int]:
+    """A new process folder and the descriptor that holds its lock until the process ends."""
+    while True:
+        path = folder / uuid.uuid4().hex
+        (path / "pins").mkdir(parents=True)
+        handle = os.open(path / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC)
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        if (path / "lock").exists():
+            return path, handle
+        os.close(handle)  # swept between the open and the lock
+
+
+def _sweep_processes(folder: Path) -> None:
+    """Remove the folders of processes that are gone."""
+    for path in folder.glob("*"):
+        try:
+            handle = os.open(path / "lock", os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            # Between mkdir and open of a starting process; older ones are debris.
+            with contextlib.suppress(OSError):
+                if time.time() - path.stat().st_mtime > 3600:
+                    shutil.rmtree(path, ignore_errors=True)
+            continue
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(path, ignore_errors=True)
+        except BlockingIOError:
+            pass  # it lives
+        finally:
+            os.close(handle)
+
+
+def _sweep_downloads(folder: Path) -> None:
+    """Remove what killed downloads left."""
+    for path in folder.glob("??/*.part"):
+        with contextlib.suppress(OSError):
+            handle = os.open(path.with_suffix(".lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                path.unlink()
+            finally:
+                os.close(handle)
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold the lock file, which eviction may remove while we wait for it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    while True:
+        handle = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            with contextlib.suppress(FileNotFoundError):
+                if os.fstat(handle).st_ino == os.stat(path).st_ino:
+                    yield
+                    return
+        finally:
+            os.close(handle)
+
+
+def _is_whole(path: Path, size: int) -> bool:
+    """Whether nothing wrote to the verified file `path`."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return False
+    return status.st_size == size and int(status.st_mtime) == _VERIFIED
+
+
+def _pin(path: Path, pin: Path, size: int) -> bool:
+    """Link the cached `path` as `pin`; False where it is absent or was written to."""
+    try:
+        os.link(path, pin)
+    except FileNotFoundError:
+        return False
+    except FileExistsError:
+        pass
+    except PermissionError as error:
+        raise EnvironmentFault(
+            f"{path}: belongs to another user; give each user a scratch folder of their own (--scratch)"
+        ) from error
+    if _is_whole(pin, size):
+        os.utime(pin, (time.time(), _VERIFIED))
+        return True
+    pin.unlink(missing_ok=True)
+    path.unlink(missing_ok=True)
+    return False
+
+
+def _bring(path: Path, download: Callable[[Path], None]) -> None:
+    temporary = path.with_name(f"{path.name}.part")
+    temporary.unlink(missing_ok=True)  # of a killed download: we hold its lock
+    try:
+        download(temporary)
+        _seal(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _seal(source: Path, target: Path) -> None:
+    """Give the verified file `source` its name, durable."""
+    with source.open("rb+") as file:
+        os.fsync(file.fileno())
+    os.chmod(source, 0o444)
+    os.utime(source, (time.time(), _VERIFIED))
+    os.replace(source, target)
+    fsync_dir(target.parent)

@@ -1,0 +1,121 @@
+"""Work in progress of one key: a folder on local disk and, in a far store, its last whole state.
+
+    <store>/runs/<stage>/<key>/WORK.json     label, files with sizes and sha256; swapped in last
+    <store>/runs/<stage>/<key>/<files>       written once under names that no other state uses
+
+On `file://` the folder is the store's own and there is nothing to save. On `s3://` a run that goes on
+elsewhere gets the state that WORK.json names: a kill before WORK.json is written leaves the state before.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import threading
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from yanmo.common.errors import DataError
+from yanmo.common.store.file_store import FileStore
+from yanmo.common.store.manifest import FileEntry
+from yanmo.common.store.objects import AlreadyExists, Changed, ObjectStore, Wanted
+
+log = logging.getLogger(__name__)
+
+
+class WorkFolder:
+    """The folder of one key's work."""
+
+    def __init__(self, store: ObjectStore, name: str) -> None:
+        self.store, self.name = store, name
+        self.path = store.writable(name)
+        self.is_in_store = isinstance(store, FileStore)
+        """Whether what lies in the folder is in the store already."""
+        self._lock = threading.Lock()
+
+    def save(self, label: str, names: Sequence[str]) -> None:
+        """Make these files the state that a run on another machine goes on from.
+
+        Args:
+            label: names of states sort by age.
+            names: files of the folder that never change again and that no other state has.
+
+        Raises:
+            StorageError: not now; the state before is still whole.
+        """
+        if self.is_in_store:
+            return
+        with self._lock:
+            written = self.store.publish(self.name, names)
+            files = [
+                FileEntry(path=name, bytes=one.bytes, sha256=one.sha256, role="record")
+                for name, one in zip(names, written, strict=True)
+            ]
+            before = self._swap({"label": label, "files": [asdict(file) for file in files]})
+            for old in {file["path"] for file in before.get("files", [])} - set(names):
+                self.store.delete(f"{self.name}/{old}")
+        log.info("saved %s to %s/%s", label, self.store.uri, self.name)
+
+    def restore(self, label: str) -> bool:
+        """Bring the saved state here if it is newer than `label` ("" for none); whether it was.
+
+        Raises:
+            DataError: a file of the state is missing or changed.
+        """
+        state = {} if self.is_in_store else self._read()[0]
+        if not state.get("label", "") > label:
+            return False
+        files = [FileEntry(**file) for file in state["files"]]
+        wanted = [Wanted(f"{self.name}/{file.path}", file.bytes, file.sha256) for file in files]
+        for file, source in zip(files, self.store.fetch(wanted), strict=True):
+            target = self.path / file.path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            temporary = target.with_name(f".restoring-{target.name}")
+            shutil.copyfile(source, temporary)
+            os.replace(temporary, target)
+        log.info("brought %s from %s/%s", state["label"], self.store.uri, self.name)
+        return True
+
+    def forget(self) -> None:
+        """The key is committed: drop the saved state."""
+        if self.is_in_store:
+            return
+        state, version = self._read()
+        if version:
+            self._replace(f"{self.name}/WORK.json", {"label": "", "files": []}, version)
+            for file in state["files"]:
+                self.store.delete(f"{self.name}/{file['path']}")
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    def _read(self) -> tuple[dict[str, Any], str]:
+        name = f"{self.name}/WORK.json"
+        try:
+            data, version = self.store.read(name)
+        except FileNotFoundError:
+            return {}, ""
+        try:
+            state = json.loads(data)
+            str(state["label"]), [FileEntry(**file) for file in state["files"]]
+        except (ValueError, KeyError, TypeError) as error:
+            raise DataError(f"{self.store.uri}/{name}: damaged ({error}); delete it to start anew") from error
+        return state, version
+
+    def _swap(self, state: dict[str, Any]) -> dict[str, Any]:
+        """Write WORK.json over what is there; returns what was there."""
+        name = f"{self.name}/WORK.json"
+        while True:
+            before, version = self._read()
+            try:
+                if version:
+                    self._replace(name, state, version)
+                else:
+                    self.store.create(name, json.dumps(state, indent=1).encode())
+            except (AlreadyExists, Changed):
+                continue  # only our own earlier try, or a run that lost its lease, can have been faster
+            return before
+
+    def _replace(self, name: str, state: dict[str, Any], version: str) -> None:
+        self.store.replace(name, json.dumps(state, indent=1).encode(), version)

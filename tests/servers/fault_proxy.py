@@ -1,0 +1,261 @@
+"""A TCP proxy between an HTTP client and its server that breaks a given share of the requests.
+
+It understands as little HTTP as it can: where a request's head ends and how long the body is said to be. By
+adding `Connection: close` it makes each connection carry one request, so that the end of an answer is the end
+of the stream. (`Connection` is hop-by-hop and not part of S3's signature.)
+
+Which request meets which fault comes from a seeded generator, one draw per request in order of arrival, so a
+run with one client connection at a time can be repeated exactly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import re
+import socket
+import struct
+import threading
+from collections import Counter
+from dataclasses import dataclass
+from types import TracebackType
+from urllib.parse import urlsplit
+
+KINDS = (
+    "cut_request",  # RST to both sides somewhere in the request
+    "cut_response",  # RST to the client somewhere in the answer
+    "truncate_request",  # the server gets half a body and then an orderly end
+    "truncate_response",  # the client gets part of the answer and then an orderly end
+    "swallow",  # the server does all of the work, the client gets RST instead of the answer
+    "status",  # the proxy itself answers 500, 503 or 429
+    "delay",  # nothing happens for a while
+    "throttle",  # both directions are slow for a while
+)
+_STATUS = {500: "InternalError", 503: "SlowDown", 429: "TooManyRequests"}
+_CHUNK = 64 * 1024
+_HEAD_LIMIT = 256 * 1024
+_LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.I)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Faults:
+    """How often what goes wrong."""
+
+    rates: dict[str, float]
+    """Kind (one of KINDS) -> share of requests, together at most 1."""
+    delay_seconds: float = 1.0
+    """Longest delay; each is drawn evenly from 0 to this."""
+    throttle_bytes_per_second: int = 64 * 1024
+    throttle_seconds: float = 2.0
+    """How long a throttled request is slow before it gets the whole line again."""
+
+    def __post_init__(self) -> None:
+        unknown = sorted(set(self.rates) - set(KINDS))
+        if unknown or not 0 <= sum(self.rates.values()) <= 1:
+            raise ValueError(f"rates {self.rates}: expected kinds of {KINDS}, together at most 1")
+
+    @classmethod
+    def evenly(cls, rate: float, **more: float) -> Faults:
+        """Every kind equally often, `rate` of the requests in all."""
+        return cls(rates={kind: rate / len(KINDS) for kind in KINDS}, **more)  # type: ignore[arg-type]
+
+
+class FaultProxy:
+    """Listens on loopback, in a thread of its own, between `with` and its end."""
+
+    def __init__(self, upstream: str, faults: Faults, seed: int) -> None:
+        """Args:
+        upstream: http://host:port of the server.
+        """
+        parts = urlsplit(upstream)
+        assert parts.scheme == "http" and parts.hostname and parts.port, upstream
+        self._upstream = (parts.hostname, parts.port)
+        self.faults, self.seed = faults, seed
+        self.met: Counter[str] = Counter()
+        """Kind -> requests that met it; `none` counts the undisturbed."""
+        self.endpoint = ""
+        self._random = random.Random(seed)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True, name="fault-proxy")
+        self._server: asyncio.Server | None = None
+
+    def __enter__(self) -> FaultProxy:
+        self._thread.start()
+        asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(10)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(10)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+        self._loop.close()
+
+    def report(self) -> str:
+        """Seed and counts, for a log."""
+        counts = ", ".join(f"{kind} {count}" for kind, count in sorted(self.met.items()))
+        return f"fault proxy: seed {self.seed}, {sum(self.met.values())} requests: {counts}"
+
+    async def _listen(self) -> None:
+        self._server = await asyncio.start_server(self._handle, "127.0.0.1", 0, limit=_HEAD_LIMIT)
+        self.endpoint = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+
+    async def _end(self) -> None:
+        assert self._server is not None
+        self._server.close()
+        tasks = [t for t in asyncio.all_tasks() if t is not asyncio.current_task()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _draw(self) -> tuple[str, random.Random]:
+        """The fault of the next request, and a generator for its details."""
+        point, details = self._random.random(), random.Random(self._random.getrandbits(64))
+        chosen = "none"
+        for kind in KINDS:
+            share = self.faults.rates.get(kind, 0.0)
+            if point < share:
+                chosen = kind
+                break
+            point -= share
+        self.met[chosen] += 1
+        return chosen, details
+
+    async def _handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        client = _Side(reader, writer)
+        try:
+            head = await reader.readuntil(b"\r\n\r\n")
+            kind, draw = self._draw()
+            await self._pass(client, head, kind, draw)
+        except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            pass
+        finally:
+            client.close()
+
+    async def _pass(self, client: _Side, head: bytes, kind: str, draw: random.Random) -> None:
+        found = _LENGTH.search(head)
+        length = int(found[1]) if found else 0
+        if kind == "status":
+            return await self._answer(client, length, draw)
+        if kind == "delay":
+            await asyncio.sleep(draw.uniform(0, self.faults.delay_seconds))
+        server = _Side(*await asyncio.open_connection(*self._upstream))
+        slow = self._throttle() if kind == "throttle" else None
+        try:
+            line, _, rest = head.partition(b"\r\n")
+            one = _Pipe(client, server, line + b"\r\nConnection: close\r\n" + rest, slow)
+            if kind in ("cut_request", "truncate_request"):
+                return await self._break_request(one, length, kind, draw)
+            up = asyncio.create_task(one.copy())
+            try:
+                await self._bring_answer(_Pipe(server, client, b"", slow), kind, draw)
+            finally:
+                up.cancel()
+                await asyncio.gather(up, return_exceptions=True)
+        finally:
+            server.close()
+
+    async def _answer(self, client: _Side, length: int, draw: random.Random) -> None:
+        if draw.random() < 0.5:  # some servers read the body first, some do not
+            await _Pipe(client, None, b"", None).copy(length)
+        status = draw.choice(sorted(_STATUS))
+        body = f"<Error><Code>{_STATUS[status]}</Code><Message>by the fault proxy</Message></Error>".encode()
+        client.writer.write(
+            b"HTTP/1.1 %d Fault\r\nContent-Type: application/xml\r\nContent-Length: %d\r\n"
+            b"Connection: close\r\n\r\n%b" % (status, len(body), body)
+        )
+        await client.writer.drain()
+
+    async def _break_request(self, up: _Pipe, length: int, kind: str, draw: random.Random) -> None:
+        if kind == "truncate_request" and length:
+            await up.copy(len(up.first) + draw.randrange(length))
+            up.target.writer.write_eof()  # type: ignore[union-attr]
+            with contextlib.suppress(TimeoutError):  # the server may wait for the rest
+                async with asyncio.timeout(self.faults.delay_seconds):
+                    await _Pipe(up.target, up.source, b"", None).copy()  # type: ignore[arg-type]
+            return
+        await up.copy(draw.randrange(len(up.first) + length))
+        up.source.reset()
+        up.target.reset()  # type: ignore[union-attr]
+
+    async def _bring_answer(self, down: _Pipe, kind: str, draw: random.Random) -> None:
+        client = down.target
+        assert client is not None
+        if kind == "swallow":
+            down.target = None
+            await down.copy()
+            return client.reset()
+        if kind not in ("cut_response", "truncate_response"):
+            return await down.copy()
+        head = await down.source.reader.readuntil(b"\r\n\r\n")
+        found = _LENGTH.search(head)
+        whole = len(head) + (int(found[1]) if found else 0)
+        first = draw.randrange(whole)
+        down.first = head
+        await down.copy(first)
+        if kind == "cut_response":
+            client.reset()
+
+    def _throttle(self) -> _Throttle:
+        return _Throttle(self.faults.throttle_bytes_per_second, self.faults.throttle_seconds)
+
+
+class _Side:
+    """One of the two connections."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    def close(self) -> None:
+        self.writer.close()
+
+    def reset(self) -> None:
+        """End it with RST, not FIN: what was sent and not yet read is lost."""
+        one: socket.socket = self.writer.get_extra_info("socket")
+        if one.fileno() >= 0:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.writer.transport.abort()
+
+
+class _Throttle:
+    """A slow line that heals after some seconds."""
+
+    def __init__(self, bytes_per_second: int, seconds: float) -> None:
+        self._rate, self._end = bytes_per_second, asyncio.get_running_loop().time() + seconds
+
+    async def wait(self, count: int) -> None:
+        left = self._end - asyncio.get_running_loop().time()
+        if left > 0:
+            await asyncio.sleep(min(left, count / self._rate))
+
+
+@dataclass
+class _Pipe:
+    """One direction."""
+
+    source: _Side
+    target: _Side | None
+    """None swallows."""
+    first: bytes
+    """What is sent before anything is read."""
+    slow: _Throttle | None
+
+    async def copy(self, most: int | None = None) -> None:
+        """Carry bytes until the source ends, or `most` of them (`first` included)."""
+        left = most if most is not None else 1 << 62
+        data = self.first
+        while True:
+            data = data[:left]
+            left -= len(data)
+            if data and self.target is not None:
+                self.target.writer.write(data)
+                await self.target.writer.drain()
+            if data and self.slow:
+                await self.slow.wait(len(data))
+            if not left:
+                return
+            data = await self.source.reader.read(min(_CHUNK, left))
+            if not data:
+                return

@@ -1,0 +1,1 @@
+"""`make torture`: break a small pipeline in every way that an operator meets, and count what is lost."""

@@ -1,0 +1,112 @@
+"""The undisturbed run: what every stage writes, when, and what comes out."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from torture.events import Event, Listener
+from torture.place import Place, Survey, survey
+from torture.stages import STAGES, start_stage
+
+_SECOND = 1.0
+FLOATING = ("lease", "pointers", "scratch")
+"""Writers of every stage: each journey draws the stage in which they are killed."""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """When to kill a stage: some seconds after a certain event."""
+
+    stage: str
+    writer: str
+    """Whose next commit it is aimed at."""
+    aimed: bool
+    """Within the second before that commit; else anywhere since the commit before."""
+    kind: str
+    name: str
+    occurrence: int
+    """The event: its kind and name, and how many like it came before."""
+    delay: float
+    """Seconds from the event to the kill."""
+    before: float
+    """Seconds from the kill to the commit in the undisturbed run."""
+    commit: tuple[str, str, int]
+    """Kind, name and occurrence of the commit."""
+
+
+@dataclass
+class Profile:
+    """What the undisturbed run showed."""
+
+    events: dict[str, list[Event]]
+    """Stage -> its events, in order."""
+    seconds: dict[str, float]
+    survey: Survey
+
+    def commits(self, stage: str) -> list[int]:
+        """Indices of the stage's commits, in order."""
+        return [n for n, event in enumerate(self.events[stage]) if event.writer]
+
+    def writers(self, stage: str) -> list[str]:
+        """Writers that commit in a stage and in no other, in order of their first commit."""
+        found = (self.events[stage][n].writer for n in self.commits(stage))
+        return [writer for writer in dict.fromkeys(found) if writer not in FLOATING]
+
+    def moment(self, stage: str, commit: int, aimed: bool, draw: random.Random) -> Moment:
+        """A moment before the event number `commit`, and after the commit before it."""
+        events = self.events[stage]
+        at = events[commit].seconds
+        earlier = [events[n].seconds for n in self.commits(stage) if n < commit]
+        low = earlier[-1] if earlier else events[0].seconds
+        if aimed:
+            low = max(low, at - _SECOND)
+        when = draw.uniform(low, at)
+        index = max((n for n in range(commit) if events[n].seconds <= when), default=0)
+        trigger = events[index]
+        return Moment(
+            stage, events[commit].writer, aimed, trigger.kind, trigger.name,
+            _occurrence(events, index), when - trigger.seconds, at - when,
+            (events[commit].kind, events[commit].name, _occurrence(events, commit)),
+        )  # fmt: skip
+
+
+def _occurrence(events: list[Event], index: int) -> int:
+    place = (events[index].kind, events[index].name)
+    return sum((e.kind, e.name) == place for e in events[:index])
+
+
+def take_profile(place: Place, folder: Path) -> Profile:
+    """Run the whole pipeline undisturbed, and listen.
+
+    Raises:
+        AssertionError: a stage failed, or the store it left is not sound.
+    """
+    events, seconds = {}, {}
+    for stage in STAGES:
+        with Listener(folder / "witness", roots(place)) as listener:
+            run = start_stage(stage, place, folder, environment={"YANMO_WITNESS": str(listener.path)})
+            code = run.wait()
+        assert code == 0, f"{stage} ended with {code}:\n{run.text}"
+        events[stage], seconds[stage] = listener.events, run.ended - run.started
+    found = survey(place)
+    assert not found.faults, found.faults
+    return Profile(events, seconds, found)
+
+
+def roots(place: Place) -> tuple[str, ...]:
+    """What events' names begin with in this place."""
+    path = place.uri.partition("://")[2]
+    return (path, str(place.scratch), str(Path.home()))
+
+
+def summary(profile: Profile) -> str:
+    """Which stage has which commits, for a log."""
+    lines = []
+    for stage in profile.events:
+        counts = Counter(profile.events[stage][n].writer for n in profile.commits(stage))
+        shown = ", ".join(f"{writer} {count}" for writer, count in counts.items())
+        lines.append(f"{stage} ({profile.seconds[stage]:.1f} s): {shown}")
+    return "\n".join(lines)
