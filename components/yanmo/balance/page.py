@@ -113,8 +113,8 @@ def _augmentation(figures: Mapping[str, Any], shown: Sequence[Example]) -> list[
         f"<p class=note>{escape(figures['options'])}</p>",
         *(f"<p class=warn>{escape(text)}</p>" for text in figures["advice"]),
         f"<div class=wide><table><tr><th>rule</th><th>documents</th></tr>{by_rule}</table></div>",
-        f"<p>{figures['shared']:,} copies stayed plain because they would have shared a run of 13 characters "
-        "with held-out text.</p>",
+        f"<p>Copies that stayed plain because they would have shared a run of 13 characters with held-out "
+        f"text: {figures['shared']:,}</p>",
         *map(_pair, shown),
     ]
 

@@ -22,7 +22,7 @@ from yanmo.balance.evidence import advice
 from yanmo.balance.exact import order_of
 from yanmo.balance.held_out import HeldOut
 from yanmo.balance.page import page
-from yanmo.balance.plan import parse_plan, targets
+from yanmo.balance.plan import Plan, Target, parse_plan, targets
 from yanmo.balance.preview import as_text, examples
 from yanmo.balance.report import (
     add_targets,
@@ -100,45 +100,60 @@ def work(run: StageRun) -> Result:
     """Write train by the quotas, valid as it came, report.json and report.html."""
     options: BalanceOptions = run.options
     documents, task = run.input("documents"), Task.read(run)
-    rows = task.rows
-    plan = plan_of_classes(options.quotas, rows.groups, options.by)
-    picker = Picker(
-        task.files, rows, options.unit, options.seed, options.max_repeats, task.counting, task.augmenter
-    )
-    available = {name: int(picker.units(rows.of_group(name)).sum()) for name in sorted(rows.groups)}
-    wanted = targets(plan, available, max_repeats=options.max_repeats, total=options.total)
-    picked = picker.pick(wanted)
+    plan = plan_of_classes(options.quotas, task.rows.groups, options.by)
+    picked, wanted = _choose(options, task, plan)
     if task.augmenter:
         task.augmenter.shared = 0  # of the copies that are written, not of all that were weighed
     made = _write_train(run, task, picked)
     for path in documents.paths("valid-*.parquet"):
         shutil.copyfile(path, run.attempt.path(path.name))
         run.attempt.add(path.name)
-    genres = _in_noted_order(documents, rows.genres)
-    by_genre = class_figures(rows, picked, rows.genre, rows.genres)
+    genres = _in_noted_order(documents, task.rows.genres)
+    by_genre = class_figures(task.rows, picked, task.rows.genre, task.rows.genres)
     by_genre = {genre: by_genre[genre] for genre in genres}
-    classes = class_figures(rows, picked, rows.group, rows.groups)
-    classes = {name: classes[name] for name in (genres if options.by == "genre" else sorted(classes))}
-    add_targets(classes, wanted, options.unit)
-    report: dict[str, Any] = {
-        "by": options.by,
-        "unit": options.unit,
-        "quotas": options.quotas,
-        "tokens": "estimated: one per character, line break and end"
-        if task.counting.is_estimate
-        else "counted",
-        "classes": classes,
-        **({"genres": by_genre} if options.by != "genre" else {}),
-        "warnings": warn_unused_others(parse_plan(options.quotas), plan.quotas)
-        + find_warnings(classes, wanted, plan, options.unit, options.max_repeats),
-        "augmentation": _augmentation(options, task, made),
-    }
-    _write_report(run, task, report)
+    report = _report(options, task, plan, picked, wanted, by_genre)
+    _write_report(run, task, {**report, "augmentation": _augmentation(options, task, made)})
     _export(run, by_genre)
     return Result(
         counts=_counts(by_genre, documents.manifest.counts),
         metadata={**documents.manifest.metadata, "genres": genres},
     )
+
+
+def _choose(options: BalanceOptions, task: Task, plan: Plan) -> tuple[Picked, dict[str, Target]]:
+    rows = task.rows
+    picker = Picker(
+        task.files, rows, options.unit, options.seed, options.max_repeats, task.counting, task.augmenter
+    )
+    available = {name: int(picker.units(rows.of_group(name)).sum()) for name in sorted(rows.groups)}
+    wanted = targets(plan, available, max_repeats=options.max_repeats, total=options.total)
+    return picker.pick(wanted), wanted
+
+
+def _report(
+    options: BalanceOptions,
+    task: Task,
+    plan: Plan,
+    picked: Picked,
+    wanted: Mapping[str, Target],
+    by_genre: Mapping[str, Any],
+) -> dict[str, Any]:
+    rows = task.rows
+    classes = class_figures(rows, picked, rows.group, rows.groups)
+    classes = {name: classes[name] for name in (by_genre if options.by == "genre" else sorted(classes))}
+    add_targets(classes, wanted, options.unit)
+    warnings = warn_unused_others(parse_plan(options.quotas), plan.quotas)
+    warnings += find_warnings(classes, wanted, plan, options.unit, options.max_repeats)
+    estimate = "estimated: one per character, line break and end"
+    return {
+        "by": options.by,
+        "unit": options.unit,
+        "quotas": options.quotas,
+        "tokens": estimate if task.counting.is_estimate else "counted",
+        "classes": classes,
+        **({"genres": by_genre} if options.by != "genre" else {}),
+        "warnings": warnings,
+    }
 
 
 def _in_noted_order(documents: Output, names: list[str]) -> list[str]:
