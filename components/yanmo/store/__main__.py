@@ -1,8 +1,6 @@
 """`yanmo store ...`: what an operator does with a store. One module per subcommand."""
 
-import sys
-
-from yanmo.store.command import main
+from yanmo.store.command import run
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run()

@@ -42,7 +42,6 @@ class _Parser(argparse.ArgumentParser):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one subcommand and return the process's exit code."""
     setup("info", "store")
-    signal.signal(signal.SIGTERM, _stop)
     try:
         args = _parser().parse_args(argv)
         setup(args.log_level, "store")
@@ -69,6 +68,12 @@ def settings_of(args: argparse.Namespace) -> StoreSettings:
         scratch_gib=args.scratch_gib,
         single_writer=args.single_writer,
     )
+
+
+def run() -> NoReturn:
+    """`main` as a process: SIGTERM ends it in as orderly a way as Ctrl-C."""
+    signal.signal(signal.SIGTERM, _stop)
+    sys.exit(main())
 
 
 def _stop(signum: int, frame: FrameType | None) -> None:
