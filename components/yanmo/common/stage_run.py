@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import json
 import logging
+import os
 import signal
 import sys
 import time
@@ -139,6 +140,8 @@ def main(
         return failed(stage, error)
     setup(options.log_level, stage.name)
     _stop_on_sigterm()
+    if options.endpoint:  # raw sources and child processes look where the store does
+        os.environ["AWS_ENDPOINT_URL_S3"] = options.endpoint
     try:
         outputs = ExecutorOutputs.parse(options.executor_input)
         store = open_store(options.store, StoreSettings.of(options))
