@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import gzip
 import io
-import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from servers.s3 import S3Server
 
 from yanmo.common.errors import DataError, UsageError
-from yanmo.common.stage_run import main
-from yanmo.curate.config import STAGE
-from yanmo.curate.phases import finish, prepare, work
 from yanmo.curate.raw_files import list_files, open_file
 
-POEM = "春江潮水连海平，海上明月共潮生。\n滟滟随波千万里，何处春江无月明。"
+DOCUMENTS = Path(__file__).parents[2] / "data" / "documents.jsonl"
 
 
 @pytest.fixture
@@ -44,7 +42,7 @@ def test_keys_prefixes_and_globs_name_what_a_person_expects(s3_server: S3Server,
     keys = ["a/唐 诗.jsonl", "a/b/宋词#1?.txt", "a/b/c/x.parquet", "ab/y.txt", "a/.hidden/z.txt", "a/folder/"]
     put(s3_server, bucket, **dict.fromkeys(keys, b"x"))
     uri = f"s3://{bucket}"
-    assert names(f"{uri}/a") == names(f"{uri}/a/") == ["宋词#1?.txt", "x.parquet", "唐 诗.jsonl"]
+    assert names(f"{uri}/a") == names(f"{uri}/a/") == ["唐 诗.jsonl", "宋词#1?.txt", "x.parquet"]
     assert names(f"{uri}/ab/y.txt") == ["y.txt"]
     assert names(f"{uri}/a/*.jsonl") == ["唐 诗.jsonl"]
     assert names(f"{uri}/a/**/*.txt") == ["宋词#1?.txt"]
@@ -76,17 +74,13 @@ def test_a_large_object_is_streamed_sought_and_its_change_is_noticed(
             stream.read()
 
 
-def test_curate_reads_a_bucket_like_a_folder(s3_server: S3Server, bucket: str, tmp_path: Path) -> None:
-    rows = [{"text": f"第{n}首。\n{POEM}{n}", "genre": "诗"} for n in range(30)]
-    lines = "\n".join(json.dumps(row, ensure_ascii=False) for row in rows).encode()
-    put(s3_server, bucket, **{"raw/poems.jsonl.gz": gzip.compress(lines, mtime=0)})
+def test_curate_reads_a_bucket_like_a_folder(
+    s3_server: S3Server, bucket: str, tmp_path: Path, curate: Callable[..., Any]
+) -> None:
+    data = gzip.compress(DOCUMENTS.read_bytes(), mtime=0)
+    put(s3_server, bucket, **{"raw/poems.jsonl.gz": data})
     (tmp_path / "raw").mkdir()
-    (tmp_path / "raw/poems.jsonl.gz").write_bytes(gzip.compress(lines, mtime=0))
-    keys = []
-    for kind, sources in (("s3", f"s3://{bucket}/raw"), ("local", str(tmp_path / "raw"))):
-        out = tmp_path / f"{kind}.json"
-        argv = [f"--sources={sources}", f"--store={tmp_path / kind}", f"--reference-out={out}"]
-        argv += ["--near-duplicate-similarity=0", "--max-overlap-share=1"]
-        assert main(STAGE, work, prepare=prepare, finish=finish, argv=argv) == 0
-        keys.append(json.loads(out.read_text())["content_digest"])
-    assert keys[0] == keys[1]
+    (tmp_path / "raw/poems.jsonl.gz").write_bytes(data)
+    far = curate(f"s3://{bucket}/raw", store="far").output()
+    near = curate(tmp_path / "raw", store="near").output()
+    assert far.content_digest == near.content_digest and far.manifest.key == near.manifest.key

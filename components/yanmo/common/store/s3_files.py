@@ -44,7 +44,8 @@ def list_s3(entry: str) -> list[S3File]:
     bucket, key = _split(entry)
     if not _MAGIC.search(key):
         single = bucket.find(key) if key else None
-        found = [single] if single else list(bucket.below(f"{key.rstrip("'/'")}/" if key else ""))
+        folder = key.rstrip("/")
+        found = [single] if single else list(bucket.below(f"{folder}/" if folder else ""))
     else:
         pattern = re.compile(_translate(key))
         literal = _MAGIC.split(key)[0]
