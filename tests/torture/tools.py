@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import random
 import time
 from pathlib import Path
@@ -11,7 +10,7 @@ from torture.events import Listener
 from torture.ground import Case, Ground, Record
 from torture.place import Place, Survey, leftovers, survey
 from torture.profile import roots
-from torture.stages import Run, run_stage, start, start_stage
+from torture.stages import ROOT, Run, run_stage, start, start_stage
 
 MODULE = "yanmo.store"
 _SETTLED_SECONDS = 62.0
@@ -27,7 +26,7 @@ _REMOVALS = ("os.remove", "os.rmdir", "shutil.rmtree", "DELETE")
 
 def has_gc() -> bool:
     """Whether this version has the store's tools."""
-    return importlib.util.find_spec(MODULE) is not None
+    return (ROOT / "components" / "yanmo" / "store" / "gc.py").exists()
 
 
 def start_gc(place: Place, folder: Path, **variables: str) -> Run:
