@@ -68,12 +68,12 @@ def _killed(ground: Ground, times: int) -> Case | tuple[str, list[str]]:
             before = survey(place)
             let_settle(place)
             kills += _kill_gc(place, ground.folder, draw)
-            findings += _harm(before, survey(place))
+            findings += harm(before, survey(place))
         code, text = collect(place, ground.folder)
         if code:
             findings.append(f"gc ended with {code}: {text[-900:]}")
         after = survey(place)
-        findings += [*_harm(before, after), *(f"left behind: {name}" for name in leftovers(after))]
+        findings += [*harm(before, after), *(f"left behind: {name}" for name in leftovers(after))]
     return f"{kills} kills, then 0 leftovers" if not findings else f"{kills} kills", findings
 
 
@@ -102,8 +102,11 @@ def _kill_gc(place: Place, folder: Path, draw: random.Random) -> bool:
         return run.wait() == -9
 
 
-def _harm(before: Survey, after: Survey) -> list[str]:
-    """What gc broke: outputs that are not whole, pointers that name another content or nothing."""
+def harm(before: Survey, after: Survey) -> list[str]:
+    """What gc broke: outputs that are not whole, pointers that name another content or nothing.
+
+    Outputs that nothing names may go: that is what gc is for.
+    """
     changed = [n for n, digest in before.digests.items() if after.digests.get(n) != digest]
     return [*after.faults, *(f"pointer {name} changed" for name in changed)]
 
