@@ -11,12 +11,13 @@ import sys
 
 COMMANDS = {
     "curate": ("yanmo.curate", "raw text -> clean documents, split train / valid / test"),
-    "balance": ("yanmo.balance", "documents -> documents with exact quotas per genre"),
+    "balance": ("yanmo.balance", "documents -> documents with exact quotas per class; augmentation"),
     "tokenize": ("yanmo.tokenize", "documents -> tokenizer and token cache"),
     "train": ("yanmo.train", "token cache -> model"),
     "evaluate": ("yanmo.evaluate", "model -> bits per character by genre, samples"),
     "promote": ("yanmo.promote", "challenger and champion -> verdict, page, champion pointer"),
     "resolve": ("yanmo.resolve", "what the channel's pointers name now"),
+    "store": ("yanmo.store", "list, check, clean, compare and copy what a store holds"),
     "run": ("yanmo_pipelines.run", "run a compiled pipeline here, each task a process"),
     "compile": ("yanmo_pipelines.compile", "compile the pipelines to YAML for KFP"),
 }

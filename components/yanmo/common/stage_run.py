@@ -25,7 +25,15 @@ from yanmo.common.logs import human_seconds, setup
 from yanmo.common.options import StageOptions, by_kind, default_argv, load, option_fields
 from yanmo.common.options_file import dump_yaml
 from yanmo.common.stage import Stage
-from yanmo.common.store.commit import Attempt, Recipe, Result, commit_once, find_whole, work_name
+from yanmo.common.store.commit import (
+    Attempt,
+    Recipe,
+    Result,
+    check_present,
+    commit_once,
+    find_whole,
+    work_name,
+)
 from yanmo.common.store.objects import ObjectStore, open_store
 from yanmo.common.store.output import Output
 from yanmo.common.store.pointers import move_pointer, pointer_name
@@ -222,6 +230,7 @@ def _hand_over(
         if options.pointer != NONE:
             name = options.pointer or stage.name
             move_pointer(run.store, options.channel, name, output.reference)
+        check_present(run.store, [output, *parts.values()])  # after the pointers: see commit.announce
     if options.reference_out:
         path = Path(options.reference_out)
         path.parent.mkdir(parents=True, exist_ok=True)

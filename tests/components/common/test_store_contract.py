@@ -164,7 +164,7 @@ def test_what_is_published_is_fetched_whole_under_its_own_name(opened: Callable[
     assert paths[0].parent == paths[1].parent, "a model's files must lie side by side"
     for path, one in zip(paths, written.values(), strict=True):
         assert hashlib.sha256(path.read_bytes()).hexdigest() == one.sha256
-    assert list(opened().leftovers()) == []
+    assert [one for one in opened().leftovers() if one.what != "empty folder"] == []
 
 
 def test_a_missing_short_or_changed_object_is_named_with_what_was_expected(
@@ -283,6 +283,6 @@ def test_a_work_folder_goes_on_where_another_machine_left_it(
 
 @pytest.fixture(autouse=True)
 def _nothing_left_open(opened: Callable[[], ObjectStore]) -> Iterator[None]:
-    """After every test no upload is unfinished and no temporary file is left."""
+    """After every test no upload is unfinished and no temporary file is left (folders of attempts may be)."""
     yield
-    assert list(opened().leftovers()) == []
+    assert [one for one in opened().leftovers() if one.what != "empty folder"] == []

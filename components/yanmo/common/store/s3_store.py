@@ -291,6 +291,15 @@ class S3Store:
         found = self.client.list_objects(self.bucket, prefix=base, recursive=True, start_after=after or None)
         return list(itertools.islice(found, _PAGE))
 
+    def digest(self, name: str) -> Written | None:
+        found = self.stat(name)
+        if found is None:
+            return None
+        hashed, wanted = hashlib.sha256(), Wanted(name, found.bytes, "")
+        for data in self._transfer.chunks(wanted, self._key(name), self._where(name), large=True):
+            hashed.update(data)
+        return Written(found.bytes, hashed.hexdigest())
+
     def delete(self, name: str) -> None:
         key = self._key(name)
         with contextlib.suppress(FileNotFoundError):

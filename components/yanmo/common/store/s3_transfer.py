@@ -8,6 +8,7 @@ back is compared with the manifest's sha256 before anybody sees it.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import os
 from collections import deque
@@ -62,20 +63,37 @@ class Transfer:
         Raises:
             Damaged: the object has other bytes than its manifest says.
         """
-        ranges = [(at, min(PART_BYTES, wanted.bytes - at)) for at in range(0, wanted.bytes, PART_BYTES)]
         hashed = hashlib.sha256()
-        if not ranges:
-            self._get(name, where, wanted, 0, 0)  # an empty object has no parts, but it must be there
         with path.open("xb") as file:
-
-            def fetch(part: tuple[int, int]) -> bytes:
-                data = self._get(name, where, wanted, *part)
-                os.pwrite(file.fileno(), data, part[0])  # here, so that parts are written side by side
-                return data
-
-            for data in self._ordered(fetch, ranges) if large else map(fetch, ranges):
+            write = functools.partial(os.pwrite, file.fileno())
+            for data in self.chunks(wanted, name, where, large=large, seen=write):
                 hashed.update(data)
         check_sha256(where, wanted, hashed.hexdigest())
+
+    def chunks(
+        self,
+        wanted: Wanted,
+        name: str,
+        where: str,
+        *,
+        large: bool,
+        seen: Callable[[bytes, int], object] = lambda data, offset: None,
+    ) -> Iterator[bytes]:
+        """The bytes of the object `name` in order; arguments and errors as of `download`.
+
+        Args:
+            seen: called with each part and its offset by the thread that fetched it, in any order.
+        """
+        ranges = [(at, min(PART_BYTES, wanted.bytes - at)) for at in range(0, wanted.bytes, PART_BYTES)]
+        if not ranges:
+            self._get(name, where, wanted, 0, 0)  # an empty object has no parts, but it must be there
+
+        def fetch(part: tuple[int, int]) -> bytes:
+            data = self._get(name, where, wanted, *part)
+            seen(data, part[0])
+            return data
+
+        yield from self._ordered(fetch, ranges) if large else map(fetch, ranges)
 
     def each(self, action: Callable[[S], T], items: Sequence[S]) -> list[T]:
         """`action` of every item, `THREADS` at a time, in order; the first error is raised."""
