@@ -207,7 +207,7 @@ def _output_of(run: StageRun, work: Work, prepare: Prepare | None, started: floa
     else:
         made = getattr(run, "attempt", None)  # unset where we only waited for another run
         ours = made is not None and made.id == output.manifest.attempt
-        what = "committed %s in %s" if ours else "adopted %s from another run after %s"
+        what = "committed %s in %s" if ours else "adopted %s, made by another run or before, after %s"
         log.info(what, output, human_seconds(time.monotonic() - started))
     return output
 
