@@ -11,7 +11,7 @@ import sys
 
 COMMANDS = {
     "curate": ("yanmo.curate", "raw text -> clean documents, split train / valid / test"),
-    "balance": ("yanmo.balance", "documents -> documents with exact quotas per genre"),
+    "balance": ("yanmo.balance", "documents -> documents with exact quotas per class; augmentation"),
     "tokenize": ("yanmo.tokenize", "documents -> tokenizer and token cache"),
     "train": ("yanmo.train", "token cache -> model"),
     "evaluate": ("yanmo.evaluate", "model -> bits per character by genre, samples"),

@@ -87,7 +87,7 @@ def test_the_road_from_raw_text_to_a_champion_and_what_a_change_makes_again(tmp_
         ("train_config=steps: 5", "train: --config names --steps, which the pipeline itself sets"),
         ("evaluate_config=store: elsewhere", "evaluate: --config names --store"),
         ("curate_sources=", "curate: --sources is empty"),
-        ("balance_quotas=many", "balance: --quotas: expected genre=characters"),
+        ("balance_quotas=many", "balance: --quotas: expected class=amount"),
     ],
 )
 def test_a_stages_bad_options_are_refused_before_the_first_stage_runs(

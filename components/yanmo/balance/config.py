@@ -2,73 +2,91 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
+from yanmo.balance.plan import parse_plan
+from yanmo.balance.rules import parse_rules
 from yanmo.common.errors import UsageError
-from yanmo.common.options import StageOptions, input_ref, opt
+from yanmo.common.options import StageOptions, flag, input_ref, opt
 from yanmo.common.stage import Stage
-
-_QUOTA = re.compile(r"([^=,\s]+)=(?:([0-9]+)|([0-9]+(?:\.[0-9]+)?)%)\Z")
-OTHERS = "*"
-
-
-@dataclass(frozen=True)
-class Quota:
-    """How much of a genre train shall hold: characters, or a percentage of what there is."""
-
-    value: float
-    is_percent: bool
-
-    def characters(self, available: int) -> int:
-        """The quota in characters, where the genre has `available` of them."""
-        return round(available * self.value / 100) if self.is_percent else int(self.value)
-
-    def __str__(self) -> str:
-        return f"{self.value:g}%" if self.is_percent else f"{int(self.value)}"
-
-
-def parse_quotas(text: str) -> dict[str, Quota]:
-    """Genre (as written) -> quota, from `shi=1900000,ci=200%,*=50%`.
-
-    Raises:
-        UsageError: an entry that is no quota, or a genre named twice.
-    """
-    quotas: dict[str, Quota] = {}
-    for entry in filter(None, (part.strip() for part in text.split(","))):
-        found = _QUOTA.match(entry)
-        if not found:
-            raise UsageError(
-                f"--quotas: expected genre=characters or genre=percent%, found {entry!r} "
-                "(for instance shi=1900000,ci=200%,*=100%)"
-            )
-        genre, characters, percent = found.groups()
-        if genre in quotas:
-            raise UsageError(f"--quotas: {genre} is named twice")
-        quotas[genre] = Quota(float(percent or characters), percent is not None)
-    return quotas
 
 
 @dataclass(frozen=True, kw_only=True)
 class BalanceOptions(StageOptions):
-    """Give each genre of the train split its quota of characters; valid passes through."""
+    """Decide how much of each class of documents the train split holds; valid passes through."""
 
     documents: str = input_ref("documents to balance", stages=("curate",))
-    quotas: str = opt(
-        "",
-        "quota per genre, separated by commas: characters (shi=1900000) or percent of what there is "
-        "(ci=200%); * stands for all others; empty keeps all",
+    tokenizer: str = input_ref(
+        "tokenizer that counts tokens; none estimates them",
+        stages=("tokenizer",),
+        optional=True,
+        default="none",
     )
-    max_repeats: int = opt(4, "times one document may stand in the output at most", form=False)
-    seed: int = opt(0, "chooses which documents of a genre are taken", form=False)
+    quotas: str = opt(
+        "alpha=0.7",
+        "per class, by commas: amounts (shi=1900000), percent of what there is (ci=200%) or weights "
+        "(shi=3w); * is all others; or alpha=0.7 alone: share ~ size^0.7; empty keeps all",
+    )
+    by: str = opt(
+        "genre",
+        "what a class is: genre, author, source, license, length, form or a label (dynasty); a+b crosses two",
+        form=False,
+    )
+    unit: str = opt(
+        "characters", "what quotas count", form=False, choices=("characters", "documents", "tokens")
+    )
+    total: int = opt(
+        0, "units of all classes, for weights or alpha; 0 takes the least that drops no document", form=False
+    )
+    length_bounds: str = opt(
+        "64,256,1024,4096", "characters at which a new class of --by length begins", form=False
+    )
+    max_repeats: int = opt(
+        4, "times a document may be read per epoch at most; 1 makes every quota an upper limit", form=False
+    )
+    augment: str = opt(
+        "",
+        "rules for repeated documents, by commas: genre:rule=probability (wen:synonym=0.1); rules: synonym, "
+        "reorder, insert, insert-modern, delete; * is all others; empty repeats them as they are",
+        form=False,
+    )
+    synonyms: str = opt(
+        "", "file of equivalents, one group of words per line; empty takes Yanmo's classical ones", form=False
+    )
+    seed: int = opt(0, "chooses which documents of a class are taken, and what augmentation does", form=False)
     shard_characters: int = opt(20_000_000, "characters per output file, about", form=False)
+    preview: int = opt(
+        0,
+        "print this many originals beside their augmented versions and end; 0 makes the output",
+        kind="environment",
+        form=False,
+    )
 
     def __post_init__(self) -> None:
         """Refuse what cannot work before anything is read."""
-        parse_quotas(self.quotas)
-        for name in ("max_repeats", "shard_characters"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"--{name.replace('_', '-')} is {getattr(self, name)}: expected at least 1")
+        plan = parse_plan(self.quotas)
+        for name, least in (("max_repeats", 1), ("shard_characters", 1), ("total", 0), ("preview", 0)):
+            if getattr(self, name) < least:
+                raise UsageError(f"{flag(name)} is {getattr(self, name)}: expected at least {least}")
+        if self.total and not plan.is_relative:
+            raise UsageError("--total goes with weights (shi=3w,*=1w) or alpha=X in --quotas")
+        self.bounds()
+        rules = parse_rules(self.augment)
+        for name in ("preview", "synonyms"):
+            if getattr(self, name) and not rules:
+                raise UsageError(f"{flag(name)} needs --augment, such as --augment wen:synonym=0.1")
+
+    def bounds(self) -> tuple[int, ...]:
+        """`length_bounds` as numbers."""
+        try:
+            found = tuple(int(part) for part in self.length_bounds.split(","))
+        except ValueError:
+            found = ()
+        if not found or found[0] < 1 or list(found) != sorted(set(found)):
+            raise UsageError(
+                f"--length-bounds {self.length_bounds!r}: expected rising numbers of characters (64,256)"
+            )
+        return found
 
 
 STAGE = Stage(

@@ -1,6 +1,6 @@
-"""Choosing documents whose characters add up to a quota, to the character where that can be done.
+"""Choosing documents whose units (characters, say) add up to a quota, to the last one where that can be done.
 
-Documents are taken in an order drawn by the seed until the quota is nearly full; the last 2,000 characters
+Documents are taken in an order drawn by the seed until the quota is nearly full; the last 2,000 units
 are a subset-sum over short documents that were not taken. Bits of one big integer mark the sums
 that can be reached, so that a pool of hundreds of documents costs milliseconds.
 """
@@ -8,7 +8,7 @@ that can be reached, so that a pool of hundreds of documents costs milliseconds.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -16,44 +16,52 @@ import numpy.typing as npt
 Ints = npt.NDArray[np.int64]
 
 _POOL = 512
-"""Documents that the last characters are made up from, at most."""
+"""Documents that the last units are made up from, at most."""
 _POOL_BITS = 1 << 29
 """Bits of all the sums that are remembered at most (64 MB); a pool of long documents is made smaller."""
 _ROOM = 2000
-"""Characters left to the pool at least: with less room some sums cannot be reached."""
+"""Units left to the pool at least: with less room some sums cannot be reached."""
 _TAIL = 64
 """Documents left to the pool at least, for the same reason."""
 
 
-def drawn_order(ids: Sequence[str], seed: int) -> Ints:
+def drawn_order(ids: Iterable[str], seed: int) -> Ints:
     """Positions of `ids` in an order that depends on the seed and on the ids, not on their order."""
-    keys = [hashlib.sha256(f"{seed}\0{id}".encode()).digest() for id in ids]
-    return np.array(sorted(range(len(keys)), key=keys.__getitem__), dtype=np.int64)
+    digests = bytearray()
+    for id in ids:
+        digests += hashlib.sha256(f"{seed}\0{id}".encode()).digest()
+    return order_of(np.frombuffer(bytes(digests), np.uint8).reshape(-1, 32))
 
 
-def choose(characters: Ints, target: int) -> Ints:
-    """Positions of documents that hold `target` characters together, or as near below as can be found.
+def order_of(digests: npt.NDArray[np.uint8]) -> Ints:
+    """Positions of 32-byte digests (n, 32) from the smallest to the largest."""
+    words = digests.view(">u8").astype(np.uint64)
+    return np.lexsort(words.T[::-1]).astype(np.int64)
+
+
+def choose(sizes: Ints, target: int) -> Ints:
+    """Positions of documents that hold `target` units together, or as near below as can be found.
 
     Args:
-        characters: of the documents (all above 0), in the order in which they are to be taken.
-        target: characters, at most their sum.
+        sizes: units of the documents (all above 0), in the order in which they are to be taken.
+        target: units, at most their sum.
     """
-    ends = np.cumsum(characters)
+    ends = np.cumsum(sizes)
     if target >= int(ends[-1]):
-        return np.arange(len(characters))
+        return np.arange(len(sizes))
     taken = int(np.searchsorted(ends, max(target - _ROOM, 0), side="right"))
-    taken = max(0, min(taken, len(characters) - _TAIL))
+    taken = max(0, min(taken, len(sizes) - _TAIL))
     left = target - (int(ends[taken - 1]) if taken else 0)
-    rest = taken + np.flatnonzero(characters[taken:] <= left)
-    pool = _pool(characters, rest, min(_POOL, max(_TAIL, _POOL_BITS // (left + 1))))
-    return np.sort(np.concatenate((np.arange(taken), pool[best_subset(characters[pool].tolist(), left)])))
+    rest = taken + np.flatnonzero(sizes[taken:] <= left)
+    pool = _pool(sizes, rest, min(_POOL, max(_TAIL, _POOL_BITS // (left + 1))))
+    return np.sort(np.concatenate((np.arange(taken), pool[best_subset(sizes[pool].tolist(), left)])))
 
 
-def _pool(characters: Ints, rest: Ints, size: int) -> Ints:
+def _pool(sizes: Ints, rest: Ints, size: int) -> Ints:
     """Half of the pool as documents come, half the shortest: both large steps and fine ones."""
     first = rest[: size // 2]
     others = rest[size // 2 :]
-    shortest = others[np.argsort(characters[others], kind="stable")[: size - len(first)]]
+    shortest = others[np.argsort(sizes[others], kind="stable")[: size - len(first)]]
     return np.concatenate((first, shortest))
 
 

@@ -1,140 +1,243 @@
-"""The stage: read the train split's table, write it by the quotas, pass valid through, say what changed."""
+"""The stage: table of the train split, targets, choice, writing, report; valid passes through."""
 
 from __future__ import annotations
 
 import json
 import logging
 import shutil
+import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from yanmo.balance.config import BalanceOptions, Quota
-from yanmo.balance.quotas import Picked, Rows, copy_id, pick, quotas_by_genre, read_rows
+from yanmo.balance.augment import REPEAT, Augmenter, count_rules
+from yanmo.balance.choice import Picked, Picker, plan_of_classes
+from yanmo.balance.config import BalanceOptions
+from yanmo.balance.evidence import advice
+from yanmo.balance.exact import order_of
+from yanmo.balance.held_out import HeldOut
+from yanmo.balance.page import page
+from yanmo.balance.plan import Plan, Target, parse_plan, targets
+from yanmo.balance.preview import as_text, examples
+from yanmo.balance.report import (
+    add_targets,
+    class_figures,
+    find_warnings,
+    log_report,
+    warn_unused_others,
+)
+from yanmo.balance.rules import parse_rules
+from yanmo.balance.synonyms import SHIPPED, Synonyms
+from yanmo.balance.table import Rows, TrainFiles, hex_ids
+from yanmo.balance.token_count import TokenCount
 from yanmo.common.documents import take_rows, write_split
-from yanmo.common.stage_run import Finish, StageRun
+from yanmo.common.stage_run import Finish, Skip, StageRun
 from yanmo.common.store.commit import Result
+from yanmo.common.store.manifest import file_sha256
 from yanmo.common.store.output import Output
-from yanmo.common.text_table import text_table
 
 log = logging.getLogger(__name__)
+_EXAMPLES = 10
+
+
+def prepare(run: StageRun) -> dict[str, Any]:
+    """The user's dictionary as an input of the key; `--preview` prints and ends here."""
+    options: BalanceOptions = run.options
+    if options.preview:
+        task = Task.read(run)
+        assert task.augmenter is not None  # the options say so
+        shown = examples(task.files, task.rows, task.augmenter, options.preview, options.seed)
+        sys.stdout.write(as_text(shown))
+        raise Skip(f"{len(shown)} documents shown; without --preview the output is made")
+    if not options.synonyms:
+        return {}
+    path = Path(options.synonyms)
+    Synonyms.read(path)  # refused now, and not after the quotas are filled
+    return {"synonyms": {"content_digest": file_sha256(path), "uri": path.name}}
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is read before anything is decided."""
+
+    files: TrainFiles
+    rows: Rows
+    counting: TokenCount
+    augmenter: Augmenter | None
+
+    @classmethod
+    def read(cls, run: StageRun) -> Task:
+        """Read the table, and what augmentation needs where it is asked for."""
+        options: BalanceOptions = run.options
+        documents, tokenizer = run.input("documents"), run.inputs.get("tokenizer")
+        counting = TokenCount(tokenizer.path("tokenizer.json") if tokenizer else None)
+        if options.unit == "tokens" and counting.is_estimate:
+            log.warning("--unit tokens without --tokenizer: a token is taken as a character or line break")
+        files = TrainFiles(documents.paths("train-*.parquet"))
+        rows = files.read(options.by, options.bounds(), counting)
+        return cls(files, rows, counting, _augmenter(options, documents))
+
+
+def _augmenter(options: BalanceOptions, documents: Output) -> Augmenter | None:
+    rules = parse_rules(options.augment)
+    if not rules:
+        return None
+    held_out = documents.paths("valid-*.parquet") if documents.entries("valid-*.parquet") else []
+    if "evaluation_set" in documents.manifest.references:
+        held_out += documents.part("evaluation_set").paths("*.parquet")
+    else:
+        log.warning("%s names no evaluation set: augmented text is compared with valid only", documents)
+    words = Synonyms.read(Path(options.synonyms) if options.synonyms else SHIPPED)
+    return Augmenter(rules, words, HeldOut.of_files(held_out), options.seed)
 
 
 def work(run: StageRun) -> Result:
-    """Write train by the quotas, valid as it came, and report.json."""
+    """Write train by the quotas, valid as it came, report.json and report.html."""
     options: BalanceOptions = run.options
-    documents = run.input("documents")
-    rows = read_rows(documents.paths("train-*.parquet"))
-    genres = _genres(documents, rows)
-    quotas = quotas_by_genre(options.quotas, genres)
-    picked = pick(rows, quotas, options.max_repeats, options.seed)
-    _write_train(run, documents, rows, picked)
+    documents, task = run.input("documents"), Task.read(run)
+    plan = plan_of_classes(options.quotas, task.rows.groups, options.by)
+    picked, wanted = _choose(options, task, plan)
+    if task.augmenter:
+        task.augmenter.shared = 0  # of the copies that are written, not of all that were weighed
+    made = _write_train(run, task, picked)
     for path in documents.paths("valid-*.parquet"):
         shutil.copyfile(path, run.attempt.path(path.name))
         run.attempt.add(path.name)
-    report = describe(rows, picked, quotas, genres)
-    run.attempt.write("report.json", json.dumps(report, ensure_ascii=False, indent=1) + "\n", role="record")
-    log_table(report)
-    _export(run, report)
-    valid = documents.manifest.counts
-    counts = {
+    genres = _in_noted_order(documents, task.rows.genres)
+    by_genre = class_figures(task.rows, picked, task.rows.genre, task.rows.genres)
+    by_genre = {genre: by_genre[genre] for genre in genres}
+    report = _report(options, task, plan, picked, wanted, by_genre)
+    _write_report(run, task, {**report, "augmentation": _augmentation(options, task, made)})
+    _export(run, by_genre)
+    return Result(
+        counts=_counts(by_genre, documents.manifest.counts),
+        metadata={**documents.manifest.metadata, "genres": genres},
+    )
+
+
+def _choose(options: BalanceOptions, task: Task, plan: Plan) -> tuple[Picked, dict[str, Target]]:
+    rows = task.rows
+    picker = Picker(
+        task.files, rows, options.unit, options.seed, options.max_repeats, task.counting, task.augmenter
+    )
+    available = {name: int(picker.units(rows.of_group(name)).sum()) for name in sorted(rows.groups)}
+    wanted = targets(plan, available, max_repeats=options.max_repeats, total=options.total)
+    return picker.pick(wanted), wanted
+
+
+def _report(
+    options: BalanceOptions,
+    task: Task,
+    plan: Plan,
+    picked: Picked,
+    wanted: Mapping[str, Target],
+    by_genre: Mapping[str, Any],
+) -> dict[str, Any]:
+    rows = task.rows
+    classes = class_figures(rows, picked, rows.group, rows.groups)
+    classes = {name: classes[name] for name in (by_genre if options.by == "genre" else sorted(classes))}
+    add_targets(classes, wanted, options.unit)
+    warnings = warn_unused_others(parse_plan(options.quotas), plan.quotas)
+    warnings += find_warnings(classes, wanted, plan, options.unit, options.max_repeats)
+    estimate = "estimated: one per character, line break and end"
+    return {
+        "by": options.by,
+        "unit": options.unit,
+        "quotas": options.quotas,
+        "tokens": estimate if task.counting.is_estimate else "counted",
+        "classes": classes,
+        **({"genres": by_genre} if options.by != "genre" else {}),
+        "warnings": warnings,
+    }
+
+
+def _in_noted_order(documents: Output, names: list[str]) -> list[str]:
+    """The genres in train, in the order that curate noted."""
+    noted = [name for name in documents.manifest.metadata.get("genres", []) if name in names]
+    return noted + sorted(set(names).difference(noted))
+
+
+def _counts(by_genre: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
+    return {
         what: {
-            "train": {genre: report[genre]["after"][what] for genre in genres},
-            "valid": valid[what]["valid"],
+            "train": {genre: figures["after"][what] for genre, figures in by_genre.items()},
+            "valid": before[what]["valid"],
         }
         for what in ("documents", "characters")
     }
-    return Result(counts=counts, metadata={**documents.manifest.metadata, "genres": genres})
 
 
-def _genres(documents: Output, rows: Rows) -> list[str]:
-    """The genres in train, in the order that curate noted."""
-    have = set(rows.genre.tolist())
-    noted = [genre for genre in documents.manifest.metadata.get("genres", []) if genre in have]
-    return noted + sorted(have.difference(noted))
-
-
-def _write_train(run: StageRun, documents: Output, rows: Rows, picked: Picked) -> None:
-    paths = documents.paths("train-*.parquet")
-    original = rows.id[picked.position]
-    ids = np.array(
-        [copy_id(id, copy) if copy else id for id, copy in zip(original, picked.copy.tolist(), strict=True)],
-        dtype=object,
-    )
-    order = np.argsort(ids, kind="stable")
-    ids, original, position = ids[order], original[order], picked.position[order]
-    is_copy = picked.copy[order] > 0
+def _write_train(run: StageRun, task: Task, picked: Picked) -> dict[str, int]:
+    """Write the chosen rows in the order of their ids; returns how many each rule made."""
+    order = order_of(picked.id)
+    position, copy, ids = picked.position[order], picked.copy[order], picked.id[order]
+    made: list[str] = []
 
     def columns(start: int, stop: int) -> dict[str, Any]:
         chosen = position[start:stop]
-        table = take_rows(paths, rows.file[chosen], rows.row[chosen])
-        copied = is_copy[start:stop]
+        table = take_rows(task.files.paths, *task.rows.places(chosen))
         values: dict[str, Any] = {name: table[name] for name in table.column_names}
-        values["id"] = ids[start:stop]
-        for name, value in (("parent_id", original[start:stop]), ("rule", "repeat")):
-            values[name] = _where(copied, value, table[name])
+        copies = copy[start:stop]
+        values |= {"id": hex_ids(ids[start:stop]), **_copied(task, table, copies)}
+        made.extend(rule for rule in values["rule"].to_pylist() if rule)
         return values
 
-    write_split(run.attempt, "train", rows.characters[position], run.options.shard_characters, columns)
+    write_split(
+        run.attempt, "train", picked.characters[order].astype(np.int64), run.options.shard_characters, columns
+    )
+    return count_rules(made)
 
 
-def _where(chosen: npt.NDArray[np.bool_], value: Any, column: pa.ChunkedArray) -> pa.Array:
-    """`value` where `chosen`, else what `column` holds."""
-    values = np.broadcast_to(np.asarray(value, dtype=object), chosen.shape)
-    old = column.to_pylist()
-    return pa.array([v if c else o for c, v, o in zip(chosen, values, old, strict=True)], pa.string())
+def _copied(task: Task, table: pa.Table, copies: npt.NDArray[np.int32]) -> dict[str, Any]:
+    """The columns text, parent_id and rule, where copies differ from their originals."""
+    at = np.flatnonzero(copies)
+    columns = {name: table[name].to_pylist() for name in ("parent_id", "rule", "text")}
+    chosen = table.select(["id", "text", "genre", "loss_spans"]).take(pa.array(at))
+    parents = chosen["id"].to_pylist()
+    augmented = task.augmenter.of_table(chosen, copies[at].tolist()) if task.augmenter else None
+    for i, place in enumerate(at.tolist()):
+        columns["parent_id"][place] = parents[i]
+        columns["rule"][place] = augmented[i].rule if augmented else REPEAT
+        if augmented:
+            columns["text"][place] = augmented[i].text
+    return {name: pa.array(values, pa.string()) for name, values in columns.items()}
 
 
-def describe(rows: Rows, picked: Picked, quotas: Mapping[str, Quota], genres: list[str]) -> dict[str, Any]:
-    """Documents, characters and shares of each genre before and after, and how near each quota was met."""
-    genre = rows.genre[picked.position]
-    characters = rows.characters[picked.position]
-    all_before, all_after = int(rows.characters.sum()), int(characters.sum())
-    report: dict[str, Any] = {}
-    for name in genres:
-        before, after = rows.of_genre(name), genre == name
-        available, taken = int(rows.characters[before].sum()), int(characters[after].sum())
-        wanted = quotas[name].characters(available) if name in quotas else available
-        report[name] = {
-            "quota": str(quotas.get(name, "")),
-            "before": {"documents": len(before), "characters": available, "share": available / all_before},
-            "after": {"documents": int(after.sum()), "characters": taken, "share": taken / max(all_after, 1)},
-            "missing_characters": wanted - taken,
-            "repeats": taken / max(available, 1),
-        }
-        if wanted != taken:
-            log.warning(
-                "%s: the quota of %s characters cannot be met exactly by its documents; %s taken",
-                name,
-                f"{wanted:,}",
-                f"{taken:,}",
-            )
-    return report
+def _augmentation(options: BalanceOptions, task: Task, made: Mapping[str, int]) -> dict[str, Any] | None:
+    if task.augmenter is None:
+        return None
+    found = advice(task.augmenter.rules, task.rows.genres)
+    if not made:
+        found.append("--augment never acts: no document is repeated; raise --quotas (wen=200%)")
+    for text in found:
+        log.warning("%s", text)
+    return {"options": options.augment, "rules": dict(made), "shared": task.augmenter.shared, "advice": found}
 
 
-def log_table(report: Mapping[str, Any]) -> None:
-    """One line per genre: documents, characters and shares of the characters, before -> after."""
-    rows = [["genre", "quota", "documents", "->", "characters", "->", "share %", "->"]]
-    for genre, value in report.items():
-        sides = value["before"], value["after"]
-        numbers = [f"{side[what]:,}" for what in ("documents", "characters") for side in sides]
-        shares = [f"{100 * side['share']:.1f}" for side in sides]
-        rows.append([genre, value["quota"] or "all", *numbers, *shares])
-    for line in text_table(rows):
-        log.info("%s", line)
+def _write_report(run: StageRun, task: Task, report: Mapping[str, Any]) -> None:
+    shown = []
+    if task.augmenter:
+        shown = examples(task.files, task.rows, task.augmenter, _EXAMPLES, run.options.seed)
+    run.attempt.write("report.json", json.dumps(report, ensure_ascii=False, indent=1) + "\n", role="record")
+    run.attempt.write("report.html", page(report, shown), role="record")
+    log_report(report)
 
 
-def _export(run: StageRun, report: Mapping[str, Any]) -> None:
+def _export(run: StageRun, by_genre: Mapping[str, Any]) -> None:
     read = run.telemetry.counter("documents_read", "Documents read", ("genre",))
     kept = run.telemetry.counter("documents_kept", "Documents written, copies included", ("genre",))
     characters = run.telemetry.counter("characters_kept", "Characters written, copies included", ("genre",))
-    for genre, value in report.items():
-        read.labels(genre).inc(value["before"]["documents"])
-        kept.labels(genre).inc(value["after"]["documents"])
-        characters.labels(genre).inc(value["after"]["characters"])
+    epochs = run.telemetry.gauge("epochs", "Times a character of the genre is read per epoch", ("genre",))
+    for genre, figures in by_genre.items():
+        read.labels(genre).inc(figures["before"]["documents"])
+        kept.labels(genre).inc(figures["after"]["documents"])
+        characters.labels(genre).inc(figures["after"]["characters"])
+        epochs.labels(genre).set(figures["epochs"])
 
 
 def finish(run: StageRun, output: Output) -> Finish:

@@ -202,7 +202,10 @@ def _output_of(run: StageRun, work: Work, prepare: Prepare | None, started: floa
     if output is None:
         log.info("paused; run the same command to go on")
     else:
-        log.info("committed %s in %s", output, human_seconds(time.monotonic() - started))
+        made = getattr(run, "attempt", None)  # unset where we only waited for another run
+        ours = made is not None and made.id == output.manifest.attempt
+        what = "committed %s in %s" if ours else "adopted %s from another run after %s"
+        log.info(what, output, human_seconds(time.monotonic() - started))
     return output
 
 

@@ -66,6 +66,11 @@ class TrainConfig(StageOptions):
         choices=("fp32", "bf16"),
     )
     tag_share: float = opt(0.5, "share of the documents that show their genre tag (0 to 1)", form=False)
+    token_noise: float = opt(
+        0.0,
+        "share of the fed tokens (0 to 1) replaced by random ones of the training text, anew in each epoch",
+        form=False,
+    )
     seed: int = opt(0, "seed of the first weights and the order of the data")
 
     ranks: int = opt(2, "worker processes, one per GPU or group of cores", kind="execution", form=False)
@@ -109,7 +114,7 @@ class TrainConfig(StageOptions):
             for name, low in least.items()
             if not getattr(self, name) >= low
         ]
-        shares = ("tag_share", "floor", "momentum", "adam_beta1", "adam_beta2")
+        shares = ("tag_share", "token_noise", "floor", "momentum", "adam_beta1", "adam_beta2")
         problems += [
             f"--{name.replace('_', '-')} {getattr(self, name)}: expected 0 to 1"
             for name in shares

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from yanmo.common.errors import DataError
 from yanmo.common.token_cache import DocumentIndex, TokenCache
+from yanmo.train.noise import TokenNoise
 from yanmo.train.packing import Plan, plan_epoch, tagged_documents
 
 NO_TARGET = -1
@@ -45,11 +46,21 @@ class Batch:
 class Samples:
     """The training rows of a token cache, by global sample number."""
 
-    def __init__(self, cache: TokenCache, *, context: int, seed: int, tag_share: float, pad: int) -> None:
+    def __init__(
+        self,
+        cache: TokenCache,
+        *,
+        context: int,
+        seed: int,
+        tag_share: float,
+        pad: int,
+        noise_share: float = 0.0,
+    ) -> None:
         """Args:
         context: positions of a row.
         tag_share: share of documents that show their genre tag.
         pad: id fed where a row is not full.
+        noise_share: share of the fed tokens that are replaced (`TokenNoise`).
 
         Raises:
             DataError: the cache has no training documents.
@@ -59,6 +70,9 @@ class Samples:
         self.index: DocumentIndex = cache.split("train")
         if not len(self.index):
             raise DataError("the token cache has no training documents; look at curate's report")
+        self._noise: TokenNoise | None = None
+        if noise_share:
+            self._noise = TokenNoise(cache, self.index, share=noise_share, seed=seed)
         self._tag_of = np.array(cache.tag_ids, np.int64)[self.index.genre]
         self._plans: dict[int, Plan] = {}
         self._starts = [0]
@@ -96,6 +110,8 @@ class Samples:
         )
         for row in range(count):
             self._fill(batch, row, *self.locate(first + row))
+            if self._noise:
+                self._noise.apply(batch.ids_BT[row], batch.segments_BT[row], first + row)
         return batch
 
     def document_ids(self, first: int, count: int) -> list[str]:

@@ -79,6 +79,7 @@ def train_rank(work: Job, rank: int) -> Status:
         seed=options.seed,
         tag_share=options.tag_share,
         pad=cache.special.pad,
+        noise_share=options.token_noise,
     )
     if work.model is not None:
         decoder = starting_model(work.open(work.model), options, cache)

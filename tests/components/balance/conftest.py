@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from yanmo.balance.config import STAGE
-from yanmo.balance.phases import finish, work
+from yanmo.balance.phases import finish, prepare, work
 from yanmo.common.stage_run import main
 from yanmo.common.store.file_store import FileStore
 from yanmo.common.store.output import Output, open_reference
@@ -73,7 +73,7 @@ def balance(curated: Path, tmp_path: Path) -> Callable[..., Balanced]:
 
     def run(*arguments: str, expect: int = 0) -> Balanced:
         argv = ["--store", str(root), "--metrics-port", "-1", *arguments]
-        assert main(STAGE, work, finish=finish, argv=argv) == expect
+        assert main(STAGE, work, prepare=prepare, finish=finish, argv=argv) == expect
         return Balanced(root)
 
     return run

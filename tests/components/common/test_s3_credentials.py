@@ -77,9 +77,9 @@ def test_a_profile_and_a_file_elsewhere_can_be_named(monkeypatch: pytest.MonkeyP
 
 
 def test_a_rotated_secret_is_seen_by_a_running_process(tmp_path: Path) -> None:
-    secret(tmp_path / "own", accesskey="old", secretkey="s")
+    secret(tmp_path / "own", access_key_id="old", secret_access_key="s")
     provider = find_credentials()
-    secret(tmp_path / "own", accesskey="new", secretkey="s")
+    secret(tmp_path / "own", access_key_id="new", secret_access_key="s")
     assert provider.retrieve().access_key == "new"
 
 
@@ -135,7 +135,7 @@ def test_the_endpoint_is_the_option_then_the_environment_then_the_secret_then_th
 ) -> None:
     assert find_endpoint("", "s3") == "https://s3.amazonaws.com"
     assert find_endpoint("", "minio") == "http://minio-service.kubeflow:9000"
-    secret(tmp_path / "own", endpoint="http://secret:1", region="eu-north-1")
+    secret(tmp_path / "own", endpoint_url="http://secret:1", region="eu-north-1")
     assert find_endpoint("", "minio") == "http://secret:1" and find_region() == "eu-north-1"
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://env:1")
     assert find_endpoint("", "s3") == "http://env:1"

@@ -174,6 +174,29 @@ def test_a_412_after_a_lost_answer_is_followed_by_a_look_at_who_won(
     assert [request.method for request in told.requests] == ["PUT", "PUT", "GET"]
 
 
+def test_a_404_to_a_create_is_a_race_on_the_server_and_is_tried_again(told: Told, store: S3Store) -> None:
+    """Ceph 16 says NoSuchKey to one of two creates at the same moment (met through the fault proxy)."""
+    good = Answer(headers={"ETag": '"v1"'})
+    told.answer = lambda request, n: xml_error(404, "NoSuchKey") if n == 0 else good
+    assert conditional(store).create("a", b"1") == '"v1"'
+    assert [request.method for request in told.requests] == ["PUT", "PUT"]
+
+
+def test_a_404_to_a_replace_after_a_lost_answer_is_followed_by_a_look(told: Told, store: S3Store) -> None:
+    def answer(request: Request, n: int) -> Answer | None:
+        if n == 0:
+            return None
+        if request.method == "PUT":
+            return xml_error(404, "NoSuchKey")
+        return Answer(body=b"2", headers={"ETag": '"v2"'})
+
+    told.answer = answer
+    assert conditional(store).replace("a", b"2", '"v1"') == '"v2"'
+    told.answer = lambda request, n: xml_error(404, "NoSuchKey")
+    with pytest.raises(Changed):
+        store.replace("a", b"2", '"v1"')
+
+
 PASSING = [
     *((status, "SlowDown") for status in (429, 500, 502, 503, 504)),
     (409, "ConditionalRequestConflict"),

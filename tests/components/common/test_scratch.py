@@ -93,6 +93,14 @@ def test_a_cached_file_that_was_written_to_is_fetched_anew(tmp_path: Path, damag
     assert source.get(again).read_bytes() == source.data and source.downloads == 2
 
 
+def test_a_file_of_another_boot_is_hashed_and_not_fetched_again(tmp_path: Path) -> None:
+    source = Source(b"x" * 100)
+    path = source.get(Scratch(tmp_path, 1000))
+    os.utime(path, (1.0, 12345.0))
+    again = source.get(Scratch(tmp_path, 1000))
+    assert source.downloads == 1 and again.stat().st_mtime > 12345
+
+
 def test_a_failed_download_leaves_nothing(tmp_path: Path) -> None:
     def fail(path: Path) -> None:
         path.write_bytes(b"half")

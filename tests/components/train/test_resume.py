@@ -60,6 +60,7 @@ def lines(folder: Path) -> list[dict]:
         {"optimizer": "muon", "precision": "bf16", "micro_batch": 4},
         {"optimizer": "adamw", "precision": "fp32", "zero_stage": 2, "start": "random", "log_every": 3},
         {"optimizer": "muon", "precision": "bf16", "zero_stage": 2, "micro_batch": 2},
+        {"optimizer": "muon", "precision": "fp32", "token_noise": 0.3},
     ],
     ids=lambda o: "-".join(map(str, o.values())),
 )

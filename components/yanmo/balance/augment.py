@@ -1,0 +1,124 @@
+"""Augmented copies: what a repeated document says the second time.
+
+A document that stands in train more than once stands there once as it is; each further copy goes through the
+rules of its genre, with chance drawn from the seed, the document's id and the copy's number. So an augmented
+output has the same number of epochs of every class as a plain one of the same quotas, which is the only fair
+comparison. A copy that no rule changed, or that would share a run with held-out text, stays a plain repeat.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+import numpy as np
+import numpy.typing as npt
+
+from yanmo.balance.held_out import HeldOut
+from yanmo.balance.rewriting import Rewrite, rewrites
+from yanmo.balance.rules import Rules
+from yanmo.balance.synonyms import Synonyms
+from yanmo.balance.table import Ids, Ints, Rows, TrainFiles
+from yanmo.balance.token_count import TokenCount
+
+REPEAT = "repeat"
+"""The rule of a copy that is its parent's text unchanged."""
+_COLUMNS = ("id", "text", "genre", "loss_spans")
+
+
+@dataclass(frozen=True)
+class Augmented:
+    """One copy."""
+
+    text: str
+    rule: str
+    """Rules that changed it, joined by `+`, or `repeat`."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Copies of some documents, without their texts. Parallel arrays."""
+
+    id: Ids
+    characters: npt.NDArray[np.int32]
+    tokens: npt.NDArray[np.int32]
+
+
+@dataclass
+class Augmenter:
+    """Makes copies by the rules, always the same ones for a seed."""
+
+    rules: Rules
+    words: Synonyms
+    held_out: HeldOut
+    seed: int
+    shared: int = 0
+    """Copies that stayed plain because they shared a run with held-out text; counted by `measure`."""
+    _by_genre: dict[str, dict[str, Rewrite]] = field(default_factory=dict)
+
+    def copies(self, documents: Iterable[tuple[str, str, str, int, bool]]) -> list[Augmented]:
+        """The copies of some documents.
+
+        Args:
+            documents: id, genre, text, number of the copy (1 is the first), whether it may be changed.
+        """
+        given = list(documents)
+        found = [
+            self._rewrite(*document[:4]) if document[4] else Augmented(document[2], REPEAT)
+            for document in given
+        ]
+        changed = [i for i, copy in enumerate(found) if copy.rule != REPEAT]
+        for i in np.flatnonzero(self.held_out.shared([found[i].text for i in changed])).tolist():
+            found[changed[i]] = Augmented(given[changed[i]][2], REPEAT)
+            self.shared += 1
+        return found
+
+    def _rewrite(self, id: str, genre: str, text: str, copy: int) -> Augmented:
+        if genre not in self._by_genre:
+            self._by_genre[genre] = rewrites(genre, self.words)
+        available, applied, result = self._by_genre[genre], [], text
+        digest = hashlib.sha256(f"{self.seed}\0augment\0{copy}\0{id}".encode()).digest()
+        chance = Random(int.from_bytes(digest, "big"))
+        for rule, probability in self.rules.of(genre).items():
+            if rule in available:
+                before, result = result, available[rule](result, probability, chance)
+                applied += [rule] if result != before else []
+        return Augmented(result, "+".join(applied) if result != text else REPEAT)
+
+    def measure(
+        self, files: TrainFiles, rows: Rows, positions: Ints, copy: int, counting: TokenCount
+    ) -> Measured:
+        """What the copies number `copy` of these documents will be, in the order of `positions`."""
+        ids = np.empty((len(positions), 32), np.uint8)
+        characters, tokens = rows.characters[positions], rows.tokens[positions]
+        for places, table in files.chosen(rows, positions, _COLUMNS):
+            named = table["id"].to_pylist()
+            made = self.of_table(table, [copy] * len(named))
+            for place, id, one in zip(places.tolist(), named, made, strict=True):
+                ids[place] = np.frombuffer(copy_digest(id, copy, one), np.uint8)
+            changed = [i for i, one in enumerate(made) if one.rule != REPEAT]
+            texts = [made[i].text for i in changed]
+            characters[places[changed]] = [len(text) - text.count("\n") for text in texts]
+            tokens[places[changed]] = counting.of(texts)
+        return Measured(ids, characters, tokens)
+
+    def of_table(self, table: object, copies: Sequence[int]) -> list[Augmented]:
+        """The copies of the rows of a table that has the columns id, text, genre and loss_spans."""
+        columns = [table[name].to_pylist() for name in ("id", "genre", "text")]  # type: ignore[index]
+        free = table["loss_spans"].is_null().to_pylist()  # type: ignore[index]  # spans count characters
+        return self.copies(zip(*columns, copies, free, strict=True))
+
+
+def copy_digest(parent: str, copy: int, made: Augmented | None = None) -> bytes:
+    """The id of a copy, as 32 bytes: of parent and number, and of the text where that was changed."""
+    if made is None or made.rule == REPEAT:
+        return hashlib.sha256(f"{parent}\0repeat\0{copy}".encode()).digest()
+    return hashlib.sha256(f"{parent}\0{made.rule}\0{copy}\0{made.text}".encode()).digest()
+
+
+def count_rules(rules: Iterable[str]) -> dict[str, int]:
+    """How many documents each rule (or joined rules) made, the most first."""
+    return dict(sorted(Counter(rules).items(), key=lambda item: (-item[1], item[0])))

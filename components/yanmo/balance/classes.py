@@ -1,0 +1,70 @@
+"""The class of a document: the value of one of its labels, or of several crossed.
+
+genre, author, source, license    columns of documents v1
+length                            `0-63`, `64-255` ... characters
+form                              of verse, by its clauses: `5x8` (eight of five characters), `7x4`, `5xn`,
+                                  `free` where clauses differ in length
+anything else                     an entry of the document's labels (dynasty); `-` where it has none
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import pairwise
+
+import pyarrow as pa
+
+COLUMNS = ("genre", "author", "source", "license")
+COMPUTED = ("length", "form")
+NONE = "-"
+_CLAUSE_ENDS = re.compile(r"[，。！？；、：\n]+")
+_WHOLE_FORMS = {4, 8}
+
+
+def columns_of(by: str) -> list[str]:
+    """Columns of documents v1 that `by` needs."""
+    names = [
+        ("text" if p == "form" else p if p in COLUMNS else "labels") for p in by.split("+") if p != "length"
+    ]
+    return sorted(set(names))
+
+
+def classify(table: pa.Table, characters: Sequence[int], by: str, bounds: Sequence[int]) -> list[str]:
+    """The class of each row of a batch.
+
+    Args:
+        table: with the columns of `columns_of(by)`.
+        characters: of each row.
+        by: names joined by `+`.
+        bounds: at which classes of length begin.
+    """
+    parts = [_values(table, characters, name.strip(), bounds) for name in by.split("+")]
+    return parts[0] if len(parts) == 1 else ["/".join(row) for row in zip(*parts, strict=True)]
+
+
+def _values(table: pa.Table, characters: Sequence[int], name: str, bounds: Sequence[int]) -> list[str]:
+    if name in COLUMNS:
+        return [value or NONE for value in table[name].to_pylist()]
+    if name == "length":
+        names = length_names(bounds)
+        return [names[bisect_right(bounds, n)] for n in characters]
+    if name == "form":
+        return [form_of(text) for text in table["text"].to_pylist()]
+    return [dict(row).get(name) or NONE for row in table["labels"].to_pylist()]
+
+
+def length_names(bounds: Sequence[int]) -> list[str]:
+    """`0-63`, `64-255`, `256-`."""
+    starts = [0, *bounds]
+    return [f"{a}-{b - 1}" for a, b in pairwise(starts)] + [f"{starts[-1]}-"]
+
+
+def form_of(text: str) -> str:
+    """The form of verse: clause length x number of clauses (4, 8 or n); `free` for unequal clauses."""
+    lengths = {len(clause) for clause in _CLAUSE_ENDS.split(text) if clause}
+    if len(lengths) != 1 or min(lengths) > 9:
+        return "free"
+    count = sum(1 for clause in _CLAUSE_ENDS.split(text) if clause)
+    return f"{lengths.pop()}x{count if count in _WHOLE_FORMS else 'n'}"

@@ -1,0 +1,169 @@
+"""What `--quotas` says, and how many units of each class it comes to. Standard library only."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from yanmo.common.errors import UsageError
+
+OTHERS = "*"
+_ENTRY = re.compile(r"([^=:,\s]+)\s*[=:]\s*(?:([0-9]+)|([0-9]+(?:\.[0-9]+)?)(%|w))\Z")
+_ALPHA = re.compile(r"alpha\s*=\s*([0-9]+(?:\.[0-9]+)?)\Z")
+_FORMS: dict[str | None, Literal["amount", "percent", "weight"]] = {
+    None: "amount",
+    "%": "percent",
+    "w": "weight",
+}
+
+
+@dataclass(frozen=True)
+class Quota:
+    """How much of a class train shall hold."""
+
+    value: float
+    form: Literal["amount", "percent", "weight"]
+
+    def units(self, available: int) -> int:
+        """An amount or percentage in units, where the class has `available` of them."""
+        return round(available * self.value / 100) if self.form == "percent" else int(self.value)
+
+    def __str__(self) -> str:
+        return f"{self.value:.12g}" + {"amount": "", "percent": "%", "weight": "w"}[self.form]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`--quotas`, read: quotas by class as written, or an exponent for all."""
+
+    quotas: dict[str, Quota]
+    alpha: float | None = None
+
+    @property
+    def is_relative(self) -> bool:
+        """Whether it names shares of a total (weights, alpha) and not amounts."""
+        return self.alpha is not None or any(q.form == "weight" for q in self.quotas.values())
+
+
+def parse_plan(text: str) -> Plan:
+    """Read `shi=1900000,ci=200%,*=50%`, `shi=3w,*=1w`, `{诗: 50000, 词: 30000}` or `alpha=0.7`.
+
+    Raises:
+        UsageError: an entry that is no quota, a class named twice, weights beside amounts.
+    """
+    body = text.strip().removeprefix("{").removesuffix("}").replace('"', "").replace("'", "")
+    alpha = _ALPHA.match(body.strip())
+    if alpha:
+        return Plan({}, _exponent(float(alpha[1])))
+    quotas: dict[str, Quota] = {}
+    for entry in filter(None, (part.strip() for part in body.split(","))):
+        name, quota = _entry(entry)
+        if name in quotas:
+            raise UsageError(f"--quotas: {name} is named twice")
+        quotas[name] = quota
+    if len({quota.form == "weight" for quota in quotas.values()}) > 1:
+        raise UsageError("--quotas: weights (3w) do not mix with amounts or percentages")
+    if quotas and not any(q.value for q in quotas.values()) and next(iter(quotas.values())).form == "weight":
+        raise UsageError("--quotas: all weights are 0; nothing would be left")
+    return Plan(quotas)
+
+
+def _entry(entry: str) -> tuple[str, Quota]:
+    found = _ENTRY.match(entry)
+    if entry.replace(" ", "").startswith("alpha="):
+        raise UsageError("--quotas: alpha=X (0 to 1) stands alone; it decides over all classes")
+    if not found:
+        raise UsageError(
+            f"--quotas: expected class=amount, class=percent%, class=weight+w or alpha=X, found {entry!r} "
+            "(for instance shi=1900000,ci=200%,*=100% or shi=3w,*=1w or alpha=0.7)"
+        )
+    name, amount, number, suffix = found.groups()
+    return name, Quota(float(amount or number), _FORMS[suffix])
+
+
+def _exponent(alpha: float) -> float:
+    if not 0 <= alpha <= 1:
+        raise UsageError(f"--quotas: alpha={alpha:g}: expected 0 (equal classes) to 1 (as they are)")
+    return alpha
+
+
+@dataclass(frozen=True)
+class Target:
+    """What one class shall hold."""
+
+    quota: str
+    """As it was asked for; empty: nothing was."""
+    wanted: int
+    """Units that were asked for."""
+    units: int
+    """Units that the repeat cap allows of them."""
+
+
+def targets(
+    plan: Plan, available: Mapping[str, int], *, max_repeats: int, total: int = 0
+) -> dict[str, Target]:
+    """The target of each class.
+
+    Args:
+        plan: its classes must be those of `available`.
+        available: units of each class, above 0.
+        max_repeats: no class gets more than this many times what it has.
+        total: units of all classes together, for weights and alpha; 0: the least that drops nothing.
+    """
+    if plan.alpha is not None:
+        weights = {name: float(units) ** plan.alpha for name, units in available.items()}
+        return _relative(weights, f"alpha={plan.alpha:g}", available, max_repeats, total)
+    if plan.is_relative:
+        named = {name: plan.quotas[name].value for name in available}
+        return _relative(named, "", available, max_repeats, total)
+    found = {}
+    for name, units in available.items():
+        quota = plan.quotas.get(name)
+        wanted = units if quota is None else quota.units(units)
+        shown = "" if quota is None else str(quota)
+        found[name] = Target(shown, wanted, min(wanted, max_repeats * units))
+    return found
+
+
+def _relative(
+    weights: Mapping[str, float], shown: str, available: Mapping[str, int], max_repeats: int, total: int
+) -> dict[str, Target]:
+    if not total:  # the class that is scarcest for its weight is kept whole, all others get more
+        scale = max(available[name] / weight for name, weight in weights.items() if weight)
+        wanted = {name: round(scale * weight) for name, weight in weights.items()}
+        units = {name: min(wanted[name], max_repeats * available[name]) for name in available}
+    else:
+        wanted = _apportion(weights, total)
+        units = _fill(weights, {name: max_repeats * n for name, n in available.items()}, total)
+    return {name: Target(shown or f"{weights[name]:g}w", wanted[name], units[name]) for name in available}
+
+
+def _fill(weights: Mapping[str, float], caps: Mapping[str, int], total: int) -> dict[str, int]:
+    """Shares of `total` by weight, none above its cap; what a cap cuts off goes to the others."""
+    filled: dict[str, int] = {}
+    open_classes = dict(weights)
+    while True:
+        left = total - sum(filled.values())
+        shares = _apportion(open_classes, left)
+        over = [name for name, units in shares.items() if units > caps[name]]
+        if not over:
+            return filled | shares
+        for name in over:
+            filled[name] = caps[name]
+            del open_classes[name]
+        if not any(open_classes.values()):
+            return filled | dict.fromkeys(open_classes, 0)
+
+
+def _apportion(weights: Mapping[str, float], total: int) -> dict[str, int]:
+    """Integers near `total` x share that add up to `total` (largest remainders, then by name)."""
+    whole = math.fsum(weights.values())
+    exact = {name: total * weight / whole for name, weight in weights.items()}
+    found = {name: int(value) for name, value in exact.items()}
+    order = sorted(exact, key=lambda name: (found[name] - exact[name], name))
+    for name in order[: total - sum(found.values())]:
+        found[name] += 1
+    return found

@@ -1,0 +1,131 @@
+"""What balancing did to each class: the figures of report.json, the table in the log, the warnings."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from yanmo.balance.choice import Picked
+from yanmo.balance.plan import OTHERS, Plan, Target
+from yanmo.balance.table import Rows
+from yanmo.common.text_table import text_table
+
+log = logging.getLogger(__name__)
+WHAT = ("documents", "characters", "tokens")
+_MOST_ROWS = 30
+Codes = npt.NDArray[np.int32]
+
+
+def class_figures(rows: Rows, picked: Picked, codes: Codes, names: list[str]) -> dict[str, Any]:
+    """Documents, characters, tokens, their shares before and after, and epochs, for each of `names`.
+
+    Args:
+        codes: of every row, its index into `names`; a genre or a class.
+    """
+    before = _sums(codes, rows.characters, rows.tokens, len(names))
+    after = _sums(codes[picked.position], picked.characters, picked.tokens, len(names))
+    return {
+        name: {
+            "before": _side(before, i),
+            "after": _side(after, i),
+            "epochs": float(after["characters"][i]) / max(float(before["characters"][i]), 1.0),
+        }
+        for i, name in enumerate(names)
+    }
+
+
+def _sums(codes: Codes, characters: Codes, tokens: Codes, number: int) -> dict[str, npt.NDArray[np.int64]]:
+    weights = {"documents": np.ones_like(characters), "characters": characters, "tokens": tokens}
+    found = {}
+    for what, values in weights.items():
+        sums = np.zeros(number, np.int64)
+        np.add.at(sums, codes, values)
+        found[what] = sums
+    return found
+
+
+def _side(sums: Mapping[str, npt.NDArray[np.int64]], index: int) -> dict[str, Any]:
+    numbers = {what: int(sums[what][index]) for what in WHAT}
+    shares = {what: numbers[what] / max(int(sums[what].sum()), 1) for what in WHAT}
+    return {**numbers, "shares": shares}
+
+
+def add_targets(classes: dict[str, Any], targets: Mapping[str, Target], unit: str) -> None:
+    """Put quota, target and what is missing of it into the figures of each class."""
+    for name, target in targets.items():
+        taken = classes[name]["after"][unit]
+        classes[name] |= {"quota": target.quota, "wanted": target.wanted, "missing": target.wanted - taken}
+
+
+def find_warnings(
+    classes: Mapping[str, Any], targets: Mapping[str, Target], plan: Plan, unit: str, max_repeats: int
+) -> list[str]:
+    """What a user should know about his quotas, a sentence each."""
+    found = [
+        text
+        for name, target in targets.items()
+        for text in _about(name, target, classes[name], plan, unit, max_repeats)
+    ]
+    return found + (_about_shares(classes) if unit == "documents" else [])
+
+
+def _about(
+    name: str, target: Target, figures: Mapping[str, Any], plan: Plan, unit: str, max_repeats: int
+) -> list[str]:
+    available, taken = figures["before"][unit], figures["after"][unit]
+    if target.units < target.wanted:
+        return [
+            f"{name}: {target.quota} never binds: it asks for {target.wanted:,} {unit}, there are "
+            f"{available:,}, and --max-repeats {max_repeats} allows {target.units:,}"
+        ]
+    if target.quota and not plan.is_relative and target.units == available:
+        return [f"{name}: {target.quota} never binds: it is what there is"]
+    if taken != target.units:
+        return [
+            f"{name}: the quota of {target.units:,} {unit} cannot be met exactly by its documents; "
+            f"{taken:,} taken"
+        ]
+    return []
+
+
+def _about_shares(classes: Mapping[str, Any]) -> list[str]:
+    """Limits in documents often raise the share of the class with the longest ones."""
+    name = max(classes, key=lambda name: classes[name]["before"]["characters"])
+    before, after = (classes[name][side]["shares"]["characters"] for side in ("before", "after"))
+    if after <= before:
+        return []
+    return [
+        f"these quotas count documents, and raise {name}, the largest, from {before:.1%} to {after:.1%} "
+        "of all characters; --unit characters balances what training sees"
+    ]
+
+
+def warn_unused_others(plan: Plan, quotas: Mapping[str, Any]) -> list[str]:
+    """`*` that stands for no class."""
+    if OTHERS not in plan.quotas or len(quotas) >= len(plan.quotas):
+        return []
+    return [f"*={plan.quotas[OTHERS]} never binds: every class has a quota of its own"]
+
+
+def log_report(report: Mapping[str, Any]) -> None:
+    """A line per class: epochs, then documents, characters and shares, before -> after; then the warnings."""
+    classes = report["classes"]
+    rows = [[report["by"], "quota", "epochs", "documents", "->", "characters", "->", "% of chars", "->"]]
+    rows[0] += ["% of tokens", "->"]
+    largest = sorted(classes, key=lambda name: -classes[name]["after"]["characters"])[:_MOST_ROWS]
+    for name in [name for name in classes if name in set(largest)]:
+        figures = classes[name]
+        sides = figures["before"], figures["after"]
+        numbers = [f"{side[what]:,}" for what in ("documents", "characters") for side in sides]
+        shares = [f"{100 * side['shares'][w]:.1f}" for w in ("characters", "tokens") for side in sides]
+        rows.append([name, figures["quota"] or "all", f"{figures['epochs']:.2f}", *numbers, *shares])
+    for line in text_table(rows):
+        log.info("%s", line)
+    if len(classes) > _MOST_ROWS:
+        log.info("... and %d smaller classes; report.json has all", len(classes) - _MOST_ROWS)
+    for text in report["warnings"]:
+        log.warning("%s", text)

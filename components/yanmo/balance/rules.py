@@ -1,0 +1,68 @@
+"""What `--augment` says: which rules a genre's repeated documents go through, and how often each acts.
+
+    synonym        a word becomes an equivalent; per word of the dictionary
+    reorder        neighbouring clauses (in 赋 pairs of clauses, in 诗 couplets) change places; per sentence
+    insert         a classical function word (之 乎 也 者 而) is put in; per clause
+    insert-modern  the same with 的 and 了, for modern text
+    delete         a character is left out, never the first or last of a clause; per character
+
+Verse keeps its length, its tones and its rhymes: there a synonym has as many characters, each of the same
+tone class, and never ends a clause; 诗 may exchange couplets of one tone pattern; nothing is inserted or
+deleted.
+Standard library only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from yanmo.common.errors import UsageError
+
+RULES = ("reorder", "synonym", "insert", "insert-modern", "delete")
+"""In the order in which they are applied."""
+VERSE = ("诗", "词", "曲")
+_KEEP_LENGTH = ("reorder", "synonym")
+OTHERS = "*"
+_ALIASES = {"shi": "诗", "ci": "词", "wen": "文", "fu": "赋", "qu": "曲", "shuo": "说"}
+_ENTRY = re.compile(r"(?:([^:=,\s]+):)?([a-z-]+)=([0-9]*\.?[0-9]+)\Z")
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Probability of each rule by genre; `*` stands for genres that are not named for the rule."""
+
+    by_genre: Mapping[str, Mapping[str, float]]
+
+    def __bool__(self) -> bool:
+        return bool(self.by_genre)
+
+    def of(self, genre: str) -> dict[str, float]:
+        """Rule -> probability, in the order of application; verse has only those that keep its length."""
+        found = {**self.by_genre.get(OTHERS, {}), **self.by_genre.get(genre, {})}
+        allowed = _KEEP_LENGTH if genre in VERSE else RULES
+        return {rule: found[rule] for rule in allowed if found.get(rule)}
+
+
+def parse_rules(text: str) -> Rules:
+    """Read `wen:synonym=0.1,wen:reorder=0.2,*:synonym=0.05`; no genre means all.
+
+    Raises:
+        UsageError: no such rule, a probability outside of 0 to 1, or a rule that would break verse.
+    """
+    found: dict[str, dict[str, float]] = {}
+    for entry in filter(None, (part.strip() for part in text.split(","))):
+        match = _ENTRY.match(entry)
+        if not match or match[2] not in RULES or not 0 <= float(match[3]) <= 1:
+            raise UsageError(
+                f"--augment: expected genre:rule=probability (0 to 1) with a rule of {', '.join(RULES)}, "
+                f"found {entry!r} (for instance wen:synonym=0.1,fu:reorder=0.2)"
+            )
+        genre = _ALIASES.get(match[1] or OTHERS, match[1] or OTHERS)
+        if genre in VERSE and match[2] not in _KEEP_LENGTH:
+            raise UsageError(f"--augment: {entry}: {match[2]} would break the lines of verse; leave it out")
+        if match[2] in found.setdefault(genre, {}):
+            raise UsageError(f"--augment: {match[2]} is given twice for {genre}")
+        found[genre][match[2]] = float(match[3])
+    return Rules(found)

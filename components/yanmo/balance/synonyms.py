@@ -1,0 +1,100 @@
+"""Words that may stand for one another: Yanmo's table of classical equivalents, or a file of the user's.
+
+Three kinds of lines: words of one group, separated by white space; `! words` inside of which nothing is
+replaced; `# comment`. Lines of 同义词词林 (`Aa01A02= 人类 生人 全人类`) are read as well: only groups marked
+`=`, as `#` marks related words and `@` words without an equivalent. 词林 itself is not shipped: its licence
+is unclear.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from yanmo.common.errors import DataError
+
+SHIPPED = Path(__file__).with_name("synonyms.txt")
+_CILIN = re.compile(r"[A-Z][a-z]\d\d[A-Z]\d\d([=#@])\Z")
+
+
+@dataclass(frozen=True)
+class Synonyms:
+    """Equivalents by word, and words that are left as they are."""
+
+    equivalents: dict[str, tuple[str, ...]]
+    fixed: frozenset[str]
+
+    @classmethod
+    def read(cls, path: Path) -> Synonyms:
+        """Read a dictionary file.
+
+        Raises:
+            DataError: not to be read as UTF-8, or without a single group of two words.
+        """
+        try:
+            lines = path.read_text(encoding="utf-8-sig").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise DataError(f"--synonyms {path}: expected a text file in UTF-8: {error}") from error
+        groups: dict[str, list[str]] = {}
+        fixed: set[str] = set()
+        for line in lines:
+            words = line.split()
+            if words and words[0] == "!":
+                fixed.update(words[1:])
+            else:
+                _add(groups, _group(words))
+        if not groups:
+            raise DataError(f"--synonyms {path}: no line holds two words that may stand for one another")
+        return cls({word: tuple(others) for word, others in groups.items()}, frozenset(fixed - groups.keys()))
+
+    @cached_property
+    def _lengths(self) -> dict[str, list[int]]:
+        """First character -> lengths of the words that begin with it, longest first."""
+        found: dict[str, set[int]] = {}
+        for word in (*self.equivalents, *self.fixed):
+            found.setdefault(word[0], set()).add(len(word))
+        return {first: sorted(lengths, reverse=True) for first, lengths in found.items()}
+
+    @cached_property
+    def _first(self) -> re.Pattern[str]:
+        return re.compile("[" + "".join(map(re.escape, sorted(self._lengths))) + "]")
+
+    def places(self, text: str) -> Iterator[tuple[int, str]]:
+        """Where words of the dictionary stand, longest match first; not fixed or doubled ones (`寂寂`)."""
+        at = 0
+        while (found := self._first.search(text, at)) is not None:
+            at = found.start()
+            for length in self._lengths[found[0]]:
+                word = text[at : at + length]
+                if word in self.equivalents and not _is_doubled(text, at, word):
+                    yield at, word
+                if word in self.equivalents or word in self.fixed:
+                    at += length
+                    break
+            else:
+                at += 1
+
+
+def _is_doubled(text: str, at: int, word: str) -> bool:
+    return text.startswith(word, at + len(word)) or text.endswith(word, 0, at)
+
+
+def _group(words: list[str]) -> list[str]:
+    if not words or words[0].startswith("#"):
+        return []
+    mark = _CILIN.match(words[0])
+    if mark:
+        return words[1:] if mark[1] == "=" else []
+    return words
+
+
+def _add(groups: dict[str, list[str]], words: list[str]) -> None:
+    unique = list(dict.fromkeys(words))
+    if len(unique) < 2:
+        return
+    for word in unique:
+        known = groups.setdefault(word, [])
+        known += [other for other in unique if other != word and other not in known]

@@ -1,0 +1,40 @@
+"""平水韵: the tone class and the rhymes of characters in classical verse.
+
+Modern readings do not do: by pinyin finals 35 % of real regulated verses rhyme, by this table 91 %
+(2,543 poems; two random line ends rhyme in 3.8 %). It knows 98.9 % of the characters of verse.
+"""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+
+LEVEL, OBLIQUE = "平", "仄"
+_FILE = Path(__file__).with_name("pingshui.txt")
+_NONE: frozenset[str] = frozenset()
+
+
+@functools.cache
+def _tables() -> tuple[dict[str, frozenset[str]], dict[str, frozenset[str]]]:
+    """Character -> tone classes, character -> rhymes."""
+    tones: dict[str, set[str]] = {}
+    rhymes: dict[str, set[str]] = {}
+    for line in _FILE.read_text(encoding="utf-8").splitlines():
+        if line.startswith("#"):
+            continue
+        tone, rhyme, characters = line.split(" ")
+        for character in characters:
+            tones.setdefault(character, set()).add(tone)
+            rhymes.setdefault(character, set()).add(rhyme)
+    frozen = [{c: frozenset(v) for c, v in table.items()} for table in (tones, rhymes)]
+    return frozen[0], frozen[1]
+
+
+def tones(character: str) -> frozenset[str]:
+    """`LEVEL`, `OBLIQUE` or both, as the character is read; empty where the table does not know it."""
+    return _tables()[0].get(character, _NONE)
+
+
+def rhymes(character: str) -> frozenset[str]:
+    """The names of the rhymes that the character belongs to, such as `下平声七阳`."""
+    return _tables()[1].get(character, _NONE)

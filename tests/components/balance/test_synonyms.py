@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from yanmo.balance.synonyms import SHIPPED, Synonyms
+from yanmo.common.errors import DataError
+
+
+def test_the_shipped_table_is_consistent() -> None:
+    lines = [line.split() for line in SHIPPED.read_text(encoding="utf-8").splitlines()]
+    groups = [words for words in lines if words and words[0] not in "!" and not words[0].startswith("#")]
+    words = [word for group in groups for word in group]
+    assert len(groups) > 150 and all(len(group) > 1 for group in groups)
+    assert len(words) == len(set(words)), "a word stands in one group only"
+    table = Synonyms.read(SHIPPED)
+    assert set(table.equivalents) == set(words)
+    assert all(word in table.equivalents[other] for word in words for other in table.equivalents[word])
+
+
+def test_names_and_doubled_words_are_left_alone() -> None:
+    table = Synonyms({"江": ("川",), "寂": ("静",), "月": ("蟾",)}, frozenset({"长江", "江南", "明月"}))
+    assert list(table.places("长江江南寂寂江月明月寂")) == [(6, "江"), (7, "月"), (10, "寂")]
+
+
+def test_the_longest_word_wins() -> None:
+    table = Synonyms({"渔": ("捕",), "渔父": ("渔翁",)}, frozenset())
+    assert list(table.places("渔父渔")) == [(0, "渔父"), (2, "渔")]
+
+
+def test_a_dictionary_of_the_users_and_cilin_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "words.txt"
+    path.write_text(
+        "# mine\n舟 船\nAa01A02= 人类 生人 全人类\nAa01A03# 人手 人员\nAa01A06@ 人\n! 龙舟\n单\n",
+        encoding="utf-8",
+    )
+    table = Synonyms.read(path)
+    assert table.equivalents["舟"] == ("船",)
+    assert table.equivalents["人类"] == ("生人", "全人类")
+    assert not {"人手", "人", "单"} & table.equivalents.keys()
+    assert table.fixed == {"龙舟"}
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"# nothing\n", "no line holds two words"),
+        ("舟 船".encode("gb18030"), "expected a text file in UTF-8"),
+    ],
+)
+def test_what_is_no_dictionary_is_refused(data: bytes, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "words.txt"
+    path.write_bytes(data)
+    with pytest.raises(DataError, match=message):
+        Synonyms.read(path)
+    with pytest.raises(DataError, match="expected a text file"):
+        Synonyms.read(tmp_path / "absent.txt")
