@@ -286,3 +286,42 @@ def _nothing_left_open(opened: Callable[[], ObjectStore]) -> Iterator[None]:
     """After every test no upload is unfinished and no temporary file is left (folders of attempts may be)."""
     yield
     assert [one for one in opened().leftovers() if one.what != "empty folder"] == []
+
+
+def test_digest_reads_what_is_stored_now_past_any_cache(any_store: ObjectStore) -> None:
+    body = b"x" * (PART + 5)
+    folder = any_store.writable("cas/toy/key/attempt")
+    (folder / "large.bin").write_bytes(body)
+    any_store.publish("cas/toy/key/attempt", ["large.bin"])
+    any_store.create("small.json", b"1")
+    any_store.create("empty", b"")
+    assert any_store.digest("cas/toy/key/attempt/large.bin") == Written(
+        len(body), hashlib.sha256(body).hexdigest()
+    )
+    assert any_store.digest("empty") == Written(0, hashlib.sha256(b"").hexdigest())
+    assert any_store.digest("none") is None and any_store.digest("cas/toy") is None
+    any_store.replace("small.json", b"2", any_store.read("small.json")[1])
+    assert any_store.digest("small.json") == Written(1, hashlib.sha256(b"2").hexdigest())
+
+
+def test_a_folder_goes_with_its_last_object_and_writers_make_it_again(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path / "store"))
+    names = [f"runs/toy/key/{n}.json" for n in range(3)]
+
+    def write_and_delete(name: str) -> None:
+        for _ in range(150):
+            store.create(name, b"1")
+            store.delete(name)
+
+    threads = [threading.Thread(target=write_and_delete, args=(name,)) for name in names]
+    errors: list[object] = []
+    hook, threading.excepthook = threading.excepthook, errors.append
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        threading.excepthook = hook
+    assert not errors
+    assert not (tmp_path / "store/runs/toy/key").exists() and (tmp_path / "store/runs/toy").is_dir()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -10,19 +11,20 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ground import RAW, Ground, folder_of, work_of
 
 from yanmo.common.errors import ExitCode, StorageError
 from yanmo.common.store.commit import Recipe, announce, check_present
+from yanmo.common.store.file_store import FileStore
 from yanmo.common.store.lease import Lease
 from yanmo.common.store.output import Output, open_reference
 from yanmo.common.store.pointers import move_pointer
 from yanmo.store.gc_sweep import Sweep
 
 ROOT = Path(__file__).parents[3]
-KILLED = Path(__file__).parent / "killed_gc.py"
 BUSY = Path(__file__).parent / "busy_writer.py"
 
 
@@ -192,11 +194,33 @@ def test_what_a_killed_gc_withdrew_is_restored_if_it_is_needed_again(ground: Gro
     assert is_there(ground, output) and ground.tool("verify").code == 0
 
 
+def gc_that_kills_itself(uri: str, moment: int) -> None:
+    """Runs in a process of its own, which ends before its write number `moment`."""
+    count = 0
+
+    def counted(real: Any) -> Any:
+        def write(*args: Any) -> Any:
+            nonlocal count
+            if count == moment:
+                os.kill(os.getpid(), signal.SIGKILL)
+            count += 1
+            return real(*args)
+
+        return write
+
+    for name in ("create", "replace", "delete"):
+        setattr(FileStore, name, counted(getattr(FileStore, name)))
+    sys.exit(Ground(uri).gc().code)
+
+
 def killed_gc(ground: Ground, moment: int) -> int:
-    """Run gc in a process that kills itself before its write number `moment`."""
-    env = {**os.environ, "PYTHONPATH": str(ROOT / "components")}
-    command = [sys.executable, str(KILLED), ground.uri, str(moment)]
-    return subprocess.run(command, env=env, capture_output=True, timeout=60).returncode
+    process = multiprocessing.get_context("fork").Process(
+        target=gc_that_kills_itself, args=(ground.uri, moment)
+    )
+    process.start()
+    process.join(60)
+    assert process.exitcode is not None
+    return process.exitcode
 
 
 def test_a_gc_killed_before_any_of_its_writes_leaves_a_store_that_verifies(folder_ground: Ground) -> None:
