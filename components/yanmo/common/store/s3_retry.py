@@ -123,8 +123,12 @@ class Retry:
     conditional write may be the echo of our own earlier try.
     """
 
-    def __init__(self, what: str, patience: Patience) -> None:
-        self.what, self._patience = what, patience
+    def __init__(self, what: str, patience: Patience, *, absent_passes: bool = False) -> None:
+        """Args:
+        absent_passes: NoSuchKey is tried again. radosgw 16 gives it to a plain PUT that meets the remains
+            of an earlier, cut one of the same object.
+        """
+        self.what, self._patience, self._absent_passes = what, patience, absent_passes
         self.failures = 0
         self._started = time.monotonic()
 
@@ -143,7 +147,7 @@ class Retry:
                 return result
             except (MinioException, HTTPError, ParseError, OSError, ValueError) as error:
                 final = _final(error, self.what)
-                if final is not None:
+                if final is not None and not (self._absent_passes and _is_absent(error)):
                     raise final from error
                 self.failures += 1
                 self._wait(error)
@@ -203,6 +207,10 @@ def _final_answer(error: S3Error, what: str) -> Exception | None:
     if error.code in _CREDENTIAL_CODES or status in (401, 403):
         return EnvironmentFault(f"{what}: {describe(error)}; check the credentials and the bucket's policy")
     return StorageError(f"{what}: {describe(error)}")
+
+
+def _is_absent(error: Exception) -> bool:
+    return isinstance(error, S3Error) and error.code == "NoSuchKey"
 
 
 def _is_certificate(error: BaseException | None) -> bool:

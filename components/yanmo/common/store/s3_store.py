@@ -21,8 +21,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from minio.error import S3Error
-
 from yanmo.common.errors import DataError, StorageError, UsageError
 from yanmo.common.store.objects import (
     MAX_DOCUMENT_BYTES,
@@ -78,8 +76,8 @@ class S3Store:
     def _where(self, name: str) -> str:
         return f"{self.uri}/{name}"
 
-    def _retry(self, what: str) -> Retry:
-        return Retry(what, self._patience)
+    def _retry(self, what: str, *, absent_passes: bool = False) -> Retry:
+        return Retry(what, self._patience, absent_passes=absent_passes)
 
     def read(self, name: str) -> tuple[bytes, str]:
         key = self._key(name)
@@ -114,34 +112,27 @@ class S3Store:
             return self._put_carefully(name, data, version)
         try:
             return self._put_if(name, data, {"If-Match": version if self._quoted else version.strip('"')})
-        except (PreconditionFailed, FileNotFoundError):
+        except PreconditionFailed:
             raise Changed(f"{self._where(name)}: no longer has version {version}") from None
 
     def _put_if(self, name: str, data: bytes, condition: dict[str, str]) -> str:
-        """A conditional PUT; after a try whose answer was lost, a refusal is compared with what is there."""
+        """A conditional PUT; after a try whose answer was lost, a refusal is compared with what is there.
+
+        Raises:
+            PreconditionFailed: another writer's object is there, or there is none to replace.
+        """
         key = self._key(name)
-        retry = self._retry(f"writing {self._where(name)}")
-        creates = "If-None-Match" in condition
-
-        def put() -> str:
-            try:
-                return f'"{self.client._put_object(self.bucket, key, data, dict(condition)).etag}"'
-            except S3Error as error:
-                if creates and error.code == "NoSuchKey":
-                    # Ceph's answer to one of two creates at the same moment, of which the other may be
-                    # our own earlier try (AWS says 409): look again.
-                    raise ConnectionError("the server was creating it already (404 NoSuchKey)") from error
-                raise
-
+        retry = self._retry(f"writing {self._where(name)}", absent_passes="If-None-Match" in condition)
         try:
-            return retry.run(put)
-        except (PreconditionFailed, FileNotFoundError):
+            result = retry.run(lambda: self.client._put_object(self.bucket, key, data, dict(condition)))
+            return f'"{result.etag}"'
+        except (PreconditionFailed, FileNotFoundError) as refusal:
             if retry.failures:
                 with contextlib.suppress(FileNotFoundError):
                     found, version = self.read(name)
                     if found == data:
                         return version
-            raise
+            raise PreconditionFailed(str(refusal)) from None
 
     def _honours_conditions(self) -> bool:
         """Whether the server keeps conditional writes apart; found out at the first write."""
@@ -178,7 +169,7 @@ class S3Store:
     def _takes(self, name: str, condition: dict[str, str]) -> bool:
         try:
             self._put_if(name, b"2", condition)
-        except (PreconditionFailed, FileNotFoundError):
+        except PreconditionFailed:
             return False
         return True
 

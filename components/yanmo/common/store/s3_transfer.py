@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
 from minio.datatypes import Part
+from minio.error import S3Error
 from urllib3 import BaseHTTPResponse
 
 from yanmo.common.errors import StorageError
@@ -118,13 +119,13 @@ class Transfer:
             wait(running)  # nothing may still write when the caller cleans up
             self._patience.cancelled.clear()
 
-    def _retry(self, what: str) -> Retry:
-        return Retry(what, self._patience)
+    def _retry(self, what: str, *, absent_passes: bool = False) -> Retry:
+        return Retry(what, self._patience, absent_passes=absent_passes)
 
     def _upload_small(self, path: Path, name: str) -> Written:
         data = path.read_bytes()
         put = lambda: self.client._put_object(self.bucket, name, data)  # noqa: E731
-        self._retry(f"writing {name}").run(put)
+        self._retry(f"writing {name}", absent_passes=True).run(put)
         return Written(len(data), hashlib.sha256(data).hexdigest())
 
     def _upload_large(self, path: Path, name: str) -> Written:
@@ -159,21 +160,38 @@ class Transfer:
     def _put_part(self, name: str, upload: str, number: int, data: bytes) -> str:
         query: Any = {"partNumber": str(number), "uploadId": upload}
         put = lambda: self.client._put_object(self.bucket, name, data, None, query)  # noqa: E731
-        return str(self._retry(f"writing part {number} of {name}").run(put).etag)
+        return str(self._retry(f"writing part {number} of {name}", absent_passes=True).run(put).etag)
 
     def _complete(self, name: str, upload: str, parts: list[Part], total: int) -> None:
         """Join the parts; where an earlier try did it and only its answer was lost, the object is there."""
-        retry = self._retry(f"completing {name}")
+
+        def complete() -> None:
+            try:
+                self.client._complete_multipart_upload(self.bucket, name, upload, parts)
+            except S3Error as error:
+                if error.code not in ("NoSuchUpload", "NoSuchKey") or self._size(name) != total:
+                    raise
+
         try:
-            retry.run(lambda: self.client._complete_multipart_upload(self.bucket, name, upload, parts))
-        except FileNotFoundError:
-            if not retry.failures:
-                raise
-        found = self._retry(f"looking at {name}").run(lambda: self.client.stat_object(self.bucket, name)).size
+            self._retry(f"completing {name}", absent_passes=True).run(complete)
+        except FileNotFoundError as error:
+            raise StorageError(
+                f"{name}: its upload was aborted by somebody; run the command again"
+            ) from error
+        found = self._retry(f"looking at {name}").run(lambda: self._size(name))
         if found != total:  # S3 may answer 200 with an error in the body
             raise StorageError(
                 f"{name}: uploaded {total} bytes, the server has {found}; run the command again"
             )
+
+    def _size(self, name: str) -> int | None:
+        """The object's bytes; one request, raises as minio does."""
+        try:
+            return int(self.client.stat_object(self.bucket, name).size)
+        except S3Error as error:
+            if error.code == "NoSuchKey":
+                return None
+            raise
 
     def abort(self, name: str, upload: str) -> None:
         """Give up a multipart upload; what cannot be aborted now is left to gc."""
