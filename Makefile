@@ -1,4 +1,4 @@
-# make demo | test | check | format | compile | clean; see README.md
+# make demo | test | check | torture | format | compile | clean; see README.md
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
@@ -13,7 +13,7 @@ UV_VERSION := 0.13.8
 # What pip already knows (local wheels) is passed on to uv, which reads no pip.conf.
 FIND_LINKS = $$($(BIN)/python -m pip config list 2>/dev/null | sed -n "s/^.*find-links='\(.*\)'$$/\1/p" | tr ' ' '\n' | sort -u | paste -sd, -)
 
-.PHONY: install demo test check lint types unit format compile clean
+.PHONY: install demo test check lint types unit torture format compile clean
 
 install: $(VENV)/.ready
 
@@ -43,6 +43,12 @@ types: install
 
 unit: install
 	$(BIN)/python -m pytest -n 2
+
+# Faults on a folder and on a real S3 server, about an hour on two idle cores: docs/torture.md.
+# make torture TORTURE="--store file --kills 50 --seed 7 --only kills"
+TORTURE ?=
+torture: install
+	PYTHONPATH=tests $(BIN)/python -m torture $(TORTURE)
 
 format: install
 	$(BIN)/ruff format .

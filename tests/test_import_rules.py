@@ -29,7 +29,8 @@ CLUSTER = {"kfp", "kubernetes", "yanmo_pipelines"}
 FORBIDDEN: dict[str, set[str]] = {
     "yanmo.common": {*TRAINING, *DATA, *CLUSTER, "yanmo.model", *(f"yanmo.{s}" for s in STAGES)},
     "yanmo.model": {*DATA, *CLUSTER, *(f"yanmo.{s}" for s in STAGES)},
-    **{f"yanmo.{s}": {*CLUSTER, *(f"yanmo.{o}" for o in STAGES if o != s)} for s in STAGES},
+    **{f"yanmo.{s}": {*CLUSTER, "yanmo.store", *(f"yanmo.{o}" for o in STAGES if o != s)} for s in STAGES},
+    "yanmo.store": {*TRAINING, *DATA, *CLUSTER, "yanmo.model", *(f"yanmo.{s}" for s in STAGES)},
     "yanmo_pipelines": {*TRAINING, *DATA, "kubernetes"},
 }
 for data_stage in ("curate", "balance", "tokenize"):

@@ -17,14 +17,15 @@ IMAGES = {"data": "yanmo-data:0.1.0", "train": "yanmo-train:0.1.0"}
 METRICS_PORT = 9464
 """Where a pod serves /metrics (the OpenTelemetry convention for Prometheus exporters)."""
 
-SECRET = "yanmo-store"
-"""Kubernetes Secret with what reaching the store takes; every key is optional."""
-SECRET_KEYS = {
-    "endpoint_url": "AWS_ENDPOINT_URL",
-    "region": "AWS_REGION",
-    "access_key_id": "AWS_ACCESS_KEY_ID",
-    "secret_access_key": "AWS_SECRET_ACCESS_KEY",
+SECRETS = {
+    "yanmo-store": "/etc/yanmo/store",
+    "mlpipeline-minio-artifact": "/etc/yanmo/mlpipeline-minio-artifact",
 }
+"""Kubernetes Secret -> where its files are mounted; stages look there (common/store/s3_credentials.py).
+The first is ours: access_key_id, secret_access_key, session_token, endpoint_url, region, each optional. The
+second is KFP's own. Files and not variables, so that a rotated Secret reaches a running pod."""
+SCRATCH = "/scratch"
+"""Where the images keep work and cached inputs (YANMO_SCRATCH); the node's own disk."""
 
 # Retries: KFP gives up one hour after the FIRST attempt began unless the longest backoff is set, so
 # that a training pod which dies after 61 minutes would never be retried (structures.py of its SDK
@@ -70,7 +71,9 @@ def apply(task: Any, stage: str, gpus: Any = None) -> Any:
     task.set_memory_request(row.memory).set_memory_limit(row.memory)
     if gpus is not None:
         task.set_accelerator_type("nvidia.com/gpu").set_accelerator_limit(gpus)
-    kubernetes.use_secret_as_env(task, SECRET, SECRET_KEYS, optional=True)
+    for secret, folder in SECRETS.items():
+        kubernetes.use_secret_as_volume(task, secret, mount_path=folder, optional=True)
+    kubernetes.empty_dir_mount(task, volume_name="scratch", mount_path=SCRATCH)
     if row.shared_memory:
         kubernetes.empty_dir_mount(
             task,

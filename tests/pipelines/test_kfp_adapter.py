@@ -19,7 +19,7 @@ from yanmo.common.stage import Stage
 from yanmo_pipelines.compile import COMPILED, PIPELINES, compile_pipeline, load_pipeline, main
 from yanmo_pipelines.kfp_adapter import MAX_FORM_FIELDS, component, form_fields
 from yanmo_pipelines.parameters import MAX_PARAMETER_BYTES
-from yanmo_pipelines.resources import IMAGES, SECRET, TABLE
+from yanmo_pipelines.resources import IMAGES, SCRATCH, SECRETS, TABLE
 from yanmo_pipelines.stages import STAGES
 
 REAL = [stage for name in PIPELINES for stage in STAGES[name]]
@@ -175,12 +175,16 @@ def test_resources_secrets_and_shared_memory_come_from_the_one_table(compiled: t
     for name, container in executors(path).items():
         stage = stage_of(container, stages)
         assert container["image"] == IMAGES[stage.image]
-        assert platform[f"exec-{name}"]["secretAsEnv"][0]["secretName"] == SECRET
+        secrets = {s["secretName"]: s["mountPath"] for s in platform[f"exec-{name}"]["secretAsVolume"]}
+        assert secrets == SECRETS and all(s["optional"] for s in platform[f"exec-{name}"]["secretAsVolume"])
         row = TABLE.get(stage.name)
         if row:
             assert container["resources"]["resourceMemoryLimit"] == row.memory
         mounts = platform[f"exec-{name}"].get("emptyDirMounts", [])
-        assert [m["mountPath"] for m in mounts] == (["/dev/shm"] if row and row.shared_memory else [])
+        assert [m["mountPath"] for m in mounts] == [
+            SCRATCH,
+            *(["/dev/shm"] if row and row.shared_memory else []),
+        ]
 
 
 def test_the_committed_yaml_is_what_compiling_gives(tmp_path: Path) -> None:

@@ -12,10 +12,10 @@ import shutil
 import sys
 from pathlib import Path
 
-from torture import kills
+from torture import disk, flips, kills, network, races, tools
 from torture.ground import Ground, Record, open_ground, say
 
-PARTS = ("kills",)
+PARTS = ("kills", "gc", "flips", "twins", "clocks", "disk", "network")
 
 
 def main() -> int:
@@ -49,6 +49,15 @@ def _arguments() -> argparse.Namespace:
 def _run(part: str, ground: Ground, record: Record, count: int) -> None:
     if part == "kills":
         _run_kills(ground, record, count)
+    elif part == "network":
+        if ground.kind == "s3":
+            network.run(ground, record)
+    else:
+        run = {
+            "gc": tools.run_gc, "flips": flips.run, "twins": races.run_twins, "clocks": races.run_clocks,
+            "disk": disk.run,
+        }  # fmt: skip
+        run[part](ground, record)
 
 
 def _run_kills(ground: Ground, record: Record, count: int) -> None:

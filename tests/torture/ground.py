@@ -18,7 +18,7 @@ from servers import s3
 
 from torture.place import FilePlace, Place, S3Place
 from torture.profile import Profile, summary, take_profile
-from torture.stages import ROOT
+from torture.stages import ROOT, STAGES
 
 
 @dataclass
@@ -28,6 +28,8 @@ class Ground:
     kind: str
     folder: Path
     seed: int
+    stages: tuple[str, ...] = tuple(STAGES)
+    """The stages that are run, from the first on."""
     keep: bool = False
     """Whether stores are left behind for a look."""
     server: s3.S3Server | None = None
@@ -58,20 +60,22 @@ class Ground:
         if self._profile is None:
             say(f"the undisturbed run on {self.kind} ...")
             with self.place() as place:
-                self._profile = take_profile(place, self.folder)
+                self._profile = take_profile(place, self.folder, self.stages)
             say(summary(self._profile))
         return self._profile
 
 
 @contextmanager
-def open_ground(kind: str, folder: Path, seed: int, *, keep: bool = False) -> Iterator[Ground]:
+def open_ground(
+    kind: str, folder: Path, seed: int, *, stages: tuple[str, ...] = tuple(STAGES), keep: bool = False
+) -> Iterator[Ground]:
     """A ground of kind `file` or `s3`; for the latter a server is started unless the environment names one.
 
     Raises:
         RuntimeError: there is no S3 server; says why.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    ground = Ground(kind, folder.absolute(), seed, keep)
+    ground = Ground(kind, folder.absolute(), seed, stages, keep)
     if kind == "s3":
         reason = s3.absent()
         if reason:

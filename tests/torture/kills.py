@@ -20,9 +20,9 @@ from typing import Any
 
 from torture import tools
 from torture.events import Listener
-from torture.place import Place, Survey, lost, survey
+from torture.place import Place, Survey, leftovers, lost, survey
 from torture.profile import FLOATING, Moment, Profile, roots
-from torture.stages import STAGES, Run, start_stage
+from torture.stages import Run, start_stage
 
 _LATE_SECONDS = 0.005
 """An audit event comes before its deed: a kill within this time of the commit's event is still before it,
@@ -93,7 +93,7 @@ class _Traveller:
 
     def travel(self) -> Journey:
         home = {writer: self.draw.choice(self._homes(writer)) for writer in FLOATING if self._homes(writer)}
-        for stage in STAGES:
+        for stage in self.profile.events:
             for moment in self._moments(stage, home):
                 if not self._kill(moment):
                     break
@@ -103,7 +103,7 @@ class _Traveller:
 
     def _homes(self, writer: str) -> list[str]:
         events = self.profile.events
-        return [s for s in STAGES if any(events[s][n].writer == writer for n in self.profile.commits(s))]
+        return [s for s in events if any(events[s][n].writer == writer for n in self.profile.commits(s))]
 
     def _moments(self, stage: str, home: dict[str, str]) -> list[Moment]:
         """The stage's kills, in the order in which their commits come."""
@@ -176,13 +176,14 @@ class _Traveller:
                 self.journey.wrong_digests.append(
                     f"{name}: {found.get(name)}, undisturbed {expected.get(name)}"
                 )
-        self.journey.leftovers = len(tools.leftovers(self.known))
+        self.journey.leftovers = len(leftovers(self.known))
         if tools.has_gc():
             code, text = tools.collect(self.place, self.folder)
             if code:
                 self.journey.failed.append(f"gc ended with {code}: {text[-1500:]}")
-            self._look("after gc")
-            self.journey.leftovers_after_gc = [f"after gc: {n}" for n in tools.leftovers(self.known)]
+            before, self.known = self.known, survey(self.place)
+            self.journey.damaged += [f"gc: {harm}" for harm in tools.harm(before, self.known)]
+            self.journey.leftovers_after_gc = [f"after gc: {n}" for n in leftovers(self.known)]
 
 
 def travel(profile: Profile, place: Place, folder: Path, number: int, seed: int) -> Journey:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
 import os
 import shutil
+import time
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +32,15 @@ class Place(Protocol):
 
     def write(self, name: str, data: bytes) -> None:
         """Overwrite an object: damage, or a restored original."""
+
+    def delete(self, names: list[str]) -> None:
+        """Remove objects."""
+
+    def backdate(self, seconds: float) -> bool:
+        """Make every object older; False where only time can."""
+
+    def forget_scratch(self) -> None:
+        """Empty the read cache, so that the next stage reads the store, as on another machine."""
 
     def environment(self) -> dict[str, str]:
         """What a stage's process needs to reach the store."""
@@ -70,6 +81,20 @@ class FilePlace:
         path.chmod(0o644)
         path.write_bytes(data)
         path.chmod(mode)
+
+    def delete(self, names: list[str]) -> None:
+        for name in names:
+            (self.root / name).unlink(missing_ok=True)
+
+    def backdate(self, seconds: float) -> bool:
+        for path in self.root.rglob("*"):
+            with contextlib.suppress(FileNotFoundError):  # a run goes on beside us
+                status = path.stat()
+                os.utime(path, (status.st_atime, min(status.st_mtime, time.time() - seconds)))
+        return True
+
+    def forget_scratch(self) -> None:
+        """There is none: files are read where they lie."""
 
     def environment(self) -> dict[str, str]:
         return {"YANMO_SCRATCH": str(self.scratch)}
@@ -116,13 +141,22 @@ class S3Place:
     def write(self, name: str, data: bytes) -> None:
         self._client.put_object(self.bucket, f"{self.prefix}/{name}", io.BytesIO(data), len(data))
 
+    def delete(self, names: list[str]) -> None:
+        for name in names:
+            self._client.remove_object(self.bucket, f"{self.prefix}/{name}")
+
+    def backdate(self, seconds: float) -> bool:
+        return False
+
+    def forget_scratch(self) -> None:
+        shutil.rmtree(self.scratch / "objects", ignore_errors=True)
+
     def environment(self) -> dict[str, str]:
         return {**self.server.environment(self.endpoint), "YANMO_SCRATCH": str(self.scratch)}
 
     def remove(self) -> None:
         shutil.rmtree(self.scratch, ignore_errors=True)
-        for name in self.names():
-            self._client.remove_object(self.bucket, f"{self.prefix}/{name}")
+        self.delete(self.names())
 
     @property
     def _client(self) -> Any:
@@ -211,3 +245,13 @@ def lost(before: Survey, after: Survey) -> list[str]:
         for name, sha256 in before.manifests.items()
         if after.manifests.get(name) != sha256
     ]
+
+
+_KEPT = ("runs/", "sources/", "probes/")
+"""Work in progress, which its next run takes up, and memories."""
+
+
+def leftovers(found: Survey) -> list[str]:
+    """Objects of the output tree that nothing accounts for, and files that were being written."""
+    unnamed = found.names - found.reachable
+    return sorted(n for n in unnamed if ".tmp-" in n or not n.startswith(_KEPT))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from torture.events import Event, Listener
 from torture.place import Place, Survey, survey
-from torture.stages import STAGES, start_stage
+from torture.stages import start_stage
 
 _SECOND = 1.0
 FLOATING = ("lease", "pointers", "scratch")
@@ -78,14 +78,14 @@ def _occurrence(events: list[Event], index: int) -> int:
     return sum((e.kind, e.name) == place for e in events[:index])
 
 
-def take_profile(place: Place, folder: Path) -> Profile:
-    """Run the whole pipeline undisturbed, and listen.
+def take_profile(place: Place, folder: Path, stages: tuple[str, ...]) -> Profile:
+    """Run the stages undisturbed, and listen.
 
     Raises:
         AssertionError: a stage failed, or the store it left is not sound.
     """
     events, seconds = {}, {}
-    for stage in STAGES:
+    for stage in stages:
         with Listener(folder / "witness", roots(place)) as listener:
             run = start_stage(stage, place, folder, environment={"YANMO_WITNESS": str(listener.path)})
             code = run.wait()

@@ -1,29 +1,137 @@
-"""`yanmo store`, as the torture uses it."""
+"""`yanmo store` under torture: gc after kills, and gc killed itself."""
 
 from __future__ import annotations
 
-import importlib.util
+import random
+import time
 from pathlib import Path
 
-from torture.place import Place, Survey
-from torture.stages import start
+from torture.events import Listener
+from torture.ground import Case, Ground, Record
+from torture.place import Place, Survey, leftovers, survey
+from torture.profile import roots
+from torture.stages import ROOT, Run, run_stage, start, start_stage
 
 MODULE = "yanmo.store"
-_KEPT = ("runs/", "sources/", "probes/")
+_SETTLED_SECONDS = 62.0
+"""gc spares what is younger than a minute and not guarded by a lease."""
+_GARBAGE = (
+    ("curate", "--min-han-characters", "11", "--pointer", "none"),
+    ("balance", "--seed", "7", "--pointer", "none"),
+    ("balance", "--seed", "8", "--pointer", "none"),
+    ("promote", "--seed", "7", "--pointer", "none", "--dry-run"),
+)
+_REMOVALS = ("os.remove", "os.rmdir", "shutil.rmtree", "DELETE")
 
 
 def has_gc() -> bool:
     """Whether this version has the store's tools."""
-    return importlib.util.find_spec(MODULE) is not None
+    return (ROOT / "components" / "yanmo" / "store" / "gc.py").exists()
+
+
+def start_gc(place: Place, folder: Path, **variables: str) -> Run:
+    """Start gc for everything that nothing refers to, however young it is."""
+    ages = ("--older-than", "0s", "--abandoned", "0s")
+    return start(MODULE, ("gc", "--store", place.uri, *ages, "--delete"), place, folder, variables)
+
+
+def let_settle(place: Place) -> None:
+    """Make everything a minute old: in a folder by its times, on a server by waiting."""
+    if not place.backdate(2 * 3600):
+        time.sleep(_SETTLED_SECONDS)
 
 
 def collect(place: Place, folder: Path) -> tuple[int, str]:
-    """Run gc for everything of any age; its exit code and log."""
-    run = start(MODULE, ("gc", "--store", place.uri, "--older-than", "0", "--delete"), place, folder)
+    """Run gc on a settled store; its exit code and log."""
+    let_settle(place)
+    run = start_gc(place, folder)
     return run.wait(), run.text
 
 
-def leftovers(found: Survey) -> list[str]:
-    """Objects of the output tree that nothing accounts for, and files that were being written."""
-    unnamed = found.names - found.reachable
-    return sorted(n for n in unnamed if ".tmp-" in n or not n.startswith(_KEPT))
+def run_gc(ground: Ground, record: Record, times: int = 12) -> None:
+    """Kill gc while it removes, `times` times; then let it end."""
+    record.case("gc", "killed while it removes", lambda: _killed(ground, times))
+    record.case("gc", "beside a training", lambda: _beside(ground))
+
+
+def _killed(ground: Ground, times: int) -> Case | tuple[str, list[str]]:
+    if not has_gc():
+        return Case("gc", "killed while it removes", "no gc in this version", skipped=True)
+    draw = random.Random(f"{ground.seed}/gc")
+    findings: list[str] = []
+    kills = 0
+    with ground.place() as place:
+        for stage in ground.stages:
+            run_stage(stage, place, ground.folder)
+        for _ in range(times):
+            _litter(ground, place, draw)
+            before = survey(place)
+            let_settle(place)
+            kills += _kill_gc(place, ground.folder, draw)
+            findings += harm(before, survey(place))
+        code, text = collect(place, ground.folder)
+        if code:
+            findings.append(f"gc ended with {code}: {text[-900:]}")
+        after = survey(place)
+        findings += [*harm(before, after), *(f"left behind: {name}" for name in leftovers(after))]
+    return f"{kills} kills, then 0 leftovers" if not findings else f"{kills} kills", findings
+
+
+def _litter(ground: Ground, place: Place, draw: random.Random) -> None:
+    """An output that nothing refers to, and the half of another."""
+    stage, *flags = draw.choice(_GARBAGE)
+    run_stage(stage, place, ground.folder, *flags)
+    stage, *flags = draw.choice(_GARBAGE[:3])
+    with Listener(ground.folder / "witness-litter", roots(place)) as listener:
+        variables = {"YANMO_WITNESS": str(listener.path)}
+        run = start_stage(stage, place, ground.folder, *flags, "--force", environment=variables)
+        listener.on("open", f"/cas/{stage}/*/*/metrics.prom", 0, run.kill_all)
+        run.wait()
+
+
+def _kill_gc(place: Place, folder: Path, draw: random.Random) -> bool:
+    """Kill gc at one of its removals; False when it was done before."""
+    with Listener(folder / "witness-gc", roots(place)) as listener:
+        run = start_gc(place, folder, YANMO_WITNESS=str(listener.path))
+        left = draw.randrange(1, 12)
+        while run.process.poll() is None:
+            if sum(event.kind in _REMOVALS for event in listener.events) >= left:
+                run.kill_all()
+                break
+            time.sleep(0.0005)
+        return run.wait() == -9
+
+
+def harm(before: Survey, after: Survey) -> list[str]:
+    """What gc broke: outputs that are not whole, pointers that name another content or nothing.
+
+    Outputs that nothing names may go: that is what gc is for.
+    """
+    changed = [n for n, digest in before.digests.items() if after.digests.get(n) != digest]
+    return [*after.faults, *(f"pointer {name} changed" for name in changed)]
+
+
+def _beside(ground: Ground) -> Case | tuple[str, list[str]]:
+    """gc again and again while the stages run; nothing is old enough to be spared for its age."""
+    if not has_gc():
+        return Case("gc", "beside a training", "no gc in this version", skipped=True)
+    findings: list[str] = []
+    rounds = 0
+    with ground.place() as place:
+        for stage in ground.stages:
+            run = start_stage(stage, place, ground.folder)
+            while run.process.poll() is None:
+                place.backdate(2 * 3600)
+                gc = start_gc(place, ground.folder)
+                if code := gc.wait():
+                    findings.append(f"gc beside {stage} ended with {code}: {gc.text[-900:]}")
+                rounds += 1
+            code = run.wait()
+            if code == 75:  # gc took an output that nothing named yet; the next try makes it again
+                code = start_stage(stage, place, ground.folder).wait()
+            if code:
+                findings.append(f"{stage} beside gc ended with {code}: {run.text[-1200:]}")
+        found, expected = survey(place), ground.profile.survey.digests
+        findings += found.faults
+        findings += [f"{n}: other content" for n in expected if found.digests.get(n) != expected[n]]
+    return f"{rounds} rounds of gc" + ("" if findings else "; same digests"), findings

@@ -25,10 +25,12 @@ Ints = npt.NDArray[np.int64]
 
 
 def count_characters(text: pa.ChunkedArray) -> Ints:
-    """Non-white-space characters of each text (normalized text holds no white space but line breaks)."""
+    """Non-white-space characters of each text (normalized text holds no white space but line breaks and, in
+    some text forms, spaces)."""
     total = pc.utf8_length(text)
-    breaks = pc.count_substring(text, "\n")
-    return np.asarray(pc.subtract(total, breaks).to_numpy(), dtype=np.int64)
+    for white in ("\n", " "):
+        total = pc.subtract(total, pc.count_substring(text, white))
+    return np.asarray(total.to_numpy(), dtype=np.int64)
 
 
 def read_documents(path: Path, columns: Sequence[str] | None = None) -> pa.Table:

@@ -14,8 +14,8 @@ from yanmo.common.options import NONE as NONE
 from yanmo.common.options import StageOptions, flag, option_fields
 from yanmo.common.store.manifest import MAX_REFERENCE_BYTES, Reference
 from yanmo.common.store.objects import ObjectStore
-from yanmo.common.store.output import Output, find_output, open_reference
-from yanmo.common.store.pointers import read_pointer
+from yanmo.common.store.output import Output, find_output
+from yanmo.common.store.pointers import open_named, pointer_name, read_pointer
 
 log = logging.getLogger(__name__)
 
@@ -67,10 +67,11 @@ def _resolve(store: ObjectStore, channel: str, field: dataclasses.Field[Any], va
         for stage in field.metadata["stages"]:
             pointer = read_pointer(store, channel, stage)
             if pointer is not None:
-                return open_reference(store, pointer)
+                return open_named(store, pointer, pointer_name(channel, stage))
         return None
     reference = parse_reference(store, value, flag(field.name))
-    return None if reference is None else open_reference(store, reference)
+    shown = value if len(value) <= 200 else f"{flag(field.name)} {value[:200]}..."
+    return None if reference is None else open_named(store, reference, shown)
 
 
 def _file_bytes(value: str) -> bytes | None:

@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import json
 import logging
+import os
 import signal
 import sys
 import time
@@ -25,7 +26,15 @@ from yanmo.common.logs import human_seconds, setup
 from yanmo.common.options import StageOptions, by_kind, default_argv, load, option_fields
 from yanmo.common.options_file import dump_yaml
 from yanmo.common.stage import Stage
-from yanmo.common.store.commit import Attempt, Recipe, Result, commit_once, find_whole, work_name
+from yanmo.common.store.commit import (
+    Attempt,
+    Recipe,
+    Result,
+    check_present,
+    commit_once,
+    find_whole,
+    work_name,
+)
 from yanmo.common.store.objects import ObjectStore, open_store
 from yanmo.common.store.output import Output
 from yanmo.common.store.pointers import move_pointer, pointer_name
@@ -131,6 +140,8 @@ def main(
         return failed(stage, error)
     setup(options.log_level, stage.name)
     _stop_on_sigterm()
+    if options.endpoint:  # raw sources and child processes look where the store does
+        os.environ["AWS_ENDPOINT_URL_S3"] = options.endpoint
     try:
         outputs = ExecutorOutputs.parse(options.executor_input)
         store = open_store(options.store, StoreSettings.of(options))
@@ -194,7 +205,10 @@ def _output_of(run: StageRun, work: Work, prepare: Prepare | None, started: floa
     if output is None:
         log.info("paused; run the same command to go on")
     else:
-        log.info("committed %s in %s", output, human_seconds(time.monotonic() - started))
+        made = getattr(run, "attempt", None)  # unset where we only waited for another run
+        ours = made is not None and made.id == output.manifest.attempt
+        what = "committed %s in %s" if ours else "adopted %s, made by another run or before, after %s"
+        log.info(what, output, human_seconds(time.monotonic() - started))
     return output
 
 
@@ -219,6 +233,7 @@ def _hand_over(
         if options.pointer != NONE:
             name = options.pointer or stage.name
             move_pointer(run.store, options.channel, name, output.reference)
+        check_present(run.store, [output, *parts.values()])  # after the pointers: see commit.announce
     if options.reference_out:
         path = Path(options.reference_out)
         path.parent.mkdir(parents=True, exist_ok=True)

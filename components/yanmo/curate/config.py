@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from yanmo.common.errors import UsageError
 from yanmo.common.options import StageOptions, input_ref, opt
 from yanmo.common.stage import Stage
+
+ENCODINGS = ("auto", "utf-8", "gb18030", "big5", "utf-16", "utf-16-le", "utf-16-be")
+LAYOUTS = ("block", "line", "file")
+TEXT_FORMS = ("classical-1", "modern-1")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,8 +20,8 @@ class CurateOptions(StageOptions):
 
     sources: str = opt(
         "",
-        "files, folders or globs, separated by commas or spaces: .jsonl, .parquet or .txt (one document "
-        "per block between blank lines), plain or .gz .zst .xz, UTF-8",
+        "files, folders, globs or a sources .yaml, separated by commas or spaces, each with settings such as "
+        ";genre=shi (docs/curate.md): .jsonl .parquet .txt, plain or .gz .zst .xz .bz2",
         kind="environment",
     )
     evaluation_set: str = input_ref(
@@ -52,6 +57,47 @@ class CurateOptions(StageOptions):
         "licence of documents that name none: beginning of the source=licence, separated by commas",
         form=False,
     )
+    encoding: str = opt(
+        "auto", "encoding of text files; auto tells each file's by statistics", form=False, choices=ENCODINGS
+    )
+    text_layout: str = opt(
+        "block",
+        "what a document is in a .txt file: a block between blank lines, a line, or the file",
+        form=False,
+        choices=LAYOUTS,
+    )
+    text_form: str = opt(
+        "classical-1",
+        "how text is written; only texts of one form are compared",
+        form=False,
+        choices=TEXT_FORMS,
+    )
+    steps: str = opt(
+        "",
+        "steps of cleaning and normalization added or left out: name,no-name (docs/curate.md)",
+        form=False,
+    )
+    keep_original: bool = opt(
+        False, "keep the text before simplification as the label 'original' where it differs", form=False
+    )
+    mask_personal: str = opt(
+        "phone,id,mail", "personal data that is masked: some of phone, id, mail; or none", form=False
+    )
+    filter_sets: str = opt(
+        "*=verse",
+        "filters by genre: genre=verse, classical, modern or none, separated by commas; * is the rest",
+        form=False,
+    )
+    filter_limits: str = opt(
+        "",
+        "thresholds other than the sets': filter=number or set.filter=number, separated by commas",
+        form=False,
+    )
+    filter_shares: str = opt(
+        "",
+        "share of documents one filter may drop where not --max-filter-share: filter=share, with commas",
+        form=False,
+    )
     min_han_characters: int = opt(10, "Han characters a document has at least", form=False)
     max_characters: int = opt(1_000_000, "characters a document has at most", form=False)
     min_han_share: float = opt(0.5, "share of Han characters a document has at least", form=False)
@@ -80,6 +126,41 @@ class CurateOptions(StageOptions):
     batch_bytes: int = opt(
         8_388_608, "bytes of text that one process normalizes at a time", kind="execution", form=False
     )
+    near_duplicate_similarity: float = opt(
+        0.5,
+        "share of 4-character shingles (Jaccard) from which two texts are copies of one; 0 finds exact "
+        "copies only",
+        form=False,
+    )
+    split_by: str = opt(
+        "cluster",
+        "what is held out whole: clusters of near duplicates, or all that is of one author or source",
+        form=False,
+        choices=("cluster", "author", "source"),
+    )
+    overlap_action: str = opt(
+        "remove",
+        "what happens to train documents that share such a run: remove or only report",
+        form=False,
+        choices=("remove", "report"),
+    )
+    max_overlap_share: float = opt(
+        0.2,
+        "share of documents, in all or in a genre of 100 or more, that may share such a run",
+        form=False,
+    )
+    benchmarks: str = opt(
+        "",
+        "files, folders or globs (.jsonl .parquet .txt) whose texts train may share no such run with",
+        kind="environment",
+        form=False,
+    )
+    shard: str = opt(
+        "",
+        "map only a part of the source files and stop, such as 2/7; a run without it finds the work done",
+        kind="environment",
+        form=False,
+    )
 
     def __post_init__(self) -> None:
         """Refuse what cannot work before anything is read."""
@@ -99,6 +180,11 @@ class CurateOptions(StageOptions):
                 f"--overlap-characters {self.overlap_characters}: every text shares runs that short; "
                 "expected 0 (off) or at least 5"
             )
+        if self.benchmarks.strip() and not self.overlap_characters:
+            raise UsageError("--benchmarks needs --overlap-characters: 0 looks for no shared run")
+        part = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", self.shard or "1/1")
+        if not part or not 1 <= int(part[1]) <= int(part[2]):
+            raise UsageError(f"--shard {self.shard}: expected a part of a whole, 1/7 to 7/7")
         for entry in self.licenses.split(","):
             if entry.strip() and "=" not in entry:
                 raise UsageError(f"--licenses: expected beginning=licence, found {entry.strip()!r}")
@@ -106,7 +192,7 @@ class CurateOptions(StageOptions):
     def _check_shares(self) -> None:
         for name in self.__dataclass_fields__:
             value = getattr(self, name)
-            if name.endswith("_share") and not 0 <= value <= 1:
+            if name.endswith(("_share", "_similarity")) and not 0 <= value <= 1:
                 raise UsageError(f"--{name.replace('_', '-')} is {value}: expected a share from 0 to 1")
         if self.test_share + self.valid_share > 0.5:
             raise UsageError(
@@ -118,7 +204,7 @@ class CurateOptions(StageOptions):
 STAGE = Stage(
     name="curate",
     image="data",
-    revision=1,
+    revision=2,
     config=CurateOptions,
     outputs={"documents": "Dataset", "evaluation_set": "Dataset"},
 )

@@ -11,75 +11,151 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from yanmo.common.documents import take_rows
 from yanmo.common.errors import DataError
 from yanmo.common.store.output import Output
+from yanmo.curate.clusters import components, keep_best
 from yanmo.curate.config import CurateOptions
-from yanmo.curate.filters import REASONS
-from yanmo.curate.mapping import MapReport
+from yanmo.curate.filter_sets import REASONS
+from yanmo.curate.mapping import MAPPED, MapReport
+from yanmo.curate.near_duplicates import Edges
 from yanmo.curate.parsing import genre_name
-from yanmo.curate.plan import Candidates, Copies, drop_copies, read_candidates
+from yanmo.curate.plan import Candidates, ExactCopies, find_exact_copies, read_candidates
 from yanmo.curate.tally import EXAMPLES
+from yanmo.curate.text_options import allowed_shares
 
 log = logging.getLogger(__name__)
 
 Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 
-PLAN_REASONS = ("duplicate", "excluded", "evaluation_set", "overlap")
-"""Why a document that passed the filters is not in train: a copy of another one, taken down, held out, or
-sharing a run of characters with the evaluation set."""
+PLAN_REASONS = ("duplicate", "near_duplicate", "excluded", "evaluation_set", "overlap", "benchmark")
+"""Why a document that passed the filters is not in train: the same Han characters as another one, nearly
+the same, taken down, held out (or a near duplicate of what is, or by an author who is), sharing a run of
+characters with the evaluation set, or with a benchmark."""
 
 _FEW_DOCUMENTS = 100
 """A genre of fewer documents may lose more than the allowed share to a filter."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Corpus:
     """The documents that passed the filters, without copies and without what was taken down."""
 
     paths: list[Path]
+    """The mapped files."""
+    signed: list[Path]
+    form: str
+    """The text form of all documents."""
     candidates: Candidates
+    copies: ExactCopies
+    cluster: Ints
+    """For each position the cluster: its smallest position."""
+    kept_for: Ints
+    """For each position the one that stays in its place."""
     kept: Ints
-    """Indexes into the candidates, in the order of their clusters' digests."""
-    cluster_sizes: Ints
+    """Positions of the documents that stay, ordered by cluster."""
     report: MapReport
     excluded_ids: frozenset[str] = frozenset()
-    excluded_clusters: frozenset[str] = frozenset()
-    """What was to be taken down."""
+    is_excluded: Bools = field(default_factory=lambda: np.zeros(0, np.bool_))
+    """For each position, whether its cluster is taken down."""
     examples: dict[str, Ints] = field(default_factory=dict)
     """Reason -> candidates to be shown for it by `show_examples`."""
 
     @classmethod
-    def plan(cls, parts: Sequence[Output], options: CurateOptions, excluded: set[str]) -> Corpus:
-        """From the mapped files; checks the allowed shares.
+    def read(cls, mapped: Sequence[Output], signed: Sequence[Output], options: CurateOptions) -> Corpus:
+        """All mapped documents, without copies of the same Han characters.
 
         Raises:
-            DataError: nothing is left, too much was malformed or filtered, or a required genre is missing.
+            DataError: nothing is left, or too much was malformed or filtered.
         """
         report = MapReport()
-        for part in parts:
+        for part in mapped:
             report.merge(
                 MapReport.from_json(json.loads(part.path("report.json").read_text(encoding="utf-8")))
             )
         _check_malformed(report, options)
         _check_filters(report, options)
-        paths = [path for part in parts for path in part.paths("mapped-*.parquet")]
-        candidates = read_candidates(paths)
+        paths = [path for part in mapped for path in part.paths("mapped-*.parquet")]
+        columns = [path for part in signed for path in part.paths("signed-*.parquet")]
+        group = "" if options.split_by == "cluster" else options.split_by
+        candidates = read_candidates(paths, columns, group)
         if not len(candidates):
             raise DataError(f"no document passed the filters: {_summary(report)}")
-        copies = drop_copies(candidates)
+        copies = find_exact_copies(candidates)
+        whole = np.arange(len(copies.unique))
         corpus = cls(
             paths=paths,
+            signed=columns,
+            form=mapped[0].manifest.metadata["text_form"],
             candidates=candidates,
-            kept=copies.kept,
-            cluster_sizes=copies.sizes,
+            copies=copies,
+            cluster=whole,
+            kept_for=whole,
+            kept=whole,
             report=report,
         )
-        corpus.count("duplicate", copies.dropped)
-        corpus = corpus._without(excluded, copies) if excluded else corpus
-        _check_genres(corpus, options)
+        corpus.count(
+            "duplicate", np.flatnonzero(copies.unique[copies.position] != np.arange(len(candidates)))
+        )
         return corpus
+
+    def drop_near_duplicates(self, edges: Edges) -> None:
+        """Join similar documents in clusters and keep the best of them."""
+        count = len(self.copies.unique)
+        self.cluster = components(count, edges)
+        self.kept_for = keep_best(self.candidates.ranks()[self.copies.unique], edges)
+        stays = self.kept_for == np.arange(count)
+        self.kept = np.flatnonzero(stays)[np.argsort(self.cluster[stays], kind="stable")]
+        self.count("near_duplicate", self.copies.unique[~stays])
+
+    def take_down(self, excluded: set[str]) -> None:
+        """Drop every cluster that holds an excluded id."""
+        listed = np.array([bytes.fromhex(id)[:16] for id in sorted(excluded)], dtype="S16")
+        is_listed = np.isin(self.candidates.id, listed)
+        unknown = len(listed) - len(np.unique(self.candidates.id[is_listed]))
+        if unknown:
+            log.warning("%d of %d ids to take down are not in this text", unknown, len(listed))
+        hit = np.zeros(len(self.cluster), np.bool_)
+        hit[self.cluster[self.copies.position[is_listed]]] = True
+        self.is_excluded, self.excluded_ids = hit[self.cluster], frozenset(excluded)
+        self.count("excluded", self.copies.unique[self.kept[self.is_excluded[self.kept]]])
+        self.kept = self.kept[~self.is_excluded[self.kept]]
+
+    def check_genres(self, options: CurateOptions) -> None:
+        """Raise `DataError` when no document of a required genre is left."""
+        codes = np.unique(self.candidates.genre[self.chosen])
+        have = {self.candidates.genres[code] for code in codes.tolist()}
+        for name in filter(None, map(genre_name, options.genres.split(","))):
+            if name not in have:
+                raise DataError(
+                    f"no documents of genre {name} (required by --genres); there are "
+                    f"{', '.join(sorted(have)) or 'none'}: add a source of it to --sources; "
+                    f"{_summary(self.report)}"
+                )
+
+    @property
+    def chosen(self) -> Ints:
+        """Indexes into the candidates of the documents that stay, ordered by cluster."""
+        return self.copies.unique[self.kept]
+
+    @property
+    def cluster_sizes(self) -> Ints:
+        """For each position, how many documents it stands for, itself included; 0 where it does not stay."""
+        return np.bincount(self.kept_for[self.copies.position], minlength=len(self.kept_for))
+
+    def cluster_ids(self, positions: Ints) -> list[str]:
+        """The clusters' names: the smallest digest of Han characters in each, in hexadecimal."""
+        digests = self.candidates.cluster[self.copies.unique[self.cluster[positions]]]
+        return [digest.ljust(16, b"\0").hex() for digest in digests.tolist()]
+
+    def groups(self) -> Ints:
+        """For each document that stays the number of its cluster, author or source, ordered by digest."""
+        own = self.candidates.cluster[self.copies.unique[self.cluster[self.kept]]]
+        group = self.candidates.group[self.chosen]
+        return np.unique(np.where(group == b"", own, group), return_inverse=True)[1]
 
     def reasons(self) -> list[str]:
         """Every reason for which a document was dropped, in the order of checking."""
@@ -87,15 +163,20 @@ class Corpus:
 
     def rows(self, chosen: Ints, columns: Sequence[str] | None = None) -> pa.Table:
         """The mapped rows of the candidates `chosen`, in that order."""
-        return take_rows(self.paths, self.candidates.file[chosen], self.candidates.row[chosen], columns)
+        if not len(chosen):
+            return pq.read_schema(self.paths[0]).empty_table().select(columns or MAPPED.names)
+        file, row = self.candidates.file[chosen], self.candidates.row[chosen]
+        return take_rows(self.paths, file.astype(np.int64), row.astype(np.int64), columns)
 
     def count(self, name: str, chosen: Ints) -> None:
         """Count the candidates `chosen` under `name`; note examples when it is a reason to drop them."""
         tally, c = self.report.tally, self.candidates
-        for genre in sorted(set(c.genre[chosen].tolist())):
-            of_genre = chosen[c.genre[chosen] == genre]
-            tally.add(name, genre, len(of_genre), int(c.characters[of_genre].sum()))
-        if name in PLAN_REASONS and len(chosen):
+        documents = np.bincount(c.genre[chosen], minlength=len(c.genres)).tolist()
+        characters = np.bincount(c.genre[chosen], weights=c.characters[chosen], minlength=len(c.genres))
+        for genre, number, size in zip(c.genres, documents, characters.tolist(), strict=True):
+            if number:
+                tally.add(name, genre, number, int(size))
+        if name.removesuffix("_reported") in PLAN_REASONS and len(chosen):
             self.examples[name] = chosen[np.argsort(c.id[chosen], kind="stable")[:EXAMPLES]]
 
     def show_examples(self) -> None:
@@ -108,27 +189,6 @@ class Corpus:
         for name, row in zip(names, rows, strict=True):
             self.report.tally.show(name, [{**row, "text": row["text"][:80]}])
         self.examples.clear()
-
-    def _without(self, excluded: set[str], copies: Copies) -> Corpus:
-        """This corpus without the clusters that hold an excluded id."""
-        listed = sorted(excluded)
-        is_listed = np.isin(self.candidates.id.astype(str), listed)
-        hit = is_listed[copies.kept].copy()
-        np.logical_or.at(hit, copies.dropped_of, is_listed[copies.dropped])
-        unknown = len(listed) - len(set(self.candidates.id[is_listed].tolist()))
-        if unknown:
-            log.warning("%d of %d ids to take down are not in this text", unknown, len(listed))
-        self.count("excluded", copies.kept[hit])
-        return Corpus(
-            paths=self.paths,
-            candidates=self.candidates,
-            kept=copies.kept[~hit],
-            cluster_sizes=copies.sizes[~hit],
-            report=self.report,
-            examples=self.examples,
-            excluded_ids=frozenset(excluded),
-            excluded_clusters=frozenset(c.decode() for c in self.candidates.cluster[self.kept[hit]].tolist()),
-        )
 
 
 def _check_malformed(report: MapReport, options: CurateOptions) -> None:
@@ -145,11 +205,11 @@ def _check_malformed(report: MapReport, options: CurateOptions) -> None:
 
 
 def _check_filters(report: MapReport, options: CurateOptions) -> None:
-    for reason in REASONS:
-        check_share(report, reason, options.max_filter_share)
+    for reason, allowed in allowed_shares(options).items():
+        check_share(report, reason, allowed)
 
 
-def check_share(report: MapReport, reason: str, allowed: float) -> None:
+def check_share(report: MapReport, reason: str, allowed: float, option: str = "--max-filter-share") -> None:
     """Raise `DataError` when `reason` took more than its allowed share, with examples of what it took."""
     tally = report.tally
     for genre in (None, *tally.genres(reason)):
@@ -161,20 +221,9 @@ def check_share(report: MapReport, reason: str, allowed: float) -> None:
         of_genre = f" of genre {genre}" if genre else ""
         raise DataError(
             f"filter {reason} drops {dropped} of {read} documents{of_genre}, more than the allowed share "
-            f"{allowed:g}; look at them and change the filter's limit or --max-filter-share (for instance "
+            f"{allowed:g}; look at them and change the filter's limit or {option} (for instance "
             f"{examples})"
         )
-
-
-def _check_genres(corpus: Corpus, options: CurateOptions) -> None:
-    have = set(corpus.candidates.genre[corpus.kept].tolist())
-    for name in filter(None, map(genre_name, options.genres.split(","))):
-        if name not in have:
-            raise DataError(
-                f"no documents of genre {name} (required by --genres); there are "
-                f"{', '.join(sorted(have)) or 'none'}: add a source of it to --sources; "
-                f"{_summary(corpus.report)}"
-            )
 
 
 def _summary(report: MapReport) -> str:

@@ -8,25 +8,28 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from yanmo.common.documents import read_documents
 from yanmo.common.errors import DataError
-from yanmo.common.logs import Progress
-from yanmo.common.records import TEXT_FORM
 from yanmo.common.store.commit import Attempt, Result
 from yanmo.common.store.output import Output
 from yanmo.curate.config import CurateOptions
+from yanmo.curate.containment import HIGH_COVERAGE, coverage
 from yanmo.curate.corpus import Corpus
+from yanmo.curate.mapped_texts import comparable
 from yanmo.curate.mapping import cluster_digest
+from yanmo.curate.near_duplicates import find_similar
 from yanmo.curate.normalize import HAN, class_table, code_points
-from yanmo.curate.overlap import Runs
-from yanmo.curate.plan import SplitSize, hold_out
+from yanmo.curate.overlap import Hashes, Runs
+from yanmo.curate.plan import Digests, SplitSize, hold_out, name_digests
 from yanmo.curate.tally import sort_genres
 from yanmo.curate.writing import write_rows
 
 log = logging.getLogger(__name__)
 
 Bools = npt.NDArray[np.bool_]
+Ints = npt.NDArray[np.int64]
 
 _FEW = 20
 """With fewer test documents of a genre its figure means little."""
@@ -38,7 +41,7 @@ def build_evaluation_set(attempt: Attempt, corpus: Corpus, options: CurateOption
     Raises:
         DataError: there is not enough text for both.
     """
-    candidates, kept = corpus.candidates, corpus.kept
+    candidates, chosen = corpus.candidates, corpus.chosen
     sizes = [
         SplitSize(
             characters=options.test_characters,
@@ -51,24 +54,27 @@ def build_evaluation_set(attempt: Attempt, corpus: Corpus, options: CurateOption
             min_documents=options.min_split_documents,
         ),
     ]
-    held_out = hold_out(candidates.genre[kept], candidates.characters[kept], sizes)
+    held_out = hold_out(candidates.genre[chosen], candidates.characters[chosen], corpus.groups(), sizes)
     counts: dict[str, dict[str, dict[str, int]]] = {"documents": {}, "characters": {}}
-    for split, positions in zip(("test", "valid"), held_out, strict=True):
-        if not len(positions):
+    for split, held in zip(("test", "valid"), held_out, strict=True):
+        if not len(held):
             raise DataError(
-                f"too little text to hold out a {split} split: {len(kept)} documents are left after filters "
-                f"and copies; give more text, or raise --min-split-documents or --{split}-share"
+                f"too little text to hold out a {split} split: {len(chosen)} documents are left after "
+                f"filters and copies; give more text, or raise --min-split-documents or --{split}-share"
             )
-        written = write_rows(attempt, corpus, positions, split, options.shard_characters)
+        positions = corpus.kept[held]
+        written = write_rows(attempt, corpus, positions, split, options.shard_characters, options.workers)
         for what in counts:
             counts[what][split] = written[what]
     _warn_of_small_genres(corpus, counts["documents"]["test"])
     genres = sort_genres(counts["documents"]["test"])
-    return Result(counts=counts, metadata={"text_form": TEXT_FORM, "genres": genres})
+    licenses = count_licenses(corpus, corpus.kept[np.concatenate(held_out)])
+    return Result(counts=counts, metadata={"text_form": corpus.form, "genres": genres, "licenses": licenses})
 
 
 def _warn_of_small_genres(corpus: Corpus, documents: dict[str, int]) -> None:
-    for genre in sort_genres(set(corpus.candidates.genre[corpus.kept].tolist())):
+    codes = np.unique(corpus.candidates.genre[corpus.chosen]).tolist()
+    for genre in sort_genres(corpus.candidates.genres[code] for code in codes):
         number = documents.get(genre, 0)
         if number < _FEW:
             log.warning("genre %s has %d test documents: its figure will be uncertain", genre, number)
@@ -79,48 +85,73 @@ class EvaluationSet:
     """A pinned evaluation set, and how training text is kept apart from it."""
 
     part: Output
-    ids: set[str]
-    clusters: set[str]
-    """Digests (hexadecimal) of the Han characters of its documents."""
-    runs: Runs | None
+    ids: frozenset[str]
+    texts: list[str]
+    """As they are compared."""
+    texts_genre: list[str]
+    clusters: Digests
+    """Digests of the Han characters of its documents."""
+    groups: Digests
+    """Of its known authors or sources, where the split goes by them."""
 
     @classmethod
-    def open(cls, part: Output, run_length: int) -> EvaluationSet:
+    def open(cls, part: Output, split_by: str) -> EvaluationSet:
         """Read the set.
 
         Args:
-            run_length: Han characters in a row that may not be shared; 0 allows all.
+            split_by: `author` or `source` if none of a held-out one's documents may be trained on.
         """
-        tables = [read_documents(path, ("id", "text")) for path in part.paths("*.parquet")]
-        table = pa.concat_tables(tables)
-        texts = table["text"].to_pylist()
+        columns = ("id", "text", "genre", "author", "source")
+        table = pa.concat_tables([read_documents(path, columns) for path in part.paths("*.parquet")])
+        texts = comparable(table["text"].to_pylist(), part.manifest.metadata["text_form"])
+        groups = name_digests(table[split_by]) if split_by != "cluster" else np.zeros(0, dtype="S16")
         return cls(
             part=part,
-            ids=set(table["id"].to_pylist()),
-            clusters={cluster_digest(_han(text), text).hex() for text in texts},
-            runs=Runs.of(texts, run_length) if run_length else None,
+            ids=frozenset(table["id"].to_pylist()),
+            texts=texts,
+            texts_genre=table["genre"].to_pylist(),
+            clusters=np.array([cluster_digest(_han(text), text) for text in texts], dtype="S16"),
+            groups=np.unique(groups[groups != b""]),
         )
 
-    def is_member(self, corpus: Corpus) -> Bools:
-        """Which of the corpus' kept documents are in the set, as copies at least."""
-        clusters = corpus.candidates.cluster[corpus.kept]
-        return np.isin(clusters, np.array(sorted(self.clusters), dtype="S"))
+    def holds(self, corpus: Corpus, similarity: float) -> Bools:
+        """For each position of the corpus, whether the set holds it, its cluster or its author.
 
-    def overlaps(self, corpus: Corpus) -> Bools:
-        """Which of the corpus' kept documents share a run of characters with the set."""
-        result = np.zeros(len(corpus.kept), dtype=np.bool_)
-        if self.runs is None:
-            return result
-        file = corpus.candidates.file[corpus.kept]
-        progress = Progress(log, "compared with the evaluation set", len(file), unit="documents")
-        for index in np.unique(file):
-            positions = np.flatnonzero(file == index)
-            texts = corpus.rows(corpus.kept[positions], ("text",))["text"].to_pylist()
-            result[positions] = self.runs.found_in(texts)
-            progress.add(len(positions))
-        return result
+        Args:
+            similarity: from which texts count as one; 0 where only exact copies do.
+        """
+        unique = corpus.copies.unique
+        held = np.isin(corpus.candidates.cluster[unique], self.clusters)
+        if similarity:
+            near = find_similar(
+                self.texts, corpus.paths, corpus.signed, corpus.candidates, unique, similarity
+            )
+            held[near] = True
+        in_cluster = np.zeros(len(held), np.bool_)
+        in_cluster[corpus.cluster[held]] = True
+        return in_cluster[corpus.cluster] | np.isin(corpus.candidates.group[unique], self.groups)
+
+    def report(self, runs: Runs, found: Hashes) -> dict[str, dict[str, float]]:
+        """How much of the set lies in training text, by genre, before anything is removed for it."""
+        shares = coverage(self.texts, runs, found)
+        genre = np.array(self.texts_genre, dtype=object)
+        return {
+            name: {
+                "documents": int((genre == name).sum()),
+                "with_a_shared_run": int((shares[genre == name] > 0).sum()),
+                "with_a_fifth_shared": int((shares[genre == name] > HIGH_COVERAGE).sum()),
+            }
+            for name in sort_genres(set(self.texts_genre))
+        }
 
 
 def _han(text: str) -> str:
     codes = code_points(text)
     return str(codes[class_table()[codes] == HAN].tobytes(), "utf-32-le")
+
+
+def count_licenses(corpus: Corpus, positions: Ints) -> dict[str, int]:
+    """Documents under each licence."""
+    column = corpus.rows(corpus.copies.unique[positions], ("license",))["license"]
+    found = {entry["values"]: entry["counts"] for entry in pc.value_counts(column).to_pylist()}
+    return dict(sorted(found.items()))

@@ -16,17 +16,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from yanmo.common.records import DOCUMENTS, TEXT_FORM, document_id, write_parquet
 from yanmo.common.store.commit import Attempt, Result
-from yanmo.curate.filters import REASONS, Cleaned, Limits, clean, judge
+from yanmo.curate.cleaning import Cleaned, clean_all
+from yanmo.curate.filters import Verdicts, judge
 from yanmo.curate.normalize import MARK, Normalized, normalize
-from yanmo.curate.parsing import Fields, Malformed, RawDocument, parse
+from yanmo.curate.parsing import Malformed, RawDocument, parse
 from yanmo.curate.pool import ordered_map
 from yanmo.curate.reading import Batch, read_batches
 from yanmo.curate.sources import Source
 from yanmo.curate.tally import Tally
+from yanmo.curate.text_options import TextOptions
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +44,12 @@ _FEW_HAN = 4
 """With fewer Han characters a document is recognised by its whole text, or all of them would be copies."""
 
 DIGEST_BYTES = 16
+
+ORIGINAL = "original"
+"""Label that keeps a text as it was before simplification."""
+
+_SHOWN = frozenset(("cleaned_mojibake", "cleaned_boilerplate"))
+"""Repairs that a person should look at; personal data is not shown."""
 
 DOCUMENT_COLUMNS = ("id", "text", "genre", "labels", "title", "author", "source", "license")
 """What `map` knows of documents v1."""
@@ -61,14 +71,6 @@ MAPPED = pa.schema(
 have one id. marks: punctuation marks."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class TextOptions:
-    """Everything that decides what becomes of one record."""
-
-    fields: Fields
-    limits: Limits
-
-
 @dataclass
 class MapReport:
     """What happened to the records of a file, or of all files."""
@@ -79,25 +81,30 @@ class MapReport:
     first_malformed: list[Malformed] = dataclasses.field(default_factory=list)
     tally: Tally = dataclasses.field(default_factory=Tally)
     """`read`, each filter's name, and `cleaned_*`."""
+    files: Counter[str] = dataclasses.field(default_factory=Counter)
+    """Encoding (or `parquet`) -> files."""
 
     def merge(self, other: MapReport) -> None:
         self.lines += other.lines
         self.malformed += other.malformed
         self.first_malformed = [*self.first_malformed, *other.first_malformed][:SHOWN_MALFORMED]
         self.tally.merge(other.tally)
+        self.files.update(other.files)
 
     def to_json(self) -> dict[str, Any]:
         return {
             "lines": self.lines,
             "malformed": self.malformed,
             "first_malformed": [dataclasses.astuple(m) for m in self.first_malformed],
+            "files": dict(sorted(self.files.items())),
             **self.tally.to_json(),
         }
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> MapReport:
         first = [Malformed(*m) for m in value["first_malformed"]]
-        return cls(value["lines"], value["malformed"], first, Tally.from_json(value))
+        files = Counter(value["files"])
+        return cls(value["lines"], value["malformed"], first, Tally.from_json(value), files)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,13 +125,13 @@ def build_mapped(
 ) -> Result:
     """Write the documents of `source` as `mapped-00000.parquet` ... and `report.json`."""
     report, rows = MapReport(), 0
-    tasks = _tasks(source, options, batch_bytes, on_bytes, attempt)
+    tasks = _tasks(source, options, batch_bytes, on_bytes, attempt, report.files)
     for number, (kept, part) in enumerate(ordered_map(map_batch, tasks, workers)):
         attempt.add(_file_name(number))
         rows += kept
         report.merge(part)
     attempt.write("report.json", json.dumps(report.to_json(), ensure_ascii=False, indent=1))
-    return Result(counts={"documents": rows}, metadata={"text_form": TEXT_FORM, "source": source.name})
+    return Result(counts={"documents": rows}, metadata={"text_form": options.form, "source": source.name})
 
 
 def _file_name(number: int) -> str:
@@ -132,11 +139,24 @@ def _file_name(number: int) -> str:
 
 
 def _tasks(
-    source: Source, options: TextOptions, batch_bytes: int, on_bytes: Callable[[int], None], attempt: Attempt
+    source: Source,
+    options: TextOptions,
+    batch_bytes: int,
+    on_bytes: Callable[[int], None],
+    attempt: Attempt,
+    files: Counter[str],
 ) -> Iterator[_Task]:
-    batches = read_batches(source, options.fields.columns, batch_bytes, on_bytes)
+    batches = read_batches(source, _columns(source, options), batch_bytes, on_bytes, options.reading)
     for number, batch in enumerate(batches):
+        if not number:
+            files[source.form if source.form == "parquet" else batch.encoding] += 1
+            if batch.encoding != "utf-8":
+                log.info("%s is in %s", source.shown, batch.encoding)
         yield _Task(batch=batch, options=options, path=attempt.path(_file_name(number)))
+
+
+def _columns(source: Source, options: TextOptions) -> list[str]:
+    return options.fields.of_source(source.settings).columns
 
 
 def map_batch(task: _Task) -> tuple[int, MapReport]:
@@ -149,14 +169,28 @@ def map_batch(task: _Task) -> tuple[int, MapReport]:
 def documents_of(batch: Batch, options: TextOptions) -> tuple[pa.Table, MapReport]:
     """The documents of one batch that pass the filters, as MAPPED, and what happened to all records."""
     documents, malformed = parse(batch, options.fields)
-    cleaned = [clean(d.text) for d in documents]
-    normalized = normalize([c.text for c in cleaned])
-    verdicts = judge(cleaned, normalized, options.limits).tolist()
+    genres = [d.genre for d in documents]
+    cleaned = clean_all([d.text for d in documents], options.cleaning)
+    normalized = normalize([c.text for c in cleaned], options.steps)
+    verdicts = judge(cleaned, normalized, genres, options.rules)
+    if options.keep_original:
+        _keep_originals(documents, cleaned, normalized, options)
     ids = [document_id(d.source, d.title, t) for d, t in zip(documents, normalized.texts, strict=True)]
     report = MapReport(len(documents) + len(malformed), len(malformed), malformed[:SHOWN_MALFORMED])
     _count(report.tally, documents, cleaned, normalized, verdicts, ids)
-    kept = [i for i, verdict in enumerate(verdicts) if verdict < 0]
-    return _table(documents, normalized, ids, kept), report
+    kept = [i for i, reason in enumerate(verdicts.reasons) if not reason]
+    return _table(documents, normalized, ids, kept, options.form), report
+
+
+def _keep_originals(
+    documents: list[RawDocument], cleaned: list[Cleaned], normalized: Normalized, options: TextOptions
+) -> None:
+    """Each text as it was before characters were simplified and variants folded, where that made a
+    difference."""
+    originals = normalize([c.text for c in cleaned], options.steps - {"simplified", "variants"}).texts
+    for document, text, original in zip(documents, normalized.texts, originals, strict=True):
+        if text != original:
+            document.labels = [*(p for p in document.labels if p[0] != ORIGINAL), (ORIGINAL, original)]
 
 
 def _count(
@@ -164,24 +198,43 @@ def _count(
     documents: list[RawDocument],
     cleaned: list[Cleaned],
     normalized: Normalized,
-    verdicts: list[int],
+    verdicts: Verdicts,
     ids: list[str],
 ) -> None:
-    cells: Counter[tuple[str, str]] = Counter()
-    sizes: Counter[tuple[str, str]] = Counter()
-    shown: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
-    for i, characters in enumerate(normalized.characters.tolist()):
-        names = ["read", *(f"cleaned_{change}" for change in cleaned[i].changes)]
-        if verdicts[i] >= 0:
-            names.append(REASONS[verdicts[i]])
-            shown[names[-1]].append(_example(documents[i], ids[i], normalized.texts[i]))
-        for name in names:
-            cells[name, documents[i].genre] += 1
-            sizes[name, documents[i].genre] += characters
-    for (name, genre), number in cells.items():
-        tally.add(name, genre, number, sizes[name, genre])
-    for name, examples in shown.items():
-        tally.show(name, examples)
+    """Count what was read, changed and dropped, by genre, with examples."""
+    happened = _happened(documents, cleaned, normalized, verdicts)
+    names, genre = np.unique(np.array([d.genre for d in documents], dtype=object), return_inverse=True)
+    for what, which in happened.items():
+        numbers = np.bincount(genre[which], minlength=len(names))
+        sizes = np.bincount(genre[which], weights=normalized.characters[which], minlength=len(names))
+        for name, number, size in zip(names.tolist(), numbers.tolist(), sizes.tolist(), strict=True):
+            if number:
+                tally.add(what, name, number, int(size))
+        if what in _SHOWN:
+            tally.show(what, [_example(documents[i], ids[i], normalized.texts[i]) for i in which.tolist()])
+    dropped = defaultdict(list)
+    for i in np.flatnonzero(np.array(verdicts.reasons, dtype=object) != "").tolist():
+        example = _example(documents[i], ids[i], normalized.texts[i])
+        dropped[verdicts.reasons[i]].append({**example, "value": round(verdicts.values[i], 4)})
+    for reason, examples in dropped.items():
+        tally.show(reason, examples)
+
+
+def _happened(
+    documents: list[RawDocument], cleaned: list[Cleaned], normalized: Normalized, verdicts: Verdicts
+) -> dict[str, npt.NDArray[np.int64]]:
+    """Name of the tally -> the documents it happened to."""
+    result: defaultdict[str, list[int]] = defaultdict(list)
+    for i, document in enumerate(documents):
+        for change in cleaned[i].changes:
+            result[f"cleaned_{change}"].append(i)
+        if document.encoding != "utf-8":
+            result[f"cleaned_line_in_{document.encoding}"].append(i)
+        if verdicts.reasons[i]:
+            result[verdicts.reasons[i]].append(i)
+    found = {name: np.array(which, dtype=np.int64) for name, which in result.items()}
+    steps = {f"cleaned_{step}": np.flatnonzero(changed) for step, changed in normalized.changed.items()}
+    return {"read": np.arange(len(documents)), **steps, **found}
 
 
 def _example(document: RawDocument, id: str, text: str) -> dict[str, Any]:
@@ -203,7 +256,9 @@ def cluster_digest(han: str, text: str) -> bytes:
     return _digest(han if len(han) >= _FEW_HAN else text)
 
 
-def _table(documents: list[RawDocument], normalized: Normalized, ids: list[str], kept: list[int]) -> pa.Table:
+def _table(
+    documents: list[RawDocument], normalized: Normalized, ids: list[str], kept: list[int], form: str
+) -> pa.Table:
     chosen = [documents[i] for i in kept]
     texts = [normalized.texts[i] for i in kept]
     columns: dict[str, Any] = {
@@ -220,4 +275,4 @@ def _table(documents: list[RawDocument], normalized: Normalized, ids: list[str],
     for name in ("genre", "title", "author", "source", "license", "labels"):
         columns[name] = [getattr(d, name) for d in chosen]
     arrays = [pa.array(columns[f.name], type=f.type) for f in MAPPED]
-    return pa.table(arrays, schema=MAPPED)
+    return pa.table(arrays, schema=MAPPED.with_metadata({**MAPPED.metadata, b"yanmo.text_form": form}))

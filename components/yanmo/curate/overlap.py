@@ -67,14 +67,23 @@ class Runs:
         table[self.hashes & np.uint64(len(table) - 1)] = True
         return table
 
-    def found_in(self, texts: Sequence[str]) -> Bools:
-        """Whether each text shares a run."""
+    def of_texts(self, texts: Sequence[str]) -> tuple[Hashes, npt.NDArray[np.int64]]:
+        """Every run of `texts`, in order, and the index of the text each lies in."""
+        return run_hashes(texts, self.length)
+
+    def shared_with(self, texts: Sequence[str]) -> tuple[Bools, Hashes]:
+        """Whether each text shares a run, and the shared runs, sorted."""
         result = np.zeros(len(texts), dtype=np.bool_)
-        if not len(self.hashes) or not texts:
-            return result
+        if not len(self.hashes):
+            return result, self.hashes
         hashes, owner = run_hashes(texts, self.length)
         maybe = self._filter[hashes & np.uint64(len(self._filter) - 1)]
         hashes, owner = hashes[maybe], owner[maybe]
         at = np.searchsorted(self.hashes, hashes).clip(max=len(self.hashes) - 1)
-        result[owner[self.hashes[at] == hashes]] = True
-        return result
+        is_shared = self.hashes[at] == hashes
+        result[owner[is_shared]] = True
+        return result, np.unique(hashes[is_shared])
+
+    def found_in(self, texts: Sequence[str]) -> Bools:
+        """Whether each text shares a run."""
+        return self.shared_with(texts)[0]

@@ -1,4 +1,4 @@
-"""The stage: map -> plan -> write, and the evaluation set that is chosen once per channel.
+"""The stage: map -> sign -> plan -> write, and the evaluation set that is chosen once per channel.
 
 `prepare` knows what the key depends on: the raw files' digests and the pinned evaluation set. Only when the
 channel has none is text read before the key is known, since the set is then chosen from this very text.
@@ -9,53 +9,55 @@ from __future__ import annotations
 import dataclasses
 import functools
 import logging
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from yanmo.common.errors import DataError
 from yanmo.common.inputs import NONE
 from yanmo.common.logs import Progress, human_bytes
 from yanmo.common.options import by_kind
-from yanmo.common.records import TEXT_FORM
-from yanmo.common.stage_run import Finish, StageRun
+from yanmo.common.stage_run import Finish, Skip, StageRun
 from yanmo.common.store.commit import Attempt, Result
 from yanmo.common.store.manifest import digest
 from yanmo.common.store.output import Output, open_reference
 from yanmo.common.store.pointers import create_pointer
-from yanmo.curate import mapping
+from yanmo.curate import mapping, near_duplicates, signing
+from yanmo.curate.benchmark_files import benchmark_texts
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.corpus import Corpus
 from yanmo.curate.evaluation_set import EvaluationSet, build_evaluation_set
-from yanmo.curate.filters import Limits
-from yanmo.curate.mapping import TextOptions
-from yanmo.curate.parsing import Fields
+from yanmo.curate.near_duplicates import Edges
 from yanmo.curate.sources import Source, digest_files, find_files, iterate_excluded, sources_input
+from yanmo.curate.text_options import MAP_OPTIONS, check_text_options, text_options
 from yanmo.curate.train_split import write_documents
 
 log = logging.getLogger(__name__)
 
 EVALUATION_SET = "evaluation_set"
-EVALUATION_SET_REVISION = 1
+EVALUATION_SET_REVISION = 2
 """Raised when the same text and options give another evaluation set."""
 
-_MAP_ONLY = {
-    "text_field", "title_field", "author_field", "genre_field", "source_field", "license_field",
-    "label_fields", "default_genre", "licenses", "min_han_characters", "max_characters", "min_han_share",
-    "max_lacuna_share", "max_private_use_share",
-}  # fmt: skip
-"""Options that decide what `map` makes of one record."""
+_CLUSTERS_ONLY = {"near_duplicate_similarity", "split_by"}
 _SPLIT_ONLY = {"test_characters", "valid_characters", "test_share", "valid_share", "min_split_documents"}
 
 
 def prepare(run: StageRun) -> dict[str, Any]:
     """The raw files, the ids to take down and the evaluation set: what the key depends on."""
     options: CurateOptions = run.options
+    check_text_options(options)
     sources = digest_files(run.store, find_files(options.sources))
     run.extra["sources"] = sources
+    if options.shard:
+        _map_shard(run)
     inputs: dict[str, Any] = {"sources": sources_input(sources)}
     run.extra["excluded"] = set(iterate_excluded(Path(options.exclude))) if options.exclude else set()
     if run.extra["excluded"]:
         inputs["exclude"] = {"content_digest": digest(sorted(run.extra["excluded"])), "uri": options.exclude}
+    run.extra["benchmarks"] = []
+    if options.benchmarks:
+        run.extra["benchmarks"] = digest_files(run.store, find_files(options.benchmarks))
+        inputs["benchmarks"] = sources_input(run.extra["benchmarks"])
     pinned = run.inputs["evaluation_set"]
     if pinned is None:
         pinned = _choose_evaluation_set(run, inputs)
@@ -68,12 +70,13 @@ def prepare(run: StageRun) -> dict[str, Any]:
 def _choose_evaluation_set(run: StageRun, inputs: dict[str, Any]) -> Output:
     """The evaluation set of this text, made the channel's unless another run was first."""
     options: CurateOptions = run.options
-    named = _MAP_ONLY | _SPLIT_ONLY | {"shard_characters"}
+    named = MAP_OPTIONS | _CLUSTERS_ONLY | _SPLIT_ONLY | {"shard_characters"}
     semantic = {name: value for name, value in by_kind(options, "semantic").items() if name in named}
 
     def build(attempt: Attempt) -> Result:
         return build_evaluation_set(attempt, _corpus(run), options)
 
+    inputs = {name: value for name, value in inputs.items() if name != "benchmarks"}
     part = run.part(EVALUATION_SET, EVALUATION_SET_REVISION, semantic, inputs, build)
     if options.pointer == NONE or options.evaluation_set == NONE:
         return part
@@ -83,9 +86,10 @@ def _choose_evaluation_set(run: StageRun, inputs: dict[str, Any]) -> Output:
 
 def _check_pinned(pinned: Output, options: CurateOptions) -> None:
     form = pinned.manifest.metadata.get("text_form")
-    if form != TEXT_FORM:
+    wanted = text_options(options).form
+    if form != wanted:
         raise DataError(
-            f"{pinned}: the pinned evaluation set is in text form {form}, this curate writes {TEXT_FORM}; "
+            f"{pinned}: the pinned evaluation set is in text form {form}, this curate writes {wanted}; "
             "results would not be comparable: use another --channel, or choose a new set with "
             "--evaluation-set none"
         )
@@ -103,24 +107,71 @@ def _check_pinned(pinned: Output, options: CurateOptions) -> None:
 def _corpus(run: StageRun) -> Corpus:
     """All mapped documents and which copies stay; read once per run."""
     if "corpus" not in run.extra:
-        parts = _map_all(run)
-        run.extra["corpus"] = Corpus.plan(parts, run.options, run.extra["excluded"])
+        options: CurateOptions = run.options
+        mapped = _map_all(run, run.extra["sources"])
+        signed = [_signed(run, part) for part in mapped]
+        corpus = Corpus.read(mapped, signed, options)
+        if options.near_duplicate_similarity:
+            corpus.drop_near_duplicates(_similar(run, corpus, mapped))
+        if run.extra["excluded"]:
+            corpus.take_down(run.extra["excluded"])
+        corpus.check_genres(options)
+        run.extra["corpus"] = corpus
     found: Corpus = run.extra["corpus"]
     return found
 
 
-def _map_all(run: StageRun) -> list[Output]:
-    sources: list[Source] = run.extra["sources"]
+def _map_shard(run: StageRun) -> NoReturn:
+    """Map and sign a part of the sources, for a later run to find: what a pod of a ParallelFor does."""
+    options: CurateOptions = run.options
+    part, count = map(int, options.shard.split("/"))
+    chosen = _sorted(run.extra["sources"])[part - 1 :: count]
+    for mapped in _map_all(run, chosen):
+        _signed(run, mapped)
+    raise Skip(f"part {options.shard} is mapped, {len(chosen)} of {len(run.extra['sources'])} file(s)")
+
+
+def _sorted(sources: Sequence[Source]) -> list[Source]:
+    return sorted(sources, key=lambda s: (s.name, s.sha256))
+
+
+def _map_all(run: StageRun, sources: Sequence[Source]) -> list[Output]:
     total = sum(s.bytes for s in sources)
     log.info("reading %s from %d file(s)", human_bytes(total), len(sources))
     progress = Progress(log, "read", total, unit="B")
-    return [_mapped(run, source, progress) for source in sorted(sources, key=lambda s: (s.name, s.sha256))]
+    return [_mapped(run, source, progress) for source in _sorted(sources)]
+
+
+def _signed(run: StageRun, mapped: Output) -> Output:
+    """The band keys of a mapped file's documents."""
+    build = functools.partial(signing.build_signed, mapped=mapped, workers=run.options.workers)
+    return run.part("curate_sign", signing.REVISION, {}, {"mapped": mapped}, build)
+
+
+def _similar(run: StageRun, corpus: Corpus, mapped: Sequence[Output]) -> Edges:
+    """The pairs of near duplicates in the corpus."""
+    options: CurateOptions = run.options
+    build = functools.partial(
+        near_duplicates.build_edges,
+        mapped=corpus.paths,
+        signed=corpus.signed,
+        candidates=corpus.candidates,
+        unique=corpus.copies.unique,
+        similarity=options.near_duplicate_similarity,
+        workers=options.workers,
+    )
+    revision = [near_duplicates.REVISION, signing.REVISION]
+    semantic = {"similarity": options.near_duplicate_similarity, "revision": revision}
+    digests = digest([part.content_digest for part in mapped])
+    inputs = {"mapped": {"content_digest": digests, "uri": f"{len(mapped)} mapped files"}}
+    part = run.part("curate_similar", near_duplicates.REVISION, semantic, inputs, build)
+    return Edges.read(part.path("edges.parquet"))
 
 
 def _mapped(run: StageRun, source: Source, progress: Progress) -> Output:
     options: CurateOptions = run.options
-    semantic = {name: value for name, value in by_kind(options, "semantic").items() if name in _MAP_ONLY}
-    raw = {"content_digest": digest([source.name, source.sha256]), "uri": source.path.resolve().as_uri()}
+    semantic = {name: value for name, value in by_kind(options, "semantic").items() if name in MAP_OPTIONS}
+    raw = {"content_digest": digest(source.identity), "uri": source.uri}
     build = functools.partial(
         mapping.build_mapped,
         source=source,
@@ -132,36 +183,13 @@ def _mapped(run: StageRun, source: Source, progress: Progress) -> Output:
     return run.part("curate_map", mapping.REVISION, semantic, {"source": raw}, build)
 
 
-def text_options(options: CurateOptions) -> TextOptions:
-    """What decides over one record, from the stage's options."""
-    licenses = (entry.partition("=") for entry in options.licenses.split(",") if entry.strip())
-    fields = Fields(
-        text=options.text_field,
-        title=options.title_field,
-        author=options.author_field,
-        genre=options.genre_field,
-        source=options.source_field,
-        license=options.license_field,
-        labels=tuple(name.strip() for name in options.label_fields.split(",") if name.strip()),
-        default_genre=options.default_genre,
-        licenses=tuple((start.strip(), name.strip()) for start, _, name in licenses),
-    )
-    limits = Limits(
-        min_han_characters=options.min_han_characters,
-        max_characters=options.max_characters,
-        min_han_share=options.min_han_share,
-        max_lacuna_share=options.max_lacuna_share,
-        max_private_use_share=options.max_private_use_share,
-    )
-    return TextOptions(fields=fields, limits=limits)
-
-
 def work(run: StageRun) -> Result:
     """Write train, and valid as the evaluation set has it; say what was dropped and why."""
     part: Output = run.extra[EVALUATION_SET]
     corpus = _corpus(run)
-    held_out = EvaluationSet.open(part, run.options.overlap_characters)
-    result = write_documents(run.attempt, corpus, held_out, run.options)
+    held_out = EvaluationSet.open(part, run.options.split_by)
+    benchmarks = benchmark_texts(run.extra["benchmarks"], run.options.overlap_characters)
+    result = write_documents(run.attempt, corpus, held_out, benchmarks, run.options)
     _export(run, corpus)
     return dataclasses.replace(result, references={EVALUATION_SET: part})
 

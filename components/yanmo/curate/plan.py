@@ -1,11 +1,12 @@
 """Phase `plan`: over one small table (a line per document), which copies stay and what is held out.
 
 Nothing here depends on the order of files or rows: copies are ordered by what they say, documents by the
-digest of their Han characters.
+digest of their Han characters. The table is numpy columns, 92 bytes per document, without Python objects.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,86 +14,172 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 Ints = npt.NDArray[np.int64]
+Ints32 = npt.NDArray[np.int32]
 Bools = npt.NDArray[np.bool_]
-Bytes = npt.NDArray[np.bytes_]
+Digests = npt.NDArray[np.bytes_]
+"""16 raw bytes each. numpy drops NULs at the end of a single item but compares and sorts all 16 bytes."""
 
 _COLUMNS = ("id", "cluster", "whole", "genre", "characters", "marks")
+_MARKED = 40
+"""A text with a punctuation mark per this many Han characters, or more, counts as punctuated."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Candidates:
     """One line per mapped document, parallel arrays; `file` and `row` say where it lies."""
 
-    file: Ints
-    row: Ints
-    id: npt.NDArray[np.object_]
-    cluster: Bytes
-    whole: Bytes
-    genre: npt.NDArray[np.object_]
-    characters: Ints
-    marks: Ints
+    file: Ints32
+    row: Ints32
+    id: Digests
+    """The first half of the id."""
+    cluster: Digests
+    whole: Digests
+    genre: Ints32
+    """Index into `genres`."""
+    genres: tuple[str, ...]
+    group: Digests
+    """Of the author or source, where the split goes by it; else empty."""
+    characters: Ints32
+    marks: Ints32
+    han: Ints32
+    lacunae: Ints32
 
     def __len__(self) -> int:
         return len(self.file)
 
+    @property
+    def is_punctuated(self) -> Bools:
+        """Whether each text has punctuation worth the name."""
+        return self.marks * _MARKED >= self.han
 
-def read_candidates(paths: Sequence[Path]) -> Candidates:
-    """The table of all documents in the mapped files."""
-    tables = [pq.read_table(path, columns=list(_COLUMNS), partitioning=None) for path in paths]
-    rows = [t.num_rows for t in tables]
-    table = pa.concat_tables(tables)
+    def order(self) -> Ints:
+        """Indexes of the documents, the best copy of any set of copies first.
+
+        Punctuated before bare, fewer lost characters, longer, more punctuation, then the smaller id.
+        """
+        worse = (self.whole, self.id, -self.marks, -self.han, self.lacunae, ~self.is_punctuated)
+        return np.lexsort(worse)
+
+    def ranks(self) -> Ints:
+        """The place of each document in `order`."""
+        ranks = np.empty(len(self), dtype=np.int64)
+        ranks[self.order()] = np.arange(len(self))
+        return ranks
+
+
+def read_candidates(mapped: Sequence[Path], signed: Sequence[Path], group: str = "") -> Candidates:
+    """The table of all documents in the mapped files.
+
+    Args:
+        group: column by which the split goes, `author` or `source`; empty for neither.
+    """
+    columns = [*_COLUMNS, *([group] if group else [])]
+    parts = [_read(path, columns, group) for path in mapped]
+    rows = [len(part["id"]) for part in parts]
+    signs = pa.concat_tables(
+        [pq.read_table(p, columns=["han", "lacunae"], partitioning=None) for p in signed]
+    )
+    genres = tuple(sorted({name for part in parts for name in part["genres"]}))
+    code = {name: number for number, name in enumerate(genres)}
+    genre = [np.array([code[g] for g in p["genres"]], np.int32)[p["genre"]] for p in parts]
+    joined = {
+        name: np.concatenate([part[name] for part in parts])
+        for name in ("id", "cluster", "whole", "group", "characters", "marks")
+    }
     return Candidates(
-        file=np.repeat(np.arange(len(paths)), rows),
-        row=np.concatenate([np.arange(n) for n in rows]),
-        id=_objects(table["id"]),
-        cluster=_fixed(table["cluster"]),
-        whole=_fixed(table["whole"]),
-        genre=_objects(table["genre"]),
-        characters=table["characters"].to_numpy().astype(np.int64),
-        marks=table["marks"].to_numpy().astype(np.int64),
+        file=np.repeat(np.arange(len(mapped), dtype=np.int32), rows),
+        row=np.concatenate([np.arange(n, dtype=np.int32) for n in rows]),
+        genre=np.concatenate(genre),
+        genres=genres,
+        han=signs["han"].to_numpy(),
+        lacunae=signs["lacunae"].to_numpy(),
+        **joined,
     )
 
 
-def _objects(column: pa.ChunkedArray) -> npt.NDArray[np.object_]:
-    return np.asarray(column.to_numpy(), dtype=object)
+def _read(path: Path, columns: list[str], group: str) -> dict[str, npt.NDArray[np.generic]]:
+    table = pq.read_table(path, columns=columns, partitioning=None)
+    genre = pc.dictionary_encode(table["genre"].combine_chunks())
+    genre = genre.combine_chunks() if isinstance(genre, pa.ChunkedArray) else genre
+    return {
+        "id": _halves(table["id"]),
+        "cluster": raw_digests(table["cluster"]),
+        "whole": raw_digests(table["whole"]),
+        "genre": genre.indices.to_numpy(),
+        "genres": genre.dictionary.to_pylist(),
+        "group": name_digests(table[group]) if group else np.zeros(table.num_rows, dtype="S16"),
+        "characters": table["characters"].to_numpy(),
+        "marks": table["marks"].to_numpy(),
+    }
 
 
-def _fixed(column: pa.ChunkedArray) -> Bytes:
-    """Fixed-size digests as hexadecimal bytes (numpy's bytes drop NULs at the end)."""
-    return np.array([value.hex() for value in column.to_pylist()], dtype="S")
+def raw_digests(column: pa.ChunkedArray) -> Digests:
+    """A column of binary(16) as an array."""
+    if not len(column):
+        return np.zeros(0, dtype="S16")
+    return np.concatenate([_buffer(chunk.cast(pa.binary())) for chunk in column.chunks]).view("S16")
+
+
+def _halves(column: pa.ChunkedArray) -> Digests:
+    """The first 32 of 64 hexadecimal digits, as 16 bytes."""
+    if not len(column):
+        return np.zeros(0, dtype="S16")
+    halves = pc.utf8_slice_codeunits(column, 0, 32)
+    digits = np.concatenate([_buffer(chunk.cast(pa.binary())) for chunk in halves.chunks])
+    values = np.where(digits >= ord("a"), digits - (ord("a") - 10), digits - ord("0")).astype(np.uint8)
+    return (values[::2] << 4 | values[1::2]).view("S16")
+
+
+def _buffer(chunk: pa.Array) -> npt.NDArray[np.uint8]:
+    """The bytes of all values of a binary array, one after the other."""
+    offsets = np.frombuffer(chunk.buffers()[1], dtype=np.int32)[chunk.offset : chunk.offset + len(chunk) + 1]
+    data = chunk.buffers()[2]
+    return np.frombuffer(data if data is not None else b"", dtype=np.uint8)[offsets[0] : offsets[-1]]
+
+
+UNKNOWN_AUTHORS = frozenset(
+    ("", "佚名", "无名氏", "無名氏", "不详", "不詳", "阙名", "闕名", "失名", "无", "anonymous", "unknown")
+)
+"""Names that are no one's: their documents are no group."""
+
+
+def name_digests(column: pa.ChunkedArray) -> Digests:
+    """A digest of each name, empty for unknown ones."""
+    names = pc.dictionary_encode(column.combine_chunks())
+    names = names.combine_chunks() if isinstance(names, pa.ChunkedArray) else names
+    digests = [name_digest(name) for name in names.dictionary.to_pylist()]
+    return np.asarray(np.array(digests or [b""], dtype="S16")[names.indices.to_numpy()])
+
+
+def name_digest(name: str) -> bytes:
+    """What stands for an author or a source; empty for the unknown ones."""
+    return b"" if name.lower() in UNKNOWN_AUTHORS else hashlib.sha256(name.encode()).digest()[:16]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Copies:
-    """Which documents stay after exact copies are dropped, in the order of their clusters' digests."""
+class ExactCopies:
+    """One document per text (Han characters), in the order of the texts' digests: positions."""
 
-    kept: Ints
-    """Indexes into the candidates, one per cluster: most punctuation first, then the smallest id."""
-    sizes: Ints
-    """Copies in each cluster, itself included."""
-    dropped: Ints
-    """Indexes of the other copies."""
-    dropped_of: Ints
-    """For each of `dropped`, the position of its cluster in `kept`."""
+    unique: Ints
+    """For each position the best copy, an index into the candidates."""
+    position: Ints
+    """For each candidate the position of its text."""
 
 
-def drop_copies(candidates: Candidates) -> Copies:
-    """Keep one document of those whose Han characters are the same."""
-    c = candidates
-    order = np.lexsort((c.whole, c.id.astype("S"), -c.marks, c.cluster))
-    cluster = c.cluster[order]
+def find_exact_copies(candidates: Candidates) -> ExactCopies:
+    """Documents whose Han characters are the same, whatever their script and punctuation."""
+    order = candidates.order()
+    order = order[np.argsort(candidates.cluster[order], kind="stable")]
+    cluster = candidates.cluster[order]
     is_first = np.ones(len(order), dtype=np.bool_)
     is_first[1:] = cluster[1:] != cluster[:-1]
-    number = np.cumsum(is_first) - 1
-    return Copies(
-        kept=order[is_first],
-        sizes=np.bincount(number, minlength=int(is_first.sum())).astype(np.int64),
-        dropped=order[~is_first],
-        dropped_of=number[~is_first],
-    )
+    position = np.empty(len(order), dtype=np.int64)
+    position[order] = np.cumsum(is_first) - 1
+    return ExactCopies(unique=order[is_first], position=position)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,40 +191,44 @@ class SplitSize:
     share: float
     """Of the genre's characters, at most."""
     min_documents: int
-    """At least, even if they hold more characters than that, up to a fifth of the genre's documents."""
+    """At least, even if they hold more characters than that, up to a fifth of the genre's groups."""
 
 
 _LONGEST_SHARE = 0.1
-"""A document longer than this share of a split's characters, and than the genre's median, is not held out:
-one book would be the split."""
+"""A document or group longer than this share of a split's characters, and than the genre's median, is not
+held out: one book, or one prolific author, would be the split."""
 
 
-def hold_out(genre: npt.NDArray[np.object_], characters: Ints, sizes: Sequence[SplitSize]) -> list[Ints]:
-    """Positions of the documents of each split, genre by genre.
+def hold_out(genre: Ints32, characters: Ints32, group: Ints, sizes: Sequence[SplitSize]) -> list[Ints]:
+    """Indexes of the documents of each split, genre by genre; groups are never torn apart within a genre.
 
     Args:
-        genre: of the documents, in the order of their clusters' digests: the split is a prefix of that order,
-            so the same text is held out whatever else is there or however files are ordered.
+        genre: of the documents, as numbers.
         characters: of the documents.
+        group: of the documents (cluster, author or source). Groups are served in the order of these
+            numbers, so the split is a prefix of that order: the same text is held out whatever else is there.
         sizes: of the splits, the first one served first.
     """
     result: list[list[Ints]] = [[] for _ in sizes]
-    for name in sorted(set(genre.tolist())):
-        left = np.flatnonzero(genre == name)
-        total, count = int(characters[left].sum()), len(left)
-        for number, size in enumerate(sizes):
+    for number in np.unique(genre):
+        documents = np.flatnonzero(genre == number)
+        _, unit = np.unique(group[documents], return_inverse=True)
+        length = np.bincount(unit, weights=characters[documents]).astype(np.int64)
+        left = np.arange(len(length))
+        total = int(length.sum())
+        for found, size in zip(result, sizes, strict=True):
             budget = min(size.characters, int(size.share * total))
-            taken = _fill(characters[left], budget, min(size.min_documents, count // 5))
-            result[number].append(left[taken])
+            taken = _fill(length[left], budget, min(size.min_documents, len(length) // 5))
+            found.append(documents[np.isin(unit, left[taken])])
             left = np.delete(left, taken)
     return [np.sort(np.concatenate(found)) if found else np.zeros(0, np.int64) for found in result]
 
 
-def _fill(characters: Ints, budget: int, min_documents: int) -> Ints:
-    """The first documents that hold `budget` characters together, at least `min_documents`."""
+def _fill(characters: Ints, budget: int, min_units: int) -> Ints:
+    """The first units that hold `budget` characters together, at least `min_units`."""
     if not len(characters):
         return np.zeros(0, dtype=np.int64)
     longest = max(budget * _LONGEST_SHARE, float(np.median(characters)))
     fits = np.flatnonzero(characters <= longest)
     number = int(np.searchsorted(np.cumsum(characters[fits]), budget, side="right"))
-    return fits[: max(number, min_documents)]
+    return fits[: max(number, min_units)]

@@ -6,30 +6,27 @@ normalization that is spread over workers.
 
 from __future__ import annotations
 
-import lzma
-import zlib
+import dataclasses
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import zstandard
 
 from yanmo.common.errors import DataError
+from yanmo.curate.encodings import SAMPLE_BYTES, as_utf8, file_encoding
+from yanmo.curate.raw_files import open_file
 from yanmo.curate.sources import Source
+from yanmo.curate.unpacking import unpacked
 
 MAX_RECORD_BYTES = 64 << 20
 """A longer line or block is skipped and counted as malformed: it would not be a document."""
 
-_CHUNK_BYTES = {"": 1 << 20, "gz": 1 << 13, "xz": 1 << 12, "zst": 1 << 12}
-"""Read at a time. Small where a few bytes may unpack to many (zstd: 128 kB from 3 bytes), so that a zip bomb
-stays a stream."""
 _ROWS = 4096
 _OVERHANG = 3
 """A boundary may begin this many bytes before the end of what was read."""
-_BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,11 +39,27 @@ class Batch:
     data: Any
     """Bytes of whole lines or blocks, or a record batch."""
     too_long: tuple[int, ...] = ()
-    """Numbers of lines that were skipped because of MAX_RECORD_BYTES."""
+    """Numbers of lines that were skipped because they are longer than `limit` bytes."""
+    limit: int = MAX_RECORD_BYTES
+    encoding: str = "utf-8"
+    """What the file was in; `data` is UTF-8."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """How files are read, where their own settings do not say otherwise."""
+
+    encoding: str = "auto"
+    layout: str = "block"
+    max_record_bytes: int = MAX_RECORD_BYTES
 
 
 def read_batches(
-    source: Source, columns: list[str], batch_bytes: int, on_bytes: Callable[[int], None]
+    source: Source,
+    columns: list[str],
+    batch_bytes: int,
+    on_bytes: Callable[[int], None],
+    how: Reading = Reading(),
 ) -> Iterator[Batch]:
     """The records of `source`, in order, in batches of about `batch_bytes`.
 
@@ -55,73 +68,61 @@ def read_batches(
         on_bytes: called with the number of bytes of the file that were read.
 
     Raises:
-        DataError: unreadable, truncated, damaged or changed file.
+        DataError: unreadable, truncated, damaged, binary or changed file.
     """
     source.check_unchanged()
     if source.form == "parquet":
-        yield from _row_batches(source, columns, on_bytes)
+        yield from _row_batches(source, columns, batch_bytes, on_bytes)
     else:
-        boundaries = (b"\n",) if source.form == "jsonl" else (b"\n\n", b"\n\r\n")
-        chunks = _without_bom(_decompressed(source, on_bytes))
-        yield from _line_batches(source, chunks, boundaries, batch_bytes)
+        yield from _text_batches(source, batch_bytes, on_bytes, how)
     source.check_unchanged()
 
 
-def _raw_chunks(path: Path, size: int, on_bytes: Callable[[int], None]) -> Iterator[bytes]:
-    try:
-        with path.open("rb") as file:
-            while chunk := file.read(size):
-                on_bytes(len(chunk))
-                yield chunk
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}") from error
+def layout_of(source: Source, default: str) -> str:
+    """What a document is in `source`: a line of JSON, or one of LAYOUTS."""
+    return "line" if source.form == "jsonl" else source.settings.get("layout", default)
 
 
-_NEW: dict[str, Callable[[], Any]] = {
-    "gz": lambda: zlib.decompressobj(wbits=31),
-    "xz": lzma.LZMADecompressor,
-    "zst": lambda: zstandard.ZstdDecompressor(max_window_size=1 << 27).decompressobj(),
-}
+def _text_batches(
+    source: Source, batch_bytes: int, on_bytes: Callable[[int], None], how: Reading
+) -> Iterator[Batch]:
+    chunks = unpacked(source, on_bytes)
+    head = _head(chunks)
+    found = file_encoding(source.shown, head, source.settings.get("encoding", how.encoding))
+    text = as_utf8(itertools.chain((head,), chunks), found.encoding)
+    layout = layout_of(source, how.layout)
+    if layout == "file":
+        batches = _whole_file(source, text, how.max_record_bytes)
+    else:
+        boundaries = (b"\n",) if layout == "line" else (b"\n\n", b"\n\r\n")
+        batches = _line_batches(source, text, boundaries, batch_bytes, how.max_record_bytes)
+    for batch in batches:
+        yield dataclasses.replace(batch, encoding=found.encoding, limit=how.max_record_bytes)
 
 
-def _decompressed(source: Source, on_bytes: Callable[[int], None]) -> Iterator[bytes]:
-    """The file's bytes, unpacked; several frames or members one after the other are one text."""
-    chunks = _raw_chunks(source.path, _CHUNK_BYTES[source.compression], on_bytes)
-    if not source.compression:
-        yield from chunks
-        return
-    unpacker = None
-    try:
-        for chunk in chunks:
-            while chunk:
-                unpacker = unpacker or _NEW[source.compression]()
-                yield unpacker.decompress(chunk)
-                chunk = b""
-                if unpacker.eof:
-                    chunk, unpacker = unpacker.unused_data, None
-    except (zlib.error, lzma.LZMAError, zstandard.ZstdError) as error:
-        raise DataError(
-            f"{source.path}: damaged .{source.compression} data: {error}; fetch it again"
-        ) from error
-    if unpacker is not None:
-        raise DataError(
-            f"{source.path}: truncated: its .{source.compression} data stops in the middle after "
-            f"{source.bytes} bytes; fetch it again"
-        )
-
-
-def _without_bom(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    head = b""
+def _head(chunks: Iterator[bytes]) -> bytes:
+    """The beginning of a file, as much as tells its encoding."""
+    head = bytearray()
     for chunk in chunks:
         head += chunk
-        if len(head) >= len(_BOM):
+        if len(head) >= SAMPLE_BYTES:
             break
-    yield head.removeprefix(_BOM)
-    yield from chunks
+    return bytes(head)
+
+
+def _whole_file(source: Source, chunks: Iterator[bytes], limit: int) -> Iterator[Batch]:
+    data = bytearray()
+    for chunk in chunks:
+        if len(data) <= limit:
+            data += chunk
+    if len(data) > limit:
+        yield Batch(source=source, first=1, data=b"", too_long=(1,))
+    else:
+        yield Batch(source=source, first=1, data=bytes(data))
 
 
 def _line_batches(
-    source: Source, chunks: Iterator[bytes], boundaries: tuple[bytes, ...], batch_bytes: int
+    source: Source, chunks: Iterator[bytes], boundaries: tuple[bytes, ...], batch_bytes: int, limit: int
 ) -> Iterator[Batch]:
     """Batches that end at a boundary, so that no record is split."""
     buffer = bytearray()
@@ -141,7 +142,7 @@ def _line_batches(
             yield Batch(source=source, first=first, data=bytes(buffer[:end]), too_long=tuple(too_long))
             first += _drop(buffer, end)
             too_long.clear()
-        elif len(buffer) > MAX_RECORD_BYTES:
+        elif len(buffer) > limit:
             too_long.append(first)
             skipping = True
             first += _drop(buffer, len(buffer) - _OVERHANG)
@@ -172,20 +173,30 @@ def _drop(buffer: bytearray, count: int) -> int:
     return lines
 
 
-def _row_batches(source: Source, columns: list[str], on_bytes: Callable[[int], None]) -> Iterator[Batch]:
+def _row_batches(
+    source: Source, columns: list[str], batch_bytes: int, on_bytes: Callable[[int], None]
+) -> Iterator[Batch]:
     first = 1
     try:
-        with pq.ParquetFile(source.path) as file:
+        with open_file(source.uri) as stream, pq.ParquetFile(stream) as file:
             have = file.schema_arrow.names
             if columns[0] not in have:
                 raise DataError(
-                    f"{source.path}: no column {columns[0]!r}; it has {', '.join(have[:20])}: name the "
+                    f"{source.shown}: no column {columns[0]!r}; it has {', '.join(have[:20])}: name the "
                     "text's with --text-field"
                 )
             rows = max(file.metadata.num_rows, 1)
-            for batch in file.iter_batches(_ROWS, columns=[c for c in columns if c in have]):
+            size = _rows_at_a_time(file.metadata, batch_bytes)
+            for batch in file.iter_batches(size, columns=[c for c in dict.fromkeys(columns) if c in have]):
                 on_bytes(source.bytes * batch.num_rows // rows)
                 yield Batch(source=source, first=first, data=batch)
                 first += batch.num_rows
     except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{source.path}: not a readable Parquet file: {error}; fetch it again") from error
+        raise DataError(f"{source.shown}: not a readable Parquet file: {error}; fetch it again") from error
+
+
+def _rows_at_a_time(metadata: Any, batch_bytes: int) -> int:
+    """As many rows as hold about `batch_bytes`, by the size of the largest row group."""
+    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+    row = max((g.total_byte_size // max(g.num_rows, 1) for g in groups), default=1)
+    return max(1, min(_ROWS, batch_bytes // max(row, 1)))

@@ -6,16 +6,21 @@ import logging
 from typing import Any
 
 from yanmo.common.text_table import text_table
+from yanmo.curate.config import CurateOptions
 from yanmo.curate.corpus import PLAN_REASONS
-from yanmo.curate.filters import REASONS
+from yanmo.curate.filter_sets import FILTERS, MAXIMUM, REASONS
 from yanmo.curate.mapping import MapReport
+from yanmo.curate.text_options import allowed_shares, text_options
 
 log = logging.getLogger(__name__)
 
 _COLUMNS = ("genre", "read", "filtered", "copies", "overlap", "train", "valid", "test", "characters")
 
+_DROPPED = (("duplicate", "near_duplicate"), ("overlap", "benchmark"))
+"""Reasons counted in the columns `copies` and `overlap`."""
 
-def describe(report: MapReport) -> dict[str, Any]:
+
+def describe(report: MapReport, options: CurateOptions) -> dict[str, Any]:
     """What report.json says of reading, cleaning and dropping, by genre, with examples."""
     value = report.to_json()
     counts = value["counts"]
@@ -23,12 +28,33 @@ def describe(report: MapReport) -> dict[str, Any]:
         "lines": report.lines,
         "malformed": report.malformed,
         "first_malformed": [str(m) for m in report.first_malformed],
+        "files": dict(sorted(report.files.items())),
         "read": counts.get("read", {}),
         "cleaned": {n.removeprefix("cleaned_"): v for n, v in counts.items() if n.startswith("cleaned_")},
         "dropped": {r: counts[r] for r in (*REASONS, *PLAN_REASONS) if r in counts},
         "kept": counts.get("train", {}),
+        "filters": _filters(report, options),
         "examples": value["examples"],
     }
+
+
+def _filters(report: MapReport, options: CurateOptions) -> dict[str, Any]:
+    """Each filter that a genre of this text meets: what it measures, its thresholds, and what it dropped."""
+    text, shares, tally = text_options(options), allowed_shares(options), report.tally
+    sets = {genre: text.rules.set_of(genre) for genre in tally.genres("read")}
+    result = {}
+    for name in REASONS:
+        limits = {
+            s: text.rules.limits[s][name] for s in sorted(set(sets.values())) if name in text.rules.limits[s]
+        }
+        if limits:
+            result[name] = {
+                "measures": FILTERS[name][1],
+                "at_most" if FILTERS[name][0] == MAXIMUM else "at_least": limits,
+                "allowed_share": shares[name],
+                "dropped": tally.documents(name),
+            }
+    return {"sets": sets, "text_form": text.form, **result}
 
 
 def log_table(report: MapReport, evaluation_set: dict[str, Any]) -> None:
@@ -39,7 +65,8 @@ def log_table(report: MapReport, evaluation_set: dict[str, Any]) -> None:
         numbers = [
             tally.documents("read", genre),
             sum(tally.documents(reason, genre) for reason in REASONS),
-            *(tally.documents(name, genre) for name in ("duplicate", "overlap", "train")),
+            *(sum(tally.documents(name, genre) for name in names) for names in _DROPPED),
+            tally.documents("train", genre),
             *(_held(evaluation_set, split, genre) for split in ("valid", "test")),
             tally.characters("train", genre),
         ]

@@ -1,161 +1,164 @@
 """Which raw files there are, and the digests that stand for them in the key.
 
-A file's sha256 is remembered in the store by (URI, size, modification time), so that a second run over a
-terabyte does not read it again to learn that nothing changed.
+A file's sha256 is remembered in the store by (URI, size, version), so that a second run over a terabyte does
+not read it again to learn that nothing changed.
 """
 
 from __future__ import annotations
 
-import glob
 import hashlib
 import json
 import logging
-import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from yanmo.common.errors import DataError, UsageError
-from yanmo.common.store.manifest import digest, file_sha256
+from yanmo.common.errors import DataError, StorageError, UsageError
+from yanmo.common.store.manifest import digest
 from yanmo.common.store.objects import AlreadyExists, Changed, ObjectStore
+from yanmo.curate.raw_files import RawFile, list_files, local_path, open_file, stat_file
+from yanmo.curate.source_entries import NO_SETTINGS, Settings, read_entries
 
 log = logging.getLogger(__name__)
 
 FORMS = ("jsonl", "parquet", "txt")
-COMPRESSIONS = ("gz", "zst", "xz")
-_NAME = re.compile(r".*\.(?:(parquet)|(jsonl|txt)(?:\.(gz|zst|xz))?)\Z", re.IGNORECASE | re.DOTALL)
-_EXPECTED = "expected .jsonl, .parquet or .txt, and .jsonl or .txt may end in .gz, .zst or .xz"
+COMPRESSIONS = ("gz", "zst", "xz", "bz2")
+_NAME = re.compile(r".*\.(?:(parquet)|(jsonl|txt)(?:\.(gz|zst|xz|bz2))?)\Z", re.IGNORECASE | re.DOTALL)
+_EXPECTED = "expected .jsonl, .parquet or .txt, and .jsonl or .txt may end in .gz, .zst, .xz or .bz2"
+_HASHED_AT_A_TIME = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
     """One raw file as it was when its digest was taken."""
 
-    path: Path
+    uri: str
+    name: str
+    """The file's name without its folder."""
     form: str
     """One of FORMS."""
     compression: str
     """One of COMPRESSIONS, or empty."""
     bytes: int
-    mtime_ns: int
+    version: str
     sha256: str
+    settings: Settings = NO_SETTINGS
 
     @property
-    def name(self) -> str:
-        """The file's name without its folder; bytes that are not UTF-8 become `?`."""
-        return self.path.name.encode(errors="replace").decode()
+    def shown(self) -> str:
+        """How messages name it: its path where it has one."""
+        return str(local_path(self.uri)) if self.uri.startswith("file://") else self.uri
+
+    @property
+    def identity(self) -> list[Any]:
+        """What it stands for in a key: its name and bytes, not its folder; what the user says about it."""
+        said = [[list(pair) for pair in self.settings.values]] if self.settings.values else []
+        return [self.name, self.sha256, *said]
 
     def check_unchanged(self) -> None:
         """Raise `DataError` when the file is no longer the one that was digested."""
-        now = _stat(self.path)
-        if (now.st_size, now.st_mtime_ns) != (self.bytes, self.mtime_ns):
-            raise DataError(f"{self.path}: changed while it was read; run again when it is at rest")
+        now = stat_file(self.uri)
+        if (now.bytes, now.version) != (self.bytes, self.version):
+            raise DataError(f"{self.shown}: changed while it was read; run again when it is at rest")
 
 
-def form_of(path: Path) -> tuple[str, str] | None:
+@dataclass(frozen=True)
+class Found:
+    """A file that `--sources` names, not yet read."""
+
+    file: RawFile
+    settings: Settings
+
+
+def form_of(name: str) -> tuple[str, str] | None:
     """The form and compression that a file's name tells, or None for a name that is not ours."""
-    found = _NAME.match(path.name)
+    found = _NAME.match(name)
     if not found:
         return None
     return (found[1] or found[2]).lower(), (found[3] or "").lower()
 
 
-def find_files(sources: str) -> list[Path]:
+def find_files(sources: str) -> list[Found]:
     """The files that `--sources` names, sorted, each once.
 
     Raises:
         DataError: an entry names nothing, or nothing that can be read as text.
-        UsageError: a scheme that no backend reads.
+        UsageError: a scheme that nothing reads, or two entries that say different things about one file.
     """
-    found: dict[Path, Path] = {}
-    for entry in _entries(sources):
-        for path in _files_of(entry):
-            found.setdefault(path.resolve(), path)
-    return sorted(found.values())
+    found: dict[str, Found] = {}
+    for entry in read_entries(sources):
+        for file in _readable(entry.place):
+            key = file.same_as or file.uri
+            known = found.setdefault(key, Found(file, entry.settings))
+            if known.settings != entry.settings:
+                raise UsageError(
+                    f"--sources names {file.uri} twice, with {dict(known.settings.values)} and with "
+                    f"{dict(entry.settings.values)}: leave one out"
+                )
+    return sorted(found.values(), key=lambda f: f.file.uri)
 
 
-def _entries(sources: str) -> list[str]:
-    whole = sources.strip()
-    if Path(whole).exists():  # a name with spaces or commas in it
-        return [whole]
-    return [entry for entry in re.split(r"[,\s]+", whole) if entry]
+def _readable(place: str) -> list[RawFile]:
+    try:
+        files = list_files(place)
+    except DataError as error:
+        raise DataError(f"{error}; {_EXPECTED}") from error
+    readable = [file for file in files if form_of(file.name)]
+    if not readable:
+        is_file = len(files) == 1 and "://" not in place and local_path(place).is_file()
+        what = "cannot tell its form from its name" if is_file else "no files there that can be read"
+        raise DataError(f"--sources {place}: {what}; {_EXPECTED}")
+    return readable
 
 
-def _files_of(entry: str) -> list[Path]:
-    entry = entry.removeprefix("file://")
-    if "://" in entry:
-        raise UsageError(f"--sources {entry}: expected a path on this machine or file:///path")
-    path = Path(entry).expanduser()
-    if path.is_dir():
-        files = [f for f in sorted(path.rglob("*")) if _is_text(f.relative_to(path)) and f.is_file()]
-        if not files:
-            raise DataError(f"--sources {entry}: no such files in this folder; {_EXPECTED}")
-        return files
-    if path.is_file():
-        if form_of(path) is None:
-            raise DataError(f"--sources {entry}: cannot tell its form from its name; {_EXPECTED}")
-        return [path]
-    matches = [Path(m) for m in sorted(glob.glob(str(path), recursive=True))]
-    files = [m for m in matches if m.is_file() and form_of(m)]
-    if not files:
-        what = "matches nothing that can be read" if glob.has_magic(entry) else "no such file or folder"
-        raise DataError(f"--sources {entry}: {what}; {_EXPECTED}")
-    return files
-
-
-def _is_text(relative: Path) -> bool:
-    return form_of(relative) is not None and not any(part.startswith(".") for part in relative.parts)
-
-
-def digest_files(store: ObjectStore, files: Iterable[Path]) -> list[Source]:
+def digest_files(store: ObjectStore, files: Iterable[Found]) -> list[Source]:
     """Every file with its sha256, from the store's memory where size and time are unchanged.
 
     Raises:
         DataError: a file is empty or cannot be read.
     """
-    return [_digest_file(store, path) for path in files]
+    return [_digest_file(store, found) for found in files]
 
 
-def _digest_file(store: ObjectStore, path: Path) -> Source:
-    stat = _stat(path)
-    if not stat.st_size:
-        raise DataError(f"{path}: is empty; remove it from --sources or fill it")
-    form = form_of(path)
-    assert form is not None, path
-    uri = path.resolve().as_uri()
-    seen = {"uri": uri, "bytes": stat.st_size, "mtime_ns": stat.st_mtime_ns}
-    name = f"sources/{hashlib.sha256(uri.encode()).hexdigest()}.json"
+def _digest_file(store: ObjectStore, found: Found) -> Source:
+    file = found.file
+    form = form_of(file.name)
+    assert form is not None, file.uri
+    seen = {"uri": file.uri, "bytes": file.bytes, "version": file.version}
+    name = f"sources/{hashlib.sha256(file.uri.encode()).hexdigest()}.json"
     old, version = _remembered(store, name)
     sha256 = old.get("sha256") if {k: old.get(k) for k in seen} == seen else None
-    if not isinstance(sha256, str):
-        sha256 = _hash(path)
-        _remember(store, name, version, {**seen, "sha256": sha256})
     source = Source(
-        path=path,
+        uri=file.uri,
+        name=file.name,
         form=form[0],
         compression=form[1],
-        bytes=stat.st_size,
-        mtime_ns=stat.st_mtime_ns,
-        sha256=sha256,
+        bytes=file.bytes,
+        version=file.version,
+        sha256=sha256 if isinstance(sha256, str) else _hash(file.uri),
+        settings=found.settings,
     )
+    if not file.bytes:
+        raise DataError(f"{source.shown}: is empty; remove it from --sources or fill it")
+    if source.sha256 != sha256:
+        _remember(store, name, version, {**seen, "sha256": source.sha256})
     source.check_unchanged()
     return source
 
 
-def _stat(path: Path) -> os.stat_result:
-    try:
-        return path.stat()
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}") from error
-
-
-def _hash(path: Path) -> str:
-    try:
-        return file_sha256(path)
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}") from error
+def _hash(uri: str) -> str:
+    result = hashlib.sha256()
+    with open_file(uri) as file:
+        try:
+            while chunk := file.read(_HASHED_AT_A_TIME):
+                result.update(chunk)
+        except StorageError:
+            raise  # the server is away: try again later
+        except OSError as error:
+            raise DataError(f"{uri}: cannot be read: {error.strerror}") from error
+    return result.hexdigest()
 
 
 def _remembered(store: ObjectStore, name: str) -> tuple[dict[str, Any], str]:
@@ -182,12 +185,15 @@ def _remember(store: ObjectStore, name: str, version: str, value: dict[str, Any]
 
 
 def sources_input(sources: list[Source]) -> dict[str, Any]:
-    """The raw files as an input of a key: names and bytes count, folders and order do not."""
-    files = sorted([s.name, s.sha256, s.bytes] for s in sources)
+    """The raw files as an input of a key: names, bytes and settings count, folders and order do not."""
+    files = sorted([[s.name, s.sha256, s.bytes, *s.identity[2:]] for s in sources], key=repr)
     return {
         "content_digest": digest(files),
-        "uri": ", ".join(s.path.resolve().as_uri() for s in sources[:20]),
-        "files": [{"name": n, "sha256": sha, "bytes": size} for n, sha, size in files],
+        "uri": ", ".join(s.uri for s in sources[:20]),
+        "files": [
+            {"name": n, "sha256": sha, "bytes": size, **({"settings": said[0]} if said else {})}
+            for n, sha, size, *said in files
+        ],
     }
 
 

@@ -5,61 +5,77 @@ from __future__ import annotations
 import json
 import logging
 import shutil
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import pyarrow.compute as pc
+import numpy.typing as npt
 
 from yanmo.common.errors import DataError
-from yanmo.common.records import TEXT_FORM
 from yanmo.common.store.commit import Attempt, Result
 from yanmo.curate.config import CurateOptions
+from yanmo.curate.containment import HIGH_COVERAGE, coverage, find_contained
 from yanmo.curate.corpus import Corpus, check_share
-from yanmo.curate.evaluation_set import EvaluationSet
+from yanmo.curate.evaluation_set import EvaluationSet, count_licenses
+from yanmo.curate.mapped_texts import comparable
+from yanmo.curate.overlap import Runs
+from yanmo.curate.planted import PLANTED, measure_planted
 from yanmo.curate.report import describe, log_table
 from yanmo.curate.tally import sort_genres
-from yanmo.curate.writing import write_rows
+from yanmo.curate.writing import write_duplicates, write_rows
 
 log = logging.getLogger(__name__)
 
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
 
 def write_documents(
-    attempt: Attempt, corpus: Corpus, evaluation_set: EvaluationSet, options: CurateOptions
+    attempt: Attempt,
+    corpus: Corpus,
+    evaluation_set: EvaluationSet,
+    benchmarks: Sequence[str],
+    options: CurateOptions,
 ) -> Result:
-    """Write `train-*.parquet`, `valid-*.parquet` and `report.json`.
+    """Write `train-*.parquet`, `valid-*.parquet`, `duplicates.parquet` and `report.json`.
+
+    Args:
+        benchmarks: normalized texts that train may not share runs with.
 
     Raises:
         DataError: nothing is left to train on, or the evaluation set takes more than its allowed share.
     """
     _check_taken_down(corpus, evaluation_set)
-    is_member = evaluation_set.is_member(corpus)
-    overlaps = evaluation_set.overlaps(corpus) & ~is_member
-    corpus.count("evaluation_set", corpus.kept[is_member])
-    corpus.count("overlap", corpus.kept[overlaps])
+    report: dict[str, Any] = {}
+    positions = _without_held_out(corpus, evaluation_set, options, report)
+    positions = _without_benchmarks(corpus, positions, benchmarks, options, report)
     corpus.show_examples()
-    check_share(corpus.report, "overlap", options.max_filter_share)
-    positions = np.flatnonzero(~is_member & ~overlaps)
     if not len(positions):
         raise DataError(
-            f"nothing is left to train on: of {len(corpus.kept)} documents {is_member.sum()} are in the "
-            f"evaluation set and {overlaps.sum()} share a run of characters with it; give more text"
+            f"nothing is left to train on: of {len(corpus.kept)} documents "
+            f"{corpus.report.tally.documents('evaluation_set')} are in the evaluation set or near it and "
+            f"{corpus.report.tally.documents('overlap')} share a run of characters with it; give more text"
         )
-    train = write_rows(attempt, corpus, positions, "train", options.shard_characters)
-    corpus.count("train", corpus.kept[positions])
-    licenses = _licenses(corpus, positions)
+    train = write_rows(attempt, corpus, positions, "train", options.shard_characters, options.workers)
+    write_duplicates(attempt, corpus)
+    corpus.count("train", corpus.copies.unique[positions])
+    if options.near_duplicate_similarity:
+        report["planted_duplicates"] = _measure_planted(corpus, options.near_duplicate_similarity)
+    licenses = count_licenses(corpus, positions)
     counts = {what: {"train": train[what], "valid": _valid_counts(evaluation_set, what)} for what in train}
     for path in evaluation_set.part.paths("valid-*.parquet"):
         shutil.copyfile(path, attempt.path(path.name))
         attempt.add(path.name)
     report = {
-        **describe(corpus.report),
+        **describe(corpus.report, options),
+        **report,
         "evaluation_set": evaluation_set.part.manifest.counts,
         "licenses": licenses,
     }
     attempt.write("report.json", json.dumps(report, ensure_ascii=False, indent=1) + "\n", role="record")
     log_table(corpus.report, evaluation_set.part.manifest.counts)
     genres = sort_genres({g for split in counts["documents"].values() for g in split})
-    metadata = {"text_form": TEXT_FORM, "genres": genres, "licenses": licenses}
+    metadata = {"text_form": corpus.form, "genres": genres, "licenses": licenses}
     return Result(counts=counts, metadata=metadata)
 
 
@@ -68,19 +84,65 @@ def _valid_counts(evaluation_set: EvaluationSet, what: str) -> dict[str, int]:
     return counts
 
 
+def _without_held_out(
+    corpus: Corpus, evaluation_set: EvaluationSet, options: CurateOptions, report: dict[str, Any]
+) -> Ints:
+    """The positions left for training after the evaluation set, its clusters and its runs."""
+    held = evaluation_set.holds(corpus, options.near_duplicate_similarity)[corpus.kept]
+    corpus.count("evaluation_set", corpus.copies.unique[corpus.kept[held]])
+    positions = corpus.kept[~held]
+    if not options.overlap_characters:
+        return positions
+    runs = Runs.of(evaluation_set.texts, options.overlap_characters)
+    shared = find_contained(corpus, positions, runs, options.workers)
+    report["evaluation_set_in_train"] = evaluation_set.report(runs, shared.hashes)
+    return _without_overlaps(corpus, positions, shared.documents, "overlap", options)
+
+
+def _without_benchmarks(
+    corpus: Corpus, positions: Ints, benchmarks: Sequence[str], options: CurateOptions, report: dict[str, Any]
+) -> Ints:
+    """The positions left after documents that share a run with a benchmark."""
+    if not benchmarks:
+        return positions
+    runs = Runs.of(benchmarks, options.overlap_characters)
+    shared = find_contained(corpus, positions, runs, options.workers)
+    covered = coverage(benchmarks, runs, shared.hashes)
+    report["benchmarks_in_train"] = {
+        "texts": len(benchmarks),
+        "with_a_shared_run": int((covered > 0).sum()),
+        "with_a_fifth_shared": int((covered > HIGH_COVERAGE).sum()),
+    }
+    return _without_overlaps(corpus, positions, shared.documents, "benchmark", options)
+
+
+def _without_overlaps(
+    corpus: Corpus, positions: Ints, shares: Bools, reason: str, options: CurateOptions
+) -> Ints:
+    """Count what shares a run, fail above the limit, and remove it unless it is only to be reported."""
+    is_removed = options.overlap_action == "remove"
+    name = reason if is_removed else f"{reason}_reported"
+    corpus.count(name, corpus.copies.unique[positions[shares]])
+    corpus.show_examples()
+    check_share(corpus.report, name, options.max_overlap_share, "--max-overlap-share")
+    return positions[~shares] if is_removed else positions
+
+
+def _measure_planted(corpus: Corpus, similarity: float) -> dict[str, Any]:
+    """How well copies of the documents with the smallest ids are found."""
+    chosen = corpus.chosen
+    chosen = chosen[np.argsort(corpus.candidates.id[chosen], kind="stable")[:PLANTED]]
+    texts = corpus.rows(chosen, ("text",))["text"].to_pylist()
+    return measure_planted(comparable(texts, corpus.form), similarity)
+
+
 def _check_taken_down(corpus: Corpus, evaluation_set: EvaluationSet) -> None:
     held = sorted(corpus.excluded_ids & evaluation_set.ids)
-    copies = corpus.excluded_clusters & evaluation_set.clusters
+    down = corpus.candidates.cluster[corpus.copies.unique[corpus.is_excluded]]
+    copies = np.isin(evaluation_set.clusters, down).sum()
     if held or copies:
         raise DataError(
-            f"the pinned evaluation set {evaluation_set.part} holds {max(len(held), len(copies))} of the "
+            f"the pinned evaluation set {evaluation_set.part} holds {max(len(held), int(copies))} of the "
             f"documents to take down ({', '.join(held[:3]) or 'as copies'}); choose a new one with "
             "--evaluation-set none and evaluate the champion again"
         )
-
-
-def _licenses(corpus: Corpus, positions: Any) -> dict[str, int]:
-    """Training documents under each licence."""
-    column = corpus.rows(corpus.kept[positions], ("license",))["license"]
-    found = {entry["values"]: entry["counts"] for entry in pc.value_counts(column).to_pylist()}
-    return dict(sorted(found.items()))

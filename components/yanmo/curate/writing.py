@@ -1,18 +1,32 @@
-"""Phase `write`: planned documents as documents v1, in the order of their ids."""
+"""Phase `write`: planned documents as documents v1, in the order of their ids.
+
+Two passes, each spread over processes: every mapped file is cut into the pieces that go to each output file,
+then each output file is put together from its pieces. So every byte is read twice, however many output files
+there are, and memory holds one mapped file or one output file per process.
+"""
 
 from __future__ import annotations
 
 import logging
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
-from yanmo.common.documents import write_split
+from yanmo.common.documents import shard_bounds
 from yanmo.common.logs import Progress
+from yanmo.common.records import DOCUMENTS, write_parquet
 from yanmo.common.store.commit import Attempt
 from yanmo.curate.corpus import Corpus
 from yanmo.curate.mapping import DOCUMENT_COLUMNS
+from yanmo.curate.pool import ordered_map
 from yanmo.curate.tally import sort_genres
 
 log = logging.getLogger(__name__)
@@ -20,39 +34,157 @@ log = logging.getLogger(__name__)
 Ints = npt.NDArray[np.int64]
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Cut:
+    """The rows of one mapped file, by output file."""
+
+    mapped: Path
+    rows: list[npt.NDArray[np.int32]]
+    """For each output file the rows that go there, in the order of ids."""
+    out: Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Join:
+    """One output file."""
+
+    pieces: list[Path]
+    shard: int
+    order: npt.NDArray[np.int64]
+    """For each row of the output, its place in the pieces put one after the other."""
+    columns: dict[str, Any]
+    form: str
+    out: Path
+
+
 def write_rows(
-    attempt: Attempt, corpus: Corpus, positions: Ints, split: str, shard_characters: int
+    attempt: Attempt, corpus: Corpus, positions: Ints, split: str, shard_characters: int, workers: int
 ) -> dict[str, dict[str, int]]:
-    """Write the corpus' kept documents at `positions` as `split`.
+    """Write the corpus' documents at `positions` as `<split>-00000-of-0000N.parquet`.
 
     Returns:
         {"documents": genre -> number, "characters": genre -> number}
     """
     candidates = corpus.candidates
-    positions = positions[np.argsort(candidates.id[corpus.kept[positions]], kind="stable")]
-    chosen = corpus.kept[positions]
-    characters = candidates.characters[chosen]
+    order = np.argsort(candidates.id[corpus.copies.unique[positions]], kind="stable")
+    positions = positions[order]
+    chosen = corpus.copies.unique[positions]
+    characters = candidates.characters[chosen].astype(np.int64)
+    bounds = shard_bounds(characters, shard_characters)
+    scratch = attempt.path("scratch/pieces").parent
+    cuts = list(_cuts(corpus, chosen, bounds, scratch))
+    for _ in ordered_map(cut_file, iter(cuts), workers):
+        pass
+    names = [f"{split}-{i:05d}-of-{len(bounds):05d}.parquet" for i in range(len(bounds))]
+    joins = _joins(attempt, corpus, positions, bounds, cuts, split, names)
     progress = Progress(log, f"wrote {split}", len(chosen), unit="documents")
+    for name, rows in zip(names, ordered_map(join_pieces, joins, workers), strict=True):
+        attempt.add(name)
+        progress.add(rows)
+    shutil.rmtree(scratch)
+    return count_by_genre(candidates.genre[chosen], candidates.genres, characters)
 
-    def rows(start: int, stop: int) -> dict[str, Any]:
-        table = corpus.rows(chosen[start:stop], DOCUMENT_COLUMNS)
-        clusters = candidates.cluster[chosen[start:stop]].tolist()
-        progress.add(stop - start)
-        return {
-            **{name: table[name] for name in DOCUMENT_COLUMNS},
+
+def _cuts(corpus: Corpus, chosen: Ints, bounds: Sequence[tuple[int, int]], scratch: Path) -> Iterator[_Cut]:
+    file, row = corpus.candidates.file[chosen], corpus.candidates.row[chosen]
+    starts = [start for start, _ in bounds[1:]]
+    by_file = np.argsort(file, kind="stable")
+    for group in np.split(by_file, np.flatnonzero(np.diff(file[by_file])) + 1):
+        rows = [row[part] for part in np.split(group, np.searchsorted(group, starts))]
+        number = int(file[group[0]])
+        yield _Cut(mapped=corpus.paths[number], rows=rows, out=scratch / f"{number:06d}.arrow")
+
+
+def cut_file(task: _Cut) -> None:
+    """Write one record batch per output file."""
+    table = pq.read_table(task.mapped, columns=list(DOCUMENT_COLUMNS), partitioning=None).combine_chunks()
+    schema = table.schema.remove_metadata()
+    with pa.OSFile(str(task.out), "wb") as file, pa.ipc.new_file(file, schema) as writer:
+        for rows in task.rows:
+            piece = table.take(pa.array(rows)).combine_chunks().replace_schema_metadata(None)
+            batches = piece.to_batches()
+            writer.write_batch(batches[0] if batches else pa.RecordBatch.from_pylist([], schema))
+
+
+def _joins(
+    attempt: Attempt,
+    corpus: Corpus,
+    positions: Ints,
+    bounds: Sequence[tuple[int, int]],
+    cuts: Sequence[_Cut],
+    split: str,
+    names: Sequence[str],
+) -> Iterator[_Join]:
+    file, sizes = corpus.candidates.file[corpus.copies.unique[positions]], corpus.cluster_sizes
+    for shard, ((start, stop), name) in enumerate(zip(bounds, names, strict=True)):
+        by_file = np.argsort(file[start:stop], kind="stable")
+        order = np.empty(stop - start, dtype=np.int64)
+        order[by_file] = np.arange(stop - start)
+        columns = {
             "split": [split] * (stop - start),
-            "cluster_id": [cluster.decode() for cluster in clusters],
-            "cluster_size": corpus.cluster_sizes[positions[start:stop]],
+            "cluster_id": corpus.cluster_ids(positions[start:stop]),
+            "cluster_size": sizes[positions[start:stop]],
         }
+        pieces = [cut.out for cut in cuts if len(cut.rows[shard])]
+        out = attempt.path(name)
+        yield _Join(pieces=pieces, shard=shard, order=order, columns=columns, form=corpus.form, out=out)
 
-    write_split(attempt, split, characters, shard_characters, rows)
-    return count_by_genre(candidates.genre[chosen], characters)
+
+def join_pieces(task: _Join) -> int:
+    """Write one output file; returns its rows."""
+    batches = []
+    for path in task.pieces:
+        with pa.memory_map(str(path)) as file:
+            batches.append(pa.ipc.open_file(file).get_batch(task.shard))
+    columns: dict[str, Any] = dict(task.columns)
+    if batches:
+        table = pa.Table.from_batches(batches).combine_chunks().take(pa.array(task.order))
+        columns |= {name: table[name] for name in DOCUMENT_COLUMNS}
+    count = len(task.order)
+    arrays = [
+        _one_array(columns[field.name], field.type) if field.name in columns else pa.nulls(count, field.type)
+        for field in DOCUMENTS
+    ]
+    schema = DOCUMENTS.with_metadata({**DOCUMENTS.metadata, b"yanmo.text_form": task.form})
+    write_parquet(pa.table(arrays, schema=schema), task.out)
+    return count
 
 
-def count_by_genre(genre: npt.NDArray[np.object_], characters: Ints) -> dict[str, dict[str, int]]:
-    """Documents and characters of each genre, genres in the order of tables."""
-    names = sort_genres(set(genre.tolist()))
+def _one_array(values: Any, kind: pa.DataType) -> pa.Array:
+    """One chunk: how a table was put together must not show in the file."""
+    if not isinstance(values, pa.ChunkedArray):
+        return pa.array(values, kind)
+    return pa.concat_arrays(values.chunks) if values.num_chunks else pa.nulls(0, kind)
+
+
+def count_by_genre(
+    genre: npt.NDArray[np.int32], genres: Sequence[str], characters: Ints
+) -> dict[str, dict[str, int]]:
+    """Documents and characters of each genre that is there, genres in the order of tables."""
+    documents = np.bincount(genre, minlength=len(genres)).tolist()
+    sums = np.bincount(genre, weights=characters, minlength=len(genres)).tolist()
+    found = {name: (documents[i], int(sums[i])) for i, name in enumerate(genres) if documents[i]}
     return {
-        "documents": {name: int((genre == name).sum()) for name in names},
-        "characters": {name: int(characters[genre == name].sum()) for name in names},
+        "documents": {name: found[name][0] for name in sort_genres(found)},
+        "characters": {name: found[name][1] for name in sort_genres(found)},
     }
+
+
+def write_duplicates(attempt: Attempt, corpus: Corpus) -> None:
+    """Write `duplicates.parquet`: every copy that was dropped and the document that stays in its place."""
+    best = corpus.copies.unique
+    position = corpus.copies.position
+    stays = best[corpus.kept_for[position]]
+    dropped = np.flatnonzero(stays != np.arange(len(stays)))
+    both = corpus.rows(np.concatenate((dropped, stays[dropped])), ("id", "source"))
+    table = pa.table(
+        {
+            "kept_id": both["id"].slice(len(dropped)).combine_chunks(),
+            "id": both["id"].slice(0, len(dropped)).combine_chunks(),
+            "source": both["source"].slice(0, len(dropped)).combine_chunks(),
+            "is_exact": pa.array(best[position[dropped]] != dropped),
+        }
+    )
+    order = pc.sort_indices(table, sort_keys=[("kept_id", "ascending"), ("id", "ascending")])
+    write_parquet(table.take(order), attempt.path("duplicates.parquet"))
+    attempt.add("duplicates.parquet", role="record")

@@ -20,7 +20,7 @@ from yanmo.common.errors import DataError
 from yanmo.common.store.manifest import Reference
 from yanmo.common.store.objects import AlreadyExists, ObjectStore
 from yanmo.common.store.output import Output, open_reference
-from yanmo.common.store.pointers import move_pointer, read_pointer, swap_pointer
+from yanmo.common.store.pointers import move_pointer, open_named, pointer_name, read_pointer, swap_pointer
 
 log = logging.getLogger(__name__)
 CHAMPION = "champion"
@@ -69,7 +69,7 @@ def read_champion(store: ObjectStore, channel: str) -> tuple[Reference, Output] 
     reference = read_pointer(store, channel, CHAMPION)
     if reference is None:
         return None
-    model = open_reference(store, reference)
+    model = open_named(store, reference, pointer_name(channel, CHAMPION))
     check_model(model, "champion")
     return reference, model
 

@@ -12,8 +12,7 @@ import logging
 from yanmo.common.options import NONE
 from yanmo.common.store.manifest import Reference
 from yanmo.common.store.objects import ObjectStore
-from yanmo.common.store.output import open_reference
-from yanmo.common.store.pointers import read_pointer
+from yanmo.common.store.pointers import open_named, pointer_name, read_pointer
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +26,7 @@ def resolve(store: ObjectStore, channel: str, names: list[str]) -> dict[str, Ref
     found = {}
     for name in names:
         reference = found[name] = read_pointer(store, channel, name)
-        output = open_reference(store, reference) if reference else NONE
+        output = open_named(store, reference, pointer_name(channel, name)) if reference else NONE
         log.info("%s of channel %s: %s", name, channel, output)
     return found
 

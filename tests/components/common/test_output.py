@@ -14,12 +14,15 @@ from yanmo.common.errors import DataError
 from yanmo.common.store.commit import Attempt, Result, commit_once
 from yanmo.common.store.file_store import FileStore
 from yanmo.common.store.manifest import Manifest, Reference, canonical, content_digest
-from yanmo.common.store.output import Output, find_output, open_reference, read_json
+from yanmo.common.store.output import Output, find_output, open_reference, read_json, superseded_name
 
 
 def edit(store: FileStore, output: Output, **values: Any) -> None:
+    """Change the manifest as somebody who knows its format would."""
     path = store.root / output.reference.manifest_uri
-    path.write_text(json.dumps({**json.loads(path.read_text(encoding="utf-8")), **values}), encoding="utf-8")
+    changed = {**json.loads(path.read_text(encoding="utf-8")), **values}
+    del changed["sealed"]
+    path.write_text(json.dumps(changed), encoding="utf-8")
 
 
 def test_a_changed_file_of_the_same_size_is_refused(output: Output) -> None:
@@ -54,10 +57,8 @@ def test_a_manifest_that_points_outside_its_attempt_is_refused(
 ) -> None:
     entry = {"path": path, "bytes": 1, "sha256": "0" * 64, "role": "record"}
     edit(store, output, files=[*json.loads(output.manifest.to_json())["files"], entry])
-    found = find_output(store, "toy", recipe().key)
-    assert found is not None
     with pytest.raises(DataError, match="refused object name"):
-        found.path(path)
+        find_output(store, "toy", recipe().key)
 
 
 def test_a_manifest_whose_content_was_edited_is_refused(store: FileStore, output: Output) -> None:
@@ -95,8 +96,17 @@ def test_a_reference_to_an_output_that_is_gone_says_what_to_run(store: FileStore
         open_reference(store, output.reference)
 
 
-def test_a_reference_does_not_open_other_content_of_the_same_key(store: FileStore, output: Output) -> None:
+def test_a_reference_opens_its_own_content_after_force_has_put_other_in_its_place(
+    store: FileStore, output: Output
+) -> None:
     commit_once(store, recipe(), write_text("别的字"), force=True)
+    found = open_reference(store, output.reference)
+    assert found.path("text.txt").read_text(encoding="utf-8") == "春江潮水连海平"
+
+
+def test_a_reference_whose_content_is_nowhere_is_refused(store: FileStore, output: Output) -> None:
+    commit_once(store, recipe(), write_text("别的字"), force=True)
+    (store.root / superseded_name("toy", recipe().key, output.reference.manifest_sha256)).unlink()
     with pytest.raises(DataError, match="the reference pins"):
         open_reference(store, output.reference)
 
@@ -140,3 +150,22 @@ def test_canonical_json_refuses_what_has_no_one_form() -> None:
     assert canonical({"b": "诗", "a": [1, 2.5]}) == '{"a":[1,2.5],"b":"诗"}'.encode()
     with pytest.raises(ValueError, match="not JSON compliant"):
         canonical(float("nan"))
+
+
+def test_every_flipped_bit_of_a_manifest_is_found(store: FileStore, output: Output) -> None:
+    path = store.root / output.reference.manifest_uri
+    good = path.read_bytes()
+    for at in range(len(good)):
+        path.write_bytes(good[:at] + bytes([good[at] ^ (1 << at % 8)]) + good[at + 1 :])
+        with pytest.raises(DataError, match=r"MANIFEST\.json"):
+            open_reference(store, output.reference)
+    path.write_bytes(good)
+    assert open_reference(store, output.reference).manifest == output.manifest
+
+
+def test_a_manifest_of_an_earlier_version_has_no_seal_and_is_read(store: FileStore, output: Output) -> None:
+    path = store.root / output.reference.manifest_uri
+    values = json.loads(path.read_bytes())
+    del values["sealed"]
+    path.write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
+    assert open_reference(store, output.reference).manifest == output.manifest

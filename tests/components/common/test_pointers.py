@@ -16,6 +16,7 @@ from yanmo.common.store.output import Output
 from yanmo.common.store.pointers import (
     create_pointer,
     move_pointer,
+    open_named,
     pointer_name,
     read_pointer,
     swap_pointer,
@@ -101,3 +102,16 @@ def test_a_hostile_channel_is_a_usage_error(channel: str) -> None:
         pointer_name(channel, "toy")
     with pytest.raises(UsageError, match="--pointer"):
         pointer_name("dev", channel)
+
+
+@pytest.mark.parametrize("field", ["key", "content_digest"])
+def test_a_reference_that_fits_nothing_is_named_with_where_it_came_from(
+    store: FileStore, output: Output, field: str
+) -> None:
+    """A flipped bit in a pointer must not look like a damaged output only."""
+    good = vars(output.reference)
+    wrong = "0" if good[field][0] != "0" else "1"
+    changed = {**good, field: wrong + good[field][1:]}
+    changed["manifest_uri"] = f"cas/toy/{changed['key']}/MANIFEST.json"
+    with pytest.raises(DataError, match=r"pointers/dev/toy\.json, which may be damaged itself"):
+        open_named(store, Reference(**changed), pointer_name("dev", "toy"))

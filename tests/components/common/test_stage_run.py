@@ -285,6 +285,15 @@ def test_a_signal_ends_a_stage_orderly_and_the_next_start_does_not_wait(
     assert toy() == 0 and time.monotonic() - started < 5
 
 
+def test_a_run_that_waited_for_another_says_that_it_adopted_the_result(store: FileStore) -> None:
+    first = start_toy(store, "--sleep-seconds=1.5", "--metrics-port=-1")
+    wait_until(lambda: any(store.root.glob("cas/toy/*/*/config.yaml")), "the work has begun")
+    second = start_toy(store, "--metrics-port=-1")
+    (_, first_said), (_, second_said) = first.communicate(timeout=30), second.communicate(timeout=30)
+    assert "committed toy/" in first_said and "adopted" not in first_said
+    assert "adopted toy/" in second_said and "committed toy/" not in second_said
+
+
 def test_metrics_are_served_while_the_stage_runs_and_a_busy_port_is_replaced(store: FileStore) -> None:
     import socket
     import urllib.request

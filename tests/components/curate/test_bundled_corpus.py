@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from yanmo.common.store.manifest import file_sha256
+from yanmo.curate.corpus import PLAN_REASONS
 
 CORPUS = Path(__file__).parents[3] / "corpus"
 
@@ -26,9 +27,10 @@ def test_curate_gives_the_figures_of_the_readme(curate: Callable[..., Any]) -> N
     curated = curate(CORPUS / "small.jsonl.zst", "--genres", "shi,ci,wen,fu")
     report, counts = curated.report(), curated.output().manifest.counts
     dropped = {name: sum(g["documents"] for g in v.values()) for name, v in report["dropped"].items()}
-    filtered = sum(n for name, n in dropped.items() if name not in ("duplicate", "evaluation_set", "overlap"))
+    filtered = sum(n for name, n in dropped.items() if name not in PLAN_REASONS)
     said = (
-        f"filters {filtered} of the 36,000 texts, finds {dropped['duplicate']} copies, holds out "
+        f"filters {filtered} of the 36,000 texts, finds {dropped['duplicate']} copies and "
+        f"{dropped['near_duplicate']} near copies, holds out "
         f"{dropped['evaluation_set']:,} for validation and test, and drops {dropped['overlap']} that share a "
         f"run of 13 characters with those; {sum(counts['documents']['train'].values()):,} texts of "
         f"{sum(counts['characters']['train'].values()):,} characters remain for training."

@@ -28,7 +28,7 @@ FIXTURE = Path(__file__).parents[2] / "data" / "documents.jsonl"
 Run = Callable[..., Any]
 Record = dict[str, Any]
 
-GOLDEN = (1, "6574291b5f0d9e12", "dee3ef5b99afd1a2")
+GOLDEN = (2, "6574291b5f0d9e12", "dee3ef5b99afd1a2")
 
 
 def han(text: str) -> str:
@@ -60,7 +60,7 @@ def test_documents_are_complete_and_sorted(curate: Run, lines: list[Record]) -> 
             assert row["parent_id"] is None and row["rule"] is None and row["loss_spans"] is None
             assert dict(row["labels"]).keys() <= {"dynasty"}
             assert row["license"] == ("CC-BY-SA-4.0" if row["source"].startswith("kanripo/") else "MIT")
-    for path in curated.output().paths("*.parquet"):
+    for path in curated.output().paths("*-of-*.parquet"):
         check_schema(path, "documents")
         assert pq.read_schema(path).names == DOCUMENTS.names
     splits = [{r["id"] for r in curated.rows(s)} for s in ("train", "valid", "test")]
@@ -169,8 +169,8 @@ def test_the_evaluation_set_stays_when_text_is_added(
 def test_no_training_document_shares_a_run_of_13_characters_with_the_evaluation_set(
     curate: Run, lines: list[Record], write_jsonl: Callable[..., Path]
 ) -> None:
-    halves = [{**r, "text": han(r["text"])[: len(r["text"]) // 2 + 8]} for r in lines]
-    curated = curate(write_jsonl("a.jsonl", [*lines, *halves]), "--max-filter-share", "1")
+    parts = [{**r, "text": han(r["text"])[: len(r["text"]) // 3 + 8]} for r in lines]
+    curated = curate(write_jsonl("a.jsonl", [*lines, *parts]), "--max-overlap-share", "1")
     held = [han(r["text"]) for s in ("valid", "test") for r in curated.rows(s)]
     runs = {text[i : i + 13] for text in held for i in range(len(text) - 12)}
     train = [han(r["text"]) for r in curated.rows("train")]
@@ -229,7 +229,12 @@ BAD: list[tuple[str, Callable[[list[Record]], list[Any]], tuple[str, ...], str]]
     ("nothing", lambda r: [{**r[0], "text": "短"}] * 3, ("--max-filter-share", "1"), "no document passed"),
     ("blank", lambda r: ["", " "], (), "the sources hold no documents"),
     ("small", lambda r: r[:3], (), "too little text to hold out a test split: 3 documents"),
-    ("overlap", lambda r: r, ("--max-filter-share", "0"), "more than the allowed share 0"),
+    (
+        "overlap",
+        lambda r: [*r, *({**x, "text": x["text"][: len(x["text"]) // 3 + 9]} for x in r)],
+        ("--max-overlap-share", "0"),
+        "overlap drops .* more than the allowed share 0; .*--max-overlap-share",
+    ),
 ]
 
 

@@ -3,12 +3,24 @@ from __future__ import annotations
 import re
 import unicodedata
 
+import numpy as np
 import opencc
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from yanmo.curate.normalize import BREAK, HAN, LACUNA, MARK, PRIVATE, is_han, normalize
+from yanmo.curate.normalize import (
+    BREAK,
+    CLASSICAL,
+    FORMS,
+    HAN,
+    LACUNA,
+    MARK,
+    PRIVATE,
+    form_steps,
+    is_han,
+    normalize,
+)
 
 # The rules of text form classical-1 as they are scored, one string operation after the other.
 _CC = opencc.OpenCC("t2s")
@@ -90,3 +102,47 @@ def test_counts_tell_the_classes_of_characters_apart() -> None:
 def test_han_is_what_the_scored_form_calls_han() -> None:
     codes = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
     assert [c for c in codes if is_han(c)] == [c for c in codes if not _NOT_HAN.match(chr(c))]
+
+
+@pytest.mark.parametrize(
+    ("raw", "written"),
+    [
+        (
+            "  Tom 說：「你好, world!」 \t(1.5) \n\n 下一行\u3000完 ",
+            "Tom 说：“你好, world!” (1.5)\n下一行 完",
+        ),
+        ("a\u200bb\ufeffc\x01", "abc"),
+        ("  \n \n", ""),
+        ("豈𤣥", "岂𤣥"),
+    ],
+)
+def test_modern_form_leaves_ascii_alone_and_folds_white_space(raw: str, written: str) -> None:
+    result = normalize([raw], FORMS["modern-1"])
+    assert result.texts == [written]
+    assert result.characters.tolist() == [len("".join(written.split()))]
+
+
+def test_copies_are_recognised_across_scripts_in_every_form() -> None:
+    steps = CLASSICAL - {"simplified", "variants"}
+    assert normalize(["厯風\n𤣥"], steps).texts == ["厯風\n𤣥"]
+    assert normalize(["厯風\n𤣥"], steps).han == ["历风玄"] == normalize(["历 风玄"]).han
+
+
+def test_each_step_says_which_texts_it_changed() -> None:
+    texts = ["風", "风", "厯。", "a,b", "一 二", "e\u0301", "\u200b二", "■", "一\n二"]
+    changed = normalize(texts, CLASSICAL | {"lacuna"}).changed
+    found = {step: np.flatnonzero(which).tolist() for step, which in changed.items()}
+    assert found == {
+        "simplified": [0], "variants": [2], "punctuation": [3], "white_space": [4], "composition": [5],
+        "controls": [6], "lacuna": [7],
+    }  # fmt: skip
+
+
+def test_a_form_is_named_after_the_steps_that_were_changed() -> None:
+    assert form_steps("classical-1", "") == ("classical-1", CLASSICAL)
+    name, steps = form_steps("classical-1", "lacuna, no-variants no-nfc")
+    assert name == "classical-1+lacuna-nfc-variants"
+    assert steps == (CLASSICAL | {"lacuna"}) - {"variants", "nfc"}
+    for wrong in ("nfc", "no-lacuna", "nothing", "no-nothing"):
+        with pytest.raises(ValueError, match="expected one of"):
+            form_steps("classical-1", wrong)

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from yanmo.curate.parsing import Fields, parse
 from yanmo.curate.reading import Batch
+from yanmo.curate.source_entries import NO_SETTINGS, Settings
 from yanmo.curate.sources import Source
 
 
@@ -18,8 +18,17 @@ def fields(**changes: Any) -> Fields:
     return Fields(**(values | changes))
 
 
-def batch(data: Any, form: str = "jsonl", first: int = 1, too_long: tuple[int, ...] = ()) -> Batch:
-    source = Source(path=Path(f"/x/some.{form}"), form=form, compression="", bytes=1, mtime_ns=1, sha256="0")
+def batch(
+    data: Any,
+    form: str = "jsonl",
+    first: int = 1,
+    too_long: tuple[int, ...] = (),
+    settings: Settings = NO_SETTINGS,
+) -> Batch:
+    source = Source(
+        uri=f"file:///x/some.{form}", name=f"some.{form}", form=form, compression="", bytes=1, version="1",
+        sha256="0", settings=settings,
+    )  # fmt: skip
     return Batch(source=source, first=first, data=data, too_long=too_long)
 
 

@@ -4,45 +4,90 @@ import random
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from yanmo.curate.plan import Candidates, SplitSize, drop_copies, hold_out
+from yanmo.curate.plan import (
+    Candidates,
+    SplitSize,
+    find_exact_copies,
+    hold_out,
+    name_digests,
+    raw_digests,
+)
 
 
 def candidates(rows: list[dict[str, Any]]) -> Candidates:
+    def numbers(name: str, default: int) -> Any:
+        return np.array([r.get(name, default) for r in rows], dtype=np.int32)
+
+    def digests(name: str) -> Any:
+        return np.array([r.get(name, r["id"]) for r in rows], dtype="S16")
+
     return Candidates(
-        file=np.zeros(len(rows), dtype=np.int64),
-        row=np.arange(len(rows)),
-        id=np.array([r["id"] for r in rows], dtype=object),
-        cluster=np.array([r["cluster"] for r in rows], dtype="S"),
-        whole=np.array([r.get("whole", r["id"]) for r in rows], dtype="S"),
-        genre=np.array([r.get("genre", "诗") for r in rows], dtype=object),
-        characters=np.array([r.get("characters", 20) for r in rows]),
-        marks=np.array([r["marks"] for r in rows]),
+        file=np.zeros(len(rows), dtype=np.int32),
+        row=np.arange(len(rows), dtype=np.int32),
+        id=digests("id"),
+        cluster=digests("cluster"),
+        whole=digests("whole"),
+        genre=numbers("genre", 0),
+        genres=("诗",),
+        group=np.zeros(len(rows), dtype="S16"),
+        characters=numbers("characters", 20),
+        marks=numbers("marks", 0),
+        han=numbers("han", 20),
+        lacunae=numbers("lacunae", 0),
     )
 
 
 ROWS = [
-    {"id": "a1", "cluster": "c1", "marks": 0},
+    {"id": "a1", "cluster": "c1", "marks": 0, "han": 90},
     {"id": "a9", "cluster": "c1", "marks": 7},
+    {"id": "a0", "cluster": "c1", "marks": 7, "lacunae": 1},
     {"id": "a2", "cluster": "c1", "marks": 7},
     {"id": "b1", "cluster": "c0", "marks": 1},
     {"id": "a2", "cluster": "c1", "marks": 7, "whole": "a1"},
+    {"id": "a3", "cluster": "c1", "marks": 6},
 ]
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_the_most_punctuated_copy_stays_whatever_the_order(seed: int) -> None:
-    rows = random.Random(seed).sample(ROWS, len(ROWS))
-    table = candidates(rows)
-    copies = drop_copies(table)
-    kept = [(table.id[i], table.whole[i].decode()) for i in copies.kept]
+def test_the_punctuated_whole_copy_stays_whatever_the_order(seed: int) -> None:
+    table = candidates(random.Random(seed).sample(ROWS, len(ROWS)))
+    copies = find_exact_copies(table)
+    kept = [(table.id[i].decode(), table.whole[i].decode()) for i in copies.unique]
     assert kept == [("b1", "b1"), ("a2", "a1")]
-    assert copies.sizes.tolist() == [1, 4]
-    assert sorted(table.id[i] for i in copies.dropped) == ["a1", "a2", "a9"]
-    assert copies.dropped_of.tolist() == [1, 1, 1]
+    assert np.bincount(copies.position).tolist() == [1, 6]
+    assert {table.id[i] for i in np.flatnonzero(copies.position == 0)} == {b"b1"}
+
+
+def test_copies_are_ordered_by_punctuation_then_lacunae_then_length_then_marks_then_id() -> None:
+    rows = [
+        {"id": "bare", "han": 100},
+        {"id": "torn", "marks": 5, "lacunae": 2, "han": 50},
+        {"id": "short", "marks": 5, "han": 20},
+        {"id": "long", "marks": 5, "han": 50},
+        {"id": "longer marked", "marks": 6, "han": 50},
+        {"id": "also longer", "marks": 6, "han": 50},
+    ]
+    table = candidates(rows)
+    found = [table.id[i].decode() for i in table.order()]
+    assert found == ["also longer", "longer marked", "long", "short", "torn", "bare"]
+
+
+def test_digests_with_zeros_at_the_end_stay_apart() -> None:
+    values = [b"x" * 14 + end for end in (b"\0\0", b"\0\1", b"\1\0", b"ab")]
+    found = raw_digests(pa.chunked_array([pa.array(values, pa.binary(16)).slice(1), values[:1]]))
+    assert len(np.unique(found)) == 4
+    assert found[0].ljust(16, b"\0") == values[1]
+
+
+def test_unknown_authors_are_no_group() -> None:
+    names = pa.chunked_array([["李白", "佚名", ""], ["李白", "杜甫"]])
+    found = name_digests(names).tolist()
+    assert found[1] == found[2] == b"" and found[0] == found[3] != found[4]
 
 
 SIZES = [
@@ -52,39 +97,44 @@ SIZES = [
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(st.tuples(st.sampled_from("诗词文"), st.integers(1, 300)), min_size=1, max_size=300))
-def test_held_out_splits_are_apart_and_within_their_budgets(rows: list[tuple[str, int]]) -> None:
-    genre = np.array([g for g, _ in rows], dtype=object)
-    characters = np.array([c for _, c in rows])
-    splits = hold_out(genre, characters, SIZES)
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.integers(1, 300), st.integers(0, 99)), min_size=1, max_size=300)
+)
+def test_held_out_splits_are_apart_and_within_their_budgets(rows: list[tuple[int, int, int]]) -> None:
+    genre, characters, group = (np.array(column) for column in zip(*rows, strict=True))
+    splits = hold_out(genre.astype(np.int32), characters.astype(np.int32), group, SIZES)
     assert not set(splits[0].tolist()) & set(splits[1].tolist())
     for size, split in zip(SIZES, splits, strict=True):
-        for name in set(genre.tolist()):
-            chosen = characters[split][genre[split] == name]
-            number = int((genre == name).sum())
-            least = min(size.min_documents, number // 5)
-            budget = min(size.characters, size.share * characters[genre == name].sum())
-            assert least <= len(chosen) <= number
-            assert len(chosen) == least or chosen.sum() <= budget
+        for number in set(genre.tolist()):
+            of_genre = split[genre[split] == number]
+            units = set(group[of_genre].tolist())
+            whole = np.flatnonzero((genre == number) & np.isin(group, list(units)))
+            assert of_genre.tolist() == whole.tolist(), "a group is torn apart"
+            least = min(size.min_documents, len(set(group[genre == number].tolist())) // 5)
+            budget = min(size.characters, size.share * characters[genre == number].sum())
+            assert len(units) >= least
+            assert len(units) == least or characters[of_genre].sum() <= budget
+
+
+def hold_out_each(characters: Any) -> list[Any]:
+    characters = np.array(characters, dtype=np.int32)
+    return hold_out(np.zeros(len(characters), np.int32), characters, np.arange(len(characters)), SIZES)
 
 
 def test_new_text_does_not_move_old_documents_between_splits_of_a_full_genre() -> None:
-    generator = np.random.default_rng(0)
-    characters = generator.integers(5, 40, 2000)
-    genre = np.full(2000, "诗", dtype=object)
-    before = hold_out(genre, characters, SIZES)[0]
-    more = hold_out(np.append(genre, genre), np.append(characters, characters), SIZES)[0]
+    characters = np.random.default_rng(0).integers(5, 40, 2000)
+    before = hold_out_each(characters)[0]
+    more = hold_out_each(np.append(characters, characters))[0]
     assert more.tolist() == before.tolist()  # a prefix of the order of digests, and the budget was full
 
 
 def test_one_long_book_is_not_the_split() -> None:
     characters = np.array([5000, *[20] * 300])
-    genre = np.full(301, "文", dtype=object)
-    test, valid = hold_out(genre, characters, SIZES)
+    test, valid = hold_out_each(characters)
     assert 0 not in test and 0 not in valid
     assert (characters[test].sum(), characters[valid].sum()) == (400, 100)
 
 
 def test_a_genre_of_books_still_gets_its_documents() -> None:
-    test, valid = hold_out(np.full(20, "说", dtype=object), np.full(20, 9000), SIZES)
+    test, valid = hold_out_each([9000] * 20)
     assert (len(test), len(valid)) == (3, 3)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import bz2
 import gzip
 import lzma
 from collections.abc import Callable
@@ -12,22 +13,26 @@ import zstandard
 
 from yanmo.common.errors import DataError
 from yanmo.common.store.file_store import FileStore
-from yanmo.curate import reading
-from yanmo.curate.reading import Batch, read_batches
-from yanmo.curate.sources import digest_files
+from yanmo.curate import reading, unpacking
+from yanmo.curate.reading import Batch, Reading, read_batches
+from yanmo.curate.sources import digest_files, find_files
 
 PACK: dict[str, Callable[[bytes], bytes]] = {
     "": bytes,
     ".gz": gzip.compress,
     ".xz": lzma.compress,
+    ".bz2": bz2.compress,
     ".zst": zstandard.ZstdCompressor().compress,
 }
+AS_IT_COMES = Reading()
 LINES = b"".join(b'{"text":"%d"}\n' % number for number in range(3000))
 
 
-def read(path: Path, batch_bytes: int = 1000, columns: tuple[str, ...] = ("text",)) -> list[Batch]:
-    (source,) = digest_files(FileStore(path.parent / "store"), [path])
-    return list(read_batches(source, list(columns), batch_bytes, lambda count: None))
+def read(
+    path: Path, batch_bytes: int = 1000, columns: tuple[str, ...] = ("text",), how: Reading = AS_IT_COMES
+) -> list[Batch]:
+    (source,) = digest_files(FileStore(path.parent / "store"), find_files(str(path)))
+    return list(read_batches(source, list(columns), batch_bytes, lambda count: None, how))
 
 
 def write(folder: Path, name: str, data: bytes) -> Path:
@@ -49,13 +54,13 @@ def test_lines_come_whole_and_numbered_from_any_compression(
         assert b'"%d"' % (batch.first - 1) in batch.data.split(b"\n")[0]
 
 
-@pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
+@pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst", ".bz2"])
 def test_members_one_after_the_other_are_one_text(tmp_path: Path, suffix: str) -> None:
     path = write(tmp_path, "a.jsonl" + suffix, PACK[suffix](LINES[:5000]) + PACK[suffix](LINES[5000:]))
     assert b"".join(b.data for b in read(path)) == LINES
 
 
-@pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
+@pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst", ".bz2"])
 @pytest.mark.parametrize("share", [0.01, 0.5, 0.999])
 def test_truncated_file_is_refused_by_name(tmp_path: Path, suffix: str, share: float) -> None:
     packed = PACK[suffix](LINES)
@@ -64,7 +69,7 @@ def test_truncated_file_is_refused_by_name(tmp_path: Path, suffix: str, share: f
         read(path)
 
 
-@pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
+@pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst", ".bz2"])
 def test_garbage_in_a_compressed_file_is_refused_by_name(tmp_path: Path, suffix: str) -> None:
     packed = bytearray(PACK[suffix](LINES))
     packed[len(packed) // 2] ^= 0xFF
@@ -89,11 +94,11 @@ def test_blocks_are_cut_only_at_blank_lines(tmp_path: Path) -> None:
 def test_a_line_of_monstrous_length_is_skipped_and_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int
 ) -> None:
-    monkeypatch.setattr(reading, "MAX_RECORD_BYTES", 5000)
-    monkeypatch.setitem(reading._CHUNK_BYTES, "", chunk)
+    monkeypatch.setitem(unpacking.CHUNK_BYTES, "", chunk)
+    monkeypatch.setattr(reading, "SAMPLE_BYTES", 1)
     good = [b'{"a":%d}' % n for n in range(4)]
     data = b"\n".join([good[0], b"x" * 20_000, good[1], good[2], b"y" * 9000, good[3], b"z" * 7000])
-    batches = read(write(tmp_path, "a.jsonl", data), batch_bytes=100)
+    batches = read(write(tmp_path, "a.jsonl", data), batch_bytes=100, how=Reading(max_record_bytes=5000))
     lines = {b.first + i: line for b in batches for i, line in enumerate(b.data.split(b"\n")) if line}
     assert lines == {1: good[0], 3: good[1], 4: good[2], 6: good[3]}
     assert [n for b in batches for n in b.too_long] == [2, 5, 7]
@@ -122,7 +127,7 @@ def test_truncated_parquet_is_refused_by_name(tmp_path: Path, keep: int) -> None
 
 def test_a_file_that_changes_under_the_reader_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path, "a.jsonl", LINES)
-    (source,) = digest_files(FileStore(tmp_path / "store"), [path])
+    (source,) = digest_files(FileStore(tmp_path / "store"), find_files(str(path)))
     batches = read_batches(source, ["text"], 1000, lambda count: None)
     next(batches)
     with path.open("ab") as file:

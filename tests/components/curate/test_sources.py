@@ -29,7 +29,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def names(sources: str) -> list[str]:
-    return [path.name for path in find_files(sources)]
+    return [found.file.name for found in find_files(sources)]
 
 
 def test_a_folder_gives_all_its_text_files(folder: Path) -> None:
@@ -51,8 +51,8 @@ def test_a_single_path_may_hold_spaces(folder: Path) -> None:
     [
         ("nothing.jsonl", "no such file or folder"),
         ("e.csv", "cannot tell its form from its name; expected .jsonl"),
-        ("*.xml", "matches nothing that can be read"),
-        (".hidden/../empty", "no such files in this folder"),
+        ("*.xml", "matches nothing; expected .jsonl"),
+        (".hidden/../empty", "no files there that can be read"),
     ],
 )
 def test_an_entry_that_names_nothing_readable_is_refused(folder: Path, entry: str, message: str) -> None:
@@ -68,22 +68,24 @@ def test_a_scheme_without_a_reader_is_refused() -> None:
 
 def test_an_unchanged_file_is_not_read_again(folder: Path, tmp_path: Path) -> None:
     store, path = FileStore(tmp_path / "store"), folder / "b.jsonl"
-    (first,) = digest_files(store, [path])
+    (first,) = digest_files(store, find_files(str(path)))
     assert first.sha256 == file_sha256(path)
     stat = path.stat()
     path.write_bytes(b"x" * stat.st_size)
     os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
-    assert digest_files(store, [path])[0].sha256 == first.sha256  # from memory: nothing was read
+    assert (
+        digest_files(store, find_files(str(path)))[0].sha256 == first.sha256
+    )  # from memory: nothing was read
     os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns + 1))
-    assert digest_files(store, [path])[0].sha256 == file_sha256(path) != first.sha256
+    assert digest_files(store, find_files(str(path)))[0].sha256 == file_sha256(path) != first.sha256
 
 
 def test_a_damaged_memory_is_mended(folder: Path, tmp_path: Path) -> None:
     store, path = FileStore(tmp_path / "store"), folder / "b.jsonl"
-    digest_files(store, [path])
+    digest_files(store, find_files(str(path)))
     (memory,) = (tmp_path / "store" / "sources").iterdir()
     memory.write_bytes(b"{")
-    assert digest_files(store, [path])[0].sha256 == file_sha256(path)
+    assert digest_files(store, find_files(str(path)))[0].sha256 == file_sha256(path)
     assert file_sha256(path) in memory.read_text()
 
 
@@ -103,13 +105,13 @@ def test_the_input_of_the_key_depends_on_names_and_bytes_alone(folder: Path, tmp
 def test_an_unreadable_file_is_refused_by_name(folder: Path, tmp_path: Path) -> None:
     (folder / "b.jsonl").chmod(0)
     with pytest.raises(DataError, match=r"b\.jsonl: cannot be read: Permission denied"):
-        digest_files(FileStore(tmp_path / "store"), [folder / "b.jsonl"])
+        digest_files(FileStore(tmp_path / "store"), find_files(str(folder / "b.jsonl")))
 
 
 def test_an_empty_file_is_refused_by_name(folder: Path, tmp_path: Path) -> None:
     (folder / "b.jsonl").write_bytes(b"")
     with pytest.raises(DataError, match=r"b\.jsonl: is empty"):
-        digest_files(FileStore(tmp_path / "store"), [folder / "b.jsonl"])
+        digest_files(FileStore(tmp_path / "store"), find_files(str(folder / "b.jsonl")))
 
 
 def test_take_down_lists_allow_comments_and_nothing_else(tmp_path: Path) -> None:

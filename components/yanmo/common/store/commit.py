@@ -13,18 +13,20 @@ import json
 import logging
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from yanmo.common.errors import DataError
+from yanmo.common.errors import DataError, StorageError
 from yanmo.common.store.lease import Lease
 from yanmo.common.store.manifest import FileEntry, Manifest, Role, content_digest, make_key
 from yanmo.common.store.objects import AlreadyExists, ObjectStore, check_name
-from yanmo.common.store.output import Output, find_output, manifest_name
+from yanmo.common.store.output import Output, find_output, manifest_name, superseded_name
 
 log = logging.getLogger(__name__)
+INPUTS = "INPUTS.json"
+INPUTS_SCHEMA = "yanmo.inputs/1"
 
 
 class Attempt:
@@ -110,6 +112,11 @@ class Recipe:
         digests = {name: _digest_of(value) for name, value in self.inputs.items() if value}
         return make_key(self.stage, self.revision, self.semantic, digests)
 
+    @property
+    def outputs(self) -> dict[str, Output]:
+        """The inputs that are outputs of this store."""
+        return {name: value for name, value in self.inputs.items() if isinstance(value, Output)}
+
 
 def _digest_of(value: Any) -> str:
     return value.content_digest if isinstance(value, Output) else str(value["content_digest"])
@@ -118,6 +125,39 @@ def _digest_of(value: Any) -> str:
 def work_name(stage: str, key: str) -> str:
     """Where a key's work in progress lies (checkpoints, LEASE.json)."""
     return f"runs/{stage}/{key}"
+
+
+def announce(store: ObjectStore, stage: str, key: str, outputs: dict[str, Output]) -> None:
+    """Say in INPUTS.json what the run of a key rests on; called under its lease.
+
+    gc withdraws a manifest, then reads these files and the pointers, and only then removes anything; a run
+    writes first and looks for the manifests afterwards. So gc sees the file, or the run that one is gone.
+
+    Raises:
+        StorageError: one of `outputs` was removed since it was opened.
+    """
+    if not outputs:
+        return
+    pinned = {name: vars(output.reference) for name, output in sorted(outputs.items())}
+    name = f"{work_name(stage, key)}/{INPUTS}"
+    data = json.dumps({"schema": INPUTS_SCHEMA, "inputs": pinned}, indent=1).encode() + b"\n"
+    try:
+        store.create(name, data)
+    except AlreadyExists:
+        current, version = store.read(name)
+        if current != data:
+            store.replace(name, data, version)
+    check_present(store, outputs.values())
+
+
+def check_present(store: ObjectStore, outputs: Iterable[Output]) -> None:
+    """Raise StorageError when gc has removed one of `outputs` since it was opened."""
+    for output in outputs:
+        if store.stat(output.reference.manifest_uri) is None:
+            raise StorageError(
+                f"{store.uri}/{output.reference.manifest_uri}: removed by `yanmo store gc` while this ran, "
+                "as nothing referred to it; run the same command again"
+            )
 
 
 def find_whole(store: ObjectStore, stage: str, key: str) -> Output | None:
@@ -165,6 +205,7 @@ def commit_once(
             found = find_whole(store, recipe.stage, key)
             if found is not None:
                 return found
+        announce(store, recipe.stage, key, recipe.outputs)
         return _build_and_commit(store, recipe, key, lease, build, force)
     finally:
         lease.release()
@@ -184,6 +225,9 @@ def _build_and_commit(
         if result.status == "paused":
             attempt.discard()
             return None
+        if result.references:  # a part that was there already may be old, and named by nobody else
+            parts = {f"part {name}": part for name, part in result.references.items()}
+            announce(store, recipe.stage, key, recipe.outputs | parts)
         lease.check()
         manifest = _manifest(recipe, key, attempt, result)
         won = _commit(store, manifest, force)
@@ -243,6 +287,7 @@ def _commit(store: ObjectStore, manifest: Manifest, force: bool) -> bool:
     references may pin it already; only `force` replaces it by one of other content.
     """
     name, data = manifest_name(manifest.stage, manifest.key), manifest.to_json()
+    Manifest.from_json(data, "the manifest of this run")  # what no reader would take must not be committed
     try:
         store.create(name, data)
         return True
@@ -252,7 +297,7 @@ def _commit(store: ObjectStore, manifest: Manifest, force: bool) -> bool:
     if current is not None and (not force or current.content_digest == manifest.content_digest):
         return current.attempt == manifest.attempt  # our own earlier try may have won
     # Forced or damaged: the new one takes its place, and the old manifest is kept.
-    kept = f"cas/{manifest.stage}/{manifest.key}/MANIFEST-{hashlib.sha256(old).hexdigest()[:12]}.json"
+    kept = superseded_name(manifest.stage, manifest.key, hashlib.sha256(old).hexdigest())
     with contextlib.suppress(AlreadyExists):  # kept by an earlier try that was killed here
         store.create(kept, old)
     store.replace(name, data, version)

@@ -17,6 +17,7 @@ import time
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 from yanmo.common.errors import DataError, StorageError
 from yanmo.common.store.objects import (
@@ -57,6 +58,21 @@ def make_folders(path: Path) -> None:
         fsync_dir(folder.parent)
 
 
+def _opened_in_folder(path: Path) -> BinaryIO:
+    """The new file `path`, its folder made; again where `delete` took the empty folder in between."""
+    while True:
+        with contextlib.suppress(FileNotFoundError):
+            make_folders(path.parent)
+            return path.open("xb")
+
+
+def _remove_abandoned(path: Path) -> None:
+    """Remove a temporary file unless its writer lives, which holds its lock."""
+    with contextlib.suppress(FileNotFoundError, BlockingIOError), path.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        path.unlink()
+
+
 class FileStore:
     """A folder on a POSIX file system that has hard links and flock."""
 
@@ -76,20 +92,18 @@ class FileStore:
 
     def create(self, name: str, data: bytes) -> str:
         path = self._path(name)
-        temporary = self._write_temporary(path, data)
-        try:
-            os.link(temporary, path)
-        except FileExistsError:
-            raise AlreadyExists(f"{self.uri}/{name}: already there") from None
-        except OSError as error:
-            if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EMLINK):
-                raise
-            raise StorageError(
-                f"{self.uri}: this file system has no hard links ({error.strerror}), so writers "
-                "cannot be kept apart; put the store on a local disk"
-            ) from error
-        finally:
-            temporary.unlink(missing_ok=True)
+        with self._temporary(path, data) as temporary:
+            try:
+                os.link(temporary, path)
+            except FileExistsError:
+                raise AlreadyExists(f"{self.uri}/{name}: already there") from None
+            except OSError as error:
+                if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EMLINK):
+                    raise
+                raise StorageError(
+                    f"{self.uri}: this file system has no hard links ({error.strerror}), so writers "
+                    "cannot be kept apart; put the store on a local disk"
+                ) from error
         fsync_dir(path.parent)
         return hashlib.sha256(data).hexdigest()
 
@@ -102,11 +116,8 @@ class FileStore:
                 current = "no object"
             if current != version:
                 raise Changed(f"{self.uri}/{name}: expected version {version}, found {current}")
-            temporary = self._write_temporary(path, data)
-            try:
+            with self._temporary(path, data) as temporary:
                 os.replace(temporary, path)
-            finally:
-                temporary.unlink(missing_ok=True)
             fsync_dir(path.parent)
         return hashlib.sha256(data).hexdigest()
 
@@ -163,16 +174,47 @@ class FileStore:
                 with contextlib.suppress(FileNotFoundError):  # deleted while we list
                     yield self._info(path.relative_to(self.root).as_posix(), path)
 
+    def digest(self, name: str) -> Written | None:
+        try:
+            with self._path(name).open("rb") as file:
+                sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+                return Written(file.tell(), sha256)
+        except (FileNotFoundError, IsADirectoryError):
+            return None
+
     def delete(self, name: str) -> None:
-        self._path(name).unlink(missing_ok=True)
+        path = self._path(name)
+        path.unlink(missing_ok=True)
+        self._prune(path.parent)
+
+    def _prune(self, folder: Path) -> None:
+        """Remove empty folders upwards, except the first two levels (cas/train), where writers start."""
+        while len(folder.relative_to(self.root).parts) > 2:
+            try:
+                folder.rmdir()
+            except FileNotFoundError:
+                pass
+            except OSError:
+                return
+            folder = folder.parent
 
     def leftovers(self) -> Iterator[Leftover]:
+        yield from self._empty_folders()
         for path in self._files(""):
             if path.name.startswith(_TEMPORARY):
                 with contextlib.suppress(FileNotFoundError):
                     info = self._info(path.relative_to(self.root).as_posix(), path)
-                    remove = functools.partial(path.unlink, missing_ok=True)
+                    remove = functools.partial(_remove_abandoned, path)
                     yield Leftover(info.name, "temporary file", info.bytes, info.modified, remove)
+
+    def _empty_folders(self) -> Iterator[Leftover]:
+        for folder, folders, files in os.walk(self.root):
+            path = Path(folder)
+            name = path.relative_to(self.root).as_posix()
+            if not folders and not files and name.count("/") > 1 and is_name(name):
+                with contextlib.suppress(FileNotFoundError):
+                    modified = path.stat().st_mtime
+                    yield Leftover(name, "empty folder", 0, modified, functools.partial(self._prune, path))
 
     def _files(self, prefix: str) -> Iterator[Path]:
         base = self._path(prefix) if prefix else self.root
@@ -185,18 +227,19 @@ class FileStore:
         status = path.stat()
         return ObjectInfo(name, status.st_size, status.st_mtime)
 
-    def _write_temporary(self, path: Path, data: bytes) -> Path:
-        make_folders(path.parent)
+    @contextlib.contextmanager
+    def _temporary(self, path: Path, data: bytes) -> Iterator[Path]:
+        """A durable file with `data` beside `path`, locked while it is in use and gone afterwards."""
         temporary = path.parent / f"{_TEMPORARY}{uuid.uuid4().hex}"
         try:
-            with temporary.open("xb") as file:
+            with _opened_in_folder(temporary) as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-        except BaseException:  # a full disk, but also Ctrl-C
+                yield temporary
+        finally:  # a full disk, but also Ctrl-C
             temporary.unlink(missing_ok=True)
-            raise
-        return temporary
 
     @contextlib.contextmanager
     def _locked(self, name: str) -> Iterator[None]:

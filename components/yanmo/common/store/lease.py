@@ -9,6 +9,7 @@ says that it is old already). No two machines' clocks are ever compared, so a cl
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -100,11 +101,16 @@ class Lease:
         if self._lost:
             raise LeaseLost(f"{self.store.uri}/{self.name}: taken over by another run; stopped")
 
+    def remove(self) -> None:
+        """End the lease by removing its object, which no other run can have taken while this one held it."""
+        self._end_renewal()
+        with contextlib.suppress(LeaseLost):
+            self.check()
+            self.store.delete(self.name)
+
     def release(self) -> None:
         """Give the lease back; no error when it was lost or cannot be written (it then expires)."""
-        self._stop.set()
-        if self._thread:
-            self._thread.join()
+        self._end_renewal()
         try:
             self.check()
             body = {**json.loads(self._body()), "expires_at": _RELEASED}
@@ -113,6 +119,11 @@ class Lease:
             pass
         except OSError as error:  # must not hide the result, or the error, of the work itself
             log.warning("could not release %s (%s); it expires in %d s", self.name, error, self.ttl)
+
+    def _end_renewal(self) -> None:
+        self._stop.set()
+        if self._thread:
+            self._thread.join()
 
     def _is_still_ours(self) -> bool:
         """After a renewal that failed: it may have been written and only the answer was lost."""
@@ -148,6 +159,18 @@ class Lease:
                     return
             except OSError as error:  # a full disk or a flaky network: the next try may work
                 log.warning("could not renew the lease of %s: %s", self.name, error)
+
+
+def is_live(data: bytes, age: float) -> bool:
+    """Whether a living run may hold the lease in `data`: for lists, and for what gc leaves alone.
+
+    Args:
+        age: seconds since it was last renewed, by the store's clock.
+    """
+    if _is_given_up(data):
+        return False
+    value = json.loads(data)
+    return _is_here(value) or age <= float(value.get("ttl_seconds", TTL_SECONDS))
 
 
 def _is_here(value: dict[str, Any]) -> bool:

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from yanmo.common.errors import DataError
+from yanmo.common.store.objects import MAX_DOCUMENT_BYTES
+from yanmo.common.store.schema import MAX_REFERENCE_BYTES as MAX_REFERENCE_BYTES
+from yanmo.common.store.schema import check_manifest, check_reference, parse
 
 MANIFEST_SCHEMA = "yanmo.manifest/1"
 REFERENCE_SCHEMA = "yanmo.reference/1"
 Role = Literal["content", "record"]
-MAX_REFERENCE_BYTES = 4096
 
 
 def canonical(value: Any) -> bytes:
@@ -85,16 +88,19 @@ class Reference:
             DataError: it is not one.
         """
         try:
-            if len(text) > MAX_REFERENCE_BYTES:
-                raise ValueError(f"{len(text)} bytes, a reference has a few hundred")
-            values = json.loads(text)
-            if not isinstance(values, dict) or values.get("schema") != REFERENCE_SCHEMA:
-                raise ValueError(f"expected schema {REFERENCE_SCHEMA}")
-            names = cls.__dataclass_fields__
-            result = cls(**{name: str(values[name]) for name in names})
-        except (ValueError, KeyError) as error:
+            return cls.from_dict(parse(text, REFERENCE_SCHEMA, MAX_REFERENCE_BYTES))
+        except ValueError as error:
             raise DataError(f"{where}: not a reference to an output: {error}") from error
-        return result
+
+    @classmethod
+    def from_dict(cls, values: Any) -> Reference:
+        """From the fields of a parsed document.
+
+        Raises:
+            ValueError: they are not a reference's.
+        """
+        check_reference(values)
+        return cls(**values)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,8 +127,14 @@ class Manifest:
     content_digest: str = ""
     schema: str = MANIFEST_SCHEMA
 
+    @property
+    def expected_key(self) -> str:
+        """The key that revision, options and inputs in here make: `key`, unless one of them was changed."""
+        digests = {name: value["content_digest"] for name, value in self.inputs.items() if value}
+        return make_key(self.stage, self.revision, self.options, digests)
+
     def to_json(self) -> bytes:
-        return json.dumps(asdict(self), ensure_ascii=False, indent=1).encode() + b"\n"
+        return sealed(json.dumps(asdict(self), ensure_ascii=False, indent=1).encode())
 
     @classmethod
     def from_json(cls, data: bytes, where: str) -> Manifest:
@@ -132,14 +144,38 @@ class Manifest:
             DataError: it is damaged, or of a schema this version does not know.
         """
         try:
-            values = json.loads(data)
-            if values["schema"] != MANIFEST_SCHEMA:
-                raise ValueError(f"schema {values['schema']!r}, expected {MANIFEST_SCHEMA!r}")
-            values["files"] = tuple(FileEntry(**entry) for entry in values["files"])
-            result = cls(**values)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            values = parse(unsealed(data), MANIFEST_SCHEMA, MAX_DOCUMENT_BYTES)
+            check_manifest(values)
+        except ValueError as error:
             raise DataError(f"{where}: damaged manifest ({error}); restore it or use --force") from error
-        return result
+        return cls(**{**values, "files": tuple(FileEntry(**entry) for entry in values["files"])})
+
+
+_SEAL = re.compile(rb',\n "sealed": "([0-9a-f]{64})"\n\}\n\Z')
+
+
+def sealed(document: bytes) -> bytes:
+    """A JSON object (as `json.dumps(indent=1)` ends it) with the sha256 of its own bytes as its last field.
+
+    The content digest covers what readers use; the seal also covers what tools rely on (inputs, options).
+    """
+    mark = hashlib.sha256(document).hexdigest().encode()
+    return document.removesuffix(b"\n}") + b',\n "sealed": "' + mark + b'"\n}\n'
+
+
+def unsealed(data: bytes) -> bytes:
+    """What `sealed` was given; manifests of earlier versions, which have no seal, as they are.
+
+    Raises:
+        ValueError: a byte changed since it was sealed.
+    """
+    found = _SEAL.search(data, max(0, len(data) - 200))
+    if found is None:
+        return data
+    document = data[: found.start()] + b"\n}"
+    if hashlib.sha256(document).hexdigest().encode() != found[1]:
+        raise ValueError("changed since it was written")
+    return document
 
 
 def content_digest(files: tuple[FileEntry, ...], counts: dict[str, Any]) -> str:

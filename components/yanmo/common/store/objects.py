@@ -16,7 +16,8 @@ from urllib.parse import unquote, urlsplit
 from yanmo.common.errors import DataError, StorageError, UsageError
 from yanmo.common.store.settings import StoreSettings
 
-_NAME = re.compile(r"[A-Za-z0-9._=-]{1,200}\Z")
+_PART = r"(?!\.+(?:/|\Z))[A-Za-z0-9._=-]{1,200}"  # not only dots
+_NAME = re.compile(rf"{_PART}(?:/{_PART})*\Z")
 MAX_DOCUMENT_BYTES = 64 * 1024 * 1024
 """The largest object that `read` returns; manifests of 100,000 files have about 25 MB."""
 
@@ -130,6 +131,9 @@ class ObjectStore(Protocol):
             DataError: an object is missing, short or changed; says which, what was expected and found.
         """
 
+    def digest(self, name: str) -> Written | None:
+        """Bytes and sha256 of the object as it is stored now, past any cache; None where there is none."""
+
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         """All objects below the folder `prefix` ("" for the whole store), sorted by name; only tools list."""
 
@@ -142,7 +146,7 @@ class ObjectStore(Protocol):
 
 def is_name(name: str) -> bool:
     """Whether `name` can be an object's: each part from the allow-list, at most 900 characters."""
-    return len(name) <= 900 and all(_NAME.match(p) and p.strip(".") for p in name.split("/"))
+    return len(name) <= 900 and _NAME.match(name) is not None
 
 
 def check_name(name: str) -> str:
@@ -154,7 +158,10 @@ def check_name(name: str) -> str:
     """
     if not is_name(name):
         shown = name if len(name) <= 100 else name[:100] + "..."
-        raise DataError(f"refused object name {shown!r}: parts must match {_NAME.pattern}")
+        raise DataError(
+            f"refused object name {shown!r}: expected parts of 1 to 200 letters, "
+            "digits or . _ = -, joined by /"
+        )
     return name
 
 

@@ -97,7 +97,15 @@ class Output:
 
 def find_output(store: ObjectStore, stage: str, key: str) -> Output | None:
     """The committed output of a key, or None."""
-    name = manifest_name(stage, key)
+    return _read_output(store, stage, key, manifest_name(stage, key))
+
+
+def superseded_name(stage: str, key: str, manifest_sha256: str) -> str:
+    """Where a manifest lies that `--force` has replaced."""
+    return f"cas/{stage}/{key}/MANIFEST-{manifest_sha256[:12]}.json"
+
+
+def _read_output(store: ObjectStore, stage: str, key: str, name: str) -> Output | None:
     try:
         data, _ = store.read(name)
     except FileNotFoundError:
@@ -107,10 +115,15 @@ def find_output(store: ObjectStore, stage: str, key: str) -> Output | None:
         raise DataError(f"{store.uri}/{name}: changed since it was committed; restore it or use --force")
     if (manifest.stage, manifest.key) != (stage, key):
         raise DataError(f"{store.uri}/{name}: is the manifest of {manifest.stage}/{manifest.key}")
+    if manifest.expected_key != key:
+        raise DataError(
+            f"{store.uri}/{name}: options, inputs or revision were changed since it was committed (they "
+            f"make the key {manifest.expected_key[:16]}...); restore it or use --force"
+        )
     reference = Reference(
         stage=stage,
         key=key,
-        manifest_uri=name,
+        manifest_uri=manifest_name(stage, key),
         manifest_sha256=hashlib.sha256(data).hexdigest(),
         content_digest=manifest.content_digest,
     )
@@ -118,21 +131,25 @@ def find_output(store: ObjectStore, stage: str, key: str) -> Output | None:
 
 
 def open_reference(store: ObjectStore, reference: Reference) -> Output:
-    """The output that `reference` pins.
+    """The output that `reference` pins, also where `--force` has put other content in its place since.
 
     Raises:
         DataError: its manifest is missing or no longer holds what the reference pins.
     """
-    found = find_output(store, reference.stage, reference.key)
+    stage, key = reference.stage, reference.key
+    found = find_output(store, stage, key)
     where = f"{store.uri}/{reference.manifest_uri}"
     if found is None:
-        raise DataError(f"{where}: no such output; run the {reference.stage} stage again")
-    if found.content_digest != reference.content_digest:
+        raise DataError(f"{where}: no such output; run the {stage} stage again")
+    if found.content_digest == reference.content_digest:
+        return found
+    kept = _read_output(store, stage, key, superseded_name(stage, key, reference.manifest_sha256))
+    if kept is None or kept.content_digest != reference.content_digest:
         raise DataError(
             f"{where}: holds content {found.content_digest[:16]}..., the reference pins "
-            f"{reference.content_digest[:16]}...; run the {reference.stage} stage again"
+            f"{reference.content_digest[:16]}...; run the {stage} stage again"
         )
-    return found
+    return kept
 
 
 def read_json(output: Output, name: str) -> dict:  # type: ignore[type-arg]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 
-from yanmo.common.errors import StorageError, UsageError
+from yanmo.common.errors import DataError, StorageError, UsageError
 from yanmo.common.store.manifest import Reference
 from yanmo.common.store.objects import AlreadyExists, Changed, ObjectStore
+from yanmo.common.store.output import Output, open_reference
 
 _TRIES = 20
 _PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}\Z")
@@ -32,6 +33,18 @@ def read_pointer(store: ObjectStore, channel: str, name: str) -> Reference | Non
     except FileNotFoundError:
         return None
     return Reference.from_json(data, f"{store.uri}/{path}")
+
+
+def open_named(store: ObjectStore, reference: Reference, where: str) -> Output:
+    """The output that `reference`, read from `where`, pins.
+
+    Raises:
+        DataError: as `open_reference`; names `where` too, as it may be the one that is damaged.
+    """
+    try:
+        return open_reference(store, reference)
+    except DataError as error:
+        raise DataError(f"{error}. The reference is from {where}, which may be damaged itself") from error
 
 
 def create_pointer(store: ObjectStore, channel: str, name: str, reference: Reference) -> Reference:

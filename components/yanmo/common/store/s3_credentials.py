@@ -22,10 +22,10 @@ from minio.credentials.providers import IamAwsProvider, Provider
 
 from yanmo.common.errors import EnvironmentFault
 
-SECRET_FOLDERS = ("/var/run/secrets/yanmo-store", "/var/run/secrets/mlpipeline-minio-artifact")
-_ACCESS = ("accesskey", "AWS_ACCESS_KEY_ID", "access_key", "aws_access_key_id")
-_SECRET = ("secretkey", "AWS_SECRET_ACCESS_KEY", "secret_key", "aws_secret_access_key")
-_TOKEN = ("sessiontoken", "AWS_SESSION_TOKEN", "session_token", "aws_session_token")
+SECRET_FOLDERS = ("/etc/yanmo/store", "/etc/yanmo/mlpipeline-minio-artifact")
+_ACCESS = ("access_key_id", "accesskey", "AWS_ACCESS_KEY_ID")
+_SECRET = ("secret_access_key", "secretkey", "AWS_SECRET_ACCESS_KEY")
+_TOKEN = ("session_token", "AWS_SESSION_TOKEN")
 _MAX_SECRET_BYTES = 16384
 
 
@@ -114,7 +114,7 @@ def find_endpoint(given: str, scheme: str) -> str:
         given
         or os.environ.get("AWS_ENDPOINT_URL_S3")
         or os.environ.get("AWS_ENDPOINT_URL")
-        or mounted("endpoint", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+        or mounted("endpoint_url", "AWS_ENDPOINT_URL")
     )
     if value:
         return value

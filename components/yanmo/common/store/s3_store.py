@@ -21,6 +21,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from minio.error import S3Error
+
 from yanmo.common.errors import DataError, StorageError, UsageError
 from yanmo.common.store.objects import (
     MAX_DOCUMENT_BYTES,
@@ -119,14 +121,26 @@ class S3Store:
         """A conditional PUT; after a try whose answer was lost, a refusal is compared with what is there."""
         key = self._key(name)
         retry = self._retry(f"writing {self._where(name)}")
+        creates = "If-None-Match" in condition
+
+        def put() -> str:
+            try:
+                return f'"{self.client._put_object(self.bucket, key, data, dict(condition)).etag}"'
+            except S3Error as error:
+                if creates and error.code == "NoSuchKey":
+                    # Ceph's answer to one of two creates at the same moment, of which the other may be
+                    # our own earlier try (AWS says 409): look again.
+                    raise ConnectionError("the server was creating it already (404 NoSuchKey)") from error
+                raise
+
         try:
-            result = retry.run(lambda: self.client._put_object(self.bucket, key, data, dict(condition)))
-            return f'"{result.etag}"'
-        except PreconditionFailed:
+            return retry.run(put)
+        except (PreconditionFailed, FileNotFoundError):
             if retry.failures:
-                found, version = self.read(name)
-                if found == data:
-                    return version
+                with contextlib.suppress(FileNotFoundError):
+                    found, version = self.read(name)
+                    if found == data:
+                        return version
             raise
 
     def _honours_conditions(self) -> bool:
@@ -276,6 +290,15 @@ class S3Store:
     def _page(self, base: str, after: str) -> Sequence[Any]:
         found = self.client.list_objects(self.bucket, prefix=base, recursive=True, start_after=after or None)
         return list(itertools.islice(found, _PAGE))
+
+    def digest(self, name: str) -> Written | None:
+        found = self.stat(name)
+        if found is None:
+            return None
+        hashed, wanted = hashlib.sha256(), Wanted(name, found.bytes, "")
+        for data in self._transfer.chunks(wanted, self._key(name), self._where(name), large=True):
+            hashed.update(data)
+        return Written(found.bytes, hashed.hexdigest())
 
     def delete(self, name: str) -> None:
         key = self._key(name)

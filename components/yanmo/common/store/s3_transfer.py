@@ -8,7 +8,9 @@ back is compared with the manifest's sha256 before anybody sees it.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -61,16 +63,37 @@ class Transfer:
         Raises:
             Damaged: the object has other bytes than its manifest says.
         """
-        ranges = [(at, min(PART_BYTES, wanted.bytes - at)) for at in range(0, wanted.bytes, PART_BYTES)]
-        fetch: Callable[[tuple[int, int]], bytes] = lambda part: self._get(name, where, wanted, *part)  # noqa: E731
         hashed = hashlib.sha256()
+        with path.open("xb") as file:
+            write = functools.partial(os.pwrite, file.fileno())
+            for data in self.chunks(wanted, name, where, large=large, seen=write):
+                hashed.update(data)
+        check_sha256(where, wanted, hashed.hexdigest())
+
+    def chunks(
+        self,
+        wanted: Wanted,
+        name: str,
+        where: str,
+        *,
+        large: bool,
+        seen: Callable[[bytes, int], object] = lambda data, offset: None,
+    ) -> Iterator[bytes]:
+        """The bytes of the object `name` in order; arguments and errors as of `download`.
+
+        Args:
+            seen: called with each part and its offset by the thread that fetched it, in any order.
+        """
+        ranges = [(at, min(PART_BYTES, wanted.bytes - at)) for at in range(0, wanted.bytes, PART_BYTES)]
         if not ranges:
             self._get(name, where, wanted, 0, 0)  # an empty object has no parts, but it must be there
-        with path.open("xb") as file:
-            for data in self._ordered(fetch, ranges) if large else map(fetch, ranges):
-                hashed.update(data)
-                file.write(data)
-        check_sha256(where, wanted, hashed.hexdigest())
+
+        def fetch(part: tuple[int, int]) -> bytes:
+            data = self._get(name, where, wanted, *part)
+            seen(data, part[0])
+            return data
+
+        yield from self._ordered(fetch, ranges) if large else map(fetch, ranges)
 
     def each(self, action: Callable[[S], T], items: Sequence[S]) -> list[T]:
         """`action` of every item, `THREADS` at a time, in order; the first error is raised."""

@@ -7,10 +7,11 @@
     <scratch>/processes/<id>/work/         files it is writing
     <scratch>/work/<store>/...             work that outlives a process (checkpoints)
 
-All ranks and pods of a node may share one scratch. A file is downloaded by one of them while the others
-wait for its lock; it gets its name only after its sha256 was checked and it was synced, so a name means
-verified bytes. A kill releases the locks (flock) and leaves a process folder that the next process sweeps
-away. Evicting a file only takes its name: whoever was handed it holds a hard link of his own.
+All ranks and pods of a node may share one scratch. A file is downloaded by one of them while the others wait
+for its lock; it gets its name only after its sha256 was checked, so a name means verified bytes. Nothing is
+synced: a file carries the stamp of this boot, and one of another boot (or one that somebody wrote to) is
+hashed again before it is used. A kill releases the locks (flock) and leaves a process folder that the next
+process sweeps away. Evicting a file only takes its name: whoever was handed it holds a hard link of his own.
 """
 
 from __future__ import annotations
@@ -18,20 +19,32 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import functools
+import hashlib
 import os
 import shutil
 import threading
 import time
 import uuid
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from yanmo.common.errors import EnvironmentFault
 from yanmo.common.logs import human_bytes
-from yanmo.common.store.file_store import fsync_dir
 
-_VERIFIED = 1_000_000_000
-"""Modification time (Unix seconds) given to a verified object: one that was written to has another."""
+_RESCAN_SHARE = 0.02
+"""Of the cap: how much a process adds before it looks again at what others have added."""
+
+
+@functools.cache
+def _stamp() -> int:
+    """The modification time (Unix seconds) that means: verified since this machine started."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_bytes()
+    except OSError:  # not Linux: every process verifies for itself
+        boot = uuid.uuid4().bytes
+    return 1_000_000_000 + zlib.crc32(boot) % 500_000_000
 
 
 class Scratch:
@@ -42,6 +55,7 @@ class Scratch:
         self._lock = threading.Lock()
         self._process: Path | None = None
         self._held: int = -1
+        self._used, self._added = 0, cap_bytes  # bytes seen at the last look, and added since: look at once
         self._pid = 0
 
     @property
@@ -78,16 +92,16 @@ class Scratch:
         """
         pin = self.process / "pins" / name
         pin.parent.mkdir(parents=True, exist_ok=True)
-        if _is_whole(pin, size):
+        if _is_whole(pin, sha256, size):
             return pin
         pin.unlink(missing_ok=True)
         path = self._path(sha256)
-        if not _pin(path, pin, size):
+        if not _pin(path, pin, sha256, size):
             with _locked(path.with_name(f"{sha256}.lock")):
-                if not _pin(path, pin, size):  # another process may have brought it while we waited
+                if not _pin(path, pin, sha256, size):  # another process may have brought it while we waited
                     self._make_room(size)
                     self._bring(path, download)
-                    _pin(path, pin, size)
+                    _pin(path, pin, sha256, size)
         return pin
 
     def adopt(self, path: Path, sha256: str, size: int) -> None:
@@ -113,11 +127,17 @@ class Scratch:
             _bring(path, download)
 
     def _make_room(self, size: int) -> None:
-        used, _ = self._evict(max(0, self.cap_bytes - size))
-        if used + size > self.cap_bytes:
+        """See to it that `size` more bytes fit below the cap; looks at the disk only now and then."""
+        with self._lock:
+            self._added += size
+            if self._used + self._added <= self.cap_bytes and self._added < self.cap_bytes * _RESCAN_SHARE:
+                return
+            self._used, _ = self._evict(max(0, self.cap_bytes - size))
+            self._added = size
+        if self._used + size > self.cap_bytes:
             raise EnvironmentFault(
-                f"{self.root}: a file of {human_bytes(size)} does not fit: {human_bytes(used)} are in use "
-                f"and the cap is {human_bytes(self.cap_bytes)}; raise --scratch-gib"
+                f"{self.root}: a file of {human_bytes(size)} does not fit: {human_bytes(self._used)} are in "
+                f"use and the cap is {human_bytes(self.cap_bytes)}; raise --scratch-gib"
             )
 
     def _evict(self, goal: int) -> tuple[int, int]:
@@ -209,16 +229,23 @@ def _locked(path: Path) -> Iterator[None]:
             os.close(handle)
 
 
-def _is_whole(path: Path, size: int) -> bool:
-    """Whether nothing wrote to the verified file `path`."""
+def _is_whole(path: Path, sha256: str, size: int) -> bool:
+    """Whether the file is verified; one without this boot's stamp is hashed, and stamped if it is right."""
     try:
         status = path.stat()
     except FileNotFoundError:
         return False
-    return status.st_size == size and int(status.st_mtime) == _VERIFIED
+    if status.st_size != size:
+        return False
+    if int(status.st_mtime) != _stamp():
+        with path.open("rb") as file:
+            if hashlib.file_digest(file, "sha256").hexdigest() != sha256:
+                return False
+    os.utime(path, (time.time(), _stamp()))
+    return True
 
 
-def _pin(path: Path, pin: Path, size: int) -> bool:
+def _pin(path: Path, pin: Path, sha256: str, size: int) -> bool:
     """Link the cached `path` as `pin`; False where it is absent or was written to."""
     try:
         os.link(path, pin)
@@ -230,8 +257,7 @@ def _pin(path: Path, pin: Path, size: int) -> bool:
         raise EnvironmentFault(
             f"{path}: belongs to another user; give each user a scratch folder of their own (--scratch)"
         ) from error
-    if _is_whole(pin, size):
-        os.utime(pin, (time.time(), _VERIFIED))
+    if _is_whole(pin, sha256, size):
         return True
     pin.unlink(missing_ok=True)
     path.unlink(missing_ok=True)
@@ -249,10 +275,7 @@ def _bring(path: Path, download: Callable[[Path], None]) -> None:
 
 
 def _seal(source: Path, target: Path) -> None:
-    """Give the verified file `source` its name, durable."""
-    with source.open("rb+") as file:
-        os.fsync(file.fileno())
+    """Give the verified file `source` its name."""
     os.chmod(source, 0o444)
-    os.utime(source, (time.time(), _VERIFIED))
+    os.utime(source, (time.time(), _stamp()))
     os.replace(source, target)
-    fsync_dir(target.parent)

@@ -1,0 +1,32 @@
+"""Texts of mapped files as they are compared: simplified, variants folded, whatever text form is written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from yanmo.common.records import TEXT_FORM
+from yanmo.curate.normalize import normalize
+
+
+def read_texts(path: Path, rows: npt.NDArray[np.int32] | None = None) -> list[str]:
+    """The texts of a mapped file, all or some rows, to be compared."""
+    column = pq.read_table(path, columns=["text"], partitioning=None)["text"]
+    chosen = column if rows is None else column.take(pa.array(rows))
+    return comparable(chosen.to_pylist(), form_of_file(path))
+
+
+def form_of_file(path: Path) -> str:
+    """The text form of a mapped file."""
+    metadata: dict[bytes, bytes] = pq.read_schema(path).metadata or {}
+    return metadata.get(b"yanmo.text_form", TEXT_FORM.encode()).decode()
+
+
+def comparable(texts: Sequence[str], form: str) -> list[str]:
+    """Texts of any form with the Han characters they have in classical-1; only those are compared."""
+    return list(texts) if form == TEXT_FORM else normalize(texts).texts

@@ -1,0 +1,332 @@
+"""What gc may remove and what it must keep, decided from one listing.
+
+Kept, with all their inputs and parts, transitively:
+- what a pointer or a record of a history names;
+- what a live run makes or rests on (LEASE.json, INPUTS.json), and an unfinished one that may go on;
+- what is younger than the given age, since a pipeline may hold its reference in an artifact only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from yanmo.common.errors import DataError
+from yanmo.common.logs import human_seconds
+from yanmo.common.store.manifest import Manifest, Reference
+from yanmo.common.store.objects import Leftover, ObjectInfo, ObjectStore
+from yanmo.common.store.output import manifest_name, superseded_name
+from yanmo.store.chain import edges, references_in
+from yanmo.store.inventory import Inventory, KeyFolder, KeyName, is_working
+from yanmo.store.pointers import read_all
+
+SETTLED_SECONDS = 2.0
+"""Nothing that a lease does not guard is removed younger than this: its writer may be at it now. (The
+temporary files of a folder are locked while they are written, a moment after they appear.)"""
+_DAY = 86400
+_MARKS = ("/LEASE.json", "/INPUTS.json")
+
+
+@dataclass(frozen=True)
+class Ages:
+    """From which age things may go, in seconds."""
+
+    older_than: float
+    abandoned: float
+    """Work of a key that was never finished."""
+
+
+@dataclass
+class Doomed:
+    """What goes of one key."""
+
+    folder: KeyFolder
+    objects: list[ObjectInfo]
+    """In the order of removal."""
+    why: str
+    is_whole: bool = False
+    """The committed output itself goes."""
+    manifest: Manifest | None = None
+    """Its committed manifest, unless there is none or it is damaged."""
+    data: bytes = b""
+    """The bytes of MANIFEST.json when this was decided."""
+    leftovers: list[Leftover] = field(default_factory=list)
+
+    @property
+    def parts(self) -> list[ObjectInfo | Leftover]:
+        """Everything that goes."""
+        return [*self.objects, *self.leftovers]
+
+    @property
+    def bytes(self) -> int:
+        return sum(part.bytes for part in self.parts)
+
+
+@dataclass
+class Plan:
+    """One decision over a store."""
+
+    kept: dict[KeyName, str] = field(default_factory=dict)
+    """Output -> why it stays."""
+    pinned: set[tuple[KeyName, str]] = field(default_factory=set)
+    """Key and manifest sha256 of references that were met."""
+    doomed: list[Doomed] = field(default_factory=list)
+    """Outputs before those they were made from."""
+    loose: list[tuple[ObjectInfo, str]] = field(default_factory=list)
+    """Objects of no key, and what they are."""
+    leftovers: list[Leftover] = field(default_factory=list)
+    restore: list[tuple[KeyName, str]] = field(default_factory=list)
+    """Keys whose withdrawn manifest (the name that follows) is needed again."""
+    dangling: list[str] = field(default_factory=list)
+    """References to what is gone already, in words."""
+
+    @property
+    def bytes(self) -> int:
+        """What would be freed."""
+        keys = sum(one.bytes for one in self.doomed)
+        return keys + sum(info.bytes for info, _ in self.loose) + sum(one.bytes for one in self.leftovers)
+
+
+class Planner:
+    """Marks what is needed and sorts the rest."""
+
+    def __init__(self, store: ObjectStore, inventory: Inventory, ages: Ages) -> None:
+        self.store, self.inventory, self.ages = store, inventory, ages
+        self.plan = Plan()
+        self._now = store.clock()
+        self._live: set[KeyName] = set()
+        self._seen: set[tuple[KeyName, str]] = set()
+        self._manifests: dict[str, tuple[Manifest, bytes] | None] = {}
+
+    def decide(self) -> Plan:
+        """The plan; nothing is written.
+
+        Raises:
+            DataError: a pointer, record or needed manifest is damaged, so that nobody can know what it kept.
+        """
+        self._mark(self._roots())
+        for name in sorted(self.inventory.keys):
+            if name not in self._live:
+                self._judge(self.inventory.keys[name])
+        self.plan.doomed = list(_consumers_first(self.plan.doomed))
+        self._judge_loose()
+        return self.plan
+
+    def _is_old(self, modified: float, age: float | None = None) -> bool:
+        return self._now - modified >= (self.ages.older_than if age is None else age)
+
+    def _roots(self) -> Iterator[tuple[Reference, str]]:
+        for named in read_all(self.store, self.inventory.pointers):
+            yield named.reference, named.by
+        for name, folder in sorted(self.inventory.keys.items()):
+            if is_working(self.store, folder):
+                self._live.add(name)
+                self.plan.kept[name] = "a run is making it now"
+            if self._may_go_on(folder):
+                for reference in inputs_of(self.store, folder):
+                    yield reference, f"input of a run of {folder}"
+            yield from self._young(folder)
+
+    def _young(self, folder: KeyFolder) -> Iterator[tuple[Reference, str]]:
+        """The edges of manifests that are too young to go."""
+        if folder.manifest is None:
+            return  # none, or withdrawn by a gc that was killed
+        for info in [folder.manifest, *folder.old_manifests]:
+            if self._is_old(info.modified) and folder.name not in self._live:
+                continue
+            if info is folder.manifest:
+                self.plan.kept.setdefault(folder.name, f"younger than {shown_age(self.ages.older_than)}")
+            found = self._read(info.name) if info is folder.manifest else self._read_old(info.name)
+            for edge in edges(found[0]) if found else ():
+                yield edge.reference, f"{edge.label} of {folder}"
+
+    def _may_go_on(self, folder: KeyFolder) -> bool:
+        """Whether a run of the key lives, or may be started again and needs its inputs."""
+        if folder.name in self._live:
+            return True
+        inputs = next((info for info in folder.work if info.name.endswith("/INPUTS.json")), None)
+        if inputs is None:
+            return False
+        return not self._is_old(inputs.modified) or (not folder.manifest and self._has_kept_work(folder))
+
+    def _has_kept_work(self, folder: KeyFolder) -> bool:
+        work = [info for info in folder.work if not info.name.endswith(_MARKS)]
+        return bool(work) and not self._is_old(max(info.modified for info in work), self.ages.abandoned)
+
+    def _mark(self, roots: Iterable[tuple[Reference, str]]) -> None:
+        waiting = list(roots)[::-1]
+        for reference, why in reversed(waiting):  # a pointer is a better reason than a chain
+            self.plan.kept.setdefault((reference.stage, reference.key), why)
+        while waiting:
+            reference, why = waiting.pop()
+            name = (reference.stage, reference.key)
+            self.plan.pinned.add((name, reference.manifest_sha256))
+            if (name, reference.content_digest) in self._seen:
+                continue
+            self._seen.add((name, reference.content_digest))
+            self.plan.kept.setdefault(name, why)
+            found = self._pinned(reference)
+            if found is None:
+                self.plan.dangling.append(f"{why}: {reference.stage}/{reference.key[:12]} is not there")
+                continue
+            waiting += [
+                (edge.reference, f"{edge.label} of {reference.stage}/{reference.key[:12]}")
+                for edge in edges(found)
+            ]
+
+    def _pinned(self, reference: Reference) -> Manifest | None:
+        """The manifest of the content that `reference` pins; a withdrawn one shall be restored."""
+        stage, key = reference.stage, reference.key
+        folder = self.inventory.keys.get((stage, key))
+        names = [manifest_name(stage, key), superseded_name(stage, key, reference.manifest_sha256)]
+        names += [info.name for info in folder.old_manifests] if folder else []
+        for name in dict.fromkeys(names):
+            found = self._read_old(name)
+            if found and found[0].content_digest == reference.content_digest:
+                if folder and folder.manifest is None:
+                    self.plan.restore.append(((stage, key), name))
+                return found[0]
+        self._read(names[0])  # raises where it is damaged: nobody knows then what it rests on
+        return None
+
+    def _read_old(self, name: str) -> tuple[Manifest, bytes] | None:
+        """`_read`, where a damaged manifest may be passed over."""
+        try:
+            return self._read(name)
+        except DataError:
+            return None
+
+    def _read(self, name: str) -> tuple[Manifest, bytes] | None:
+        if name not in self._manifests:
+            try:
+                data, _ = self.store.read(name)
+                manifest = Manifest.from_json(data, f"{self.store.uri}/{name}")
+                self._manifests[name] = manifest, data
+            except FileNotFoundError:
+                self._manifests[name] = None
+        return self._manifests[name]
+
+    def _judge(self, folder: KeyFolder) -> None:
+        """What goes of a key that no live run holds."""
+        if folder.name not in self.plan.kept:
+            self._doom(folder) if folder.manifest else self._doom_debris(folder, set())
+        elif folder.manifest:
+            self._doom_debris(folder, self._used_attempts(folder))
+        # else it is needed and not there: nothing of it is touched
+
+    def _doom_debris(self, folder: KeyFolder, used: set[str]) -> None:
+        """What lies beside the output, if there is one."""
+        objects: list[ObjectInfo] = []
+        why = []
+        for attempt, files in sorted(folder.attempts.items()):
+            if attempt not in used and self._is_old(max(info.modified for info in files)):
+                objects += files
+                why.append("an attempt that was never committed, or replaced")
+        old = [info for info in folder.old_manifests if not self._is_kept_manifest(folder, info)]
+        if old:
+            objects += old
+            why.append("a manifest that was replaced or withdrawn")
+        work = self._old_work(folder)
+        if work:
+            objects += work
+            why.append("work of a finished run" if folder.manifest else "what a run left that never finished")
+        leftovers = [one for one in folder.leftovers if self._is_old(one.modified)]
+        why += [one.what for one in leftovers]
+        if objects or leftovers:
+            found = self._read(folder.manifest.name) if folder.manifest else None
+            data = found[1] if found else b""
+            self.plan.doomed.append(
+                Doomed(folder, objects, "; ".join(dict.fromkeys(why)), data=data, leftovers=leftovers)
+            )
+
+    def _doom(self, folder: KeyFolder) -> None:
+        """The output and all beside it; its manifest first."""
+        assert folder.manifest
+        found = self._read_old(folder.manifest.name)
+        why = f"nothing refers to it, and it is older than {shown_age(self.ages.older_than)}"
+        if found is None:
+            why = f"its manifest is damaged; {why}"
+        data = found[1] if found else self.store.read(folder.manifest.name)[0]
+        objects = [folder.manifest, *(i for infos in folder.attempts.values() for i in infos)]
+        objects += [*folder.old_manifests, *folder.work]
+        manifest = found[0] if found else None
+        self.plan.doomed.append(Doomed(folder, objects, why, True, manifest, data, folder.leftovers))
+
+    def _used_attempts(self, folder: KeyFolder) -> set[str]:
+        """Attempts that the current manifest, or a kept older one of other content, names."""
+        assert folder.manifest
+        infos = [folder.manifest, *(o for o in folder.old_manifests if self._is_kept_manifest(folder, o))]
+        found = [self._read_old(info.name) for info in infos]
+        return {one[0].attempt for one in found if one}
+
+    def _is_kept_manifest(self, folder: KeyFolder, info: ObjectInfo) -> bool:
+        digits = info.name.rpartition("-")[2].removesuffix(".json")
+        if any(name == folder.name and sha.startswith(digits) for name, sha in self.plan.pinned):
+            return True
+        return folder.manifest is not None and not self._is_old(info.modified)
+
+    def _old_work(self, folder: KeyFolder) -> list[ObjectInfo]:
+        if not folder.work or not self._is_old(max(info.modified for info in folder.work)):
+            return []
+        if folder.manifest is None and self._has_kept_work(folder):
+            return []
+        return sorted(folder.work, key=lambda info: info.name.endswith(_MARKS))
+
+    def _judge_loose(self) -> None:
+        age = max(self.ages.older_than, SETTLED_SECONDS)
+        for info in self.inventory.runs:
+            if self._is_old(info.modified, age):
+                self.plan.loose.append((info, "how a run ended"))
+        for info in self.inventory.probes:
+            if self._is_old(info.modified, age):
+                self.plan.loose.append((info, "a probe of conditional writes"))
+        newest: dict[str, float] = {}
+        for info in self.inventory.kfp:
+            run = "/".join(info.name.split("/")[:2])
+            newest[run] = max(newest.get(run, 0.0), info.modified)
+        for info in self.inventory.kfp:
+            if self._is_old(newest["/".join(info.name.split("/")[:2])], age):
+                self.plan.loose.append((info, "KFP's files of a finished run"))
+        for leftover in self.inventory.leftovers:
+            if self._is_old(leftover.modified, age):
+                self.plan.leftovers.append(leftover)
+
+
+def inputs_of(store: ObjectStore, folder: KeyFolder) -> list[Reference]:
+    """What INPUTS.json of a key names; empty where there is none.
+
+    Raises:
+        DataError: it is damaged.
+    """
+    for info in folder.work:
+        if info.name.endswith("/INPUTS.json"):
+            try:
+                return references_in(store.read(info.name)[0], f"{store.uri}/{info.name}")
+            except FileNotFoundError:
+                return []
+    return []
+
+
+def shown_age(seconds: float) -> str:
+    """An age limit as it was given: `7 d`, `90 s`."""
+    return f"{seconds / _DAY:g} d" if seconds >= _DAY else human_seconds(seconds)
+
+
+def _consumers_first(doomed: list[Doomed]) -> Iterator[Doomed]:
+    """Every output before those it was made from, so that a kill leaves no hole in a chain."""
+    by_name = {one.folder.name: one for one in doomed}
+    done: set[KeyName] = set()
+    order: list[Doomed] = []
+    for first in doomed:
+        waiting = [(first, False)]
+        while waiting:
+            one, opened = waiting.pop()
+            if opened:
+                order.append(one)
+            elif one.folder.name not in done:
+                done.add(one.folder.name)
+                waiting.append((one, True))
+                needed = edges(one.manifest) if one.manifest else ()
+                names = [(edge.reference.stage, edge.reference.key) for edge in needed]
+                waiting += [(by_name[name], False) for name in names if name in by_name]
+    yield from reversed(order)

@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from yanmo.curate.clusters import keep_best
+from yanmo.curate.near_duplicates import Edges, pairs_of_keys
+from yanmo.curate.normalize import is_han, normalize
+from yanmo.curate.planted import damaged, measure_planted, proposed_pairs
+from yanmo.curate.shingle_sets import ShingleSets, similarities, take_apart
+from yanmo.curate.shingles import band_keys
+
+Run = Callable[..., Any]
+Record = dict[str, Any]
+
+
+def shingles(text: str) -> set[str]:
+    han = "".join(c for c in text if is_han(ord(c)))
+    return {han[i : i + 4] for i in range(len(han) - 3)}
+
+
+def all_pairs(count: int) -> Any:
+    pairs = [(a << 32) | b for a, b in itertools.combinations(range(count), 2)]
+    return np.array(pairs, dtype=np.uint64)
+
+
+@pytest.fixture
+def texts(lines: list[Record]) -> list[str]:
+    """The fixture's normalized texts, different from one another."""
+    return sorted({t for t in normalize([line["text"] for line in lines]).texts if len(t) > 20})
+
+
+def test_similarities_are_those_of_sets_of_strings(texts: list[str]) -> None:
+    both = [*texts[:40], *(damaged(t, i) for i, t in enumerate(texts[:40])), "短", ""]
+    pairs = all_pairs(len(both))
+    found = similarities(pairs, ShingleSets.of(both))
+    sets = [shingles(t) for t in both]
+    for pair, value in zip(pairs.tolist(), found.tolist(), strict=True):
+        one, other = sets[pair >> 32], sets[pair & 0xFFFFFFFF]
+        assert value == pytest.approx(len(one & other) / max(len(one | other), 1))
+
+
+def test_planted_copies_are_found_with_recall_099_and_nothing_else_is(texts: list[str]) -> None:
+    measured = measure_planted(texts, 0.5)
+    assert measured["planted"] == len(texts) and measured["similar"] > 60
+    assert measured["recall"] >= 0.99 and measured["precision"] == 1
+    tenths = {t["from"]: t for t in measured["by_similarity"]}
+    assert tenths[0.4]["found"] == 0 and tenths[0.8]["found"] == tenths[0.8]["planted"] > 0
+
+
+def test_bands_propose_pairs_with_the_probability_that_their_docstring_says() -> None:
+    generator = random.Random(1)
+    proposed: dict[int, list[bool]] = {2: [], 5: []}
+    for number in range(600):
+        tenth = 2 if number % 2 else 5
+        text = "".join(chr(generator.randrange(0x4E00, 0x9FA5)) for _ in range(103))
+        shared = round(100 * 2 * tenth / (10 + tenth))  # of 100 shingles each
+        other = text[: shared + 3] + "".join(
+            chr(generator.randrange(0x4E00, 0x9FA5)) for _ in range(100 - shared)
+        )
+        proposed[tenth].append(len(proposed_pairs([text, other])) > 0)
+    assert np.mean(proposed[5]) == pytest.approx(1 - (1 - 0.5**3) ** 40, abs=0.015)
+    assert np.mean(proposed[2]) == pytest.approx(1 - (1 - 0.2**3) ** 40, abs=0.09)
+
+
+def test_documents_with_one_key_are_compared_with_one_another() -> None:
+    keys = np.array([7, 3, 7, 7, 9, 7, 3], dtype=np.uint32)
+    found = pairs_of_keys(keys, np.arange(7) * 10, np.arange(7)[::-1])
+    expected = {(a << 32) | b for group in ([0, 20, 30, 50], [10, 60]) for a in group for b in group if a < b}
+    assert found.tolist() == sorted(expected)
+
+
+def test_of_a_form_letter_one_copy_stays_and_work_is_linear() -> None:
+    letter = "敬启者，本店自即日起迁至东门大街，货真价实，童叟无欺，凡我新旧主顾，务祈惠临为荷，谨此周知。"
+    texts = [letter[: i % 40] + chr(0x4E00 + i) + letter[i % 40 :] + "客" * (i % 3) for i in range(1500)]
+    rank = np.random.default_rng(0).permutation(len(texts))
+    keys = band_keys(texts)[0]
+    found = [pairs_of_keys(band, np.arange(len(texts)), rank) for band in keys]
+    pairs = np.unique(np.concatenate(found))
+    assert max(map(len, found)) <= 24 * len(texts)
+    similar = pairs[similarities(pairs, ShingleSets.of(texts)) >= 0.5]
+    kept_for = keep_best(rank, Edges(first=take_apart(similar)[0], second=take_apart(similar)[1]))
+    left = int((kept_for == np.arange(len(texts))).sum())
+    assert left < 15, "most copies must have met the best one"
+
+
+def test_editions_are_one_across_scripts_punctuation_and_misprints(
+    curate: Run, lines: list[Record], write_jsonl: Callable[..., Any]
+) -> None:
+    import opencc
+
+    traditional = opencc.OpenCC("s2t")
+    chosen = [r for r in lines if r["genre"] in "文赋" and len(r["text"]) > 200][:20]
+    editions = [
+        {**r, "source": "planted", "text": traditional.convert(damaged(r["text"], 1))} for r in chosen
+    ]
+    curated = curate(write_jsonl("b.jsonl", [*editions, *lines]))
+    rows = [r for s in ("train", "valid", "test") for r in curated.rows(s)]
+    left = [r for r in rows if r["source"] == "planted"]
+    # Where the original has no punctuation worth the name the edition may be the better copy, by length.
+    assert all(r["cluster_size"] == 2 for r in left) and len(left) < len(editions) / 2
+    found = curated.report()["dropped"]["near_duplicate"]
+    assert sum(v["documents"] for v in found.values()) == len(editions)
+    assert curated.report()["planted_duplicates"]["recall"] > 0.98
+    table = pq.read_table(curated.output().path("duplicates.parquet")).to_pylist()
+    dropped = [r for r in table if not r["is_exact"]]
+    assert len(dropped) == len(editions)
+    assert [(r["kept_id"], r["id"]) for r in table] == sorted((r["kept_id"], r["id"]) for r in table)
+
+
+def test_zero_similarity_finds_exact_copies_only(
+    curate: Run, lines: list[Record], write_jsonl: Callable[..., Any]
+) -> None:
+    near = [{**r, "text": damaged(r["text"], 0), "source": "near"} for r in lines if r["genre"] == "赋"]
+    sources = write_jsonl("a.jsonl", [*lines, *near])
+    curated = curate(sources, "--near-duplicate-similarity", "0", "--overlap-action", "report")
+    assert "near_duplicate" not in curated.report()["dropped"]
+    assert "planted_duplicates" not in curated.report()

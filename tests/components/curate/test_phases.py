@@ -1,0 +1,208 @@
+"""What the phases promise together: shards, increments, the pinned set, groups, benchmarks."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from yanmo.curate.normalize import is_han
+from yanmo.curate.planted import damaged
+from yanmo.curate.shingle_sets import ShingleSets, similarities
+
+FIXTURE = Path(__file__).parents[2] / "data" / "documents.jsonl"
+Run = Callable[..., Any]
+Record = dict[str, Any]
+
+
+def with_copies(lines: list[Record]) -> list[Record]:
+    """The fixture, some exact copies and some damaged ones."""
+    exact = [{**r, "source": "again"} for r in lines[::6]]
+    near = [{**r, "text": damaged(r["text"], i), "source": "near"} for i, r in enumerate(lines[::4])]
+    return [*lines, *exact, *near]
+
+
+def digests(curated: Any) -> tuple[str, str]:
+    return curated.output().content_digest, curated.output("evaluation_set").content_digest
+
+
+def write_parts(write_jsonl: Run, records: list[Record], folder: str, count: int, seed: int) -> Path:
+    shuffled = random.Random(seed).sample(records, len(records))
+    paths = [write_jsonl(f"{folder}/part-{i}.jsonl", shuffled[i::count]) for i in range(count)]
+    return Path(paths[0]).parent
+
+
+@pytest.mark.parametrize(("shards", "workers"), [(1, 2), (2, 1), (7, 3)])
+def test_any_number_of_shards_and_workers_gives_the_same_content(
+    curate: Run, lines: list[Record], write_jsonl: Run, shards: int, workers: int
+) -> None:
+    records = with_copies(lines)
+    one = curate(write_jsonl("one/a.jsonl", records), "--shard-characters", "3000", store="one")
+    folder = write_parts(write_jsonl, records, "many", shards, seed=shards)
+    for shard in range(shards, 0, -1):
+        mapped = curate(folder, "--shard", f"{shard}/{shards}", "--workers", str(workers))
+        assert not mapped.is_committed
+    arguments = ("--shard-characters", "3000", "--workers", str(workers), "--batch-bytes", "9000")
+    many = curate(folder, *arguments)
+    assert digests(many) == digests(one)
+    assert len(list((many.root / "cas" / "curate_map").iterdir())) == shards, "a shard was mapped again"
+    assert len(many.output().paths("train-*.parquet")) > 2
+    assert (many.root / "cas/curate").exists() and not list(many.root.glob("cas/*/*/*/scratch"))
+
+
+def test_a_new_file_is_read_alone_and_gives_what_a_full_run_gives(
+    curate: Run, lines: list[Record], write_jsonl: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    records = with_copies(lines)
+    write_jsonl("in/a.jsonl", records[:100])
+    folder = Path(write_jsonl("in/b.jsonl", records[100:200])).parent
+    before = curate(folder)
+    mapped = {p.name for p in (before.root / "cas/curate_map").iterdir()}
+    set_before = digests(before)[1]
+    write_jsonl("in/c.jsonl", records[200:])
+    after = curate(folder)
+    assert len({p.name for p in (after.root / "cas/curate_map").iterdir()} - mapped) == 1
+    assert len(list((after.root / "cas/curate_sign").iterdir())) == 3
+    grown = digests(after)
+    pinned = after.output("evaluation_set").reference.to_json()
+    reference = folder.parent / "evaluation_set.json"
+    reference.write_text(pinned)
+    before.output().store.delete(f"cas/curate/{after.output().manifest.key}/MANIFEST.json")
+    full = curate(folder, "--force", "--evaluation-set", str(reference))
+    assert digests(full) == grown and grown[1] == set_before
+    write_jsonl(
+        "in/b.jsonl", [*records[100:200], {**lines[0], "text": "欲渡黄河冰塞川，将登太行雪满山。" * 3}]
+    )
+    changed = curate(folder)
+    assert len(list((changed.root / "cas/curate_map").iterdir())) == 4
+    assert digests(changed)[0] != grown[0]
+
+
+def test_nothing_similar_to_a_held_out_text_is_trained_on(
+    curate: Run, lines: list[Record], write_jsonl: Run
+) -> None:
+    before = curate(write_jsonl("a.jsonl", lines))
+    held = [r for s in ("test", "valid") for r in before.rows(s)]
+    editions = [
+        {"text": damaged(r["text"], i), "genre": r["genre"], "source": "new"} for i, r in enumerate(held)
+    ]
+    after = curate(write_jsonl("a.jsonl", [*lines, *editions]), "--overlap-characters", "0")
+    assert after.output("evaluation_set").content_digest == before.output("evaluation_set").content_digest
+    texts = [*(r["text"] for r in held), *(r["text"] for r in after.rows("train"))]
+    pairs = np.array(
+        [(a << 32) | b for a in range(len(held)) for b in range(len(held), len(texts))], dtype=np.uint64
+    )
+    assert similarities(pairs, ShingleSets.of(texts)).max() < 0.5
+    assert [r for r in after.rows("train") if r["source"] == "new"], "strongly damaged ones may stay"
+    dropped = after.report()["dropped"]["evaluation_set"]
+    assert sum(v["documents"] for v in dropped.values()) >= len(held)
+
+
+@pytest.mark.parametrize("by", ["author", "source"])
+def test_a_held_out_author_or_source_is_held_out_whole(
+    curate: Run, lines: list[Record], write_jsonl: Run, by: str
+) -> None:
+    named = [{**r, by: f"某{i % 30}"} for i, r in enumerate(lines)]
+    unknown = [{**r, by: "佚名", "text": damaged(r["text"], 4)} for r in lines[::9]]
+    first = curate(write_jsonl("a.jsonl", [*named, *unknown]), "--split-by", by)
+    held = {r[by] for s in ("test", "valid") for r in first.rows(s)} - {"佚名"}
+    assert held and not held & {r[by] for r in first.rows("train")}
+    late = {"text": "欲渡黄河冰塞川，将登太行雪满山。", "genre": "诗", by: sorted(held)[0]}
+    second = curate(write_jsonl("a.jsonl", [*named, *unknown, late]), "--split-by", by)
+    assert not held & {r[by] for r in second.rows("train")}
+    free = curate(write_jsonl("a.jsonl", [*named, *unknown, late]))
+    assert held & {r[by] for r in free.rows("train")}
+
+
+def han(text: str) -> str:
+    return "".join(c for c in text if is_han(ord(c)))
+
+
+@pytest.mark.parametrize("form", ["jsonl", "txt"])
+def test_train_shares_no_run_with_a_benchmark(
+    curate: Run, lines: list[Record], write_jsonl: Run, tmp_path: Path, form: str
+) -> None:
+    train = curate(FIXTURE).rows("train")
+    victims = [r for r in train if len(han(r["text"])) > 40][:5]
+    questions = [{"question": "下一句？" + han(v["text"])[5:25], "answers": ["甲", "乙"]} for v in victims]
+    path = tmp_path / f"bench.{form}"
+    path.write_text("\n".join(json.dumps(q, ensure_ascii=False) for q in questions), encoding="utf-8")
+    curated = curate(FIXTURE, "--benchmarks", str(path))
+    left = {r["id"] for r in curated.rows("train")}
+    assert not left & {v["id"] for v in victims}
+    assert len(left) == len(train) - 5
+    dropped = curated.report()["dropped"]["benchmark"]
+    assert sum(v["documents"] for v in dropped.values()) == 5
+    assert curated.report()["benchmarks_in_train"]["with_a_shared_run"] == 5
+    reported = curate(FIXTURE, "--benchmarks", str(path), "--overlap-action", "report")
+    assert {r["id"] for r in reported.rows("train")} >= {v["id"] for v in victims}
+    assert reported.report()["benchmarks_in_train"]["with_a_shared_run"] == 5
+    curate(FIXTURE, "--benchmarks", str(path), "--max-overlap-share", "0.01", expect=65)
+
+
+def test_the_report_says_how_much_of_the_evaluation_set_stands_in_train(
+    curate: Run, lines: list[Record], write_jsonl: Run
+) -> None:
+    before = curate(write_jsonl("a.jsonl", lines))
+    victim = max(before.rows("test"), key=lambda r: len(r["text"]))
+    quoting = {"text": "余读其文而叹曰：" + victim["text"][: len(victim["text"]) // 3], "genre": "文"}
+    after = curate(write_jsonl("a.jsonl", [*lines, quoting]), "--overlap-action", "report")
+    found = after.report()["evaluation_set_in_train"]
+    assert found[victim["genre"]]["with_a_shared_run"] >= 1
+    assert found[victim["genre"]]["with_a_fifth_shared"] >= 1
+    assert any(r["text"].startswith("余读其文") for r in after.rows("train"))
+    assert "overlap" not in after.report()["dropped"]
+
+
+def test_near_copies_of_a_document_are_taken_down_with_it(
+    curate: Run, lines: list[Record], write_jsonl: Run, tmp_path: Path
+) -> None:
+    records = with_copies(lines)
+    before = curate(write_jsonl("a.jsonl", records)).rows("train")
+    victim = next(r for r in before if r["cluster_size"] > 1 and r["source"] != "near")
+    ids = tmp_path / "ids.txt"
+    ids.write_text(f"{victim['id']}  # asked for by mail\n")
+    after = curate(write_jsonl("a.jsonl", records), "--exclude", str(ids))
+    assert victim["cluster_id"] not in {r["cluster_id"] for r in after.rows("train")}
+    assert len(after.rows("train")) == len(before) - 1
+
+
+def test_licences_are_counted_in_both_manifests(curate: Run) -> None:
+    curated = curate(FIXTURE)
+    for output, splits in (
+        (curated.output(), ("train",)),
+        (curated.output("evaluation_set"), ("test", "valid")),
+    ):
+        licenses = [r["license"] for s in splits for r in curated.rows(s)]
+        assert output.manifest.metadata["licenses"] == {n: licenses.count(n) for n in set(licenses)}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--shard", "3/2"], "--shard 3/2: expected a part of a whole"),
+        (["--shard", "x"], "--shard x: expected a part of a whole"),
+        (["--benchmarks", "x.jsonl", "--overlap-characters", "0"], "--benchmarks needs --overlap-characters"),
+        (["--near-duplicate-similarity", "1.5"], "--near-duplicate-similarity is 1.5: expected a share"),
+        (["--split-by", "genre"], "invalid choice"),
+    ],
+)
+def test_wrong_options_are_refused(
+    curate: Run, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    curate(FIXTURE, *arguments, expect=64)
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["", "[", '{"question": "短"}'])
+def test_a_benchmark_that_cannot_be_compared_is_refused(
+    curate: Run, capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str
+) -> None:
+    (tmp_path / "bench.jsonl").write_text(text, encoding="utf-8")
+    assert not curate(FIXTURE, "--benchmarks", str(tmp_path / "bench.jsonl"), expect=65).is_committed
+    assert "bench.jsonl" in capsys.readouterr().err

@@ -1,0 +1,255 @@
+"""Sources of every kind through the whole stage, and the bad input that people bring."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import opencc
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from yanmo.curate import unpacking
+from yanmo.curate.text_options import MAP_OPTIONS
+
+Run = Callable[..., Any]
+Record = dict[str, Any]
+VERSE = "床前明月光，疑是地上霜。舉頭望明月，低頭思故鄉。"
+
+
+def kept(curated: Any) -> list[Record]:
+    return [row for split in ("train", "valid", "test") for row in curated.rows(split)]
+
+
+@pytest.mark.parametrize("encoding", ["gb18030", "big5hkscs", "utf-16", "utf-16-be"])
+def test_the_same_text_in_another_encoding_gives_the_same_documents(
+    curate: Run, lines: list[Record], tmp_path: Path, encoding: str
+) -> None:
+    to_traditional = opencc.OpenCC("s2t")
+    texts = [to_traditional.convert(r["text"]) for r in lines if r["genre"] == "诗"]
+    texts = [t for t in texts if t == t.encode(encoding, "ignore").decode(encoding) and "\n\n" not in t]
+    for name, codec in (("a", "utf-8"), ("b", encoding)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "x.txt").write_bytes("\n\n".join(texts).encode(codec))
+    one = curate(tmp_path / "a", "--default-genre", "shi", store="one")
+    two = curate(tmp_path / "b", "--default-genre", "shi", store="two")
+    assert two.output().content_digest == one.output().content_digest
+    expected = {"big5hkscs": "big5", "utf-16": "utf-16-le"}.get(encoding, encoding)
+    assert (one.report()["files"], two.report()["files"]) == ({"utf-8": 1}, {expected: 1})
+
+
+def test_settings_of_a_source_win_over_fields_and_are_part_of_the_key(
+    curate: Run, lines: list[Record], write_jsonl: Callable[..., Path], tmp_path: Path
+) -> None:
+    path = write_jsonl("a.jsonl", [{**r, "text": r["text"]} for r in lines])
+    plain = curate(path, store="plain").output().manifest.key
+    curated = curate(f"{path};genre=qu;label.dynasty=ming;license=CC0-1.0")
+    assert curated.output().manifest.key != plain
+    for row in kept(curated):
+        assert (row["genre"], dict(row["labels"]), row["license"]) == ("曲", {"dynasty": "ming"}, "CC0-1.0")
+
+
+def test_a_sources_file_names_places_beside_it(
+    curate: Run, lines: list[Record], write_jsonl: Callable[..., Path], tmp_path: Path
+) -> None:
+    write_jsonl("data/a.jsonl", [{"body": r["text"]} for r in lines if r["genre"] == "诗"])
+    for i, record in enumerate(r for r in lines if r["genre"] == "文"):
+        (tmp_path / "data" / f"第{i}篇.txt").write_text(record["text"], encoding="utf-8")
+    (tmp_path / "sources.yaml").write_text(
+        "sources:\n  - path: data/*.jsonl\n    genre: 诗\n    text_field: body\n"
+        "    labels: {dynasty: 唐 or 宋}\n"
+        "  - {path: data/*.txt, genre: 文, layout: file, author: 佚名}\n",
+        encoding="utf-8",
+    )
+    rows = kept(curate(tmp_path / "sources.yaml"))
+    assert {(r["genre"], r["author"], str(dict(r["labels"]))) for r in rows} == {
+        ("诗", "", "{'dynasty': '唐 or 宋'}"),
+        ("文", "佚名", "{}"),
+    }
+    assert {r["title"][0] for r in rows if r["genre"] == "文"} == {"第"}
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ("a.jsonl;genere=shi", "unknown setting 'genere'"),
+        ("a.jsonl;genre", "'genre' is no name=value"),
+        ("a.jsonl;encoding=latin", "encoding=latin: expected auto, utf-8"),
+        ("a.jsonl;genre=shi a.jsonl;genre=ci", "names .*a.jsonl twice"),
+        ("s.yaml;genre=shi", "a sources file takes no settings"),
+    ],
+)
+def test_settings_that_say_nothing_are_refused(
+    curate: Run,
+    write_jsonl: Callable[..., Path],
+    tmp_path: Path,
+    entry: str,
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    write_jsonl("a.jsonl", [])
+    curate(re.sub(r"(?<!\S)(?=\w)", f"{tmp_path}/", entry), expect=64)
+    assert re.search(message, capsys.readouterr().err)
+
+
+@pytest.mark.parametrize(
+    "body", ["[]", "sources: 3", "sources: [{genre: x}]", "sources: [{path: a, labels: b}]", "a: ["]
+)
+def test_a_sources_file_that_is_none_is_refused(curate: Run, tmp_path: Path, body: str) -> None:
+    (tmp_path / "s.yaml").write_text(body)
+    curate(tmp_path / "s.yaml", expect=65 if body == "a: [" else 64)
+
+
+def test_a_layout_says_what_a_document_is(curate: Run, lines: list[Record], tmp_path: Path) -> None:
+    texts = [r["text"].replace("\n", "") for r in lines if r["genre"] == "诗"]
+    (tmp_path / "a.txt.bz2").write_bytes(bz2.compress("\n".join(texts).encode()))
+    by_line = curate(f"{tmp_path}/a.txt.bz2;genre=shi;layout=line", store="line")
+    assert by_line.report()["lines"] == len(texts)
+    curate(f"{tmp_path}/a.txt.bz2;genre=shi", store="block", expect=65)  # one long document is no corpus
+
+
+def test_lines_glued_from_another_encoding_are_read_and_counted(
+    curate: Run, lines: list[Record], tmp_path: Path
+) -> None:
+    glued = [json.dumps(r, ensure_ascii=False).encode() for r in lines]
+    glued.insert(50, json.dumps({"text": VERSE, "genre": "shi"}, ensure_ascii=False).encode("big5"))
+    glued.insert(80, b'{"text": "caf\xe9", "genre": "\xff"}')
+    (tmp_path / "a.jsonl").write_bytes(b"\n".join(glued))
+    report = curate(tmp_path / "a.jsonl").report()
+    assert report["cleaned"]["line_in_big5"]["诗"]["documents"] == 1
+    assert report["malformed"] == 1 and report["first_malformed"][0].startswith(
+        "a.jsonl:81: not JSON in UTF-8"
+    )
+
+
+BAD: list[tuple[str, str, bytes, str]] = [
+    ("binary", "a.txt", bytes(range(256)) * 99, r"a\.txt: its encoding cannot be told"),
+    ("image", "a.jsonl", b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 99, "is a PNG image, not text"),
+    ("gzip", "a.jsonl", gzip.compress(b"{}\n"), r"is gzip \(\.gz\), not text"),
+    ("parquet", "a.parquet", b"PAR1 and no more", "not a readable Parquet file"),
+]
+
+
+@pytest.mark.parametrize(("name", "file", "data", "message"), BAD, ids=[b[0] for b in BAD])
+def test_files_that_are_no_text_end_the_run_by_name(
+    curate: Run, tmp_path: Path, name: str, file: str, data: bytes, message: str, capsys: Any
+) -> None:
+    (tmp_path / file).write_bytes(data)
+    assert not curate(tmp_path / file, "--default-genre", "shi", expect=65).is_committed
+    assert re.search(message, capsys.readouterr().err)
+
+
+def test_a_decompression_bomb_ends_the_run(
+    curate: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(unpacking, "BOMB_BYTES", 1 << 22)
+    (tmp_path / "a.txt.bz2").write_bytes(bz2.compress(b" " * (1 << 24)))
+    curate(tmp_path / "a.txt.bz2", expect=65)
+    assert "a decompression bomb?" in capsys.readouterr().err
+
+
+def test_a_genre_that_some_documents_lack_is_counted_and_beyond_the_share_refused(
+    curate: Run, lines: list[Record], write_jsonl: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    without = [{k: v for k, v in r.items() if k != "genre"} for r in lines[:20]]
+    path = write_jsonl("a.jsonl", [*lines, *without])
+    curate(path, expect=65)
+    assert "a.jsonl:185: no field 'genre' and no --default-genre" in capsys.readouterr().err
+    assert curate(path, "--max-malformed-share", "0.2").report()["malformed"] == 20
+
+
+def test_parquet_whose_text_is_not_utf_8_loses_only_those_rows(
+    curate: Run, lines: list[Record], tmp_path: Path
+) -> None:
+    raw = pa.array([*(r["text"].encode() for r in lines), b"\xff\xfe"], pa.binary())
+    texts = pa.Array.from_buffers(pa.string(), len(raw), raw.buffers())
+    table = pa.table({"text": texts, "genre": [r["genre"] for r in lines] + ["诗"]})
+    pq.write_table(table, tmp_path / "a.parquet")
+    report = curate(tmp_path / "a.parquet").report()
+    assert report["malformed"] == 1 and report["first_malformed"] == [
+        "a.parquet:185: not UTF-8: invalid start byte"
+    ]
+
+
+def test_steps_make_another_text_form_that_is_named(
+    curate: Run, lines: list[Record], write_jsonl: Any
+) -> None:
+    path = write_jsonl("a.jsonl", lines)
+    curated = curate(path, "--steps", "no-simplified,lacuna", "--keep-original")
+    assert curated.output().manifest.metadata["text_form"] == "classical-1+lacuna-simplified"
+    assert any("風" in r["text"] for r in kept(curated))
+    plain = curate(path, "--keep-original", store="plain")
+    originals = [(r["text"], dict(r["labels"]).get("original")) for r in kept(plain)]
+    assert any(o and "風" in o and "风" in t for t, o in originals)
+    modern = curate(path, "--text-form", "modern-1", store="modern")
+    assert modern.output().manifest.metadata["text_form"] == "modern-1"
+
+
+def test_personal_data_is_masked_unless_it_is_to_stay(
+    curate: Run, lines: list[Record], write_jsonl: Callable[..., Path]
+) -> None:
+    letter = {
+        "text": "余居长安，不见故人者三年矣。一日友人来书曰：可拨13800138000，或致书a@b.cn，必复之也。",
+        "genre": "文",
+        "source": "x",
+    }
+    path = write_jsonl("a.jsonl", [*lines, letter])
+    curated = curate(path)
+    (row,) = [r for r in kept(curated) if r["source"] == "x"]
+    assert row["text"].endswith("可拨（电话），或致书（邮箱），必复之也。")
+    assert curated.report()["cleaned"]["personal_phone"]["文"]["documents"] == 1
+    assert "13800138000" not in json.dumps(curated.report(), ensure_ascii=False)
+    (row,) = [r for r in kept(curate(path, "--mask-personal", "none", store="open")) if r["source"] == "x"]
+    assert "13800138000" in row["text"]
+
+
+def test_filters_are_chosen_by_genre_and_shown_with_thresholds_and_examples(
+    curate: Run, lines: list[Record], write_jsonl: Callable[..., Path]
+) -> None:
+    path = write_jsonl("a.jsonl", lines)
+    curated = curate(path, "--filter-sets", "wen=classical,*=verse", "--max-filter-share", "1")
+    report = curated.report()
+    assert report["filters"]["sets"] == {"诗": "verse", "词": "verse", "文": "classical", "赋": "verse"}
+    letters = report["filters"]["letters"]
+    assert letters["at_least"] == {"classical": 0.826} and letters["dropped"] >= 1
+    assert report["dropped"]["letters"].keys() == {"文"}
+    assert all(e["value"] < 0.826 for e in report["examples"]["letters"])
+
+
+def test_a_filter_over_its_own_allowed_share_stops_the_run_with_examples(
+    curate: Run, lines: list[Record], write_jsonl: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    curate(write_jsonl("a.jsonl", lines), "--filter-shares", "too_short=0.01", expect=65)
+    assert re.search(
+        r"filter too_short drops \d+ of 184 .*allowed share 0\.01.*for instance", capsys.readouterr().err
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--steps", "variants"),
+        ("--steps", "no-lacuna"),
+        ("--mask-personal", "phone,name"),
+        ("--filter-sets", "wen=prose"),
+        ("--filter-limits", "lacuna=much"),
+        ("--filter-shares", "lacuna=2"),
+    ],
+)
+def test_options_that_say_nothing_are_refused_before_anything_is_read(
+    curate: Run, arguments: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    curate("nothing-there.jsonl", *arguments, expect=64)
+    assert f"{arguments[0]}: " in capsys.readouterr().err
+
+
+def test_every_option_of_one_record_exists() -> None:
+    from yanmo.curate.config import CurateOptions
+
+    assert set(CurateOptions.__dataclass_fields__) >= MAP_OPTIONS

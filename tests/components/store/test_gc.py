@@ -1,0 +1,299 @@
+"""gc: what it takes, what it can never take, and that a kill or a run beside it changes nothing of that."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ground import RAW, Ground, folder_of, work_of
+
+from yanmo.common.errors import ExitCode, StorageError
+from yanmo.common.store.commit import Recipe, announce, check_present
+from yanmo.common.store.file_store import FileStore
+from yanmo.common.store.lease import Lease
+from yanmo.common.store.output import Output, open_reference
+from yanmo.common.store.pointers import move_pointer
+from yanmo.store.gc_sweep import Sweep
+
+ROOT = Path(__file__).parents[3]
+BUSY = Path(__file__).parent / "busy_writer.py"
+
+
+def is_there(ground: Ground, output: Output) -> bool:
+    found = open_reference(ground.store, output.reference)
+    return found.missing() is None
+
+
+def test_all_that_a_pointer_or_its_history_rests_on_stays(ground: Ground) -> None:
+    ground.chain()
+    assert ground.gc().code == 0
+    assert all(is_there(ground, output) for output in ground.outputs.values())
+    assert ground.tool("verify").code == 0
+    assert not ground.names("runs"), "leases and input lists of finished runs go"
+
+
+def test_an_output_that_nothing_refers_to_goes_with_all_its_files(ground: Ground) -> None:
+    ground.chain()
+    lost = ground.unwanted()
+    said = ground.gc()
+    assert said.code == 0 and f"model/{lost.manifest.key[:12]}" in said.out
+    assert not ground.names(folder_of(lost)) and not ground.names(work_of(lost))
+    assert ground.tool("verify").code == 0
+
+
+def test_by_default_nothing_is_removed_and_nothing_young_would_be(ground: Ground) -> None:
+    ground.chain()
+    ground.unwanted()
+    before = ground.names()
+    said = ground.tool("gc", "--explain")
+    assert said.code == 0 and "0 B of" in said.out and "younger than 7 d" in said.out
+    assert "would remove output model/" in ground.tool("gc", "--older-than", "0").out
+    assert ground.gc(age="7d").code == 0
+    assert ground.names() == before
+
+
+def test_debris_of_every_kind_goes(ground: Ground) -> None:
+    ground.chain()
+    model = ground.outputs["model"]
+    debris = [
+        f"{folder_of(model)}/0123456789ab/half.bin",
+        f"cas/model/{'a' * 64}/0123456789ab/half.bin",
+        "runs/train/fatal/run-1.json",
+        f"{work_of(model)}/checkpoints/step-1/rank.safetensors",
+        "kfp/run-1/train/model",
+    ]
+    for name in debris:
+        ground.write(name)
+    time.sleep(2.1)  # what no lease guards must be at rest for two seconds
+    assert ground.gc().code == 0
+    assert not set(debris) & set(ground.names())
+    assert is_there(ground, model)
+
+
+def test_the_work_of_an_unfinished_run_and_its_inputs_stay_until_it_is_abandoned(ground: Ground) -> None:
+    documents = ground.commit("documents", inputs={"sources": RAW})
+    recipe = Recipe(stage="model", revision=1, semantic={}, inputs={"documents": documents})
+    announce(ground.store, "model", recipe.key, recipe.outputs)
+    checkpoint = f"runs/model/{recipe.key}/checkpoints/step-1"
+    ground.write(checkpoint)
+    assert ground.gc().code == 0
+    assert checkpoint in ground.names() and is_there(ground, documents)
+    assert ground.gc("--abandoned", "0").code == 0
+    assert ground.names("runs") == [] and ground.names("cas") == []
+
+
+def test_a_live_run_keeps_its_attempt_its_work_and_what_it_reads(ground: Ground) -> None:
+    documents = ground.commit("documents", inputs={"sources": RAW})
+    recipe = Recipe(stage="model", revision=1, semantic={}, inputs={"documents": documents})
+    lease = Lease(ground.store, f"runs/model/{recipe.key}/LEASE.json", "0123456789ab")
+    assert lease.acquire()
+    announce(ground.store, "model", recipe.key, recipe.outputs)
+    half = f"cas/model/{recipe.key}/0123456789ab/half.bin"
+    ground.write(half)
+    assert ground.gc("--abandoned", "0").code == 0
+    assert half in ground.names() and is_there(ground, documents)
+    lease.check()
+    lease.release()
+    assert ground.gc("--abandoned", "0").code == 0
+    assert ground.names("cas") == []
+
+
+def test_a_manifest_that_force_replaced_stays_while_a_reference_pins_it(ground: Ground) -> None:
+    ground.chain()
+    model = ground.outputs["model"]
+    cache = ground.outputs["cache"]
+    ground.commit("model", inputs={"cache": cache}, seed=1, text="重做", force=True)
+    assert ground.gc().code == 0
+    champion = open_reference(ground.store, model.reference)
+    assert champion.path("content.txt").read_text(encoding="utf-8") == "新"
+    for name in ("pointers/demo/champion.json", "pointers/demo/history/000001.json"):
+        ground.store.delete(name)
+    again = ground.commit("model", inputs={"cache": cache}, seed=1)
+    move_pointer(ground.store, "demo", "model", again.reference)
+    assert ground.gc().code == 0
+    assert not [name for name in ground.names(folder_of(model)) if "MANIFEST-" in name]
+    assert is_there(ground, again)
+
+
+@pytest.mark.parametrize("name", ["pointers/demo/champion.json", "pointers/demo/history/000001.json"])
+def test_nothing_is_removed_while_a_pointer_or_record_is_damaged(folder_ground: Ground, name: str) -> None:
+    ground = folder_ground.chain()
+    ground.unwanted()
+    before = ground.names()
+    path = ground.folder.root / name
+    path.write_bytes(path.read_bytes()[:-40])
+    assert ground.gc().code == ExitCode.DATA
+    assert ground.names() == before
+
+
+def test_nothing_is_removed_while_a_needed_manifest_is_damaged(folder_ground: Ground) -> None:
+    ground = folder_ground.chain()
+    before = ground.names()
+    path = ground.folder.root / ground.outputs["cache"].reference.manifest_uri
+    path.write_bytes(b"{")
+    assert ground.gc().code == ExitCode.DATA
+    assert ground.names() == before
+
+
+def test_a_pointer_that_moves_to_an_output_during_gc_keeps_it(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted, lost = ground.unwanted(), ground.commit("other", inputs={"sources": RAW})
+    consumer = ground.commit("next", inputs={"documents": wanted})
+    real = Sweep._needed_now
+
+    def meanwhile(sweep: Sweep) -> object:
+        with pytest.raises(StorageError, match="run the same command again"):
+            check_present(ground.store, [wanted])  # a run that looks now is told
+        move_pointer(ground.store, "dev", "next", consumer.reference)
+        return real(sweep)
+
+    monkeypatch.setattr(Sweep, "_needed_now", meanwhile)
+    said = ground.gc()
+    assert said.code == 0 and "something refers to it now" in said.out
+    assert is_there(ground, consumer) and is_there(ground, wanted)
+    assert not ground.names(folder_of(lost))
+    assert ground.tool("verify").code == 0
+    assert not [name for name in ground.names() if "MANIFEST-" in name]
+
+
+def test_a_run_that_begins_during_gc_keeps_its_inputs(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = ground.unwanted()
+    recipe = Recipe(stage="next", revision=1, semantic={}, inputs={"documents": wanted})
+    real = Sweep._needed_now
+
+    def meanwhile(sweep: Sweep) -> object:
+        with pytest.raises(StorageError):
+            announce(ground.store, "next", recipe.key, recipe.outputs)
+        return real(sweep)
+
+    monkeypatch.setattr(Sweep, "_needed_now", meanwhile)
+    assert ground.gc().code == 0
+    assert is_there(ground, wanted)
+
+
+def test_what_a_killed_gc_withdrew_is_restored_if_it_is_needed_again(ground: Ground) -> None:
+    output = ground.unwanted()
+    data, _ = ground.store.read(output.reference.manifest_uri)
+    ground.write(f"{folder_of(output)}/MANIFEST-{output.reference.manifest_sha256[:12]}.json", data)
+    ground.store.delete(output.reference.manifest_uri)
+    move_pointer(ground.store, "dev", "model", output.reference)
+    said = ground.gc()
+    assert said.code == 0 and "restored" in said.out
+    assert is_there(ground, output) and ground.tool("verify").code == 0
+
+
+def gc_that_kills_itself(uri: str, moment: int) -> None:
+    """Runs in a process of its own, which ends before its write number `moment`."""
+    count = 0
+
+    def counted(real: Any) -> Any:
+        def write(*args: Any) -> Any:
+            nonlocal count
+            if count == moment:
+                os.kill(os.getpid(), signal.SIGKILL)
+            count += 1
+            return real(*args)
+
+        return write
+
+    for name in ("create", "replace", "delete"):
+        setattr(FileStore, name, counted(getattr(FileStore, name)))
+    sys.exit(Ground(uri).gc().code)
+
+
+def killed_gc(ground: Ground, moment: int) -> int:
+    process = multiprocessing.get_context("fork").Process(
+        target=gc_that_kills_itself, args=(ground.uri, moment)
+    )
+    process.start()
+    process.join(60)
+    assert process.exitcode is not None
+    return process.exitcode
+
+
+def test_a_gc_killed_before_any_of_its_writes_leaves_a_store_that_verifies(folder_ground: Ground) -> None:
+    ground = folder_ground.chain()
+    documents = ground.unwanted()
+    ground.commit("next", inputs={"documents": documents})
+    for moment in range(100):
+        code = killed_gc(ground, moment)
+        assert code in (0, -signal.SIGKILL)
+        assert ground.tool("verify").code == 0, f"killed before write {moment}"
+        if code == 0:
+            break
+    else:
+        pytest.fail("gc never came to its end")
+    assert moment > 5, "it was killed at several moments"
+    assert not ground.names(folder_of(documents)) and not ground.names("runs")
+    assert not list(ground.store.leftovers())
+
+
+def test_gc_beside_a_busy_writer_loses_nothing(folder_ground: Ground) -> None:
+    ground = folder_ground.chain()
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "components")}
+    command = [sys.executable, str(BUSY), ground.uri, "4"]
+    writers = [
+        subprocess.Popen([*command, str(n)], env=env, stdout=subprocess.PIPE, text=True) for n in range(2)
+    ]
+    rounds = 0
+    while any(writer.poll() is None for writer in writers):
+        assert ground.gc().code in (0, ExitCode.RETRY)
+        rounds += 1
+    said = [writer.communicate()[0] for writer in writers]
+    assert [writer.returncode for writer in writers] == [0, 0], said
+    assert rounds >= 2
+    assert ground.tool("verify").code == 0
+    assert all(is_there(ground, output) for output in ground.outputs.values())
+
+
+def test_two_gcs_at_once_do_the_work_once_and_both_end_well(ground: Ground) -> None:
+    ground.chain()
+    lost = [ground.commit("other", inputs={"sources": RAW}, number=n) for n in range(6)]
+    codes: list[int] = []
+    threads = [threading.Thread(target=lambda: codes.append(ground.gc().code)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert codes == [0, 0]
+    assert not any(ground.names(folder_of(output)) for output in lost)
+    assert ground.tool("verify").code == 0
+
+
+def test_a_script_reads_why_each_output_stays_or_goes(ground: Ground) -> None:
+    ground.chain()
+    lost = ground.unwanted()
+    found = ground.tool("gc", "--older-than", "0", "--json").json
+    assert found["deleted"] is False
+    whole = [one["output"] for one in found["keys"] if one["whole"]]
+    assert whole == [f"model/{lost.manifest.key}"]
+    documents = ground.outputs["documents"].manifest
+    assert "input documents of" in found["kept"][f"documents/{documents.key}"]
+
+
+@pytest.mark.parametrize("age", ["", "7", "7 d", "-1d", "d", "1y", "nan"])
+def test_an_age_without_a_unit_is_a_usage_error(folder_ground: Ground, age: str) -> None:
+    assert folder_ground.tool("gc", f"--older-than={age}").code == ExitCode.USAGE
+
+
+def test_a_leftover_of_a_living_writer_is_not_removed(folder_ground: Ground) -> None:
+    store = folder_ground.chain().folder
+    dead, alive = store.root / "pointers/demo/.tmp-dead", store.root / "pointers/demo/.tmp-alive"
+    dead.write_bytes(b"1")
+    with store._temporary(alive.with_name("champion.json"), b"2") as temporary:
+        time.sleep(2.1)
+        assert folder_ground.gc().code == 0
+        assert temporary.exists() and not dead.exists()
+    assert json.loads((store.root / "pointers/demo/champion.json").read_text())["stage"] == "model"
