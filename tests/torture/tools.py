@@ -112,16 +112,16 @@ def harm(before: Survey, after: Survey) -> list[str]:
 
 
 def _beside(ground: Ground) -> Case | tuple[str, list[str]]:
-    """gc again and again while the stages run; nothing is old enough to be spared for its age."""
+    """gc again and again while the stages run; what was there when a stage began counts as old."""
     if not has_gc():
         return Case("gc", "beside a training", "no gc in this version", skipped=True)
     findings: list[str] = []
     rounds = 0
     with ground.place() as place:
         for stage in ground.stages:
+            place.backdate(2 * 3600)
             run = start_stage(stage, place, ground.folder)
             while run.process.poll() is None:
-                place.backdate(2 * 3600)
                 gc = start_gc(place, ground.folder)
                 if code := gc.wait():
                     findings.append(f"gc beside {stage} ended with {code}: {gc.text[-900:]}")

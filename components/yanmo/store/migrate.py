@@ -70,7 +70,7 @@ def _migrate(store: ObjectStore, name: str, schema: str, write: bool) -> int:
         ValueError: it is damaged, or of a schema that this version does not know.
     """
     data, version = store.read(name)
-    values = parse(unsealed(data) if schema == MANIFEST_SCHEMA else data, schema, MAX_DOCUMENT_BYTES)
+    values = parse(unsealed(data), schema, MAX_DOCUMENT_BYTES)
     if schema == MANIFEST_SCHEMA:
         check_manifest(values)
     elif schema == REFERENCE_SCHEMA:
@@ -83,7 +83,7 @@ def _migrate(store: ObjectStore, name: str, schema: str, write: bool) -> int:
             kept = superseded_name(values["stage"], values["key"], hashlib.sha256(data).hexdigest())
             with contextlib.suppress(AlreadyExists):
                 store.create(kept, data)
-        new = sealed(document) if schema == MANIFEST_SCHEMA else document + b"\n"
+        new = document + b"\n" if schema == REFERENCE_SCHEMA else sealed(document)
         store.replace(name, new, version)
         log.info("rewrote %s", name)
     return 1
