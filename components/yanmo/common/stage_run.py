@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import json
 import logging
+import os
 import signal
 import sys
 import time
@@ -139,6 +140,8 @@ def main(
         return failed(stage, error)
     setup(options.log_level, stage.name)
     _stop_on_sigterm()
+    if options.endpoint:  # raw sources and child processes look where the store does
+        os.environ["AWS_ENDPOINT_URL_S3"] = options.endpoint
     try:
         outputs = ExecutorOutputs.parse(options.executor_input)
         store = open_store(options.store, StoreSettings.of(options))
@@ -204,7 +207,7 @@ def _output_of(run: StageRun, work: Work, prepare: Prepare | None, started: floa
     else:
         made = getattr(run, "attempt", None)  # unset where we only waited for another run
         ours = made is not None and made.id == output.manifest.attempt
-        what = "committed %s in %s" if ours else "adopted %s from another run after %s"
+        what = "committed %s in %s" if ours else "adopted %s, made by another run or before, after %s"
         log.info(what, output, human_seconds(time.monotonic() - started))
     return output
 
