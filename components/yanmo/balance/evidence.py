@@ -39,6 +39,6 @@ def _about(rule: str, genres: list[str]) -> str:
         return f"{rule}: not better than plain repetition in our experiment (bits per character: {figures})"
     return (
         f"{rule}: better than plain repetition in {', '.join(better)} on a small text read three times (bits "
-        f"per character: {figures}), but reading it once was better still ({READ_ONCE:+.2f}): try fewer epochs "
-        "before you trust it"
+        f"per character: {figures}), but reading it once was better still ({READ_ONCE:+.2f}): "
+        "try fewer epochs first"
     )
