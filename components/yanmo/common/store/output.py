@@ -73,6 +73,14 @@ class Output:
                 return f"{name}: expected {entry.bytes} bytes, found {found}"
         return None
 
+    def is_damaged(self) -> bool:
+        """Whether an object in the store, and not some cached copy of it, differs from the manifest."""
+        for entry in self.manifest.files:
+            found = self.store.digest(self._name(entry))
+            if found is None or (found.bytes, found.sha256) != (entry.bytes, entry.sha256):
+                return True
+        return False
+
     def part(self, name: str) -> Output:
         """The part that was committed with this output as `name` (a tokenizer, say)."""
         if name not in self.manifest.references:
