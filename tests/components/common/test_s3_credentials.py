@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.server
+import logging
 import threading
 import traceback
 from collections.abc import Iterator
@@ -134,8 +135,14 @@ def test_a_web_identity_is_traded_for_keys(
 
 @pytest.mark.parametrize(("status", "passing"), [(429, True), (503, True), (403, False), (0, True)])
 def test_a_token_service_that_fails_is_told_without_the_token(
-    sts: tuple[str, list[str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, status: int, passing: bool
+    sts: tuple[str, list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    status: int,
+    passing: bool,
 ) -> None:
+    caplog.set_level(logging.DEBUG)
     (tmp_path / "token").write_text("the-jwt", encoding="utf-8")
     monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", str(tmp_path / "token"))
     monkeypatch.setenv("AWS_ROLE_ARN", "arn:aws:iam::1:role/yanmo")
@@ -143,7 +150,7 @@ def test_a_token_service_that_fails_is_told_without_the_token(
     monkeypatch.setenv("AWS_ENDPOINT_URL_STS", url)
     with pytest.raises(StorageError if passing else EnvironmentFault) as caught:
         find_credentials()
-    shown = "".join(traceback.format_exception(caught.value))
+    shown = "".join(traceback.format_exception(caught.value)) + caplog.text
     assert "the-jwt" not in shown and (str(status) in shown or not status)
 
 

@@ -13,6 +13,7 @@ first that gives both keys wins:
 from __future__ import annotations
 
 import configparser
+import logging
 import os
 import re
 from collections.abc import Iterator
@@ -110,6 +111,7 @@ def find_credentials() -> Provider:
         StorageError: the service that would give them cannot be reached now.
         EnvironmentFault: none has; says where was looked.
     """
+    logging.getLogger("urllib3").setLevel(logging.ERROR)  # its warnings and debug lines show whole URLs
     for provider in _providers():
         guarded = _Guarded(provider)
         try:
