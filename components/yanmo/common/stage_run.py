@@ -19,7 +19,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from yanmo.common.errors import ExitCode, advice, exit_code
+from yanmo.common.errors import DataError, EnvironmentFault, ExitCode, UsageError, advice, exit_code
 from yanmo.common.inputs import NONE, resolve_inputs
 from yanmo.common.kfp_outputs import ExecutorOutputs
 from yanmo.common.logs import human_seconds, setup
@@ -266,12 +266,16 @@ def _fatal_of_this_run(store: ObjectStore, stage: Stage, options: StageOptions) 
         return None
     try:
         value = json.loads(store.read(_fatal_name(stage, options.run_id))[0])
+        revision, code, message = value["revision"], int(value["exit_code"]), str(value["message"])
     except FileNotFoundError:
         return None
-    if value.get("revision") != stage.revision:
+    except (ValueError, KeyError, TypeError):
+        log.warning("the record of an earlier try of run %s is damaged; trying again", options.run_id)
         return None
-    log.error("an earlier try of run %s ended for good: %s", options.run_id, value["message"])
-    return int(value["exit_code"])
+    if revision != stage.revision:
+        return None
+    log.error("an earlier try of run %s ended for good: %s", options.run_id, message)
+    return code
 
 
 def _record_fatal(stage: Stage, options: StageOptions, code: int, error: Exception) -> None:
@@ -286,7 +290,7 @@ def _record_fatal(stage: Stage, options: StageOptions, code: int, error: Excepti
     try:
         store = open_store(options.store, StoreSettings.of(options))
         store.create(_fatal_name(stage, options.run_id), json.dumps(body, ensure_ascii=False).encode())
-    except OSError as problem:
+    except (OSError, UsageError, DataError, EnvironmentFault) as problem:  # maybe what ended the run
         log.debug("could not record the failure: %s", problem)
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from yanmo.common.errors import DataError, StorageError, UsageError
 from yanmo.common.logs import Progress, human_bytes
 from yanmo.common.store.commit import announce
+from yanmo.common.store.file_store import fsync_dir
 from yanmo.common.store.lease import Lease
 from yanmo.common.store.manifest import FileEntry, Reference
 from yanmo.common.store.objects import AlreadyExists, ObjectStore, Wanted, Written, open_store
@@ -174,11 +175,14 @@ def _manifest_bytes(output: Output) -> bytes:
 
 
 def _copy_file(source: Path, target: Path) -> None:
-    """A copy that is never half there under its name."""
+    """A durable copy that is never half there under its name: it may be all that a killed run leaves."""
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".tmp-{target.name[:200]}")
     try:
         shutil.copyfile(source, temporary)
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())
         os.replace(temporary, target)
+        fsync_dir(target.parent)
     finally:
         temporary.unlink(missing_ok=True)

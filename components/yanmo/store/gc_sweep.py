@@ -6,7 +6,8 @@ Why nothing that is needed can go, though runs commit and move pointers meanwhil
    that begins waits for gc, and then finds no manifest and makes its own. A run that lost its lease (a laptop
    that slept) cannot commit over what gc removed: its next look at the lease ends it.
 2. A committed output is first withdrawn (MANIFEST.json is copied beside itself and removed), then pointers
-   and INPUTS.json are read again; what is still unneeded is removed, the rest gets its manifest back.
+   and INPUTS.json are read again; what is still unneeded is removed, the rest gets its manifest back. Who
+   reads a reference meanwhile finds the manifest under its second name (`open_reference`).
    Whoever takes up an output says so first (moves the pointer, writes INPUTS.json) and then looks whether its
    manifest is there (`commit.check_present`). Of two that each write and then read, one sees the other: gc
    restores, or the run ends with exit code 75 and makes the output again when it is retried.
@@ -87,10 +88,11 @@ class Sweep:
         try:
             self._take_all(batch, held)
             taken = [one for one in batch if one.folder.name in held]
-            for one in taken:
-                if one.is_whole:
-                    self._withdraw(one)
             needed = self._needed_now() if taken else set()
+            withdrawn = [one for one in taken if one.is_whole and not _is_needed(one, needed)]
+            for one in withdrawn:
+                self._withdraw(one)
+            needed |= self._needed_now() if withdrawn else set()
             for one in taken:
                 lease = held.pop(one.folder.name)
                 self._finish(one, needed, lease)

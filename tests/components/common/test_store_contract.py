@@ -13,7 +13,7 @@ import pytest
 from servers.s3 import S3Server
 from toy_outputs import recipe, write_text
 
-from yanmo.common.errors import DataError
+from yanmo.common.errors import DataError, LeaseLost
 from yanmo.common.store.commit import Attempt, Result, commit_once, find_whole
 from yanmo.common.store.lease import Lease
 from yanmo.common.store.objects import (
@@ -265,10 +265,12 @@ def test_a_work_folder_goes_on_where_another_machine_left_it(
     opened: Callable[[], ObjectStore], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     here = WorkFolder(opened(), "runs/train/key")
-    for label in ("step-1", "step-2"):
+    lease = Lease(opened(), "runs/train/key/LEASE.json", "one")
+    assert lease.acquire()
+    for label in ("step-1", "step-2", "step-0"):
         (here.path / label).mkdir()
         (here.path / label / "weights").write_text(label)
-        here.save(label, [f"{label}/weights"])
+        here.save(label, [f"{label}/weights"], lease)
     monkeypatch.setenv("YANMO_SCRATCH", str(tmp_path / "another node"))
     there = WorkFolder(opened(), "runs/train/key")
     assert there.restore("step-1") is not there.is_in_store
@@ -276,9 +278,19 @@ def test_a_work_folder_goes_on_where_another_machine_left_it(
     assert not there.restore("step-2") and not there.restore("step-3")
     if not there.is_in_store:
         assert not (there.path / "step-1").exists(), "only the newest state is kept"
+        saved = [i.name for i in opened().list("runs") if "weights" in i.name]
+        assert saved == ["runs/train/key/one/step-2/weights"]
+        lease.release()
+        another = Lease(opened(), "runs/train/key/LEASE.json", "two")
+        assert another.acquire()
+        (here.path / "step-3").mkdir()
+        (here.path / "step-3/weights").write_text("of a run that lost its lease")
+        with pytest.raises(LeaseLost):
+            here.save("step-3", ["step-3/weights"], lease)
+        assert not there.restore("step-2")
+        another.remove()
         there.forget()
         assert not here.restore("")
-        assert [i.name for i in opened().list("runs")] == ["runs/train/key/WORK.json"]
 
 
 @pytest.fixture(autouse=True)

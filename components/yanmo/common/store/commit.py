@@ -309,8 +309,7 @@ def _whole(store: ObjectStore, data: bytes, ours: Manifest) -> Manifest | None:
     try:
         Manifest.from_json(data, "committed manifest")
         found = find_whole(store, ours.stage, ours.key)
-        if found is not None and found.entries():
-            found.paths("*")  # sizes are not enough here: --force must mend a file whose bytes changed
     except DataError:
         return None
-    return found.manifest if found else None
+    # Sizes are not enough here: --force must mend an object whose bytes changed.
+    return None if found is None or found.is_damaged() else found.manifest

@@ -134,6 +134,9 @@ class ObjectStore(Protocol):
     def digest(self, name: str) -> Written | None:
         """Bytes and sha256 of the object as it is stored now, past any cache; None where there is none."""
 
+    def release(self, paths: Sequence[Path]) -> None:
+        """The caller needs these fetched files no longer: a cache may drop them."""
+
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         """All objects below the folder `prefix` ("" for the whole store), sorted by name; only tools list."""
 

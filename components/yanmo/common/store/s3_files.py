@@ -85,7 +85,9 @@ class _Bucket:
     def __init__(self, scheme: str, name: str) -> None:
         self.scheme, self.name = scheme, name
         self.client: Client = connect(scheme, "", 4)
-        self._patience = Patience(retry_seconds(), lambda: self.client.pool.reached)
+        self._patience = Patience(
+            retry_seconds(), lambda: self.client.pool.reached, lambda: self.client.pool.clock_offset
+        )
 
     def retry(self, what: str) -> Retry:
         return Retry(what, self._patience)
