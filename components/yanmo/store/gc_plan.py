@@ -313,7 +313,10 @@ def shown_age(seconds: float) -> str:
 
 
 def _consumers_first(doomed: list[Doomed]) -> Iterator[Doomed]:
-    """Every output before those it was made from, so that a kill leaves no hole in a chain."""
+    """Every output before those it was made from, so that a kill leaves no hole in a chain.
+
+    What lies beside outputs comes first: dead work may name an output in its INPUTS.json.
+    """
     by_name = {one.folder.name: one for one in doomed}
     done: set[KeyName] = set()
     order: list[Doomed] = []
@@ -329,4 +332,4 @@ def _consumers_first(doomed: list[Doomed]) -> Iterator[Doomed]:
                 needed = edges(one.manifest) if one.manifest else ()
                 names = [(edge.reference.stage, edge.reference.key) for edge in needed]
                 waiting += [(by_name[name], False) for name in names if name in by_name]
-    yield from reversed(order)
+    yield from sorted(reversed(order), key=lambda one: one.is_whole)

@@ -38,7 +38,7 @@ from yanmo.store.inventory import KeyName, lease_name, take
 from yanmo.store.pointers import read_all
 
 log = logging.getLogger(__name__)
-_BATCH = 32
+BATCH = 32
 """Keys that share one look at the pointers; each holds a lease, renewed by a thread."""
 _SKEW_SECONDS = 600.0
 
@@ -62,6 +62,8 @@ class Sweep:
         self._since = store.clock()
         self._opener = Opener(store)
         self._doomed = {one.folder.name: one for one in plan.doomed}
+        self._held: dict[KeyName, Lease] = {}
+        """Leases of this batch: no run makes these keys, whatever their INPUTS.json says."""
 
     def run(self) -> Swept:
         """Restore what a killed gc withdrew and is needed, then remove what is doomed."""
@@ -69,7 +71,7 @@ class Sweep:
             self._restore_withdrawn(name, kept)
         progress = Progress(log, "removed", max(1, self.plan.bytes), unit="B")
         waiting = iter(self.plan.doomed)
-        while batch := list(itertools.islice(waiting, _BATCH)):
+        while batch := list(itertools.islice(waiting, BATCH)):
             self._batch(batch, progress)
         for info, _ in self.plan.loose:
             self.store.delete(info.name)
@@ -84,9 +86,9 @@ class Sweep:
         self.done.bytes += size
 
     def _batch(self, batch: list[Doomed], progress: Progress) -> None:
-        held: dict[KeyName, Lease] = {}
+        held = self._held
         try:
-            self._take_all(batch, held)
+            self._take_all(batch)
             taken = [one for one in batch if one.folder.name in held]
             needed = self._needed_now() if taken else set()
             withdrawn = [one for one in taken if one.is_whole and not _is_needed(one, needed)]
@@ -101,8 +103,9 @@ class Sweep:
         finally:
             for lease in held.values():
                 lease.release()
+            held.clear()
 
-    def _take_all(self, batch: list[Doomed], held: dict[KeyName, Lease]) -> None:
+    def _take_all(self, batch: list[Doomed]) -> None:
         """Take the leases of all keys that no run has and that nobody changed since the plan.
 
         The plan held these leases to be over. Of another machine's it is known only after watching it for
@@ -111,7 +114,7 @@ class Sweep:
         waiting = [(one, Lease(self.store, lease_name(*one.folder.name), "gc")) for one in batch]
         end = time.monotonic() + TTL_SECONDS
         while waiting:
-            refused = [(one, lease) for one, lease in waiting if not self._take(one, lease, held)]
+            refused = [(one, lease) for one, lease in waiting if not self._take(one, lease)]
             waiting = []
             for one, lease in refused:
                 if self._has_begun(one) or time.monotonic() > end:
@@ -120,12 +123,12 @@ class Sweep:
                     waiting.append((one, lease))
             time.sleep(1.0 if waiting else 0.0)
 
-    def _take(self, one: Doomed, lease: Lease, held: dict[KeyName, Lease]) -> bool:
+    def _take(self, one: Doomed, lease: Lease) -> bool:
         """Whether the lease was free; it is held then, unless the key was changed since the plan."""
         if not lease.acquire():
             return False
         if self._current(one.folder.name) == one.data:
-            held[one.folder.name] = lease
+            self._held[one.folder.name] = lease
         else:
             lease.remove()
             self.done.spared.append(f"{one.folder}: was committed since it was listed")
@@ -202,7 +205,7 @@ class Sweep:
             yield named.reference
         for name, folder in take(self.store, "runs", leftovers=False).keys.items():
             recent = any(info.modified >= self._since - _SKEW_SECONDS for info in folder.work)
-            if name not in self._doomed and recent:  # older ones were read for the plan
+            if name not in self._held and recent:  # older ones were read for the plan
                 yield from inputs_of(self.store, folder)
 
     def _manifest(self, reference: Reference) -> Manifest | None:

@@ -18,12 +18,12 @@ import pytest
 from ground import RAW, Ground, folder_of, work_of
 
 from yanmo.common.errors import ExitCode, StorageError
-from yanmo.common.store.commit import Recipe, announce, check_present
+from yanmo.common.store.commit import Recipe, announce, check_present, work_name
 from yanmo.common.store.file_store import FileStore
 from yanmo.common.store.lease import Lease
 from yanmo.common.store.output import Output, open_reference
 from yanmo.common.store.pointers import move_pointer
-from yanmo.store.gc_sweep import Sweep
+from yanmo.store.gc_sweep import BATCH, Sweep, Swept
 
 ROOT = Path(__file__).parents[3]
 BUSY = Path(__file__).parent / "busy_writer.py"
@@ -193,6 +193,44 @@ def test_a_run_that_begins_during_gc_keeps_its_inputs(
     after_withdrawal(monkeypatch, meanwhile)
     assert ground.gc().code == 0
     assert is_there(ground, wanted)
+
+
+def test_a_failed_run_that_begins_again_between_plan_and_sweep_keeps_its_inputs(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = ground.unwanted()
+    recipe = Recipe(stage="next", revision=1, semantic={}, inputs={"documents": wanted})
+    name = f"{work_name('next', recipe.key)}/LEASE.json"
+    first, again = (Lease(ground.store, name, attempt) for attempt in ("0123456789ab", "ba9876543210"))
+    assert first.acquire()
+    announce(ground.store, "next", recipe.key, recipe.outputs)
+    first.release()
+    real = Sweep.run
+
+    def run(sweep: Sweep) -> Swept:
+        assert {one.folder.name for one in sweep.plan.doomed} >= {("next", recipe.key)}, (
+            "its debris was to go"
+        )
+        assert again.acquire()
+        announce(ground.store, "next", recipe.key, recipe.outputs)
+        return real(sweep)
+
+    monkeypatch.setattr(Sweep, "run", run)
+    said = ground.gc()
+    assert said.code == 0 and "a run makes it" in said.out
+    again.check()
+    check_present(ground.store, [wanted])
+    assert is_there(ground, wanted)
+    again.release()
+
+
+def test_inputs_of_dead_work_go_however_many_keys_there_are(folder_ground: Ground) -> None:
+    for number in range(BATCH + 1):  # debris first: an output that it names is of a later batch
+        wanted = folder_ground.commit("one", number=number)
+        recipe = Recipe(stage="next", revision=1, semantic={"number": number}, inputs={"documents": wanted})
+        announce(folder_ground.store, "next", recipe.key, recipe.outputs)
+    assert folder_ground.gc().code == 0
+    assert folder_ground.names() == []
 
 
 def test_what_a_killed_gc_withdrew_is_restored_if_it_is_needed_again(ground: Ground) -> None:
