@@ -332,4 +332,6 @@ def _consumers_first(doomed: list[Doomed]) -> Iterator[Doomed]:
                 needed = edges(one.manifest) if one.manifest else ()
                 names = [(edge.reference.stage, edge.reference.key) for edge in needed]
                 waiting += [(by_name[name], False) for name in names if name in by_name]
-    yield from sorted(reversed(order), key=lambda one: one.is_whole)
+    order.reverse()
+    order.sort(key=lambda one: one.is_whole)  # stable
+    yield from order

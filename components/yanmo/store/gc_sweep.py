@@ -26,7 +26,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from yanmo.common.errors import DataError
+from yanmo.common.errors import DataError, LeaseLost
 from yanmo.common.logs import Progress
 from yanmo.common.store.lease import TTL_SECONDS, Lease, is_live
 from yanmo.common.store.manifest import Manifest, Reference
@@ -92,13 +92,12 @@ class Sweep:
             taken = [one for one in batch if one.folder.name in held]
             needed = self._needed_now() if taken else set()
             withdrawn = [one for one in taken if one.is_whole and not _is_needed(one, needed)]
-            for one in withdrawn:
-                self._withdraw(one)
+            lost = {one.folder.name for one in withdrawn if not self._withdraw(one)}
             needed |= self._needed_now() if withdrawn else set()
             for one in taken:
-                lease = held.pop(one.folder.name)
-                self._finish(one, needed, lease)
-                lease.remove()
+                if one.folder.name not in lost:
+                    self._finish(one, needed)
+                held.pop(one.folder.name).remove()
                 progress.add(one.bytes)
         finally:
             for lease in held.values():
@@ -118,7 +117,7 @@ class Sweep:
             waiting = []
             for one, lease in refused:
                 if self._has_begun(one) or time.monotonic() > end:
-                    self.done.spared.append(f"{one.folder}: a run makes it")
+                    self._spare(one, "a run makes it")
                 else:
                     waiting.append((one, lease))
             time.sleep(1.0 if waiting else 0.0)
@@ -131,7 +130,7 @@ class Sweep:
             self._held[one.folder.name] = lease
         else:
             lease.remove()
-            self.done.spared.append(f"{one.folder}: was committed since it was listed")
+            self._spare(one, "was committed since it was listed")
         return True
 
     def _has_begun(self, one: Doomed) -> bool:
@@ -149,12 +148,28 @@ class Sweep:
         except FileNotFoundError:
             return b""
 
-    def _withdraw(self, one: Doomed) -> None:
+    def _withdraw(self, one: Doomed) -> bool:
+        """Set the manifest aside; False where the lease was lost or another manifest is there by now."""
         with contextlib.suppress(AlreadyExists):
             self.store.create(_withdrawn_name(one), one.data)
+        if not self._is_ours(one) or self._current(one.folder.name) != one.data:
+            self._spare(one, "a run took it over")
+            return False
         self.store.delete(manifest_name(*one.folder.name))
+        return True
 
-    def _finish(self, one: Doomed, needed: set[tuple[KeyName, str]], lease: Lease) -> None:
+    def _is_ours(self, one: Doomed) -> bool:
+        """Whether the lease of a key is still held; a machine that slept may have lost it."""
+        try:
+            self._held[one.folder.name].check()
+        except LeaseLost:
+            return False
+        return True
+
+    def _spare(self, one: Doomed, why: str) -> None:
+        self.done.spared.append(f"{one.folder}: {why}")
+
+    def _finish(self, one: Doomed, needed: set[tuple[KeyName, str]]) -> None:
         """Remove what is doomed of a key, or give it back what was withdrawn."""
         name = one.folder.name
         if _is_needed(one, needed):
@@ -162,9 +177,11 @@ class Sweep:
                 with contextlib.suppress(AlreadyExists):
                     self.store.create(manifest_name(*name), one.data)
                 self.store.delete(_withdrawn_name(one))
-            self.done.spared.append(f"{one.folder}: something refers to it now")
+            self._spare(one, "something refers to it now")
             return
-        lease.check()
+        if not self._is_ours(one):
+            self._spare(one, "a run took it over")
+            return
         for info in one.objects:
             if info.name != lease_name(*name):  # it is ours now, and goes last
                 self.store.delete(info.name)

@@ -233,6 +233,50 @@ def test_inputs_of_dead_work_go_however_many_keys_there_are(folder_ground: Groun
     assert folder_ground.names() == []
 
 
+@pytest.mark.parametrize("is_withdrawn", [False, True])
+def test_a_gc_that_lost_its_lease_leaves_the_key_to_the_run_that_took_it(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch, is_withdrawn: bool
+) -> None:
+    """A laptop that slept beyond its time to live, before it withdrew the manifest or after."""
+    lost, other = ground.unwanted(), ground.commit("other", inputs={"sources": RAW})
+    real, looks = Sweep._needed_now, 0
+
+    def look(sweep: Sweep) -> object:
+        nonlocal looks
+        looks += 1
+        if looks == 1 + is_withdrawn:
+            lease = sweep._held["model", lost.manifest.key]
+            ground.store.replace(lease.name, b'{"owner": "a run"}', ground.store.read(lease.name)[1])
+        return real(sweep)
+
+    monkeypatch.setattr(Sweep, "_needed_now", look)
+    said = ground.gc()
+    assert said.code == 0 and "a run took it over" in said.out
+    assert not ground.names(folder_of(other)), "the rest of the batch goes"
+    assert is_there(ground, lost)
+    assert (ground.store.stat(lost.reference.manifest_uri) is None) == is_withdrawn
+    assert ground.store.stat(f"{work_of(lost)}/LEASE.json") is not None, "the lease is the run's"
+
+
+def test_a_manifest_that_changed_under_gc_is_not_withdrawn(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost = ground.unwanted()
+    real = Sweep._needed_now
+
+    def look(sweep: Sweep) -> object:
+        name = lost.reference.manifest_uri
+        data, version = ground.store.read(name)
+        if data.endswith(b"}\n"):
+            ground.store.replace(name, data[:-1], version)
+        return real(sweep)
+
+    monkeypatch.setattr(Sweep, "_needed_now", look)
+    assert "a run took it over" in ground.gc().out
+    assert ground.store.stat(lost.reference.manifest_uri) is not None
+    assert ground.store.sizes([f"{folder_of(lost)}/{lost.manifest.attempt}/content.txt"]) != [None]
+
+
 def test_what_a_killed_gc_withdrew_is_restored_if_it_is_needed_again(ground: Ground) -> None:
     output = ground.unwanted()
     data, _ = ground.store.read(output.reference.manifest_uri)
