@@ -216,20 +216,20 @@ class Planner:
 
     def _doom_debris(self, folder: KeyFolder, used: set[str]) -> None:
         """What lies beside the output, if there is one."""
-        objects: list[ObjectInfo] = []
-        why = []
+        old = [info for info in folder.old_manifests if not self._is_kept_manifest(folder, info)]
+        objects = list(old)
+        why = ["a manifest that was replaced or withdrawn"] if old else []
         for attempt, files in sorted(folder.attempts.items()):
             if attempt not in used and self._is_old(max(info.modified for info in files)):
                 objects += files
                 why.append("an attempt that was never committed, or replaced")
-        old = [info for info in folder.old_manifests if not self._is_kept_manifest(folder, info)]
-        if old:
-            objects += old
-            why.append("a manifest that was replaced or withdrawn")
         work = self._old_work(folder)
         if work:
             objects += work
             why.append("work of a finished run" if folder.manifest else "what a run left that never finished")
+        if folder.going:  # its gc was killed: a live one holds the lease
+            objects += folder.going
+            why.append("a mark of a gc that was killed")
         leftovers = [one for one in folder.leftovers if self._is_old(one.modified)]
         why += [one.what for one in leftovers]
         if objects or leftovers:
@@ -247,8 +247,9 @@ class Planner:
         if found is None:
             why = f"its manifest is damaged; {why}"
         data = found[1] if found else self.store.read(folder.manifest.name)[0]
-        objects = [folder.manifest, *(i for infos in folder.attempts.values() for i in infos)]
-        objects += [*folder.old_manifests, *folder.work]
+        objects = [folder.manifest, *folder.old_manifests]
+        objects += [info for infos in folder.attempts.values() for info in infos]
+        objects += [*folder.going, *folder.work]
         manifest = found[0] if found else None
         self.plan.doomed.append(Doomed(folder, objects, why, True, manifest, data, folder.leftovers))
 

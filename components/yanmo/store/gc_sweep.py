@@ -9,8 +9,9 @@ Why nothing that is needed can go, though runs commit and move pointers meanwhil
    and INPUTS.json are read again; what is still unneeded is removed, the rest gets its manifest back. Who
    reads a reference meanwhile finds the manifest under its second name (`open_reference`).
    Whoever takes up an output says so first (moves the pointer, writes INPUTS.json) and then looks whether its
-   manifest is there (`commit.check_present`). Of two that each write and then read, one sees the other: gc
-   restores, or the run ends with exit code 75 and makes the output again when it is retried.
+   manifest is there (`commit.check_present`). A manifest that `--force` replaced has no second name: a mark
+   beside the lease (`going_name`) says that it is withdrawn. Of two that each write and then read, one sees
+   the other: gc restores, or the run ends with exit code 75 and makes the output again when it is retried.
 3. Consumers go before what they were made from, manifests before files. Killed anywhere, gc leaves every
    remaining manifest with all its files and its whole chain; a withdrawn one is removed, or restored if it is
    needed again, by the next gc.
@@ -31,7 +32,7 @@ from yanmo.common.logs import Progress
 from yanmo.common.store.lease import TTL_SECONDS, Lease, is_live
 from yanmo.common.store.manifest import Manifest, Reference
 from yanmo.common.store.objects import AlreadyExists, ObjectStore
-from yanmo.common.store.output import manifest_name, superseded_name
+from yanmo.common.store.output import going_name, manifest_name, superseded_name
 from yanmo.store.chain import Opener, edges
 from yanmo.store.gc_plan import Doomed, Plan, inputs_of
 from yanmo.store.inventory import KeyName, lease_name, take
@@ -93,7 +94,9 @@ class Sweep:
             needed = self._needed_now() if taken else set()
             withdrawn = [one for one in taken if one.is_whole and not _is_needed(one, needed)]
             lost = {one.folder.name for one in withdrawn if not self._withdraw(one)}
-            needed |= self._needed_now() if withdrawn else set()
+            marked = [one for one in taken if not one.is_whole and not _is_needed(one, needed)]
+            marked = [one for one in marked if self._mark(one)]
+            needed |= self._needed_now() if withdrawn or marked else set()
             for one in taken:
                 if one.folder.name not in lost:
                     self._finish(one, needed)
@@ -158,6 +161,18 @@ class Sweep:
         self.store.delete(manifest_name(*one.folder.name))
         return True
 
+    def _mark(self, one: Doomed) -> list[str]:
+        """Marks on the replaced manifests that go; runs that begin to use one are told by these."""
+        marks = _marks(one)
+        for name in marks:
+            with contextlib.suppress(AlreadyExists):  # of a gc that was killed
+                self.store.create(name, b"gc\n")
+        return marks
+
+    def _unmark(self, one: Doomed) -> None:
+        for name in _marks(one):
+            self.store.delete(name)
+
     def _is_ours(self, one: Doomed) -> bool:
         """Whether the lease of a key is still held; a machine that slept may have lost it."""
         try:
@@ -177,17 +192,19 @@ class Sweep:
                 with contextlib.suppress(AlreadyExists):
                     self.store.create(manifest_name(*name), one.data)
                 self.store.delete(_withdrawn_name(one))
+            self._unmark(one)
             self._spare(one, "something refers to it now")
             return
         if not self._is_ours(one):
             self._spare(one, "a run took it over")
             return
+        if one.is_whole:
+            self.store.delete(_withdrawn_name(one))
         for info in one.objects:
             if info.name != lease_name(*name):  # it is ours now, and goes last
                 self.store.delete(info.name)
             self._count(info.bytes)
-        if one.is_whole:
-            self.store.delete(_withdrawn_name(one))
+        self._unmark(one)
         for leftover in one.leftovers:
             leftover.remove()
             self._count(leftover.bytes)
@@ -237,6 +254,15 @@ class Sweep:
 
 def _withdrawn_name(one: Doomed) -> str:
     return superseded_name(*one.folder.name, hashlib.sha256(one.data).hexdigest())
+
+
+def _marks(one: Doomed) -> list[str]:
+    """The names of the marks on replaced manifests that go while the output of the key stays."""
+    if one.is_whole:
+        return []  # the output itself is withdrawn, which says the same
+    old = {info.name for info in one.folder.old_manifests} & {info.name for info in one.objects}
+    digits = sorted(name.rpartition("-")[2].removesuffix(".json") for name in old)
+    return [going_name(*one.folder.name, each) for each in digits]
 
 
 def _is_needed(one: Doomed, needed: set[tuple[KeyName, str]]) -> bool:

@@ -21,7 +21,7 @@ from yanmo.common.errors import ExitCode, StorageError
 from yanmo.common.store.commit import Recipe, announce, check_present, work_name
 from yanmo.common.store.file_store import FileStore
 from yanmo.common.store.lease import Lease
-from yanmo.common.store.output import Output, open_reference
+from yanmo.common.store.output import Output, going_name, open_reference
 from yanmo.common.store.pointers import move_pointer
 from yanmo.store.gc_sweep import BATCH, Sweep, Swept
 
@@ -233,6 +233,54 @@ def test_inputs_of_dead_work_go_however_many_keys_there_are(folder_ground: Groun
     assert folder_ground.names() == []
 
 
+def replaced(ground: Ground) -> tuple[Output, Output]:
+    """An output, opened, and what --force then put in its place; a pointer names the latter."""
+    first = ground.commit("model", inputs={"sources": RAW}, text="初")
+    second = ground.commit("model", inputs={"sources": RAW}, text="再", force=True)
+    move_pointer(ground.store, "dev", "model", second.reference)
+    return first, second
+
+
+def test_a_run_that_takes_up_a_replaced_manifest_during_gc_is_told_and_it_stays(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = replaced(ground)
+    recipe = Recipe(stage="next", revision=1, semantic={}, inputs={"model": first})
+
+    def meanwhile() -> None:
+        check_present(ground.store, [second])
+        assert is_there(ground, first), "who reads it goes on"
+        with pytest.raises(StorageError, match="run the same command again"):
+            announce(ground.store, "next", recipe.key, recipe.outputs)
+
+    after_withdrawal(monkeypatch, meanwhile)
+    said = ground.gc()
+    assert said.code == 0 and "something refers to it now" in said.out
+    check_present(ground.store, [first, second])
+    assert first.path("content.txt").read_text(encoding="utf-8") == "初"
+    assert not [name for name in ground.names("runs") if "GOING" in name]
+
+
+def test_a_replaced_manifest_that_gc_removed_is_missed_by_who_had_opened_it(ground: Ground) -> None:
+    first, second = replaced(ground)
+    check_present(ground.store, [first, second])
+    assert ground.gc().code == 0
+    check_present(ground.store, [second])
+    with pytest.raises(StorageError, match="removed by `yanmo store gc`"):
+        check_present(ground.store, [first])
+    assert not ground.names("runs")
+
+
+def test_the_mark_of_a_killed_gc_goes_and_what_it_was_on_can_be_used(ground: Ground) -> None:
+    first, _ = replaced(ground)
+    move_pointer(ground.store, "prod", "model", first.reference)
+    ground.write(going_name("model", first.manifest.key, first.reference.manifest_sha256), b"gc\n")
+    with pytest.raises(StorageError):
+        check_present(ground.store, [first])
+    assert ground.gc().code == 0
+    check_present(ground.store, [first])
+
+
 @pytest.mark.parametrize("is_withdrawn", [False, True])
 def test_a_gc_that_lost_its_lease_leaves_the_key_to_the_run_that_took_it(
     ground: Ground, monkeypatch: pytest.MonkeyPatch, is_withdrawn: bool
@@ -321,6 +369,7 @@ def test_a_gc_killed_before_any_of_its_writes_leaves_a_store_that_verifies(folde
     ground = folder_ground.chain()
     documents = ground.unwanted()
     ground.commit("next", inputs={"documents": documents})
+    replaced(ground)
     for moment in range(100):
         code = killed_gc(ground, moment)
         assert code in (0, -signal.SIGKILL)
