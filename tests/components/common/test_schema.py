@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -16,8 +17,9 @@ from yanmo.common.store import schema
 from yanmo.common.store.commit import commit_once
 from yanmo.common.store.file_store import FileStore
 from yanmo.common.store.manifest import FileEntry, Manifest, Reference
-from yanmo.common.store.objects import check_name, is_name
+from yanmo.common.store.objects import MAX_DOCUMENT_BYTES, check_name, is_name
 from yanmo.common.store.output import Output, find_output
+from yanmo.store.chain import references_in
 
 KEY = "0" * 64
 REFERENCE = {
@@ -194,6 +196,27 @@ def test_depth_constants_and_size_are_capped(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(schema, "MAX_FILES", 1)
     with pytest.raises(DataError, match="at most 1 files"):
         Manifest.from_json(json.dumps(MANIFEST).encode(), "here")
+
+
+@pytest.mark.parametrize("mark", ["[],", '{"":0},', "1.5,", '"ab",'])
+def test_a_small_document_of_many_values_is_refused_before_they_take_memory(mark: str) -> None:
+    """A container of two bytes takes 56: 64 MiB of them took 1.5 GB."""
+    data = ('{"a": [' + mark * (schema.MAX_COMMAS + 1) + "0]}").encode()
+    tracemalloc.start()
+    try:
+        for read in (lambda: Manifest.from_json(data, "here"), lambda: references_in(data, "here")):
+            with pytest.raises(DataError, match="1500000 values"):
+                read()
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_manifest_of_100_000_files_is_taken() -> None:
+    files = [{**FILE, "path": f"shards/part-{number:06}.parquet"} for number in range(100_000)]
+    data = json.dumps({**MANIFEST, "files": files}, indent=1).encode()
+    assert len(data) < MAX_DOCUMENT_BYTES
+    assert len(Manifest.from_json(data, "here").files) == 100_000
 
 
 @pytest.mark.parametrize("field", ["options", "inputs", "revision"])

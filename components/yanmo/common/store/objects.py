@@ -18,8 +18,8 @@ from yanmo.common.store.settings import StoreSettings
 
 _PART = r"(?!\.+(?:/|\Z))[A-Za-z0-9._=-]{1,200}"  # not only dots
 _NAME = re.compile(rf"{_PART}(?:/{_PART})*\Z")
-MAX_DOCUMENT_BYTES = 64 * 1024 * 1024
-"""The largest object that `read` returns; manifests of 100,000 files have about 25 MB."""
+MAX_DOCUMENT_BYTES = 32 * 1024 * 1024
+"""The largest object that `read` returns; manifests of 100,000 files have about 18 MB."""
 
 
 class AlreadyExists(StorageError):
