@@ -17,7 +17,7 @@ from collections import defaultdict
 
 from yanmo.common.errors import DataError, UsageError
 from yanmo.common.logs import human_bytes
-from yanmo.common.store.objects import ObjectStore
+from yanmo.common.store.objects import Leftover, ObjectInfo, ObjectStore
 from yanmo.store.find import print_json
 from yanmo.store.gc_plan import Ages, Plan, Planner
 from yanmo.store.gc_sweep import Sweep, Swept
@@ -128,9 +128,11 @@ def _explain(inventory: Inventory, plan: Plan) -> None:
             why = "not old enough, or unfinished work that may go on"
         if why:
             print(f"keep {folder}, {human_bytes(folder.bytes)}: {why}")
-    for what, infos in (
-        ("digests of raw files", inventory.sources),
-        ("not of the store's making", inventory.strays),
-    ):
+    kept: dict[str, list[ObjectInfo | Leftover]] = {
+        "digests of raw files": [*inventory.sources],
+        "not of the store's making": [*inventory.strays, *inventory.foreign],
+    }
+    for what, infos in kept.items():
         if infos:
-            print(f"keep {len(infos)} object(s), {human_bytes(sum(info.bytes for info in infos))}: {what}")
+            names = ", ".join(info.name for info in infos[:5]) + (", ..." if len(infos) > 5 else "")
+            print(f"keep {len(infos)} object(s), {human_bytes(sum(o.bytes for o in infos))}: {what}: {names}")

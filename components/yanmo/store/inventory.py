@@ -16,6 +16,22 @@ from yanmo.common.store.objects import Leftover, ObjectInfo, ObjectStore
 KEY = re.compile(r"[0-9a-f]{64}\Z")
 _OLD_MANIFEST = re.compile(r"MANIFEST-[0-9a-f]{12}\.json\Z")
 _GOING = re.compile(r"GOING-[0-9a-f]{12}\Z")
+_STAGE = r"[A-Za-z][A-Za-z0-9_-]{0,63}"
+_KFP = r"kfp/(?:kfp\.log\Z|[a-z0-9-]+-\d{4}(?:-\d\d){5}-\d{6}/)"
+"""kfp.local's folder of one run (executor_input_utils.construct_local_output_directory) and our log of it."""
+_IS_STAGE = re.compile(rf"{_STAGE}\Z").match
+_FORMS = {
+    "runs": re.compile(rf"runs/{_STAGE}/fatal/[^/]+\.json\Z"),
+    "kfp": re.compile(_KFP),
+    "sources": re.compile(r"sources/[0-9a-f]{64}\.json\Z"),
+    "probes": re.compile(r"probes/[0-9a-f]{32}\Z"),
+    "pointers": re.compile(r"pointers/"),
+}
+"""What the store makes outside of keys. A store may be a whole bucket, in which others write as well."""
+_LOOSE = re.compile(
+    rf"(?:pointers/[^/]+(?:/history)?|sources|probes|runs/{_STAGE}/fatal)(?:/\.tmp-[^/]+)?\Z|{_KFP}"
+)
+"""Temporary files and empty folders of these."""
 KeyName = tuple[str, str]
 """Stage and key."""
 
@@ -78,6 +94,8 @@ class Inventory:
     """Anything else: a report, or not Yanmo's."""
     leftovers: list[Leftover] = field(default_factory=list)
     """Of no key: temporary files of pointers."""
+    foreign: list[Leftover] = field(default_factory=list)
+    """Uploads, temporary files and empty folders of others who write here; never touched."""
 
     def key(self, stage: str, key: str) -> KeyFolder:
         return self.keys.setdefault((stage, key), KeyFolder(stage, key))
@@ -108,14 +126,17 @@ def take(store: ObjectStore, prefix: str = "", *, leftovers: bool = True) -> Inv
         _sort_in(found, info)
     for leftover in store.leftovers() if leftovers else ():
         name = key_of(f"{leftover.name}/")  # an attempt's empty folder is of its key as well
-        (found.key(*name) if name else found).leftovers.append(leftover)
+        if name or _LOOSE.match(leftover.name):
+            (found.key(*name) if name else found).leftovers.append(leftover)
+        else:
+            found.foreign.append(leftover)
     return found
 
 
 def key_of(name: str) -> KeyName | None:
     """The stage and key that the object `name` belongs to, or None."""
     parts = name.split("/")
-    if len(parts) >= 4 and parts[0] in ("cas", "runs") and KEY.match(parts[2]):
+    if len(parts) >= 4 and parts[0] in ("cas", "runs") and _IS_STAGE(parts[1]) and KEY.match(parts[2]):
         return parts[1], parts[2]
     return None
 
@@ -131,7 +152,9 @@ def _sort_in(found: Inventory, info: ObjectInfo) -> None:
             "sources": found.sources,
             "probes": found.probes,
         }
-        places.get(parts[0], found.strays).append(info)
+        form = _FORMS.get(parts[0])
+        place = places[parts[0]] if form and form.match(info.name) else found.strays
+        place.append(info)
         return
     folder = found.key(*named)
     if parts[0] == "runs":

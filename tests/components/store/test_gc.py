@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import multiprocessing
 import os
@@ -21,6 +22,7 @@ from yanmo.common.errors import ExitCode, StorageError
 from yanmo.common.store.commit import Recipe, announce, check_present, work_name
 from yanmo.common.store.file_store import FileStore
 from yanmo.common.store.lease import Lease
+from yanmo.common.store.objects import Leftover
 from yanmo.common.store.output import Output, going_name, open_reference
 from yanmo.common.store.pointers import move_pointer
 from yanmo.store.gc_sweep import BATCH, Sweep, Swept
@@ -70,7 +72,9 @@ def test_debris_of_every_kind_goes(ground: Ground) -> None:
         f"cas/model/{'a' * 64}/0123456789ab/half.bin",
         "runs/train/fatal/run-1.json",
         f"{work_of(model)}/checkpoints/step-1/rank.safetensors",
-        "kfp/run-1/train/model",
+        "kfp/language-model-2026-11-20-03-00-00-123456/train/model",
+        "kfp/kfp.log",
+        f"probes/{'0' * 32}",
     ]
     for name in debris:
         ground.write(name)
@@ -78,6 +82,41 @@ def test_debris_of_every_kind_goes(ground: Ground) -> None:
     assert ground.gc().code == 0
     assert not set(debris) & set(ground.names())
     assert is_there(ground, model)
+
+
+def test_in_a_bucket_that_others_use_only_what_has_our_form_goes(ground: Ground) -> None:
+    ground.chain()
+    theirs = [
+        "runs/notes/README.md",
+        "runs/train/fatal/notes.md",
+        f"runs/my notes/{'a' * 64}/x".replace(" ", "."),
+        "kfp/README.md",
+        "kfp/run-1/notes.md",
+        "probes/pictures/mars.jpg",
+        "cas/README.md",
+        "v2/artifacts/pipeline/run/model",
+        f"sources/{'b' * 64}.txt",
+    ]
+    for name in theirs:
+        ground.write(name)
+    time.sleep(2.1)
+    said = ground.gc("--explain")
+    assert said.code == 0 and "9 object(s), 9 B: not of the store's making: cas/README.md" in said.out
+    assert set(theirs) <= set(ground.names())
+
+
+def test_uploads_and_temporary_files_of_others_stay(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    ground.chain()
+    gone: list[str] = []
+    theirs = ["v2/artifacts/model", "runs/notes/big.bin", "kfp/run-1/big.bin", "pointers/demo/big.bin"]
+    ours = [f"cas/train/{'a' * 64}/0123456789ab/model.safetensors", f"runs/train/{'a' * 64}/step-1"]
+    found = [
+        Leftover(n, "unfinished upload", 0, 0.0, functools.partial(gone.append, n)) for n in theirs + ours
+    ]
+    monkeypatch.setattr(type(ground.store), "leftovers", lambda store: iter(found))
+    said = ground.gc("--explain")
+    assert said.code == 0 and "4 object(s), 0 B: not of the store's making: v2/artifacts/model" in said.out
+    assert sorted(gone) == sorted(ours)
 
 
 def test_the_work_of_an_unfinished_run_and_its_inputs_stay_until_it_is_abandoned(ground: Ground) -> None:
