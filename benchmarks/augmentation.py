@@ -5,7 +5,7 @@
 needs a store with curated documents (`yanmo curate --sources corpus/small.jsonl.zst --store ...`). For each
 seed a small text is drawn (equally many characters of each genre) and a tokenizer made from it; each method
 then makes a training text of the same number of characters and epochs, and a tiny model learns from it with
-the same seed, first weights and number of steps. The held-out figures are the validation split's, without
+the same seed and number of steps. The held-out figures are the validation split's, without
 tags. One process, one thread; finished runs are read from --out, so that a stopped benchmark goes on.
 """
 

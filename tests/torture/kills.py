@@ -181,7 +181,8 @@ class _Traveller:
             code, text = tools.collect(self.place, self.folder)
             if code:
                 self.journey.failed.append(f"gc ended with {code}: {text[-1500:]}")
-            self._look("after gc")
+            before, self.known = self.known, survey(self.place)
+            self.journey.damaged += [f"gc: {harm}" for harm in tools.harm(before, self.known)]
             self.journey.leftovers_after_gc = [f"after gc: {n}" for n in leftovers(self.known)]
 
 

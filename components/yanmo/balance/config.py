@@ -10,6 +10,9 @@ from yanmo.common.errors import UsageError
 from yanmo.common.options import StageOptions, flag, input_ref, opt
 from yanmo.common.stage import Stage
 
+MOST_UNITS = 10**15
+"""Shares of a total are exact up to here (doubles)."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class BalanceOptions(StageOptions):
@@ -70,6 +73,10 @@ class BalanceOptions(StageOptions):
                 raise UsageError(f"{flag(name)} is {getattr(self, name)}: expected at least {least}")
         if self.total and not plan.is_relative:
             raise UsageError("--total goes with weights (shi=3w,*=1w) or alpha=X in --quotas")
+        if self.total > MOST_UNITS:
+            raise UsageError(f"--total is {self.total}: expected at most {MOST_UNITS}")
+        if not all(part.strip() for part in self.by.split("+")):
+            raise UsageError(f"--by {self.by!r}: expected names of labels, such as genre or genre+dynasty")
         self.bounds()
         rules = parse_rules(self.augment)
         for name in ("preview", "synonyms"):

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from yanmo.balance.augment import REPEAT, Augmenter, count_rules
 from yanmo.balance.choice import Picked, Picker, plan_of_classes
+from yanmo.balance.classes import COLUMNS, NONE
 from yanmo.balance.config import BalanceOptions
 from yanmo.balance.evidence import advice
 from yanmo.balance.exact import order_of
@@ -36,6 +37,7 @@ from yanmo.balance.synonyms import SHIPPED, Synonyms
 from yanmo.balance.table import Rows, TrainFiles, hex_ids
 from yanmo.balance.token_count import TokenCount
 from yanmo.common.documents import take_rows, write_split
+from yanmo.common.errors import UsageError
 from yanmo.common.stage_run import Finish, Skip, StageRun
 from yanmo.common.store.commit import Result
 from yanmo.common.store.manifest import file_sha256
@@ -80,6 +82,11 @@ class Task:
             log.warning("--unit tokens without --tokenizer: a token is taken as a character or line break")
         files = TrainFiles(documents.paths("train-*.parquet"))
         rows = files.read(options.by, options.bounds(), counting)
+        if rows.groups == [NONE]:
+            raise UsageError(
+                f"--by {options.by}: no document has this label; expected {', '.join(COLUMNS)}, length, form "
+                f"or one of their labels: {', '.join(files.labels()) or 'they have none'}"
+            )
         return cls(files, rows, counting, _augmenter(options, documents))
 
 

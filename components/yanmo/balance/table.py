@@ -84,6 +84,11 @@ class TrainFiles:
                 part = places[start : start + _BATCH]
                 yield part, table.take(pa.array(row[part]))
 
+    def labels(self) -> list[str]:
+        """Names of the labels of the first documents."""
+        table = next(self.batches(("labels",)))[2]
+        return sorted({name for row in table["labels"].to_pylist() for name, _ in row})
+
     def read(self, by: str, bounds: Sequence[int], counting: TokenCount) -> Rows:
         """The table of all documents.
 

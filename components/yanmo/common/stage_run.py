@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import json
 import logging
+import os
 import signal
 import sys
 import time
@@ -18,7 +19,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from yanmo.common.errors import ExitCode, advice, exit_code
+from yanmo.common.errors import DataError, EnvironmentFault, ExitCode, UsageError, advice, exit_code
 from yanmo.common.inputs import NONE, resolve_inputs
 from yanmo.common.kfp_outputs import ExecutorOutputs
 from yanmo.common.logs import human_seconds, setup
@@ -139,6 +140,8 @@ def main(
         return failed(stage, error)
     setup(options.log_level, stage.name)
     _stop_on_sigterm()
+    if options.endpoint:  # raw sources and child processes look where the store does
+        os.environ["AWS_ENDPOINT_URL_S3"] = options.endpoint
     try:
         outputs = ExecutorOutputs.parse(options.executor_input)
         store = open_store(options.store, StoreSettings.of(options))
@@ -204,7 +207,7 @@ def _output_of(run: StageRun, work: Work, prepare: Prepare | None, started: floa
     else:
         made = getattr(run, "attempt", None)  # unset where we only waited for another run
         ours = made is not None and made.id == output.manifest.attempt
-        what = "committed %s in %s" if ours else "adopted %s from another run after %s"
+        what = "committed %s in %s" if ours else "adopted %s, made by another run or before, after %s"
         log.info(what, output, human_seconds(time.monotonic() - started))
     return output
 
@@ -263,12 +266,16 @@ def _fatal_of_this_run(store: ObjectStore, stage: Stage, options: StageOptions) 
         return None
     try:
         value = json.loads(store.read(_fatal_name(stage, options.run_id))[0])
+        revision, code, message = value["revision"], int(value["exit_code"]), str(value["message"])
     except FileNotFoundError:
         return None
-    if value.get("revision") != stage.revision:
+    except (ValueError, KeyError, TypeError):
+        log.warning("the record of an earlier try of run %s is damaged; trying again", options.run_id)
         return None
-    log.error("an earlier try of run %s ended for good: %s", options.run_id, value["message"])
-    return int(value["exit_code"])
+    if revision != stage.revision:
+        return None
+    log.error("an earlier try of run %s ended for good: %s", options.run_id, message)
+    return code
 
 
 def _record_fatal(stage: Stage, options: StageOptions, code: int, error: Exception) -> None:
@@ -283,7 +290,7 @@ def _record_fatal(stage: Stage, options: StageOptions, code: int, error: Excepti
     try:
         store = open_store(options.store, StoreSettings.of(options))
         store.create(_fatal_name(stage, options.run_id), json.dumps(body, ensure_ascii=False).encode())
-    except OSError as problem:
+    except (OSError, UsageError, DataError, EnvironmentFault) as problem:  # maybe what ended the run
         log.debug("could not record the failure: %s", problem)
 
 

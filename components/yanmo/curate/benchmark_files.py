@@ -9,7 +9,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from yanmo.common.errors import DataError
+from yanmo.common.errors import DataError, StorageError
 from yanmo.curate.normalize import normalize
 from yanmo.curate.raw_files import open_file
 from yanmo.curate.reading import Reading, read_batches
@@ -61,6 +61,8 @@ def _parquet_strings(source: Source) -> Iterator[str]:
         with open_file(source.uri) as opened, pq.ParquetFile(opened) as file:
             for batch in file.iter_batches(1024):
                 yield from _strings(batch.to_pylist())
+    except StorageError:
+        raise  # the server is away: try again later
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"--benchmarks {source.shown}: not a readable Parquet file: {error}") from error
 

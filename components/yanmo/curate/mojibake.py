@@ -34,6 +34,7 @@ _GOOD_SHARE = 0.5
 _MIN_GAIN = 0.3
 _ODD_SHARE = 0.25
 _FEW = 4
+_LONG_LINE = 12
 
 # cp1252 leaves five bytes undefined; programs that misread text pass them through as C1 controls.
 _TO_BYTES = {
@@ -50,11 +51,28 @@ def repair(text: str) -> str:
     lines = text.split("\n")
     best: tuple[int, dict[int, str]] = 0, {}
     for wrong, right in _MISREAD:
-        better = _better_lines(lines, wrong, right)
-        gain = sum(_common(found) for found in better.values())
-        if gain > best[0] and _is_proved([lines[i] for i in better], list(better.values()), wrong):
-            best = gain, better
+        proved = _proved_lines(lines, wrong, right)
+        gain = sum(map(_common, proved.values()))
+        if gain > best[0]:
+            best = gain, proved
     return "\n".join(best[1].get(i) or _repair_runs(line) for i, line in enumerate(lines))
+
+
+def _proved_lines(lines: list[str], wrong: str, right: str) -> dict[int, str]:
+    """The lines that were read as `wrong` for certain, read as `right`.
+
+    Either the text as a whole makes sense only when it is repaired, or a line of some length does. Short
+    lines alone prove nothing: of a thousand headings in a book some would make a sort of sense.
+    """
+    better = _better_lines(lines, wrong, right)
+    whole = [better.get(i, line) for i, line in enumerate(lines)]
+    if better and _is_proved("".join(lines), "".join(whole), wrong):
+        return better
+    return {
+        i: line
+        for i, line in better.items()
+        if len(lines[i]) >= _LONG_LINE and _is_proved(lines[i], line, wrong)
+    }
 
 
 def _better_lines(lines: list[str], wrong: str, right: str) -> dict[int, str]:
@@ -69,9 +87,8 @@ def _better_lines(lines: list[str], wrong: str, right: str) -> dict[int, str]:
     return result
 
 
-def _is_proved(before: list[str], after: list[str], wrong: str) -> bool:
-    """Whether lines are garbled for certain and their repair is not."""
-    garbled, fixed = "".join(before), "".join(after)
+def _is_proved(garbled: str, fixed: str, wrong: str) -> bool:
+    """Whether one text is garbled for certain and the other is not."""
     share = common_share(fixed)
     if _common(fixed) < _FEW or share < _GOOD_SHARE or share - common_share(garbled) < _MIN_GAIN:
         return False

@@ -10,10 +10,13 @@ import glob
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 from urllib.parse import unquote
 
 from yanmo.common.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from yanmo.common.store.s3_files import S3File
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +79,7 @@ def _place(entry: str) -> _Place:
     scheme, separator, _ = entry.partition("://")
     place = _PLACES.get(scheme if separator else "file")
     if place is None:
-        raise UsageError(f"--sources {entry}: expected a path on this machine or file:///path")
+        raise UsageError(f"--sources {entry}: expected a path, file:///path or s3://bucket/prefix")
     return place
 
 
@@ -125,5 +128,32 @@ def _open_local(entry: str) -> BinaryIO:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from error
 
 
-_PLACES: dict[str, _Place] = {"file": _Place(_list_local, _stat_local, _open_local)}
+def _list_s3(entry: str) -> Iterator[RawFile]:
+    from yanmo.common.store.s3_files import list_s3  # imported late: local files need no S3 client
+
+    return map(_raw, list_s3(entry))
+
+
+def _stat_s3(uri: str) -> RawFile:
+    from yanmo.common.store.s3_files import stat_s3
+
+    return _raw(stat_s3(uri))
+
+
+def _open_s3(uri: str) -> BinaryIO:
+    from yanmo.common.store.s3_files import open_s3
+
+    return open_s3(uri)
+
+
+def _raw(found: S3File) -> RawFile:
+    return RawFile(uri=found.uri, bytes=found.bytes, version=found.etag)
+
+
+_S3 = _Place(_list_s3, _stat_s3, _open_s3)
+_PLACES: dict[str, _Place] = {
+    "file": _Place(_list_local, _stat_local, _open_local),
+    "s3": _S3,
+    "minio": _S3,
+}
 """URI scheme -> how its files are reached."""

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from yanmo.common.errors import DataError
+from yanmo.common.errors import DataError, StorageError
 from yanmo.curate.encodings import SAMPLE_BYTES, as_utf8, file_encoding
 from yanmo.curate.raw_files import open_file
 from yanmo.curate.sources import Source
@@ -191,6 +191,8 @@ def _row_batches(
                 on_bytes(source.bytes * batch.num_rows // rows)
                 yield Batch(source=source, first=first, data=batch)
                 first += batch.num_rows
+    except StorageError:
+        raise  # the server is away: try again later
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"{source.shown}: not a readable Parquet file: {error}; fetch it again") from error
 

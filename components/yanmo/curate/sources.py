@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from yanmo.common.errors import DataError, UsageError
+from yanmo.common.errors import DataError, StorageError, UsageError
 from yanmo.common.store.manifest import digest
 from yanmo.common.store.objects import AlreadyExists, Changed, ObjectStore
 from yanmo.curate.raw_files import RawFile, list_files, local_path, open_file, stat_file
@@ -154,6 +154,8 @@ def _hash(uri: str) -> str:
         try:
             while chunk := file.read(_HASHED_AT_A_TIME):
                 result.update(chunk)
+        except StorageError:
+            raise  # the server is away: try again later
         except OSError as error:
             raise DataError(f"{uri}: cannot be read: {error.strerror}") from error
     return result.hexdigest()

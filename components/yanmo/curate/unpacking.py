@@ -13,7 +13,7 @@ from typing import Any
 
 import zstandard
 
-from yanmo.common.errors import DataError
+from yanmo.common.errors import DataError, StorageError
 from yanmo.curate.raw_files import open_file
 from yanmo.curate.sources import Source
 
@@ -49,6 +49,8 @@ def raw_chunks(source: Source, on_bytes: Callable[[int], None]) -> Iterator[byte
             while chunk := file.read(CHUNK_BYTES[source.compression]):
                 on_bytes(len(chunk))
                 yield chunk
+        except StorageError:
+            raise  # the server is away: try again later
         except OSError as error:
             raise DataError(f"{source.shown}: cannot be read: {error.strerror or error}") from error
 
@@ -87,7 +89,7 @@ def _pieces(source: Source, chunks: Iterator[bytes]) -> Iterator[tuple[int, byte
                 if unpacker.eof:
                     chunk, unpacker = unpacker.unused_data, None
     except (zlib.error, lzma.LZMAError, zstandard.ZstdError, ValueError, OSError, EOFError) as error:
-        if isinstance(error, DataError):
+        if isinstance(error, (DataError, StorageError)):
             raise
         raise DataError(
             f"{source.shown}: damaged .{source.compression} data: {error}; fetch it again"

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from yanmo.common.errors import DataError
-from yanmo.common.store.manifest import Reference
+from yanmo.common.store.manifest import Reference, sealed, unsealed
 from yanmo.common.store.objects import AlreadyExists, ObjectStore
 from yanmo.common.store.output import Output, open_reference
 from yanmo.common.store.pointers import move_pointer, open_named, pointer_name, read_pointer, swap_pointer
@@ -81,7 +81,7 @@ def last_record(store: ObjectStore, channel: str) -> Record | None:
         return None
     name = _record_name(channel, number)
     try:
-        values = json.loads(store.read(name)[0])
+        values = json.loads(unsealed(store.read(name)[0]))
         fixed = {field: Reference(**values[field]) for field in ("model", "evaluation", "verdict")}
         before, compared = (
             Reference(**values[field]) if values[field] else None for field in ("previous", "compared_with")
@@ -167,7 +167,7 @@ def _append(store: ObjectStore, channel: str, coronation: Coronation, last: Reco
     )
     values: dict[str, Any] = {"schema": "yanmo.coronation/1", **asdict(record)}
     try:
-        store.create(_record_name(channel, number), json.dumps(values, indent=1).encode() + b"\n")
+        store.create(_record_name(channel, number), sealed(json.dumps(values, indent=1).encode()))
     except AlreadyExists:  # another run of the same promotion wrote it
         found = last_record(store, channel)
         assert found is not None

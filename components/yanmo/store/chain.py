@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from yanmo.common.errors import DataError
-from yanmo.common.store.manifest import REFERENCE_SCHEMA, Manifest, Reference
+from yanmo.common.store.manifest import REFERENCE_SCHEMA, Manifest, Reference, unsealed
 from yanmo.common.store.objects import ObjectStore
 from yanmo.common.store.output import Output, open_reference
+from yanmo.common.store.schema import load
 
 
 @dataclass(frozen=True)
@@ -80,9 +80,9 @@ def references_in(data: bytes, where: str) -> list[Reference]:
         DataError: it is not JSON, or a reference in it is malformed.
     """
     try:
-        value = json.loads(data)
+        value = load(unsealed(data))
         return [Reference.from_dict(found) for found in _references(value)]
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise DataError(f"{where}: damaged: {error}; restore it, or delete it by hand") from error
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from yanmo.common.errors import DataError, StorageError, UsageError
 from yanmo.common.logs import Progress, human_bytes
 from yanmo.common.store.commit import announce
+from yanmo.common.store.file_store import fsync_dir
 from yanmo.common.store.lease import Lease
 from yanmo.common.store.manifest import FileEntry, Reference
 from yanmo.common.store.objects import AlreadyExists, ObjectStore, Wanted, Written, open_store
@@ -123,9 +124,8 @@ class _Copy:
         return True
 
     def _arrived(self, reference: Reference) -> Output:
-        found = find_output(self.target, reference.stage, reference.key)
-        assert found is not None, reference
-        return found
+        """The very content, where the target has other content of the key."""
+        return open_reference(self.target, reference)
 
     def _file(self, output: Output, entry: FileEntry) -> None:
         manifest = output.manifest
@@ -174,11 +174,14 @@ def _manifest_bytes(output: Output) -> bytes:
 
 
 def _copy_file(source: Path, target: Path) -> None:
-    """A copy that is never half there under its name."""
+    """A durable copy that is never half there under its name: it may be all that a killed run leaves."""
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".tmp-{target.name[:200]}")
     try:
         shutil.copyfile(source, temporary)
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())
         os.replace(temporary, target)
+        fsync_dir(target.parent)
     finally:
         temporary.unlink(missing_ok=True)

@@ -216,20 +216,20 @@ class Planner:
 
     def _doom_debris(self, folder: KeyFolder, used: set[str]) -> None:
         """What lies beside the output, if there is one."""
-        objects: list[ObjectInfo] = []
-        why = []
+        old = [info for info in folder.old_manifests if not self._is_kept_manifest(folder, info)]
+        objects = list(old)
+        why = ["a manifest that was replaced or withdrawn"] if old else []
         for attempt, files in sorted(folder.attempts.items()):
             if attempt not in used and self._is_old(max(info.modified for info in files)):
                 objects += files
                 why.append("an attempt that was never committed, or replaced")
-        old = [info for info in folder.old_manifests if not self._is_kept_manifest(folder, info)]
-        if old:
-            objects += old
-            why.append("a manifest that was replaced or withdrawn")
         work = self._old_work(folder)
         if work:
             objects += work
             why.append("work of a finished run" if folder.manifest else "what a run left that never finished")
+        if folder.going:  # its gc was killed: a live one holds the lease
+            objects += folder.going
+            why.append("a mark of a gc that was killed")
         leftovers = [one for one in folder.leftovers if self._is_old(one.modified)]
         why += [one.what for one in leftovers]
         if objects or leftovers:
@@ -247,8 +247,9 @@ class Planner:
         if found is None:
             why = f"its manifest is damaged; {why}"
         data = found[1] if found else self.store.read(folder.manifest.name)[0]
-        objects = [folder.manifest, *(i for infos in folder.attempts.values() for i in infos)]
-        objects += [*folder.old_manifests, *folder.work]
+        objects = [folder.manifest, *folder.old_manifests]
+        objects += [info for infos in folder.attempts.values() for info in infos]
+        objects += [*folder.going, *folder.work]
         manifest = found[0] if found else None
         self.plan.doomed.append(Doomed(folder, objects, why, True, manifest, data, folder.leftovers))
 
@@ -313,7 +314,10 @@ def shown_age(seconds: float) -> str:
 
 
 def _consumers_first(doomed: list[Doomed]) -> Iterator[Doomed]:
-    """Every output before those it was made from, so that a kill leaves no hole in a chain."""
+    """Every output before those it was made from, so that a kill leaves no hole in a chain.
+
+    What lies beside outputs comes first: dead work may name an output in its INPUTS.json.
+    """
     by_name = {one.folder.name: one for one in doomed}
     done: set[KeyName] = set()
     order: list[Doomed] = []
@@ -329,4 +333,6 @@ def _consumers_first(doomed: list[Doomed]) -> Iterator[Doomed]:
                 needed = edges(one.manifest) if one.manifest else ()
                 names = [(edge.reference.stage, edge.reference.key) for edge in needed]
                 waiting += [(by_name[name], False) for name in names if name in by_name]
-    yield from reversed(order)
+    order.reverse()
+    order.sort(key=lambda one: one.is_whole)  # stable
+    yield from order

@@ -15,6 +15,7 @@ from yanmo.common.store.objects import Leftover, ObjectInfo, ObjectStore
 
 KEY = re.compile(r"[0-9a-f]{64}\Z")
 _OLD_MANIFEST = re.compile(r"MANIFEST-[0-9a-f]{12}\.json\Z")
+_GOING = re.compile(r"GOING-[0-9a-f]{12}\Z")
 KeyName = tuple[str, str]
 """Stage and key."""
 
@@ -31,6 +32,8 @@ class KeyFolder:
     attempts: dict[str, list[ObjectInfo]] = field(default_factory=dict)
     work: list[ObjectInfo] = field(default_factory=list)
     """Work in progress, LEASE.json and INPUTS.json."""
+    going: list[ObjectInfo] = field(default_factory=list)
+    """Marks of a gc at work, or killed, on `old_manifests` (output.going_name)."""
     leftovers: list[Leftover] = field(default_factory=list)
 
     @property
@@ -89,7 +92,7 @@ class Inventory:
         lists = (self.pointers, self.runs, self.kfp, self.sources, self.probes, self.strays)
         others = sum(info.bytes for infos in lists for info in infos)
         keys = sum(folder.bytes for folder in self.keys.values())
-        work = sum(info.bytes for folder in self.keys.values() for info in folder.work)
+        work = sum(info.bytes for folder in self.keys.values() for info in [*folder.work, *folder.going])
         return others + keys + work + sum(leftover.bytes for leftover in self.all_leftovers)
 
     @property
@@ -132,7 +135,7 @@ def _sort_in(found: Inventory, info: ObjectInfo) -> None:
         return
     folder = found.key(*named)
     if parts[0] == "runs":
-        folder.work.append(info)
+        (folder.going if _GOING.match(parts[3]) else folder.work).append(info)
     elif len(parts) > 4:
         folder.attempts.setdefault(parts[3], []).append(info)
     elif parts[3] == "MANIFEST.json":

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from yanmo.common.errors import ExitCode
-from yanmo.common.store.manifest import MANIFEST_SCHEMA, REFERENCE_SCHEMA
+from yanmo.common.store.manifest import MANIFEST_SCHEMA, REFERENCE_SCHEMA, sealed, unsealed
 from yanmo.common.store.objects import MAX_DOCUMENT_BYTES, AlreadyExists, ObjectStore
 from yanmo.common.store.output import superseded_name
 from yanmo.common.store.schema import check_manifest, check_reference, parse
@@ -70,7 +70,7 @@ def _migrate(store: ObjectStore, name: str, schema: str, write: bool) -> int:
         ValueError: it is damaged, or of a schema that this version does not know.
     """
     data, version = store.read(name)
-    values = parse(data, schema, MAX_DOCUMENT_BYTES)
+    values = parse(unsealed(data), schema, MAX_DOCUMENT_BYTES)
     if schema == MANIFEST_SCHEMA:
         check_manifest(values)
     elif schema == REFERENCE_SCHEMA:
@@ -78,10 +78,12 @@ def _migrate(store: ObjectStore, name: str, schema: str, write: bool) -> int:
     if json.loads(data)["schema"] == schema:
         return 0
     if write:
+        document = json.dumps(values, ensure_ascii=False, indent=1).encode()
         if schema == MANIFEST_SCHEMA:  # references pin its sha256, so the older one stays beside it
             kept = superseded_name(values["stage"], values["key"], hashlib.sha256(data).hexdigest())
             with contextlib.suppress(AlreadyExists):
                 store.create(kept, data)
-        store.replace(name, json.dumps(values, ensure_ascii=False, indent=1).encode() + b"\n", version)
+        new = document + b"\n" if schema == REFERENCE_SCHEMA else sealed(document)
+        store.replace(name, new, version)
         log.info("rewrote %s", name)
     return 1

@@ -7,7 +7,8 @@ import shutil
 import threading
 from types import TracebackType
 
-from yanmo.common.errors import StorageError
+from yanmo.common.errors import EnvironmentFault
+from yanmo.common.store.lease import Lease
 from yanmo.common.store.work_folder import WorkFolder
 from yanmo.train import job
 
@@ -18,7 +19,8 @@ _POLL_SECONDS = 1.0
 class Keeper:
     """While entered, a thread saves each new checkpoint of the work folder; the training does not wait."""
 
-    def __init__(self, work: WorkFolder) -> None:
+    def __init__(self, work: WorkFolder, lease: Lease) -> None:
+        self._lease = lease
         self._work, self._root = work, work.path / job.CHECKPOINTS
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True, name="keeper")
@@ -51,7 +53,7 @@ class Keeper:
         if metrics.exists():  # its lines up to this step belong to the state
             shutil.copyfile(metrics, folder / job.METRICS)
         names = sorted(path.relative_to(self._work.path).as_posix() for path in folder.iterdir())
-        self._work.save(label, names)
+        self._work.save(label, names, self._lease)
         self._saved = label
 
     def _newest(self) -> str:
@@ -65,7 +67,7 @@ class Keeper:
                 self.save()
             except FileNotFoundError:
                 pass  # the workers replaced it by a newer one while it was being read
-            except StorageError as error:
+            except (OSError, EnvironmentFault) as error:
                 log.warning("the last checkpoint is on this machine only: %s", error)
 
     def __enter__(self) -> Keeper:

@@ -49,7 +49,7 @@ def work(run: StageRun) -> Result:
     cache = TokenCache.open(run.input("token_cache"))
     folder = run.work_folder.path
     folder.mkdir(parents=True, exist_ok=True)
-    keeper = Keeper(run.work_folder)
+    keeper = Keeper(run.work_folder, run.attempt.lease)
     if not (folder / job.EXPORT).exists():
         _check_space(folder, options, cache)
         model = run.inputs["model"]

@@ -161,8 +161,10 @@ def test_rules_that_never_act_and_modern_words_are_told(balance: Run) -> None:
 
 def test_advice_names_only_what_was_measured() -> None:
     assert advice(parse_rules(""), ["诗", "文"]) == []
-    for text in advice(parse_rules("synonym=0.1"), ["诗", "文", "曲"]):
-        assert text.startswith("synonym: ") and "plain" in text
+    found = advice(parse_rules("synonym=0.1,reorder=0.1,insert-modern=0.1"), ["诗", "文", "说"])
+    assert [text.split(":")[0] for text in found] == ["synonym", "reorder", "insert-modern"]
+    assert "better than plain repetition in 诗, 文 on a small text" in found[0] and "fewer epochs" in found[0]
+    assert "not better than plain repetition" in found[1] and "not measured for 文, 说" in found[2]
 
 
 def test_classes_that_are_crossed_may_be_written_with_aliases() -> None:

@@ -10,8 +10,15 @@ from typing import Any
 
 import pytest
 
-from yanmo.balance.augment import copy_digest
+from yanmo.balance.augment import Augmenter, copy_digest
+from yanmo.balance.choice import Picker
 from yanmo.balance.config import STAGE
+from yanmo.balance.held_out import HeldOut
+from yanmo.balance.plan import parse_plan, targets
+from yanmo.balance.rules import parse_rules
+from yanmo.balance.synonyms import SHIPPED, Synonyms
+from yanmo.balance.table import TrainFiles
+from yanmo.balance.token_count import TokenCount
 from yanmo.common.records import check_schema
 
 Run = Callable[..., Any]
@@ -155,6 +162,32 @@ def test_weights_and_a_total_are_met_to_the_character(balance: Run) -> None:
     balanced = balance("--quotas", "shi=1w,ci=2w,*=0w", "--total", "6000")
     assert [balanced.characters(g) for g in ("诗", "词", "文", "赋")] == [2000, 4000, 0, 0]
     balance("--quotas", "shi=1w", expect=64)
+
+
+def test_a_label_that_no_document_has_is_refused_with_those_there_are(
+    balance: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    balance("--by", "dynasti", expect=64)
+    assert "no document has this label; expected genre, " in (errors := capsys.readouterr().err)
+    assert "one of their labels: dynasty" in errors
+
+
+@pytest.mark.parametrize("unit", ["characters", "documents"])
+def test_the_choice_does_not_depend_on_the_order_of_input_files(balance: Run, unit: str) -> None:
+    paths = balance("--quotas", "").output("curate").paths("train-*.parquet")
+    assert len(paths) > 1
+    chosen = []
+    for order in (paths, paths[::-1]):
+        files, counting = TrainFiles(order), TokenCount()
+        rows = files.read("genre", (64,), counting)
+        augmenter = Augmenter(
+            parse_rules("*:synonym=0.5,*:reorder=0.5"), Synonyms.read(SHIPPED), HeldOut([]), 0
+        )
+        picker = Picker(files, rows, unit, 0, 4, counting, augmenter)
+        available = {g: int(picker.units(rows.of_group(g)).sum()) for g in rows.groups}
+        picked = picker.pick(targets(parse_plan("alpha=0.3"), available, max_repeats=3))
+        chosen.append(sorted(bytes(id) for id in picked.id))
+    assert chosen[0] == chosen[1]
 
 
 def test_damaged_or_odd_options_leave_nothing_behind(balance: Run) -> None:

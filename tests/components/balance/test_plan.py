@@ -55,6 +55,8 @@ def test_what_is_no_quota_is_refused_with_an_example(text: str) -> None:
         ({"quotas": "alpha=1.5"}, r"alpha=1.5: expected 0 .* to 1"),
         ({"quotas": "alpha=0.5,ci=5"}, "alpha=X .* stands alone"),
         ({"quotas": "ci=5", "total": 7}, "--total goes with weights"),
+        ({"quotas": "alpha=0.5", "total": 10**16}, "--total is .* at most"),
+        ({"by": "genre+"}, r"--by 'genre\+': expected names"),
         ({"max_repeats": 0}, "--max-repeats is 0: expected at least 1"),
         ({"length_bounds": "64,32"}, "expected rising numbers"),
         ({"length_bounds": "a"}, "expected rising numbers"),

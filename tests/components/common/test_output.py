@@ -18,8 +18,11 @@ from yanmo.common.store.output import Output, find_output, open_reference, read_
 
 
 def edit(store: FileStore, output: Output, **values: Any) -> None:
+    """Change the manifest as somebody who knows its format would."""
     path = store.root / output.reference.manifest_uri
-    path.write_text(json.dumps({**json.loads(path.read_text(encoding="utf-8")), **values}), encoding="utf-8")
+    changed = {**json.loads(path.read_text(encoding="utf-8")), **values}
+    del changed["sealed"]
+    path.write_text(json.dumps(changed), encoding="utf-8")
 
 
 def test_a_changed_file_of_the_same_size_is_refused(output: Output) -> None:
@@ -147,3 +150,22 @@ def test_canonical_json_refuses_what_has_no_one_form() -> None:
     assert canonical({"b": "诗", "a": [1, 2.5]}) == '{"a":[1,2.5],"b":"诗"}'.encode()
     with pytest.raises(ValueError, match="not JSON compliant"):
         canonical(float("nan"))
+
+
+def test_every_flipped_bit_of_a_manifest_is_found(store: FileStore, output: Output) -> None:
+    path = store.root / output.reference.manifest_uri
+    good = path.read_bytes()
+    for at in range(len(good)):
+        path.write_bytes(good[:at] + bytes([good[at] ^ (1 << at % 8)]) + good[at + 1 :])
+        with pytest.raises(DataError, match=r"MANIFEST\.json"):
+            open_reference(store, output.reference)
+    path.write_bytes(good)
+    assert open_reference(store, output.reference).manifest == output.manifest
+
+
+def test_a_manifest_of_an_earlier_version_has_no_seal_and_is_read(store: FileStore, output: Output) -> None:
+    path = store.root / output.reference.manifest_uri
+    values = json.loads(path.read_bytes())
+    del values["sealed"]
+    path.write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
+    assert open_reference(store, output.reference).manifest == output.manifest

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import http.server
+import logging
 import threading
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from yanmo.common.errors import EnvironmentFault
+from yanmo.common.errors import EnvironmentFault, StorageError
 from yanmo.common.store import s3_credentials
 from yanmo.common.store.s3_credentials import find_credentials, find_endpoint, find_region
 
@@ -104,7 +106,8 @@ def sts() -> Iterator[tuple[str, list[str]]]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             asked.append(self.path + body.decode())
-            self.send_response(200)
+            code = self.path[1:4]
+            self.send_response(int(code) if code.isdigit() else 200)
             self.send_header("Content-Type", "application/xml")
             self.end_headers()
             self.wfile.write(STS)
@@ -128,6 +131,27 @@ def test_a_web_identity_is_traded_for_keys(
     monkeypatch.setenv("AWS_ENDPOINT_URL_STS", sts[0])
     assert keys() == ("of-role", "s", "t")
     assert "AssumeRoleWithWebIdentity" in sts[1][0] and "the-jwt" in sts[1][0] and "role%2Fyanmo" in sts[1][0]
+
+
+@pytest.mark.parametrize(("status", "passing"), [(429, True), (503, True), (403, False), (0, True)])
+def test_a_token_service_that_fails_is_told_without_the_token(
+    sts: tuple[str, list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    status: int,
+    passing: bool,
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    (tmp_path / "token").write_text("the-jwt", encoding="utf-8")
+    monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", str(tmp_path / "token"))
+    monkeypatch.setenv("AWS_ROLE_ARN", "arn:aws:iam::1:role/yanmo")
+    url = f"{sts[0]}/{status}" if status else "http://127.0.0.1:9"
+    monkeypatch.setenv("AWS_ENDPOINT_URL_STS", url)
+    with pytest.raises(StorageError if passing else EnvironmentFault) as caught:
+        find_credentials()
+    shown = "".join(traceback.format_exception(caught.value)) + caplog.text
+    assert "the-jwt" not in shown and (str(status) in shown or not status)
 
 
 def test_the_endpoint_is_the_option_then_the_environment_then_the_secret_then_the_scheme(

@@ -220,6 +220,21 @@ def test_an_answer_of_a_proxy_that_is_no_xml_is_tried_again_too(told: Told, stor
     assert store.read("a")[0] == b"ok"
 
 
+def test_a_404_to_a_plain_put_is_tried_again_and_one_to_a_replace_means_that_it_is_gone(
+    told: Told, store: S3Store
+) -> None:
+    told.answer = lambda r, n: xml_error(404, "NoSuchKey") if n < 2 else Answer(headers={"ETag": '"v"'})
+    (store.writable("cas/a/b/c") / "f").write_bytes(b"1")
+    store.publish("cas/a/b/c", ["f"])
+    assert len(told.requests) == 3
+    told.requests.clear()
+    assert conditional(store).create("a", b"1") == '"v"'
+    told.requests.clear()
+    with pytest.raises(Changed):
+        store.replace("a", b"1", '"old"')
+    assert len(told.requests) == 1
+
+
 def test_a_body_cut_short_is_tried_again(told: Told, store: S3Store) -> None:
     told.answer = lambda request, n: Answer(body=b"who", length=5) if n < 2 else Answer(body=b"whole")
     assert store.read("a")[0] == b"whole"

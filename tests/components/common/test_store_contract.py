@@ -13,7 +13,7 @@ import pytest
 from servers.s3 import S3Server
 from toy_outputs import recipe, write_text
 
-from yanmo.common.errors import DataError
+from yanmo.common.errors import DataError, LeaseLost
 from yanmo.common.store.commit import Attempt, Result, commit_once, find_whole
 from yanmo.common.store.lease import Lease
 from yanmo.common.store.objects import (
@@ -265,10 +265,12 @@ def test_a_work_folder_goes_on_where_another_machine_left_it(
     opened: Callable[[], ObjectStore], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     here = WorkFolder(opened(), "runs/train/key")
-    for label in ("step-1", "step-2"):
+    lease = Lease(opened(), "runs/train/key/LEASE.json", "one")
+    assert lease.acquire()
+    for label in ("step-1", "step-2", "step-0"):
         (here.path / label).mkdir()
         (here.path / label / "weights").write_text(label)
-        here.save(label, [f"{label}/weights"])
+        here.save(label, [f"{label}/weights"], lease)
     monkeypatch.setenv("YANMO_SCRATCH", str(tmp_path / "another node"))
     there = WorkFolder(opened(), "runs/train/key")
     assert there.restore("step-1") is not there.is_in_store
@@ -276,9 +278,19 @@ def test_a_work_folder_goes_on_where_another_machine_left_it(
     assert not there.restore("step-2") and not there.restore("step-3")
     if not there.is_in_store:
         assert not (there.path / "step-1").exists(), "only the newest state is kept"
+        saved = [i.name for i in opened().list("runs") if "weights" in i.name]
+        assert saved == ["runs/train/key/one/step-2/weights"]
+        lease.release()
+        another = Lease(opened(), "runs/train/key/LEASE.json", "two")
+        assert another.acquire()
+        (here.path / "step-3").mkdir()
+        (here.path / "step-3/weights").write_text("of a run that lost its lease")
+        with pytest.raises(LeaseLost):
+            here.save("step-3", ["step-3/weights"], lease)
+        assert not there.restore("step-2")
+        another.remove()
         there.forget()
         assert not here.restore("")
-        assert [i.name for i in opened().list("runs")] == ["runs/train/key/WORK.json"]
 
 
 @pytest.fixture(autouse=True)
@@ -286,3 +298,42 @@ def _nothing_left_open(opened: Callable[[], ObjectStore]) -> Iterator[None]:
     """After every test no upload is unfinished and no temporary file is left (folders of attempts may be)."""
     yield
     assert [one for one in opened().leftovers() if one.what != "empty folder"] == []
+
+
+def test_digest_reads_what_is_stored_now_past_any_cache(any_store: ObjectStore) -> None:
+    body = b"x" * (PART + 5)
+    folder = any_store.writable("cas/toy/key/attempt")
+    (folder / "large.bin").write_bytes(body)
+    any_store.publish("cas/toy/key/attempt", ["large.bin"])
+    any_store.create("small.json", b"1")
+    any_store.create("empty", b"")
+    assert any_store.digest("cas/toy/key/attempt/large.bin") == Written(
+        len(body), hashlib.sha256(body).hexdigest()
+    )
+    assert any_store.digest("empty") == Written(0, hashlib.sha256(b"").hexdigest())
+    assert any_store.digest("none") is None and any_store.digest("cas/toy") is None
+    any_store.replace("small.json", b"2", any_store.read("small.json")[1])
+    assert any_store.digest("small.json") == Written(1, hashlib.sha256(b"2").hexdigest())
+
+
+def test_a_folder_goes_with_its_last_object_and_writers_make_it_again(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path / "store"))
+    names = [f"runs/toy/key/{n}.json" for n in range(3)]
+
+    def write_and_delete(name: str) -> None:
+        for _ in range(150):
+            store.create(name, b"1")
+            store.delete(name)
+
+    threads = [threading.Thread(target=write_and_delete, args=(name,)) for name in names]
+    errors: list[object] = []
+    hook, threading.excepthook = threading.excepthook, errors.append
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        threading.excepthook = hook
+    assert not errors
+    assert not (tmp_path / "store/runs/toy/key").exists() and (tmp_path / "store/runs/toy").is_dir()

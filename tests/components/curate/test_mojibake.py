@@ -78,6 +78,14 @@ def test_text_that_was_read_rightly_is_left_alone(text: str) -> None:
     assert repair(text) == text
 
 
+def test_headings_of_rare_characters_are_no_garbled_text() -> None:
+    # each of these reads as common characters in Big5
+    book = "\n".join(
+        (SIMPLIFIED * 3, "○蚕种", "鸡祸：", "蝗虫螟", "○黍稷粱粟", "羊祸", "豕祸", "马祸", "臝虫之孽")
+    )
+    assert repair(book) == book
+
+
 def test_no_document_of_the_fixture_is_touched(lines: list[dict[str, str]]) -> None:
     assert [line["text"] for line in lines if repair(line["text"]) != line["text"]] == []
 

@@ -7,6 +7,7 @@ import signal
 
 import pytest
 
+from yanmo.common.errors import DataError
 from yanmo.promote import champion
 from yanmo.promote.config import STAGE
 
@@ -234,3 +235,19 @@ def test_a_long_history_is_found_without_listing(stage, monkeypatch):
         stage.evaluate(stage.model(number), 9 - number / 10)
         assert stage.promote() == 0
         assert champion.last_record(stage.store, "dev").number == number
+
+
+def test_a_flipped_bit_in_a_champions_record_is_found_or_says_nothing(stage):
+    stage.evaluate(stage.model(1))
+    stage.promote()
+    (path,) = stage.records()
+    good, record = path.read_bytes(), champion.last_record(stage.store, "dev")
+    found = 0
+    for at in range(len(good)):
+        path.write_bytes(good[:at] + bytes([good[at] ^ (1 << at % 8)]) + good[at + 1 :])
+        try:
+            assert champion.last_record(stage.store, "dev") == record, at
+        except DataError as error:
+            assert "history/000001.json" in str(error)
+            found += 1
+    assert found > 0.9 * len(good), "only the seal itself may be damaged unseen"

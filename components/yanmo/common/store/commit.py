@@ -20,9 +20,9 @@ from typing import Any, Literal
 
 from yanmo.common.errors import DataError, StorageError
 from yanmo.common.store.lease import Lease
-from yanmo.common.store.manifest import FileEntry, Manifest, Role, content_digest, make_key
+from yanmo.common.store.manifest import FileEntry, Manifest, Reference, Role, content_digest, make_key
 from yanmo.common.store.objects import AlreadyExists, ObjectStore, check_name
-from yanmo.common.store.output import Output, find_output, manifest_name, superseded_name
+from yanmo.common.store.output import Output, find_output, going_name, manifest_name, superseded_name
 
 log = logging.getLogger(__name__)
 INPUTS = "INPUTS.json"
@@ -151,13 +151,28 @@ def announce(store: ObjectStore, stage: str, key: str, outputs: dict[str, Output
 
 
 def check_present(store: ObjectStore, outputs: Iterable[Output]) -> None:
-    """Raise StorageError when gc has removed one of `outputs` since it was opened."""
+    """Raise StorageError when gc has removed one of `outputs` since it was opened, or is about to."""
     for output in outputs:
-        if store.stat(output.reference.manifest_uri) is None:
+        if not _is_present(store, output.reference):
             raise StorageError(
                 f"{store.uri}/{output.reference.manifest_uri}: removed by `yanmo store gc` while this ran, "
                 "as nothing referred to it; run the same command again"
             )
+
+
+def _is_present(store: ObjectStore, pinned: Reference) -> bool:
+    """Whether the manifest that was opened is there, in its place or as one that `--force` replaced."""
+    try:
+        data, _ = store.read(pinned.manifest_uri)
+    except FileNotFoundError:
+        return False  # removed, or withdrawn by a gc that will look once more who needs it
+    if hashlib.sha256(data).hexdigest() == pinned.manifest_sha256:
+        return True
+    stage, key, sha256 = pinned.stage, pinned.key, pinned.manifest_sha256
+    if store.stat(going_name(stage, key, sha256)) is not None:
+        return False
+    # Second, as gc removes the mark after the manifest.
+    return store.stat(superseded_name(stage, key, sha256)) is not None
 
 
 def find_whole(store: ObjectStore, stage: str, key: str) -> Output | None:
@@ -309,8 +324,7 @@ def _whole(store: ObjectStore, data: bytes, ours: Manifest) -> Manifest | None:
     try:
         Manifest.from_json(data, "committed manifest")
         found = find_whole(store, ours.stage, ours.key)
-        if found is not None and found.entries():
-            found.paths("*")  # sizes are not enough here: --force must mend a file whose bytes changed
     except DataError:
         return None
-    return found.manifest if found else None
+    # Sizes are not enough here: --force must mend an object whose bytes changed.
+    return None if found is None or found.is_damaged() else found.manifest

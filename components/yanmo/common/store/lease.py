@@ -20,7 +20,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from yanmo.common.errors import LeaseLost
+from yanmo.common.errors import EnvironmentFault, LeaseLost
 from yanmo.common.store.objects import AlreadyExists, Changed, ObjectStore
 
 log = logging.getLogger(__name__)
@@ -117,7 +117,10 @@ class Lease:
             self.store.replace(self.name, json.dumps(body).encode(), self._version)
         except (LeaseLost, Changed):
             pass
-        except OSError as error:  # must not hide the result, or the error, of the work itself
+        except (
+            OSError,
+            EnvironmentFault,
+        ) as error:  # must not hide the result, or the error, of the work itself
             log.warning("could not release %s (%s); it expires in %d s", self.name, error, self.ttl)
 
     def _end_renewal(self) -> None:
@@ -125,12 +128,16 @@ class Lease:
         if self._thread:
             self._thread.join()
 
-    def _is_still_ours(self) -> bool:
-        """After a renewal that failed: it may have been written and only the answer was lost."""
+    def _look(self) -> bool:
+        """After a renewal that was refused: whether the lease is ours (only the answer may have been lost).
+
+        Raises:
+            OSError, EnvironmentFault: that cannot be known now.
+        """
         try:
             data, version = self.store.read(self.name)
             ours = bool(json.loads(data)["owner"] == self.owner)
-        except (OSError, ValueError, KeyError, TypeError):
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
             return False
         self._version = version if ours else self._version
         return ours
@@ -151,14 +158,18 @@ class Lease:
     def _renew(self) -> None:
         while not self._stop.wait(self.ttl / 3):
             try:
-                self._version = self.store.replace(self.name, self._body(), self._version)
-            except Changed:
-                if not self._is_still_ours():
-                    self._lost = True
-                    log.error("lease of %s was taken over; this run will stop", self.name)
-                    return
-            except OSError as error:  # a full disk or a flaky network: the next try may work
+                self._renew_once()
+            except (OSError, EnvironmentFault) as error:  # full disk, network, a rotating secret
                 log.warning("could not renew the lease of %s: %s", self.name, error)
+            if self._lost:
+                log.error("lease of %s was taken over; this run will stop", self.name)
+                return
+
+    def _renew_once(self) -> None:
+        try:
+            self._version = self.store.replace(self.name, self._body(), self._version)
+        except Changed:
+            self._lost = not self._look()
 
 
 def is_live(data: bytes, age: float) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -133,7 +134,7 @@ class Manifest:
         return make_key(self.stage, self.revision, self.options, digests)
 
     def to_json(self) -> bytes:
-        return json.dumps(asdict(self), ensure_ascii=False, indent=1).encode() + b"\n"
+        return sealed(json.dumps(asdict(self), ensure_ascii=False, indent=1).encode())
 
     @classmethod
     def from_json(cls, data: bytes, where: str) -> Manifest:
@@ -143,11 +144,38 @@ class Manifest:
             DataError: it is damaged, or of a schema this version does not know.
         """
         try:
-            values = parse(data, MANIFEST_SCHEMA, MAX_DOCUMENT_BYTES)
+            values = parse(unsealed(data), MANIFEST_SCHEMA, MAX_DOCUMENT_BYTES)
             check_manifest(values)
         except ValueError as error:
             raise DataError(f"{where}: damaged manifest ({error}); restore it or use --force") from error
         return cls(**{**values, "files": tuple(FileEntry(**entry) for entry in values["files"])})
+
+
+_SEAL = re.compile(rb',\n "sealed": "([0-9a-f]{64})"\n\}\n\Z')
+
+
+def sealed(document: bytes) -> bytes:
+    """A JSON object (as `json.dumps(indent=1)` ends it) with the sha256 of its own bytes as its last field.
+
+    The content digest covers what readers use; the seal also covers what tools rely on (inputs, options).
+    """
+    mark = hashlib.sha256(document).hexdigest().encode()
+    return document.removesuffix(b"\n}") + b',\n "sealed": "' + mark + b'"\n}\n'
+
+
+def unsealed(data: bytes) -> bytes:
+    """What `sealed` was given; manifests of earlier versions, which have no seal, as they are.
+
+    Raises:
+        ValueError: a byte changed since it was sealed.
+    """
+    found = _SEAL.search(data, max(0, len(data) - 200))
+    if found is None:
+        return data
+    document = data[: found.start()] + b"\n}"
+    if hashlib.sha256(document).hexdigest().encode() != found[1]:
+        raise ValueError("changed since it was written")
+    return document
 
 
 def content_digest(files: tuple[FileEntry, ...], counts: dict[str, Any]) -> str:

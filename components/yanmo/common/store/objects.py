@@ -18,8 +18,8 @@ from yanmo.common.store.settings import StoreSettings
 
 _PART = r"(?!\.+(?:/|\Z))[A-Za-z0-9._=-]{1,200}"  # not only dots
 _NAME = re.compile(rf"{_PART}(?:/{_PART})*\Z")
-MAX_DOCUMENT_BYTES = 64 * 1024 * 1024
-"""The largest object that `read` returns; manifests of 100,000 files have about 25 MB."""
+MAX_DOCUMENT_BYTES = 32 * 1024 * 1024
+"""The largest object that `read` returns; manifests of 100,000 files have about 18 MB."""
 
 
 class AlreadyExists(StorageError):
@@ -133,6 +133,9 @@ class ObjectStore(Protocol):
 
     def digest(self, name: str) -> Written | None:
         """Bytes and sha256 of the object as it is stored now, past any cache; None where there is none."""
+
+    def release(self, paths: Sequence[Path]) -> None:
+        """The caller needs these fetched files no longer: a cache may drop them."""
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         """All objects below the folder `prefix` ("" for the whole store), sorted by name; only tools list."""

@@ -73,6 +73,14 @@ class Output:
                 return f"{name}: expected {entry.bytes} bytes, found {found}"
         return None
 
+    def is_damaged(self) -> bool:
+        """Whether an object in the store, and not some cached copy of it, differs from the manifest."""
+        for entry in self.manifest.files:
+            found = self.store.digest(self._name(entry))
+            if found is None or (found.bytes, found.sha256) != (entry.bytes, entry.sha256):
+                return True
+        return False
+
     def part(self, name: str) -> Output:
         """The part that was committed with this output as `name` (a tokenizer, say)."""
         if name not in self.manifest.references:
@@ -103,6 +111,11 @@ def find_output(store: ObjectStore, stage: str, key: str) -> Output | None:
 def superseded_name(stage: str, key: str, manifest_sha256: str) -> str:
     """Where a manifest lies that `--force` has replaced."""
     return f"cas/{stage}/{key}/MANIFEST-{manifest_sha256[:12]}.json"
+
+
+def going_name(stage: str, key: str, manifest_sha256: str) -> str:
+    """The mark by which gc says that it is about to remove a manifest of `superseded_name`."""
+    return f"runs/{stage}/{key}/GOING-{manifest_sha256[:12]}"
 
 
 def _read_output(store: ObjectStore, stage: str, key: str, name: str) -> Output | None:
@@ -137,19 +150,20 @@ def open_reference(store: ObjectStore, reference: Reference) -> Output:
         DataError: its manifest is missing or no longer holds what the reference pins.
     """
     stage, key = reference.stage, reference.key
-    found = find_output(store, stage, key)
+    kept_name = superseded_name(stage, key, reference.manifest_sha256)
+    found = None
+    # Twice: gc sets a manifest aside under the second name and, where it is needed, puts it back.
+    for name in (reference.manifest_uri, kept_name, reference.manifest_uri):
+        found = _read_output(store, stage, key, name) or found
+        if found is not None and found.content_digest == reference.content_digest:
+            return found
     where = f"{store.uri}/{reference.manifest_uri}"
     if found is None:
         raise DataError(f"{where}: no such output; run the {stage} stage again")
-    if found.content_digest == reference.content_digest:
-        return found
-    kept = _read_output(store, stage, key, superseded_name(stage, key, reference.manifest_sha256))
-    if kept is None or kept.content_digest != reference.content_digest:
-        raise DataError(
-            f"{where}: holds content {found.content_digest[:16]}..., the reference pins "
-            f"{reference.content_digest[:16]}...; run the {stage} stage again"
-        )
-    return kept
+    raise DataError(
+        f"{where}: holds content {found.content_digest[:16]}..., the reference pins "
+        f"{reference.content_digest[:16]}...; run the {stage} stage again"
+    )
 
 
 def read_json(output: Output, name: str) -> dict:  # type: ignore[type-arg]

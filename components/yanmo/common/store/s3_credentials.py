@@ -13,14 +13,19 @@ first that gives both keys wins:
 from __future__ import annotations
 
 import configparser
+import logging
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import certifi
 from minio.credentials import AWSConfigProvider, Credentials, EnvAWSProvider, EnvMinioProvider
 from minio.credentials.providers import IamAwsProvider, Provider
+from urllib3 import PoolManager, Retry, Timeout
+from urllib3.exceptions import HTTPError
 
-from yanmo.common.errors import EnvironmentFault
+from yanmo.common.errors import EnvironmentFault, StorageError
 
 SECRET_FOLDERS = ("/etc/yanmo/store", "/etc/yanmo/mlpipeline-minio-artifact")
 _ACCESS = ("access_key_id", "accesskey", "AWS_ACCESS_KEY_ID")
@@ -70,18 +75,54 @@ class MountedSecret(Provider):  # type: ignore[misc]
         raise ValueError("no mounted secret")
 
 
+class _Guarded(Provider):  # type: ignore[misc]
+    """A provider whose errors say what to do and never what it sent (a web identity token is in its URL)."""
+
+    def __init__(self, provider: Provider) -> None:
+        self._provider = provider
+
+    def retrieve(self) -> Credentials:
+        """The credentials.
+
+        Raises:
+            ConnectionError: the service that gives them cannot be reached now.
+            EnvironmentFault: there are none any more.
+        """
+        name = type(self._provider).__name__
+        try:
+            return self._provider.retrieve()
+        except HTTPError as error:
+            reason = type(error).__name__
+            raise ConnectionError(f"{name}: the credentials service cannot be reached ({reason})") from None
+        except (ValueError, OSError, configparser.Error) as error:
+            status = re.search(r"(?:status code|code) (\d{3})\b", str(error))
+        if status and (int(status[1]) == 429 or int(status[1]) >= 500):
+            raise ConnectionError(f"{name}: the credentials service answered {status[1]}")
+        refused = f": the service answered {status[1]}" if status else ""
+        raise EnvironmentFault(
+            f"no S3 credentials from {name}{refused}; docs/store.md says where they are sought"
+        )
+
+
 def find_credentials() -> Provider:
     """The provider that has credentials here.
 
     Raises:
+        StorageError: the service that would give them cannot be reached now.
         EnvironmentFault: none has; says where was looked.
     """
+    logging.getLogger("urllib3").setLevel(logging.ERROR)  # its warnings and debug lines show whole URLs
     for provider in _providers():
+        guarded = _Guarded(provider)
         try:
-            provider.retrieve()
-        except (ValueError, OSError, configparser.Error):
+            guarded.retrieve()
+        except ConnectionError as error:
+            raise StorageError(f"{error}; run the same command again") from None
+        except EnvironmentFault:
+            if isinstance(provider, IamAwsProvider):
+                raise
             continue
-        return provider
+        return guarded
     folders = ", ".join(str(folder) for folder in secret_folders())
     raise EnvironmentFault(
         "no S3 credentials: looked for AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment, "
@@ -105,7 +146,12 @@ def _providers() -> Iterator[Provider]:
             "YANMO_S3_EC2_ROLE",
         )
     ):
-        yield IamAwsProvider(custom_endpoint=os.environ.get("AWS_ENDPOINT_URL_STS"))
+        pool = PoolManager(
+            timeout=Timeout(connect=5.0, read=15.0),
+            retries=Retry(total=3, backoff_factor=0.5, backoff_jitter=0.5),
+            ca_certs=os.environ.get("AWS_CA_BUNDLE") or os.environ.get("SSL_CERT_FILE") or certifi.where(),
+        )
+        yield IamAwsProvider(custom_endpoint=os.environ.get("AWS_ENDPOINT_URL_STS"), http_client=pool)
 
 
 def find_endpoint(given: str, scheme: str) -> str:

@@ -14,7 +14,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeVar
 from xml.etree.ElementTree import ParseError
 
@@ -73,6 +73,10 @@ class PreconditionFailed(Exception):
     """The server refused a conditional write: the object is there, or has another version."""
 
 
+class NotSupported(StorageError):
+    """The server does not know this kind of request."""
+
+
 class OutOfRange(Exception):
     """The object ends before the range that was asked for."""
 
@@ -103,10 +107,10 @@ class Patience:
     seconds: float
     reached: Callable[[], bool]
     """Whether the server ever answered."""
+    offset: Callable[[], float] = lambda: 0.0
+    """The server's clock minus ours, seconds, as its last answer told."""
     down: bool = False
     """One request used up its time: the next ones, which clean up after it, get little."""
-    cancelled: threading.Event = field(default_factory=threading.Event)
-    """Set while other requests of a failed transfer are being called back."""
 
     @property
     def limit(self) -> float:
@@ -116,6 +120,11 @@ class Patience:
         return self.seconds if self.reached() else min(self.seconds, _FIRST_CONTACT_SECONDS)
 
 
+calling = threading.local()
+"""`calling.cancelled`: an Event that calls back the requests of this thread, where one is set."""
+_NEVER = threading.Event()
+
+
 class Retry:
     """Repeats one request until it succeeds, fails for good or its time is up.
 
@@ -123,8 +132,13 @@ class Retry:
     conditional write may be the echo of our own earlier try.
     """
 
-    def __init__(self, what: str, patience: Patience) -> None:
-        self.what, self._patience = what, patience
+    def __init__(self, what: str, patience: Patience, *, absent_passes: bool = False) -> None:
+        """Args:
+        absent_passes: NoSuchKey is tried again. radosgw 16 gives it to a plain PUT that meets the remains
+            of an earlier, cut one of the same object.
+        """
+        self.what, self._patience, self._absent_passes = what, patience, absent_passes
+        self._cancelled: threading.Event = getattr(calling, "cancelled", None) or _NEVER
         self.failures = 0
         self._started = time.monotonic()
 
@@ -137,13 +151,16 @@ class Retry:
             StorageError: the server's time is up.
         """
         while True:
+            offset = self._patience.offset()
             try:
                 result = request()
                 self._patience.down = False
                 return result
             except (MinioException, HTTPError, ParseError, OSError, ValueError) as error:
                 final = _final(error, self.what)
-                if final is not None:
+                if _is_forbidden(error) and self._patience.offset() != offset:
+                    final = None  # its Date tells that our clock was off: sign again with the server's
+                if final is not None and not (self._absent_passes and _is_absent(error)):
                     raise final from error
                 self.failures += 1
                 self._wait(error)
@@ -151,7 +168,7 @@ class Retry:
     def _wait(self, error: Exception) -> None:
         wait = random.uniform(0, min(_LONGEST_WAIT, _FIRST_WAIT * 2 ** min(self.failures, 20)))
         spent = time.monotonic() - self._started
-        if self._patience.cancelled.is_set():
+        if self._cancelled.is_set():
             raise StorageError(f"{self.what}: called back") from error
         if spent + wait > self._patience.limit:
             self._patience.down = True
@@ -161,7 +178,7 @@ class Retry:
             ) from error
         level = logging.WARNING if self.failures in (3, 10, 30) else logging.DEBUG
         log.log(level, "%s: try %d failed (%s); again", self.what, self.failures, describe(error))
-        self._patience.cancelled.wait(wait)
+        self._cancelled.wait(wait)
 
 
 def _final(error: Exception, what: str) -> Exception | None:
@@ -181,7 +198,7 @@ def _final(error: Exception, what: str) -> Exception | None:
         return None
     if isinstance(error, (OSError, UsageError, DataError)):
         return error
-    return EnvironmentFault(f"{what}: no S3 credentials any more ({error})")
+    return None  # a ValueError of the client over an answer that it cannot read
 
 
 def _final_answer(error: S3Error, what: str) -> Exception | None:
@@ -194,6 +211,8 @@ def _final_answer(error: S3Error, what: str) -> Exception | None:
         return OutOfRange(what)
     if error.code == "NoSuchBucket":
         return UsageError(f"{what}: there is no such bucket; create it, or correct --store")
+    if error.code == "NotImplemented" or status == 501:
+        return NotSupported(f"{what}: {describe(error)}")
     if error.code in _FULL_CODES or status == 507:
         return StorageError(
             f"{what}: the store is full ({describe(error)}); free space and run the command again"
@@ -205,13 +224,27 @@ def _final_answer(error: S3Error, what: str) -> Exception | None:
     return StorageError(f"{what}: {describe(error)}")
 
 
-def _is_certificate(error: BaseException | None) -> bool:
-    while error is not None:
-        if isinstance(error, (ssl.SSLCertVerificationError,)):
+def _is_absent(error: Exception) -> bool:
+    return isinstance(error, S3Error) and error.code == "NoSuchKey"
+
+
+def _is_forbidden(error: Exception) -> bool:
+    return isinstance(error, S3Error) and error.response.status == 403
+
+
+def _is_certificate(error: BaseException) -> bool:
+    waiting: list[object] = [error]
+    seen: set[int] = set()
+    while waiting:
+        one = waiting.pop()
+        if not isinstance(one, BaseException) or id(one) in seen:
+            continue
+        seen.add(id(one))
+        if isinstance(one, ssl.SSLCertVerificationError):
             return True
-        if isinstance(error, TransportSSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error):
+        if isinstance(one, TransportSSLError) and "CERTIFICATE_VERIFY_FAILED" in str(one):
             return True
-        error = error.__cause__ or error.__context__ or getattr(error, "reason", None)
+        waiting += [one.__cause__, one.__context__, getattr(one, "reason", None)]
     return False
 
 

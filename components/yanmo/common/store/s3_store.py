@@ -21,9 +21,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from minio.error import S3Error
-
-from yanmo.common.errors import DataError, StorageError, UsageError
+from yanmo.common.errors import DataError, EnvironmentFault, StorageError, UsageError
 from yanmo.common.store.objects import (
     MAX_DOCUMENT_BYTES,
     AlreadyExists,
@@ -36,7 +34,14 @@ from yanmo.common.store.objects import (
     is_name,
 )
 from yanmo.common.store.s3_client import connect
-from yanmo.common.store.s3_retry import Patience, PreconditionFailed, Retry, check_length, retry_seconds
+from yanmo.common.store.s3_retry import (
+    NotSupported,
+    Patience,
+    PreconditionFailed,
+    Retry,
+    check_length,
+    retry_seconds,
+)
 from yanmo.common.store.s3_transfer import PART_BYTES, THREADS, Transfer
 from yanmo.common.store.scratch import Scratch
 from yanmo.common.store.settings import GIB, StoreSettings
@@ -65,7 +70,9 @@ class S3Store:
         self.client = connect(parts.scheme, settings.endpoint, THREADS + 2)
         self.scratch = Scratch(settings.scratch_folder, int(settings.scratch_gib * GIB))
         self._single_writer = settings.single_writer
-        self._patience = Patience(retry_seconds(), lambda: self.client.pool.reached)
+        self._patience = Patience(
+            retry_seconds(), lambda: self.client.pool.reached, lambda: self.client.pool.clock_offset
+        )
         self._transfer = Transfer(self.client, self.bucket, self._patience)
         self._conditional: bool | None = None
         self._quoted = True
@@ -78,8 +85,8 @@ class S3Store:
     def _where(self, name: str) -> str:
         return f"{self.uri}/{name}"
 
-    def _retry(self, what: str) -> Retry:
-        return Retry(what, self._patience)
+    def _retry(self, what: str, *, absent_passes: bool = False) -> Retry:
+        return Retry(what, self._patience, absent_passes=absent_passes)
 
     def read(self, name: str) -> tuple[bytes, str]:
         key = self._key(name)
@@ -99,7 +106,7 @@ class S3Store:
         data, version = self._retry(f"reading {self._where(name)}").run(get)
         if len(data) > MAX_DOCUMENT_BYTES:
             raise DataError(f"{self._where(name)}: over {MAX_DOCUMENT_BYTES} bytes; not a document of Yanmo")
-        return data, version
+        return data, version.removeprefix("W/")
 
     def create(self, name: str, data: bytes) -> str:
         if not self._honours_conditions():
@@ -112,36 +119,30 @@ class S3Store:
     def replace(self, name: str, data: bytes, version: str) -> str:
         if not self._honours_conditions():
             return self._put_carefully(name, data, version)
+        tag = version.strip('"')
         try:
-            return self._put_if(name, data, {"If-Match": version if self._quoted else version.strip('"')})
-        except (PreconditionFailed, FileNotFoundError):
+            return self._put_if(name, data, {"If-Match": f'"{tag}"' if self._quoted else tag})
+        except PreconditionFailed:
             raise Changed(f"{self._where(name)}: no longer has version {version}") from None
 
     def _put_if(self, name: str, data: bytes, condition: dict[str, str]) -> str:
-        """A conditional PUT; after a try whose answer was lost, a refusal is compared with what is there."""
+        """A conditional PUT; after a try whose answer was lost, a refusal is compared with what is there.
+
+        Raises:
+            PreconditionFailed: another writer's object is there, or there is none to replace.
+        """
         key = self._key(name)
-        retry = self._retry(f"writing {self._where(name)}")
-        creates = "If-None-Match" in condition
-
-        def put() -> str:
-            try:
-                return f'"{self.client._put_object(self.bucket, key, data, dict(condition)).etag}"'
-            except S3Error as error:
-                if creates and error.code == "NoSuchKey":
-                    # Ceph's answer to one of two creates at the same moment, of which the other may be
-                    # our own earlier try (AWS says 409): look again.
-                    raise ConnectionError("the server was creating it already (404 NoSuchKey)") from error
-                raise
-
+        retry = self._retry(f"writing {self._where(name)}", absent_passes="If-None-Match" in condition)
         try:
-            return retry.run(put)
-        except (PreconditionFailed, FileNotFoundError):
+            result = retry.run(lambda: self.client._put_object(self.bucket, key, data, dict(condition)))
+            return f'"{result.etag}"'
+        except (PreconditionFailed, FileNotFoundError) as refusal:
             if retry.failures:
                 with contextlib.suppress(FileNotFoundError):
                     found, version = self.read(name)
                     if found == data:
                         return version
-            raise
+            raise PreconditionFailed(str(refusal)) from None
 
     def _honours_conditions(self) -> bool:
         """Whether the server keeps conditional writes apart; found out at the first write."""
@@ -170,15 +171,18 @@ class S3Store:
                 return False
             self._quoted = self._takes(name, {"If-Match": version})
             return self._quoted or self._takes(name, {"If-Match": version.strip('"')})
-        except PreconditionFailed:
-            return False  # it refuses to create what is not there
+        except (PreconditionFailed, NotSupported):
+            return False  # it refuses to create what is not there, or does not know conditions at all
         finally:
-            self.delete(name)
+            try:
+                self.delete(name)
+            except (StorageError, EnvironmentFault) as error:
+                log.debug("left the probe %s behind: %s", name, error)
 
     def _takes(self, name: str, condition: dict[str, str]) -> bool:
         try:
             self._put_if(name, b"2", condition)
-        except (PreconditionFailed, FileNotFoundError):
+        except (PreconditionFailed, NotSupported):
             return False
         return True
 
@@ -248,7 +252,10 @@ class S3Store:
         self._published.pop(prefix, None)
         try:
             self._transfer.each(self.delete, [f"{prefix}/{name}" for name in names])
-        except StorageError as error:  # must not hide why the attempt ended; gc finds the rest
+        except (
+            StorageError,
+            EnvironmentFault,
+        ) as error:  # must not hide why the attempt ended; gc finds the rest
             log.warning("could not remove the files of an attempt (%s); `yanmo store gc` will", error)
 
     def settle(self, prefix: str) -> None:
@@ -262,6 +269,10 @@ class S3Store:
         small = [one for one in wanted if one.bytes <= PART_BYTES]
         paths = dict(zip(small, self._transfer.each(self._fetch, small), strict=True))
         return [paths[one] if one in paths else self._fetch(one, large=True) for one in wanted]
+
+    def release(self, paths: Sequence[Path]) -> None:
+        for path in paths:
+            self.scratch.release(path)
 
     def _fetch(self, wanted: Wanted, large: bool = False) -> Path:
         where, key = self._where(wanted.name), self._key(wanted.name)

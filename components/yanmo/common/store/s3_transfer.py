@@ -11,6 +11,7 @@ import contextlib
 import functools
 import hashlib
 import os
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -18,12 +19,13 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
 from minio.datatypes import Part
+from minio.error import S3Error
 from urllib3 import BaseHTTPResponse
 
 from yanmo.common.errors import StorageError
 from yanmo.common.store.objects import Damaged, Wanted, Written, check_sha256, check_size
 from yanmo.common.store.s3_client import Client
-from yanmo.common.store.s3_retry import OutOfRange, Patience, Retry, check_length
+from yanmo.common.store.s3_retry import OutOfRange, Patience, Retry, calling, check_length
 
 THREADS = 8
 PART_BYTES = 8 << 20
@@ -102,29 +104,37 @@ class Transfer:
     def _ordered(self, action: Callable[[S], T], items: Iterable[S]) -> Iterator[T]:
         """Results in order, never more than `THREADS` ahead of the reader."""
         running: deque[Future[T]] = deque()
+        cancelled = threading.Event()
+
+        def run(item: S) -> T:
+            calling.cancelled = cancelled
+            try:
+                return action(item)
+            finally:
+                calling.cancelled = None
+
         try:
             for item in items:
-                running.append(self._pool.submit(action, item))
+                running.append(self._pool.submit(run, item))
                 if len(running) >= THREADS:
                     yield running.popleft().result()
             while running:
                 yield running.popleft().result()
         except BaseException:
-            self._patience.cancelled.set()
+            cancelled.set()
             raise
         finally:
             for future in running:
                 future.cancel()
             wait(running)  # nothing may still write when the caller cleans up
-            self._patience.cancelled.clear()
 
-    def _retry(self, what: str) -> Retry:
-        return Retry(what, self._patience)
+    def _retry(self, what: str, *, absent_passes: bool = False) -> Retry:
+        return Retry(what, self._patience, absent_passes=absent_passes)
 
     def _upload_small(self, path: Path, name: str) -> Written:
         data = path.read_bytes()
         put = lambda: self.client._put_object(self.bucket, name, data)  # noqa: E731
-        self._retry(f"writing {name}").run(put)
+        self._retry(f"writing {name}", absent_passes=True).run(put)
         return Written(len(data), hashlib.sha256(data).hexdigest())
 
     def _upload_large(self, path: Path, name: str) -> Written:
@@ -159,21 +169,43 @@ class Transfer:
     def _put_part(self, name: str, upload: str, number: int, data: bytes) -> str:
         query: Any = {"partNumber": str(number), "uploadId": upload}
         put = lambda: self.client._put_object(self.bucket, name, data, None, query)  # noqa: E731
-        return str(self._retry(f"writing part {number} of {name}").run(put).etag)
+        try:
+            return str(self._retry(f"writing part {number} of {name}", absent_passes=True).run(put).etag)
+        except FileNotFoundError as error:
+            raise StorageError(
+                f"{name}: its upload was aborted by somebody; run the command again"
+            ) from error
 
     def _complete(self, name: str, upload: str, parts: list[Part], total: int) -> None:
         """Join the parts; where an earlier try did it and only its answer was lost, the object is there."""
-        retry = self._retry(f"completing {name}")
+
+        def complete() -> None:
+            try:
+                self.client._complete_multipart_upload(self.bucket, name, upload, parts)
+            except S3Error as error:
+                if error.code not in ("NoSuchUpload", "NoSuchKey") or self._size(name) != total:
+                    raise
+
         try:
-            retry.run(lambda: self.client._complete_multipart_upload(self.bucket, name, upload, parts))
-        except FileNotFoundError:
-            if not retry.failures:
-                raise
-        found = self._retry(f"looking at {name}").run(lambda: self.client.stat_object(self.bucket, name)).size
+            self._retry(f"completing {name}", absent_passes=True).run(complete)
+        except FileNotFoundError as error:
+            raise StorageError(
+                f"{name}: its upload was aborted by somebody; run the command again"
+            ) from error
+        found = self._retry(f"looking at {name}").run(lambda: self._size(name))
         if found != total:  # S3 may answer 200 with an error in the body
             raise StorageError(
                 f"{name}: uploaded {total} bytes, the server has {found}; run the command again"
             )
+
+    def _size(self, name: str) -> int | None:
+        """The object's bytes; one request, raises as minio does."""
+        try:
+            return int(self.client.stat_object(self.bucket, name).size)
+        except S3Error as error:
+            if error.code == "NoSuchKey":
+                return None
+            raise
 
     def abort(self, name: str, upload: str) -> None:
         """Give up a multipart upload; what cannot be aborted now is left to gc."""

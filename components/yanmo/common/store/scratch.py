@@ -30,9 +30,10 @@ import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from yanmo.common.errors import EnvironmentFault
+from yanmo.common.errors import EnvironmentFault, StorageError
 from yanmo.common.logs import human_bytes
 
+_TRIES = 5
 _RESCAN_SHARE = 0.02
 """Of the cap: how much a process adds before it looks again at what others have added."""
 
@@ -90,19 +91,34 @@ class Scratch:
         Raises:
             EnvironmentFault: it cannot fit below the cap.
         """
-        pin = self.process / "pins" / name
-        pin.parent.mkdir(parents=True, exist_ok=True)
-        if _is_whole(pin, sha256, size):
-            return pin
-        pin.unlink(missing_ok=True)
-        path = self._path(sha256)
-        if not _pin(path, pin, sha256, size):
-            with _locked(path.with_name(f"{sha256}.lock")):
-                if not _pin(path, pin, sha256, size):  # another process may have brought it while we waited
-                    self._make_room(size)
-                    self._bring(path, download)
-                    _pin(path, pin, sha256, size)
-        return pin
+        with _friendly(self.root):
+            pin = self.process / "pins" / name
+            pin.parent.mkdir(parents=True, exist_ok=True)
+            if _is_whole(pin, sha256, size):
+                return pin
+            pin.unlink(missing_ok=True)
+            for _ in range(_TRIES):
+                if self._pin_or_bring(self._path(sha256), pin, sha256, size, download):
+                    return pin
+            raise StorageError(f"{self.root}: {name} was evicted {_TRIES} times before it could be held")
+
+    def _pin_or_bring(
+        self, path: Path, pin: Path, sha256: str, size: int, download: Callable[[Path], None]
+    ) -> bool:
+        """Whether `pin` holds the file; False where it was evicted between its download and the hold."""
+        if _pin(path, pin, sha256, size):
+            return True
+        with _locked(path.with_name(f"{sha256}.lock")):
+            if _pin(path, pin, sha256, size):  # another process may have brought it while we waited
+                return True
+            self._make_room(size)
+            self._bring(path, download)
+            return _pin(path, pin, sha256, size)
+
+    def release(self, path: Path) -> None:
+        """Give up a file that `get` returned."""
+        if self._process is not None and path.is_relative_to(self._process / "pins"):
+            path.unlink(missing_ok=True)
 
     def adopt(self, path: Path, sha256: str, size: int) -> None:
         """Take a hashed file of this process's work into the cache; no error if that cannot be."""
@@ -169,6 +185,18 @@ class Scratch:
                     yield status.st_atime, status.st_size, status.st_nlink, path
 
 
+@contextlib.contextmanager
+def _friendly(root: Path) -> Iterator[None]:
+    """Say what to do where another user's files are in the way."""
+    try:
+        yield
+    except PermissionError as error:
+        raise EnvironmentFault(
+            f"{root}: {error.filename} belongs to another user; give each user a scratch folder of their own "
+            "(--scratch)"
+        ) from error
+
+
 def _claim(folder: Path) -> tuple[Path, int]:
     """A new process folder and the descriptor that holds its lock until the process ends."""
     while True:
@@ -192,6 +220,8 @@ def _sweep_processes(folder: Path) -> None:
                 if time.time() - path.stat().st_mtime > 3600:
                     shutil.rmtree(path, ignore_errors=True)
             continue
+        except PermissionError:
+            continue  # another user's
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(path, ignore_errors=True)
@@ -253,10 +283,6 @@ def _pin(path: Path, pin: Path, sha256: str, size: int) -> bool:
         return False
     except FileExistsError:
         pass
-    except PermissionError as error:
-        raise EnvironmentFault(
-            f"{path}: belongs to another user; give each user a scratch folder of their own (--scratch)"
-        ) from error
     if _is_whole(pin, sha256, size):
         return True
     pin.unlink(missing_ok=True)

@@ -1,7 +1,7 @@
 """Work in progress of one key: a folder on local disk and, in a far store, its last whole state.
 
     <store>/runs/<stage>/<key>/WORK.json     label, files with sizes and sha256; swapped in last
-    <store>/runs/<stage>/<key>/<files>       written once under names that no other state uses
+    <store>/runs/<stage>/<key>/<attempt>/... written once, each attempt below its own name
 
 On `file://` the folder is the store's own and there is nothing to save. On `s3://` a run that goes on
 elsewhere gets the state that WORK.json names: a kill before WORK.json is written leaves the state before.
@@ -9,17 +9,19 @@ elsewhere gets the state that WORK.json names: a kill before WORK.json is writte
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
 import shutil
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from yanmo.common.errors import DataError
 from yanmo.common.store.file_store import FileStore
+from yanmo.common.store.lease import Lease
 from yanmo.common.store.manifest import FileEntry
 from yanmo.common.store.objects import AlreadyExists, Changed, ObjectStore, Wanted
 
@@ -36,28 +38,50 @@ class WorkFolder:
         """Whether what lies in the folder is in the store already."""
         self._lock = threading.Lock()
 
-    def save(self, label: str, names: Sequence[str]) -> None:
+    def save(self, label: str, names: Sequence[str], lease: Lease) -> None:
         """Make these files the state that a run on another machine goes on from.
 
         Args:
-            label: names of states sort by age.
-            names: files of the folder that never change again and that no other state has.
+            label: names of states sort by age; a state older than the saved one changes nothing.
+            names: files of the folder, which must not change any more.
+            lease: of this run; its attempt keeps the files of two runs apart.
 
         Raises:
+            LeaseLost: another run has the key now, and its state stays.
             StorageError: not now; the state before is still whole.
         """
         if self.is_in_store:
             return
-        with self._lock:
-            written = self.store.publish(self.name, names)
+        with self._lock, self._copies(f"{self.name}/{lease.attempt}", names) as prefix:
+            written = self.store.publish(prefix, names)
             files = [
-                FileEntry(path=name, bytes=one.bytes, sha256=one.sha256, role="record")
+                asdict(
+                    FileEntry(
+                        path=f"{lease.attempt}/{name}", bytes=one.bytes, sha256=one.sha256, role="record"
+                    )
+                )
                 for name, one in zip(names, written, strict=True)
             ]
-            before = self._swap({"label": label, "files": [asdict(file) for file in files]})
-            for old in {file["path"] for file in before.get("files", [])} - set(names):
+            lease.check()
+            before = self._swap({"label": label, "files": files})
+            kept = {file["path"] for file in self._read()[0]["files"]}
+            for old in {file["path"] for file in before} - kept:
                 self.store.delete(f"{self.name}/{old}")
         log.info("saved %s to %s/%s", label, self.store.uri, self.name)
+
+    @contextlib.contextmanager
+    def _copies(self, prefix: str, names: Sequence[str]) -> Iterator[str]:
+        """The files as hard links in the folder of `prefix`: the workers may remove theirs meanwhile."""
+        folder = self.store.writable(prefix)
+        try:
+            for name in names:
+                target = folder / name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.unlink(missing_ok=True)
+                os.link(self.path / name, target)
+            yield prefix
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
     def restore(self, label: str) -> bool:
         """Bring the saved state here if it is newer than `label` ("" for none); whether it was.
@@ -71,7 +95,7 @@ class WorkFolder:
         files = [FileEntry(**file) for file in state["files"]]
         wanted = [Wanted(f"{self.name}/{file.path}", file.bytes, file.sha256) for file in files]
         for file, source in zip(files, self.store.fetch(wanted), strict=True):
-            target = self.path / file.path
+            target = self.path / file.path.partition("/")[2]
             target.parent.mkdir(parents=True, exist_ok=True)
             temporary = target.with_name(f".restoring-{target.name}")
             shutil.copyfile(source, temporary)
@@ -103,11 +127,13 @@ class WorkFolder:
             raise DataError(f"{self.store.uri}/{name}: damaged ({error}); delete it to start anew") from error
         return state, version
 
-    def _swap(self, state: dict[str, Any]) -> dict[str, Any]:
-        """Write WORK.json over what is there; returns what was there."""
+    def _swap(self, state: dict[str, Any]) -> list[dict[str, Any]]:
+        """Write WORK.json over what is there; returns the files of the state that lost its place."""
         name = f"{self.name}/WORK.json"
         while True:
             before, version = self._read()
+            if before.get("label", "") > state["label"]:
+                return list(state["files"])
             try:
                 if version:
                     self._replace(name, state, version)
@@ -115,7 +141,7 @@ class WorkFolder:
                     self.store.create(name, json.dumps(state, indent=1).encode())
             except (AlreadyExists, Changed):
                 continue  # only our own earlier try, or a run that lost its lease, can have been faster
-            return before
+            return list(before.get("files", []))
 
     def _replace(self, name: str, state: dict[str, Any], version: str) -> None:
         self.store.replace(name, json.dumps(state, indent=1).encode(), version)
