@@ -35,7 +35,7 @@ from yanmo.curate.train_split import write_documents
 log = logging.getLogger(__name__)
 
 EVALUATION_SET = "evaluation_set"
-EVALUATION_SET_REVISION = 2
+EVALUATION_SET_REVISION = 3
 """Raised when the same text and options give another evaluation set."""
 
 _CLUSTERS_ONLY = {"near_duplicate_similarity", "split_by"}

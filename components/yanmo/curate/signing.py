@@ -19,7 +19,7 @@ from yanmo.curate.mapped_texts import read_texts
 from yanmo.curate.pool import ordered_map
 from yanmo.curate.shingles import BANDS, band_keys
 
-REVISION = 1
+REVISION = 2
 """Raised when the same text gets other keys."""
 
 BAND_COLUMNS = tuple(f"band_{i:02d}" for i in range(BANDS))
