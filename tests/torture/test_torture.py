@@ -71,7 +71,7 @@ def test_the_survey_sees_damage_loss_and_leftovers(file_ground: Ground) -> None:
         assert isinstance(place, FilePlace)
         run_stage("curate", place, file_ground.folder)
         before = survey(place)
-        assert before.faults == [] and leftovers(before) == [] and len(before.manifests) == 3
+        assert before.faults == [] and leftovers(before) == [] and len(before.manifests) >= 3
         name = next(n for n in before.names if n.endswith("train-00000-of-00001.parquet"))
         place.write(name, flips.flipped(place.read(name), random.Random(1)))
         assert survey(place).faults == [f"{name}: is damaged"]

@@ -30,6 +30,7 @@ from yanmo.common.store.commit import (
     Attempt,
     Recipe,
     Result,
+    announce,
     check_present,
     commit_once,
     find_whole,
@@ -58,6 +59,8 @@ class StageRun:
     extra: dict[str, Any] = dataclasses.field(default_factory=dict)
     """What `prepare` hands to the work besides digests."""
     key: str = ""
+    pinned: dict[str, Output] = dataclasses.field(default_factory=dict)
+    """Outputs that this run rests on: inputs, and parts as they are made."""
     attempt: Attempt = dataclasses.field(init=False)
     """Where the output's files go; set when the work begins."""
 
@@ -90,7 +93,19 @@ class StageRun:
         )
         found = commit_once(self.store, recipe, build, force=self.options.force)
         assert found is not None
+        if self.key:
+            self._pin(f"{name} {found.manifest.key[:12]}", found)
         return found
+
+    def _pin(self, name: str, part: Output) -> None:
+        """Let gc know that this run uses a part, which may be old and named by nobody else.
+
+        Each of the first 64 at once, later ones when their number has doubled: the list is written whole.
+        """
+        self.pinned[name] = part
+        count = len(self.pinned)
+        if count <= 64 or count & (count - 1) == 0:
+            announce(self.store, self.stage.name, self.key, self.pinned)
 
 
 Work = Callable[[StageRun], Result]
@@ -184,7 +199,7 @@ def _output_of(run: StageRun, work: Work, prepare: Prepare | None, started: floa
         execution=by_kind(options, "execution"),
         run_id=options.run_id,
     )
-    run.key = recipe.key
+    run.key, run.pinned = recipe.key, recipe.outputs
     if not options.force:
         found = find_whole(run.store, stage.name, recipe.key)
         if found is not None:

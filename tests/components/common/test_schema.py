@@ -173,7 +173,7 @@ def test_hostile_names_are_refused(name: str) -> None:
         ({"run_id": "a" * 70_000}, "at most 65536 characters"),
         ({"inputs": {"a": {**REFERENCE, "manifest_uri": "cas/toy/x"}}}, "expected 'cas/toy/"),
         ({"inputs": {"a": {"uri": "x"}}}, "a reference or a content_digest"),
-        ({"inputs": {str(n): None for n in range(1001)}}, "over 1000"),
+        ({"inputs": {str(n): None for n in range(20_001)}}, "over 20000"),
     ],
 )
 def test_a_hostile_manifest_is_refused_with_the_reason(change: dict[str, Any], words: str) -> None:
@@ -225,6 +225,7 @@ def test_a_manifest_whose_key_was_made_from_something_else_is_refused(
 ) -> None:
     path = store.root / output.reference.manifest_uri
     values = json.loads(path.read_text(encoding="utf-8"))
+    del values["sealed"]  # as an earlier version, or somebody by hand, would write it
     values[field] = {"options": {"a": 1}, "inputs": {"documents": REFERENCE}, "revision": 2}[field]
     path.write_text(json.dumps(values), encoding="utf-8")
     with pytest.raises(DataError, match="options, inputs or revision were changed"):

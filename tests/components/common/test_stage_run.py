@@ -17,7 +17,7 @@ import toy_stage
 from toy_outputs import wait_until
 
 from yanmo.common.options_file import read_yaml
-from yanmo.common.stage_run import main
+from yanmo.common.stage_run import Result, StageRun, main
 from yanmo.common.store.file_store import FileStore
 from yanmo.common.store.output import Output, open_reference
 from yanmo.common.store.pointers import read_pointer
@@ -319,3 +319,14 @@ def test_metrics_are_served_while_the_stage_runs_and_a_busy_port_is_replaced(sto
     finally:
         first.kill()
         first.communicate()
+
+
+def test_a_part_that_a_running_stage_uses_is_named_for_gc_before_its_commit(store: FileStore) -> None:
+    def work(run: StageRun) -> Result:
+        run.part("tokenizer", 1, {}, {}, toy_stage.build_part)
+        (inputs,) = (store.root / "runs/toy").glob("*/INPUTS.json")
+        pinned = json.loads(inputs.read_text(encoding="utf-8"))["inputs"]
+        assert [one["stage"] for one in pinned.values()] == ["tokenizer"]
+        return Result(counts={})
+
+    assert main(toy_stage.STAGE, work, argv=[f"--store={store.root}", "--metrics-port=-1"]) == 0

@@ -62,8 +62,8 @@ def test_an_entry_that_names_nothing_readable_is_refused(folder: Path, entry: st
 
 
 def test_a_scheme_without_a_reader_is_refused() -> None:
-    with pytest.raises(UsageError, match="s3://bucket/x"):
-        find_files("s3://bucket/x")
+    with pytest.raises(UsageError, match="gs://bucket/x"):
+        find_files("gs://bucket/x")
 
 
 def test_an_unchanged_file_is_not_read_again(folder: Path, tmp_path: Path) -> None:

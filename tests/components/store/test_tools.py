@@ -204,6 +204,7 @@ def test_an_older_schema_is_read_as_it_is_and_rewritten_by_migrate(
     path = ground.folder.root / output.reference.manifest_uri
     values = json.loads(path.read_text(encoding="utf-8"))
     values["run"] = values.pop("run_id")
+    del values["sealed"]
     old = json.dumps({**values, "schema": "yanmo.manifest/0"}, ensure_ascii=False).encode()
     path.write_bytes(old)
 

@@ -71,6 +71,10 @@ def _jump(setting: str) -> None:
         def utcnow(cls):  # type: ignore[no-untyped-def]
             return cls.fromtimestamp(wrong_time(), datetime.UTC).replace(tzinfo=None)
 
+    # torch's rendezvous pickles one: it must be found under its own name.
+    WrongDatetime.__name__ = WrongDatetime.__qualname__ = "datetime"
+    WrongDatetime.__module__ = "datetime"
+
     def listen(event: str, name: object) -> None:
         if not state["offset"] and where in os.fsdecode(name):  # type: ignore[arg-type]
             state["offset"] = float(seconds)

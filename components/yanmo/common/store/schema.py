@@ -20,7 +20,7 @@ from yanmo.common.store.objects import MAX_DOCUMENT_BYTES, is_name
 
 MAX_REFERENCE_BYTES = 4096
 MAX_FILES = 125_000
-MAX_INPUTS = 1000
+MAX_INPUTS = 20_000
 MAX_TEXT = 65_536
 """Characters of one string (a list of source URIs is the longest)."""
 MAX_DEPTH = 20
