@@ -137,6 +137,7 @@ class _Copy:
             source = output.store.fetch([Wanted(f"{prefix}/{entry.path}", entry.bytes, entry.sha256)])[0]
             target = self.target.writable(prefix) / entry.path
             _copy_file(source, target)
+            output.store.release([source])
             arrived = self.target.publish(prefix, [entry.path])[0]
             if arrived != wanted:
                 raise StorageError(

@@ -173,6 +173,7 @@ def find_documents(web: Web, ids: Sequence[str]) -> dict[str, Holders]:
         path = web.store.fetch([Wanted(name, entry.bytes, entry.sha256)])[0]
         for document, rows in _rows_with(path, ids).items():
             result[document].rows[manifest.stage, manifest.key][entry.path] = rows
+        web.store.release([path])
         progress.add(entry.bytes, note=str(output))
     return result
 

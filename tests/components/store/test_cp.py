@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from ground import Ground, folder_of
+from ground import Ground, folder_of, ids
 
 from yanmo.common.errors import ExitCode
 from yanmo.common.store.file_store import FileStore
@@ -36,6 +36,25 @@ def test_it_goes_to_s3_and_back(ground: Ground, folder_ground: Ground, target: G
     assert ground.tool("verify").code == 0
     assert ground.tool("cp", "demo/champion", "--to", target.uri).code == 0
     assert target.tool("verify").out == ground.tool("verify").out
+
+
+def test_a_chain_larger_than_the_scratch_cap_is_copied_and_searched(
+    ground: Ground, target: Ground, tmp_path: Path
+) -> None:
+    """Each file is given back after its use: six of 0.4 MB pass through a scratch of 1 MB."""
+    output = None
+    for number in range(6):
+        inputs = {"before": output} if output else {}
+        output = ground.commit("documents", inputs=inputs, text=f"{number}" * 400_000)
+    assert output is not None
+    what = f"documents/{output.manifest.key}"
+    cap = ("--scratch", str(tmp_path / "small"), "--scratch-gib", "0.001")
+    said = ground.tool("cp", what, "--to", target.uri, *cap)
+    assert said.code == 0 and "6 outputs" in said.out
+    assert target.tool("verify").code == 0
+    table = output.entries("*.parquet")[0].bytes
+    cap = ("--scratch", str(tmp_path / "smaller"), "--scratch-gib", str(2.5 * table / 2**30))
+    assert ground.tool("lineage", ids()[0], *cap).out.count("rows in train-") == 6
 
 
 def test_after_a_kill_it_sends_only_what_is_missing(

@@ -43,7 +43,9 @@ Check = Callable[[Any, str], None]
 UPGRADES: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {}
 """Older schema -> the same document in the next one. Empty: every schema is at its first version. A rename
 or a new field adds a line here, and then readers take the older documents and `yanmo store migrate` rewrites
-them. A content digest may not change on the way: references pin it."""
+them. A content digest may not change on the way: references pin it. References also lie inside manifests and
+records, where only the upgrade of the whole document reaches them: a new schema of references needs new
+schemas of those, whose upgrades bring the references along."""
 
 
 def parse(data: str | bytes, schema: str, limit: int) -> dict[str, Any]:
