@@ -84,7 +84,7 @@ def test_two_ranks_without_a_compiler_train_a_model_that_transformers_loads(stor
     assert names == hf | {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"}
     assert set(output.manifest.metadata["valid_bits_per_character"]) >= {"mean"}
     folder = next(store.glob("runs/train/*"))
-    assert {p.name for p in folder.iterdir()} <= {"LEASE.json"}, "working files are gone"
+    assert {p.name for p in folder.iterdir()} <= {"LEASE.json", "INPUTS.json"}, "working files are gone"
     transformers = pytest.importorskip("transformers")
     output.path("model.safetensors")
     _, report = transformers.Qwen3ForCausalLM.from_pretrained(
