@@ -172,10 +172,6 @@ class Options:
         return {f.name: self._values[f.name] for f in self._fields if f.stage in names}
 
 
-NO_OPTIONS = Options({}, [])
-"""Of a pipeline whose stages have none."""
-
-
 def with_options(*stages: Stage) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a pipeline one parameter per form field of `stages`; it gets them as `options: Options`."""
     fields = [field for stage in stages for field in form_fields(stage)]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from kfp import dsl
 
-from yanmo_pipelines.kfp_adapter import NO_OPTIONS, Options, Tasks, add_drop_downs, with_options
+from yanmo_pipelines.kfp_adapter import Options, Tasks, add_drop_downs, with_options
 from yanmo_pipelines.stages import (
     BALANCE,
     CURATE,
@@ -26,13 +26,14 @@ from yanmo_pipelines.stages import (
 
 
 @dsl.pipeline(name="crowned")  # type: ignore[untyped-decorator]
-def crowned(store: str, channel: str, promoted: str) -> None:
+@with_options(RESOLVE)
+def crowned(store: str, channel: str, promoted: str, options: Options) -> None:
     """What follows a promotion, and nothing else: the new champion as a Model artifact of this run.
 
     A deployment goes here; it takes `outputs["champion"]`.
     """
     with dsl.If(promoted == "true"):
-        Tasks(store, channel, NO_OPTIONS)(RESOLVE, name="new-champion")
+        Tasks(store, channel, options)(RESOLVE, name="new-champion")
 
 
 @dsl.pipeline(name="judge")  # type: ignore[untyped-decorator]
