@@ -1,10 +1,10 @@
 """The language-model pipeline: raw text -> evaluated, promoted model.
 
-    resolve -> curate -> balance -> tokenize -> train -> judge (evaluate, evaluate-champion, promote -> crowned)
+    resolve -> curate -> balance -> tokenize -> train -> judge (evaluate, champion, promote) -> crowned
 
 `judge` and `crowned` are nested pipelines because their conditions read results of `train` and `promote`:
-KFP's local orchestrator resolves a condition on its pipeline's own input, but not on a container task's output
-in the same pipeline, which it silently takes for false (2.17.0, kfp/local/orchestrator,
+KFP's local orchestrator resolves a condition on its pipeline's own input, but not on a container task's
+output in the same pipeline, which it silently takes for false (2.17.0, kfp/local/orchestrator,
 _resolve_pipeline_channel).
 """
 
