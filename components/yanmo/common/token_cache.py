@@ -64,6 +64,10 @@ class SpecialIds:
     genres: tuple[str, ...]
     tag_ids: tuple[int, ...]
     """Parallel to `genres`."""
+    im_start: int = -1
+    """Begins a message of a chat: `<|im_start|>role\\n content <|im_end|>\\n`; -1 where there is none."""
+    im_end: int = -1
+    """Ends it."""
 
     def to_json(self) -> str:
         """The text of `genres.json`."""

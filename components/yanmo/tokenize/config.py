@@ -25,7 +25,8 @@ class TokenizeConfig(StageOptions):
     )
 
     vocab_size: int = opt(
-        8192, "ids of the tokenizer, 64 tags and 256 bytes included; up to 65536 a token costs 2 bytes"
+        8192,
+        "ids of the tokenizer, 68 reserved ones and 256 bytes included; up to 65536 a token costs 2 bytes",
     )
     min_character_count: int = opt(
         3, "characters seen less often in the training text are written as bytes", form=False

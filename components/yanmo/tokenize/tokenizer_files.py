@@ -13,13 +13,26 @@ from typing import Any
 from yanmo.common.records import GENRES
 from yanmo.common.store.commit import Attempt
 from yanmo.common.token_cache import GENRES_FILE, SpecialIds
-from yanmo.tokenize.vocabulary import SPECIAL, TAGS, Vocabulary
+from yanmo.tokenize.vocabulary import CHAT, RESERVED, ROLES, SPECIAL, TAGS, Vocabulary
+
+CHAT_TEMPLATE = (
+    "{{- bos_token }}"
+    "{%- for message in messages %}"
+    "{{- '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n' }}"
+    "{%- endfor %}"
+    "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}"
+)
+"""ChatML, as Qwen's models have it, behind the `<|bos|>` that begins every document. An answer ends with
+`<|im_end|>`; a chat of the training text ends with `<|eos|>` besides.
+
+In tokenizer_config.json and not in a chat_template.jinja: transformers reads both, other tools only this.
+"""
 
 
 def special_ids(vocab_size: int, genres: Iterable[str]) -> SpecialIds:
     """The special ids of a vocabulary, and a tag for each genre: Yanmo's own first, then others sorted.
 
-    Genres beyond the 64th have no tag.
+    Genres beyond the 59th have no tag.
     """
     others = sorted(set(genres) - set(GENRES))
     tagged = [*GENRES, *others][: len(TAGS)]
@@ -31,6 +44,8 @@ def special_ids(vocab_size: int, genres: Iterable[str]) -> SpecialIds:
         unk=3,
         genres=tuple(tagged),
         tag_ids=tuple(range(len(SPECIAL), len(SPECIAL) + len(tagged))),
+        im_start=RESERVED.index(CHAT[0]),
+        im_end=RESERVED.index(CHAT[1]),
     )
 
 
@@ -41,6 +56,7 @@ def write_tokenizer(attempt: Attempt, vocabulary: Vocabulary, special: SpecialId
     config = named | {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "clean_up_tokenization_spaces": False,
+        "chat_template": CHAT_TEMPLATE,
         "model_max_length": 1_000_000_000,
     }
     attempt.write("tokenizer.json", tokenizer_json(vocabulary))
@@ -61,7 +77,8 @@ def tokenizer_json(vocabulary: Vocabulary) -> str:
             "normalized": False,
             "special": True,
         }
-        for i, piece in enumerate([*SPECIAL, *TAGS])
+        for i, piece in enumerate(RESERVED)
+        if piece not in ROLES
     ]
     value = {
         "version": "1.0",

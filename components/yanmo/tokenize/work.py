@@ -25,10 +25,10 @@ from yanmo.tokenize.pool import run_all
 from yanmo.tokenize.segmenter import Segmenter
 from yanmo.tokenize.shards import Done, Job, read_documents, tokenize_file
 from yanmo.tokenize.tokenizer_files import special_ids, write_tokenizer
-from yanmo.tokenize.vocabulary import Counts, Vocabulary, choose, dictionary_segmenter
+from yanmo.tokenize.vocabulary import TAGS, Counts, Vocabulary, choose, dictionary_segmenter
 
 log = logging.getLogger(__name__)
-TOKENIZER_REVISION = 1
+TOKENIZER_REVISION = 2
 """Raised by hand when the same text and options give another tokenizer."""
 _VOCABULARY_OPTIONS = ("vocab_size", "min_character_count", "character_share", "dictionary_weight")
 _SENTENCES_PER_BATCH = 64
@@ -76,7 +76,7 @@ def make_tokenizer(attempt: Attempt, documents: Output, lexicon: Lexicon, option
     vocabulary = choose(counts, lexicon, words, size=options.vocab_size, **chosen)
     special = special_ids(len(vocabulary.pieces), counts.genres)
     if len(special.genres) < len(counts.genres):
-        log.warning("%d genres, 64 tags: the last genres have none", len(counts.genres))
+        log.warning("%d genres, %d tags: the last genres have none", len(counts.genres), len(TAGS))
     write_tokenizer(attempt, vocabulary, special)
     sentences = sample_sentences(documents, options.agreement_sentences)
     log.info(
