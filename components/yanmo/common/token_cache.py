@@ -6,7 +6,7 @@
 
 Nothing in a file says its number, so that a cache made again for one changed input shard can take the
 other files over as they are. Context length, packing and tags are not in the cache: the trainer plans
-them (`yanmo.train.packing`), and changing them never tokenizes again.
+them (`yanmo.common.packing`), and changing them never tokenizes again.
 
 Any Parquet reader opens the files. By genre, and the first document in words:
 
