@@ -78,7 +78,9 @@ def write_tokenizer(
 
 def tokenizer_json(vocabulary: Vocabulary, *, byte_level: bool = False) -> str:
     """The text of tokenizer.json."""
-    pieces, pre_tokenizer, decoder = vocabulary.pieces, None, _BYTE_FALLBACK
+    pieces = vocabulary.pieces
+    pre_tokenizer: Any = None
+    decoder: Any = _BYTE_FALLBACK
     if byte_level:
         pieces = to_byte_level(pieces, frozenset(_MARKS))
         pre_tokenizer, decoder = PRE_TOKENIZER, PRE_TOKENIZER
