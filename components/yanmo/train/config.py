@@ -78,8 +78,18 @@ class TrainConfig(StageOptions):
     micro_batch: int = opt(
         0, "rows per forward on one rank; 0 takes all of the rank's share", kind="execution", form=False
     )
+    backend: str = opt(
+        "deepspeed",
+        "what computes: DeepSpeed, or torch alone (MPS, comparison)",
+        kind="execution",
+        form=False,
+        choices=("deepspeed", "torch"),
+    )
     zero_stage: int = opt(
-        1, "DeepSpeed ZeRO stage, 1 or 2: what the ranks share out", kind="execution", form=False
+        1,
+        "DeepSpeed ZeRO stage: the ranks share out 1 optimizer states, 2 gradients too, 3 weights too",
+        kind="execution",
+        form=False,
     )
     device: str = opt("auto", "where to train", kind="execution", form=False, choices=("auto", "cpu", "cuda"))
     log_every: int = opt(10, "steps per line of metrics.jsonl", kind="execution", form=False)
@@ -124,8 +134,10 @@ class TrainConfig(StageOptions):
 
     def _contradictions(self) -> list[str]:
         problems = []
-        if self.zero_stage not in (1, 2):
-            problems.append(f"--zero-stage {self.zero_stage}: expected 1 or 2")
+        if self.zero_stage not in (1, 2, 3):
+            problems.append(f"--zero-stage {self.zero_stage}: expected 1, 2 or 3")
+        if self.backend == "torch" and self.zero_stage != 1:
+            problems.append(f"--backend torch shares out nothing: leave --zero-stage {self.zero_stage} away")
         if self.batch_rows % self.ranks:
             problems.append(
                 f"--batch-rows {self.batch_rows} does not divide among --ranks {self.ranks}; "
