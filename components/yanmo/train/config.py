@@ -6,6 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 
 from yanmo.common.options import input_ref, opt
+from yanmo.common.packing_settings import MODES, OVERLAP_LOSS, Packing
 from yanmo.common.stage import Stage
 from yanmo.train.endurance import EnduranceOptions
 
@@ -22,6 +23,29 @@ class TrainConfig(EnduranceOptions):
     steps: int = opt(450, "optimizer steps of the whole training")
     batch_rows: int = opt(32, "rows of `context` positions per optimizer step, over all ranks", form=False)
     context: int = opt(64, "positions of a row: tokens that the model sees at once", form=False)
+    packing: str = opt(
+        "best-fit",
+        "how documents become rows: best-fit cuts none that fits; concat cuts one stream; one pads each",
+        form=False,
+        choices=MODES,
+    )
+    stride: int = opt(
+        0,
+        "positions from one window over a document longer than the context to the next; 0 is the context",
+        form=False,
+    )
+    overlap_loss: str = opt(
+        "once",
+        "loss where windows overlap: once per token and epoch, or in every window",
+        form=False,
+        choices=OVERLAP_LOSS,
+    )
+    split_longer_than: int = opt(
+        0,
+        "best-fit may cut documents of more positions than this to fill rows; 0 cuts at the context only",
+        form=False,
+    )
+    min_piece: int = opt(1, "tokens that each piece of a cut document predicts at least", form=False)
     layers: int = opt(3, "layers of the decoder", form=False)
     width: int = opt(192, "width of the decoder", form=False)
     heads: int = opt(3, "query heads", form=False)
@@ -111,6 +135,7 @@ class TrainConfig(EnduranceOptions):
     def __post_init__(self) -> None:
         for problem in (*self._wrong_numbers(), *self._contradictions(), *self._wrong_hours()):
             raise ValueError(problem)
+        _ = self.packing_plan  # refuses what contradicts
 
     def _wrong_hours(self) -> list[str]:
         self.hours()  # raises by itself
@@ -142,7 +167,7 @@ class TrainConfig(EnduranceOptions):
         least = {
             **dict.fromkeys(("batch_rows", "layers", "width", "heads", "kv_heads", "feed_forward"), 1),
             **dict.fromkeys(("steps", "ranks", "threads", "log_every"), 1),
-            **dict.fromkeys(("context", "head_width"), 2),
+            "head_width": 2,
             **dict.fromkeys(("warmup_steps", "micro_batch", "valid_every", "valid_characters"), 0),
             **dict.fromkeys(("checkpoint_steps", "checkpoint_seconds", "clip", "weight_decay"), 0),
             **dict.fromkeys(("nonfinite_steps", "spike_nats", "rewinds", "hang_seconds", "max_seconds"), 0),
@@ -195,6 +220,18 @@ class TrainConfig(EnduranceOptions):
                 f"{self.schedule} schedule"
             )
         return problems
+
+    @property
+    def packing_plan(self) -> Packing:
+        """How documents become rows."""
+        return Packing(
+            context=self.context,
+            mode=self.packing,
+            stride=self.stride,
+            overlap_loss=self.overlap_loss,
+            split_longer_than=self.split_longer_than,
+            min_piece=self.min_piece,
+        )
 
     @property
     def rank_rows(self) -> int:

@@ -92,11 +92,12 @@ def train_rank(work: Job, rank: int, beat: Callable[[str], None] = lambda doing:
     cache = TokenCache.open(work.open(work.token_cache))
     samples = Samples(
         cache,
-        context=options.context,
+        packing=options.packing_plan,
         seed=options.seed,
         tag_share=options.tag_share,
         pad=cache.special.pad,
         noise_share=options.token_noise,
+        prefetch=True,
     )
     if work.model is not None:
         decoder = starting_model(work.open(work.model), options, cache)

@@ -12,6 +12,11 @@ from pathlib import Path
 
 import torch
 
+from yanmo.common.store.objects import open_store
+from yanmo.common.store.output import open_reference
+from yanmo.common.store.pointers import read_pointer
+from yanmo.common.token_cache import TokenCache
+from yanmo.train.config import TrainConfig
 from yanmo.train.data import Samples
 
 MODULE = "yanmo.train.backends.loss_module"
@@ -36,6 +41,20 @@ class AfterImport(importlib.abc.MetaPathFinder):
 
 sys.meta_path.insert(0, AfterImport())
 """
+
+
+def samples_of(store: Path, config: dict) -> Samples:
+    """The training rows of the store's newest token cache under these options."""
+    opened = open_store(str(store))
+    cache = TokenCache.open(open_reference(opened, read_pointer(opened, "dev", "tokenize")))
+    options = TrainConfig(**config)
+    return Samples(
+        cache,
+        packing=options.packing_plan,
+        seed=options.seed,
+        tag_share=options.tag_share,
+        pad=cache.special.pad,
+    )
 
 
 def checksums(ids_BT: torch.Tensor) -> list[int]:

@@ -16,8 +16,6 @@ from yanmo.common.options import flag
 from yanmo.common.store.objects import open_store
 from yanmo.common.store.output import Output, open_reference
 from yanmo.common.store.pointers import read_pointer
-from yanmo.common.token_cache import TokenCache
-from yanmo.train.data import Samples
 from yanmo.train.watchdog import heartbeat_path
 
 pytestmark = pytest.mark.slow
@@ -47,11 +45,6 @@ def lines_of(output: Output) -> list[dict]:
     return [json.loads(x) for x in output.path("metrics.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
-def samples_of(store: Path, options: dict) -> Samples:
-    cache = TokenCache.open(output_of(store, "tokenize"))
-    return Samples(cache, context=options["context"], seed=0, tag_share=0.5, pad=cache.special.pad)
-
-
 def wait_for(what, seconds: float = 300) -> None:
     end = time.monotonic() + seconds
     while not what():
@@ -69,7 +62,7 @@ def begun(store: Path, step: int) -> Path | None:
 
 def test_rows_poisoned_on_one_rank_are_skipped_by_all_together(store, tiny, tmp_path, faults):
     options = {**tiny, "ranks": 2, "start": "random"}
-    bad = faults.rows_of(samples_of(store, options), [2 * 8 + 7])  # the last row of step 3: rank 1's
+    bad = faults.rows_of(faults.samples_of(store, options), [2 * 8 + 7])  # the last row of step 3: rank 1's
     site = faults.install(tmp_path / "site", f"faults.poison({bad})")
     done = stage(store, options, site)
     assert done.returncode == 0, done.stderr
@@ -159,7 +152,7 @@ def test_other_ranks_and_stages_see_every_document_once_per_epoch(store, tiny, t
     rows.sort()
     assert [first for first, _, _ in rows] == [0, *_ends(rows)[:-1]], "each sample once, none left out"
     assert _ends(rows)[-1] == 75 * 8
-    samples = samples_of(store, options)
+    samples = faults.samples_of(store, options)
     epochs, _ = samples.locate(75 * 8 - 1)
     assert epochs >= 1, "the run crosses an epoch's end"
     seen = [ids for _, _, ids in rows]

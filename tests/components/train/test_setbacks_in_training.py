@@ -9,12 +9,9 @@ import pytest
 
 from yanmo.common.errors import UsageError
 from yanmo.common.store.objects import open_store
-from yanmo.common.store.output import open_reference
 from yanmo.common.store.pointers import read_pointer
-from yanmo.common.token_cache import TokenCache
 from yanmo.train import checkpoint, job
 from yanmo.train.config import TrainConfig
-from yanmo.train.data import Samples
 from yanmo.train.job import Job
 
 pytestmark = pytest.mark.usefixtures("one_rank")
@@ -41,10 +38,7 @@ def poison(store, tiny, monkeypatch, faults):
     """Poison all samples of some steps: poison([4, 5])."""
 
     def steps(*numbers: int) -> None:
-        opened = open_store(str(store))
-        cache = TokenCache.open(open_reference(opened, read_pointer(opened, "dev", "tokenize")))
-        special = cache.special
-        samples = Samples(cache, context=tiny["context"], seed=0, tag_share=0.5, pad=special.pad)
+        samples = faults.samples_of(store, tiny)
         wanted = [(n - 1) * ROWS + i for n in numbers for i in range(ROWS)]
         faults.poison(faults.rows_of(samples, wanted), monkeypatch.setattr)
 
