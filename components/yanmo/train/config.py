@@ -166,7 +166,7 @@ class TrainConfig(EnduranceOptions):
     def _wrong_numbers(self) -> list[str]:
         least = {
             **dict.fromkeys(("batch_rows", "layers", "width", "heads", "kv_heads", "feed_forward"), 1),
-            **dict.fromkeys(("steps", "ranks", "threads", "log_every"), 1),
+            **dict.fromkeys(("steps", "ranks", "threads", "log_every", "monitor_every"), 1),
             "head_width": 2,
             **dict.fromkeys(("warmup_steps", "micro_batch", "valid_every", "valid_characters"), 0),
             **dict.fromkeys(("checkpoint_steps", "checkpoint_seconds", "clip", "weight_decay"), 0),

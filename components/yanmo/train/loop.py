@@ -21,6 +21,7 @@ from yanmo.train.config import TrainConfig
 from yanmo.train.data import Samples
 from yanmo.train.engine import WEIGHT, Engine
 from yanmo.train.interval import Interval, Ledger, PendingStep, Stopwatch
+from yanmo.train.monitor import Monitor
 from yanmo.train.record import Record
 from yanmo.train.schedule import multiplier
 from yanmo.train.setbacks import Health, Skipped, Trouble
@@ -72,6 +73,9 @@ class Loop:
         self.watch = Stopwatch()
         self.writer = Writer(engine, self.folder / job.CHECKPOINTS, self.agreement)
         self.record = Record(options, engine, self.samples, self.folder)
+        self.monitor = Monitor(
+            engine, self.agreement, options.monitor, options.monitor_every, options.warmup_steps
+        )
 
     @property
     def interval(self) -> Interval:
@@ -141,12 +145,16 @@ class Loop:
             rows = batch.rows(begin, begin + options.micro_rows)
             losses.append(engine.accumulate(rows, num_targets))
         at = self.watch.add("forward_backward", at)
+        watched = self.monitor.begin(self.step + 1)
         moved = engine.step()
         end = self.watch.add("optimizer", at)
         self.step += 1
         pending = PendingStep(self.step, torch.stack(losses).sum(), num_targets, first, moved)
         self.ledger.add(pending, time.process_time() - cpu_began)
         self.interval.seconds += end - began
+        if watched:
+            self.record.monitor(self.step, self.monitor.end(self.step, batch))
+            self.watch.add("monitor", end)
 
     def _first_sample(self) -> int:
         """The first sample of the next step."""
