@@ -88,6 +88,7 @@ def look_inside(decoder: Decoder, ids_BT: Tensor, segments_BT: Tensor) -> dict[s
         found["effective_rank"].append(effective_rank(output.flatten(0, -2)[text]))
 
     hooks = []
+    layer: Any  # a Block; torch types what a ModuleList holds as Module
     for layer in decoder.model.layers:
         hooks.append(layer.mlp.down_proj.register_forward_pre_hook(feed_forward))
         hooks.append(layer.self_attn.register_forward_pre_hook(attention))
