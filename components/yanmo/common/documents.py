@@ -18,8 +18,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from yanmo.common.errors import DataError
-from yanmo.common.records import DOCUMENTS, check_schema, write_parquet
+from yanmo.common.records import DOCUMENTS, TEXT_FORM, check_schema, write_parquet
 from yanmo.common.store.commit import Attempt
+from yanmo.common.store.output import Output
 
 Ints = npt.NDArray[np.int64]
 
@@ -31,6 +32,11 @@ def count_characters(text: pa.ChunkedArray) -> Ints:
     for white in ("\n", " "):
         total = pc.subtract(total, pc.count_substring(text, white))
     return np.asarray(total.to_numpy(), dtype=np.int64)
+
+
+def text_form(output: Output) -> str:
+    """How the text that an output holds or was made from is written; two forms are never compared."""
+    return str(output.manifest.metadata.get("text_form", TEXT_FORM))
 
 
 def read_documents(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
@@ -75,11 +81,17 @@ def shard_bounds(characters: Ints, shard_characters: int) -> list[tuple[int, int
     return list(zip(starts, [*starts[1:], len(characters)], strict=True))
 
 
+def documents_schema(form: str) -> pa.Schema:
+    """Documents v1 of text in `form`."""
+    return DOCUMENTS.with_metadata({**DOCUMENTS.metadata, b"yanmo.text_form": form})
+
+
 def write_split(
     attempt: Attempt,
     split: str,
     characters: Ints,
     shard_characters: int,
+    form: str,
     rows: Callable[[int, int], dict[str, Any]],
 ) -> list[str]:
     """Write `<split>-00000-of-0000N.parquet` and return the files' names.
@@ -87,19 +99,21 @@ def write_split(
     Args:
         characters: of each row, in the order of writing.
         shard_characters: about how many characters one file holds.
+        form: of the text.
         rows: gives the columns of documents v1 for the rows from `start` to `stop`; absent ones are null.
     """
     bounds = shard_bounds(characters, shard_characters)
     names = [f"{split}-{i:05d}-of-{len(bounds):05d}.parquet" for i in range(len(bounds))]
+    schema = documents_schema(form)
     for name, (start, stop) in zip(names, bounds, strict=True):
         columns = rows(start, stop)
         arrays = [
             _combined(columns[field.name], field.type)
             if field.name in columns
             else pa.nulls(stop - start, field.type)
-            for field in DOCUMENTS
+            for field in schema
         ]
-        write_parquet(pa.table(arrays, schema=DOCUMENTS), attempt.path(name))
+        write_parquet(pa.table(arrays, schema=schema), attempt.path(name))
         attempt.add(name)
     return names
 
