@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from yanmo.common.errors import DataError
-from yanmo.common.records import DOCUMENTS, check_schema, write_parquet
+from yanmo.common.records import DOCUMENTS_WITH_TURNS, as_documents, check_schema, write_parquet
 from yanmo.common.store.commit import Attempt
 
 Ints = npt.NDArray[np.int64]
@@ -62,7 +62,7 @@ def take_rows(paths: Sequence[Path], file: Ints, row: Ints, columns: Sequence[st
         pieces.append(table.take(pa.array(row[order[chosen == index]])))
     inverse = np.empty(len(order), dtype=np.int64)
     inverse[order] = np.arange(len(order))
-    return pa.concat_tables(pieces).take(pa.array(inverse))
+    return pa.concat_tables(pieces, promote_options="default").take(pa.array(inverse))
 
 
 def shard_bounds(characters: Ints, shard_characters: int) -> list[tuple[int, int]]:
@@ -97,9 +97,10 @@ def write_split(
             _combined(columns[field.name], field.type)
             if field.name in columns
             else pa.nulls(stop - start, field.type)
-            for field in DOCUMENTS
+            for field in DOCUMENTS_WITH_TURNS
         ]
-        write_parquet(pa.table(arrays, schema=DOCUMENTS), attempt.path(name))
+        table = as_documents(pa.table(arrays, schema=DOCUMENTS_WITH_TURNS))
+        write_parquet(table, attempt.path(name))
         attempt.add(name)
     return names
 
