@@ -214,6 +214,8 @@ def _jobs(run: StageRun, tokenizer: Output, special: SpecialIds) -> Iterator[Job
             tokenizer_digest=tokenizer.content_digest,
             bos=special.bos,
             eos=special.eos,
+            im_start=special.im_start,
+            im_end=special.im_end,
             out=run.attempt.directory,
             name=f"input-{number:05d}",
             judged=options.judged,
