@@ -18,7 +18,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from yanmo.common.errors import DataError
-from yanmo.common.records import DOCUMENTS, TEXT_FORM, check_schema, write_parquet
+from yanmo.common.records import (
+    DOCUMENTS_WITH_TURNS,
+    TEXT_FORM,
+    as_documents,
+    check_schema,
+    write_parquet,
+)
 from yanmo.common.store.commit import Attempt
 from yanmo.common.store.output import Output
 
@@ -68,7 +74,7 @@ def take_rows(paths: Sequence[Path], file: Ints, row: Ints, columns: Sequence[st
         pieces.append(table.take(pa.array(row[order[chosen == index]])))
     inverse = np.empty(len(order), dtype=np.int64)
     inverse[order] = np.arange(len(order))
-    return pa.concat_tables(pieces).take(pa.array(inverse))
+    return pa.concat_tables(pieces, promote_options="default").take(pa.array(inverse))
 
 
 def shard_bounds(characters: Ints, shard_characters: int) -> list[tuple[int, int]]:
@@ -79,11 +85,6 @@ def shard_bounds(characters: Ints, shard_characters: int) -> list[tuple[int, int
     number = (np.cumsum(characters) - characters) // shard_characters
     starts = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist()]
     return list(zip(starts, [*starts[1:], len(characters)], strict=True))
-
-
-def documents_schema(form: str) -> pa.Schema:
-    """Documents v1 of text in `form`."""
-    return DOCUMENTS.with_metadata({**DOCUMENTS.metadata, b"yanmo.text_form": form})
 
 
 def write_split(
@@ -104,16 +105,16 @@ def write_split(
     """
     bounds = shard_bounds(characters, shard_characters)
     names = [f"{split}-{i:05d}-of-{len(bounds):05d}.parquet" for i in range(len(bounds))]
-    schema = documents_schema(form)
     for name, (start, stop) in zip(names, bounds, strict=True):
         columns = rows(start, stop)
         arrays = [
             _combined(columns[field.name], field.type)
             if field.name in columns
             else pa.nulls(stop - start, field.type)
-            for field in schema
+            for field in DOCUMENTS_WITH_TURNS
         ]
-        write_parquet(pa.table(arrays, schema=schema), attempt.path(name))
+        table = as_documents(pa.table(arrays, schema=DOCUMENTS_WITH_TURNS), form)
+        write_parquet(table, attempt.path(name))
         attempt.add(name)
     return names
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from yanmo.common.errors import DataError, StorageError
+from yanmo.curate import chats
 from yanmo.curate.encodings import SAMPLE_BYTES, as_utf8, file_encoding
 from yanmo.curate.raw_files import open_file
 from yanmo.curate.sources import Source
@@ -191,7 +192,9 @@ def _row_batches(
     try:
         with open_file(source.uri) as stream, pq.ParquetFile(stream) as file:
             have = file.schema_arrow.names
-            if columns[0] not in have:
+            if columns[0] not in have and not set(chats.FIELDS).isdisjoint(have):
+                columns = [*columns, *chats.FIELDS]
+            elif columns[0] not in have:
                 raise DataError(
                     f"{source.shown}: no column {columns[0]!r}; it has {', '.join(have[:20])}: name the "
                     "text's with --text-field"

@@ -20,12 +20,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from yanmo.common.documents import documents_schema, shard_bounds
+from yanmo.common.documents import shard_bounds
 from yanmo.common.logs import Progress
-from yanmo.common.records import DOCUMENTS, write_parquet
+from yanmo.common.records import DOCUMENTS_WITH_TURNS, as_documents, write_parquet
 from yanmo.common.store.commit import Attempt
 from yanmo.curate.corpus import Corpus
-from yanmo.curate.mapping import DOCUMENT_COLUMNS
+from yanmo.curate.mapping import CHAT_COLUMNS, DOCUMENT_COLUMNS
 from yanmo.curate.plan import Digests, hex_digits
 from yanmo.curate.pool import ordered_map
 from yanmo.curate.tally import sort_genres
@@ -135,7 +135,9 @@ def _cuts(corpus: Corpus, files: Sequence[_File], scratch: Path) -> Iterator[_Cu
 
 def cut_file(task: _Cut) -> None:
     """Write one record batch per output file."""
-    table = pq.read_table(task.mapped, columns=list(DOCUMENT_COLUMNS), partitioning=None).combine_chunks()
+    have = pq.read_schema(task.mapped).names
+    names = [name for name in (*DOCUMENT_COLUMNS, *CHAT_COLUMNS) if name in have]
+    table = pq.read_table(task.mapped, columns=names, partitioning=None).combine_chunks()
     schema = table.schema.remove_metadata()
     with pa.OSFile(str(task.out), "wb") as file, pa.ipc.new_file(file, schema) as writer:
         for rows in task.rows:
@@ -174,14 +176,17 @@ def join_pieces(task: _Join) -> int:
         "cluster_size": task.cluster_size,
     }
     if batches:
-        table = pa.Table.from_batches(batches).combine_chunks().take(pa.array(task.order))
-        columns |= {name: table[name] for name in DOCUMENT_COLUMNS}
+        tables = [pa.Table.from_batches([batch]) for batch in batches]
+        table = pa.concat_tables(tables, promote_options="default").combine_chunks()
+        table = table.take(pa.array(task.order))
+        columns |= {name: table[name] for name in table.column_names}
     count = len(task.order)
     arrays = [
         _one_array(columns[field.name], field.type) if field.name in columns else pa.nulls(count, field.type)
-        for field in DOCUMENTS
+        for field in DOCUMENTS_WITH_TURNS
     ]
-    write_parquet(pa.table(arrays, schema=documents_schema(task.form)), task.out)
+    table = pa.table(arrays, schema=DOCUMENTS_WITH_TURNS)
+    write_parquet(as_documents(table, task.form), task.out)
     return count
 
 
