@@ -9,7 +9,8 @@
     bare-muon      the same loop with torch.optim.Muon for the layers' matrices, as nanochat does
     nanogpt        nanoGPT-like code: learned positions, fused qkv, GELU 4x, F.cross_entropy over all logits
     hf-deepspeed   transformers' Trainer with DeepSpeed ZeRO-1 on Qwen3ForCausalLM
-    hf             the same Trainer without DeepSpeed
+    hf             the same Trainer without DeepSpeed: only by --only, and not beside the other, as accelerate
+                   keeps one state per process
 
 Every contestant is built once and then takes turns: `--repeats` blocks of `--steps` steps each, in another
 order each time. CPU seconds of the process decide on a CPU (a busy machine spoils wall time), wall time on
@@ -146,7 +147,7 @@ class Bench:
             "hf": lambda: self.trainer(False),
         }
         built = {}
-        for name in only or makers:
+        for name in only or [name for name in makers if name != "hf"]:
             with contextlib.redirect_stdout(io.StringIO()):
                 try:
                     built[name] = makers[name]()

@@ -8,7 +8,7 @@ import pytest
 
 from yanmo.common.errors import EnvironmentFault
 from yanmo.common.options import load
-from yanmo.train import memory, micro_batch
+from yanmo.train import fitting, memory
 from yanmo.train.config import TrainConfig
 
 
@@ -53,7 +53,7 @@ def test_what_cannot_fit_is_refused_with_what_would():
 
 def test_auto_takes_the_largest_micro_batch_that_fits():
     asked = options("--size=small", "--ranks=1", "--micro-batch=auto", "--memory-gib=4", "--device=cpu")
-    rows = micro_batch.settle(asked, 8192, "cpu").micro_batch
+    rows = fitting.settle(asked, 8192, "cpu").micro_batch
     assert 64 % rows == 0 and 1 < rows < 64
     fits = dataclasses.replace(asked, micro_batch=rows)
     memory.check(fits, 8192, "cpu")
@@ -65,11 +65,11 @@ def test_the_answer_of_a_gpu_is_remembered(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     asked = options("--micro-batch=auto", "--ranks=1", "--device=cuda", "--memory-gib=8")
     tries = []
-    monkeypatch.setattr(micro_batch, "_try", lambda *a: tries.append(a) or 8)  # there is no GPU to ask
-    assert [micro_batch.settle(asked, 400, "cuda").micro_batch for _ in range(2)] == [8, 8]
+    monkeypatch.setattr(fitting, "_try", lambda *a: tries.append(a) or 8)  # there is no GPU to ask
+    assert [fitting.settle(asked, 400, "cuda").micro_batch for _ in range(2)] == [8, 8]
     assert len(tries) == 1
     other = dataclasses.replace(asked, context=128)
-    micro_batch.settle(other, 400, "cuda")
+    fitting.settle(other, 400, "cuda")
     assert len(tries) == 2
     (tmp_path / "yanmo" / "micro_batch.json").write_text("{", encoding="utf-8")
-    assert micro_batch.settle(asked, 400, "cuda").micro_batch == 8
+    assert fitting.settle(asked, 400, "cuda").micro_batch == 8
