@@ -19,9 +19,7 @@ package accelerate, which Yanmo does not depend on.
 
 With --device cuda: parity of the flash path with the masked one, MFU (formula below), then the same table.
 
-    MFU = tokens per second x (6 N + 12 L H E T) / peak
-    N: matrices with the head, without the embedding; no causal discount. Peaks of dense bf16 products: H100
-    and H200 SXM 989e12, A100 312e12, L40S 362e12; no MFU on other devices
+MFU's formula and the peaks are those of components/yanmo/train/machine.py; none on other devices.
 """
 
 from __future__ import annotations
@@ -57,10 +55,10 @@ from yanmo.train.backends.zero import import_deepspeed  # noqa: E402
 from yanmo.train.config import TrainConfig  # noqa: E402
 from yanmo.train.data import Batch  # noqa: E402
 from yanmo.train.engine import open_engine  # noqa: E402
+from yanmo.train.machine import flops_per_token, peak_flops  # noqa: E402
 from yanmo.train.start import decoder_config  # noqa: E402
 
 Step = Callable[[int], Any]
-_PEAK = {"H100": 989e12, "H200": 989e12, "A100": 312e12, "L40S": 362e12}
 _RATE = 1e-3
 
 
@@ -77,6 +75,7 @@ def main() -> None:
     parser.add_argument("--optimizer", default="adamw", choices=("adamw", "muon"), help="of ours")
     parser.add_argument("--compile", action="store_true", help="compile the layers of ours and of `bare`")
     parser.add_argument("--gradient-checkpointing", action="store_true", help="in ours")
+    parser.add_argument("--deepspeed-config", default="", help="of `deepspeed`")
     parser.add_argument("--steps", type=int, default=4, help="of a block")
     parser.add_argument("--repeats", type=int, default=7, help="blocks of each")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads")
@@ -156,7 +155,7 @@ class Bench:
         return built
 
     def ours(self, backend: str) -> Step:
-        engine = open_engine(self.decoder(), dataclasses.replace(self.options, backend=backend), self.device)
+        engine = open_engine(self.decoder(), self._of(backend), self.device)
         segments = np.ones((self.asked.rows, self.options.context), np.int64)
 
         def step(number: int) -> None:
@@ -166,6 +165,10 @@ class Bench:
             engine.step()
 
         return step
+
+    def _of(self, backend: str) -> TrainConfig:
+        file = self.asked.deepspeed_config if backend == "deepspeed" else ""
+        return dataclasses.replace(self.options, backend=backend, deepspeed_config=file)
 
     def bare(self, muon: bool) -> Step:
         decoder = self.decoder().to(self.device, self.dtype)
@@ -235,12 +238,8 @@ class Bench:
         """Model FLOPs utilization; 0 on a device whose peak is not known."""
         if self.device != "cuda":
             return 0.0
-        peak = next((v for k, v in _PEAK.items() if k in torch.cuda.get_device_name()), 0.0)
-        c = self.shape
-        matrices = sum(v.numel() for k, v in self.weights.items() if v.ndim == 2 and "embed_tokens" not in k)
-        width = c.num_attention_heads * c.head_dim
-        per_token = 6 * matrices + 12 * c.num_hidden_layers * width * self.options.context
-        return tokens_per_second * per_token / peak if peak else 0.0
+        peak = peak_flops(torch.cuda.get_device_name())
+        return tokens_per_second * flops_per_token(self.shape, self.options.context) / peak if peak else 0.0
 
 
 def _with_loss(decoder: Decoder) -> Callable[[Tensor, Tensor, int], Tensor]:

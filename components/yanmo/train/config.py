@@ -185,6 +185,7 @@ class TrainConfig(EngineOptions, EnduranceOptions):
         least = {
             **dict.fromkeys(("batch_rows", "layers", "width", "heads", "kv_heads", "feed_forward"), 1),
             **dict.fromkeys(("steps", "ranks", "threads", "log_every", "reference_batch"), 1),
+            "monitor_every": 1,
             **dict.fromkeys(("restart_factor", "plateau_validations"), 1),
             **dict.fromkeys(("restart_steps", "early_stopping", "early_min_delta"), 0),
             **{"head_width": 2, "micro_batch": AUTO},

@@ -72,6 +72,7 @@ def train_rank(work: Job, rank: int, beat: Callable[[str], None] = lambda doing:
     import torch
 
     torch.set_num_threads(options.threads)
+    torch.manual_seed(options.seed * 1_000_003 + rank)  # dropout's; first weights have their own
     _limit_memory(device, options.memory_share)
     from yanmo.common.token_cache import TokenCache
     from yanmo.train.agreement import Agreement
