@@ -72,8 +72,6 @@ def called(name: str, title: str = "") -> Words:
     return Words(english, _ZH.get(name, _ZH.get(english, english)))
 
 
-def genre(name: str) -> Words:
-    """A genre; `mean` is the mean over them."""
-    if name == "mean":
-        return Words("mean of genres", "各体平均")
-    return Words(f"{name} {_GENRES[name]}" if name in _GENRES else name, name)
+def gloss(genre: str) -> str:
+    """What the genre is called in English; empty for one that we do not know."""
+    return _GENRES.get(genre, "")

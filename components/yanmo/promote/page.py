@@ -111,7 +111,7 @@ def _environment() -> Environment:
         "seconds_zh": lambda v: "–" if v is None else seconds_zh(v),
         "size": human_bytes,
     }
-    environment.globals |= {"genre": names.genre, "called": names.called}
+    environment.globals |= {"gloss": names.gloss, "called": names.called}
     return environment
 
 
