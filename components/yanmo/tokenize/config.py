@@ -34,16 +34,37 @@ class TokenizeConfig(StageOptions):
     character_share: float = opt(
         0.85, "largest share of the vocabulary for single characters; the rarest become bytes", form=False
     )
+    user_dictionary: str = opt(
+        "",
+        "files or URIs of user dictionaries, separated by commas: lines of `word [frequency] [tag]` as jieba "
+        "has them; their words come first",
+        kind="environment",
+        form=False,
+    )
+    byte_level: bool = opt(
+        False,
+        "write tokenizer.json with a ByteLevel step in place of byte_fallback, for tools that know only "
+        "this; the ids are the same",
+        form=False,
+    )
     dictionary_weight: float = opt(
-        0.01, "weight of jieba's frequencies beside the text's own when words are chosen", form=False
+        0.03, "weight of jieba's frequencies beside the text's own when words are chosen", form=False
+    )
+
+    compression: str = opt(
+        "none",
+        "of token files: none is mapped as it lies; zstd is for archives and expanded into the scratch cache",
+        form=False,
+        choices=("none", "zstd"),
     )
 
     workers: int = opt(
         0, "processes; 0 is one per CPU where the text is worth it", kind="execution", form=False
     )
     judged: int = opt(
-        256,
-        "one document in this many is compared with Hugging Face's tokenizer; 0 compares none",
+        1024,
+        "one document in this many, and the first 16 of each file, are compared with Hugging Face's "
+        "tokenizer; 0 compares none",
         kind="execution",
         form=False,
     )

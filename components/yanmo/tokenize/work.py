@@ -2,35 +2,47 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from yanmo.common.errors import DataError
+from yanmo.common.documents import text_form
+from yanmo.common.errors import DataError, StorageError
 from yanmo.common.logs import human_bytes
 from yanmo.common.stage_run import StageRun
 from yanmo.common.store.commit import Attempt, Result
 from yanmo.common.store.manifest import file_sha256
+from yanmo.common.store.objects import open_store
 from yanmo.common.store.output import Output
+from yanmo.common.store.settings import StoreSettings
 from yanmo.common.token_cache import GENRES_FILE, SPLITS, TOKENIZER, SpecialIds
-from yanmo.tokenize.agreement import agreement, identical_share, sentences_of, thinned
+from yanmo.tokenize.agreement import agreement, full_agreement, sentences_of, thinned
 from yanmo.tokenize.config import TokenizeConfig
-from yanmo.tokenize.lexicon import Lexicon, dictionary_path, read_lexicon
-from yanmo.tokenize.pool import run_all
+from yanmo.tokenize.lexicon import (
+    USER_FILE,
+    Lexicon,
+    dictionary_path,
+    read_lexicon,
+    user_lines,
+    with_user_words,
+)
+from yanmo.tokenize.pool import Encode, run_all
+from yanmo.tokenize.reuse import Shard, done_of, find_parts, make_part, take_over
 from yanmo.tokenize.segmenter import Segmenter
-from yanmo.tokenize.shards import Done, Job, read_documents, tokenize_file
+from yanmo.tokenize.shards import Done, read_documents, tokenize_file
 from yanmo.tokenize.tokenizer_files import special_ids, write_tokenizer
 from yanmo.tokenize.vocabulary import TAGS, Counts, Vocabulary, choose, dictionary_segmenter
 
 log = logging.getLogger(__name__)
 TOKENIZER_REVISION = 2
 """Raised by hand when the same text and options give another tokenizer."""
-_VOCABULARY_OPTIONS = ("vocab_size", "min_character_count", "character_share", "dictionary_weight")
+_CHOICE_OPTIONS = ("min_character_count", "character_share", "dictionary_weight")
+_VOCABULARY_OPTIONS = ("vocab_size", *_CHOICE_OPTIONS, "byte_level")
 _SENTENCES_PER_BATCH = 64
 _BYTES_PER_WORKER = 64 << 20
 
@@ -44,19 +56,50 @@ def prepare(run: StageRun) -> dict[str, Any]:
         log.info("using %s as it is; options of the vocabulary have no effect", given)
         run.extra[TOKENIZER] = given
         return {}
-    dictionary = dictionary_path()
+    dictionary, user = dictionary_path(), read_user_dictionaries(options)
+    inputs: dict[str, Any] = {
+        "documents": run.input("documents"),
+        "dictionary": {"content_digest": file_sha256(dictionary), "uri": "jieba/dict.txt"},
+    }
+    if user:
+        digest = hashlib.sha256(user).hexdigest()
+        inputs["user_dictionary"] = {"content_digest": digest, "uri": options.user_dictionary}
+
+    def build(attempt: Attempt) -> Result:
+        lexicon = with_user_words(read_lexicon(dictionary), user)
+        return make_tokenizer(attempt, run.input("documents"), lexicon, options)
+
     part = run.part(
         TOKENIZER,
         TOKENIZER_REVISION,
         {name: getattr(options, name) for name in _VOCABULARY_OPTIONS},
-        {
-            "documents": run.input("documents"),
-            "dictionary": {"content_digest": file_sha256(dictionary), "uri": "jieba/dict.txt"},
-        },
-        lambda attempt: make_tokenizer(attempt, run.input("documents"), read_lexicon(dictionary), options),
+        inputs,
+        build,
     )
     run.extra[TOKENIZER] = part
     return {TOKENIZER: part}
+
+
+def read_user_dictionaries(options: TokenizeConfig) -> bytes:
+    """The lines of the dictionaries that `--user-dictionary` names, one after another.
+
+    Raises:
+        DataError: one is missing, or a line is not in jieba's format.
+    """
+    found = b""
+    for place in filter(None, map(str.strip, options.user_dictionary.split(","))):
+        try:
+            if "://" in place:
+                folder, _, name = place.rpartition("/")
+                data = open_store(folder, StoreSettings.of(options)).read(name)[0]
+            else:
+                data = Path(place).read_bytes()
+        except OSError as error:
+            if isinstance(error, StorageError):
+                raise
+            raise DataError(f"--user-dictionary {place}: cannot be read: {error}") from error
+        found += user_lines(data, place)
+    return found
 
 
 def make_tokenizer(attempt: Attempt, documents: Output, lexicon: Lexicon, options: TokenizeConfig) -> Result:
@@ -72,12 +115,14 @@ def make_tokenizer(attempt: Attempt, documents: Output, lexicon: Lexicon, option
             counts.add(batch, words)
     if not counts.characters.sum():
         raise DataError(f"{documents}: its training files hold no text; run the stage that made it again")
-    chosen = {name: getattr(options, name) for name in _VOCABULARY_OPTIONS[1:]}
+    chosen = {name: getattr(options, name) for name in _CHOICE_OPTIONS}
     vocabulary = choose(counts, lexicon, words, size=options.vocab_size, **chosen)
     special = special_ids(len(vocabulary.pieces), counts.genres)
     if len(special.genres) < len(counts.genres):
         log.warning("%d genres, %d tags: the last genres have none", len(counts.genres), len(TAGS))
-    write_tokenizer(attempt, vocabulary, special)
+    write_tokenizer(attempt, vocabulary, special, byte_level=options.byte_level)
+    if lexicon.user:
+        attempt.write(USER_FILE, lexicon.user)
     sentences = sample_sentences(documents, options.agreement_sentences)
     log.info(
         "vocabulary of %d: %d characters seen %d times or more, %d words",
@@ -88,7 +133,9 @@ def make_tokenizer(attempt: Attempt, documents: Output, lexicon: Lexicon, option
     )
     return Result(
         counts={"vocab_size": special.vocab_size},
-        metadata=vars(special) | _described(vocabulary, counts, lexicon, words, sentences),
+        metadata=vars(special)
+        | {"text_form": text_form(documents)}
+        | _described(vocabulary, counts, lexicon, words, sentences),
     )
 
 
@@ -106,12 +153,18 @@ def _described(
         "uncovered_characters_ppm": round(1e6 * (1 - covered / total), 1),
         "dictionary_sha256": lexicon.sha256,
     }
+    if lexicon.user:
+        described["user_words"] = len(lexicon.user_words)
+        described["user_words_in_vocabulary"] = len(lexicon.user_words & set(vocabulary.pieces))
     if sentences:
-        described["jieba_identical_sentences"] = identical_share(words, sentences)
+        found = full_agreement(words, sentences, lexicon.user)
+        described["jieba_identical_sentences"] = found["identical"]
+        described["jieba_ties"] = found["ties"]
         log.info(
-            "the full dictionary cuts %.2f %% of %d sentences exactly as jieba does",
-            100 * described["jieba_identical_sentences"],
-            len(sentences),
+            "the full dictionary cuts %.2f %% of %d sentences exactly as jieba does; %d differ by a tie",
+            100 * found["identical"],
+            found["sentences"],
+            found["ties"],
         )
     return described
 
@@ -129,7 +182,7 @@ def sample_sentences(documents: Output, count: int) -> list[str]:
 
 
 def work(run: StageRun) -> Result:
-    """Encode every document and write the token cache."""
+    """Encode the documents of every file that has no part yet, and make the token cache of all parts."""
     tokenizer: Output = run.extra[TOKENIZER]
     special = SpecialIds.read(tokenizer.path(GENRES_FILE))
     segmenter = Segmenter.read(tokenizer.path("tokenizer.json"))
@@ -138,62 +191,62 @@ def work(run: StageRun) -> Result:
             f"{tokenizer}: vocab_size differs: {special.vocab_size} in {GENRES_FILE}, "
             f"{segmenter.vocab_size} in tokenizer.json"
         )
-    jobs = list(_jobs(run, tokenizer, special))
-    workers = _workers(run.options, jobs)
-    done = run_all(jobs, workers, lambda job: tokenize_file(job, segmenter))
-    if not sum(sum(d.documents.values()) for j, d in zip(jobs, done, strict=True) if j.split == "train"):
+    shards = Shard.of_run(run, tokenizer)
+    parts = _parts(run, tokenizer, special, shards, segmenter)
+    done = [done_of(part) for part in parts]
+    if not any(sum(d.documents.values()) for s, d in zip(shards, done, strict=True) if s.split == "train"):
         raise DataError(f"{run.input('documents')}: no training documents; run the stage that made it again")
-    _publish(run.attempt, done)
-    counts = _counts(jobs, done)
-    metadata = _metadata(run, tokenizer, segmenter, done)
+    take_over(run.attempt, parts)
+    counts = _counts(shards, done)
+    metadata = _metadata(run, tokenizer, segmenter, done) | {"shards": _described_shards(shards, parts)}
     _report(run, counts, metadata, done)
-    return Result(counts=counts, metadata=metadata, references={TOKENIZER: tokenizer})
+    return Result(counts=counts, metadata=metadata, references={TOKENIZER: tokenizer}, used=parts)
 
 
-def _jobs(run: StageRun, tokenizer: Output, special: SpecialIds) -> Iterator[Job]:
-    documents, options = run.input("documents"), run.options
-    files = [(split, f) for split in SPLITS for f in documents.entries(f"{split}-*.parquet")]
-    for number, (split, entry) in enumerate(files):
-        yield Job(
-            documents=documents.path(entry.path),
-            split=split,
-            tokenizer=tokenizer.path("tokenizer.json"),
-            tokenizer_digest=tokenizer.content_digest,
-            bos=special.bos,
-            eos=special.eos,
-            out=run.attempt.directory,
-            name=f"input-{number:05d}",
-            judged=options.judged,
-        )
+def _parts(
+    run: StageRun, tokenizer: Output, special: SpecialIds, shards: list[Shard], segmenter: Segmenter
+) -> list[Output]:
+    """The committed part of each shard; those that are absent are made now."""
+    found = find_parts(run, shards)
+    absent = [shard for shard, part in zip(shards, found, strict=True) if part is None]
+
+    def make(shard: Shard, encode: Encode) -> Output:
+        return make_part(run, tokenizer, special, shard, encode)
+
+    workers = _workers(run.options, absent)
+    made = iter(run_all(make, absent, workers, lambda job: tokenize_file(job, segmenter)))
+    return [next(made) if part is None else part for part in found]
 
 
-def _workers(options: TokenizeConfig, jobs: list[Job]) -> int:
+def _described_shards(shards: list[Shard], parts: list[Output]) -> list[dict[str, Any]]:
+    """What each input file gave, for `yanmo cache diff`."""
+    return [
+        {
+            "documents": shard.entry.path,
+            "sha256": shard.entry.sha256,
+            "files": len(part.entries("tokens-*.parquet")),
+        }
+        for shard, part in zip(shards, parts, strict=True)
+    ]
+
+
+def _workers(options: TokenizeConfig, shards: list[Shard]) -> int:
     """Processes to use: what was asked, else as many as CPUs and as the text is worth."""
-    size = sum(job.documents.stat().st_size for job in jobs)
+    size = sum(shard.entry.bytes for shard in shards)
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     auto = min(cpus, 1 + size // _BYTES_PER_WORKER)
-    return int(max(1, min(options.workers or auto, len(jobs))))
+    return int(max(1, min(options.workers or auto, len(shards))))
 
 
-def _publish(attempt: Attempt, done: list[Done]) -> None:
-    """Give the files their final names, in the order of the inputs."""
-    files: list[tuple[Path, Path]] = [pair for one in done for pair in one.files]
-    for number, pair in enumerate(files):
-        for kind, path in zip(("tokens", "documents"), pair, strict=True):
-            name = f"{kind}-{number:05d}-of-{len(files):05d}.parquet"
-            path.rename(attempt.path(name))
-            attempt.add(name)
-
-
-def _counts(jobs: list[Job], done: list[Done]) -> dict[str, Any]:
+def _counts(shards: list[Shard], done: list[Done]) -> dict[str, Any]:
     """Documents, tokens and characters by split and genre."""
     counts: dict[str, Any] = {}
     for name in ("documents", "tokens", "characters"):
         counts[name] = {}
         for split in SPLITS:
             total: Counter[str] = Counter()
-            for job, one in zip(jobs, done, strict=True):
-                if job.split == split:
+            for shard, one in zip(shards, done, strict=True):
+                if shard.split == split:
                     total.update(getattr(one, name))
             counts[name][split] = dict(sorted(total.items()))
     return counts
@@ -206,15 +259,18 @@ def _metadata(run: StageRun, tokenizer: Output, segmenter: Segmenter, done: list
         "vocab_size": segmenter.vocab_size,
         "tokenizer": tokenizer.content_digest,
         "documents": run.input("documents").content_digest,
+        "text_form": text_form(run.input("documents")),
+        "dictionary": tokenizer.manifest.metadata.get("dictionary_sha256"),
         "unused_ids": int(len(used) - np.count_nonzero(used)),
         "byte_token_share": round(sum(one.byte_tokens for one in done) / max(tokens, 1), 6),
         "judged_documents": sum(one.judged for one in done),
-        "first_document": done[0].first,
-        "last_document": done[-1].last,
+        "first_document": next((one.first for one in done if one.first), {}),
+        "last_document": next((one.last for one in reversed(done) if one.last), {}),
     }
     sentences = sample_sentences(run.input("documents"), run.options.agreement_sentences)
     if sentences:
-        metadata["jieba_agreement"] = agreement(segmenter, sentences)
+        user = tokenizer.path(USER_FILE).read_bytes() if tokenizer.entries(USER_FILE) else b""
+        metadata["jieba_agreement"] = agreement(segmenter, sentences, user)
     return metadata
 
 
