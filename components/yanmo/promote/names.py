@@ -43,6 +43,18 @@ _ZH = {
     "overlap": "与评测集重叠",
     "benchmark": "与基准测试重叠",
     "excluded": "按要求撤下",
+    # memorization, degeneration, contamination
+    "copied_8grams": "照抄的八字片段比例",
+    "longest_copy": "最长照抄（字）",
+    "loops": "循环比例",
+    "repeated_lines": "重句比例",
+    "distinct_1": "不同单字比例",
+    "distinct_2": "不同字对比例",
+    "distinct_3": "不同三字比例",
+    "genre_obedience": "体裁相符比例",
+    "ended": "自行收尾比例",
+    "contamination_share": "见于训练文本的评测文本比例",
+    "contamination_window": "判定所用的连续字数",
     # rules of verse
     "form": "四句或八句，五言或七言",
     "equal_lines": "句数为偶，五言或七言",
