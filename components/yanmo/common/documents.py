@@ -18,8 +18,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from yanmo.common.errors import DataError
-from yanmo.common.records import DOCUMENTS_WITH_TURNS, as_documents, check_schema, write_parquet
+from yanmo.common.records import (
+    DOCUMENTS_WITH_TURNS,
+    TEXT_FORM,
+    as_documents,
+    check_schema,
+    write_parquet,
+)
 from yanmo.common.store.commit import Attempt
+from yanmo.common.store.output import Output
 
 Ints = npt.NDArray[np.int64]
 
@@ -31,6 +38,11 @@ def count_characters(text: pa.ChunkedArray) -> Ints:
     for white in ("\n", " "):
         total = pc.subtract(total, pc.count_substring(text, white))
     return np.asarray(total.to_numpy(), dtype=np.int64)
+
+
+def text_form(output: Output) -> str:
+    """How the text that an output holds or was made from is written; two forms are never compared."""
+    return str(output.manifest.metadata.get("text_form", TEXT_FORM))
 
 
 def read_documents(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
@@ -80,6 +92,7 @@ def write_split(
     split: str,
     characters: Ints,
     shard_characters: int,
+    form: str,
     rows: Callable[[int, int], dict[str, Any]],
 ) -> list[str]:
     """Write `<split>-00000-of-0000N.parquet` and return the files' names.
@@ -87,7 +100,8 @@ def write_split(
     Args:
         characters: of each row, in the order of writing.
         shard_characters: about how many characters one file holds.
-        rows: gives the columns of documents v1 for the rows from `start` to `stop`; absent ones are null.
+        form: of the text.
+        rows: gives the columns of documents for the rows from `start` to `stop`; absent ones are null.
     """
     bounds = shard_bounds(characters, shard_characters)
     names = [f"{split}-{i:05d}-of-{len(bounds):05d}.parquet" for i in range(len(bounds))]
@@ -99,7 +113,7 @@ def write_split(
             else pa.nulls(stop - start, field.type)
             for field in DOCUMENTS_WITH_TURNS
         ]
-        table = as_documents(pa.table(arrays, schema=DOCUMENTS_WITH_TURNS))
+        table = as_documents(pa.table(arrays, schema=DOCUMENTS_WITH_TURNS), form)
         write_parquet(table, attempt.path(name))
         attempt.add(name)
     return names

@@ -130,10 +130,11 @@ def build_mapped(
     """Write the documents of `source` as `mapped-00000.parquet` ... and `report.json`."""
     report, rows = MapReport(), 0
     tasks = _tasks(source, options, batch_bytes, on_bytes, attempt, report.files)
-    for number, (kept, part) in enumerate(ordered_map(map_batch, tasks, workers)):
-        attempt.add(_file_name(number))
-        rows += kept
-        report.merge(part)
+    with ordered_map(map_batch, tasks, workers) as results:
+        for number, (kept, part) in enumerate(results):
+            attempt.add(_file_name(number))
+            rows += kept
+            report.merge(part)
     attempt.write("report.json", json.dumps(report.to_json(), ensure_ascii=False, indent=1))
     return Result(counts={"documents": rows}, metadata={"text_form": options.form, "source": source.name})
 

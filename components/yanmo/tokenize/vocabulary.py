@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from yanmo.common.errors import DataError
+from yanmo.tokenize.byte_level import BYTES
 from yanmo.tokenize.lexicon import Lexicon
 from yanmo.tokenize.segmenter import Segmenter, text_and_offsets
 
@@ -31,7 +32,6 @@ ROLES = ("system", "user", "assistant")
 CHAT = ("<|im_start|>", "<|im_end|>")
 RESERVED = (*SPECIAL, *TAGS, *ROLES, *CHAT)
 """The first ids of every vocabulary, whatever the text."""
-BYTES = tuple(f"<0x{i:02X}>" for i in range(256))
 ALWAYS = frozenset([*map(chr, range(0x20, 0x7F)), "\n", "\r", "\t", "\u3000"])
 SPECIAL_SCORE = -10000.0
 BYTE_SCORE = -1000.0
@@ -141,7 +141,10 @@ def _characters(counted: Array, room: int, least: int, share: float) -> tuple[se
 
 
 def _rank(counts: Counts, lexicon: Lexicon, words: Segmenter, weight: float) -> list[str]:
-    """Words, then Latin runs that are none, by their use; equals in this order."""
+    """Words, then Latin runs that are none, by their use; equals in this order.
+
+    Words of a user dictionary that the text holds come first of all.
+    """
     total = max(int(counts.words.sum()), 1)
     latin = sorted(run for run in counts.latin if run not in lexicon.frequency)
     names = lexicon.words()
@@ -151,7 +154,9 @@ def _rank(counts: Counts, lexicon: Lexicon, words: Segmenter, weight: float) -> 
         [seen / total + weight * known / lexicon.total, [counts.latin[run] / total for run in latin]]
     )
     names += latin
-    return [names[i] for i in np.argsort(-use, kind="stable").tolist()]
+    wanted = np.array([name in lexicon.user_words for name in names], bool)
+    wanted[: len(seen)] &= seen > 0
+    return [names[i] for i in np.lexsort((-use, ~wanted)).tolist()]
 
 
 def _score(piece: str, counts: Counts, lexicon: Lexicon) -> float:

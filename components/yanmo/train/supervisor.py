@@ -22,6 +22,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from yanmo.common.documents import text_form
 from yanmo.common.errors import StorageError
 from yanmo.common.logs import human_bytes
 from yanmo.common.stage_run import Finish, StageRun
@@ -257,5 +258,6 @@ def _result(run: StageRun, cache: TokenCache, folder: Path) -> Result:
         "seconds": result["seconds"],
         "genres": list(cache.genres),
         "precision": run.options.precision,
+        "text_form": text_form(run.input("token_cache")),
     }
     return Result(counts=counts, metadata=metadata)

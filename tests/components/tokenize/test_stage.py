@@ -245,4 +245,5 @@ def test_options_that_change_no_byte_are_not_in_the_key():
         "min_character_count",
         "character_share",
         "dictionary_weight",
+        "byte_level",
     }
