@@ -77,6 +77,8 @@ def read_split(evaluation_set: Output, split: str) -> list[Document]:
     for path in evaluation_set.paths(f"{split}-*.parquet"):
         table = read_documents(path, ["id", "genre", "source", "text"])
         check_text_form(path, text_form(evaluation_set))
+        if "turns" in pq.read_schema(path).names:
+            log.warning("%s holds chats: they are scored as plain text, without their marks", path.name)
         found += [Document(**row) for row in table.to_pylist()]
     if not any(d.characters for d in found):
         raise DataError(f"{evaluation_set}: split {split!r} is empty; run `yanmo curate` with more text")
