@@ -36,11 +36,9 @@ _BOOTSTRAP = Bootstrap(draws=2000, seed=0)
 Floats = npt.NDArray[np.float64]
 
 
-def committed_baselines(run: StageRun) -> Output | None:
-    """The baselines of this run's texts, made if need be; None when it has no training documents."""
-    documents = run.inputs.get("documents")
-    if documents is None:
-        return None
+def committed_baselines(run: StageRun) -> Output:
+    """The baselines of this run's texts, made if need be; the run must have training documents."""
+    documents = run.input("documents")
     options, evaluation_set = run.options, run.input("evaluation_set")
 
     def build(attempt: Attempt) -> Result:
@@ -57,7 +55,8 @@ def committed_baselines(run: StageRun) -> Output | None:
 
 def _build(attempt: Attempt, documents: Output, evaluation_set: Output, split: str, most: int) -> Result:
     scored = read_split(evaluation_set, split)
-    texts = training_texts(documents, most)
+    sources = training_texts(documents, most)
+    texts = [source.text for source in sources]
     log.info("baselines: xz -9e and a 5-gram learn from %d documents", len(texts))
     compressed, bits = _measure(texts, scored)
     summary = {
