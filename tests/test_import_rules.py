@@ -31,6 +31,7 @@ FORBIDDEN: dict[str, set[str]] = {
     "yanmo.model": {*DATA, *CLUSTER, *(f"yanmo.{s}" for s in STAGES)},
     **{f"yanmo.{s}": {*CLUSTER, "yanmo.store", *(f"yanmo.{o}" for o in STAGES if o != s)} for s in STAGES},
     "yanmo.store": {*TRAINING, *DATA, *CLUSTER, "yanmo.model", *(f"yanmo.{s}" for s in STAGES)},
+    "yanmo.cache": {*TRAINING, *DATA, *CLUSTER, "yanmo.model"},
     "yanmo_pipelines": {*TRAINING, *DATA, "kubernetes"},
 }
 for data_stage in ("curate", "balance", "tokenize"):
@@ -128,7 +129,7 @@ def test_a_config_needs_only_the_standard_library(stage: str) -> None:
     code = (
         f"import sys; sys.path.insert(0, {str(ROOT / 'components')!r}); import yanmo.{stage}.config as c; "
         "ours = {'yanmo', 'yanmo.common', 'yanmo.common.options', 'yanmo.common.errors', "
-        "'yanmo.common.options_file', 'yanmo.common.stage', "
+        "'yanmo.common.options_file', 'yanmo.common.stage', 'yanmo.common.packing_settings', "
         f"'yanmo.{stage}', 'yanmo.{stage}.config'}}; "
         "more = {m for m in sys.modules if m.startswith('yanmo')} - ours; "
         f"more = {{m for m in more if not m.startswith('yanmo.{stage}.')}}; assert not more, more; "

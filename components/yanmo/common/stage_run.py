@@ -11,6 +11,7 @@ import functools
 import json
 import logging
 import os
+import resource
 import signal
 import sys
 import time
@@ -19,6 +20,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from yanmo.common.energy import EnergyMeter
 from yanmo.common.errors import DataError, EnvironmentFault, ExitCode, UsageError, advice, exit_code
 from yanmo.common.inputs import NONE, resolve_inputs
 from yanmo.common.kfp_outputs import ExecutorOutputs
@@ -210,8 +212,13 @@ def _output_of(run: StageRun, work: Work, prepare: Prepare | None, started: floa
         run.attempt = attempt
         resolved = by_kind(options, "semantic", "execution")
         attempt.write("config.yaml", dump_yaml(resolved), role="record")
-        result = work(run)
+        energy = EnergyMeter()
+        try:
+            result = work(run)
+        finally:
+            energy.close()
         run.telemetry.gauge("duration_seconds", "Wall time of the stage").set(time.monotonic() - started)
+        _show_cost(run.telemetry, energy)
         attempt.write("metrics.prom", run.telemetry.text(), role="record")
         return result
 
@@ -225,6 +232,18 @@ def _output_of(run: StageRun, work: Work, prepare: Prepare | None, started: floa
         what = "committed %s in %s" if ours else "adopted %s, made by another run or before, after %s"
         log.info(what, output, human_seconds(time.monotonic() - started))
     return output
+
+
+def _show_cost(telemetry: Telemetry, energy: EnergyMeter) -> None:
+    """What the work took of this machine, in this process and the ended ones that it started."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    seconds = sum(usage.ru_utime + usage.ru_stime for usage in used)
+    telemetry.gauge("cpu_seconds", "CPU time of the stage's processes").set(seconds)
+    for device, joules in energy.joules().items():
+        gauge = telemetry.gauge(
+            "energy_joules", "Energy used by the machine's devices meanwhile", ("device",)
+        )
+        gauge.labels(device).set(joules)
 
 
 def _hand_over(

@@ -6,7 +6,7 @@
 
 Nothing in a file says its number, so that a cache made again for one changed input shard can take the
 other files over as they are. Context length, packing and tags are not in the cache: the trainer plans
-them (`yanmo.train.packing`), and changing them never tokenizes again.
+them (`yanmo.common.packing`), and changing them never tokenizes again.
 
 Any Parquet reader opens the files. By genre, and the first document in words:
 
@@ -64,6 +64,10 @@ class SpecialIds:
     genres: tuple[str, ...]
     tag_ids: tuple[int, ...]
     """Parallel to `genres`."""
+    im_start: int = -1
+    """Begins a message of a chat: `<|im_start|>role\\n content <|im_end|>\\n`; -1 where there is none."""
+    im_end: int = -1
+    """Ends it."""
 
     def to_json(self) -> str:
         """The text of `genres.json`."""

@@ -25,6 +25,7 @@ from yanmo.common.store.manifest import FileEntry, Reference
 from yanmo.common.store.objects import AlreadyExists, ObjectStore, Wanted, Written, open_store
 from yanmo.common.store.output import Output, find_output, manifest_name, open_reference, superseded_name
 from yanmo.common.store.pointers import move_pointer, pointer_name
+from yanmo.common.tool import settings_of
 from yanmo.store.chain import Opener, edges
 from yanmo.store.find import find
 from yanmo.store.inventory import lease_name
@@ -47,7 +48,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(store: ObjectStore, args: argparse.Namespace) -> int:
-    from yanmo.store.command import settings_of  # command imports this module
 
     if args.to_endpoint:
         args.endpoint = args.to_endpoint

@@ -14,8 +14,9 @@ from typing import Any
 
 from yanmo.common.errors import DataError
 from yanmo.common.store.manifest import Reference
-from yanmo.common.store.objects import ObjectStore
+from yanmo.common.store.objects import ObjectStore, open_store
 from yanmo.common.store.output import Output, open_reference
+from yanmo.common.tool import settings_of
 from yanmo.store.find import find, print_json
 from yanmo.store.show import described
 
@@ -65,9 +66,6 @@ def run(store: ObjectStore, args: argparse.Namespace) -> int:
 def _other(args: argparse.Namespace) -> ObjectStore | None:
     if not args.other_store:
         return None
-    from yanmo.common.store.objects import open_store
-    from yanmo.store.command import settings_of  # command imports this module
-
     return open_store(args.other_store, settings_of(args))
 
 

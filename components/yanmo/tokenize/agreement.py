@@ -7,15 +7,15 @@ crosses a word. A smaller vocabulary cuts words into characters, which costs tok
 from __future__ import annotations
 
 import functools
+import math
 import re
-import warnings
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from yanmo.tokenize.lexicon import dictionary_path
+from yanmo.tokenize.lexicon import jieba_tokenizer
 from yanmo.tokenize.segmenter import Segmenter
 
 _SENTENCE = re.compile(r"[^。！？；\n]+[。！？；]?")
@@ -23,27 +23,16 @@ _LONGEST_SENTENCE = 200
 _ALNUM = re.compile(r"[a-zA-Z0-9]")
 
 
-@functools.cache
-def jieba_tokenizer() -> Any:
-    """jieba's own tokenizer, read from its dictionary without its cache file.
+def sentences_of(texts: Iterable[str], per_text: int = 2, characters: int = 1000) -> list[str]:
+    """The first sentences of each text, the punctuation that ends them included.
 
-    That file lies under a fixed name in the shared temporary folder, and saves nothing.
+    Args:
+        per_text: sentences of one text.
+        characters: at the beginning of a text that are looked at.
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # pkg_resources is deprecated
-        import jieba
-    tokenizer = jieba.Tokenizer()
-    with dictionary_path().open("rb") as file:
-        tokenizer.FREQ, tokenizer.total = tokenizer.gen_pfdict(file)
-    tokenizer.initialized = True
-    return tokenizer
-
-
-def sentences_of(texts: Iterable[str], per_text: int = 2) -> list[str]:
-    """The first sentences of each text, the punctuation that ends them included."""
     found: list[str] = []
     for text in texts:
-        found += [s[:_LONGEST_SENTENCE] for s in _SENTENCE.findall(text[:1000])[:per_text]]
+        found += [s[:_LONGEST_SENTENCE] for s in _SENTENCE.findall(text[:characters])[:per_text]]
     return found
 
 
@@ -66,11 +55,11 @@ def token_ends(segmenter: Segmenter, sentences: Sequence[str]) -> list[set[int]]
     return result
 
 
-@functools.lru_cache(maxsize=10_000)
-def jieba_ends(sentence: str) -> frozenset[int]:
-    """The places where jieba's words end."""
+@functools.lru_cache(maxsize=100_000)
+def jieba_ends(sentence: str, user: bytes = b"") -> frozenset[int]:
+    """The places where jieba's words end, with user dictionaries if there are any."""
     ends, at = set(), 0
-    for word in jieba_tokenizer().lcut(sentence, HMM=False):
+    for word in jieba_tokenizer(user).lcut(sentence, HMM=False):
         at += len(word)
         ends.add(at)
     return frozenset(ends)
@@ -88,11 +77,15 @@ def joined_like_jieba(ends: set[int], sentence: str) -> set[int]:
     return {e for e in ends if not (e in single and e + 1 in single)}
 
 
-def agreement(pruned: Segmenter, sentences: Sequence[str]) -> dict[str, float]:
-    """Boundary recall of a vocabulary, and the share of sentences in which no token crosses a word."""
+def agreement(pruned: Segmenter, sentences: Sequence[str], user: bytes = b"") -> dict[str, float]:
+    """Boundary recall of a vocabulary, and the share of sentences in which no token crosses a word.
+
+    Args:
+        user: lines of the user dictionaries that jieba is to load.
+    """
     kept = total = whole = 0
     for ours, sentence in zip(token_ends(pruned, sentences), sentences, strict=True):
-        theirs = jieba_ends(sentence)
+        theirs = jieba_ends(sentence, user)
         kept += len(theirs & ours)
         total += len(theirs)
         whole += theirs <= ours
@@ -103,9 +96,33 @@ def agreement(pruned: Segmenter, sentences: Sequence[str]) -> dict[str, float]:
     }
 
 
-def identical_share(full: Segmenter, sentences: Sequence[str]) -> float:
-    """Share of sentences that the full dictionary's segmenter cuts exactly as jieba does."""
-    same = 0
+def full_agreement(full: Segmenter, sentences: Sequence[str], user: bytes = b"") -> dict[str, float]:
+    """Share of sentences that the full dictionary's segmenter cuts exactly as jieba does.
+
+    Returns:
+        `sentences`, `identical` (a share) and `ties`: how many of those that differ have the same score both
+        ways, such as 呵呵/呵 and 呵/呵呵. jieba searches from the right and prefers a long first word,
+        tokenizers from the left and a long last one; no score can make them agree.
+    """
+    same = ties = 0
     for ours, sentence in zip(token_ends(full, sentences), sentences, strict=True):
-        same += joined_like_jieba(ours, sentence) == jieba_ends(sentence)
-    return round(same / max(len(sentences), 1), 6)
+        theirs, joined = jieba_ends(sentence, user), joined_like_jieba(ours, sentence)
+        same += joined == theirs
+        ties += joined != theirs and _is_tie(full, _words(joined, sentence), _words(theirs, sentence))
+    identical = round(same / max(len(sentences), 1), 6)
+    return {"sentences": len(sentences), "identical": identical, "ties": ties}
+
+
+def _words(ends: Iterable[int], sentence: str) -> Counter[str]:
+    ordered = sorted(ends)
+    return Counter(sentence[a:b] for a, b in zip([0, *ordered], ordered, strict=False))
+
+
+def _is_tie(full: Segmenter, ours: Counter[str], theirs: Counter[str]) -> bool:
+    """Whether the words in which two cuts differ have equal scores."""
+    sums = []
+    for words in (ours - theirs, theirs - ours):
+        if any(word not in full.ids for word in words):
+            return False
+        sums.append(sum(full.scores[full.ids[word]] * count for word, count in words.items()))
+    return math.isclose(*sums, abs_tol=1e-9)

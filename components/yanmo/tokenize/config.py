@@ -25,7 +25,8 @@ class TokenizeConfig(StageOptions):
     )
 
     vocab_size: int = opt(
-        8192, "ids of the tokenizer, 64 tags and 256 bytes included; up to 65536 a token costs 2 bytes"
+        8192,
+        "ids of the tokenizer, 68 reserved ones and 256 bytes included; up to 65536 a token costs 2 bytes",
     )
     min_character_count: int = opt(
         3, "characters seen less often in the training text are written as bytes", form=False
@@ -33,8 +34,21 @@ class TokenizeConfig(StageOptions):
     character_share: float = opt(
         0.85, "largest share of the vocabulary for single characters; the rarest become bytes", form=False
     )
+    user_dictionary: str = opt(
+        "",
+        "files or URIs of user dictionaries, separated by commas: lines of `word [frequency] [tag]` as jieba "
+        "has them; their words come first",
+        kind="environment",
+        form=False,
+    )
+    byte_level: bool = opt(
+        False,
+        "write tokenizer.json with a ByteLevel step in place of byte_fallback, for tools that know only "
+        "this; the ids are the same",
+        form=False,
+    )
     dictionary_weight: float = opt(
-        0.01, "weight of jieba's frequencies beside the text's own when words are chosen", form=False
+        0.03, "weight of jieba's frequencies beside the text's own when words are chosen", form=False
     )
 
     workers: int = opt(

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from yanmo.common.errors import DataError
 from yanmo.common.jit import has_numba
+from yanmo.tokenize.byte_level import from_byte_level, is_byte_level
 from yanmo.tokenize.kernel import Trie, build_trie, segment
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -53,18 +54,22 @@ class Segmenter:
         try:
             value = json.loads(path.read_text(encoding="utf-8"))
             model = value["model"]
-            known = (model["type"], model["byte_fallback"]) == ("Unigram", True)
+            level = is_byte_level(value)
+            known = (model["type"], model["byte_fallback"]) == ("Unigram", not level)
             steps = [step for step in ("normalizer", "pre_tokenizer") if value.get(step) is not None]
-            if not known or steps:
+            if not known or (steps and not level) or value.get("normalizer") is not None:
                 raise ValueError(f"a {model['type']} model with {', '.join(steps) or 'no byte fallback'}")
             pieces, scores = zip(*model["vocab"], strict=True)
+            if level:
+                pieces = tuple(from_byte_level(pieces))
             if [*pieces].index("<0xFF>") - [*pieces].index("<0x00>") != 255:
                 raise ValueError("its 256 byte pieces are not in a row")
             return cls.of(pieces, scores, model["unk_id"], path)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise DataError(
-                f"{path}: expected a Unigram tokenizer.json with byte_fallback and without normalizer and "
-                f"pre-tokenizer, found {error}; make one with `yanmo tokenize --tokenizer none`"
+                f"{path}: expected a Unigram tokenizer.json with byte_fallback (or a ByteLevel step) and "
+                f"without normalizer and pre-tokenizer, found {error}; make one with "
+                "`yanmo tokenize --tokenizer none`"
             ) from error
 
     @property

@@ -1,7 +1,7 @@
 """A vocabulary as the files that `transformers.AutoTokenizer` loads without custom code.
 
-The JSON is written here and not by `tokenizers`, so that its bytes depend on the vocabulary alone. There is
-no normalizer and no pre-tokenizer: what goes in comes out, byte for byte.
+The JSON is written here and not by `tokenizers`, so that its bytes depend on the vocabulary alone. Nothing
+normalizes the text or cuts it beforehand: what goes in comes out, byte for byte.
 """
 
 from __future__ import annotations
@@ -13,13 +13,31 @@ from typing import Any
 from yanmo.common.records import GENRES
 from yanmo.common.store.commit import Attempt
 from yanmo.common.token_cache import GENRES_FILE, SpecialIds
-from yanmo.tokenize.vocabulary import SPECIAL, TAGS, Vocabulary
+from yanmo.tokenize.byte_level import PRE_TOKENIZER, to_byte_level
+from yanmo.tokenize.vocabulary import CHAT, RESERVED, SPECIAL, TAGS, Vocabulary
+
+CHAT_TEMPLATE = (
+    "{{- bos_token }}"
+    "{%- for message in messages %}"
+    "{{- '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n' }}"
+    "{%- endfor %}"
+    "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}"
+)
+"""ChatML, as Qwen's models have it, behind the `<|bos|>` that begins every document. An answer ends with
+`<|im_end|>`; a chat of the training text ends with `<|eos|>` besides.
+
+In tokenizer_config.json and not in a chat_template.jinja: transformers reads both, other tools only this.
+"""
+
+_MARKS = (*SPECIAL, *TAGS, *CHAT)
+"""The pieces that no text is ever cut into."""
+_BYTE_FALLBACK = {"type": "Sequence", "decoders": [{"type": "ByteFallback"}, {"type": "Fuse"}]}
 
 
 def special_ids(vocab_size: int, genres: Iterable[str]) -> SpecialIds:
     """The special ids of a vocabulary, and a tag for each genre: Yanmo's own first, then others sorted.
 
-    Genres beyond the 64th have no tag.
+    Genres beyond the 59th have no tag.
     """
     others = sorted(set(genres) - set(GENRES))
     tagged = [*GENRES, *others][: len(TAGS)]
@@ -31,26 +49,41 @@ def special_ids(vocab_size: int, genres: Iterable[str]) -> SpecialIds:
         unk=3,
         genres=tuple(tagged),
         tag_ids=tuple(range(len(SPECIAL), len(SPECIAL) + len(tagged))),
+        im_start=RESERVED.index(CHAT[0]),
+        im_end=RESERVED.index(CHAT[1]),
     )
 
 
-def write_tokenizer(attempt: Attempt, vocabulary: Vocabulary, special: SpecialIds) -> None:
-    """Write tokenizer.json, tokenizer_config.json, special_tokens_map.json and genres.json."""
+def write_tokenizer(
+    attempt: Attempt, vocabulary: Vocabulary, special: SpecialIds, *, byte_level: bool = False
+) -> None:
+    """Write tokenizer.json, tokenizer_config.json, special_tokens_map.json and genres.json.
+
+    Args:
+        byte_level: whether tokenizer.json has a ByteLevel step in place of `byte_fallback`.
+    """
     bos, eos, pad, unk = SPECIAL
     named = {"bos_token": bos, "eos_token": eos, "pad_token": pad, "unk_token": unk}
     config = named | {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "clean_up_tokenization_spaces": False,
+        "chat_template": CHAT_TEMPLATE,
         "model_max_length": 1_000_000_000,
     }
-    attempt.write("tokenizer.json", tokenizer_json(vocabulary))
+    attempt.write("tokenizer.json", tokenizer_json(vocabulary, byte_level=byte_level))
     attempt.write("tokenizer_config.json", _json(config))
     attempt.write("special_tokens_map.json", _json(named))
     attempt.write(GENRES_FILE, special.to_json())
 
 
-def tokenizer_json(vocabulary: Vocabulary) -> str:
+def tokenizer_json(vocabulary: Vocabulary, *, byte_level: bool = False) -> str:
     """The text of tokenizer.json."""
+    pieces = vocabulary.pieces
+    pre_tokenizer: Any = None
+    decoder: Any = _BYTE_FALLBACK
+    if byte_level:
+        pieces = to_byte_level(pieces, frozenset(_MARKS))
+        pre_tokenizer, decoder = PRE_TOKENIZER, PRE_TOKENIZER
     added = [
         {
             "id": i,
@@ -61,7 +94,8 @@ def tokenizer_json(vocabulary: Vocabulary) -> str:
             "normalized": False,
             "special": True,
         }
-        for i, piece in enumerate([*SPECIAL, *TAGS])
+        for i, piece in enumerate(RESERVED)
+        if piece in _MARKS
     ]
     value = {
         "version": "1.0",
@@ -69,14 +103,14 @@ def tokenizer_json(vocabulary: Vocabulary) -> str:
         "padding": None,
         "added_tokens": added,
         "normalizer": None,
-        "pre_tokenizer": None,
+        "pre_tokenizer": pre_tokenizer,
         "post_processor": None,
-        "decoder": {"type": "Sequence", "decoders": [{"type": "ByteFallback"}, {"type": "Fuse"}]},
+        "decoder": decoder,
         "model": {
             "type": "Unigram",
             "unk_id": SPECIAL.index("<unk>"),
-            "vocab": list(zip(vocabulary.pieces, vocabulary.scores, strict=True)),
-            "byte_fallback": True,
+            "vocab": list(zip(pieces, vocabulary.scores, strict=True)),
+            "byte_fallback": not byte_level,
         },
     }
     return _json(value)

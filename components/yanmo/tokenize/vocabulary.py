@@ -20,13 +20,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from yanmo.common.errors import DataError
+from yanmo.tokenize.byte_level import BYTES
 from yanmo.tokenize.lexicon import Lexicon
 from yanmo.tokenize.segmenter import Segmenter, text_and_offsets
 
 log = logging.getLogger(__name__)
 SPECIAL = ("<|bos|>", "<|eos|>", "<|pad|>", "<unk>")
-TAGS = tuple(f"<|tag_{i:02d}|>" for i in range(64))
-BYTES = tuple(f"<0x{i:02X}>" for i in range(256))
+TAGS = tuple(f"<|tag_{i:02d}|>" for i in range(59))
+ROLES = ("system", "user", "assistant")
+"""Who speaks in a chat. Ordinary pieces, so that templates write them as text, at a price of one token."""
+CHAT = ("<|im_start|>", "<|im_end|>")
+RESERVED = (*SPECIAL, *TAGS, *ROLES, *CHAT)
+"""The first ids of every vocabulary, whatever the text."""
 ALWAYS = frozenset([*map(chr, range(0x20, 0x7F)), "\n", "\r", "\t", "\u3000"])
 SPECIAL_SCORE = -10000.0
 BYTE_SCORE = -1000.0
@@ -101,22 +106,23 @@ def choose(
     Raises:
         DataError: not even the obligatory characters fit.
     """
-    room = size - len(SPECIAL) - len(TAGS) - len(BYTES)
+    room = size - len(RESERVED) - len(BYTES)
     if room < len(ALWAYS):
         raise DataError(
             f"vocab_size {size}: special tokens, bytes and ASCII need {size - room + len(ALWAYS)}"
         )
     characters, least = _characters(counts.characters, room, min_character_count, character_share)
     ranked = _rank(counts, lexicon, words, dictionary_weight)
-    chosen = [word for word in ranked if word not in characters][: room - len(characters)]
+    chosen = [word for word in ranked if word not in ROLES][: room - len(characters)]
     score = {word: _score(word, counts, lexicon) for word in (*characters, *chosen)}
     ordered = sorted(score, key=lambda piece: (-score[piece], piece))
-    fixed = (*SPECIAL, *TAGS)
+    fixed = dict.fromkeys(RESERVED, SPECIAL_SCORE)
+    fixed |= {role: _score(role, counts, lexicon) for role in ROLES}
     if len(chosen) < room - len(characters):
         log.warning("only %d words to choose from: the vocabulary is smaller than %d", len(chosen), size)
     return Vocabulary(
         [*fixed, *BYTES, *ordered],
-        [*[SPECIAL_SCORE] * len(fixed), *[BYTE_SCORE] * 256, *map(score.__getitem__, ordered)],
+        [*fixed.values(), *[BYTE_SCORE] * 256, *map(score.__getitem__, ordered)],
         least,
         len(characters),
         len(chosen),
@@ -135,7 +141,10 @@ def _characters(counted: Array, room: int, least: int, share: float) -> tuple[se
 
 
 def _rank(counts: Counts, lexicon: Lexicon, words: Segmenter, weight: float) -> list[str]:
-    """Words, then Latin runs that are none, by their use; equals in this order."""
+    """Words, then Latin runs that are none, by their use; equals in this order.
+
+    Words of a user dictionary that the text holds come first of all.
+    """
     total = max(int(counts.words.sum()), 1)
     latin = sorted(run for run in counts.latin if run not in lexicon.frequency)
     names = lexicon.words()
@@ -145,7 +154,9 @@ def _rank(counts: Counts, lexicon: Lexicon, words: Segmenter, weight: float) -> 
         [seen / total + weight * known / lexicon.total, [counts.latin[run] / total for run in latin]]
     )
     names += latin
-    return [names[i] for i in np.argsort(-use, kind="stable").tolist()]
+    wanted = np.array([name in lexicon.user_words for name in names], bool)
+    wanted[: len(seen)] &= seen > 0
+    return [names[i] for i in np.lexsort((-use, ~wanted)).tolist()]
 
 
 def _score(piece: str, counts: Counts, lexicon: Lexicon) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 from collections import Counter
@@ -11,26 +12,36 @@ from typing import Any
 
 import numpy as np
 
-from yanmo.common.errors import DataError
+from yanmo.common.errors import DataError, StorageError
 from yanmo.common.logs import human_bytes
 from yanmo.common.stage_run import StageRun
 from yanmo.common.store.commit import Attempt, Result
 from yanmo.common.store.manifest import file_sha256
+from yanmo.common.store.objects import open_store
 from yanmo.common.store.output import Output
+from yanmo.common.store.settings import StoreSettings
 from yanmo.common.token_cache import GENRES_FILE, SPLITS, TOKENIZER, SpecialIds
-from yanmo.tokenize.agreement import agreement, identical_share, sentences_of, thinned
+from yanmo.tokenize.agreement import agreement, full_agreement, sentences_of, thinned
 from yanmo.tokenize.config import TokenizeConfig
-from yanmo.tokenize.lexicon import Lexicon, dictionary_path, read_lexicon
+from yanmo.tokenize.lexicon import (
+    USER_FILE,
+    Lexicon,
+    dictionary_path,
+    read_lexicon,
+    user_lines,
+    with_user_words,
+)
 from yanmo.tokenize.pool import run_all
 from yanmo.tokenize.segmenter import Segmenter
 from yanmo.tokenize.shards import Done, Job, read_documents, tokenize_file
 from yanmo.tokenize.tokenizer_files import special_ids, write_tokenizer
-from yanmo.tokenize.vocabulary import Counts, Vocabulary, choose, dictionary_segmenter
+from yanmo.tokenize.vocabulary import TAGS, Counts, Vocabulary, choose, dictionary_segmenter
 
 log = logging.getLogger(__name__)
-TOKENIZER_REVISION = 1
+TOKENIZER_REVISION = 2
 """Raised by hand when the same text and options give another tokenizer."""
-_VOCABULARY_OPTIONS = ("vocab_size", "min_character_count", "character_share", "dictionary_weight")
+_CHOICE_OPTIONS = ("min_character_count", "character_share", "dictionary_weight")
+_VOCABULARY_OPTIONS = ("vocab_size", *_CHOICE_OPTIONS, "byte_level")
 _SENTENCES_PER_BATCH = 64
 _BYTES_PER_WORKER = 64 << 20
 
@@ -44,19 +55,50 @@ def prepare(run: StageRun) -> dict[str, Any]:
         log.info("using %s as it is; options of the vocabulary have no effect", given)
         run.extra[TOKENIZER] = given
         return {}
-    dictionary = dictionary_path()
+    dictionary, user = dictionary_path(), read_user_dictionaries(options)
+    inputs: dict[str, Any] = {
+        "documents": run.input("documents"),
+        "dictionary": {"content_digest": file_sha256(dictionary), "uri": "jieba/dict.txt"},
+    }
+    if user:
+        digest = hashlib.sha256(user).hexdigest()
+        inputs["user_dictionary"] = {"content_digest": digest, "uri": options.user_dictionary}
+
+    def build(attempt: Attempt) -> Result:
+        lexicon = with_user_words(read_lexicon(dictionary), user)
+        return make_tokenizer(attempt, run.input("documents"), lexicon, options)
+
     part = run.part(
         TOKENIZER,
         TOKENIZER_REVISION,
         {name: getattr(options, name) for name in _VOCABULARY_OPTIONS},
-        {
-            "documents": run.input("documents"),
-            "dictionary": {"content_digest": file_sha256(dictionary), "uri": "jieba/dict.txt"},
-        },
-        lambda attempt: make_tokenizer(attempt, run.input("documents"), read_lexicon(dictionary), options),
+        inputs,
+        build,
     )
     run.extra[TOKENIZER] = part
     return {TOKENIZER: part}
+
+
+def read_user_dictionaries(options: TokenizeConfig) -> bytes:
+    """The lines of the dictionaries that `--user-dictionary` names, one after another.
+
+    Raises:
+        DataError: one is missing, or a line is not in jieba's format.
+    """
+    found = b""
+    for place in filter(None, map(str.strip, options.user_dictionary.split(","))):
+        try:
+            if "://" in place:
+                folder, _, name = place.rpartition("/")
+                data = open_store(folder, StoreSettings.of(options)).read(name)[0]
+            else:
+                data = Path(place).read_bytes()
+        except OSError as error:
+            if isinstance(error, StorageError):
+                raise
+            raise DataError(f"--user-dictionary {place}: cannot be read: {error}") from error
+        found += user_lines(data, place)
+    return found
 
 
 def make_tokenizer(attempt: Attempt, documents: Output, lexicon: Lexicon, options: TokenizeConfig) -> Result:
@@ -72,12 +114,14 @@ def make_tokenizer(attempt: Attempt, documents: Output, lexicon: Lexicon, option
             counts.add(batch, words)
     if not counts.characters.sum():
         raise DataError(f"{documents}: its training files hold no text; run the stage that made it again")
-    chosen = {name: getattr(options, name) for name in _VOCABULARY_OPTIONS[1:]}
+    chosen = {name: getattr(options, name) for name in _CHOICE_OPTIONS}
     vocabulary = choose(counts, lexicon, words, size=options.vocab_size, **chosen)
     special = special_ids(len(vocabulary.pieces), counts.genres)
     if len(special.genres) < len(counts.genres):
-        log.warning("%d genres, 64 tags: the last genres have none", len(counts.genres))
-    write_tokenizer(attempt, vocabulary, special)
+        log.warning("%d genres, %d tags: the last genres have none", len(counts.genres), len(TAGS))
+    write_tokenizer(attempt, vocabulary, special, byte_level=options.byte_level)
+    if lexicon.user:
+        attempt.write(USER_FILE, lexicon.user)
     sentences = sample_sentences(documents, options.agreement_sentences)
     log.info(
         "vocabulary of %d: %d characters seen %d times or more, %d words",
@@ -106,12 +150,18 @@ def _described(
         "uncovered_characters_ppm": round(1e6 * (1 - covered / total), 1),
         "dictionary_sha256": lexicon.sha256,
     }
+    if lexicon.user:
+        described["user_words"] = len(lexicon.user_words)
+        described["user_words_in_vocabulary"] = len(lexicon.user_words & set(vocabulary.pieces))
     if sentences:
-        described["jieba_identical_sentences"] = identical_share(words, sentences)
+        found = full_agreement(words, sentences, lexicon.user)
+        described["jieba_identical_sentences"] = found["identical"]
+        described["jieba_ties"] = found["ties"]
         log.info(
-            "the full dictionary cuts %.2f %% of %d sentences exactly as jieba does",
-            100 * described["jieba_identical_sentences"],
-            len(sentences),
+            "the full dictionary cuts %.2f %% of %d sentences exactly as jieba does; %d differ by a tie",
+            100 * found["identical"],
+            found["sentences"],
+            found["ties"],
         )
     return described
 
@@ -214,7 +264,8 @@ def _metadata(run: StageRun, tokenizer: Output, segmenter: Segmenter, done: list
     }
     sentences = sample_sentences(run.input("documents"), run.options.agreement_sentences)
     if sentences:
-        metadata["jieba_agreement"] = agreement(segmenter, sentences)
+        user = tokenizer.path(USER_FILE).read_bytes() if tokenizer.entries(USER_FILE) else b""
+        metadata["jieba_agreement"] = agreement(segmenter, sentences, user)
     return metadata
 
 

@@ -77,20 +77,11 @@ def save(engine: Engine, root: Path, position: Position) -> Path:
 def _write_rank(engine: Engine, folder: Path) -> dict[str, Any]:
     """Write this rank's states; its file's manifest entry."""
     tensors: dict[str, Tensor] = {"torch_rng_state": torch.get_rng_state()}
-    for flat, pieces in zip(engine.flats, engine.pieces, strict=True):
-        states = {"weight": flat.data, **_flat_states(engine, flat)}
-        for piece in pieces:
-            part = slice(piece.at, piece.at + piece.count)
-            for kind, value in states.items():
-                tensors[f"{kind}/{piece.start}/{piece.name}"] = value[part].detach().cpu().clone()
+    for part in engine.parts():
+        tensors[f"{part.kind}/{part.start}/{part.name}"] = part.values.detach().cpu().clone()
     path = folder / f"rank-{engine.rank:05d}.safetensors"
     save_file(tensors, path)
     return _entry(path)
-
-
-def _flat_states(engine: Engine, flat: Tensor) -> dict[str, Tensor]:
-    states = engine.optimizer.state.get(flat, {})
-    return {kind: value for kind, value in states.items() if value.shape == flat.shape}
 
 
 def _entry(path: Path) -> dict[str, Any]:
@@ -104,12 +95,12 @@ def _commit(
     engine: Engine, temporary: Path, final: Path, position: Position, written: list[dict[str, Any]]
 ) -> None:
     index = {
-        "format": "yanmo-checkpoint-1",
+        "format": "yanmo-checkpoint-2",
         "step": position.step,
         "identity": position.identity,
         "progress": position.progress,
         "ranks": engine.world_size,
-        "shapes": {name: list(p.shape) for name, p in engine.decoder.named_parameters()},
+        "updates": engine.updates,
     }
     path = temporary / "index.json"
     path.write_text(json.dumps(index, indent=1), encoding="utf-8")
@@ -224,42 +215,19 @@ def load(engine: Engine, folder: Path, identity: dict[str, str]) -> Position:
             kind, start, name = key.split("/", 2)
             parts.setdefault((name, kind), []).append((int(start), key))
 
-    def whole(name: str, kind: str) -> Tensor:
-        return torch.cat([places[key].get_tensor(key) for _, key in sorted(parts[name, kind])])
+    def read(name: str, kind: str, start: int, count: int) -> Tensor:
+        pieces = [places[key].get_tensor(key) for _, key in sorted(parts[name, kind])]
+        return torch.cat(pieces)[start : start + count]
 
-    for flat, pieces in zip(engine.flats, engine.pieces, strict=True):
-        kinds = {kind for name, kind in parts if pieces and name == pieces[0].name}
-        _restore_group(engine, flat, pieces, sorted(kinds), whole, index["step"])
-    for name, _ in engine.decoder.named_parameters():
-        engine.load(name, whole(name, "weight").to(engine.device))
+    engine.restore(read, index["updates"])
     if engine.rank < len(files):
         torch.set_rng_state(files[engine.rank].get_tensor("torch_rng_state"))
     return Position(index["step"], index["identity"], index["progress"])
 
 
-def _restore_group(
-    engine: Engine,
-    flat: Tensor,
-    pieces: list[Any],
-    kinds: list[str],
-    whole: Callable[[str, str], Tensor],
-    step: int,
-) -> None:
-    states = engine.optimizer.state[flat]
-    for kind in kinds:
-        target = flat.data
-        if kind != "weight":
-            target = states[kind] = torch.zeros_like(flat.data)
-        for piece in pieces:
-            part = whole(piece.name, kind)[piece.start : piece.start + piece.count]
-            target[piece.at : piece.at + piece.count] = part.to(target.device)
-    if "exp_avg" in kinds:
-        states["step"] = torch.tensor(float(step), device=flat.device)
-
-
 def _check_identity(folder: Path, index: dict[str, Any], identity: dict[str, str]) -> None:
-    if index.get("format") != "yanmo-checkpoint-1":
-        raise DataError(f"{folder}: expected format yanmo-checkpoint-1, found {index.get('format')!r}")
+    if index.get("format") != "yanmo-checkpoint-2":
+        raise DataError(f"{folder}: expected format yanmo-checkpoint-2, found {index.get('format')!r}")
     for name, value in identity.items():
         found = index["identity"].get(name)
         if found != value:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from yanmo.common.options import StageOptions, input_ref, opt
+from yanmo.common.packing_settings import MODES, OVERLAP_LOSS, Packing
 from yanmo.common.stage import Stage
 
 
@@ -20,6 +21,29 @@ class TrainConfig(StageOptions):
     steps: int = opt(450, "optimizer steps of the whole training")
     batch_rows: int = opt(32, "rows of `context` positions per optimizer step, over all ranks", form=False)
     context: int = opt(64, "positions of a row: tokens that the model sees at once", form=False)
+    packing: str = opt(
+        "best-fit",
+        "how documents become rows: best-fit cuts none that fits; concat cuts one stream; one pads each",
+        form=False,
+        choices=MODES,
+    )
+    stride: int = opt(
+        0,
+        "positions from one window over a document longer than the context to the next; 0 is the context",
+        form=False,
+    )
+    overlap_loss: str = opt(
+        "once",
+        "loss where windows overlap: once per token and epoch, or in every window",
+        form=False,
+        choices=OVERLAP_LOSS,
+    )
+    split_longer_than: int = opt(
+        0,
+        "best-fit may cut documents of more positions than this to fill rows; 0 cuts at the context only",
+        form=False,
+    )
+    min_piece: int = opt(1, "tokens that each piece of a cut document predicts at least", form=False)
     layers: int = opt(3, "layers of the decoder", form=False)
     width: int = opt(192, "width of the decoder", form=False)
     heads: int = opt(3, "query heads", form=False)
@@ -78,8 +102,18 @@ class TrainConfig(StageOptions):
     micro_batch: int = opt(
         0, "rows per forward on one rank; 0 takes all of the rank's share", kind="execution", form=False
     )
+    backend: str = opt(
+        "deepspeed",
+        "what computes: DeepSpeed, or torch alone (MPS, comparison)",
+        kind="execution",
+        form=False,
+        choices=("deepspeed", "torch"),
+    )
     zero_stage: int = opt(
-        1, "DeepSpeed ZeRO stage, 1 or 2: what the ranks share out", kind="execution", form=False
+        1,
+        "DeepSpeed ZeRO stage: the ranks share out 1 optimizer states, 2 gradients too, 3 weights too",
+        kind="execution",
+        form=False,
     )
     device: str = opt("auto", "where to train", kind="execution", form=False, choices=("auto", "cpu", "cuda"))
     log_every: int = opt(10, "steps per line of metrics.jsonl", kind="execution", form=False)
@@ -97,12 +131,13 @@ class TrainConfig(StageOptions):
     def __post_init__(self) -> None:
         for problem in (*self._wrong_numbers(), *self._contradictions()):
             raise ValueError(problem)
+        _ = self.packing_plan  # refuses what contradicts
 
     def _wrong_numbers(self) -> list[str]:
         least = {
             **dict.fromkeys(("batch_rows", "layers", "width", "heads", "kv_heads", "feed_forward"), 1),
             **dict.fromkeys(("steps", "ranks", "threads", "log_every"), 1),
-            **dict.fromkeys(("context", "head_width"), 2),
+            "head_width": 2,
             **dict.fromkeys(("warmup_steps", "micro_batch", "valid_every", "valid_characters"), 0),
             **dict.fromkeys(("checkpoint_steps", "checkpoint_seconds", "clip", "weight_decay"), 0),
             **dict.fromkeys(
@@ -124,8 +159,10 @@ class TrainConfig(StageOptions):
 
     def _contradictions(self) -> list[str]:
         problems = []
-        if self.zero_stage not in (1, 2):
-            problems.append(f"--zero-stage {self.zero_stage}: expected 1 or 2")
+        if self.zero_stage not in (1, 2, 3):
+            problems.append(f"--zero-stage {self.zero_stage}: expected 1, 2 or 3")
+        if self.backend == "torch" and self.zero_stage != 1:
+            problems.append(f"--backend torch shares out nothing: leave --zero-stage {self.zero_stage} away")
         if self.batch_rows % self.ranks:
             problems.append(
                 f"--batch-rows {self.batch_rows} does not divide among --ranks {self.ranks}; "
@@ -148,6 +185,18 @@ class TrainConfig(StageOptions):
                 f"{self.schedule} schedule"
             )
         return problems
+
+    @property
+    def packing_plan(self) -> Packing:
+        """How documents become rows."""
+        return Packing(
+            context=self.context,
+            mode=self.packing,
+            stride=self.stride,
+            overlap_loss=self.overlap_loss,
+            split_longer_than=self.split_longer_than,
+            min_piece=self.min_piece,
+        )
 
     @property
     def rank_rows(self) -> int:

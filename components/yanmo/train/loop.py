@@ -106,10 +106,12 @@ class Loop:
         batch = self.samples.batch(first, options.batch_rows)
         num_targets = batch.num_targets
         mine = engine.rank * options.rank_rows
-        nats = 0.0
+        losses = []
         for begin in range(mine, mine + options.rank_rows, options.micro_rows):
             rows = batch.rows(begin, begin + options.micro_rows)
-            nats += engine.accumulate(rows, num_targets)
+            losses.append(engine.accumulate(rows, num_targets))
+        engine.step()
+        nats = float(torch.stack(losses).sum())
         self.step += 1
         nats, cpu, stop, save = self._agree(nats, time.process_time() - cpu_began)
         if not math.isfinite(nats):
@@ -165,7 +167,7 @@ class Loop:
             "step": self.step,
             "loss": loss,
             "bits_per_character": loss / math.log(2) * self.samples.tokens_per_character,
-            "learning_rate": share * self.engine.optimizer.param_groups[0]["peak_lr"],
+            "learning_rate": self.engine.learning_rate,
             "grad_norm": self.engine.gradient_norm(),
             "tokens": sums.tokens,
             "tokens_per_second": sums.targets / seconds,

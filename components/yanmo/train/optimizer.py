@@ -4,8 +4,10 @@ DeepSpeed's own Muon orthogonalizes while the gradient partition is filled, befo
 ZeRO classes but one. `gradient_clipping` then divides its steps by about 54 without a word
 (docs/recipe.md). Here Muon is an ordinary client optimizer: DeepSpeed reduces, measures and clips
 the true gradient, in any precision and ZeRO stage, and then this `step` runs. It knows where each matrix
-lies in its rank's flat partition; momentum is elementwise and stays flat. The few matrices that are cut by a
-partition's end (at most one per rank) are put together with one small all-reduce.
+lies in its rank's flat partition; momentum is elementwise and stays flat. The few matrices that ZeRO-1 and 2
+cut at a partition's end (at most one per rank) are put together with one small all-reduce and computed by all
+ranks that hold a part; ZeRO-3 cuts every matrix, so there each rank computes its share of them and a second
+all-reduce hands the results around.
 
 Newton-Schulz runs in fp32 on CPUs, where bf16 is slow without avx512_bf16, and in bf16 on GPUs.
 """
@@ -88,6 +90,16 @@ def parameter_groups(model: nn.Module, options: Any) -> list[dict[str, Any]]:
     return groups
 
 
+@dataclass(frozen=True)
+class Cuts:
+    """The matrices of a group that no rank holds whole, laid end to end in a common buffer."""
+
+    places: dict[str, int]
+    """Where each begins."""
+    shapes: dict[str, torch.Size]
+    size: int
+
+
 class MatrixAdamW(torch.optim.AdamW):
     """Muon for groups with `muon`, fused AdamW for the others.
 
@@ -98,22 +110,41 @@ class MatrixAdamW(torch.optim.AdamW):
     def __init__(self, groups: list[dict[str, Any]], betas: tuple[float, float], eps: float = 1e-8) -> None:
         super().__init__(groups, betas=betas, eps=eps, fused=True)
         self._pieces: dict[int, list[Piece]] = {}
-        self._cut: dict[int, dict[str, int]] = {}
+        self._cut: dict[int, Cuts] = {}
+        self.idle = False
+        """While True a step changes nothing: for engines whose own step also clears gradients."""
+        self.observer: Callable[[Tensor], None] | None = None
+        """Called with each parameter that has a gradient, before it is updated."""
 
-    def locate(self, flat: Tensor, pieces: list[Piece], cut: dict[str, int]) -> None:
+    def locate(self, flat: Tensor, pieces: list[Piece], cut: Cuts) -> None:
         """Say what lies in a flat partition.
 
         Args:
             flat: the group's parameter on this rank.
-            cut: of all ranks together, the matrices that lie in two partitions or more: name -> place in
-                a common buffer.
+            cut: of all ranks together.
         """
         self._pieces[id(flat)], self._cut[id(flat)] = pieces, cut
+
+    def make_states(self, flat: Tensor, muon: bool) -> None:
+        """Zero states for a flat partition, as the first step would make them."""
+        state = self.state[flat]
+        state.clear()
+        if muon:
+            state["momentum_buffer"] = torch.zeros_like(flat, requires_grad=False)
+            return
+        state["step"] = torch.zeros((), dtype=torch.float32, device=flat.device)
+        state["exp_avg"] = torch.zeros_like(flat, requires_grad=False)
+        state["exp_avg_sq"] = torch.zeros_like(flat, requires_grad=False)
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
         """One update from the gradients as they are (clipped by the engine before)."""
+        if self.idle:
+            return
         groups = self.param_groups
+        if self.observer is not None:
+            for parameter in (p for group in groups for p in group["params"]):
+                self.observer(parameter)
         for group in groups:
             if group["muon"]:
                 for parameter in group["params"]:
@@ -138,24 +169,40 @@ class MatrixAdamW(torch.optim.AdamW):
         if id(parameter) not in self._pieces:
             parameter.add_(_update(nesterov), alpha=-group["lr"])
             return
-        cut = self._together(parameter, nesterov)
+        done = self._cut_updates(parameter, nesterov)
         for piece in self._pieces[id(parameter)]:
-            whole = cut[piece.name] if piece.name in cut else nesterov[piece.at : piece.at + piece.count]
-            update = _update(whole.view(piece.shape)).reshape(-1)[piece.start : piece.start + piece.count]
-            parameter[piece.at : piece.at + piece.count].add_(update, alpha=-group["lr"])
+            if piece.name in done:
+                update = done[piece.name]
+            else:
+                update = _update(nesterov[piece.at : piece.at + piece.count].view(piece.shape))
+            part = update.reshape(-1)[piece.start : piece.start + piece.count]
+            parameter[piece.at : piece.at + piece.count].add_(part, alpha=-group["lr"])
 
-    def _together(self, parameter: Tensor, nesterov: Tensor) -> dict[str, Tensor]:
-        """The matrices of this rank that are cut, whole: each rank adds its part to zeros."""
-        places = self._cut[id(parameter)]
-        if not places:
+    def _cut_updates(self, parameter: Tensor, nesterov: Tensor) -> dict[str, Tensor]:
+        """The updates of the matrices that are cut: each rank adds its parts to zeros, then computes."""
+        cut = self._cut[id(parameter)]
+        if not cut.places:
             return {}
-        pieces = [p for p in self._pieces[id(parameter)] if p.name in places]
-        buffer = nesterov.new_zeros(places[""])
+        pieces = [p for p in self._pieces[id(parameter)] if p.name in cut.places]
+        buffer = nesterov.new_zeros(cut.size)
         for p in pieces:
-            begin = places[p.name] + p.start
+            begin = cut.places[p.name] + p.start
             buffer[begin : begin + p.count] = nesterov[p.at : p.at + p.count]
         dist.all_reduce(buffer)
-        return {p.name: buffer[places[p.name] : places[p.name] + p.shape.numel()] for p in pieces}
+        ranks = dist.get_world_size()
+        if len(cut.places) < ranks:
+            return {p.name: _update(_matrix(buffer, cut, p.name)) for p in pieces}
+        mine = list(cut.places)[dist.get_rank() :: ranks]
+        updates = torch.zeros_like(buffer)
+        for name in mine:
+            _matrix(updates, cut, name).copy_(_update(_matrix(buffer, cut, name)))
+        dist.all_reduce(updates)
+        return {p.name: _matrix(updates, cut, p.name) for p in pieces}
+
+
+def _matrix(buffer: Tensor, cut: Cuts, name: str) -> Tensor:
+    begin, shape = cut.places[name], cut.shapes[name]
+    return buffer[begin : begin + shape.numel()].view(shape)
 
 
 def _update(matrix: Tensor) -> Tensor:
@@ -165,13 +212,13 @@ def _update(matrix: Tensor) -> Tensor:
     return orthogonalize(matrix, dtype) * scale
 
 
-def cut_places(pieces_of_ranks: Iterable[list[Piece]]) -> dict[str, int]:
-    """The matrices that no rank holds whole -> where each begins in a common buffer; "" -> its size."""
-    places: dict[str, int] = {}
-    size = 0
+def cut_places(pieces_of_ranks: Iterable[list[Piece]]) -> Cuts:
+    """The matrices that no rank holds whole, in a common order."""
+    shapes: dict[str, torch.Size] = {}
     for pieces in pieces_of_ranks:
-        for piece in pieces:
-            if not piece.is_whole and piece.name not in places:
-                places[piece.name] = size
-                size += piece.shape.numel()
-    return {**places, "": size} if places else {}
+        shapes.update({p.name: p.shape for p in pieces if not p.is_whole})
+    places, size = {}, 0
+    for name, shape in shapes.items():
+        places[name] = size
+        size += shape.numel()
+    return Cuts(places, shapes, size)

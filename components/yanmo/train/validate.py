@@ -47,9 +47,8 @@ class Validation:
     def bits_per_character(self, engine: Engine) -> dict[str, float]:
         """By genre, and their `mean`; every rank scores its share and gets all figures."""
         mine = range(engine.rank, len(self.documents), engine.world_size)
-        engine.decoder.eval()
-        bits = document_bits(engine.decoder, [self.documents[i] for i in mine])
-        engine.decoder.train()
+        with engine.scoring() as decoder:
+            bits = document_bits(decoder, [self.documents[i] for i in mine])
         sums = np.bincount(self.genre[list(mine)], bits, len(self.genres))
         total = torch.from_numpy(sums).to(engine.device)
         dist.all_reduce(total)

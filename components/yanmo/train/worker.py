@@ -59,15 +59,17 @@ def train_rank(work: Job, rank: int) -> Status:
     """Train one rank's share in this process, whose environment says who it is (RANK, WORLD_SIZE ...)."""
     options = work.options
     device = "cpu" if options.device == "cpu" else _device(options.device)
-    from yanmo.train.engine import Engine, import_deepspeed
+    if options.backend == "deepspeed":
+        from yanmo.train.backends.zero import import_deepspeed
 
-    import_deepspeed(device)
+        import_deepspeed(device)
     import torch
 
     torch.set_num_threads(options.threads)
     from yanmo.common.token_cache import TokenCache
     from yanmo.model.attention import path_name
     from yanmo.train.data import Samples
+    from yanmo.train.engine import open_engine
     from yanmo.train.loop import Loop, identity_of
     from yanmo.train.start import new_decoder, starting_model
     from yanmo.train.validate import Validation
@@ -75,11 +77,12 @@ def train_rank(work: Job, rank: int) -> Status:
     cache = TokenCache.open(work.open(work.token_cache))
     samples = Samples(
         cache,
-        context=options.context,
+        packing=options.packing_plan,
         seed=options.seed,
         tag_share=options.tag_share,
         pad=cache.special.pad,
         noise_share=options.token_noise,
+        prefetch=True,
     )
     if work.model is not None:
         decoder = starting_model(work.open(work.model), options, cache)
@@ -87,9 +90,11 @@ def train_rank(work: Job, rank: int) -> Status:
         resuming = any((work.folder / job.CHECKPOINTS).glob("step-*"))
         decoder = new_decoder(options, cache, samples, draw=rank == 0 and not resuming)
     shape = dataclasses.asdict(decoder.config)
-    engine = Engine(decoder, options, device)
+    parameters = sum(p.numel() for p in decoder.parameters())
+    dtype = torch.bfloat16 if options.precision == "bf16" else torch.float32
+    engine = open_engine(decoder, options, device)
     if rank == 0:
-        _describe(engine, samples, path_name(device, next(decoder.parameters()).dtype))
+        _describe(engine, samples, parameters, path_name(device, dtype))
     loop = Loop(
         options=options,
         engine=engine,
@@ -114,9 +119,8 @@ def _stop_on_sigterm(loop: Any) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor decides what Ctrl-C means
 
 
-def _describe(engine: Any, samples: Any, attention: str) -> None:
+def _describe(engine: Any, samples: Any, parameters: int, attention: str) -> None:
     options, plan = engine.options, samples.plan(0)
-    parameters = sum(p.numel() for p in engine.decoder.parameters())
     log.info(
         "%.2f M parameters, %d documents, %.2f M tokens in %d rows of %d (%.1f %% full), %d rows a step: "
         "%.2f epochs",
@@ -130,7 +134,8 @@ def _describe(engine: Any, samples: Any, attention: str) -> None:
         options.steps * options.batch_rows / len(plan),
     )
     log.info(
-        "ranks=%d threads=%d precision=%s optimizer=%s zero=%d attention=%s",
+        "backend=%s ranks=%d threads=%d precision=%s optimizer=%s zero=%d attention=%s",
+        engine.backend,
         engine.world_size,
         options.threads,
         options.precision,

@@ -2,7 +2,7 @@ import pytest
 
 from yanmo.tokenize.agreement import (
     agreement,
-    identical_share,
+    full_agreement,
     jieba_ends,
     jieba_tokenizer,
     joined_like_jieba,
@@ -20,11 +20,17 @@ def sentences(corpus):
 def test_full_dictionary_cuts_as_jieba_does(words, sentences):
     """The goal is 99.99 %; exact ties (呵呵呵) are the only difference ever seen."""
     assert len(sentences) == 5000
-    assert identical_share(words, sentences) >= 0.9995
+    found = full_agreement(words, sentences)
+    assert found["identical"] >= 0.9995
+    assert found["ties"] == round((1 - found["identical"]) * 5000)
 
 
 def test_exact_tie_is_the_known_difference(words):
-    assert identical_share(words, ["呵呵呵"]) == 0.0
+    assert full_agreement(words, ["呵呵呵", "手牵着手", "春眠"]) == {
+        "sentences": 3,
+        "identical": 0.333333,
+        "ties": 2,
+    }
     assert jieba_ends("呵呵呵") == {2, 3}
     assert token_ends(words, ["呵呵呵"]) == [{1, 3}]
 
@@ -34,6 +40,14 @@ def test_pruned_vocabulary_keeps_jiebas_boundaries(segmenter, sentences):
     assert found["sentences"] == 5000
     assert found["boundary_recall"] >= 0.995
     assert found["sentences_uncrossed"] >= 0.95
+
+
+def test_difference_that_no_tie_explains_is_not_called_one(words):
+    from yanmo.tokenize.segmenter import Segmenter
+    from yanmo.tokenize.vocabulary import BYTES
+
+    wrong = Segmenter.of([*BYTES, "我来", "到", "北京"], [-900.0] * 256 + [-1.0] * 3)
+    assert full_agreement(wrong, ["我来到北京"]) == {"sentences": 1, "identical": 0.0, "ties": 0}
 
 
 def test_recall_falls_when_tokens_cross_words(words):

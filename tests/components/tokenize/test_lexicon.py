@@ -1,7 +1,10 @@
+import pyarrow as pa
 import pytest
 
 from yanmo.common.errors import DataError
-from yanmo.tokenize.lexicon import read_lexicon
+from yanmo.tokenize.agreement import full_agreement
+from yanmo.tokenize.lexicon import jieba_tokenizer, read_lexicon, user_lines, with_user_words
+from yanmo.tokenize.vocabulary import Counts, choose, dictionary_segmenter
 
 
 def test_total_counts_the_word_that_stands_twice_twice_as_jieba_does(lexicon):
@@ -35,3 +38,82 @@ def test_dictionary_of_another_form_is_refused(tmp_path):
         (tmp_path / "dict.txt").write_text(text, encoding="utf-8")
         with pytest.raises(DataError, match=r"dict\.txt: expected lines of `word frequency tag`"):
             read_lexicon(tmp_path / "dict.txt")
+
+
+USER = """\ufeff云计算 5
+李小福 2 nr
+石墨烯
+
+八一双鹿 3 nz
+凯特琳 nz
+5G 3
+台中
+科学院 0
+《红楼梦》 10
+""".encode()
+
+
+@pytest.fixture(scope="module")
+def user() -> bytes:
+    return user_lines(USER, "mine.txt")
+
+
+def test_user_words_have_the_frequencies_that_jieba_gives_them(lexicon, user, tmp_path):
+    import jieba
+
+    (tmp_path / "mine.txt").write_bytes(USER)
+    theirs = jieba.Tokenizer()
+    theirs.FREQ, theirs.total = dict(jieba_tokenizer().FREQ), jieba_tokenizer().total
+    theirs.initialized = True
+    theirs.load_userdict(str(tmp_path / "mine.txt"))
+    ours = with_user_words(lexicon, user)
+    assert ours.total == theirs.total
+    words = ["云计算", "李小福", "石墨烯", "八一双鹿", "凯特琳", "5G", "台中", "科学院"]
+    assert {w: ours.frequency[w] for w in words} == {w: theirs.FREQ[w] for w in words}
+    assert ours.frequency["科学院"] == 0 and ours.frequency["石墨烯"] >= 1
+    assert ours.user_words == set(words)
+
+
+def test_whole_dictionary_with_user_words_cuts_as_jieba_with_them_does(lexicon, user):
+    ours = dictionary_segmenter(with_user_words(lexicon, user))
+    sentences = [
+        "李小福是创新办主任也是云计算方面的专家",
+        "凯特琳在中国科学院研究石墨烯",
+        "台中用5G，八一双鹿",
+    ]
+    assert full_agreement(ours, sentences, user)["identical"] == 1.0
+    assert full_agreement(ours, sentences)["identical"] == 0.0
+
+
+def test_user_words_of_the_text_are_pieces_before_all_others(lexicon, user):
+    with_them = with_user_words(lexicon, user)
+    words, counts = dictionary_segmenter(with_them), Counts()
+    texts = pa.array(["石墨烯和5G。" + "清华大学的科学院" * 50])
+    counts.add(pa.RecordBatch.from_arrays([texts, pa.array(["文"])], ["text", "genre"]), words)
+    settings = {"min_character_count": 1, "character_share": 1.0, "dictionary_weight": 0.01}
+    pieces = set(choose(counts, with_them, words, size=450, **settings).pieces)
+    assert {"石墨烯", "5G", "清华大学"} <= pieces
+    assert not {"凯特琳", "科学院", "台中"} & pieces
+
+
+def test_word_that_jieba_can_never_find_is_named(lexicon, user, caplog):
+    caplog.set_level("WARNING")
+    with_user_words(lexicon, user)
+    assert "1 of 9 words of the user dictionary" in caplog.text and "《红楼梦》" in caplog.text
+
+
+def test_no_user_dictionary_changes_nothing(lexicon):
+    assert with_user_words(lexicon, b"") is lexicon
+
+
+@pytest.mark.parametrize(
+    "line", ["云计算 5.5 n", "云计算  5", "云计算\t5", "云 计算 5", "云计算 n 5", "云计算 5 N"]
+)
+def test_line_that_is_not_in_jiebas_format_is_refused_by_its_number(line):
+    with pytest.raises(DataError, match=r"mine\.txt:2: expected `word \[frequency\] \[tag\]`"):
+        user_lines(f"好词\n{line}\n".encode(), "mine.txt")
+
+
+def test_user_dictionary_in_another_encoding_is_refused():
+    with pytest.raises(DataError, match=r"mine\.txt: a user dictionary must be UTF-8"):
+        user_lines("云计算".encode("gb18030"), "mine.txt")

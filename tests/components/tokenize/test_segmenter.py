@@ -206,7 +206,7 @@ def test_tokenizer_loads_in_transformers_without_custom_code(tokenizer):
         3,
     )
     assert len(loaded) == 4096
-    assert loaded.convert_tokens_to_ids("<|tag_63|>") == 67
+    assert loaded.convert_tokens_to_ids(["<|tag_58|>", "user", "<|im_start|>"]) == [62, 64, 66]
     plain = [text for text in HOSTILE if "<|" not in text and "<unk>" not in text] + hostile_strings(3000, 1)
     for text in plain:
         ids = loaded(text, add_special_tokens=False)["input_ids"]

@@ -10,7 +10,8 @@ SETTINGS = {"min_character_count": 3, "character_share": 0.7, "dictionary_weight
 
 def test_ids_are_special_tokens_tags_bytes_and_pieces_by_falling_score(vocabulary):
     assert vocabulary.pieces[:4] == ["<|bos|>", "<|eos|>", "<|pad|>", "<unk>"] == list(SPECIAL)
-    assert vocabulary.pieces[4:68] == list(TAGS) and TAGS[63] == "<|tag_63|>"
+    assert vocabulary.pieces[4:63] == list(TAGS) and TAGS[58] == "<|tag_58|>"
+    assert vocabulary.pieces[63:68] == ["system", "user", "assistant", "<|im_start|>", "<|im_end|>"]
     assert vocabulary.pieces[68:324] == list(BYTES)
     rest = vocabulary.scores[324:]
     assert rest == sorted(rest, reverse=True)

@@ -1,0 +1,130 @@
+"""The command line of a room of tools (`yanmo store`, `yanmo cache`): common options, and how each tool ends.
+
+A subcommand is a module with HELP, `add_arguments(parser)` and `run(store, args) -> exit code`. What a
+person or a script asked for goes to stdout; progress and complaints go to stderr.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any, NoReturn
+
+from yanmo.common.errors import ExitCode, UsageError, advice, exit_code
+from yanmo.common.logs import setup
+from yanmo.common.store.objects import open_store
+from yanmo.common.store.settings import StoreSettings
+
+log = logging.getLogger(__name__)
+_EPILOG = (
+    "WHAT is an output: stage/key (the first 4 digits of the key will do), channel/pointer (demo/champion) "
+    "or a file holding a reference. Exit codes: 0 done, 64 usage, 65 damaged or missing data, 70 bug, "
+    "75 try again, 78 environment."
+)
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A room of tools."""
+
+    name: str
+    """As it is typed after `yanmo`."""
+    description: str
+    subcommands: Mapping[str, Any]
+    """Subcommand -> its module."""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message}; see {self.prog} --help")
+
+
+def main(tool: Tool, argv: Sequence[str] | None = None) -> int:
+    """Run one subcommand and return the process's exit code."""
+    setup("info", tool.name)
+    try:
+        args = _parser(tool).parse_args(argv)
+        setup(args.log_level, tool.name)
+        code: int = tool.subcommands[args.command].run(open_store(args.store, settings_of(args)), args)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # `yanmo store ls | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.DONE
+    except KeyboardInterrupt:
+        log.warning("interrupted; nothing is half-done, the same command goes on")
+        return 128 + signal.SIGINT
+    except ModuleNotFoundError:
+        raise  # the console script names the extra that is missing
+    except Exception as error:
+        return _failed(error)
+
+
+def settings_of(args: argparse.Namespace) -> StoreSettings:
+    """How to reach a store, from the common options."""
+    return StoreSettings(
+        endpoint=args.endpoint,
+        scratch=args.scratch,
+        scratch_gib=args.scratch_gib,
+        single_writer=args.single_writer,
+    )
+
+
+def run(tool: Tool) -> NoReturn:
+    """`main` as a process: SIGTERM ends it in as orderly a way as Ctrl-C."""
+    signal.signal(signal.SIGTERM, _stop)
+    sys.exit(main(tool))
+
+
+def _stop(signum: int, frame: FrameType | None) -> None:
+    raise SystemExit(128 + signum)
+
+
+def _failed(error: Exception) -> int:
+    code = exit_code(error)
+    if code == ExitCode.BUG:
+        log.exception("a bug in Yanmo; please report it with this log")
+    else:
+        log.error("%s", advice(error))
+        log.debug("where it was raised", exc_info=error)
+    return int(code)
+
+
+def _parser(tool: Tool) -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog=f"yanmo {tool.name}", description=tool.description, allow_abbrev=False, epilog=_EPILOG
+    )
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    common = _common()
+    for name, module in tool.subcommands.items():
+        sub = commands.add_parser(
+            name, help=module.HELP, description=module.__doc__, parents=[common], allow_abbrev=False,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )  # fmt: skip
+        module.add_arguments(sub)
+    return parser
+
+
+def _common() -> _Parser:
+    common = _Parser(add_help=False)
+    group = common.add_argument_group("store")
+    group.add_argument(
+        "--store", default="runs/store", metavar="URI",
+        help="a folder, file:///path or s3://bucket/prefix (default: %(default)s)",
+    )  # fmt: skip
+    group.add_argument("--endpoint", default="", metavar="URL", help="S3 server, http(s)://host[:port]")
+    group.add_argument("--scratch", default="", metavar="FOLDER", help="local disk for files of an s3 store")
+    group.add_argument("--scratch-gib", type=float, default=200.0, metavar="GIB", help="cap of scratch, GiB")
+    group.add_argument(
+        "--single-writer", action="store_true", help="one run writes at a time (servers without conditions)"
+    )
+    group.add_argument(
+        "--log-level", default="info", choices=("debug", "info", "warning", "error"), help="what stderr shows"
+    )
+    return common

@@ -1,0 +1,166 @@
+"""State that lies in flat tensors, one per parameter group, cut among ranks: common to both backends.
+
+The optimizer sees one flat fp32 tensor per group, `flats`; `pieces` say which run of which parameter lies
+where in it. So a step is a handful of kernels however many tensors the model has, and state access is
+slicing.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from yanmo.model.decoder import Decoder
+from yanmo.train.config import TrainConfig
+from yanmo.train.data import Batch
+from yanmo.train.engine import WEIGHT, Part, Reader
+from yanmo.train.optimizer import MatrixAdamW, Piece, cut_places
+
+
+class FlatEngine:
+    """What the backends share; each sets the attributes before `_locate` and adds forward and step."""
+
+    backend = ""
+    options: TrainConfig
+    decoder: Decoder
+    device: torch.device
+    rank: int
+    world_size: int
+    optimizer: MatrixAdamW
+    flats: list[Tensor]
+    pieces: list[list[Piece]]
+
+    def __init__(self) -> None:
+        self.updates = 0
+        self._observer: Callable[[list[Part]], None] | None = None
+
+    def _locate(self, flats: list[Tensor], pieces: list[list[Piece]]) -> None:
+        """Tell the optimizer what lies where, and make its states, so that they exist from the start."""
+        self.flats, self.pieces = flats, pieces
+        everyone: list[Any] = [pieces]
+        if self.world_size > 1:
+            everyone = [None] * self.world_size
+            dist.all_gather_object(everyone, pieces)
+        for i, flat in enumerate(flats):
+            self.optimizer.locate(flat, pieces[i], cut_places(theirs[i] for theirs in everyone))
+            self.optimizer.make_states(flat, self._is_muon(i))
+
+    def _is_muon(self, i: int) -> bool:
+        return bool(self.optimizer.param_groups[i]["muon"])
+
+    @property
+    def observer(self) -> Callable[[list[Part]], None] | None:
+        """See `Engine`."""
+        return self._observer
+
+    @observer.setter
+    def observer(self, callback: Callable[[list[Part]], None] | None) -> None:
+        self._observer = callback
+        self.optimizer.observer = None if callback is None else self._observe
+
+    def _observe(self, flat: Tensor) -> None:
+        if self._observer is None or flat.grad is None:
+            return
+        at = next(i for i, own in enumerate(self.flats) if own is flat)
+        gradient = flat.grad
+        self._observer(
+            [
+                Part(p.name, "gradient", p.start, gradient[p.at : p.at + p.count].float())
+                for p in self.pieces[at]
+            ]
+        )
+
+    def set_learning_rate(self, multiplier: float) -> None:
+        """See `Engine`."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = group["peak_lr"] * multiplier
+
+    @property
+    def learning_rate(self) -> float:
+        """See `Engine`."""
+        return float(self.optimizer.param_groups[0]["lr"])
+
+    def parts(self) -> list[Part]:
+        """See `Engine`."""
+        return self._held()
+
+    def _held(self) -> list[Part]:
+        """What this rank has, of which it may own only a part."""
+        found = []
+        for flat, pieces in zip(self.flats, self.pieces, strict=True):
+            for kind, values in self._states(flat).items():
+                found += [Part(p.name, kind, p.start, values[p.at : p.at + p.count]) for p in pieces]
+        return found
+
+    def _states(self, flat: Tensor) -> dict[str, Tensor]:
+        states = self.optimizer.state[flat]
+        return {WEIGHT: flat.data, **{k: v for k, v in states.items() if v.shape == flat.shape}}
+
+    def restore(self, read: Reader, updates: int) -> None:
+        """See `Engine`."""
+        self.updates = updates
+        for name, kind, start, values in self._held():
+            values.copy_(read(name, kind, start, len(values)))
+        for flat in self.flats:
+            state = self.optimizer.state[flat]
+            if "step" in state:
+                state["step"].fill_(updates)
+        self._weights_changed(read)
+
+    def _weights_changed(self, read: Reader) -> None:
+        """Bring the weights that the forward reads up to `flats`."""
+        raise NotImplementedError
+
+    def full_weights(self) -> dict[str, Tensor]:
+        """See `Engine`."""
+        found = {}
+        mine: dict[str, list[Part]] = {}
+        for part in self.parts():
+            if part.kind == WEIGHT:
+                mine.setdefault(part.name, []).append(part)
+        for name, shape in self.shapes().items():
+            whole = torch.zeros(shape.numel(), dtype=torch.float32, device=self.device)
+            for part in mine.get(name, ()):
+                whole[part.start : part.start + len(part.values)] = part.values
+            if self.world_size > 1:
+                dist.all_reduce(whole)
+            found[name] = whole.view(shape).cpu()
+        return found
+
+    def shapes(self) -> dict[str, torch.Size]:
+        """Shape of each parameter, also where its weights are shared out."""
+        return {name: p.shape for name, p in self.decoder.named_parameters()}
+
+    @contextmanager
+    def scoring(self) -> Iterator[Decoder]:
+        """See `Engine`."""
+        self.decoder.eval()
+        try:
+            yield self.decoder
+        finally:
+            self.decoder.train()
+
+    def _tensors(self, rows: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        """ids, segments and targets on the device; the copy does not wait."""
+        arrays = (rows.ids_BT, rows.segments_BT, rows.targets_BT)
+        ids, segments, targets = (torch.from_numpy(x) for x in arrays)
+        if self.device.type == "cuda":
+            ids, segments, targets = (x.pin_memory() for x in (ids, segments, targets))
+        ids, segments, targets = (x.to(self.device, non_blocking=True) for x in (ids, segments, targets))
+        return ids, segments, targets
+
+
+def copy_with(decoder: Decoder, weights: dict[str, Tensor], device: torch.device) -> Decoder:
+    """A decoder of the same shape and dtype that holds `weights`."""
+    dtype = next(decoder.parameters()).dtype
+    whole = Decoder(copy.copy(decoder.config))
+    if decoder.config.tie_word_embeddings:
+        weights = {**weights, "lm_head.weight": weights["model.embed_tokens.weight"]}
+    whole.load_state_dict(weights)
+    return whole.to(device=device, dtype=dtype).eval()

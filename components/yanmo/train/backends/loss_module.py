@@ -1,0 +1,23 @@
+"""What a backend differentiates: the decoder and its loss in one module."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from yanmo.model.decoder import Decoder
+from yanmo.model.loss import linear_cross_entropy
+
+
+class LossModule(nn.Module):
+    """What the engine calls: the decoder and its loss."""
+
+    def __init__(self, decoder: Decoder) -> None:
+        super().__init__()
+        self.decoder = decoder
+
+    def forward(self, ids_BT: Tensor, segments_BT: Tensor, targets_BT: Tensor, scale: float) -> Tensor:
+        """The summed loss of the positions that have a target, times `scale`."""
+        hidden_BTD = self.decoder.hidden(ids_BT, segments_BT)
+        at = (targets_BT >= 0).flatten().nonzero().squeeze(1)
+        hidden_ND = hidden_BTD.flatten(0, 1).index_select(0, at)
+        return linear_cross_entropy(hidden_ND, self.decoder.lm_head.weight, targets_BT.flatten()[at], scale)

@@ -1,0 +1,150 @@
+"""torch alone behind the same seam: for Apple's MPS, for machines without DeepSpeed, for comparison.
+
+Every rank holds everything. Weights lie in one flat fp32 tensor per group; in bf16 the forward reads a flat
+bf16 copy, and its gradients are added up in fp32 as they appear. `DistributedDataParallel` is not used: it
+reduces gradients in the dtype of the parameters, which for bf16 is not what the other backend does. One
+all-reduce per group after the last backward instead, which is not overlapped with it: for many GPUs take
+DeepSpeed.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from yanmo.model.decoder import Decoder
+from yanmo.train.backends.flat import FlatEngine
+from yanmo.train.backends.loss_module import LossModule
+from yanmo.train.config import TrainConfig
+from yanmo.train.data import Batch
+from yanmo.train.engine import Part, Reader
+from yanmo.train.optimizer import MatrixAdamW, Piece, parameter_groups
+
+_TIMEOUT = timedelta(minutes=10)
+
+
+class PlainEngine(FlatEngine):
+    """A decoder under plain torch."""
+
+    backend = "torch"
+
+    def __init__(self, decoder: Decoder, options: TrainConfig, device: str) -> None:
+        """See `open_engine`; device is cpu, cuda or mps."""
+        super().__init__()
+        self.device = torch.device(device)
+        if device == "cuda":
+            self.device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
+            torch.cuda.set_device(self.device)
+        if not dist.is_initialized():
+            dist.init_process_group("nccl" if device == "cuda" else "gloo", timeout=_TIMEOUT)
+        self.rank, self.world_size = dist.get_rank(), dist.get_world_size()
+        self.options, self.decoder = options, decoder.to(self.device)
+        self._dtype = torch.bfloat16 if options.precision == "bf16" else torch.float32
+        self._module = LossModule(decoder)
+        groups = parameter_groups(decoder, options)
+        names = {id(p): name for name, p in decoder.named_parameters()}
+        self._read: list[Tensor] = []
+        flats, pieces = [], []
+        for group in groups:
+            flat, read, found = self._flatten(group["params"], names)
+            flats.append(flat)
+            pieces.append(found)
+            self._read.append(read)
+            group["params"] = [flat]
+        self.optimizer = MatrixAdamW(groups, (options.adam_beta1, options.adam_beta2))
+        self._locate(flats, pieces)
+        self._norm = torch.zeros(())
+
+    def _flatten(self, parameters: list[Tensor], names: dict[int, str]) -> tuple[Tensor, Tensor, list[Piece]]:
+        """One fp32 tensor of a group, what the forward reads of it, and where what lies in it."""
+        whole = torch.cat([p.detach().float().flatten() for p in parameters])
+        if self.world_size > 1:
+            dist.broadcast(whole, 0)
+        read = whole.to(self._dtype)
+        whole = read.float()  # the first weights are what the forward reads, as under DeepSpeed
+        flat = torch.nn.Parameter(read if self._dtype == torch.float32 else whole)
+        flat.grad = torch.zeros_like(flat)
+        pieces, at = [], 0
+        for parameter in parameters:
+            part = slice(at, at + parameter.numel())
+            parameter.data = read[part].view_as(parameter)
+            self._collect(parameter, flat.grad[part].view(parameter.shape))
+            pieces.append(Piece(names[id(parameter)], parameter.shape, 0, parameter.numel(), at))
+            at += parameter.numel()
+        return flat, read, pieces
+
+    def _collect(self, parameter: Tensor, gradient: Tensor) -> None:
+        """Let a parameter's gradient end up in `gradient`."""
+        if self._dtype == torch.float32:
+            parameter.grad = gradient
+            return
+
+        def add(p: Tensor) -> None:
+            assert p.grad is not None
+            gradient.add_(p.grad)
+            p.grad = None
+
+        parameter.register_post_accumulate_grad_hook(add)  # type: ignore[no-untyped-call]
+
+    def accumulate(self, rows: Batch, num_targets: int) -> Tensor:
+        """See `Engine`."""
+        loss: Tensor = self._module(*self._tensors(rows), 1.0 / num_targets)
+        loss.backward()  # type: ignore[no-untyped-call]
+        return loss.detach().float() * num_targets
+
+    def step(self) -> bool:
+        """See `Engine`."""
+        gradients = [flat.grad for flat in self.flats if flat.grad is not None]
+        if self.world_size > 1:
+            for gradient in gradients:
+                dist.all_reduce(gradient)
+        self._norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(g) for g in gradients]))
+        finite = bool(torch.isfinite(self._norm))
+        if finite:
+            if self.options.clip:
+                share = (self.options.clip / (self._norm + 1e-6)).clamp(max=1.0)
+                for gradient in gradients:
+                    gradient.mul_(share)
+            self.optimizer.step()
+            self._copy_to_forward()
+            self.updates += 1
+        self.skip()
+        return finite
+
+    def skip(self) -> None:
+        """See `Engine`."""
+        for flat in self.flats:
+            if flat.grad is not None:
+                flat.grad.zero_()
+
+    def gradient_norm(self) -> float:
+        """See `Engine`."""
+        norm = float(self._norm)
+        return norm if math.isfinite(norm) else math.inf
+
+    def _copy_to_forward(self) -> None:
+        if self._dtype != torch.float32:
+            for flat, read in zip(self.flats, self._read, strict=True):
+                read.copy_(flat.data)
+
+    def _weights_changed(self, read: Reader) -> None:
+        self._copy_to_forward()
+
+    def full_weights(self) -> dict[str, Tensor]:
+        """See `Engine`; every rank has them."""
+        return {
+            p.name: flat.data[p.at : p.at + p.count].view(p.shape).cpu().clone()
+            for flat, pieces in zip(self.flats, self.pieces, strict=True)
+            for p in pieces
+        }
+
+    def parts(self) -> list[Part]:
+        """See `Engine`; the ranks, which all hold everything, share out the parameters."""
+        names = [p.name for pieces in self.pieces for p in pieces][self.rank :: self.world_size]
+        mine = set(names)
+        return [part for part in self._held() if part.name in mine]

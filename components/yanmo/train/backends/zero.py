@@ -1,0 +1,202 @@
+"""DeepSpeed's engine, set up so that it needs no compiler and no just-in-time build.
+
+Three traps, each met: on Linux CPUs deepspeed compiles a
+shared-memory op at its first use and crashes without c++; importing its Muon compiles kernels; a config
+that names "AdamW" builds FusedAdam. So the op is masked, torch.compile is off on CPUs, and the optimizer
+is our own client object.
+
+Accumulation is ours (`managed_gradient_accumulation: false`): `step` is the boundary, so that a step can be
+skipped and its number of micro batches can change. ZeRO-3 shares out every parameter by itself: each rank
+owns an equal run of each, padded at the end, and weights are whole only while a layer runs.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from yanmo.model.decoder import Decoder
+from yanmo.train.backends.flat import FlatEngine, copy_with
+from yanmo.train.backends.loss_module import LossModule
+from yanmo.train.config import TrainConfig
+from yanmo.train.data import Batch
+from yanmo.train.engine import Reader
+from yanmo.train.optimizer import MatrixAdamW, Piece, parameter_groups
+
+_TIMEOUT = timedelta(minutes=10)
+
+
+def import_deepspeed(device: str, compiled: bool = False) -> Any:
+    """The deepspeed module, quiet and without builds; before anything else imports it.
+
+    Args:
+        compiled: the model will go through torch.compile, which is otherwise switched off on CPUs.
+
+    Raises:
+        RuntimeError: deepspeed no longer has the private table that masks the op; pin another version.
+    """
+    os.environ.setdefault("DS_ACCELERATOR", device)
+    if device == "cpu" and not compiled:
+        os.environ.setdefault("TORCH_COMPILE_DISABLE", "1")
+    logging.getLogger("torch.distributed.elastic").setLevel(logging.ERROR)
+    import deepspeed
+    import deepspeed.ops
+
+    if not hasattr(deepspeed.ops, "__compatible_ops__"):
+        raise RuntimeError(
+            f"deepspeed {deepspeed.__version__} has no ops.__compatible_ops__: its shared-memory op would be "
+            "compiled at run time; use the pinned version (0.19.8)"
+        )
+    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+    from deepspeed.utils import logger
+
+    logger.setLevel(logging.ERROR)
+    return deepspeed
+
+
+def engine_config(options: TrainConfig) -> dict[str, Any]:
+    """DeepSpeed's configuration."""
+    config: dict[str, Any] = {
+        "train_micro_batch_size_per_gpu": options.micro_rows,
+        "gradient_accumulation_steps": 1,
+        "managed_gradient_accumulation": False,
+        "gradient_clipping": options.clip,
+        "zero_optimization": {"stage": options.zero_stage},
+        "zero_allow_untested_optimizer": True,  # ours; tested against torch.optim in test_optimizer.py
+        "data_types": {"grad_accum_dtype": "fp32"},  # the default accumulates in bf16
+        "steps_per_print": 10**9,
+    }
+    if options.precision == "bf16":
+        # Without these, stage 1 adds up micro batches in bf16 and sends fp32 sums as bf16: gradients
+        # differ by 0.26 % (measured).
+        config["bf16"] = {"enabled": True, "immediate_grad_update": True}
+        config["communication_data_type"] = "fp32"
+    return config
+
+
+class ZeroEngine(FlatEngine):
+    """A decoder under DeepSpeed."""
+
+    backend = "deepspeed"
+
+    def __init__(self, decoder: Decoder, options: TrainConfig, device: str) -> None:
+        """See `open_engine`; device is cpu or cuda."""
+        super().__init__()
+        deepspeed = import_deepspeed(device)
+        self.device = torch.device(device)
+        if device == "cuda":
+            self.device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
+            torch.cuda.set_device(self.device)
+        backend = "nccl" if device == "cuda" else "gloo"
+        deepspeed.init_distributed(backend, timeout=_TIMEOUT, verbose=False)
+        self.rank, self.world_size = dist.get_rank(), dist.get_world_size()
+        self.options, self.decoder = options, decoder
+        self._shapes = {name: p.shape for name, p in decoder.named_parameters()}
+        self.optimizer = MatrixAdamW(
+            parameter_groups(decoder, options), (options.adam_beta1, options.adam_beta2)
+        )
+        self._engine = deepspeed.initialize(
+            model=LossModule(decoder),
+            optimizer=self.optimizer,
+            config=engine_config(options),
+            dist_init_required=False,
+        )[0]
+        if self._shared_out:
+            self._locate(*self._stage_3())
+        else:
+            flats: list[Tensor] = [group["params"][0] for group in self.optimizer.param_groups]
+            self._locate(flats, [self._pieces_of(i) for i in range(len(flats))])
+
+    @property
+    def _shared_out(self) -> bool:
+        return self.options.zero_stage == 3
+
+    def _pieces_of(self, group: int) -> list[Piece]:
+        """Stages 1 and 2: a group's parameters lie end to end, cut into equal runs."""
+        pieces = []
+        for name, parameter in self.decoder.named_parameters():
+            mapping = parameter._hp_mapping  # type: ignore[attr-defined]
+            if mapping is None or mapping.param_group_index != group:
+                continue
+            source, place = mapping.lp_fragment_address, mapping.hp_fragment_address
+            pieces.append(Piece(name, parameter.shape, source.start, source.numel, place.start))
+        return pieces
+
+    def _stage_3(self) -> tuple[list[Tensor], list[list[Piece]]]:
+        """Stage 3: each parameter is cut into equal runs, the last ones padded or empty."""
+        zero = self._engine.optimizer
+        names = {id(p): name for name, p in self.decoder.named_parameters()}
+        flats, pieces = list(zero.fp32_partitioned_groups_flat), []
+        for group in zero.fp16_groups:
+            found = []
+            for parameter in group:
+                _, at, count = zero.grad_position[zero.get_param_id(parameter)]
+                name = names[id(parameter)]
+                start = self.rank * count
+                count = min(count, self._shapes[name].numel() - start)
+                if count > 0:
+                    found.append(Piece(name, self._shapes[name], start, count, at))
+            pieces.append(found)
+        return flats, pieces
+
+    def _is_muon(self, i: int) -> bool:
+        group = self._engine.optimizer.sub_group_to_group_id[i] if self._shared_out else i
+        return bool(self.optimizer.param_groups[group]["muon"])
+
+    def shapes(self) -> dict[str, torch.Size]:
+        """See `FlatEngine`."""
+        return self._shapes
+
+    def accumulate(self, rows: Batch, num_targets: int) -> Tensor:
+        """See `Engine`."""
+        scale = self.world_size / num_targets  # DeepSpeed averages over ranks; this takes it back
+        loss: Tensor = self._engine(*self._tensors(rows), scale)
+        self._engine.backward(loss)
+        return loss.detach().float() / scale
+
+    def step(self) -> bool:
+        """See `Engine`."""
+        self._engine.step()
+        applied = bool(self._engine.was_step_applied())
+        self.updates += applied
+        return applied
+
+    def skip(self) -> None:
+        """See `Engine`."""
+        self.optimizer.idle = True
+        try:
+            self._engine.step()
+        finally:
+            self.optimizer.idle = False
+
+    def gradient_norm(self) -> float:
+        """See `Engine`."""
+        return float(self._engine.get_global_grad_norm() or 0.0)
+
+    def _weights_changed(self, read: Reader) -> None:
+        if self._shared_out:
+            zero = self._engine.optimizer
+            for i in range(len(self.flats)):
+                zero._reassign_or_swap_out_partitioned_parameters(i)
+            if zero.persistent_parameters:
+                zero.persistent_parameters[0].all_gather(zero.persistent_parameters)
+            return
+        for name, parameter in self.decoder.named_parameters():
+            parameter.data.copy_(read(name, "weight", 0, parameter.numel()).view_as(parameter))
+
+    @contextmanager
+    def scoring(self) -> Iterator[Decoder]:
+        """See `Engine`; under ZeRO-3 a second, whole decoder for the time."""
+        if not self._shared_out:
+            with super().scoring() as decoder:
+                yield decoder
+            return
+        yield copy_with(self.decoder, self.full_weights(), self.device)

@@ -1,0 +1,94 @@
+"""What a training does about steps that went wrong: skip, rewind, give up.
+
+A step whose gradient is not finite moves no weight on any rank (the engine sees to that) and its data counts as
+used. After `nonfinite_steps` of them in a row, or when the loss stands `spike_nats` above its recent mean, the
+training goes back to the newest checkpoint from before the trouble and continues with the data after it, as
+PaLM did by hand (arXiv 2204.02311, section 5.1: restart some 100 steps before a spike and skip 200 to 500
+batches, after which it did not come back). After `rewinds` of those it ends: the options are wrong, not the data.
+
+Each rank decides from equal numbers, so no vote is needed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+_RECENT_STEPS = 50
+"""Steps whose mean loss a spike is measured against; none is seen before half of them are there."""
+_SPIKE_STEPS = 5
+"""Steps that the loss has to stay up: single hard batches are no spike."""
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """Why the training has to go back."""
+
+    first_step: int
+    """The first step that went wrong (1 is the run's first)."""
+    reason: str
+
+
+@dataclass
+class Health:
+    """Watches the losses of consecutive steps."""
+
+    nonfinite_steps: int
+    """Steps in a row that may be skipped; 0 for any number."""
+    spike_nats: float
+    """Rise of the loss that counts as a spike, nats per token; 0 sees none."""
+    _bad: int = 0
+    _high: int = 0
+    _recent: deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT_STEPS))
+
+    def note(self, step: int, loss: float, moved: bool) -> Trouble | None:
+        """Take in one step, in order; the trouble that it completes, if any.
+
+        Args:
+            step: number of the step, from 1.
+            loss: its mean loss, nats per token.
+            moved: whether it moved the weights.
+        """
+        if not moved or not math.isfinite(loss):
+            self._bad += 1
+            if self.nonfinite_steps and self._bad >= self.nonfinite_steps:
+                what = f"{self._bad} steps in a row had a loss or gradient that is not finite"
+                return Trouble(step - self._bad + 1, what)
+            return None
+        self._bad = 0
+        return self._spike(step, loss)
+
+    def _spike(self, step: int, loss: float) -> Trouble | None:
+        recent = self._recent
+        mean = sum(recent) / len(recent) if len(recent) >= _RECENT_STEPS // 2 else math.inf
+        if not self.spike_nats or loss <= mean + self.spike_nats:
+            self._high = 0
+            recent.append(loss)
+            return None
+        self._high += 1
+        if self._high < _SPIKE_STEPS:
+            return None
+        what = f"the loss stood {self.spike_nats:g} nats above its mean of {mean:.3f} for {self._high} steps"
+        return Trouble(step - self._high + 1, what)
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps."""
+        return {"bad": self._bad, "high": self._high, "recent": list(self._recent)}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take back what `state` gave."""
+        self._bad, self._high = state["bad"], state["high"]
+        self._recent = deque(state["recent"], maxlen=_RECENT_STEPS)
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """Samples that were never trained on, and why; in metrics.jsonl, the checkpoint and the manifest."""
+
+    first_sample: int
+    samples: int
+    step: int
+    """The step at which that was decided."""
+    reason: str
