@@ -45,12 +45,16 @@ def variety(texts: Sequence[str], ended: Sequence[bool]) -> dict[str, Any]:
     return {
         "texts": len(texts),
         "characters": sum(map(len, texts)),
-        "empty": sum(not text for text in texts),
-        "ended": sum(ended),
-        "loops": sum(map(has_loop, texts)),
+        "empty": _mean([not text for text in texts]),
+        "ended": _mean(ended),
+        "loops": _mean([has_loop(text) for text in texts]),
         "repeated_lines": _repeated_lines(texts),
         **{f"distinct_{n}": distinct(texts, n) for n in (1, 2, 3)},
     }
+
+
+def _mean(found: Sequence[bool]) -> float | None:
+    return round(sum(found) / len(found), 4) if found else None
 
 
 def _repeated_lines(texts: Sequence[str]) -> float | None:

@@ -76,19 +76,21 @@ def _build(attempt: Attempt, evaluation: Output, documents: Output, scored: Sequ
     copies = _copies(both, documents)
     looks = [judge.genres_of(written.texts) for written in both]
     genres = sorted({*originals.genres, *samples.genres}, key=genre_order)
-    figures = {
-        "schema": "yanmo.writing/1",
-        "verse": verse_table(knowledge, *(_verse(written) for written in both)),
-        "copies": {"window": WINDOW, "genres": _by_origin(genres, both, copies, _copied)},
-        "variety": {g: _variety(g, originals, samples) for g in genres},
-        "looks_like_its_genre": {
-            "chance": round(1 / len(judge.genres), 4),
-            "genres": _by_origin(genres, both, looks, _looking_right),
+    found = {g: _by_origin(g, both, copies, looks) for g in genres}
+    _write(attempt, "verse", verse_table(knowledge, *(_verse(written) for written in both)))
+    _write(attempt, "contamination", contamination(scored, documents))
+    _write(
+        attempt,
+        "memorization",
+        {
+            "schema": "yanmo.memorization/1",
+            "window": WINDOW,
+            "genre_by_chance": round(1 / len(judge.genres), 4),
+            **{w.origin: _over_genres([genre[w.origin] for genre in found.values()]) for w in both},
+            "genres": found,
+            "nearest": _nearest(samples, documents),
         },
-        "nearest": _nearest(samples, documents),
-        "contamination": contamination(scored, documents),
-    }
-    attempt.write("writing.json", json.dumps(figures, ensure_ascii=False, indent=1) + "\n")
+    )
     tables = [_table(w, knowledge, c, seen) for w, c, seen in zip(both, copies, looks, strict=True)]
     write_documents(attempt, "texts", pa.concat_tables(tables))
     return Result(counts={"samples": len(samples.texts), "originals": len(scored)})
@@ -130,43 +132,53 @@ def _copies(both: Sequence[_Written], documents: Output) -> list[Copies]:
     return [Copies(**part) for part in parts]
 
 
-def _by_origin(genres: Sequence[str], both: Sequence[_Written], found: Sequence[Any], figures: Any) -> Any:
-    """Genre -> origin -> figures of its texts."""
-    return {
-        genre: {w.origin: figures(w, f, w.of(genre)) for w, f in zip(both, found, strict=True)}
-        for genre in genres
-    }
+def _write(attempt: Attempt, name: str, value: Any) -> None:
+    attempt.write(f"{name}.json", json.dumps(value, ensure_ascii=False, indent=1) + "\n")
+
+
+def _by_origin(
+    genre: str, both: Sequence[_Written], copies: Sequence[Copies], looks: Sequence[Sequence[str]]
+) -> dict[str, dict[str, Any]]:
+    """Origin -> figures of the texts of one genre.
+
+    Originals are cut to the samples' lengths where their variety is measured, so that it can be compared.
+    """
+    samples = [both[1].texts[i] for i in both[1].of(genre)]
+    result = {}
+    for written, copy, looked in zip(both, copies, looks, strict=True):
+        rows = written.of(genre)
+        texts, ended = [written.texts[i] for i in rows], [written.ended[i] for i in rows]
+        if written is both[0] and samples:
+            texts, ended = cut_alike(texts, samples), [True] * len(samples)
+        right = sum(looked[i] == genre for i in rows)
+        result[written.origin] = {
+            **variety(texts, ended[: len(texts)]),
+            "genre_obedience": _share(right, len(rows)),
+            **_copied(written, copy, rows),
+        }
+    return result
 
 
 def _copied(written: _Written, copies: Copies, rows: list[int]) -> dict[str, Any]:
-    windows, copied = int(copies.windows[rows].sum()), int(copies.copied[rows].sum())
-    longest = copies.longest[rows]
+    windows, longest = int(copies.windows[rows].sum()), copies.longest[rows]
     return {
-        "texts": len(rows),
         "windows": windows,
-        "share": _share(copied, windows),
-        "longest_run": int(longest.max(initial=0)),
-        "longest_run_in": written.ids[rows[int(longest.argmax())]] if longest.any() else None,
+        "copied_8grams": _share(int(copies.copied[rows].sum()), windows),
+        "longest_copy": int(longest.max(initial=0)),
+        "longest_copy_in": written.ids[rows[int(longest.argmax())]] if longest.any() else None,
     }
 
 
-def _looking_right(written: _Written, looks: Sequence[str], rows: list[int]) -> dict[str, Any]:
-    right = sum(looks[i] == written.genres[i] for i in rows)
-    return {"texts": len(rows), "share": _share(right, len(rows))}
-
-
-def _variety(genre: str, originals: _Written, samples: _Written) -> dict[str, Any]:
-    """The originals are cut to the samples' lengths, so that their figures can be compared."""
-    rows = samples.of(genre)
-    texts = [samples.texts[i] for i in rows]
-    alike = cut_alike([originals.texts[i] for i in originals.of(genre)], texts)
-    return {
-        "held_out": variety(alike, [True] * len(alike)),
-        "generated": variety(texts, [samples.ended[i] for i in rows]),
-    }
+def _over_genres(genres: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
+    """The headline figures: means over genres, but the longest copy of all."""
+    names = ("copied_8grams", "loops", "repeated_lines", "distinct_1", "distinct_2", "distinct_3")
+    known = {n: [g[n] for g in genres if g[n] is not None] for n in (*names, "genre_obedience", "ended")}
+    means = {n: round(float(np.mean(values)), 5) if values else None for n, values in known.items()}
+    return {**means, "longest_copy": max((g["longest_copy"] for g in genres), default=None)}
 
 
 def _nearest(samples: _Written, documents: Output) -> dict[str, Any]:
+    """Sample -> the training document most like it."""
     shown = [i for genre in dict.fromkeys(samples.genres) for i in samples.of(genre)[:SHOWN]]
     found = nearest([samples.texts[i] for i in shown], training_batches(documents))
     return {samples.ids[i]: each for i, each in zip(shown, found, strict=True)}

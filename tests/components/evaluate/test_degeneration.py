@@ -19,7 +19,7 @@ def test_what_poets_repeat_is_none(text):
 
 def test_variety_counts_over_all_texts_of_a_genre():
     found = variety(["明月。\n明月。", "", "青天"], [True, False, True])
-    assert (found["texts"], found["empty"], found["ended"], found["loops"]) == (3, 1, 2, 0)
+    assert (found["texts"], found["empty"], found["ended"], found["loops"]) == (3, 0.3333, 0.6667, 0)
     assert found["repeated_lines"] == round(1 / 3, 4)
     assert found["distinct_1"] == round(6 / 9, 4)
     assert distinct(["明"], 2) is None
