@@ -19,12 +19,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from yanmo.common.documents import text_form
 from yanmo.common.errors import EnvironmentFault
 from yanmo.common.records import num_characters
 from yanmo.common.stage_run import StageRun
 from yanmo.common.store.commit import Attempt, Result
 from yanmo.common.store.output import Output
-from yanmo.evaluate.documents import Document, by_genre, genre_order, read_split, training_texts
+from yanmo.evaluate.documents import (
+    Document,
+    by_genre,
+    check_same_form,
+    genre_order,
+    read_split,
+    training_texts,
+)
 from yanmo.evaluate.measures import Bootstrap, summarize
 from yanmo.evaluate.mixture import mixture_bits
 from yanmo.evaluate.ppmd import added_bytes as added_bytes_of_ppmd
@@ -58,6 +66,7 @@ def committed_baselines(run: StageRun) -> Output:
 
 
 def _build(attempt: Attempt, documents: Output, evaluation_set: Output, split: str, most: int) -> Result:
+    check_same_form(evaluation_set, documents, "baselines from")
     scored = read_split(evaluation_set, split)
     other = next(name for name in ("valid", "test") if name != split)
     fitted = read_split(evaluation_set, other) if evaluation_set.entries(f"{other}-*.parquet") else []
@@ -83,8 +92,9 @@ def _build(attempt: Attempt, documents: Output, evaluation_set: Output, split: s
     }
     attempt.write("summary.json", json.dumps(summary, ensure_ascii=False, indent=1) + "\n")
     lengths = np.array([len(d.text) + 1 for d in scored], np.int32)
-    for name, bits in (("ppmd", ppmd), ("ngram", plain), ("mixture", mixed)):
-        write_documents(attempt, name, evaluation_table(scored, split, lengths, bits, None))
+    for name, each in (("ppmd", ppmd), ("ngram", plain), ("mixture", mixed)):
+        table = evaluation_table(scored, split, lengths, each, None)
+        write_documents(attempt, name, table, text_form(evaluation_set))
     return Result(counts={"documents": len(scored), "training_documents": number})
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from yanmo.common.documents import text_form
 from yanmo.common.records import WRITING
 from yanmo.common.stage_run import StageRun
 from yanmo.common.store.commit import Attempt, Result
@@ -63,11 +64,14 @@ def committed_writing(run: StageRun, evaluation: Output) -> Output:
         REVISION,
         {"split": split},
         {"evaluation": evaluation, "documents": documents, "evaluation_set": evaluation_set},
-        lambda attempt: _build(attempt, evaluation, documents, read_split(evaluation_set, split)),
+        lambda attempt: _build(attempt, evaluation, documents, evaluation_set, split),
     )
 
 
-def _build(attempt: Attempt, evaluation: Output, documents: Output, scored: Sequence[Document]) -> Result:
+def _build(
+    attempt: Attempt, evaluation: Output, documents: Output, evaluation_set: Output, split: str
+) -> Result:
+    scored = read_split(evaluation_set, split)
     originals, samples = _originals(scored), _generated(read_json(evaluation, "samples.json"))
     log.info("writing: %d samples beside %d originals", len(samples.texts), len(scored))
     knowledge = learn((s.genre, s.title, s.text) for batch in training_batches(documents) for s in batch)
@@ -92,7 +96,7 @@ def _build(attempt: Attempt, evaluation: Output, documents: Output, scored: Sequ
         },
     )
     tables = [_table(w, knowledge, c, seen) for w, c, seen in zip(both, copies, looks, strict=True)]
-    write_documents(attempt, "texts", pa.concat_tables(tables))
+    write_documents(attempt, "texts", pa.concat_tables(tables), text_form(evaluation_set))
     return Result(counts={"samples": len(samples.texts), "originals": len(scored)})
 
 

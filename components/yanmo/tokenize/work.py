@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from yanmo.common.documents import text_form
 from yanmo.common.errors import DataError, StorageError
 from yanmo.common.logs import human_bytes
 from yanmo.common.stage_run import StageRun
@@ -132,7 +133,9 @@ def make_tokenizer(attempt: Attempt, documents: Output, lexicon: Lexicon, option
     )
     return Result(
         counts={"vocab_size": special.vocab_size},
-        metadata=vars(special) | _described(vocabulary, counts, lexicon, words, sentences),
+        metadata=vars(special)
+        | {"text_form": text_form(documents)}
+        | _described(vocabulary, counts, lexicon, words, sentences),
     )
 
 
@@ -211,6 +214,8 @@ def _jobs(run: StageRun, tokenizer: Output, special: SpecialIds) -> Iterator[Job
             tokenizer_digest=tokenizer.content_digest,
             bos=special.bos,
             eos=special.eos,
+            im_start=special.im_start,
+            im_end=special.im_end,
             out=run.attempt.directory,
             name=f"input-{number:05d}",
             judged=options.judged,
@@ -256,6 +261,7 @@ def _metadata(run: StageRun, tokenizer: Output, segmenter: Segmenter, done: list
         "vocab_size": segmenter.vocab_size,
         "tokenizer": tokenizer.content_digest,
         "documents": run.input("documents").content_digest,
+        "text_form": text_form(run.input("documents")),
         "unused_ids": int(len(used) - np.count_nonzero(used)),
         "byte_token_share": round(sum(one.byte_tokens for one in done) / max(tokens, 1), 6),
         "judged_documents": sum(one.judged for one in done),

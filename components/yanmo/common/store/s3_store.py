@@ -252,10 +252,8 @@ class S3Store:
         self._published.pop(prefix, None)
         try:
             self._transfer.each(self.delete, [f"{prefix}/{name}" for name in names])
-        except (
-            StorageError,
-            EnvironmentFault,
-        ) as error:  # must not hide why the attempt ended; gc finds the rest
+        except (StorageError, EnvironmentFault) as error:
+            # must not hide why the attempt ended; gc finds the rest
             log.warning("could not remove the files of an attempt (%s); `yanmo store gc` will", error)
 
     def settle(self, prefix: str) -> None:

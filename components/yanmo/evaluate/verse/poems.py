@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_ENDS = "。！？\n"
+_ENDS = "。！？.!?\n"
 _SILENT = re.compile("[“”‘’《》（）…—、]")
 """Marks that end no line; 、 is a pause inside a line of 词."""
-_PIECES = re.compile(f"([，；：{_ENDS}]+)")
+_PIECES = re.compile(f"([，；：,;:{_ENDS}]+)")
 _FORMS = {(4, 5): "五绝", (4, 7): "七绝", (8, 5): "五律", (8, 7): "七律"}
 """(lines, characters of each) -> the form, taken loosely: an old-style poem of that shape is one too."""
 
