@@ -67,6 +67,9 @@ class Exporter:
         for name, help in _GAUGES.items():
             if line.get(name) is not None and "event" not in line:
                 gauge(name, help).set(line[name])
+        if "attention" in line:
+            help = "Path of the attention: varlen, flash or masked; always 1"
+            gauge("attention_info", help, ("path",)).labels(line["attention"]).set(1)
         for phase, seconds in line.get("phase_seconds", {}).items():
             help = "Wall seconds of the last interval by what they went to"
             gauge("interval_seconds", help, ("phase",)).labels(phase).set(seconds)

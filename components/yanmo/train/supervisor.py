@@ -18,6 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from yanmo.common.documents import text_form
 from yanmo.common.errors import StorageError
 from yanmo.common.logs import human_bytes
 from yanmo.common.stage_run import Finish, StageRun
@@ -27,6 +28,7 @@ from yanmo.common.token_cache import TokenCache
 from yanmo.train import job
 from yanmo.train.config import TrainConfig
 from yanmo.train.exporter import Exporter
+from yanmo.train.fitting import fitted
 from yanmo.train.job import Job, Status, clear, raise_failure, read_metrics
 from yanmo.train.keeper import Keeper
 from yanmo.train.micro_batch import halve_micro_batch, largest_micro_batch
@@ -49,6 +51,8 @@ def work(run: StageRun) -> Result:
     if not (folder / job.EXPORT).exists():
         _check_space(folder, options, cache)
         model = run.inputs["model"]
+        if model is None:  # another model's shape is its own
+            options = fitted(options, cache.vocab_size)
         task = Job(
             options=options,
             store=run.store.uri,
@@ -205,6 +209,7 @@ def _result(run: StageRun, cache: TokenCache, folder: Path) -> Result:
         "seconds": result["seconds"],
         "genres": list(cache.genres),
         "precision": run.options.precision,
+        "text_form": text_form(run.input("token_cache")),
         "events": [line for line in lines if "event" in line],
     }
     return Result(counts=counts, metadata=metadata)
