@@ -20,6 +20,7 @@ from yanmo.common.errors import DataError
 from yanmo.common.records import check_schema
 from yanmo.common.token_cache import INDEX, write_index
 from yanmo.common.token_file import id_type, write_tokens
+from yanmo.tokenize.foreign import read_segmenter
 from yanmo.tokenize.segmenter import Segmenter
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -101,7 +102,7 @@ def tokenize_file(job: Job, segmenter: Segmenter | None = None) -> Done:
         DataError: the file is damaged or holds documents of another split.
         RuntimeError: the kernel and `tokenizers` disagree.
     """
-    segmenter = segmenter or Segmenter.read(job.tokenizer)
+    segmenter = segmenter or read_segmenter(job.tokenizer)
     stored = id_type(segmenter.vocab_size)
     done, pending = Done(used=np.zeros(segmenter.vocab_size, bool)), _Pending()
     for batch in read_documents(job.documents, COLUMNS):
