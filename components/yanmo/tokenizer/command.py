@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from yanmo.common import tool
-from yanmo.tokenizer import adopt
+from yanmo.tokenizer import adopt, compare
 
 TOOL = tool.Tool(
     "tokenizer",
     "Compare tokenizers on your own text, or take one that exists instead of building one.",
-    {"import": adopt},
+    {"compare": compare, "import": adopt},
 )
 
 
