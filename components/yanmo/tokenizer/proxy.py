@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +105,7 @@ def _documents(ids: Ids, offsets: Ids, vocab_size: int) -> list[Ids]:
     ends = np.array([vocab_size]), np.array([vocab_size + 1])
     return [
         np.concatenate([ends[0], ids[a:b], ends[1]]).astype(np.int64)
-        for a, b in zip(offsets[:-1], offsets[1:], strict=True)
+        for a, b in pairwise(offsets.tolist())
     ]
 
 
