@@ -4,14 +4,15 @@
 
 For each setting (ranks, ZeRO stage, precision, accumulation) one training runs undisturbed. Then the same
 training is started, killed after a time drawn uniformly over the undisturbed one's wall time, started anew
-from what the kill left on disk, killed again, until it ends; then the next. One rank is killed and the other a
-moment later, or both at once. A kill counts as inside a save when it left a half-written checkpoint.
+from what the kill left on disk, killed again, until it ends; then the next. One rank is killed and the
+other a moment later, or both at once. A kill counts as inside a save when it left a half-written
+checkpoint.
 
 Compared, with ==: the loss of every step before and after each kill, the ids of the documents of every step
 on every rank, and the bytes of the finished model.
 
-Processes are forked from one that has imported everything: kills fall on training, not on imports. They run the
-stage's own worker.
+Processes are forked from one that has imported everything: kills fall on training, not on imports. They run
+the stage's own worker.
 """
 
 from __future__ import annotations
