@@ -6,12 +6,12 @@ B = rows, T = positions, D = model width, F = feed-forward width, H = heads, N =
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
-from yanmo.model.decoder import Decoder, rotate
+from yanmo.model.decoder import Block, Decoder, rotate
 
 DORMANT = 0.025
 """A unit is dormant when the mean of its |activation| is at most this share of its layer's mean: the tau of
@@ -88,8 +88,8 @@ def look_inside(decoder: Decoder, ids_BT: Tensor, segments_BT: Tensor) -> dict[s
         found["effective_rank"].append(effective_rank(output.flatten(0, -2)[text]))
 
     hooks = []
-    layer: Any  # a Block; torch types what a ModuleList holds as Module
-    for layer in decoder.model.layers:
+    for module in decoder.model.layers:
+        layer = cast(Block, module)
         hooks.append(layer.mlp.down_proj.register_forward_pre_hook(feed_forward))
         hooks.append(layer.self_attn.register_forward_pre_hook(attention))
         hooks.append(layer.register_forward_hook(block))

@@ -252,7 +252,7 @@ class S3Store:
         check_size(self._where(wanted.name), wanted, found.bytes if found else None)
         source = CopySource(self.bucket, self._key(wanted.name))
         target = self._key(name)
-        retry = self._retry(f"copying {self._where(wanted.name)} to {name}")
+        retry = self._patience.retry(f"copying {self._where(wanted.name)} to {name}")
         retry.run(lambda: self.client.copy_object(self.bucket, target, source))
 
     def discard(self, prefix: str, names: Sequence[str]) -> None:
