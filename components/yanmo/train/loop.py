@@ -66,6 +66,7 @@ class Loop:
     saves: int = 0
     _offset: int = 0
     """Samples stepped over by rewinds: how far the data is ahead of the steps."""
+    _saved_step: int = -1
     _saved_at: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
@@ -197,7 +198,10 @@ class Loop:
         return bool(by_steps or (by_time and self.writer.is_idle))
 
     def _save(self) -> None:
-        """Begin a checkpoint of this step; one that is being written comes first."""
+        """Begin a checkpoint of this step, if there is none; one that is being written comes first."""
+        if self._saved_step == self.step:  # as the best of a validation
+            return
+        self._saved_step = self.step
         self.beat("saving a checkpoint")
         began = time.monotonic()
         self.writer.finish()
@@ -223,7 +227,7 @@ class Loop:
         self.beat("loading a checkpoint")
         position = checkpoint.load(self.engine, folder, self.identity)
         progress = position.progress
-        self.step = position.step
+        self.step = self._saved_step = position.step
         self.ledger.drop()
         self.ledger.interval = Interval(**progress["interval"])
         self.health.restore(progress["health"])
@@ -320,14 +324,10 @@ class Loop:
 
     def _keep_best(self) -> None:
         """Save this step, if it is not yet, as the best so far."""
-        name = checkpoint.name_of(self.step)
-        root = self.folder / job.CHECKPOINTS
+        self._save()
         self.writer.finish()
-        if not self.agreement.from_first((root / name).is_dir()):
-            self._save()
-            self.writer.finish()
         if self.engine.rank == 0:
-            checkpoint.point(root, checkpoint.BEST, name)
+            checkpoint.point(self.folder / job.CHECKPOINTS, checkpoint.BEST, checkpoint.name_of(self.step))
 
     def _check_weights(self) -> None:
         """Refuse to hand over a model that is no model.
