@@ -1,4 +1,4 @@
-"""The formats that stages exchange: documents v1, evaluation v1.
+"""The formats that stages exchange: documents v1 and v2, evaluation v1.
 
 Every Parquet file carries its schema's name and version in its metadata; `check_schema` is the one
 function that looks at them.
@@ -46,6 +46,18 @@ DOCUMENTS = pa.schema(
     metadata={"yanmo.schema": "documents", "yanmo.version": "1", "yanmo.text_form": TEXT_FORM},
 )
 
+TURN = pa.struct([("role", pa.string()), ("begin", pa.int32()), ("end", pa.int32())])
+"""A turn of a chat: system, user or assistant, and where in `text` it says what, in characters."""
+
+DOCUMENTS_WITH_TURNS = DOCUMENTS.append(pa.field("turns", pa.list_(TURN))).with_metadata(
+    {**DOCUMENTS.metadata, b"yanmo.version": b"2"}
+)
+"""Documents v2: v1 and the turns of chats (null = no chat). A file without chats is written as v1, so that
+chats change nothing for plain text; every reader takes both."""
+
+_VERSIONS = {"documents": ("1", "2")}
+"""Schema -> the versions that are read, where that is not only version 1."""
+
 EVALUATION = pa.schema(
     [
         pa.field("id", pa.string(), nullable=False),
@@ -62,6 +74,27 @@ EVALUATION = pa.schema(
 """Scores of documents: non-white-space characters, tokens with `<|eos|>`, and bits of all characters, line
 breaks and `<|eos|>` included, without and with the genre tag. Sorted by genre, then id."""
 
+WRITING = pa.schema(
+    [
+        pa.field("id", pa.string(), nullable=False),
+        pa.field("origin", pa.string(), nullable=False),
+        pa.field("genre", pa.string(), nullable=False),
+        pa.field("form", pa.string()),
+        pa.field("lines", pa.int32(), nullable=False),
+        pa.field("characters", pa.int32(), nullable=False),
+        pa.field("looks_like", pa.string(), nullable=False),
+        pa.field("has_loop", pa.bool_(), nullable=False),
+        pa.field("windows", pa.int32(), nullable=False),
+        pa.field("copied_windows", pa.int32(), nullable=False),
+        pa.field("longest_copied_run", pa.int32(), nullable=False),
+        pa.field("rules", pa.map_(pa.string(), pa.list_(pa.int32(), 2)), nullable=False),
+    ],
+    metadata={"yanmo.schema": "writing", "yanmo.version": "1", "yanmo.text_form": TEXT_FORM},
+)
+"""How texts are written, `held_out` and `generated`: Han characters, their windows of eight, those that stand
+in the training text; and of each rule of verse that looked at the text how often it was obeyed and asked.
+`has_loop`, `looks_like`: evaluate/degeneration.py; docs/verse.md says what each rule counts."""
+
 
 def document_id(source: str, title: str, text: str) -> str:
     """The id of a document: sha256 of source, title and normalized text, 64 hexadecimal digits."""
@@ -73,7 +106,19 @@ def num_characters(text: str) -> int:
     return len("".join(text.split()))
 
 
-def check_schema(path: Path, name: str, versions: tuple[str, ...] = ("1",)) -> None:
+def as_documents(table: pa.Table, form: str = TEXT_FORM) -> pa.Table:
+    """A table with the columns of documents v2 as v1 where none of them is a chat, else as v2.
+
+    Args:
+        form: how its text is written.
+    """
+    schema = DOCUMENTS_WITH_TURNS
+    if table["turns"].null_count == len(table):
+        table, schema = table.drop_columns(["turns"]), DOCUMENTS
+    return table.replace_schema_metadata({**schema.metadata, b"yanmo.text_form": form.encode()})
+
+
+def check_schema(path: Path, name: str) -> None:
     """Check that a Parquet file is of schema `name` in a version this code reads.
 
     Raises:
@@ -83,6 +128,7 @@ def check_schema(path: Path, name: str, versions: tuple[str, ...] = ("1",)) -> N
         metadata = pq.read_schema(path).metadata or {}
     except (pa.ArrowInvalid, OSError) as error:
         raise DataError(f"{path}: not a readable Parquet file: {error}") from error
+    versions = _VERSIONS.get(name, ("1",))
     found = metadata.get(b"yanmo.schema", b"?").decode(), metadata.get(b"yanmo.version", b"?").decode()
     if found[0] != name or found[1] not in versions:
         raise DataError(

@@ -53,7 +53,8 @@ INDEX = pa.schema(
     ]
 )
 """One document: its first id at `offset` of the token file, `length` ids with `<|bos|>` and `<|eos|>`,
-`characters` of its text that are not white space, `loss_spans` as [begin, end) in ids (null = all)."""
+`characters` of its text that are not white space (of a chat: of its answers), `loss_spans` as [begin, end) in
+ids (null = all)."""
 
 
 @dataclass(frozen=True)

@@ -1,20 +1,21 @@
 """Sampling from a decoder: seeded, with temperature and nucleus, many texts at a time.
 
 Keys and values of what was read are kept, so that a step reads one token of each text. A text that outgrows
-the context goes on with the latter half of it read anew, which is how documents are scored (model/scoring.py).
+the context goes on with the latter half of it read anew, as documents are scored (model/scoring.py).
 256 texts of 80 tokens take 12 CPU-seconds; reading everything again at each step took 72 (4 M parameters).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from yanmo.model.decoder import Attention, Decoder, rotary_tables, rotate
+from yanmo.model.decoder import Attention, Block, Decoder, rotary_tables, rotate
 
 
 @torch.no_grad()
@@ -85,7 +86,8 @@ class _Reader:
         at = torch.arange(before, before + new.shape[1], device=ids.device)
         rotary = rotary_tables(at[None], self._model.config, x_BND.dtype)
         mask_NT = torch.arange(before + len(at), device=ids.device) <= at[:, None]
-        for layer, kept in zip(self._model.model.layers, self._kept, strict=True):
+        for module, kept in zip(self._model.model.layers, self._kept, strict=True):
+            layer = cast(Block, module)
             x_BND = x_BND + _attended(layer.self_attn, layer.input_layernorm(x_BND), rotary, kept, mask_NT)
             x_BND = x_BND + layer.mlp(layer.post_attention_layernorm(x_BND))
         last = self._model.model.norm(x_BND[:, -1])  # the head reads one position, not all

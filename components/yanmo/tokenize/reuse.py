@@ -96,6 +96,8 @@ def _build(
         tokenizer_digest=tokenizer.content_digest,
         bos=special.bos,
         eos=special.eos,
+        im_start=special.im_start,
+        im_end=special.im_end,
         out=attempt.directory,
         name="",
         judged=run.options.judged,

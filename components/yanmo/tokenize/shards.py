@@ -10,9 +10,10 @@ import base64
 import functools
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,8 @@ from yanmo.common.errors import DataError
 from yanmo.common.records import check_schema
 from yanmo.common.token_cache import INDEX, write_index
 from yanmo.common.token_file import id_type, write_tokens
+from yanmo.tokenize.chats import Encoded, Marks, encode
+from yanmo.tokenize.foreign import read_segmenter
 from yanmo.tokenize.segmenter import Segmenter
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -31,7 +34,7 @@ FILE_BYTES = 1 << 28
 _BATCH_DOCUMENTS = 1024
 _JUDGED_FIRST = 16
 _SHOWN_TOKENS = 40
-COLUMNS = ("id", "text", "genre", "split", "loss_spans")
+COLUMNS = ("id", "text", "genre", "split", "loss_spans", "turns")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +48,8 @@ class Job:
     tokenizer_digest: str
     bos: int
     eos: int
+    im_start: int = -1
+    im_end: int = -1
     out: Path
     """Folder to write to."""
     name: str
@@ -93,7 +98,7 @@ class Done:
 
 
 def read_documents(path: Path, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-    """Batches of a documents v1 file.
+    """Batches of a documents file: those of the columns that it has.
 
     Raises:
         DataError: it is not one, or is damaged.
@@ -101,7 +106,9 @@ def read_documents(path: Path, columns: tuple[str, ...]) -> Iterator[pa.RecordBa
     check_schema(path, "documents")
     try:
         with pq.ParquetFile(path) as file:
-            yield from file.iter_batches(_BATCH_DOCUMENTS, columns=list(columns), use_threads=False)
+            have = file.schema_arrow.names
+            wanted = [name for name in columns if name in have]
+            yield from file.iter_batches(_BATCH_DOCUMENTS, columns=wanted, use_threads=False)
     except (pa.ArrowException, OSError) as error:
         raise DataError(
             f"{path}: damaged documents file ({error}); run the stage that made it again"
@@ -126,16 +133,18 @@ def tokenize_file(job: Job, segmenter: Segmenter | None = None) -> Done:
     """
     segmenter = segmenter or _segmenter(job.tokenizer)
     stored = id_type(segmenter.vocab_size)
+    marks = Marks(job.bos, job.eos, job.im_start, job.im_end)
     done, pending = Done(used=np.zeros(segmenter.vocab_size, bool)), _Pending()
     for batch in read_documents(job.documents, COLUMNS):
         _check_split(job, batch)
-        ids, offsets, characters = segmenter.encode(batch["text"], job.bos, job.eos)
-        _judge(job, done, segmenter, batch, ids, offsets)
+        encoded = encode(segmenter, batch, marks)
+        ids, offsets, characters = encoded.ids, encoded.offsets, encoded.characters
+        _judge(job, done, segmenter, batch, encoded)
         _count(done, segmenter, batch, ids, offsets, characters)
         if pending.num_tokens and (pending.num_tokens + len(ids)) * stored.itemsize > job.file_bytes:
             _write(job, done, segmenter, pending)
             pending = _Pending()
-        spans = loss_spans(segmenter, batch["loss_spans"], ids, offsets)
+        spans = loss_spans(segmenter, batch["loss_spans"], ids, offsets, encoded.loss_spans)
         columns = [
             batch["id"],
             batch["genre"],
@@ -156,11 +165,15 @@ def tokenize_file(job: Job, segmenter: Segmenter | None = None) -> Done:
 @functools.lru_cache(maxsize=1)
 def _segmenter(path: Path) -> Segmenter:
     """The segmenter of a `tokenizer.json`, read once in a worker process."""
-    return Segmenter.read(path)
+    return read_segmenter(path)
 
 
 def loss_spans(
-    segmenter: Segmenter, column: pa.Array, ids: Array, offsets: Array
+    segmenter: Segmenter,
+    column: pa.Array,
+    ids: Array,
+    offsets: Array,
+    chats: Mapping[int, list[list[int]]] = MappingProxyType({}),
 ) -> list[list[list[int]] | None]:
     """The spans of each document that carry loss, in tokens; None where all do.
 
@@ -168,9 +181,14 @@ def loss_spans(
 
     Args:
         column: [begin, end) in characters of the text, per document; null for all.
+        chats: row -> the spans of a chat, which has other tokens than those of its text.
     """
     result: list[list[list[int]] | None] = [None] * len(column)
+    for row, known in chats.items():
+        result[row] = known
     for row in np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False)).tolist():
+        if row in chats:
+            continue
         tokens = ids[offsets[row] + 1 : offsets[row + 1] - 1]
         width = segmenter.widths[tokens]
         end = width.cumsum()
@@ -193,16 +211,16 @@ def _check_split(job: Job, batch: pa.RecordBatch) -> None:
         raise DataError(f"{job.documents}: expected documents of split {job.split}, found {splits}")
 
 
-def _judge(
-    job: Job, done: Done, segmenter: Segmenter, batch: pa.RecordBatch, ids: Array, offsets: Array
-) -> None:
+def _judge(job: Job, done: Done, segmenter: Segmenter, batch: pa.RecordBatch, encoded: Encoded) -> None:
+    ids, offsets = encoded.ids, encoded.offsets
     if not job.judged:
         return
     seen = sum(done.documents.values())
     rows = {*range(-seen % job.judged, len(batch), job.judged), *range(seen, min(_JUDGED_FIRST, len(batch)))}
     for row in sorted(rows):
         tokens = ids[offsets[row] + 1 : offsets[row + 1] - 1].tolist()
-        segmenter.judge(batch["text"][row].as_py(), tokens)
+        for text, run in encoded.runs.get(row) or [(batch["text"][row].as_py(), tokens)]:
+            segmenter.judge(text, run)
         done.judged += 1
 
 

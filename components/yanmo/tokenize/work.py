@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from yanmo.common.documents import text_form
 from yanmo.common.errors import DataError, StorageError
 from yanmo.common.logs import human_bytes
 from yanmo.common.stage_run import StageRun
@@ -22,6 +23,7 @@ from yanmo.common.store.settings import StoreSettings
 from yanmo.common.token_cache import GENRES_FILE, SPLITS, TOKENIZER, SpecialIds
 from yanmo.tokenize.agreement import agreement, full_agreement, sentences_of, thinned
 from yanmo.tokenize.config import TokenizeConfig
+from yanmo.tokenize.foreign import read_segmenter
 from yanmo.tokenize.lexicon import (
     USER_FILE,
     Lexicon,
@@ -132,7 +134,9 @@ def make_tokenizer(attempt: Attempt, documents: Output, lexicon: Lexicon, option
     )
     return Result(
         counts={"vocab_size": special.vocab_size},
-        metadata=vars(special) | _described(vocabulary, counts, lexicon, words, sentences),
+        metadata=vars(special)
+        | {"text_form": text_form(documents)}
+        | _described(vocabulary, counts, lexicon, words, sentences),
     )
 
 
@@ -182,7 +186,7 @@ def work(run: StageRun) -> Result:
     """Encode the documents of every file that has no part yet, and make the token cache of all parts."""
     tokenizer: Output = run.extra[TOKENIZER]
     special = SpecialIds.read(tokenizer.path(GENRES_FILE))
-    segmenter = Segmenter.read(tokenizer.path("tokenizer.json"))
+    segmenter = read_segmenter(tokenizer.path("tokenizer.json"))
     if segmenter.vocab_size != special.vocab_size:
         raise DataError(
             f"{tokenizer}: vocab_size differs: {special.vocab_size} in {GENRES_FILE}, "
@@ -256,6 +260,7 @@ def _metadata(run: StageRun, tokenizer: Output, segmenter: Segmenter, done: list
         "vocab_size": segmenter.vocab_size,
         "tokenizer": tokenizer.content_digest,
         "documents": run.input("documents").content_digest,
+        "text_form": text_form(run.input("documents")),
         "dictionary": tokenizer.manifest.metadata.get("dictionary_sha256"),
         "unused_ids": int(len(used) - np.count_nonzero(used)),
         "byte_token_share": round(sum(one.byte_tokens for one in done) / max(tokens, 1), 6),
