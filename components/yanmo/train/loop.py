@@ -27,6 +27,7 @@ from yanmo.train.record import Record
 from yanmo.train.schedule import Schedule
 from yanmo.train.setbacks import Health, Skipped, Trouble
 from yanmo.train.shifts import Clock
+from yanmo.train.trace import Trace
 from yanmo.train.validate import Validation
 from yanmo.train.writer import Writer
 
@@ -75,6 +76,7 @@ class Loop:
         self.writer = Writer(engine, self.folder / job.CHECKPOINTS, self.agreement)
         self.schedule, self.judge = Schedule.of(options), Judge.of(options)
         self.record = Record(options, engine, self.samples, self.folder)
+        self.trace = Trace(self.folder, 0 if engine.rank else options.profile, engine.device)
         self.monitor = Monitor(
             engine, self.agreement, options.monitor, options.monitor_every, options.warmup_steps
         )
@@ -107,6 +109,7 @@ class Loop:
         if not self.judge.is_over:
             self._validate()
         self.writer.finish()
+        self.trace.finish()
         self._go_back_to_the_best()
         return "done"
 
@@ -141,6 +144,7 @@ class Loop:
         options, engine = self.options, self.engine
         began, cpu_began = time.monotonic(), time.process_time()
         self.beat(f"training step {self.step + 1}")
+        self.trace.begin_step()
         engine.set_learning_rate(self._learning_rate())
         first = self._first_sample()
         batch = self.samples.batch(first, options.batch_rows)
@@ -159,6 +163,7 @@ class Loop:
         pending = PendingStep(self.step, torch.stack(losses).sum(), num_targets, first, moved)
         self.ledger.add(pending, time.process_time() - cpu_began)
         self.interval.seconds += end - began
+        self.trace.end_step()
         if watched:
             self.record.monitor(self.step, self.monitor.end(self.step, batch))
             self.watch.add("monitor", end)
