@@ -25,6 +25,7 @@ from yanmo.common.records import check_schema
 from yanmo.common.token_cache import INDEX, write_index
 from yanmo.common.token_file import id_type, write_tokens
 from yanmo.tokenize.chats import Encoded, Marks, encode
+from yanmo.tokenize.foreign import read_segmenter
 from yanmo.tokenize.segmenter import Segmenter
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -164,7 +165,7 @@ def tokenize_file(job: Job, segmenter: Segmenter | None = None) -> Done:
 @functools.lru_cache(maxsize=1)
 def _segmenter(path: Path) -> Segmenter:
     """The segmenter of a `tokenizer.json`, read once in a worker process."""
-    return Segmenter.read(path)
+    return read_segmenter(path)
 
 
 def loss_spans(

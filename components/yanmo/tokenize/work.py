@@ -23,6 +23,7 @@ from yanmo.common.store.settings import StoreSettings
 from yanmo.common.token_cache import GENRES_FILE, SPLITS, TOKENIZER, SpecialIds
 from yanmo.tokenize.agreement import agreement, full_agreement, sentences_of, thinned
 from yanmo.tokenize.config import TokenizeConfig
+from yanmo.tokenize.foreign import read_segmenter
 from yanmo.tokenize.lexicon import (
     USER_FILE,
     Lexicon,
@@ -185,7 +186,7 @@ def work(run: StageRun) -> Result:
     """Encode the documents of every file that has no part yet, and make the token cache of all parts."""
     tokenizer: Output = run.extra[TOKENIZER]
     special = SpecialIds.read(tokenizer.path(GENRES_FILE))
-    segmenter = Segmenter.read(tokenizer.path("tokenizer.json"))
+    segmenter = read_segmenter(tokenizer.path("tokenizer.json"))
     if segmenter.vocab_size != special.vocab_size:
         raise DataError(
             f"{tokenizer}: vocab_size differs: {special.vocab_size} in {GENRES_FILE}, "
