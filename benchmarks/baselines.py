@@ -31,7 +31,8 @@ def main() -> None:
     parser.add_argument("--naive", action="store_true", help="also run xz once per genre")
     options = parser.parse_args()
     store = open_store(options.store)
-    texts = training_texts(_latest(store, options.channel, "curate"), 10**9)
+    sources = training_texts(_latest(store, options.channel, "curate"), 10**9)
+    texts = [source.text for source in sources]
     scored = read_split(_latest(store, options.channel, "evaluation_set"), "test")
     print(
         f"{sum(map(len, texts)):,} characters of training text, {sum(d.characters for d in scored):,} scored"

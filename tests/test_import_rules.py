@@ -31,6 +31,8 @@ FORBIDDEN: dict[str, set[str]] = {
     "yanmo.model": {*DATA, *CLUSTER, *(f"yanmo.{s}" for s in STAGES)},
     **{f"yanmo.{s}": {*CLUSTER, "yanmo.store", *(f"yanmo.{o}" for o in STAGES if o != s)} for s in STAGES},
     "yanmo.store": {*TRAINING, *DATA, *CLUSTER, "yanmo.model", *(f"yanmo.{s}" for s in STAGES)},
+    # A tool between two stages' rooms: it builds vocabularies with `tokenize` and trains proxies with torch.
+    "yanmo.tokenizer": {*CLUSTER, *(f"yanmo.{s}" for s in STAGES if s != "tokenize")},
     "yanmo.cache": {*TRAINING, *DATA, *CLUSTER, "yanmo.model"},
     "yanmo_pipelines": {*TRAINING, *DATA, "kubernetes"},
 }

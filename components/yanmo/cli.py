@@ -18,6 +18,7 @@ COMMANDS = {
     "promote": ("yanmo.promote", "challenger and champion -> verdict, page, champion pointer"),
     "resolve": ("yanmo.resolve", "what the channel's pointers name now"),
     "store": ("yanmo.store", "list, check, clean, compare and copy what a store holds"),
+    "tokenizer": ("yanmo.tokenizer", "compare tokenizers on your text, take an existing one"),
     "cache": ("yanmo.cache", "show, check and compare token caches"),
     "run": ("yanmo_pipelines.run", "run a compiled pipeline here, each task a process"),
     "compile": ("yanmo_pipelines.compile", "compile the pipelines to YAML for KFP"),

@@ -14,6 +14,7 @@ import os
 import resource
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -63,6 +64,7 @@ class StageRun:
     key: str = ""
     pinned: dict[str, Output] = dataclasses.field(default_factory=dict)
     """Outputs that this run rests on: inputs, and parts as they are made."""
+    _pinning: threading.Lock = dataclasses.field(default_factory=threading.Lock, repr=False)
     attempt: Attempt = dataclasses.field(init=False)
     """Where the output's files go; set when the work begins."""
 
@@ -96,18 +98,21 @@ class StageRun:
         found = commit_once(self.store, recipe, build, force=self.options.force)
         assert found is not None
         if self.key:
-            self._pin(f"{name} {found.manifest.key[:12]}", found)
+            self.pin([found])
         return found
 
-    def _pin(self, name: str, part: Output) -> None:
-        """Let gc know that this run uses a part, which may be old and named by nobody else.
+    def pin(self, parts: Sequence[Output]) -> None:
+        """Let gc know that this run uses parts, which may be old and named by nobody else.
 
-        Each of the first 64 at once, later ones when their number has doubled: the list is written whole.
+        One at a time each of the first 64 is written at once, later ones when their number has doubled, as
+        the list is written whole; several are written together.
         """
-        self.pinned[name] = part
-        count = len(self.pinned)
-        if count <= 64 or count & (count - 1) == 0:
-            announce(self.store, self.stage.name, self.key, self.pinned)
+        with self._pinning:
+            for part in parts:
+                self.pinned[f"{part.manifest.stage} {part.manifest.key[:12]}"] = part
+            count = len(self.pinned)
+            if count <= 64 or count & (count - 1) == 0 or len(parts) > 1:
+                announce(self.store, self.stage.name, self.key, self.pinned)
 
 
 Work = Callable[[StageRun], Result]

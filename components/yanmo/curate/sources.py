@@ -105,7 +105,7 @@ def find_files(sources: str, forms: Sequence[str] = FORMS, option: str = "--sour
 
 def _readable(place: str, forms: Sequence[str], option: str) -> list[RawFile]:
     packed = [f".{form}" for form in forms if form != "parquet"]
-    expected = f"expected .parquet, {', '.join(packed)}; all but the first may end in .gz, .zst, .xz or .bz2"
+    expected = f"expected {', '.join(packed)} (each may end in .gz, .zst, .xz or .bz2) or .parquet"
     try:
         files = list_files(place)
     except DataError as error:

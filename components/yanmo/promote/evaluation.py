@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +32,17 @@ class Evaluation:
     def mean(self) -> float:
         """Bits per character, mean over genres."""
         return float(self.summary["mean"]["bits_per_character"])
+
+    def section(self, name: str) -> Any:
+        """What the evaluation says of `verse`, `memorization` ...: in its summary or a file, or None."""
+        if name in self.summary:
+            return self.summary[name]
+        file = f"{name}.json"
+        return (
+            json.loads(self.output.path(file).read_text(encoding="utf-8"))
+            if self.output.entries(file)
+            else None
+        )
 
     def documents(self) -> pa.Table:
         """The scores of all documents, sorted by genre and id."""

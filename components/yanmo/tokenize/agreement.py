@@ -48,10 +48,10 @@ def token_ends(segmenter: Segmenter, sentences: Sequence[str]) -> list[set[int]]
     ids, offsets, _ = segmenter.encode(pa.array(sentences, pa.string()))
     result = []
     for k in range(len(sentences)):
-        width = segmenter.widths[ids[offsets[k] : offsets[k + 1]]]
-        # A byte inside of a character has no width, and the token before it does not end the character.
-        whole = np.append(width[1:] > 0, True)
-        result.append(set(width.cumsum()[whole[: len(width)]].tolist()))
+        tokens = ids[offsets[k] : offsets[k + 1]]
+        # The token before one that begins inside of a character does not end that character.
+        whole = np.append(~segmenter.continues[tokens[1:]], True)
+        result.append(set(segmenter.widths[tokens].cumsum()[whole[: len(tokens)]].tolist()))
     return result
 
 

@@ -98,6 +98,13 @@ class Segmenter:
         return widths
 
     @functools.cached_property
+    def continues(self) -> Array:
+        """bool (vocabulary): whether a piece begins inside of a character."""
+        continues = np.zeros(self.vocab_size, bool)
+        continues[self.byte0 + 0x80 : self.byte0 + 0xC0] = True
+        return continues
+
+    @functools.cached_property
     def reference(self) -> Any:
         """The same vocabulary in `tokenizers`: the judge, and the way without numba."""
         from tokenizers import Tokenizer, models

@@ -6,6 +6,9 @@ the same bytes, and a changed input file will not touch what others gave.
 
 from __future__ import annotations
 
+import base64
+import functools
+import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -22,12 +25,15 @@ from yanmo.common.records import check_schema
 from yanmo.common.token_cache import INDEX, write_index
 from yanmo.common.token_file import id_type, write_tokens
 from yanmo.tokenize.chats import Encoded, Marks, encode
+from yanmo.tokenize.foreign import read_segmenter
 from yanmo.tokenize.segmenter import Segmenter
 
 Array = np.ndarray[Any, np.dtype[Any]]
 FILE_BYTES = 1 << 28
 """Where a token file ends and the next begins (it may grow to 1 GiB for one huge document)."""
 _BATCH_DOCUMENTS = 1024
+_JUDGED_FIRST = 16
+_SHOWN_TOKENS = 40
 COLUMNS = ("id", "text", "genre", "split", "loss_spans", "turns")
 
 
@@ -47,8 +53,9 @@ class Job:
     out: Path
     """Folder to write to."""
     name: str
-    """Begins the names of the files written; they get their final names when all are known."""
+    """Begins the names of the files written."""
     judged: int
+    compression: str = "none"
     file_bytes: int = FILE_BYTES
 
 
@@ -69,8 +76,25 @@ class Done:
     judged: int = 0
     used: Array = field(default_factory=lambda: np.zeros(0, bool))
     """bool (vocabulary): ids that occur."""
-    first: dict[str, str] = field(default_factory=dict)
-    last: dict[str, str] = field(default_factory=dict)
+    first: dict[str, Any] = field(default_factory=dict)
+    """Id and beginning of the text of the first document, and of the last."""
+    last: dict[str, Any] = field(default_factory=dict)
+
+    def to_metadata(self) -> dict[str, Any]:
+        """All but the files, for a manifest."""
+        packed = base64.b64encode(zlib.compress(np.packbits(self.used).tobytes())).decode()
+        kept = {name: value for name, value in vars(self).items() if name not in ("files", "used")}
+        kept |= {name: dict(value) for name, value in kept.items() if isinstance(value, Counter)}
+        return kept | {"used": packed, "vocab_size": len(self.used)}
+
+    @classmethod
+    def from_metadata(cls, metadata: dict[str, Any]) -> Done:
+        """What `to_metadata` was made of, without the files."""
+        values = {name: metadata[name] for name in metadata.keys() & vars(cls()).keys()}
+        for name in ("documents", "tokens", "characters"):
+            values[name] = Counter(values[name])
+        bits = np.frombuffer(zlib.decompress(base64.b64decode(metadata["used"])), np.uint8)
+        return cls(**values | {"used": np.unpackbits(bits, count=metadata["vocab_size"]).astype(bool)})
 
 
 def read_documents(path: Path, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
@@ -107,7 +131,7 @@ def tokenize_file(job: Job, segmenter: Segmenter | None = None) -> Done:
         DataError: the file is damaged or holds documents of another split.
         RuntimeError: the kernel and `tokenizers` disagree.
     """
-    segmenter = segmenter or Segmenter.read(job.tokenizer)
+    segmenter = segmenter or _segmenter(job.tokenizer)
     stored = id_type(segmenter.vocab_size)
     marks = Marks(job.bos, job.eos, job.im_start, job.im_end)
     done, pending = Done(used=np.zeros(segmenter.vocab_size, bool)), _Pending()
@@ -134,7 +158,14 @@ def tokenize_file(job: Job, segmenter: Segmenter | None = None) -> Done:
         pending.ids.append(ids.astype(stored))
         pending.num_tokens += len(ids)
     _write(job, done, segmenter, pending)
+    _decode_ends(done, segmenter)
     return done
+
+
+@functools.lru_cache(maxsize=1)
+def _segmenter(path: Path) -> Segmenter:
+    """The segmenter of a `tokenizer.json`, read once in a worker process."""
+    return read_segmenter(path)
 
 
 def loss_spans(
@@ -185,7 +216,8 @@ def _judge(job: Job, done: Done, segmenter: Segmenter, batch: pa.RecordBatch, en
     if not job.judged:
         return
     seen = sum(done.documents.values())
-    for row in range(-seen % job.judged, len(batch), job.judged):
+    rows = {*range(-seen % job.judged, len(batch), job.judged), *range(seen, min(_JUDGED_FIRST, len(batch)))}
+    for row in sorted(rows):
         tokens = ids[offsets[row] + 1 : offsets[row + 1] - 1].tolist()
         for text, run in encoded.runs.get(row) or [(batch["text"][row].as_py(), tokens)]:
             segmenter.judge(text, run)
@@ -207,24 +239,33 @@ def _count(
         done.documents[genre] += int(mine.sum())
         done.tokens[genre] += int(lengths[mine].sum())
         done.characters[genre] += int(characters[mine].sum())
-    done.byte_tokens += int(np.count_nonzero((ids >= segmenter.byte0) & (ids < segmenter.byte0 + 256)))
+    occurs = np.bincount(ids, minlength=len(done.used))
+    done.byte_tokens += int(occurs[segmenter.byte0 : segmenter.byte0 + 256].sum())
     done.bytes += batch["text"].nbytes
-    done.used[ids] = True
+    done.used |= occurs > 0
     for place, row in (("first", 0), ("last", len(batch) - 1)):
         if place == "last" or not done.first:
-            tokens = ids[offsets[row] : offsets[row + 1]][:40].tolist()
-            text = segmenter.reference.decode(tokens, skip_special_tokens=False)
-            setattr(done, place, {"id": batch["id"][row].as_py(), "text": text})
+            tokens = ids[offsets[row] : offsets[row + 1]][:_SHOWN_TOKENS].tolist()
+            setattr(done, place, {"id": batch["id"][row].as_py(), "text": tokens})
+
+
+def _decode_ends(done: Done, segmenter: Segmenter) -> None:
+    """Turn the tokens of the first and the last document into text."""
+    for shown in (done.first, done.last):
+        if shown:
+            shown["text"] = segmenter.reference.decode(shown["text"], skip_special_tokens=False)
 
 
 def _write(job: Job, done: Done, segmenter: Segmenter, pending: _Pending) -> None:
     number, stored = len(done.files), id_type(segmenter.vocab_size)
-    tokens, index = (job.out / f"{job.name}-{number:03d}.{kind}" for kind in ("tokens", "documents"))
+    tokens, index = (job.out / f"{job.name}{kind}-{number:05d}.parquet" for kind in ("tokens", "documents"))
     ids = np.concatenate(pending.ids) if pending.ids else np.empty(0, stored)
     table = pa.concat_tables(pending.tables) if pending.tables else INDEX.empty_table()
     size, digest = segmenter.vocab_size, job.tokenizer_digest
     try:
-        write_tokens(tokens, ids, vocab_size=size, tokenizer=digest, split=job.split)
+        write_tokens(
+            tokens, ids, vocab_size=size, tokenizer=digest, split=job.split, compression=job.compression
+        )
     except ValueError as error:
         raise DataError(f"{job.documents}: {error}; cut its documents into smaller ones") from error
     write_index(index, table, vocab_size=size, tokenizer=digest)

@@ -62,15 +62,24 @@ def write_tokenizer(
     Args:
         byte_level: whether tokenizer.json has a ByteLevel step in place of `byte_fallback`.
     """
-    bos, eos, pad, unk = SPECIAL
-    named = {"bos_token": bos, "eos_token": eos, "pad_token": pad, "unk_token": unk}
+    attempt.write("tokenizer.json", tokenizer_json(vocabulary, byte_level=byte_level))
+    write_files(attempt, special, unk=SPECIAL[3])
+
+
+def write_files(attempt: Attempt, special: SpecialIds, *, unk: str = "") -> None:
+    """Write what lies beside a tokenizer.json.
+
+    Args:
+        unk: the token of what has no id; none in a tokenizer that spells everything by bytes.
+    """
+    bos, eos, pad = SPECIAL[:3]
+    named = {"bos_token": bos, "eos_token": eos, "pad_token": pad} | ({"unk_token": unk} if unk else {})
     config = named | {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "clean_up_tokenization_spaces": False,
         "chat_template": CHAT_TEMPLATE,
         "model_max_length": 1_000_000_000,
     }
-    attempt.write("tokenizer.json", tokenizer_json(vocabulary, byte_level=byte_level))
     attempt.write("tokenizer_config.json", _json(config))
     attempt.write("special_tokens_map.json", _json(named))
     attempt.write(GENRES_FILE, special.to_json())

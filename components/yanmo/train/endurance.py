@@ -37,6 +37,15 @@ class EnduranceOptions(StageOptions):
         form=False,
     )
 
+    monitor: str = opt(
+        "fast",
+        "collapse monitor: fast watches gradients and updates by layer; full also units, ranks and entropies",
+        kind="execution",
+        form=False,
+        choices=("full", "fast", "off"),
+    )
+    monitor_every: int = opt(100, "steps between looks of --monitor", kind="execution", form=False)
+
     hang_seconds: float = opt(
         600.0,
         "seconds without progress after which a rank dumps its stacks and exits 75; 0 waits for ever",

@@ -1,0 +1,134 @@
+"""Tokenizers that Yanmo did not make: any `tokenizer.json`, encoded by `tokenizers` itself.
+
+The compiled kernel knows plain Unigram models only, so these are 10 to 30 times slower; the cache that comes
+out is of the same form. What counts is that a text comes back from its ids unchanged: bits per character of
+a tokenizer that folds or drops characters would be bits of another text.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from yanmo.common.errors import DataError
+from yanmo.tokenize.byte_level import ALPHABET, BYTES, is_byte_level
+from yanmo.tokenize.segmenter import Array, Segmenter
+
+_BYTE_VALUE = {character: byte for byte, character in enumerate(ALPHABET)}
+PROBES = (
+    "春眠不觉晓，处处闻啼鸟。\n夜来风雨声，花落知多少。",
+    "“臣闻：‘学而时习之’……”（注）《史记》——〇、；！？",
+    "2026年，GPU 与 CPU 的价格涨了 3.5%。\r\n\t第二行　全角空格  两个空格",
+    "𠀀𪚥龘〓□ 清华大学科学院 Hello, world! a",
+    "\n\n 行首的空格\n",
+)
+"""Texts that a tokenizer for Chinese must give back unchanged."""
+
+
+def read_segmenter(path: Path) -> Segmenter:
+    """The segmenter of any `tokenizer.json`: the kernel's where it can be, else a `ForeignSegmenter`.
+
+    Raises:
+        DataError: it is damaged, or loses text.
+    """
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+        plain = value["model"]["type"] == "Unigram" and value.get("normalizer") is None
+        plain &= value.get("pre_tokenizer") is None or is_byte_level(value)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DataError(f"{path}: not a tokenizer.json: {type(error).__name__} {error}") from error
+    return Segmenter.read(path) if plain else ForeignSegmenter.read(path)
+
+
+@dataclass(frozen=True)
+class ForeignSegmenter(Segmenter):
+    """A tokenizer of any kind, behind the interface of our own."""
+
+    @classmethod
+    def read(cls, path: Path) -> ForeignSegmenter:
+        """The segmenter of a `tokenizer.json`.
+
+        Raises:
+            DataError: `tokenizers` cannot read it, or it does not give texts back.
+        """
+        from tokenizers import Tokenizer
+
+        try:
+            names = Tokenizer.from_file(str(path)).get_vocab(with_added_tokens=True)
+        except Exception as error:  # tokenizers raises nothing narrower
+            raise DataError(f"{path}: not a tokenizer that `tokenizers` can read: {error}") from error
+        pieces = [""] * (max(names.values(), default=-1) + 1)
+        for name, place in names.items():
+            pieces[place] = name
+        found = cls(tuple(pieces), (), 0, len(pieces), path)
+        found.check_texts(PROBES)
+        return found
+
+    @functools.cached_property
+    def _characters(self) -> tuple[Array, Array]:
+        """Per id the characters that begin in it, and whether it begins inside of one."""
+        byte_level = '"ByteLevel"' in self.reference.to_str()
+        special = {token.content for token in self.reference.get_added_tokens_decoder().values()}
+        widths, inside = np.zeros(self.vocab_size, np.int32), np.zeros(self.vocab_size, bool)
+        for place, piece in enumerate(self.pieces):
+            if byte_level and piece not in special:
+                data = bytes(_BYTE_VALUE.get(c, 0x20) for c in piece)
+            elif piece in _BYTES:
+                data = bytes([_BYTES[piece]])
+            else:
+                data = piece.encode()
+            widths[place] = sum(byte & 0xC0 != 0x80 for byte in data)
+            inside[place] = bool(data) and data[0] & 0xC0 == 0x80
+        return widths, inside
+
+    @functools.cached_property
+    def widths(self) -> Array:
+        return self._characters[0]
+
+    @functools.cached_property
+    def continues(self) -> Array:
+        return self._characters[1]
+
+    def encode(self, column: pa.Array, bos: int = -1, eos: int = -1) -> tuple[Array, Array, Array]:
+        return self._encode_slowly(column, bos, eos)
+
+    def judge(self, text: str, ids: list[int]) -> None:
+        """Check that a text comes back from its ids.
+
+        Raises:
+            DataError: it does not.
+        """
+        back = self.reference.decode(ids, skip_special_tokens=False)
+        if back != text:
+            place = next((i for i, (a, b) in enumerate(zip(text, back, strict=False)) if a != b), len(back))
+            raise DataError(
+                f"{self.path}: loses text: {text[max(place - 10, 0) : place + 10]!r} comes back as "
+                f"{back[max(place - 10, 0) : place + 10]!r}; bits per character would be those of another "
+                "text. Use a byte-level tokenizer (Qwen's, Llama 3's, DeepSeek's) or let tokenize make one"
+            )
+        counted = int(self.widths[ids].sum())
+        if counted != len(text):
+            raise DataError(
+                f"{self.path}: cannot tell which characters its pieces hold ({counted} counted in "
+                f"{len(text)}: {text[:20]!r}); use a byte-level tokenizer or let tokenize make one"
+            )
+
+    def check_texts(self, texts: Iterable[str]) -> None:
+        """`judge` what becomes of each of `texts`."""
+        for text in texts:
+            self.judge(text, self.reference.encode(text, add_special_tokens=False).ids)
+
+
+_BYTES = {name: byte for byte, name in enumerate(BYTES)}
+
+
+def added_tokens(value: dict[str, Any]) -> dict[str, int]:
+    """Token -> id of the tokens that stand beside the model in the content of a tokenizer.json."""
+    return {token["content"]: int(token["id"]) for token in value.get("added_tokens") or ()}
