@@ -87,7 +87,7 @@ def _nearest_named(nearest: dict[str, Any] | None) -> str | None:
 def is_of(writing: Output, evaluation: Output) -> bool:
     """Whether `writing` was measured on the samples of `evaluation`."""
     value = writing.manifest.inputs.get("evaluation")
-    return bool(value) and value["content_digest"] == evaluation.content_digest
+    return value is not None and bool(value["content_digest"] == evaluation.content_digest)
 
 
 def paired_scores(challenger: Evaluation, champion: Evaluation) -> dict[str, Floats]:
