@@ -21,6 +21,7 @@ from __future__ import annotations
 import argparse
 import itertools
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -75,7 +76,8 @@ class Gate:
     """promote's rules with their defaults."""
 
     def __init__(self, min_gain: float) -> None:
-        self._rules = rules_of(PromoteConfig(min_gain=min_gain, draws=2000))
+        # A tenth of the stage's draws of documents: enough for the ends of an interval, over 1,000 verdicts.
+        self._rules = replace(rules_of(PromoteConfig(min_gain=min_gain)), draws=500)
 
     def promotes(self, scores: Scores) -> bool:
         """Whether the challenger of these scores would be crowned."""

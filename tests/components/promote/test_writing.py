@@ -5,6 +5,7 @@ import json
 from tiny_store import commit
 
 from yanmo.common.store.output import open_reference
+from yanmo.promote.evaluation import open_evaluation, with_writing
 
 
 def write(stage, evaluation, contamination, pointer="writing"):
@@ -31,10 +32,11 @@ def test_a_clean_one_is_crowned_and_the_nearest_text_is_named(stage):
     write(stage, stage.evaluate(stage.model(1)), 0.0)
     assert stage.promote() == 0
     assert stage.verdict()["promote"]
-    report = (
-        open_reference(stage.store, stage.pointer("promote")).path("report.html").read_text(encoding="utf-8")
+    evaluation, writing = (
+        open_reference(stage.store, stage.pointer(name)) for name in ("evaluate", "writing")
     )
-    assert "静夜思" in report or "nearest" not in report
+    samples = with_writing(open_evaluation(evaluation), writing).samples["genres"]
+    assert samples["诗"][0]["nearest"] == "静夜思 (0.50)" and samples["词"][0]["nearest"] is None
 
 
 def test_a_loop_is_held_against_a_model_where_a_limit_says_so(stage):
