@@ -73,6 +73,8 @@ class Loop:
         self.health = Health(options.nonfinite_steps, options.spike_nats)
         self.ledger = Ledger(self.agreement, options.batch_rows)
         self.watch = Stopwatch()
+        self._at = 0.0
+        engine.forwarded = self._forwarded
         self.writer = Writer(engine, self.folder / job.CHECKPOINTS, self.agreement)
         self.schedule, self.judge = Schedule.of(options), Judge.of(options)
         self.record = Record(options, engine, self.samples, self.folder)
@@ -149,16 +151,16 @@ class Loop:
         first = self._first_sample()
         batch = self.samples.batch(first, options.batch_rows)
         num_targets = batch.num_targets
-        at = self.watch.add("data", began)
+        self._at = self.watch.add("data", began)
         mine = engine.rank * options.rank_rows
         losses = []
         for begin in range(mine, mine + options.rank_rows, options.micro_rows):
             rows = batch.rows(begin, begin + options.micro_rows)
             losses.append(engine.accumulate(rows, num_targets))
-        at = self.watch.add("forward_backward", at)
+            self._at = self.watch.add("backward", self._at)
         watched = self.monitor.begin(self.step + 1)
         moved = engine.step()
-        end = self.watch.add("optimizer", at)
+        end = self.watch.add("optimizer", self._at)
         self.step += 1
         pending = PendingStep(self.step, torch.stack(losses).sum(), num_targets, first, moved)
         self.ledger.add(pending, time.process_time() - cpu_began)
@@ -167,6 +169,9 @@ class Loop:
         if watched:
             self.record.monitor(self.step, self.monitor.end(self.step, batch))
             self.watch.add("monitor", end)
+
+    def _forwarded(self) -> None:
+        self._at = self.watch.add("forward", self._at)
 
     def _first_sample(self) -> int:
         """The first sample of the next step."""
