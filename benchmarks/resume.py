@@ -3,16 +3,27 @@
     python benchmarks/resume.py --kills 100 --list kills.jsonl
 
 For each setting (ranks, ZeRO stage, precision, accumulation) one training runs undisturbed. Then the same
+<<<<<<< HEAD
+training is started, killed after a time drawn uniformly over the undisturbed one's wall time, started again
+from what the kill left on disk, killed again, until it ends; then the next. One rank is killed and the other
+a moment later, or both at once. A kill counts as inside a save when it left a half-written checkpoint.
+=======
 training is started, killed after a time drawn uniformly over the undisturbed one's wall time, started anew
 from what the kill left on disk, killed again, until it ends; then the next. One rank is killed and the
 other a moment later, or both at once. A kill counts as inside a save when it left a half-written
 checkpoint.
+>>>>>>> main
 
 Compared, with ==: the loss of every step before and after each kill, the ids of the documents of every step
 on every rank, and the bytes of the finished model.
 
+<<<<<<< HEAD
+Processes are forked from one that has imported everything: kills fall on training and not on imports. What
+they run is the stage's own worker.
+=======
 Processes are forked from one that has imported everything: kills fall on training, not on imports. They run
 the stage's own worker.
+>>>>>>> main
 """
 
 from __future__ import annotations

@@ -192,7 +192,9 @@ class TrainConfig(EngineOptions, EnduranceOptions):
             **dict.fromkeys(("warmup_steps", "memory_gib", "valid_every", "valid_characters"), 0),
             **dict.fromkeys(("checkpoint_steps", "checkpoint_seconds", "clip", "weight_decay"), 0),
             **dict.fromkeys(("nonfinite_steps", "spike_nats", "rewinds", "hang_seconds", "max_seconds"), 0),
-            **dict.fromkeys(("night_micro_batch", "power_watts", "night_power_watts", "keep_every"), 0),
+            **dict.fromkeys(
+                ("night_micro_batch", "power_watts", "night_power_watts", "keep_every", "profile"), 0
+            ),
             **dict.fromkeys(
                 ("muon_learning_rate", "adam_learning_rate", "norm_learning_rate", "head_learning_rate"), 0
             ),

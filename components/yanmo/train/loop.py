@@ -27,6 +27,7 @@ from yanmo.train.record import Record
 from yanmo.train.schedule import Schedule
 from yanmo.train.setbacks import Health, Skipped, Trouble
 from yanmo.train.shifts import Clock
+from yanmo.train.trace import Trace
 from yanmo.train.validate import Validation
 from yanmo.train.writer import Writer
 
@@ -72,9 +73,12 @@ class Loop:
         self.health = Health(options.nonfinite_steps, options.spike_nats)
         self.ledger = Ledger(self.agreement, options.batch_rows)
         self.watch = Stopwatch()
+        self._at = 0.0
+        engine.forwarded = self._forwarded
         self.writer = Writer(engine, self.folder / job.CHECKPOINTS, self.agreement)
         self.schedule, self.judge = Schedule.of(options), Judge.of(options)
         self.record = Record(options, engine, self.samples, self.folder)
+        self.trace = Trace(self.folder, 0 if engine.rank else options.profile, engine.device)
         self.monitor = Monitor(
             engine, self.agreement, options.monitor, options.monitor_every, options.warmup_steps
         )
@@ -107,6 +111,7 @@ class Loop:
         if not self.judge.is_over:
             self._validate()
         self.writer.finish()
+        self.trace.finish()
         self._go_back_to_the_best()
         return "done"
 
@@ -141,27 +146,32 @@ class Loop:
         options, engine = self.options, self.engine
         began, cpu_began = time.monotonic(), time.process_time()
         self.beat(f"training step {self.step + 1}")
+        self.trace.begin_step()
         engine.set_learning_rate(self._learning_rate())
         first = self._first_sample()
         batch = self.samples.batch(first, options.batch_rows)
         num_targets = batch.num_targets
-        at = self.watch.add("data", began)
+        self._at = self.watch.add("data", began)
         mine = engine.rank * options.rank_rows
         losses = []
         for begin in range(mine, mine + options.rank_rows, options.micro_rows):
             rows = batch.rows(begin, begin + options.micro_rows)
             losses.append(engine.accumulate(rows, num_targets))
-        at = self.watch.add("forward_backward", at)
+            self._at = self.watch.add("backward", self._at)
         watched = self.monitor.begin(self.step + 1)
         moved = engine.step()
-        end = self.watch.add("optimizer", at)
+        end = self.watch.add("optimizer", self._at)
         self.step += 1
         pending = PendingStep(self.step, torch.stack(losses).sum(), num_targets, first, moved)
         self.ledger.add(pending, time.process_time() - cpu_began)
         self.interval.seconds += end - began
+        self.trace.end_step()
         if watched:
             self.record.monitor(self.step, self.monitor.end(self.step, batch))
             self.watch.add("monitor", end)
+
+    def _forwarded(self) -> None:
+        self._at = self.watch.add("forward", self._at)
 
     def _first_sample(self) -> int:
         """The first sample of the next step."""

@@ -73,7 +73,7 @@ def forget(run: StageRun, output: Output) -> Finish:
     run.work_folder.forget()
     for name in (job.CHECKPOINTS, job.EXPORT):
         shutil.rmtree(folder / name, ignore_errors=True)
-    for name in (job.METRICS, job.MICRO_BATCH, "job.json", "workers.log"):
+    for name in (job.METRICS, job.TRACE, job.MICRO_BATCH, "job.json", "workers.log"):
         (folder / name).unlink(missing_ok=True)
     clear(folder)
     with suppress(OSError):
@@ -201,6 +201,9 @@ def _result(run: StageRun, cache: TokenCache, folder: Path) -> Result:
     valid: dict[str, float] = {}
     for line in lines:
         valid = line.get("valid_bits_per_character", valid)
+    if (folder / job.TRACE).exists():
+        shutil.copyfile(folder / job.TRACE, run.attempt.path(job.TRACE))
+        run.attempt.add(job.TRACE, role="record")
     card = model_card(run.options, result, valid, run.input("token_cache"))
     run.attempt.write("README.md", card, role="record")
     counts = {name: result[name] for name in ("steps", "tokens", "parameters")}

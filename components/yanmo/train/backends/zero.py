@@ -140,6 +140,8 @@ class ZeroEngine(FlatEngine):
         """See `Engine`."""
         scale = self.world_size / num_targets  # DeepSpeed averages over ranks; this takes it back
         loss: Tensor = self._engine(*self._tensors(rows), scale)
+        if self.forwarded:
+            self.forwarded()
         self._engine.backward(loss)
         return loss.detach().float() / scale
 
