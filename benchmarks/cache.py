@@ -201,7 +201,16 @@ def show_waiting(cache: Any, steps: int) -> None:
     table = [["batch", "model", "thread", "ms per step", "ms waiting", "share"]]
     for context, rows in ((64, 32), (1024, 4)):
         options = TrainConfig(context=context, batch_rows=rows, ranks=1, backend="torch", device="cpu")
-        shape = DecoderConfig(cache.vocab_size, 192, 3, 3, 1, 64, 512, context)
+        shape = DecoderConfig(
+            vocab_size=cache.vocab_size,
+            hidden_size=192,
+            num_hidden_layers=3,
+            num_attention_heads=3,
+            num_key_value_heads=1,
+            head_dim=64,
+            intermediate_size=512,
+            max_position_embeddings=context,
+        )
         engine = open_engine(Decoder(shape), options, "cpu")
         for prefetch in (False, True):
             samples = Samples(
@@ -251,14 +260,15 @@ def _steps(samples: Any, engine: Any, rows: int, steps: int) -> tuple[float, flo
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, default=50_000, help="rows of the stores")
+    parser.add_argument("--rows", type=int, default=50_000, help="rows of the stores; 0 leaves reading out")
     parser.add_argument("--reads", type=int, default=5_000, help="rows read in a round")
     parser.add_argument("--repeats", type=int, default=7, help="rounds")
     parser.add_argument("--steps", type=int, default=20, help="training steps for the waiting")
     parser.add_argument("--store", default="", help="store with a token cache")
     parser.add_argument("--cache", default="demo/tokenize", help="the cache in it")
     args = parser.parse_args()
-    show_reads(args.rows, args.reads, args.repeats)
+    if args.rows:
+        show_reads(args.rows, args.reads, args.repeats)
     if args.store:
         from yanmo.cache.opening import find_cache
         from yanmo.common.store.objects import open_store

@@ -12,7 +12,7 @@ import contextlib
 import json
 import logging
 import multiprocessing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -27,6 +27,7 @@ from yanmo.common.store.commit import Attempt, Result
 from yanmo.common.store.output import Output
 from yanmo.evaluate.documents import (
     Document,
+    Source,
     by_genre,
     check_same_form,
     genre_order,
@@ -44,8 +45,6 @@ REVISION = 2
 """Raised by hand when the same texts give other figures."""
 _BOOTSTRAP = Bootstrap(draws=2000, seed=0)
 Floats = npt.NDArray[np.float64]
-Training = Mapping[str, Sequence[str]]
-"""Genre -> texts."""
 
 
 def committed_baselines(run: StageRun) -> Output:
@@ -70,10 +69,9 @@ def _build(attempt: Attempt, documents: Output, evaluation_set: Output, split: s
     scored = read_split(evaluation_set, split)
     other = next(name for name in ("valid", "test") if name != split)
     fitted = read_split(evaluation_set, other) if evaluation_set.entries(f"{other}-*.parquet") else []
-    training = by_genre(training_texts(documents, most))
-    number = sum(map(len, training.values()))
-    log.info("baselines: xz -9e, PPMd and 5-grams learn from %d documents", number)
-    compressed, ppmd, (plain, mixed, weights) = _measure(training, fitted, scored)
+    sources = training_texts(documents, most)
+    log.info("baselines: xz -9e, PPMd and 5-grams learn from %d documents", len(sources))
+    compressed, ppmd, (plain, mixed, weights) = _measure(sources, fitted, scored)
     summary = {
         "schema": "yanmo.baselines/2",
         "evaluation_set": evaluation_set.content_digest,
@@ -95,17 +93,17 @@ def _build(attempt: Attempt, documents: Output, evaluation_set: Output, split: s
     for name, each in (("ppmd", ppmd), ("ngram", plain), ("mixture", mixed)):
         table = evaluation_table(scored, split, lengths, each, None)
         write_documents(attempt, name, table, text_form(evaluation_set))
-    return Result(counts={"documents": len(scored), "training_documents": number})
+    return Result(counts={"documents": len(scored), "training_documents": len(sources)})
 
 
-def _measure(training: Training, fitted: Sequence[Document], scored: Sequence[Document]) -> list[Any]:
+def _measure(sources: Sequence[Source], fitted: Sequence[Document], scored: Sequence[Document]) -> list[Any]:
     """The figures of xz, PPMd's bits of each document, and those of the 5-grams; side by side."""
-    texts = [text for each in training.values() for text in each]
+    texts = [source.text for source in sources]
     try:
         return side_by_side(
             (xz_figures, (texts, scored)),
             (ppmd_bits, (texts, scored)),
-            (mixture_bits, (training, fitted, scored)),
+            (mixture_bits, (by_genre(sources), fitted, scored)),
         )
     except EOFError as error:
         characters = sum(map(len, texts))

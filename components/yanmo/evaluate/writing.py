@@ -36,6 +36,8 @@ WINDOW = 8
 """Han characters of a run that counts as copied; human verse shares some, so originals stand beside."""
 CONTAMINATION = 13
 """Han characters of a run by which a test document counts as found in the training text (curate's too)."""
+_LIMITED = ("loops", "copied_8grams", "longest_copy", "genre_obedience")
+"""Figures that promote can set limits on."""
 SHOWN = 4
 """Samples of each genre that are shown, with their nearest training documents."""
 
@@ -81,8 +83,10 @@ def _build(
     looks = [judge.genres_of(written.texts) for written in both]
     genres = sorted({*originals.genres, *samples.genres}, key=genre_order)
     found = {g: _by_origin(g, both, copies, looks) for g in genres}
-    _write(attempt, "verse", verse_table(knowledge, *(_verse(written) for written in both)))
-    _write(attempt, "contamination", contamination(scored, documents))
+    means = {w.origin: _over_genres([genre[w.origin] for genre in found.values()]) for w in both}
+    rules = verse_table(knowledge, *(_verse(written) for written in both))
+    _write(attempt, "verse", {"schema": "yanmo.verse/1", "rules": rules})
+    _write(attempt, "contamination", {"schema": "yanmo.contamination/1", **contamination(scored, documents)})
     _write(
         attempt,
         "memorization",
@@ -90,7 +94,8 @@ def _build(
             "schema": "yanmo.memorization/1",
             "window": WINDOW,
             "genre_by_chance": round(1 / len(judge.genres), 4),
-            **{w.origin: _over_genres([genre[w.origin] for genre in found.values()]) for w in both},
+            **means,
+            "samples": {name: means["generated"][name] for name in _LIMITED},
             "genres": found,
             "nearest": _nearest(samples, documents),
         },

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -69,6 +69,37 @@ def open_evaluation(output: Output) -> Evaluation:
             f"{output}: holds no finite bits per character; an empty split or a broken model is not judged"
         )
     return found
+
+
+WRITING = ("verse", "memorization", "contamination")
+"""What the part `writing` says of an evaluation, a file each."""
+
+
+def with_writing(evaluation: Evaluation, writing: Output | None) -> Evaluation:
+    """The evaluation with what `writing` holds in its summary, and each sample's nearest training text."""
+    if writing is None:
+        return evaluation
+    said: dict[str, Any] = {name: read_json(writing, f"{name}.json") for name in WRITING}
+    nearest, rules = said["memorization"]["nearest"], said["verse"]["rules"]
+    genres = {
+        genre: [
+            {**text, "nearest": _nearest_named(nearest.get(f"{genre}/{i:04d}"))}
+            for i, text in enumerate(texts)
+        ]
+        for genre, texts in evaluation.samples["genres"].items()
+    }
+    samples = {**evaluation.samples, "genres": genres}
+    return replace(evaluation, summary={**evaluation.summary, **said, "verse": rules}, samples=samples)
+
+
+def _nearest_named(nearest: dict[str, Any] | None) -> str | None:
+    return f"{nearest['title']} ({nearest['likeness']:.2f})" if nearest else None
+
+
+def is_of(writing: Output, evaluation: Output) -> bool:
+    """Whether `writing` was measured on the samples of `evaluation`."""
+    value = writing.manifest.inputs.get("evaluation")
+    return value is not None and bool(value["content_digest"] == evaluation.content_digest)
 
 
 def paired_scores(challenger: Evaluation, champion: Evaluation) -> dict[str, Floats]:

@@ -26,7 +26,14 @@ from yanmo.promote.champion import (
 )
 from yanmo.promote.chronicle import Record, all_records, last_record, record_name
 from yanmo.promote.config import PromoteConfig
-from yanmo.promote.evaluation import Evaluation, evaluate_command, open_evaluation, paired_scores
+from yanmo.promote.evaluation import (
+    Evaluation,
+    evaluate_command,
+    is_of,
+    open_evaluation,
+    paired_scores,
+    with_writing,
+)
 from yanmo.promote.gate import Evidence, Rules, Verdict, first_champion, judge
 from yanmo.promote.health import contamination_of, figures_of
 from yanmo.promote.limits import parse_limits
@@ -44,6 +51,25 @@ def prepare(run: StageRun) -> dict[str, Any]:
     Raises:
         DataError: a model is damaged, or the champion's evaluation is missing or of another model.
     """
+    return _own_writing(run) | _compared(run)
+
+
+def _own_writing(run: StageRun) -> dict[str, Any]:
+    """Leave out figures of writing that belong to another evaluation: the channel's latest may."""
+    writing, challenger = run.inputs["writing"], run.input("challenger")
+    if writing is None or is_of(writing, challenger):
+        return {}
+    log.warning(
+        "%s is not of %s and is not used: contamination and writing are not judged; run `yanmo evaluate` "
+        "with --documents, or give --writing",
+        writing,
+        challenger,
+    )
+    run.inputs["writing"] = None
+    return {"writing": None}
+
+
+def _compared(run: StageRun) -> dict[str, Any]:
     challenger = open_evaluation(run.input("challenger"))
     check_model(challenger.model, "challenger")
     run.extra["previous"] = None
@@ -119,7 +145,7 @@ def work(run: StageRun) -> Result:
     from yanmo.promote.report import make_report
     from yanmo.promote.summary import summary_text
 
-    challenger = open_evaluation(run.input("challenger"))
+    challenger = with_writing(open_evaluation(run.input("challenger")), run.inputs["writing"])
     champion = open_evaluation(run.inputs["champion"]) if run.inputs["champion"] else None
     verdict = _judged(run, challenger, champion)
     baselines = run.inputs["baselines"]

@@ -61,7 +61,7 @@ def test_a_run_says_how_the_model_writes_beside_the_originals(ground):
     assert all(genre["generated"]["texts"] == 4 for genre in memorization["genres"].values())
     assert len(memorization["nearest"]) == 16 and memorization["genre_by_chance"] == 0.25
     assert memorization["held_out"].keys() == memorization["generated"].keys()
-    form = read(output, "verse.json")[0]
+    form = read(output, "verse.json")["rules"][0]
     assert form["held_out"]["share"] == 1.0 and form["generated"]["of"] == 4
     assert read(output, "contamination.json")["share"] == 0.0
     table = pq.read_table(output.path("texts-00000-of-00001.parquet"))
