@@ -35,6 +35,13 @@ from yanmo.train.config import TrainConfig
         (["--muon-learning-rate=nan"], "--muon-learning-rate"),
         (["--precision=fp8"], "precision"),
         (["--learning-rate=1"], "learning-rate"),
+        (["--stop-at=7"], "--stop-at"),
+        (["--night=21:00"], "--night"),
+        (["--timezone=Nowhere"], "--timezone"),
+        (["--night-micro-batch=4"], "--night, which is not given"),
+        (["--night=21:00-08:00", "--night-micro-batch=5"], "--night-micro-batch 5"),
+        (["--memory-share=1.5"], "--memory-share"),
+        (["--rewinds=-1"], "--rewinds"),
     ],
 )
 def test_a_contradiction_is_refused_by_name(flags, word):
@@ -46,3 +53,9 @@ def test_accumulation_follows_from_rows_ranks_and_micro_batch():
     config = TrainConfig(batch_rows=24, ranks=2, micro_batch=3)
     assert (config.rank_rows, config.micro_rows, config.accumulation) == (12, 3, 4)
     assert TrainConfig(batch_rows=24, ranks=2).accumulation == 1
+
+
+def test_the_night_has_its_own_settings_and_what_it_does_not_say_stays():
+    config = TrainConfig(night="21:00-08:00", micro_batch=4, night_micro_batch=8, power_watts=300)
+    night = config.by_night()
+    assert (night.micro_rows, night.power_watts, night.memory_share) == (8, 300, 1.0)

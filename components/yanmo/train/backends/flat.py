@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -21,6 +22,11 @@ from yanmo.train.config import TrainConfig
 from yanmo.train.data import Batch
 from yanmo.train.engine import WEIGHT, Part, Reader
 from yanmo.train.optimizer import MatrixAdamW, Piece, cut_places
+
+
+def collective_timeout(options: TrainConfig) -> timedelta:
+    """How long a collective may wait: longer than the watchdog, which says more; 600 s without one."""
+    return timedelta(seconds=1.5 * options.hang_seconds + 60 if options.hang_seconds else 600)
 
 
 class FlatEngine:

@@ -11,21 +11,18 @@ from __future__ import annotations
 
 import math
 import os
-from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from yanmo.model.decoder import Decoder
-from yanmo.train.backends.flat import FlatEngine
+from yanmo.train.backends.flat import FlatEngine, collective_timeout
 from yanmo.train.backends.loss_module import LossModule
 from yanmo.train.config import TrainConfig
 from yanmo.train.data import Batch
 from yanmo.train.engine import Part, Reader
 from yanmo.train.optimizer import MatrixAdamW, Piece, parameter_groups
-
-_TIMEOUT = timedelta(minutes=10)
 
 
 class PlainEngine(FlatEngine):
@@ -41,7 +38,9 @@ class PlainEngine(FlatEngine):
             self.device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
             torch.cuda.set_device(self.device)
         if not dist.is_initialized():
-            dist.init_process_group("nccl" if device == "cuda" else "gloo", timeout=_TIMEOUT)
+            dist.init_process_group(
+                "nccl" if device == "cuda" else "gloo", timeout=collective_timeout(options)
+            )
         self.rank, self.world_size = dist.get_rank(), dist.get_world_size()
         self.options, self.decoder = options, decoder.to(self.device)
         self._dtype = torch.bfloat16 if options.precision == "bf16" else torch.float32

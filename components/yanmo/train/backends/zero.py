@@ -16,7 +16,6 @@ import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from typing import Any
 
 import torch
@@ -24,15 +23,13 @@ import torch.distributed as dist
 from torch import Tensor
 
 from yanmo.model.decoder import Decoder
-from yanmo.train.backends.flat import FlatEngine, copy_with
+from yanmo.train.backends.flat import FlatEngine, collective_timeout, copy_with
 from yanmo.train.backends.loss_module import LossModule
 from yanmo.train.backends.zero_config import engine_config
 from yanmo.train.config import TrainConfig
 from yanmo.train.data import Batch
 from yanmo.train.engine import Reader
 from yanmo.train.optimizer import MatrixAdamW, Piece, parameter_groups
-
-_TIMEOUT = timedelta(minutes=10)
 
 
 def import_deepspeed(device: str, compiled: bool = False) -> Any:
@@ -77,7 +74,7 @@ class ZeroEngine(FlatEngine):
             self.device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
             torch.cuda.set_device(self.device)
         backend = "nccl" if device == "cuda" else "gloo"
-        deepspeed.init_distributed(backend, timeout=_TIMEOUT, verbose=False)
+        deepspeed.init_distributed(backend, timeout=collective_timeout(options), verbose=False)
         self.rank, self.world_size = dist.get_rank(), dist.get_world_size()
         self.options, self.decoder = options, decoder
         self._shapes = {name: p.shape for name, p in decoder.named_parameters()}
