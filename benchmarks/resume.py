@@ -11,13 +11,8 @@ checkpoint.
 Compared, with ==: the loss of every step before and after each kill, the ids of the documents of every step
 on every rank, and the bytes of the finished model.
 
-<<<<<<< HEAD
-Processes are forked from one that has imported everything: kills fall on training and not on imports. What
-they run is the stage's own worker.
-=======
 Processes are forked from one that has imported everything: kills fall on training, not on imports. They run
 the stage's own worker.
->>>>>>> main
 """
 
 from __future__ import annotations
