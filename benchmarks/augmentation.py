@@ -124,11 +124,13 @@ BATCH_ROWS, CONTEXT = 16, 64
 
 def _steps(cache: Any) -> int:
     """Steps of one pass over the whole (repeated) training text."""
+    from yanmo.common.packing_settings import Packing
     from yanmo.common.token_cache import TokenCache
     from yanmo.train.data import Samples
 
     opened = TokenCache.open(cache)
-    samples = Samples(opened, context=CONTEXT, seed=0, tag_share=0.5, pad=opened.special.pad)
+    how = Packing(context=CONTEXT)
+    samples = Samples(opened, packing=how, seed=0, tag_share=0.5, pad=opened.special.pad)
     return len(samples.plan(0)) // BATCH_ROWS
 
 

@@ -131,7 +131,7 @@ def test_a_config_needs_only_the_standard_library(stage: str) -> None:
     code = (
         f"import sys; sys.path.insert(0, {str(ROOT / 'components')!r}); import yanmo.{stage}.config as c; "
         "ours = {'yanmo', 'yanmo.common', 'yanmo.common.options', 'yanmo.common.errors', "
-        "'yanmo.common.options_file', 'yanmo.common.stage', "
+        "'yanmo.common.options_file', 'yanmo.common.stage', 'yanmo.common.packing_settings', "
         f"'yanmo.{stage}', 'yanmo.{stage}.config'}}; "
         "more = {m for m in sys.modules if m.startswith('yanmo')} - ours; "
         f"more = {{m for m in more if not m.startswith('yanmo.{stage}.')}}; assert not more, more; "

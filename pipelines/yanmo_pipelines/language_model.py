@@ -1,10 +1,11 @@
 """The language-model pipeline: raw text -> evaluated, promoted model.
 
-    resolve -> curate -> balance -> tokenize -> train -> judge (evaluate, evaluate-champion, promote)
+    resolve -> curate -> balance -> tokenize -> train -> judge (evaluate, champion, promote) -> crowned
 
-`judge` is a nested pipeline because its condition reads a result of `train`: KFP's local orchestrator
-resolves a condition on its pipeline's own input, but not on a container task's output in the same
-pipeline, which it silently takes for false (2.17.0, kfp/local/orchestrator, _resolve_pipeline_channel).
+`judge` and `crowned` are nested pipelines because their conditions read results of `train` and `promote`:
+KFP's local orchestrator resolves a condition on its pipeline's own input, but not on a container task's
+output in the same pipeline, which it silently takes for false (2.17.0, kfp/local/orchestrator,
+_resolve_pipeline_channel).
 """
 
 from __future__ import annotations
@@ -22,6 +23,17 @@ from yanmo_pipelines.stages import (
     TOKENIZE,
     TRAIN,
 )
+
+
+@dsl.pipeline(name="crowned")  # type: ignore[untyped-decorator]
+@with_options(RESOLVE)
+def crowned(store: str, channel: str, promoted: str, options: Options) -> None:
+    """What follows a promotion, and nothing else: the new champion as a Model artifact of this run.
+
+    A deployment goes here; it takes `outputs["champion"]`.
+    """
+    with dsl.If(promoted == "true"):
+        Tasks(store, channel, options)(RESOLVE, name="new-champion")
 
 
 @dsl.pipeline(name="judge")  # type: ignore[untyped-decorator]
@@ -49,12 +61,13 @@ def judge(
             model=champion,
             evaluation_set=evaluation_set,
         ).after(challenged)
-        run(
+        judged = run(
             PROMOTE,
             challenger=challenged.outputs["evaluation"],
             champion=defended.outputs["evaluation"],
             baselines=challenged.outputs["baselines"],
         )
+        crowned(store=store, channel=channel, promoted=judged.outputs["promoted"]).set_caching_options(False)
 
 
 @dsl.pipeline(name="language-model")  # type: ignore[untyped-decorator]

@@ -25,12 +25,12 @@ def main() -> int:
     found = []
     for kind in ("file", "s3") if given.store == "both" else (given.store,):
         record = Record(given.out / f"{kind}-{given.seed}.json", kind, given.seed)
-        with open_ground(kind, given.out / "work" / kind, given.seed, keep=given.keep) as ground:
+        with open_ground(kind, given.out / "ground" / kind, given.seed, keep=given.keep) as ground:
             for part in PARTS if given.only == "all" else (given.only,):
                 _run(part, ground, record, given.kills)
         found += _report(record)
         if not given.keep:
-            shutil.rmtree(given.out / "work" / kind, ignore_errors=True)
+            shutil.rmtree(given.out / "ground" / kind, ignore_errors=True)
     print(f"\n{len(found)} findings" + "".join(f"\n- {finding[:2000]}" for finding in found))
     return 1 if found else 0
 
@@ -86,8 +86,7 @@ def _report(record: Record) -> list[str]:
         )
         for what in ("damaged", "lost", "orphans", "wrong_digests", "failed"):
             print(f"{what.replace('_', ' '):<16}{sum(len(getattr(j, what)) for j in journeys)}")
-        left = [j.leftovers_after_gc for j in journeys]
-        after = sum(map(len, filter(None, left))) if None not in left else "no gc in this version"
+        after = sum(len(j.leftovers_after_gc) for j in journeys)
         print(f"{'leftovers':<16}{sum(j.leftovers for j in journeys)}, after gc: {after}")
     if value["cases"]:
         rows = [[c["part"], c["name"], "BAD" if c["findings"] else c["outcome"]] for c in value["cases"]]

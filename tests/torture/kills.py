@@ -62,14 +62,13 @@ class Journey:
     """Runs after a kill that did not end well."""
     leftovers: int = 0
     """Objects that nothing named, before `gc`."""
-    leftovers_after_gc: list[str] | None = None
-    """None: there is no gc in this version."""
+    leftovers_after_gc: list[str] = field(default_factory=list)
 
     @property
     def findings(self) -> list[str]:
         """Everything that must not be."""
-        rest = self.leftovers_after_gc or []
-        return [*self.damaged, *self.lost, *self.orphans, *self.wrong_digests, *self.failed, *rest]
+        wrong = [*self.damaged, *self.lost, *self.orphans, *self.wrong_digests]
+        return [*wrong, *self.failed, *self.leftovers_after_gc]
 
     def to_json(self) -> dict[str, Any]:
         """What `from_json` reads."""
@@ -177,13 +176,12 @@ class _Traveller:
                     f"{name}: {found.get(name)}, undisturbed {expected.get(name)}"
                 )
         self.journey.leftovers = len(leftovers(self.known))
-        if tools.has_gc():
-            code, text = tools.collect(self.place, self.folder)
-            if code:
-                self.journey.failed.append(f"gc ended with {code}: {text[-1500:]}")
-            before, self.known = self.known, survey(self.place)
-            self.journey.damaged += [f"gc: {harm}" for harm in tools.harm(before, self.known)]
-            self.journey.leftovers_after_gc = [f"after gc: {n}" for n in leftovers(self.known)]
+        code, text = tools.collect(self.place, self.folder)
+        if code:
+            self.journey.failed.append(f"gc ended with {code}: {text[-1500:]}")
+        before, self.known = self.known, survey(self.place)
+        self.journey.damaged += [f"gc: {harm}" for harm in tools.harm(before, self.known)]
+        self.journey.leftovers_after_gc = [f"after gc: {n}" for n in leftovers(self.known)]
 
 
 def travel(profile: Profile, place: Place, folder: Path, number: int, seed: int) -> Journey:

@@ -7,10 +7,10 @@ import time
 from pathlib import Path
 
 from torture.events import Listener
-from torture.ground import Case, Ground, Record
+from torture.ground import Ground, Record
 from torture.place import Place, Survey, leftovers, survey
 from torture.profile import roots
-from torture.stages import ROOT, Run, run_stage, start, start_stage
+from torture.stages import Run, run_stage, start, start_stage
 
 MODULE = "yanmo.store"
 _SETTLED_SECONDS = 62.0
@@ -22,11 +22,6 @@ _GARBAGE = (
     ("promote", "--seed", "7", "--pointer", "none", "--dry-run"),
 )
 _REMOVALS = ("os.remove", "os.rmdir", "shutil.rmtree", "DELETE")
-
-
-def has_gc() -> bool:
-    """Whether this version has the store's tools."""
-    return (ROOT / "components" / "yanmo" / "store" / "gc.py").exists()
 
 
 def start_gc(place: Place, folder: Path, age: str = "0s", **variables: str) -> Run:
@@ -54,9 +49,7 @@ def run_gc(ground: Ground, record: Record, times: int = 12) -> None:
     record.case("gc", "beside a training", lambda: _beside(ground))
 
 
-def _killed(ground: Ground, times: int) -> Case | tuple[str, list[str]]:
-    if not has_gc():
-        return Case("gc", "killed while it removes", "no gc in this version", skipped=True)
+def _killed(ground: Ground, times: int) -> tuple[str, list[str]]:
     draw = random.Random(f"{ground.seed}/gc")
     findings: list[str] = []
     kills = 0
@@ -111,10 +104,8 @@ def harm(before: Survey, after: Survey) -> list[str]:
     return [*after.faults, *(f"pointer {name} changed" for name in changed)]
 
 
-def _beside(ground: Ground) -> Case | tuple[str, list[str]]:
+def _beside(ground: Ground) -> tuple[str, list[str]]:
     """gc again and again while the stages run; what was there when a stage began is two hours old."""
-    if not has_gc():
-        return Case("gc", "beside a training", "no gc in this version", skipped=True)
     findings: list[str] = []
     rounds = 0
     with ground.place() as place:

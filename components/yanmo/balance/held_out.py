@@ -14,12 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from yanmo.common.documents import read_documents
+from yanmo.common.hash_set import distinct
+from yanmo.common.text_runs import Runs, run_hashes
 
 RUN = 13
 """Han characters; curate's default, and knowledge of what quotations are: shorter runs are idioms."""
-_BASE = np.uint64(0x9E3779B97F4A7C15)
-_MIX = np.uint64(0xBF58476D1CE4E5B9)
-_SEPARATOR = 0
 
 
 class HeldOut:
@@ -29,9 +28,8 @@ class HeldOut:
         """Args:
         texts: batches of texts; each is hashed and let go.
         """
-        self._run = run
         parts = [run_hashes(batch, run)[0] for batch in texts]
-        self._known = np.unique(np.concatenate([*parts, np.zeros(0, np.uint64)]))
+        self._runs = Runs(run, distinct(np.concatenate([*parts, np.zeros(0, np.uint64)])))
 
     @classmethod
     def of_files(cls, paths: Iterable[Path]) -> HeldOut:
@@ -40,30 +38,4 @@ class HeldOut:
 
     def shared(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
         """Which of the texts share a run with a held-out document."""
-        hashes, owner = run_hashes(texts, self._run)
-        found = np.zeros(len(texts), bool)
-        if len(self._known) and len(hashes):
-            at = np.minimum(np.searchsorted(self._known, hashes), len(self._known) - 1)
-            found[owner[self._known[at] == hashes]] = True
-        return found
-
-
-def run_hashes(texts: Sequence[str], run: int) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
-    """64-bit hashes of all runs of `run` Han characters, and the index of the text of each."""
-    codes = np.frombuffer("\0".join([*texts, ""]).encode("utf-32-le", "surrogatepass"), np.uint32)
-    ends = codes == _SEPARATOR
-    owner = np.cumsum(ends) - ends
-    han = ((codes >= 0x3400) & (codes < 0xA000)) | ((codes >= 0xF900) & (codes < 0xFB00)) | (codes >= 0x20000)
-    codes, owner = codes[han].astype(np.uint64), owner[han]
-    count = len(codes) - run + 1
-    if count <= 0:
-        return np.zeros(0, np.uint64), np.zeros(0, np.int64)
-    hashes = np.zeros(count, np.uint64)
-    for offset in range(run):
-        hashes *= _BASE
-        hashes += codes[offset : offset + count]
-    hashes ^= hashes >> np.uint64(30)
-    hashes *= _MIX
-    hashes ^= hashes >> np.uint64(27)
-    inside = owner[:count] == owner[run - 1 :]
-    return hashes[inside], owner[:count][inside]
+        return self._runs.found_in(texts)

@@ -36,7 +36,7 @@ from yanmo.balance.rules import parse_rules
 from yanmo.balance.synonyms import SHIPPED, Synonyms
 from yanmo.balance.table import Rows, TrainFiles, hex_ids
 from yanmo.balance.token_count import TokenCount
-from yanmo.common.documents import take_rows, write_split
+from yanmo.common.documents import take_rows, text_form, write_split
 from yanmo.common.errors import UsageError
 from yanmo.common.stage_run import Finish, Skip, StageRun
 from yanmo.common.store.commit import Result
@@ -194,9 +194,8 @@ def _write_train(run: StageRun, task: Task, picked: Picked) -> dict[str, int]:
         made.extend(rule for rule in values["rule"].to_pylist() if rule)
         return values
 
-    write_split(
-        run.attempt, "train", picked.characters[order].astype(np.int64), run.options.shard_characters, columns
-    )
+    characters, form = picked.characters[order].astype(np.int64), text_form(run.input("documents"))
+    write_split(run.attempt, "train", characters, run.options.shard_characters, form, columns)
     return count_rules(made)
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NoReturn
 
-from yanmo.cache import show
+from yanmo.cache import diff, plan, show, verify
 from yanmo.common import tool
 
 TOOL = tool.Tool(
     "cache",
     "Look into token caches: what is in them, whether it is whole, in what two of them differ.",
-    {"show": show},
+    {"show": show, "verify": verify, "diff": diff, "plan": plan},
 )
 
 

@@ -9,6 +9,7 @@ from yanmo.common.errors import UsageError
 from yanmo.common.store.objects import ObjectStore
 from yanmo.common.store.output import Output
 from yanmo.common.token_cache import SPLITS, DocumentIndex, TokenCache
+from yanmo.common.token_file import Ids
 from yanmo.store.find import find
 
 STAGE = "tokenize"
@@ -59,12 +60,15 @@ class Documents:
             row -= len(index)
         raise UsageError(f"document {number}: expected 0 to {len(self) - 1}")
 
-    def tokens(self, number: int) -> list[int]:
-        """Ids of a document, `<|bos|>` and `<|eos|>` included."""
+    def ids_of(self, number: int) -> Ids:
+        """Ids of a document, `<|bos|>` and `<|eos|>` included; a view of the cache."""
         _, index, row = self.place(number)
         begin = int(index.offset[row])
-        ids = self.cache.tokens[int(index.shard[row])][begin : begin + int(index.length[row])]
-        found: list[int] = ids.tolist()
+        return self.cache.tokens[int(index.shard[row])][begin : begin + int(index.length[row])]
+
+    def tokens(self, number: int) -> list[int]:
+        """`ids_of` as a list."""
+        found: list[int] = self.ids_of(number).tolist()
         return found
 
     def text(self, number: int) -> str:

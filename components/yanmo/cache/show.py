@@ -90,7 +90,7 @@ def _facts(output: Output) -> dict[str, Any]:
         "vocabulary": f"{metadata['vocab_size']} ids, stored as {id_type(metadata['vocab_size']).name}",
         "tokens in": f"{len(files)} files, {human_bytes(sum(e.bytes for e in files))}",
         "unused ids": metadata.get("unused_ids"),
-        "bytes": f"{100 * metadata.get('byte_token_share', 0):.3f} % of the tokens (characters without a piece)",
+        "bytes": f"{100 * metadata.get('byte_token_share', 0):.3f} % of the tokens",
         "judged": f"{metadata.get('judged_documents')} documents were compared with Hugging Face's tokenizer",
         "jieba": metadata.get("jieba_agreement"),
     }

@@ -18,8 +18,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from yanmo.common.errors import DataError
-from yanmo.common.records import DOCUMENTS, check_schema, write_parquet
+from yanmo.common.records import (
+    DOCUMENTS_WITH_TURNS,
+    TEXT_FORM,
+    as_documents,
+    check_schema,
+    write_parquet,
+)
 from yanmo.common.store.commit import Attempt
+from yanmo.common.store.output import Output
 
 Ints = npt.NDArray[np.int64]
 
@@ -31,6 +38,11 @@ def count_characters(text: pa.ChunkedArray) -> Ints:
     for white in ("\n", " "):
         total = pc.subtract(total, pc.count_substring(text, white))
     return np.asarray(total.to_numpy(), dtype=np.int64)
+
+
+def text_form(output: Output) -> str:
+    """How the text that an output holds or was made from is written; two forms are never compared."""
+    return str(output.manifest.metadata.get("text_form", TEXT_FORM))
 
 
 def read_documents(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
@@ -62,7 +74,7 @@ def take_rows(paths: Sequence[Path], file: Ints, row: Ints, columns: Sequence[st
         pieces.append(table.take(pa.array(row[order[chosen == index]])))
     inverse = np.empty(len(order), dtype=np.int64)
     inverse[order] = np.arange(len(order))
-    return pa.concat_tables(pieces).take(pa.array(inverse))
+    return pa.concat_tables(pieces, promote_options="default").take(pa.array(inverse))
 
 
 def shard_bounds(characters: Ints, shard_characters: int) -> list[tuple[int, int]]:
@@ -80,6 +92,7 @@ def write_split(
     split: str,
     characters: Ints,
     shard_characters: int,
+    form: str,
     rows: Callable[[int, int], dict[str, Any]],
 ) -> list[str]:
     """Write `<split>-00000-of-0000N.parquet` and return the files' names.
@@ -87,6 +100,7 @@ def write_split(
     Args:
         characters: of each row, in the order of writing.
         shard_characters: about how many characters one file holds.
+        form: of the text.
         rows: gives the columns of documents v1 for the rows from `start` to `stop`; absent ones are null.
     """
     bounds = shard_bounds(characters, shard_characters)
@@ -97,9 +111,10 @@ def write_split(
             _combined(columns[field.name], field.type)
             if field.name in columns
             else pa.nulls(stop - start, field.type)
-            for field in DOCUMENTS
+            for field in DOCUMENTS_WITH_TURNS
         ]
-        write_parquet(pa.table(arrays, schema=DOCUMENTS), attempt.path(name))
+        table = as_documents(pa.table(arrays, schema=DOCUMENTS_WITH_TURNS), form)
+        write_parquet(table, attempt.path(name))
         attempt.add(name)
     return names
 

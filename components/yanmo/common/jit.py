@@ -13,6 +13,7 @@ import logging
 import os
 import stat
 import tempfile
+import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Generic, ParamSpec, TypeVar
@@ -39,7 +40,10 @@ class Compiled(Generic[P, T]):
 
 
 def compiled(function: Callable[P, T]) -> Compiled[P, T]:
-    """Decorator: compile `function` at its first call; it uses arrays and numbers, no other function."""
+    """Decorator: compile `function` at its first call.
+
+    It uses arrays, numbers and other compiled functions of its own file, which become part of it.
+    """
     return Compiled(function)
 
 
@@ -61,6 +65,8 @@ def _compile(function: Callable[P, T]) -> Callable[P, T]:
         return function
     import numba
 
+    function = _linked(function)
+
     def declare(cache: bool) -> Callable[P, T]:
         done: Callable[P, T] = numba.njit(cache=cache, nogil=True)(function)
         return done
@@ -77,6 +83,25 @@ def _compile(function: Callable[P, T]) -> Callable[P, T]:
         except RuntimeError as error:
             log.debug("numba: %s", error)
     return declare(False)
+
+
+def _linked(function: Callable[P, T]) -> Callable[P, T]:
+    """`function` with the compiled functions it calls in the form that numba compiles into it."""
+    import numba
+
+    assert isinstance(function, types.FunctionType)
+    code, known = function.__code__, function.__globals__
+    called = {name: known[name] for name in code.co_names if isinstance(known.get(name), Compiled)}
+    if not called:
+        return function
+    for name, helper in called.items():
+        # The machine code on disk is dated by the caller's file alone.
+        assert helper.python.__code__.co_filename == code.co_filename, f"{name}: of another file"
+    helpers = {
+        name: numba.njit(nogil=True, inline="always")(_linked(one.python)) for name, one in called.items()
+    }
+    linked = types.FunctionType(code, {**known, **helpers}, function.__name__, function.__defaults__)
+    return functools.update_wrapper(linked, function)
 
 
 def _private_folder() -> Path | None:

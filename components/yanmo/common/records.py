@@ -1,4 +1,4 @@
-"""The formats that stages exchange: documents v1, evaluation v1.
+"""The formats that stages exchange: documents v1 and v2, evaluation v1.
 
 Every Parquet file carries its schema's name and version in its metadata; `check_schema` is the one
 function that looks at them.
@@ -46,6 +46,18 @@ DOCUMENTS = pa.schema(
     metadata={"yanmo.schema": "documents", "yanmo.version": "1", "yanmo.text_form": TEXT_FORM},
 )
 
+TURN = pa.struct([("role", pa.string()), ("begin", pa.int32()), ("end", pa.int32())])
+"""A turn of a chat: system, user or assistant, and where in `text` it says what, in characters."""
+
+DOCUMENTS_WITH_TURNS = DOCUMENTS.append(pa.field("turns", pa.list_(TURN))).with_metadata(
+    {**DOCUMENTS.metadata, b"yanmo.version": b"2"}
+)
+"""Documents v2: v1 and the turns of chats (null = no chat). A file without chats is written as v1, so that
+chats change nothing for plain text; every reader takes both."""
+
+_VERSIONS = {"documents": ("1", "2")}
+"""Schema -> the versions that are read, where that is not only version 1."""
+
 EVALUATION = pa.schema(
     [
         pa.field("id", pa.string(), nullable=False),
@@ -73,7 +85,19 @@ def num_characters(text: str) -> int:
     return len("".join(text.split()))
 
 
-def check_schema(path: Path, name: str, versions: tuple[str, ...] = ("1",)) -> None:
+def as_documents(table: pa.Table, form: str = TEXT_FORM) -> pa.Table:
+    """A table with the columns of documents v2 as v1 where none of them is a chat, else as v2.
+
+    Args:
+        form: how its text is written.
+    """
+    schema = DOCUMENTS_WITH_TURNS
+    if table["turns"].null_count == len(table):
+        table, schema = table.drop_columns(["turns"]), DOCUMENTS
+    return table.replace_schema_metadata({**schema.metadata, b"yanmo.text_form": form.encode()})
+
+
+def check_schema(path: Path, name: str) -> None:
     """Check that a Parquet file is of schema `name` in a version this code reads.
 
     Raises:
@@ -83,6 +107,7 @@ def check_schema(path: Path, name: str, versions: tuple[str, ...] = ("1",)) -> N
         metadata = pq.read_schema(path).metadata or {}
     except (pa.ArrowInvalid, OSError) as error:
         raise DataError(f"{path}: not a readable Parquet file: {error}") from error
+    versions = _VERSIONS.get(name, ("1",))
     found = metadata.get(b"yanmo.schema", b"?").decode(), metadata.get(b"yanmo.version", b"?").decode()
     if found[0] != name or found[1] not in versions:
         raise DataError(

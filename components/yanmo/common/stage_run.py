@@ -11,14 +11,17 @@ import functools
 import json
 import logging
 import os
+import resource
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from yanmo.common.energy import EnergyMeter
 from yanmo.common.errors import DataError, EnvironmentFault, ExitCode, UsageError, advice, exit_code
 from yanmo.common.inputs import NONE, resolve_inputs
 from yanmo.common.kfp_outputs import ExecutorOutputs
@@ -61,6 +64,7 @@ class StageRun:
     key: str = ""
     pinned: dict[str, Output] = dataclasses.field(default_factory=dict)
     """Outputs that this run rests on: inputs, and parts as they are made."""
+    _pinning: threading.Lock = dataclasses.field(default_factory=threading.Lock, repr=False)
     attempt: Attempt = dataclasses.field(init=False)
     """Where the output's files go; set when the work begins."""
 
@@ -94,18 +98,21 @@ class StageRun:
         found = commit_once(self.store, recipe, build, force=self.options.force)
         assert found is not None
         if self.key:
-            self._pin(f"{name} {found.manifest.key[:12]}", found)
+            self.pin([found])
         return found
 
-    def _pin(self, name: str, part: Output) -> None:
-        """Let gc know that this run uses a part, which may be old and named by nobody else.
+    def pin(self, parts: Sequence[Output]) -> None:
+        """Let gc know that this run uses parts, which may be old and named by nobody else.
 
-        Each of the first 64 at once, later ones when their number has doubled: the list is written whole.
+        One at a time each of the first 64 is written at once, later ones when their number has doubled, as
+        the list is written whole; several are written together.
         """
-        self.pinned[name] = part
-        count = len(self.pinned)
-        if count <= 64 or count & (count - 1) == 0:
-            announce(self.store, self.stage.name, self.key, self.pinned)
+        with self._pinning:
+            for part in parts:
+                self.pinned[f"{part.manifest.stage} {part.manifest.key[:12]}"] = part
+            count = len(self.pinned)
+            if count <= 64 or count & (count - 1) == 0 or len(parts) > 1:
+                announce(self.store, self.stage.name, self.key, self.pinned)
 
 
 Work = Callable[[StageRun], Result]
@@ -210,8 +217,13 @@ def _output_of(run: StageRun, work: Work, prepare: Prepare | None, started: floa
         run.attempt = attempt
         resolved = by_kind(options, "semantic", "execution")
         attempt.write("config.yaml", dump_yaml(resolved), role="record")
-        result = work(run)
+        energy = EnergyMeter()
+        try:
+            result = work(run)
+        finally:
+            energy.close()
         run.telemetry.gauge("duration_seconds", "Wall time of the stage").set(time.monotonic() - started)
+        _show_cost(run.telemetry, energy)
         attempt.write("metrics.prom", run.telemetry.text(), role="record")
         return result
 
@@ -225,6 +237,18 @@ def _output_of(run: StageRun, work: Work, prepare: Prepare | None, started: floa
         what = "committed %s in %s" if ours else "adopted %s, made by another run or before, after %s"
         log.info(what, output, human_seconds(time.monotonic() - started))
     return output
+
+
+def _show_cost(telemetry: Telemetry, energy: EnergyMeter) -> None:
+    """What the work took of this machine, in this process and the ended ones that it started."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    seconds = sum(usage.ru_utime + usage.ru_stime for usage in used)
+    telemetry.gauge("cpu_seconds", "CPU time of the stage's processes").set(seconds)
+    for device, joules in energy.joules().items():
+        gauge = telemetry.gauge(
+            "energy_joules", "Energy used by the machine's devices meanwhile", ("device",)
+        )
+        gauge.labels(device).set(joules)
 
 
 def _hand_over(

@@ -6,7 +6,7 @@
 
 Nothing in a file says its number, so that a cache made again for one changed input shard can take the
 other files over as they are. Context length, packing and tags are not in the cache: the trainer plans
-them (`yanmo.train.packing`), and changing them never tokenizes again.
+them (`yanmo.common.packing`), and changing them never tokenizes again.
 
 Any Parquet reader opens the files. By genre, and the first document in words:
 
@@ -17,6 +17,7 @@ Any Parquet reader opens the files. By genre, and the first document in words:
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,7 +29,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from yanmo.common.errors import DataError
+from yanmo.common.store.objects import ObjectStore
 from yanmo.common.store.output import Output
+from yanmo.common.store.scratch import Scratch
+from yanmo.common.store.settings import GIB, StoreSettings
 from yanmo.common.token_file import Ids, TokenFile, check_fields, open_tokens, verify_pages
 
 VERSION = "1"
@@ -49,7 +53,8 @@ INDEX = pa.schema(
     ]
 )
 """One document: its first id at `offset` of the token file, `length` ids with `<|bos|>` and `<|eos|>`,
-`characters` of its text that are not white space, `loss_spans` as [begin, end) in ids (null = all)."""
+`characters` of its text that are not white space (of a chat: of its answers), `loss_spans` as [begin, end) in
+ids (null = all)."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +149,9 @@ class TokenCache:
         tokenizer = output.part(TOKENIZER)
         special = SpecialIds.read(tokenizer.path(GENRES_FILE))
         expected = {"vocab_size": special.vocab_size, "tokenizer": tokenizer.content_digest}
-        files = [open_tokens(path, expected) for path in output.paths("tokens-*.parquet")]
+        check_manifest(output, tokenizer)
+        scratch = functools.partial(scratch_of, output.store)
+        files = [open_tokens(path, expected, scratch) for path in output.paths("tokens-*.parquet")]
         tables = [read_index(path, expected) for path in output.paths("documents-*.parquet")]
         if len(files) != len(tables):
             raise DataError(f"{output}: {len(files)} token files, {len(tables)} document files")
@@ -231,6 +238,34 @@ def check_index(file: TokenFile, table: pa.Table, special: SpecialIds) -> None:
     splits = table["split"].unique().to_pylist()
     if splits not in ([], [file.split]) or file.split not in SPLITS:
         raise DataError(f"{file.path}: split differs: tokens of {file.split!r}, documents of {splits}")
+
+
+def check_manifest(output: Output, tokenizer: Output) -> None:
+    """Check that what a cache's manifest says of itself agrees with its parts and inputs.
+
+    Raises:
+        DataError: names the first field that differs.
+    """
+    metadata, documents = output.manifest.metadata, output.manifest.inputs.get("documents")
+    found = {f"yanmo.{name}": metadata.get(name) for name in ("tokenizer", "documents", "dictionary")}
+    want = {"tokenizer": tokenizer.content_digest, "documents": (documents or {}).get("content_digest")}
+    want["dictionary"] = tokenizer.manifest.metadata.get("dictionary_sha256")
+    said = {name: value for name, value in want.items() if value and found[f"yanmo.{name}"] is not None}
+    check_fields(Path(str(output)), said, {k: str(v) for k, v in found.items()})
+
+
+def scratch_of(store: ObjectStore) -> Scratch:
+    """This machine's scratch: the store's own, or the one of the environment for a store on local disk."""
+    own = getattr(store, "scratch", None)
+    if isinstance(own, Scratch):
+        return own
+    settings = StoreSettings()
+    return _local_scratch(settings.scratch_folder, int(settings.scratch_gib * GIB))
+
+
+@functools.cache
+def _local_scratch(folder: Path, cap_bytes: int) -> Scratch:
+    return Scratch(folder, cap_bytes)
 
 
 def verify(output: Output) -> None:

@@ -11,8 +11,10 @@ numpy and fancy indexing do not mind; copy before handing it to code that assume
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from yanmo.common.errors import DataError
+from yanmo.common.errors import DataError, EnvironmentFault, StorageError
+from yanmo.common.store.scratch import Scratch
 
 VERSION = "1"
 ROW_BYTES = 2048
@@ -37,7 +40,9 @@ def id_type(vocab_size: int) -> np.dtype[Any]:
     return np.dtype("<u2") if vocab_size <= 1 << 16 else np.dtype("<u4")
 
 
-def write_tokens(path: Path, ids: Ids, *, vocab_size: int, tokenizer: str, split: str) -> None:
+def write_tokens(
+    path: Path, ids: Ids, *, vocab_size: int, tokenizer: str, split: str, compression: str = "none"
+) -> None:
     """Write `ids` (one dimension) to `path`; equal arguments give equal bytes.
 
     Args:
@@ -45,6 +50,7 @@ def write_tokens(path: Path, ids: Ids, *, vocab_size: int, tokenizer: str, split
         vocab_size: number of ids of the vocabulary; decides the stored type.
         tokenizer: content digest of the tokenizer that made them.
         split: train or valid.
+        compression: none, or zstd for an archive, which readers expand into their scratch.
 
     Raises:
         ValueError: more than `MAX_BYTES`, or an id outside of the vocabulary.
@@ -67,11 +73,13 @@ def write_tokens(path: Path, ids: Ids, *, vocab_size: int, tokenizer: str, split
         "yanmo.tokenizer": tokenizer,
         "yanmo.split": split,
     }
+    if compression != "none":
+        metadata["yanmo.ids_sha256"] = hashlib.sha256(stored.view(np.uint8).data).hexdigest()
     field = pa.field("tokens", pa.binary(ROW_BYTES), nullable=False)
     pq.write_table(
         pa.Table.from_arrays([column], schema=pa.schema([field], metadata=metadata)),
         path,
-        compression="none",
+        compression=compression,
         use_dictionary=False,
         write_statistics=False,
         write_page_checksum=True,
@@ -91,13 +99,18 @@ class TokenFile:
     vocab_size: int
     tokenizer: str
     split: str
+    compression: str = "none"
 
 
-def open_tokens(path: Path, expected: Mapping[str, Any] | None = None) -> TokenFile:
+def open_tokens(
+    path: Path, expected: Mapping[str, Any] | None = None, scratch: Callable[[], Scratch] | None = None
+) -> TokenFile:
     """Map the token file at `path`; costs about a millisecond, reads no ids.
 
     Args:
         expected: values its metadata must have, by name (`vocab_size`, `tokenizer`, `split`).
+        scratch: where the ids of a compressed file are expanded to, once per machine; without it such a
+            file is refused.
 
     Raises:
         DataError: not a whole token file of version 1, or a field is not as expected; names the field.
@@ -116,10 +129,21 @@ def open_tokens(path: Path, expected: Mapping[str, Any] | None = None) -> TokenF
         num_tokens, vocab_size = int(found["yanmo.num_tokens"]), int(found["yanmo.vocab_size"])
         if dtype != id_type(vocab_size) or num_tokens < 0:
             raise ValueError(f"{dtype.name} ids, {num_tokens} tokens, vocabulary of {vocab_size}")
-        ids = _map(path, parquet, dtype, num_tokens)
-    except (KeyError, ValueError, TypeError, OSError) as error:
+        compression = _compression(parquet)
+        if compression == "none" or scratch is None:
+            ids = _map(path, parquet, dtype, num_tokens)
+        else:
+            ids = _expanded(path, found["yanmo.ids_sha256"], dtype, num_tokens, scratch())
+    except (StorageError, EnvironmentFault):
+        raise  # the scratch is full, not the file damaged
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise DataError(f"{path}: not readable ({error}); run the tokenize stage again") from error
+    except (KeyError, ValueError, TypeError) as error:
         raise DataError(f"{path}: damaged token file ({error}); run the tokenize stage again") from error
-    return TokenFile(path, ids, vocab_size, found.get("yanmo.tokenizer", ""), found.get("yanmo.split", ""))
+    tokenizer, split = (found.get(f"yanmo.{name}", "") for name in ("tokenizer", "split"))
+    return TokenFile(path, ids, vocab_size, tokenizer, split, compression)
 
 
 def check_fields(path: Path, want: Mapping[str, str], found: Mapping[str, str]) -> None:
@@ -143,6 +167,43 @@ def verify_pages(path: Path) -> None:
         pq.read_table(path, page_checksum_verification=True, use_threads=False)
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"{path}: damaged ({error}); run the tokenize stage again") from error
+
+
+def _compression(parquet: Any) -> str:
+    """How the ids are stored: none or zstd."""
+    if parquet.num_rows == 0 or parquet.num_columns != 1:
+        return "none"
+    return "zstd" if parquet.row_group(0).column(0).compression == "ZSTD" else "none"
+
+
+def _expanded(path: Path, sha256: str, dtype: np.dtype[Any], num_tokens: int, scratch: Scratch) -> Ids:
+    """The ids of a compressed file as a map of a plain file in `scratch`, which is named by their digest.
+
+    It holds nothing but ids, so that its bytes do not depend on the version of a Parquet library.
+    """
+    size = num_tokens * dtype.itemsize
+    plain = scratch.get(
+        f"expanded/{sha256}", sha256, size, lambda target: _expand(path, target, sha256, size)
+    )
+    return np.memmap(plain, dtype, "r", 0, (num_tokens,))
+
+
+def _expand(path: Path, target: Path, sha256: str, size: int) -> None:
+    """Write the `size` bytes of ids in the token file `path` to the new file `target`."""
+    try:
+        column = pq.read_table(path, page_checksum_verification=True, use_threads=False).column(0)
+    except pa.ArrowException as error:
+        raise ValueError(str(error)) from error
+    hashed = hashlib.sha256()
+    with target.open("xb") as file:
+        for chunk in column.chunks:
+            begin = chunk.offset * ROW_BYTES
+            data = memoryview(chunk.buffers()[1])[begin : begin + len(chunk) * ROW_BYTES]
+            data = data[: size - file.tell()]
+            hashed.update(data)
+            file.write(data)
+        if file.tell() != size or hashed.hexdigest() != sha256:
+            raise ValueError(f"its ids have sha256 {hashed.hexdigest()[:16]}..., expected {sha256[:16]}...")
 
 
 def _map(path: Path, parquet: Any, dtype: np.dtype[Any], num_tokens: int) -> Ids:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -12,7 +14,7 @@ import pyarrow.parquet as pq
 from yanmo.common.errors import DataError, StorageError
 from yanmo.curate.normalize import normalize
 from yanmo.curate.raw_files import open_file
-from yanmo.curate.reading import Reading, read_batches
+from yanmo.curate.reading import Reading, read_batches, utf8_chunks
 from yanmo.curate.sources import Source
 
 _BATCH_BYTES = 8 << 20
@@ -41,6 +43,9 @@ def _strings_of(source: Source) -> Iterator[str]:
     if source.form == "parquet":
         yield from _parquet_strings(source)
         return
+    if source.form in _DELIMITERS:
+        yield from _cells(source)
+        return
     for batch in read_batches(source, [], _BATCH_BYTES, lambda _: None, Reading()):
         for line, data in enumerate(batch.data.split(b"\n"), batch.first):
             if data and not data.isspace():
@@ -54,6 +59,28 @@ def _line_strings(source: Source, line: int, data: bytes) -> Iterator[str]:
         expected = "JSON in UTF-8" if source.form == "jsonl" else "UTF-8"
         raise DataError(f"--benchmarks {source.shown}:{line}: expected {expected}: {error}") from error
     yield from _strings(value)
+
+
+_DELIMITERS = {"csv": ",", "tsv": "\t"}
+_MOST_BYTES = 1 << 30
+"""Of a table: a benchmark is small, and cells may go over many lines, so it is read whole."""
+
+
+def _cells(source: Source) -> Iterator[str]:
+    data = bytearray()
+    for chunk in utf8_chunks(source, lambda _: None)[1]:
+        data += chunk
+        if len(data) > _MOST_BYTES:
+            raise DataError(f"--benchmarks {source.shown}: larger than 1 GiB: cut it first")
+    csv.field_size_limit(_MOST_BYTES)
+    try:
+        lines = io.StringIO(data.decode(), newline="")
+        for row in csv.reader(lines, delimiter=_DELIMITERS[source.form]):
+            yield from row
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise DataError(
+            f"--benchmarks {source.shown}: expected a .{source.form} table in UTF-8: {error}"
+        ) from error
 
 
 def _parquet_strings(source: Source) -> Iterator[str]:

@@ -7,12 +7,13 @@ cluster may keep several documents. Alternative not taken: one document per comp
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from yanmo.common.jit import compiled
+from yanmo.common.jit import Compiled, compiled
 from yanmo.curate.near_duplicates import Edges
 
 Ints = npt.NDArray[np.int64]
@@ -21,13 +22,23 @@ Ints = npt.NDArray[np.int64]
 def components(count: int, edges: Edges) -> Ints:
     """For each of `count` positions the smallest position it is connected with."""
     parent = np.arange(count, dtype=np.int64)
-    _join(parent, edges.first, edges.second)
+    _loop(_join, edges)(parent, edges.first, edges.second)
+    while not np.array_equal(root := parent[parent], parent):
+        parent = root
     return parent
+
+
+_COMPILED_FROM = 200_000
+"""Pairs from which on it pays to load numba (1.2 s of CPU)."""
+
+
+def _loop(function: Compiled[Any, None], edges: Edges) -> Callable[..., None]:
+    return function if len(edges.first) > _COMPILED_FROM else function.python
 
 
 @compiled
 def _join(parent: Any, first: Any, second: Any) -> None:
-    """Union by the smaller position, with path halving; at last each points to its root."""
+    """Union by the smaller position, with path halving."""
     for n in range(first.shape[0]):
         a, b = first[n], second[n]
         while parent[a] != a:
@@ -40,11 +51,9 @@ def _join(parent: Any, first: Any, second: Any) -> None:
             parent[b] = a
         elif b < a:
             parent[a] = b
-    for p in range(parent.shape[0]):
-        parent[p] = parent[parent[p]]  # smaller positions are done already
 
 
-def keep_best(rank: Ints, edges: Edges) -> Ints:
+def keep_best(rank: npt.NDArray[Any], edges: Edges) -> Ints:
     """For each position the one that stays in its place: itself, or a better one similar to it.
 
     Args:
@@ -53,7 +62,7 @@ def keep_best(rank: Ints, edges: Edges) -> Ints:
     both = np.concatenate((edges.first, edges.second)), np.concatenate((edges.second, edges.first))
     order = np.lexsort((rank[both[1]], rank[both[0]]))
     kept_for = np.full(len(rank), -1, dtype=np.int64)
-    _take_stars(both[0][order], both[1][order], kept_for)
+    _loop(_take_stars, edges)(both[0][order], both[1][order], kept_for)
     return np.where(kept_for < 0, np.arange(len(rank)), kept_for)
 
 

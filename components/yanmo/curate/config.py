@@ -124,7 +124,7 @@ class CurateOptions(StageOptions):
     shard_characters: int = opt(20_000_000, "characters per output file, about", form=False)
     workers: int = opt(2, "processes that normalize text", kind="execution", form=False)
     batch_bytes: int = opt(
-        8_388_608, "bytes of text that one process normalizes at a time", kind="execution", form=False
+        4_194_304, "bytes of text that one process normalizes at a time", kind="execution", form=False
     )
     near_duplicate_similarity: float = opt(
         0.5,
@@ -151,7 +151,7 @@ class CurateOptions(StageOptions):
     )
     benchmarks: str = opt(
         "",
-        "files, folders or globs (.jsonl .parquet .txt) whose texts train may share no such run with",
+        "files, folders or globs (.jsonl .parquet .txt .csv .tsv) with whose texts train may share no run",
         kind="environment",
         form=False,
     )

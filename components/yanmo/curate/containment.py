@@ -12,10 +12,11 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from yanmo.common.hash_set import distinct
 from yanmo.common.logs import Progress
+from yanmo.common.text_runs import Hashes, Runs
 from yanmo.curate.corpus import Corpus
 from yanmo.curate.mapped_texts import read_texts
-from yanmo.curate.overlap import Hashes, Runs
 from yanmo.curate.pool import ordered_map
 
 log = logging.getLogger(__name__)
@@ -60,11 +61,12 @@ def find_contained(corpus: Corpus, positions: Ints, runs: Runs, workers: int) ->
         np.save(saved, runs.hashes)
         saved.flush()
         tasks = _tasks(corpus, chosen, groups, Path(saved.name), runs.length)
-        for group, (shared, hashes) in zip(groups, ordered_map(look_at_file, tasks, workers), strict=True):
-            documents[group] = shared
-            found.append(hashes)
-            progress.add(len(group))
-    return Contained(documents=documents, hashes=np.unique(np.concatenate(found)))
+        with ordered_map(look_at_file, tasks, workers) as results:
+            for group, (shared, hashes) in zip(groups, results, strict=True):
+                documents[group] = shared
+                found.append(hashes)
+                progress.add(len(group))
+    return Contained(documents=documents, hashes=distinct(np.concatenate(found)))
 
 
 def _tasks(corpus: Corpus, chosen: Ints, groups: Sequence[Ints], runs: Path, length: int) -> Iterator[_File]:

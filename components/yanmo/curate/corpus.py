@@ -22,7 +22,7 @@ from yanmo.curate.filter_sets import REASONS
 from yanmo.curate.mapping import MAPPED, MapReport
 from yanmo.curate.near_duplicates import Edges
 from yanmo.curate.parsing import genre_name
-from yanmo.curate.plan import Candidates, ExactCopies, find_exact_copies, read_candidates
+from yanmo.curate.plan import Candidates, Digests, ExactCopies, find_exact_copies, read_candidates
 from yanmo.curate.tally import EXAMPLES
 from yanmo.curate.text_options import allowed_shares
 
@@ -106,7 +106,7 @@ class Corpus:
         """Join similar documents in clusters and keep the best of them."""
         count = len(self.copies.unique)
         self.cluster = components(count, edges)
-        self.kept_for = keep_best(self.candidates.ranks()[self.copies.unique], edges)
+        self.kept_for = keep_best(self.candidates.ranks[self.copies.unique], edges)
         stays = self.kept_for == np.arange(count)
         self.kept = np.flatnonzero(stays)[np.argsort(self.cluster[stays], kind="stable")]
         self.count("near_duplicate", self.copies.unique[~stays])
@@ -146,10 +146,9 @@ class Corpus:
         """For each position, how many documents it stands for, itself included; 0 where it does not stay."""
         return np.bincount(self.kept_for[self.copies.position], minlength=len(self.kept_for))
 
-    def cluster_ids(self, positions: Ints) -> list[str]:
-        """The clusters' names: the smallest digest of Han characters in each, in hexadecimal."""
-        digests = self.candidates.cluster[self.copies.unique[self.cluster[positions]]]
-        return [digest.ljust(16, b"\0").hex() for digest in digests.tolist()]
+    def cluster_digests(self, positions: Ints) -> Digests:
+        """The clusters' names: the smallest digest of Han characters in each."""
+        return self.candidates.cluster[self.copies.unique[self.cluster[positions]]]
 
     def groups(self) -> Ints:
         """For each document that stays the number of its cluster, author or source, ordered by digest."""

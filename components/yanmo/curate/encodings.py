@@ -30,6 +30,8 @@ _CODECS = {"big5": "big5hkscs"}
 _ENOUGH = 0.4
 _MARGIN = 0.1
 _MAX_ERRORS = 0.02
+_TOLD_SHARE = 0.9
+"""Of the bytes of a sample's lines that are in some encoding for certain: with more it is read by lines."""
 _MAGIC = {
     b"\x1f\x8b": "gzip (.gz)", b"BZh": "bzip2 (.bz2)", b"\xfd7zXZ\0": "xz (.xz)",
     b"\x28\xb5\x2f\xfd": "Zstandard (.zst)", b"PK\x03\x04": "a ZIP archive", b"PAR1": "Parquet (.parquet)",
@@ -112,7 +114,7 @@ def file_encoding(name: str, sample: bytes, chosen: str) -> Detection:
     kind = next((what for magic, what in _MAGIC.items() if sample.startswith(magic)), "")
     if kind:
         raise DataError(f"{name}: is {kind}, not text: give it the name of what it is, or leave it out")
-    if _is_mostly_utf8(sample):
+    if _is_mostly_utf8(sample) or _is_told_by_lines(sample):
         return Detection("utf-8", _score(sample, "utf-8"))
     raise DataError(
         f"{name}: its encoding cannot be told (the best guess gives {found.share:.0%} common characters): a "
@@ -125,6 +127,19 @@ def _is_mostly_utf8(sample: bytes) -> bool:
     """UTF-8 with a few broken or foreign lines; those are told one by one later."""
     text = sample.decode("utf-8", "replace")
     return "\0" not in text and text.count("\ufffd") < 0.1 * len(text) and _controls(text) < 0.01 * len(text)
+
+
+def _is_told_by_lines(sample: bytes) -> bool:
+    """Whether files in UTF-8 and other encodings were glued together, line by line or block by block."""
+    lines = [line for line in sample.split(b"\n")[:-1] if line.strip()]
+    told = 0
+    for line in lines:
+        try:
+            decode_record(line)
+        except UnicodeDecodeError:
+            continue
+        told += len(line)
+    return told > _TOLD_SHARE * sum(map(len, lines)) and _controls(sample.decode("latin-1")) == 0
 
 
 def _controls(text: str) -> int:

@@ -14,6 +14,7 @@ from yanmo.common.documents import read_documents
 from yanmo.common.errors import DataError
 from yanmo.common.store.commit import Attempt, Result
 from yanmo.common.store.output import Output
+from yanmo.common.text_runs import Hashes, Runs
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.containment import HIGH_COVERAGE, coverage
 from yanmo.curate.corpus import Corpus
@@ -21,10 +22,9 @@ from yanmo.curate.mapped_texts import comparable
 from yanmo.curate.mapping import cluster_digest
 from yanmo.curate.near_duplicates import find_similar
 from yanmo.curate.normalize import HAN, class_table, code_points
-from yanmo.curate.overlap import Hashes, Runs
 from yanmo.curate.plan import Digests, SplitSize, hold_out, name_digests
 from yanmo.curate.tally import sort_genres
-from yanmo.curate.writing import write_rows
+from yanmo.curate.writing import write_splits
 
 log = logging.getLogger(__name__)
 
@@ -55,17 +55,15 @@ def build_evaluation_set(attempt: Attempt, corpus: Corpus, options: CurateOption
         ),
     ]
     held_out = hold_out(candidates.genre[chosen], candidates.characters[chosen], corpus.groups(), sizes)
-    counts: dict[str, dict[str, dict[str, int]]] = {"documents": {}, "characters": {}}
-    for split, held in zip(("test", "valid"), held_out, strict=True):
+    splits = dict(zip(("test", "valid"), held_out, strict=True))
+    for split, held in splits.items():
         if not len(held):
             raise DataError(
                 f"too little text to hold out a {split} split: {len(chosen)} documents are left after "
                 f"filters and copies; give more text, or raise --min-split-documents or --{split}-share"
             )
-        positions = corpus.kept[held]
-        written = write_rows(attempt, corpus, positions, split, options.shard_characters, options.workers)
-        for what in counts:
-            counts[what][split] = written[what]
+    positions = {split: corpus.kept[held] for split, held in splits.items()}
+    counts = write_splits(attempt, corpus, positions, options.shard_characters, options.workers)
     _warn_of_small_genres(corpus, counts["documents"]["test"])
     genres = sort_genres(counts["documents"]["test"])
     licenses = count_licenses(corpus, corpus.kept[np.concatenate(held_out)])

@@ -20,9 +20,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from yanmo.common.records import DOCUMENTS, TEXT_FORM, document_id, write_parquet
+from yanmo.common.records import DOCUMENTS, DOCUMENTS_WITH_TURNS, TEXT_FORM, document_id, write_parquet
 from yanmo.common.store.commit import Attempt, Result
-from yanmo.curate.cleaning import Cleaned, clean_all
+from yanmo.curate import chats
+from yanmo.curate.cleaning import Cleaned
 from yanmo.curate.filters import Verdicts, judge
 from yanmo.curate.normalize import MARK, Normalized, normalize
 from yanmo.curate.parsing import Malformed, RawDocument, parse
@@ -34,7 +35,7 @@ from yanmo.curate.text_options import TextOptions
 
 log = logging.getLogger(__name__)
 
-REVISION = 1
+REVISION = 2
 """Raised when the same file and options give other documents."""
 
 SHOWN_MALFORMED = 20
@@ -53,6 +54,9 @@ _SHOWN = frozenset(("cleaned_mojibake", "cleaned_boilerplate"))
 
 DOCUMENT_COLUMNS = ("id", "text", "genre", "labels", "title", "author", "source", "license")
 """What `map` knows of documents v1."""
+
+CHAT_COLUMNS = ("loss_spans", "turns")
+"""What a mapped file has besides where it holds a chat."""
 
 MAPPED = pa.schema(
     [
@@ -126,10 +130,11 @@ def build_mapped(
     """Write the documents of `source` as `mapped-00000.parquet` ... and `report.json`."""
     report, rows = MapReport(), 0
     tasks = _tasks(source, options, batch_bytes, on_bytes, attempt, report.files)
-    for number, (kept, part) in enumerate(ordered_map(map_batch, tasks, workers)):
-        attempt.add(_file_name(number))
-        rows += kept
-        report.merge(part)
+    with ordered_map(map_batch, tasks, workers) as results:
+        for number, (kept, part) in enumerate(results):
+            attempt.add(_file_name(number))
+            rows += kept
+            report.merge(part)
     attempt.write("report.json", json.dumps(report.to_json(), ensure_ascii=False, indent=1))
     return Result(counts={"documents": rows}, metadata={"text_form": options.form, "source": source.name})
 
@@ -170,8 +175,7 @@ def documents_of(batch: Batch, options: TextOptions) -> tuple[pa.Table, MapRepor
     """The documents of one batch that pass the filters, as MAPPED, and what happened to all records."""
     documents, malformed = parse(batch, options.fields)
     genres = [d.genre for d in documents]
-    cleaned = clean_all([d.text for d in documents], options.cleaning)
-    normalized = normalize([c.text for c in cleaned], options.steps)
+    cleaned, normalized = chats.written(documents, options)
     verdicts = judge(cleaned, normalized, genres, options.rules)
     if options.keep_original:
         _keep_originals(documents, cleaned, normalized, options)
@@ -266,7 +270,7 @@ def _table(
         "text": texts,
         "cluster": [cluster_digest(normalized.han[i], normalized.texts[i]) for i in kept],
         "whole": [
-            _digest("\0".join((ids[i], d.genre, d.author, d.license, repr(d.labels))))
+            _digest("\0".join((ids[i], d.genre, d.author, d.license, repr(d.labels), *map(repr, d.turns))))
             for i, d in zip(kept, chosen, strict=True)
         ],
         "characters": normalized.characters[kept],
@@ -274,5 +278,9 @@ def _table(
     }
     for name in ("genre", "title", "author", "source", "license", "labels"):
         columns[name] = [getattr(d, name) for d in chosen]
-    arrays = [pa.array(columns[f.name], type=f.type) for f in MAPPED]
-    return pa.table(arrays, schema=MAPPED.with_metadata({**MAPPED.metadata, b"yanmo.text_form": form}))
+    schema = MAPPED.with_metadata({**MAPPED.metadata, b"yanmo.text_form": form})
+    if any(d.turns for d in chosen):
+        columns |= chats.columns_of(chosen)
+        for name in CHAT_COLUMNS:
+            schema = schema.append(DOCUMENTS_WITH_TURNS.field(name))
+    return pa.table([pa.array(columns[f.name], type=f.type) for f in schema], schema=schema)

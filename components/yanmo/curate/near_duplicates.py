@@ -5,16 +5,17 @@ every pair found is a true one, and what bands miss is known (a thousandth at J 
 join all documents that share a band as most pipelines do, joins texts that have a fifth in common.
 
 Documents are named by position, their rank in the order of the digests of their Han characters, so that
-nothing depends on files. Memory: 4 bytes of key, 8 of rank and 12 of table per document at a time, 8 per
+nothing depends on files. Memory per document and worker: 16 bytes of keys, 4 of rank, 24 of positions; 8 per
 proposed pair; shingle sets of proposed documents lie in a scratch file that is memory-mapped.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from yanmo.common.documents import take_rows
+from yanmo.common.hash_set import HashSet, distinct
 from yanmo.common.records import write_parquet
 from yanmo.common.store.commit import Attempt, Result
 from yanmo.curate.mapped_texts import comparable, form_of_file
@@ -97,8 +99,8 @@ def build_edges(
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Band:
-    column: str
+class _Bands:
+    columns: tuple[str, ...]
     signed: tuple[Path, ...]
     rows: Path
     rank: Path
@@ -111,37 +113,51 @@ def _propose(
     """Pairs of positions that share a band, sorted, each once."""
     rows, rank = scratch / "rows.npy", scratch / "rank.npy"
     np.save(rows, np.where(candidates.han[unique] >= SHINGLE, unique, -1))
-    np.save(rank, candidates.ranks()[unique])
-    tasks = [
-        _Band(column=name, signed=tuple(signed), rows=rows, rank=rank, out=scratch / f"{name}.npy")
-        for name in BAND_COLUMNS
-    ]
+    np.save(rank, candidates.ranks[unique])
+    tasks = (
+        _Bands(columns=names, signed=tuple(signed), rows=rows, rank=rank, out=scratch / f"{names[0]}.npy")
+        for names in _BANDS_TOGETHER
+    )
     found = np.zeros(0, np.uint64)
-    for path in ordered_map(pairs_of_band, iter(tasks), workers if len(unique) > 200_000 else 1):
-        found = np.union1d(found, np.load(path))
-        path.unlink()
+    with ordered_map(pairs_of_bands, tasks, workers if len(unique) > _FEW else 1) as results:
+        for path in results:
+            found = distinct(np.concatenate((found, np.load(path))))
+            path.unlink()
     return found
 
 
-def pairs_of_band(task: _Band) -> Path:
-    """Write the pairs that share one band's key; returns the file."""
-    tables = [pq.read_table(path, columns=[task.column], partitioning=None) for path in task.signed]
-    keys = pa.concat_tables(tables)[task.column].to_numpy()
+_FEW = 50_000
+"""With no more documents than this, asking workers takes longer than doing it."""
+_BANDS_TOGETHER = [BAND_COLUMNS[i : i + 4] for i in range(0, len(BAND_COLUMNS), 4)]
+"""Opening a file costs as much as reading a band of 16,384 documents from it."""
+
+
+def pairs_of_bands(task: _Bands) -> Path:
+    """Write the pairs that share a key in one of some bands; returns the file."""
     rows = np.load(task.rows)
     positions = np.flatnonzero(rows >= 0)
-    np.save(task.out, pairs_of_keys(keys[rows[positions]], positions, np.load(task.rank)[positions]))
+    rows, rank = rows[positions], np.load(task.rank)[positions]
+    bands = (keys[rows] for keys in _read_keys(task.signed, task.columns))
+    np.save(task.out, np.concatenate([pairs_of_keys(keys, positions, rank) for keys in bands]))
     return task.out
 
 
-def pairs_of_keys(keys: npt.NDArray[np.uint32], positions: Ints, rank: Ints) -> Pairs:
+def _read_keys(signed: Sequence[Path], columns: Sequence[str]) -> Iterator[npt.NDArray[np.uint32]]:
+    """Each band's keys of all documents."""
+    table = pa.concat_tables(
+        [pq.read_table(path, columns=list(columns), partitioning=None) for path in signed]
+    )
+    return (table[name].to_numpy() for name in columns)
+
+
+def pairs_of_keys(keys: npt.NDArray[np.uint32], positions: Ints, rank: npt.NDArray[Any]) -> Pairs:
     """Pairs of `positions` with equal keys, the smaller position first.
 
     Args:
         rank: of each position, 0 the best copy of all.
     """
-    order = np.argsort(keys)
-    is_equal = keys[order][1:] == keys[order][:-1]
-    shared = order[np.append(is_equal, False) | np.append(False, is_equal)] if len(order) else order
+    ordered = np.sort(keys)
+    shared = HashSet(ordered[1:][ordered[1:] == ordered[:-1]]).find(keys)
     keys, positions, rank = keys[shared], positions[shared], rank[shared]
     order = np.lexsort((rank, keys))
     keys, positions = keys[order], positions[order]
@@ -156,7 +172,7 @@ def pairs_of_keys(keys: npt.NDArray[np.uint32], positions: Ints, rank: Ints) -> 
     for best in range(_BEST):
         chosen = np.flatnonzero((size > _ALL_PAIRS) & (place > best))
         pairs.append(_ordered(positions[chosen], positions[start[chosen] + best]))
-    return np.unique(np.concatenate(pairs))
+    return distinct(np.concatenate(pairs))
 
 
 def _ordered(one: Ints, other: Ints) -> Pairs:
@@ -198,17 +214,31 @@ def _pairs_with(texts: Sequence[str], signed: Sequence[Path], candidates: Candid
     keys, han, _ = band_keys(texts)
     long_enough = np.flatnonzero(han >= SHINGLE)
     positions = np.flatnonzero(candidates.han[unique] >= SHINGLE)
-    found = np.zeros(0, np.uint64)
-    for name, theirs in zip(BAND_COLUMNS, keys[:, long_enough], strict=True):
-        tables = [pq.read_table(path, columns=[name], partitioning=None) for path in signed]
-        ours = pa.concat_tables(tables)[name].to_numpy()[unique[positions]]
-        order = np.argsort(theirs, kind="stable")
-        low = np.searchsorted(theirs[order], ours, side="left")
-        high = np.searchsorted(theirs[order], ours, side="right")
-        hit = np.flatnonzero(high > low)
-        times = (high - low)[hit]
-        index = (
-            np.arange(times.sum()) - np.repeat(np.cumsum(times) - times, times) + np.repeat(low[hit], times)
-        )
-        found = np.union1d(found, make_pairs(np.repeat(positions[hit], times), long_enough[order][index]))
-    return found
+    position = np.full(len(candidates), -1, np.int64)
+    position[unique[positions]] = positions
+    bands, found, row = [_Keys(band) for band in keys[:, long_enough]], [np.zeros(0, np.uint64)], 0
+    for path in signed:
+        table = pq.read_table(path, columns=list(BAND_COLUMNS), partitioning=None)
+        here = position[row : row + table.num_rows]
+        row += table.num_rows
+        for band, column in zip(bands, table.columns, strict=True):
+            first, second = band.equal(column.to_numpy())
+            is_there = here[first] >= 0
+            found.append(make_pairs(here[first[is_there]], long_enough[second[is_there]]))
+    return distinct(np.concatenate(found))
+
+
+class _Keys:
+    """The keys of a few texts in one band, to be met by those of many."""
+
+    def __init__(self, keys: npt.NDArray[np.uint32]) -> None:
+        self._order = np.argsort(keys, kind="stable")
+        self._sorted, self._set = keys[self._order], HashSet(keys)
+
+    def equal(self, others: npt.NDArray[np.uint32]) -> tuple[Ints, Ints]:
+        """Indexes of all equal keys, in `others` and in our own."""
+        hit = self._set.find(others)
+        low = np.searchsorted(self._sorted, others[hit], side="left")
+        times = np.searchsorted(self._sorted, others[hit], side="right") - low
+        within = np.arange(times.sum()) - np.repeat(np.cumsum(times) - times, times)
+        return np.repeat(hit, times), self._order[np.repeat(low, times) + within]

@@ -24,6 +24,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from yanmo.common.text_runs import HAN_RANGES
+
 CodePoints = npt.NDArray[np.uint32]
 Ints = npt.NDArray[np.int64]
 
@@ -93,14 +95,14 @@ class Normalized:
 
 def is_han(code: int) -> bool:
     """Whether a code point counts as a Han character (ideographs and the zero 〇)."""
-    return 0x3400 <= code <= 0x9FFF or 0x20000 <= code <= 0x3FFFF or code == 0x3007
+    return any(low <= code < high for low, high in HAN_RANGES)
 
 
 @lru_cache(maxsize=1)
 def class_table() -> npt.NDArray[np.uint8]:
     """The class of every code point of normalized text."""
     table = np.full(0x110000, OTHER, dtype=np.uint8)
-    for low, high in ((0x3400, 0xA000), (0x20000, 0x40000), (0x3007, 0x3008)):
+    for low, high in HAN_RANGES:
         table[low:high] = HAN
     for low, high in ((0xE000, 0xF900), (0xF0000, 0x110000)):
         table[low:high] = PRIVATE

@@ -11,6 +11,7 @@ import orjson
 import pyarrow as pa
 
 from yanmo.common.records import GENRE_ALIASES
+from yanmo.curate import chats
 from yanmo.curate.encodings import decode_record
 from yanmo.curate.reading import Batch, layout_of
 from yanmo.curate.source_entries import VALUES, Settings
@@ -75,6 +76,8 @@ class RawDocument:
     labels: list[tuple[str, str]]
     encoding: str = "utf-8"
     """What its line was in, in a file of UTF-8."""
+    turns: list[chats.Turn] = field(default_factory=list)
+    """Of a chat, whose `text` is empty until they are normalized."""
 
 
 @dataclass(frozen=True)
@@ -116,11 +119,17 @@ def _too_long(batch: Batch) -> str:
 def _document(line: int, record: Mapping[str, Any], fields: Fields, file: str) -> RawDocument | str:
     """The document in `record`, or in words why there is none."""
     text = record.get(fields.text)
+    turns = chats.turns_of(record) if text is None else None
+    if isinstance(turns, str):
+        return turns
+    if turns:
+        text = ""
     if not isinstance(text, str):
         what = "no" if text is None else f"{type(text).__name__}, expected text, in"
         return f"{what} field {fields.text!r}"
     said = fields.said
     genre = said.get("genre") or _string(record.get(fields.genre)) or fields.default_genre
+    genre = genre or (chats.GENRE if turns else "")
     if not genre:
         return f"no field {fields.genre!r} and no --default-genre"
     source = said.get("source") or _string(record.get(fields.source)) or file
@@ -134,6 +143,7 @@ def _document(line: int, record: Mapping[str, Any], fields: Fields, file: str) -
         source=source,
         license=license or fields.license_of(source),
         labels=_labels(record, fields),
+        turns=turns or [],
     )
 
 

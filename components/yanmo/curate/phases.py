@@ -28,7 +28,15 @@ from yanmo.curate.config import CurateOptions
 from yanmo.curate.corpus import Corpus
 from yanmo.curate.evaluation_set import EvaluationSet, build_evaluation_set
 from yanmo.curate.near_duplicates import Edges
-from yanmo.curate.sources import Source, digest_files, find_files, iterate_excluded, sources_input
+from yanmo.curate.pool import FEW, start_workers
+from yanmo.curate.sources import (
+    BENCHMARK_FORMS,
+    Source,
+    digest_files,
+    find_files,
+    iterate_excluded,
+    sources_input,
+)
 from yanmo.curate.text_options import MAP_OPTIONS, check_text_options, text_options
 from yanmo.curate.train_split import write_documents
 
@@ -46,7 +54,7 @@ def prepare(run: StageRun) -> dict[str, Any]:
     """The raw files, the ids to take down and the evaluation set: what the key depends on."""
     options: CurateOptions = run.options
     check_text_options(options)
-    sources = digest_files(run.store, find_files(options.sources))
+    sources = digest_files(run.store, find_files(options.sources), functools.partial(_expect, options))
     run.extra["sources"] = sources
     if options.shard:
         _map_shard(run)
@@ -56,7 +64,9 @@ def prepare(run: StageRun) -> dict[str, Any]:
         inputs["exclude"] = {"content_digest": digest(sorted(run.extra["excluded"])), "uri": options.exclude}
     run.extra["benchmarks"] = []
     if options.benchmarks:
-        run.extra["benchmarks"] = digest_files(run.store, find_files(options.benchmarks))
+        run.extra["benchmarks"] = digest_files(
+            run.store, find_files(options.benchmarks, BENCHMARK_FORMS, "--benchmarks")
+        )
         inputs["benchmarks"] = sources_input(run.extra["benchmarks"])
     pinned = run.inputs["evaluation_set"]
     if pinned is None:
@@ -65,6 +75,12 @@ def prepare(run: StageRun) -> dict[str, Any]:
         _check_pinned(pinned, options)
     run.extra[EVALUATION_SET] = pinned
     return {**inputs, EVALUATION_SET: pinned}
+
+
+def _expect(options: CurateOptions, new_bytes: int) -> None:
+    """Let workers start while a large new file is being hashed."""
+    if new_bytes > FEW * options.batch_bytes:
+        start_workers(options.workers)
 
 
 def _choose_evaluation_set(run: StageRun, inputs: dict[str, Any]) -> Output:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -64,10 +65,11 @@ class Candidates:
         worse = (self.whole, self.id, -self.marks, -self.han, self.lacunae, ~self.is_punctuated)
         return np.lexsort(worse)
 
-    def ranks(self) -> Ints:
+    @cached_property
+    def ranks(self) -> Ints32:
         """The place of each document in `order`."""
-        ranks = np.empty(len(self), dtype=np.int64)
-        ranks[self.order()] = np.arange(len(self))
+        ranks = np.empty(len(self), dtype=np.int32)
+        ranks[self.order()] = np.arange(len(self), dtype=np.int32)
         return ranks
 
 
@@ -134,6 +136,13 @@ def _halves(column: pa.ChunkedArray) -> Digests:
     return (values[::2] << 4 | values[1::2]).view("S16")
 
 
+def hex_digits(digests: Digests) -> pa.Array:
+    """Each digest as 32 hexadecimal digits."""
+    digits = np.frombuffer(np.ascontiguousarray(digests).tobytes().hex().encode(), dtype=np.uint8)
+    offsets = np.arange(len(digests) + 1, dtype=np.int32) * 32
+    return pa.StringArray.from_buffers(len(digests), pa.py_buffer(offsets), pa.py_buffer(digits))
+
+
 def _buffer(chunk: pa.Array) -> npt.NDArray[np.uint8]:
     """The bytes of all values of a binary array, one after the other."""
     offsets = np.frombuffer(chunk.buffers()[1], dtype=np.int32)[chunk.offset : chunk.offset + len(chunk) + 1]
@@ -172,8 +181,7 @@ class ExactCopies:
 
 def find_exact_copies(candidates: Candidates) -> ExactCopies:
     """Documents whose Han characters are the same, whatever their script and punctuation."""
-    order = candidates.order()
-    order = order[np.argsort(candidates.cluster[order], kind="stable")]
+    order = np.lexsort((candidates.ranks, candidates.cluster))
     cluster = candidates.cluster[order]
     is_first = np.ones(len(order), dtype=np.bool_)
     is_first[1:] = cluster[1:] != cluster[:-1]

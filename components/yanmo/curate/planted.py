@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from yanmo.common.hash_set import distinct
 from yanmo.curate.near_duplicates import pairs_of_keys
 from yanmo.curate.shingle_sets import Pairs, ShingleSets, make_pairs, similarities
 from yanmo.curate.shingles import SHINGLE, band_keys
@@ -73,7 +74,7 @@ def proposed_pairs(texts: Sequence[str]) -> Pairs:
     keys, han, _ = band_keys(texts)
     positions = np.flatnonzero(han >= SHINGLE)
     found = [pairs_of_keys(band[positions], positions, positions) for band in keys]
-    return np.unique(np.concatenate(found))
+    return distinct(np.concatenate(found))
 
 
 def _pairs_of_copies(count: int) -> Pairs:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from yanmo.common.errors import DataError, StorageError
+from yanmo.curate import chats
 from yanmo.curate.encodings import SAMPLE_BYTES, as_utf8, file_encoding
 from yanmo.curate.raw_files import open_file
 from yanmo.curate.sources import Source
@@ -86,10 +87,7 @@ def layout_of(source: Source, default: str) -> str:
 def _text_batches(
     source: Source, batch_bytes: int, on_bytes: Callable[[int], None], how: Reading
 ) -> Iterator[Batch]:
-    chunks = unpacked(source, on_bytes)
-    head = _head(chunks)
-    found = file_encoding(source.shown, head, source.settings.get("encoding", how.encoding))
-    text = as_utf8(itertools.chain((head,), chunks), found.encoding)
+    encoding, text = utf8_chunks(source, on_bytes, how.encoding)
     layout = layout_of(source, how.layout)
     if layout == "file":
         batches = _whole_file(source, text, how.max_record_bytes)
@@ -97,7 +95,21 @@ def _text_batches(
         boundaries = (b"\n",) if layout == "line" else (b"\n\n", b"\n\r\n")
         batches = _line_batches(source, text, boundaries, batch_bytes, how.max_record_bytes)
     for batch in batches:
-        yield dataclasses.replace(batch, encoding=found.encoding, limit=how.max_record_bytes)
+        yield dataclasses.replace(batch, encoding=encoding, limit=how.max_record_bytes)
+
+
+def utf8_chunks(
+    source: Source, on_bytes: Callable[[int], None], encoding: str = "auto"
+) -> tuple[str, Iterator[bytes]]:
+    """The encoding of a text file, and its unpacked text as UTF-8.
+
+    Args:
+        encoding: one of ENCODINGS, where the file's own settings name none.
+    """
+    chunks = unpacked(source, on_bytes)
+    head = _head(chunks)
+    found = file_encoding(source.shown, head, source.settings.get("encoding", encoding))
+    return found.encoding, as_utf8(itertools.chain((head,), chunks), found.encoding)
 
 
 def _head(chunks: Iterator[bytes]) -> bytes:
@@ -180,7 +192,9 @@ def _row_batches(
     try:
         with open_file(source.uri) as stream, pq.ParquetFile(stream) as file:
             have = file.schema_arrow.names
-            if columns[0] not in have:
+            if columns[0] not in have and not set(chats.FIELDS).isdisjoint(have):
+                columns = [*columns, *chats.FIELDS]
+            elif columns[0] not in have:
                 raise DataError(
                     f"{source.shown}: no column {columns[0]!r}; it has {', '.join(have[:20])}: name the "
                     "text's with --text-field"

@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 from rensa import RMinHash
 
+from yanmo.common.text_runs import run_hashes
 from yanmo.curate.normalize import END, HAN, LACUNA, class_table, code_points
-from yanmo.curate.overlap import run_hashes
 
 Keys = npt.NDArray[np.uint32]
 Ints32 = npt.NDArray[np.int32]
@@ -36,7 +36,7 @@ _SEED = 42
 _BATCH = 250
 """Texts signed together: rensa starts threads from 256 on, and hands minima over as Python integers (5 kB per
 text)."""
-_BASE = 0x9E3779B97F4A7C15  # as in overlap.run_hashes
+_BASE = 0x9E3779B97F4A7C15  # as in text_runs.run_hashes
 _MIX = 0xBF58476D1CE4E5B9
 
 

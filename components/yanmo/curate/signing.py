@@ -45,9 +45,10 @@ def build_signed(attempt: Attempt, *, mapped: Output, workers: int) -> Result:
     """Write `signed-000000.parquet` ... for the files of `mapped`."""
     rows, names = 0, iter(signed_names(mapped))
     tasks = _tasks(attempt, mapped)
-    for written in ordered_map(sign_file, tasks, workers):
-        attempt.add(next(names))
-        rows += written
+    with ordered_map(sign_file, tasks, workers) as results:
+        for written in results:
+            attempt.add(next(names))
+            rows += written
     return Result(counts={"documents": rows})
 
 

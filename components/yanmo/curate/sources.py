@@ -10,7 +10,7 @@ import hashlib
 import json
 import logging
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,8 +25,11 @@ log = logging.getLogger(__name__)
 
 FORMS = ("jsonl", "parquet", "txt")
 COMPRESSIONS = ("gz", "zst", "xz", "bz2")
-_NAME = re.compile(r".*\.(?:(parquet)|(jsonl|txt)(?:\.(gz|zst|xz|bz2))?)\Z", re.IGNORECASE | re.DOTALL)
-_EXPECTED = "expected .jsonl, .parquet or .txt, and .jsonl or .txt may end in .gz, .zst, .xz or .bz2"
+BENCHMARK_FORMS = (*FORMS, "csv", "tsv")
+"""Tables hold the questions of benchmarks, never documents."""
+_NAME = re.compile(
+    r".*\.(?:(parquet)|(jsonl|txt|csv|tsv)(?:\.(gz|zst|xz|bz2))?)\Z", re.IGNORECASE | re.DOTALL
+)
 _HASHED_AT_A_TIME = 1 << 20
 
 
@@ -38,7 +41,7 @@ class Source:
     name: str
     """The file's name without its folder."""
     form: str
-    """One of FORMS."""
+    """One of FORMS or BENCHMARK_FORMS."""
     compression: str
     """One of COMPRESSIONS, or empty."""
     bytes: int
@@ -72,16 +75,16 @@ class Found:
     settings: Settings
 
 
-def form_of(name: str) -> tuple[str, str] | None:
-    """The form and compression that a file's name tells, or None for a name that is not ours."""
+def form_of(name: str, forms: Sequence[str] = FORMS) -> tuple[str, str] | None:
+    """The form and compression that a file's name tells, or None for a name that is none of `forms`."""
     found = _NAME.match(name)
-    if not found:
+    if not found or (found[1] or found[2]).lower() not in forms:
         return None
     return (found[1] or found[2]).lower(), (found[3] or "").lower()
 
 
-def find_files(sources: str) -> list[Found]:
-    """The files that `--sources` names, sorted, each once.
+def find_files(sources: str, forms: Sequence[str] = FORMS, option: str = "--sources") -> list[Found]:
+    """The files that `--sources` (or another `option`) names, sorted, each once.
 
     Raises:
         DataError: an entry names nothing, or nothing that can be read as text.
@@ -89,47 +92,56 @@ def find_files(sources: str) -> list[Found]:
     """
     found: dict[str, Found] = {}
     for entry in read_entries(sources):
-        for file in _readable(entry.place):
+        for file in _readable(entry.place, forms, option):
             key = file.same_as or file.uri
             known = found.setdefault(key, Found(file, entry.settings))
             if known.settings != entry.settings:
                 raise UsageError(
-                    f"--sources names {file.uri} twice, with {dict(known.settings.values)} and with "
+                    f"{option} names {file.uri} twice, with {dict(known.settings.values)} and with "
                     f"{dict(entry.settings.values)}: leave one out"
                 )
     return sorted(found.values(), key=lambda f: f.file.uri)
 
 
-def _readable(place: str) -> list[RawFile]:
+def _readable(place: str, forms: Sequence[str], option: str) -> list[RawFile]:
+    packed = [f".{form}" for form in forms if form != "parquet"]
+    expected = f"expected {', '.join(packed)} (each may end in .gz, .zst, .xz or .bz2) or .parquet"
     try:
         files = list_files(place)
     except DataError as error:
-        raise DataError(f"{error}; {_EXPECTED}") from error
-    readable = [file for file in files if form_of(file.name)]
+        raise DataError(f"{str(error).replace('--sources', option, 1)}; {expected}") from error
+    readable = [file for file in files if form_of(file.name, forms)]
     if not readable:
         is_file = len(files) == 1 and "://" not in place and local_path(place).is_file()
         what = "cannot tell its form from its name" if is_file else "no files there that can be read"
-        raise DataError(f"--sources {place}: {what}; {_EXPECTED}")
+        raise DataError(f"{option} {place}: {what}; {expected}")
     return readable
 
 
-def digest_files(store: ObjectStore, files: Iterable[Found]) -> list[Source]:
+def digest_files(
+    store: ObjectStore, files: Iterable[Found], on_new: Callable[[int], None] = lambda _: None
+) -> list[Source]:
     """Every file with its sha256, from the store's memory where size and time are unchanged.
+
+    Args:
+        on_new: called with the bytes of a file that the store does not know, before it is read.
 
     Raises:
         DataError: a file is empty or cannot be read.
     """
-    return [_digest_file(store, found) for found in files]
+    return [_digest_file(store, found, on_new) for found in files]
 
 
-def _digest_file(store: ObjectStore, found: Found) -> Source:
+def _digest_file(store: ObjectStore, found: Found, on_new: Callable[[int], None]) -> Source:
     file = found.file
-    form = form_of(file.name)
+    form = form_of(file.name, BENCHMARK_FORMS)
     assert form is not None, file.uri
     seen = {"uri": file.uri, "bytes": file.bytes, "version": file.version}
     name = f"sources/{hashlib.sha256(file.uri.encode()).hexdigest()}.json"
     old, version = _remembered(store, name)
     sha256 = old.get("sha256") if {k: old.get(k) for k in seen} == seen else None
+    if not isinstance(sha256, str):
+        on_new(file.bytes)
     source = Source(
         uri=file.uri,
         name=file.name,

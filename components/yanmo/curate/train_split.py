@@ -13,16 +13,16 @@ import numpy.typing as npt
 
 from yanmo.common.errors import DataError
 from yanmo.common.store.commit import Attempt, Result
+from yanmo.common.text_runs import Runs
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.containment import HIGH_COVERAGE, coverage, find_contained
 from yanmo.curate.corpus import Corpus, check_share
 from yanmo.curate.evaluation_set import EvaluationSet, count_licenses
 from yanmo.curate.mapped_texts import comparable
-from yanmo.curate.overlap import Runs
 from yanmo.curate.planted import PLANTED, measure_planted
 from yanmo.curate.report import describe, log_table
 from yanmo.curate.tally import sort_genres
-from yanmo.curate.writing import write_duplicates, write_rows
+from yanmo.curate.writing import write_duplicates, write_splits
 
 log = logging.getLogger(__name__)
 
@@ -56,16 +56,24 @@ def write_documents(
             f"{corpus.report.tally.documents('evaluation_set')} are in the evaluation set or near it and "
             f"{corpus.report.tally.documents('overlap')} share a run of characters with it; give more text"
         )
-    train = write_rows(attempt, corpus, positions, "train", options.shard_characters, options.workers)
-    write_duplicates(attempt, corpus)
+    licenses: dict[str, int] = {}
+
+    def meanwhile() -> None:
+        write_duplicates(attempt, corpus)
+        if options.near_duplicate_similarity:
+            report["planted_duplicates"] = _measure_planted(corpus, options.near_duplicate_similarity)
+        licenses.update(count_licenses(corpus, positions))
+        for path in evaluation_set.part.paths("valid-*.parquet"):
+            shutil.copyfile(path, attempt.path(path.name))
+            attempt.add(path.name)
+
+    train = {"train": positions}
+    counts = write_splits(
+        attempt, corpus, train, options.shard_characters, options.workers, meanwhile=meanwhile
+    )
+    for what, by_split in counts.items():
+        by_split["valid"] = _valid_counts(evaluation_set, what)
     corpus.count("train", corpus.copies.unique[positions])
-    if options.near_duplicate_similarity:
-        report["planted_duplicates"] = _measure_planted(corpus, options.near_duplicate_similarity)
-    licenses = count_licenses(corpus, positions)
-    counts = {what: {"train": train[what], "valid": _valid_counts(evaluation_set, what)} for what in train}
-    for path in evaluation_set.part.paths("valid-*.parquet"):
-        shutil.copyfile(path, attempt.path(path.name))
-        attempt.add(path.name)
     report = {
         **describe(corpus.report, options),
         **report,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,10 +22,11 @@ import pyarrow.parquet as pq
 
 from yanmo.common.documents import shard_bounds
 from yanmo.common.logs import Progress
-from yanmo.common.records import DOCUMENTS, write_parquet
+from yanmo.common.records import DOCUMENTS_WITH_TURNS, as_documents, write_parquet
 from yanmo.common.store.commit import Attempt
 from yanmo.curate.corpus import Corpus
-from yanmo.curate.mapping import DOCUMENT_COLUMNS
+from yanmo.curate.mapping import CHAT_COLUMNS, DOCUMENT_COLUMNS
+from yanmo.curate.plan import Digests, hex_digits
 from yanmo.curate.pool import ordered_map
 from yanmo.curate.tally import sort_genres
 
@@ -45,49 +46,86 @@ class _Cut:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Join:
+class _File:
     """One output file."""
 
+    name: str
+    split: str
+    positions: Ints
+    """Of its documents, in the order of ids."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Join:
+    """How one output file is put together."""
+
     pieces: list[Path]
-    shard: int
+    number: int
+    """Of the file's record batch in each piece."""
     order: npt.NDArray[np.int64]
     """For each row of the output, its place in the pieces put one after the other."""
-    columns: dict[str, Any]
+    split: str
+    cluster: Digests
+    cluster_size: Ints
     form: str
     out: Path
 
 
-def write_rows(
-    attempt: Attempt, corpus: Corpus, positions: Ints, split: str, shard_characters: int, workers: int
-) -> dict[str, dict[str, int]]:
-    """Write the corpus' documents at `positions` as `<split>-00000-of-0000N.parquet`.
+def write_splits(
+    attempt: Attempt,
+    corpus: Corpus,
+    splits: Mapping[str, Ints],
+    shard_characters: int,
+    workers: int,
+    meanwhile: Callable[[], None] = lambda: None,
+) -> dict[str, dict[str, dict[str, int]]]:
+    """Write the corpus' documents as `<split>-00000-of-0000N.parquet`.
+
+    Args:
+        splits: split -> positions of its documents.
+        meanwhile: what this process may do while workers put the files together.
 
     Returns:
-        {"documents": genre -> number, "characters": genre -> number}
+        {"documents": split -> genre -> number, "characters": split -> genre -> number}
     """
-    candidates = corpus.candidates
-    order = np.argsort(candidates.id[corpus.copies.unique[positions]], kind="stable")
-    positions = positions[order]
-    chosen = corpus.copies.unique[positions]
-    characters = candidates.characters[chosen].astype(np.int64)
-    bounds = shard_bounds(characters, shard_characters)
+    files = [file for name, held in splits.items() for file in _files(corpus, name, held, shard_characters)]
     scratch = attempt.path("scratch/pieces").parent
-    cuts = list(_cuts(corpus, chosen, bounds, scratch))
-    for _ in ordered_map(cut_file, iter(cuts), workers):
-        pass
-    names = [f"{split}-{i:05d}-of-{len(bounds):05d}.parquet" for i in range(len(bounds))]
-    joins = _joins(attempt, corpus, positions, bounds, cuts, split, names)
-    progress = Progress(log, f"wrote {split}", len(chosen), unit="documents")
-    for name, rows in zip(names, ordered_map(join_pieces, joins, workers), strict=True):
-        attempt.add(name)
-        progress.add(rows)
+    cuts = list(_cuts(corpus, files, scratch))
+    with ordered_map(cut_file, iter(cuts), workers) as results:
+        for _ in results:
+            pass
+    joins = _joins(attempt, corpus, files, cuts)
+    progress = Progress(
+        log, f"wrote {' and '.join(splits)}", sum(len(f.positions) for f in files), unit="documents"
+    )
+    with ordered_map(join_pieces, joins, workers) as results:
+        meanwhile()
+        for file, rows in zip(files, results, strict=True):
+            attempt.add(file.name)
+            progress.add(rows)
     shutil.rmtree(scratch)
-    return count_by_genre(candidates.genre[chosen], candidates.genres, characters)
+    counts = {name: count_by_genre(corpus, corpus.copies.unique[held]) for name, held in splits.items()}
+    return {what: {name: counts[name][what] for name in splits} for what in ("documents", "characters")}
 
 
-def _cuts(corpus: Corpus, chosen: Ints, bounds: Sequence[tuple[int, int]], scratch: Path) -> Iterator[_Cut]:
+def _files(corpus: Corpus, split: str, positions: Ints, shard_characters: int) -> list[_File]:
+    chosen = corpus.copies.unique[positions]
+    order = np.argsort(corpus.candidates.id[chosen], kind="stable")
+    bounds = shard_bounds(corpus.candidates.characters[chosen[order]].astype(np.int64), shard_characters)
+    return [
+        _File(
+            name=f"{split}-{i:05d}-of-{len(bounds):05d}.parquet",
+            split=split,
+            positions=positions[order[start:stop]],
+        )
+        for i, (start, stop) in enumerate(bounds)
+    ]
+
+
+def _cuts(corpus: Corpus, files: Sequence[_File], scratch: Path) -> Iterator[_Cut]:
+    chosen = corpus.copies.unique[np.concatenate([f.positions for f in files])]
     file, row = corpus.candidates.file[chosen], corpus.candidates.row[chosen]
-    starts = [start for start, _ in bounds[1:]]
+    starts = np.cumsum([len(f.positions) for f in files])[:-1]
     by_file = np.argsort(file, kind="stable")
     for group in np.split(by_file, np.flatnonzero(np.diff(file[by_file])) + 1):
         rows = [row[part] for part in np.split(group, np.searchsorted(group, starts))]
@@ -97,7 +135,9 @@ def _cuts(corpus: Corpus, chosen: Ints, bounds: Sequence[tuple[int, int]], scrat
 
 def cut_file(task: _Cut) -> None:
     """Write one record batch per output file."""
-    table = pq.read_table(task.mapped, columns=list(DOCUMENT_COLUMNS), partitioning=None).combine_chunks()
+    have = pq.read_schema(task.mapped).names
+    names = [name for name in (*DOCUMENT_COLUMNS, *CHAT_COLUMNS) if name in have]
+    table = pq.read_table(task.mapped, columns=names, partitioning=None).combine_chunks()
     schema = table.schema.remove_metadata()
     with pa.OSFile(str(task.out), "wb") as file, pa.ipc.new_file(file, schema) as writer:
         for rows in task.rows:
@@ -106,28 +146,22 @@ def cut_file(task: _Cut) -> None:
             writer.write_batch(batches[0] if batches else pa.RecordBatch.from_pylist([], schema))
 
 
-def _joins(
-    attempt: Attempt,
-    corpus: Corpus,
-    positions: Ints,
-    bounds: Sequence[tuple[int, int]],
-    cuts: Sequence[_Cut],
-    split: str,
-    names: Sequence[str],
-) -> Iterator[_Join]:
-    file, sizes = corpus.candidates.file[corpus.copies.unique[positions]], corpus.cluster_sizes
-    for shard, ((start, stop), name) in enumerate(zip(bounds, names, strict=True)):
-        by_file = np.argsort(file[start:stop], kind="stable")
-        order = np.empty(stop - start, dtype=np.int64)
-        order[by_file] = np.arange(stop - start)
-        columns = {
-            "split": [split] * (stop - start),
-            "cluster_id": corpus.cluster_ids(positions[start:stop]),
-            "cluster_size": sizes[positions[start:stop]],
-        }
-        pieces = [cut.out for cut in cuts if len(cut.rows[shard])]
-        out = attempt.path(name)
-        yield _Join(pieces=pieces, shard=shard, order=order, columns=columns, form=corpus.form, out=out)
+def _joins(attempt: Attempt, corpus: Corpus, files: Sequence[_File], cuts: Sequence[_Cut]) -> Iterator[_Join]:
+    sizes = corpus.cluster_sizes
+    for number, file in enumerate(files):
+        mapped = corpus.candidates.file[corpus.copies.unique[file.positions]]
+        order = np.empty(len(mapped), dtype=np.int64)
+        order[np.argsort(mapped, kind="stable")] = np.arange(len(mapped))
+        yield _Join(
+            pieces=[cut.out for cut in cuts if len(cut.rows[number])],
+            number=number,
+            order=order,
+            split=file.split,
+            cluster=corpus.cluster_digests(file.positions),
+            cluster_size=sizes[file.positions],
+            form=corpus.form,
+            out=attempt.path(file.name),
+        )
 
 
 def join_pieces(task: _Join) -> int:
@@ -135,18 +169,24 @@ def join_pieces(task: _Join) -> int:
     batches = []
     for path in task.pieces:
         with pa.memory_map(str(path)) as file:
-            batches.append(pa.ipc.open_file(file).get_batch(task.shard))
-    columns: dict[str, Any] = dict(task.columns)
+            batches.append(pa.ipc.open_file(file).get_batch(task.number))
+    columns: dict[str, Any] = {
+        "split": pa.repeat(task.split, len(task.order)),
+        "cluster_id": hex_digits(task.cluster),
+        "cluster_size": task.cluster_size,
+    }
     if batches:
-        table = pa.Table.from_batches(batches).combine_chunks().take(pa.array(task.order))
-        columns |= {name: table[name] for name in DOCUMENT_COLUMNS}
+        tables = [pa.Table.from_batches([batch]) for batch in batches]
+        table = pa.concat_tables(tables, promote_options="default").combine_chunks()
+        table = table.take(pa.array(task.order))
+        columns |= {name: table[name] for name in table.column_names}
     count = len(task.order)
     arrays = [
         _one_array(columns[field.name], field.type) if field.name in columns else pa.nulls(count, field.type)
-        for field in DOCUMENTS
+        for field in DOCUMENTS_WITH_TURNS
     ]
-    schema = DOCUMENTS.with_metadata({**DOCUMENTS.metadata, b"yanmo.text_form": task.form})
-    write_parquet(pa.table(arrays, schema=schema), task.out)
+    table = pa.table(arrays, schema=DOCUMENTS_WITH_TURNS)
+    write_parquet(as_documents(table, task.form), task.out)
     return count
 
 
@@ -157,12 +197,13 @@ def _one_array(values: Any, kind: pa.DataType) -> pa.Array:
     return pa.concat_arrays(values.chunks) if values.num_chunks else pa.nulls(0, kind)
 
 
-def count_by_genre(
-    genre: npt.NDArray[np.int32], genres: Sequence[str], characters: Ints
-) -> dict[str, dict[str, int]]:
-    """Documents and characters of each genre that is there, genres in the order of tables."""
+def count_by_genre(corpus: Corpus, chosen: Ints) -> dict[str, dict[str, int]]:
+    """Documents and characters of each genre that is there, of the candidates `chosen`, genres in the order
+    of tables."""
+    candidates = corpus.candidates
+    genre, genres = candidates.genre[chosen], candidates.genres
     documents = np.bincount(genre, minlength=len(genres)).tolist()
-    sums = np.bincount(genre, weights=characters, minlength=len(genres)).tolist()
+    sums = np.bincount(genre, weights=candidates.characters[chosen], minlength=len(genres)).tolist()
     found = {name: (documents[i], int(sums[i])) for i, name in enumerate(genres) if documents[i]}
     return {
         "documents": {name: found[name][0] for name in sort_genres(found)},

@@ -18,12 +18,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from yanmo.common.documents import text_form
 from yanmo.common.errors import EnvironmentFault
 from yanmo.common.records import num_characters
 from yanmo.common.stage_run import StageRun
 from yanmo.common.store.commit import Attempt, Result
 from yanmo.common.store.output import Output
-from yanmo.evaluate.documents import Document, genre_order, read_split, training_texts
+from yanmo.evaluate.documents import Document, check_same_form, genre_order, read_split, training_texts
 from yanmo.evaluate.measures import Bootstrap, summarize
 from yanmo.evaluate.table import evaluation_table, write_documents
 from yanmo.evaluate.xz import added_bytes
@@ -56,6 +57,7 @@ def committed_baselines(run: StageRun) -> Output | None:
 
 
 def _build(attempt: Attempt, documents: Output, evaluation_set: Output, split: str, most: int) -> Result:
+    check_same_form(evaluation_set, documents, "baselines from")
     scored = read_split(evaluation_set, split)
     texts = training_texts(documents, most)
     log.info("baselines: xz -9e and a 5-gram learn from %d documents", len(texts))
@@ -71,7 +73,8 @@ def _build(attempt: Attempt, documents: Output, evaluation_set: Output, split: s
     }
     attempt.write("summary.json", json.dumps(summary, ensure_ascii=False, indent=1) + "\n")
     lengths = np.array([len(d.text) + 1 for d in scored], np.int32)
-    write_documents(attempt, "ngram", evaluation_table(scored, split, lengths, bits, None))
+    table = evaluation_table(scored, split, lengths, bits, None)
+    write_documents(attempt, "ngram", table, text_form(evaluation_set))
     return Result(counts={"documents": len(scored), "training_documents": len(texts)})
 
 

@@ -66,7 +66,7 @@ class EvaluateConfig(StageOptions):
 STAGE = Stage(
     name="evaluate",
     image="train",
-    revision=1,
+    revision=2,
     config=EvaluateConfig,
     outputs={"evaluation": "Dataset", "baselines": "Dataset", "metrics": "Metrics"},
 )

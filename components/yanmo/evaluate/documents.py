@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from yanmo.common.documents import read_documents
+from yanmo.common.documents import read_documents, text_form
 from yanmo.common.errors import DataError
-from yanmo.common.records import GENRES, TEXT_FORM, check_schema, num_characters
+from yanmo.common.records import GENRES, check_schema, num_characters
 from yanmo.common.store.output import Output
 
 log = logging.getLogger(__name__)
@@ -37,17 +37,31 @@ def genre_order(genre: str) -> tuple[int, str]:
     return (GENRES.index(genre) if genre in GENRES else len(GENRES), genre)
 
 
-def check_text_form(path: Path) -> None:
-    """Refuse a documents file whose text is not written in the form that models here are trained on.
+def check_text_form(path: Path, form: str) -> None:
+    """Refuse a documents file whose text is not written in `form`.
 
     Raises:
         DataError: says which form it has.
     """
     found = (pq.read_schema(path).metadata or {}).get(b"yanmo.text_form", b"?").decode()
-    if found != TEXT_FORM:
+    if found != form:
         raise DataError(
-            f"{path}: its text has form {found!r}, expected {TEXT_FORM!r}; figures of different forms are "
+            f"{path}: its text has form {found!r}, expected {form!r}; figures of different forms are "
             "never compared; run `yanmo curate` again"
+        )
+
+
+def check_same_form(evaluation_set: Output, output: Output, what: str) -> None:
+    """Refuse a model, or text, of another form than the evaluation set's.
+
+    Raises:
+        DataError: says both forms.
+    """
+    found, expected = text_form(output), text_form(evaluation_set)
+    if found != expected:
+        raise DataError(
+            f"{output}: {what} text of form {found!r}, evaluation set {evaluation_set} has {expected!r}; "
+            "figures of different forms are never compared: evaluate with the set of its own channel"
         )
 
 
@@ -62,7 +76,7 @@ def read_split(evaluation_set: Output, split: str) -> list[Document]:
     found = []
     for path in evaluation_set.paths(f"{split}-*.parquet"):
         table = read_documents(path, ["id", "genre", "source", "text"])
-        check_text_form(path)
+        check_text_form(path, text_form(evaluation_set))
         found += [Document(**row) for row in table.to_pylist()]
     if not any(d.characters for d in found):
         raise DataError(f"{evaluation_set}: split {split!r} is empty; run `yanmo curate` with more text")
@@ -91,7 +105,7 @@ def training_texts(documents: Output, most_characters: int) -> list[str]:
 def _distinct_texts(documents: Output) -> Iterator[str]:
     for path in documents.paths("train-*.parquet"):
         check_schema(path, "documents")
-        check_text_form(path)
+        check_text_form(path, text_form(documents))
         for batch in pq.ParquetFile(path).iter_batches(columns=["text", "parent_id"]):
             for row in batch.to_pylist():
                 if row["parent_id"] is None and row["text"]:

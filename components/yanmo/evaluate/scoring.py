@@ -19,7 +19,6 @@ import torch
 from tokenizers import Tokenizer
 
 from yanmo.common.errors import DataError
-from yanmo.common.records import TEXT_FORM
 from yanmo.common.store.output import Output
 from yanmo.evaluate.documents import Document
 from yanmo.model import hf_export, scoring
@@ -63,9 +62,6 @@ def load_model(output: Output) -> LoadedModel:
     Raises:
         DataError: a file is damaged, or model and tokenizer do not belong together.
     """
-    form = output.manifest.metadata.get("text_form", TEXT_FORM)
-    if form != TEXT_FORM:
-        raise DataError(f"{output}: trained on text of form {form!r}; this evaluation set has {TEXT_FORM!r}")
     output.paths("*")  # verified, all of them
     model, symbols = hf_export.load(output.path("config.json").parent)
     tokenizer = _read_tokenizer(output.path("tokenizer.json"))

@@ -46,10 +46,11 @@ def evaluation_table(
     return pa.Table.from_arrays(arrays, schema=EVALUATION)
 
 
-def write_documents(attempt: Attempt, prefix: str, table: pa.Table) -> None:
-    """Write `<prefix>-00000-of-00001.parquet`."""
+def write_documents(attempt: Attempt, prefix: str, table: pa.Table, form: str) -> None:
+    """Write `<prefix>-00000-of-00001.parquet`: scores of text in `form`."""
     name = f"{prefix}-00000-of-00001.parquet"
-    write_parquet(table, attempt.path(name))
+    metadata = {**(table.schema.metadata or {}), b"yanmo.text_form": form}
+    write_parquet(table.replace_schema_metadata(metadata), attempt.path(name))
     attempt.add(name)
 
 

@@ -7,8 +7,9 @@ import logging
 from pathlib import Path
 from typing import Any
 
+from yanmo.common.documents import text_form
 from yanmo.common.errors import DataError
-from yanmo.common.records import GENRE_ALIASES, GENRES, TEXT_FORM
+from yanmo.common.records import GENRE_ALIASES, GENRES
 from yanmo.common.stage_run import Finish, Skip, StageRun
 from yanmo.common.store.commit import Result
 from yanmo.common.store.output import Output, read_json
@@ -48,7 +49,7 @@ def _wanted_none(options: Any) -> bool:
 def work(run: StageRun) -> Result:
     """Measure the model and commit its figures."""
     # Imported here: a run that finds its key committed must not wait two seconds for torch.
-    from yanmo.evaluate.documents import read_split
+    from yanmo.evaluate.documents import check_same_form, read_split
     from yanmo.evaluate.measures import Bootstrap, summarize
     from yanmo.evaluate.samples import SampleOptions, write_samples
     from yanmo.evaluate.scoring import load_model, score
@@ -56,6 +57,7 @@ def work(run: StageRun) -> Result:
 
     options, evaluation_set = run.options, run.input("evaluation_set")
     documents = read_split(evaluation_set, options.split)
+    check_same_form(evaluation_set, run.input("model"), "a model of")
     loaded = load_model(run.input("model"))
     scores = score(loaded, documents, with_tag=options.with_tag, workers=options.workers)
     bootstrap = Bootstrap(options.bootstrap_draws, options.seed)
@@ -76,13 +78,13 @@ def work(run: StageRun) -> Result:
     )
     samples = write_samples(loaded, list(figures["genres"]), sampling, options.workers)
     table = evaluation_table(documents, options.split, scores.tokens, scores.bits, scores.bits_with_tag)
-    write_documents(run.attempt, "documents", table)
+    write_documents(run.attempt, "documents", table, text_form(evaluation_set))
     run.attempt.write("summary.json", _json(summary))
     run.attempt.write("samples.json", _json(samples))
     _show(run, figures)
     return Result(
         counts={"documents": len(documents), "characters": figures["total"]["characters"]},
-        metadata={"text_form": TEXT_FORM, "split": options.split},
+        metadata={"text_form": text_form(evaluation_set), "split": options.split},
     )
 
 
@@ -91,7 +93,7 @@ def conditions(evaluation_set: Output, split: str) -> dict[str, str]:
     return {
         "evaluation_set": evaluation_set.content_digest,
         "split": split,
-        "text_form": TEXT_FORM,
+        "text_form": text_form(evaluation_set),
         "scoring": SCORING,
     }
 

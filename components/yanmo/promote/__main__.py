@@ -1,6 +1,6 @@
-from yanmo.common.stage_run import run
-from yanmo.promote.config import STAGE
-from yanmo.promote.work import finish, prepare, work
+import sys
+
+from yanmo.promote.command import main
 
 if __name__ == "__main__":
-    run(STAGE, work, prepare=prepare, finish=finish)
+    sys.exit(main())

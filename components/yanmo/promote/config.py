@@ -6,11 +6,15 @@ from dataclasses import dataclass
 
 from yanmo.common.options import NONE, StageOptions, input_ref, opt
 from yanmo.common.stage import Stage
+from yanmo.promote.limits import parse_limits
 
 
 @dataclass(frozen=True, kw_only=True)
 class PromoteConfig(StageOptions):
-    """Compare a challenger with the champion, write verdict and page, crown the better model."""
+    """Compare a challenger with the champion, write verdict and page, crown the better model.
+
+    `yanmo promote history` shows a channel's champions, `yanmo promote rollback` brings one back.
+    """
 
     challenger: str = input_ref("evaluation of the new model", stages=("evaluate",))
     champion: str = input_ref(
@@ -25,6 +29,16 @@ class PromoteConfig(StageOptions):
     min_gain: float = opt(0.003, "least gain of the mean over genres, as a share of the champion's bits")
     max_genre_loss: float = opt(0.05, "bits per character by which a genre may get worse at most", form=False)
     level: float = opt(0.95, "level of the bootstrap interval whose lower end must be above 0", form=False)
+    max_contamination: float = opt(
+        0.01,
+        "share of the evaluated texts (0 to 1) found in the training text above which nothing is valid",
+        form=False,
+    )
+    limits: str = opt(
+        "distinct_2>=0.5,written_share>=0.5",
+        "bounds of guard metrics, NAME<=X or NAME>=X, with commas between; docs/promote.md has the names",
+        form=False,
+    )
     draws: int = opt(5000, "draws of the paired bootstrap over documents", form=False)
     seed: int = opt(0, "seed of the draws, and of the choice of the verses shown", form=False)
 
@@ -37,6 +51,9 @@ class PromoteConfig(StageOptions):
             raise ValueError(f"--min-gain {self.min_gain}: expected 0 to below 1 (0.003 is 0.3 %)")
         if not self.max_genre_loss >= 0:
             raise ValueError(f"--max-genre-loss {self.max_genre_loss}: expected 0 or more bits")
+        if not 0 <= self.max_contamination <= 1:
+            raise ValueError(f"--max-contamination {self.max_contamination}: expected 0 to 1")
+        parse_limits(self.limits)
         if not 0.5 <= self.level < 1:
             raise ValueError(f"--level {self.level}: expected 0.5 to below 1")
         if self.draws < 2000:
@@ -50,7 +67,7 @@ class PromoteConfig(StageOptions):
 STAGE = Stage(
     name="promote",
     image="train",
-    revision=1,
+    revision=2,
     config=PromoteConfig,
     outputs={"verdict": "Dataset", "report": "HTML", "metrics": "Metrics"},
     parameters=("promoted",),

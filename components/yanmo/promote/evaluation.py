@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,7 +51,12 @@ def open_evaluation(output: Output) -> Evaluation:
     model = output.input("model")
     if model is None:
         raise DataError(f"{output}: does not say which model it measured; run `yanmo evaluate` again")
-    return Evaluation(output, model, read_json(output, "summary.json"), read_json(output, "samples.json"))
+    found = Evaluation(output, model, read_json(output, "summary.json"), read_json(output, "samples.json"))
+    if not found.summary.get("genres") or not math.isfinite(found.mean):
+        raise DataError(
+            f"{output}: holds no finite bits per character; an empty split or a broken model is not judged"
+        )
+    return found
 
 
 def paired_scores(challenger: Evaluation, champion: Evaluation) -> dict[str, Floats]:
@@ -89,6 +95,8 @@ def _joined(challenger: Evaluation, champion: Evaluation) -> dict[str, Floats]:
     values = np.stack(
         [ours["characters"].to_numpy(), ours["bits"].to_numpy(), others["bits"].to_numpy()], axis=1
     ).astype(np.float64)
+    if not np.isfinite(values).all():
+        raise DataError(f"{challenger.output} or {champion.output}: holds bits that are no finite number")
     genres = ours["genre"].to_numpy()
     return {genre: values[genres == genre] for genre in dict.fromkeys(genres.tolist())}
 

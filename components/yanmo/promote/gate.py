@@ -1,32 +1,51 @@
 """All rules by which a challenger becomes champion.
 
-1. Where there is no champion, the challenger becomes it.
-2. The challenger must be another model than the champion.
-3. The gain (champion's bits per character minus the challenger's, mean over genres) must be above 0 beyond
-   doubt: so must be the lower end of its 95 % interval, by a paired bootstrap over documents.
-4. The gain must be at least `min_gain` of the champion's bits, so that the crown does not change hands for
-   nothing.
-5. No genre may be worse by more than `max_genre_loss` bits.
+Is the comparison worth anything?
+ 1. Not more than `max_contamination` of the evaluated documents stand in the training text; else the verdict
+    is "not valid", whatever the figures are.
+
+Is the challenger fit to reign, alone?
+ 2. It has not collapsed: its samples repeat themselves, or are empty, no more than `limits` allow.
+ 3. Every other figure named in `limits` (copying, rhyme, ...) is within its bound. A figure that was not
+    measured is shown as such and stops nobody.
+ 4. It was not rolled back before: what a person has taken down, no night puts back.
+
+Is it better?
+ 5. Where there is no champion, a challenger that passes 1 to 4 becomes it.
+ 6. It is another model than the champion.
+ 7. The gain (champion's bits per character minus the challenger's, mean over genres) is above 0 beyond doubt:
+    so is the lower end of its 95 % interval, by a paired bootstrap over documents.
+ 8. The gain is at least `min_gain` of the champion's bits, so that the crown does not change hands for
+    nothing.
+ 9. No genre is worse by more than `max_genre_loss` bits.
 
 The bootstrap draws documents, not models: it says whether these two models differ on such documents, not
-whether the recipe would win again with another seed. tests/components/promote/test_gate.py simulates how
-often two equal models change the crown.
+whether the recipe would win again with another seed. benchmarks/gate.py simulates how often equal models
+change the crown.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from yanmo.common.bootstrap import generator_for, interval, resampled_sums
+from yanmo.promote import words
+from yanmo.promote.limits import Limit
+from yanmo.promote.words import Words
 
 Floats = npt.NDArray[np.float64]
+Outcome = Literal["promoted", "not promoted", "not valid"]
 CHARACTERS, CHALLENGER, CHAMPION = 0, 1, 2
 """Columns of the paired scores of one genre."""
+FEW_DOCUMENTS = 10
+"""Below this a percentile interval is too narrow, and is marked."""
+COLLAPSE = ("distinct_2", "written_share")
+"""The figures of rule 2."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,58 +57,127 @@ class Rules:
     level: float
     draws: int
     seed: int
+    max_contamination: float = 1.0
+    limits: tuple[Limit, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """What is known of the challenger besides its bits."""
+
+    same_model: bool = False
+    """Whether both evaluations are of one model."""
+    contamination: float | None = None
+    """Share of the evaluated documents that stand in its training text; None where nobody looked."""
+    figures: Mapping[str, float | None] = field(default_factory=dict)
+    """Name in `limits.FIGURES` -> value; None or absent where it was not measured."""
+    rolled_back: str = ""
+    """When, by whom and why it was taken down before; empty if it was not."""
 
 
 @dataclass(frozen=True)
 class Check:
     """One rule, applied."""
 
-    rule: str
-    passed: bool
-    finding: str
+    name: str
+    passed: bool | None
+    """None: what it asks for was not measured."""
+    rule: Words
+    finding: Words
 
 
 @dataclass(frozen=True)
 class Verdict:
     """What the rules say."""
 
-    promote: bool
-    sentence: str
+    outcome: Outcome
+    sentence: Words
     checks: tuple[Check, ...]
-    gain: dict[str, Any] | None
+    gain: dict[str, Any] | None = None
     """Mean over genres: bits, share, interval; None without a champion."""
-    genres: dict[str, dict[str, Any]]
+    genres: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Genre -> bits per character of both, gain and its interval."""
 
+    @property
+    def promote(self) -> bool:
+        """Whether the challenger becomes champion."""
+        return self.outcome == "promoted"
 
-def first_champion(mean: float) -> Verdict:
-    """Rule 1: the verdict where there is no champion.
+
+_NO_EVIDENCE = Evidence()
+
+
+def first_champion(mean: float, rules: Rules, evidence: Evidence = _NO_EVIDENCE) -> Verdict:
+    """Rules 1 to 5: the verdict where there is no champion.
 
     Args:
         mean: the challenger's bits per character, mean over genres.
     """
-    sentence = f"Promoted: the channel had no champion yet; {mean:.3f} bits per character over its genres."
-    return Verdict(True, sentence, (Check("no champion yet", True, "the first model is champion"),), None, {})
+    checks = fitness(rules, evidence)
+    outcome = _outcome(checks)
+    if outcome == "promoted":
+        return Verdict(outcome, words.first(mean), checks)
+    return Verdict(outcome, words.refused(_failed(checks)), checks)
 
 
-def judge(scores: Mapping[str, Floats], rules: Rules, *, same_model: bool = False) -> Verdict:
-    """Apply rules 2 to 5.
+def judge(scores: Mapping[str, Floats], rules: Rules, evidence: Evidence = _NO_EVIDENCE) -> Verdict:
+    """Rules 1 to 4 and 6 to 9. A pure function of its arguments.
 
     Args:
-        scores: genre -> array of shape (documents, 3): characters, challenger's bits, champion's bits.
-        same_model: whether both evaluations are of one model.
+        scores: genre -> array of shape (documents, 3): characters, challenger's bits, champion's bits; at
+            least one genre, and one document in each.
     """
     drawn = {genre: _drawn_gains(values, rules, genre) for genre, values in scores.items()}
     genres = {genre: _genre(values, drawn[genre], rules) for genre, values in scores.items()}
     gain = _gain(genres, np.mean(list(drawn.values()), axis=0), rules)
     checks = (
-        Check("another model", not same_model, "the champion itself" if same_model else "another model"),
-        _beyond_doubt(gain, rules),
-        _large_enough(gain, rules),
+        *fitness(rules, evidence),
+        Check("another_model", not evidence.same_model, words.ANOTHER, words.which(evidence.same_model)),
+        Check("beyond_doubt", gain["interval"][0] > 0, words.DOUBT, words.sure(gain, rules.level)),
+        Check("large_enough", gain["share"] >= rules.min_gain, words.least(rules.min_gain), words.size(gain)),
         _no_genre_lost(genres, rules),
     )
-    promote = all(check.passed for check in checks)
-    return Verdict(promote, _sentence(promote, checks, gain, rules), checks, gain, genres)
+    outcome = _outcome(checks)
+    if outcome == "promoted":
+        return Verdict(outcome, words.promoted(gain, rules), checks, gain, genres)
+    return Verdict(outcome, words.refused(_failed(checks), gain, rules), checks, gain, genres)
+
+
+def fitness(rules: Rules, evidence: Evidence) -> tuple[Check, ...]:
+    """Rules 1 to 4: what does not depend on any champion."""
+    return (
+        _contamination(rules, evidence),
+        *(_within(limit, evidence.figures.get(limit.figure)) for limit in rules.limits),
+        Check("not_rolled_back", not evidence.rolled_back, words.NEW, words.taken_down(evidence.rolled_back)),
+    )
+
+
+def _contamination(rules: Rules, evidence: Evidence) -> Check:
+    share = evidence.contamination
+    passed = None if share is None else share <= rules.max_contamination
+    return Check("not_contaminated", passed, words.clean(rules.max_contamination), words.share(share))
+
+
+def _within(limit: Limit, value: float | None) -> Check:
+    name = "not_collapsed" if limit.figure in COLLAPSE else "within_limits"
+    passed = None if value is None else limit.holds(value)
+    return Check(name, passed, words.limit(limit), words.number(value))
+
+
+def _no_genre_lost(genres: Mapping[str, dict[str, Any]], rules: Rules) -> Check:
+    worse = {name: g for name, g in genres.items() if -g["gain"] > rules.max_genre_loss}
+    return Check("no_genre_lost", not worse, words.no_worse(rules.max_genre_loss), words.worse(worse))
+
+
+def _failed(checks: tuple[Check, ...]) -> Check:
+    """The first rule that speaks against the challenger."""
+    return next(check for check in checks if check.passed is False)
+
+
+def _outcome(checks: tuple[Check, ...]) -> Outcome:
+    if all(check.passed is not False for check in checks):
+        return "promoted"
+    return "not valid" if _failed(checks).name == "not_contaminated" else "not promoted"
 
 
 def _per_character(values: Floats, column: int) -> float:
@@ -106,6 +194,7 @@ def _genre(values: Floats, drawn: Floats, rules: Rules) -> dict[str, Any]:
     challenger, champion = _per_character(values, CHALLENGER), _per_character(values, CHAMPION)
     return {
         "documents": len(values),
+        "few_documents": len(values) < FEW_DOCUMENTS,
         "challenger": round(challenger, 4),
         "champion": round(champion, 4),
         "gain": round(champion - challenger, 4),
@@ -124,45 +213,3 @@ def _gain(genres: Mapping[str, dict[str, Any]], drawn: Floats, rules: Rules) -> 
         "share": round((champion - challenger) / champion, 5),
         "interval": [round(v, 4) for v in interval(drawn, rules.level)],
     }
-
-
-def _beyond_doubt(gain: Mapping[str, Any], rules: Rules) -> Check:
-    low, high = gain["interval"]
-    finding = f"{100 * rules.level:g} % interval {low:+.3f} to {high:+.3f} bits"
-    return Check("gain above 0 beyond doubt", low > 0, finding)
-
-
-def _large_enough(gain: Mapping[str, Any], rules: Rules) -> Check:
-    finding = f"{100 * gain['share']:+.2f} % of {gain['champion']:.3f} bits"
-    return Check(f"gain of at least {100 * rules.min_gain:g} %", gain["share"] >= rules.min_gain, finding)
-
-
-def _no_genre_lost(genres: Mapping[str, dict[str, Any]], rules: Rules) -> Check:
-    worse = {name: -g["gain"] for name, g in genres.items() if -g["gain"] > rules.max_genre_loss}
-    finding = ", ".join(f"{name} by {loss:.3f} bits" for name, loss in worse.items()) or "none"
-    return Check(f"no genre worse by more than {rules.max_genre_loss:g} bits", not worse, finding)
-
-
-def _sentence(promote: bool, checks: tuple[Check, ...], gain: Mapping[str, Any], rules: Rules) -> str:
-    low, high = gain["interval"]
-    sure = f"{100 * rules.level:g} % interval {low:+.3f} to {high:+.3f} bits"
-    against = f"{gain['challenger']:.3f} bits per character against the champion's {gain['champion']:.3f}"
-    if promote:
-        return (
-            f"Promoted: {against}, a gain of {gain['bits']:.3f} bits or {100 * gain['share']:.2f} % "
-            f"({sure}); no genre is worse by more than {rules.max_genre_loss:g} bits."
-        )
-    other, doubt, size, genres = checks
-    if not other.passed:
-        return "Not promoted: the challenger is the champion itself."
-    if gain["bits"] <= 0:
-        return f"Not promoted: no better than the champion: {against}."
-    if not doubt.passed:
-        return f"Not promoted: the gain may be luck: {against}, but the gain's {sure} includes 0."
-    if not size.passed:
-        return (
-            f"Not promoted: the gain of {100 * gain['share']:.2f} % is below the {100 * rules.min_gain:g} % "
-            f"asked for: {against}."
-        )
-    limit = f"at most {rules.max_genre_loss:g} is allowed"
-    return f"Not promoted: better on average, but worse in {genres.finding} ({limit}): {against}."

@@ -27,7 +27,7 @@ def summary_text(
     split = challenger.summary["conditions"]["split"]
     lines = [f"Bits per character on the {split} split (fewer is better)", "", *_table_lines(table), ""]
     lines += _notes(table)
-    lines += [*baseline_lines(table, baselines), verdict.sentence, ""]
+    lines += [*baseline_lines(table, baselines), verdict.sentence.en, ""]
     for genre, text in chosen_verses(challenger.samples, seed):
         lines += [f"{genre} (generated)", *(f"    {line}" for line in text.splitlines()), ""]
     return "\n".join(lines)

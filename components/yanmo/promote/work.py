@@ -10,19 +10,24 @@ from typing import Any
 from yanmo.common.errors import DataError
 from yanmo.common.stage_run import Finish, StageRun
 from yanmo.common.store.commit import Result
+from yanmo.common.store.manifest import digest
 from yanmo.common.store.output import Output, open_reference, read_json
 from yanmo.common.store.pointers import read_pointer
 from yanmo.promote.champion import (
     CHAMPION,
+    CHAMPION_EVALUATION,
     Coronation,
     check_model,
     crown,
-    last_record,
     read_champion,
     settle,
 )
+from yanmo.promote.chronicle import Record, all_records, last_record, record_name
+from yanmo.promote.config import PromoteConfig
 from yanmo.promote.evaluation import Evaluation, evaluate_command, open_evaluation, paired_scores
-from yanmo.promote.gate import Rules, Verdict, first_champion, judge
+from yanmo.promote.gate import Evidence, Rules, Verdict, first_champion, judge
+from yanmo.promote.health import contamination_of, figures_of
+from yanmo.promote.limits import parse_limits
 
 log = logging.getLogger(__name__)
 
@@ -48,18 +53,20 @@ def prepare(run: StageRun) -> dict[str, Any]:
         return _compare_with(run, None)
     reference, champion = found
     run.extra["previous"] = reference
+    last = last_record(run.store, run.options.channel)
     if champion.content_digest == challenger.model.content_digest:
-        return _compare_as_crowned(run, challenger.output, champion)
-    _check_champion_evaluation(run, champion, challenger.summary["conditions"]["split"])
-    return {}
+        return _compare_as_crowned(run, last, challenger.output, champion)
+    measured = _measured_champion(run, champion, challenger.summary["conditions"])
+    return _compare_with(run, measured) | _barred(run, last, challenger.model)
 
 
-def _compare_as_crowned(run: StageRun, challenger: Output, champion: Output) -> dict[str, Any]:
+def _compare_as_crowned(
+    run: StageRun, record: Record | None, challenger: Output, champion: Output
+) -> dict[str, Any]:
     """The challenger is champion: the comparison by which it was crowned, if it was measured as it is now."""
-    record = last_record(run.store, run.options.channel)
     if record is None or record.model.content_digest != champion.content_digest:
         return {}  # crowned by a run that was killed before its record: same inputs, same key
-    if record.evaluation.content_digest != challenger.content_digest:
+    if record.kind == "rollback" or record.evaluation.content_digest != challenger.content_digest:
         return _compare_with(run, challenger)
     before = record.compared_with
     return _compare_with(run, open_reference(run.store, before) if before else None)
@@ -70,17 +77,37 @@ def _compare_with(run: StageRun, champion: Output | None) -> dict[str, Any]:
     return {"champion": champion}
 
 
-def _check_champion_evaluation(run: StageRun, champion: Output, split: str) -> None:
-    given = run.inputs["champion"]
-    command = evaluate_command(champion, split)
+def _barred(run: StageRun, record: Record | None, model: Output) -> dict[str, Any]:
+    """A model that was taken down is judged under a key of its own, and the verdict says so."""
+    bar = record.bar_on(model.content_digest) if record else None
+    run.extra["rolled_back"] = str(bar) if bar else ""
+    if bar is None or record is None:
+        return {}
+    where = record_name(run.options.channel, record.number)
+    return {"rolled_back": {"content_digest": digest(asdict(bar)), "uri": where}}
+
+
+def _measured_champion(run: StageRun, champion: Output, conditions: dict[str, str]) -> Output:
+    """The champion's evaluation: the given one, or the channel's where another was crowned since."""
+    given, channel = run.inputs["champion"], run.options.channel
+    command = evaluate_command(champion, conditions["split"])
     if given is None:
         raise DataError(f"the champion {champion} has no evaluation to compare with; run {command} first")
     measured = open_evaluation(given).model
-    if measured.content_digest != champion.content_digest:
+    if measured.content_digest == champion.content_digest:
+        return given
+    reigned = {record.model.content_digest for record in all_records(run.store, channel)}
+    pointer = read_pointer(run.store, channel, CHAMPION_EVALUATION)
+    own = open_reference(run.store, pointer) if pointer and measured.content_digest in reigned else None
+    if own is None or open_evaluation(own).model.content_digest != champion.content_digest:
         raise DataError(
-            f"{given} measures {measured}, but the champion of channel {run.options.channel!r} is "
-            f"{champion}; run {command} first"
+            f"{given} measures {measured}, but the champion of channel {channel!r} is {champion}; run "
+            f"{command} first"
         )
+    log.warning(
+        "%s measures %s; the champion of channel %r is %s, by %s", given, measured, channel, champion, own
+    )
+    return own
 
 
 def work(run: StageRun) -> Result:
@@ -97,23 +124,42 @@ def work(run: StageRun) -> Result:
     run.attempt.write("verdict.json", _json(_verdict_record(verdict, challenger, champion)))
     run.attempt.write("summary.txt", summary, role="record")
     run.attempt.write("report.html", write_page(run, verdict, challenger, champion, figures), role="record")
-    return Result(counts={"promote": str(verdict.promote).lower()}, metadata={"sentence": verdict.sentence})
+    return Result(
+        counts={"promote": str(verdict.promote).lower()}, metadata={"sentence": verdict.sentence.en}
+    )
 
 
 def _judged(run: StageRun, challenger: Evaluation, champion: Evaluation | None) -> Verdict:
-    if champion is None:
-        return first_champion(challenger.mean)
-    o = run.options
-    rules = Rules(
-        min_gain=o.min_gain, max_genre_loss=o.max_genre_loss, level=o.level, draws=o.draws, seed=o.seed
+    rules = rules_of(run.options)
+    same = champion is not None and challenger.model.content_digest == champion.model.content_digest
+    evidence = Evidence(
+        same_model=same,
+        contamination=contamination_of(challenger),
+        figures=figures_of(challenger),
+        rolled_back=run.extra.get("rolled_back", ""),
     )
-    same = challenger.model.content_digest == champion.model.content_digest
-    return judge(paired_scores(challenger, champion), rules, same_model=same)
+    if champion is None:
+        return first_champion(challenger.mean, rules, evidence)
+    return judge(paired_scores(challenger, champion), rules, evidence)
+
+
+def rules_of(options: PromoteConfig) -> Rules:
+    """The numbers in the rules, from the stage's options."""
+    return Rules(
+        min_gain=options.min_gain,
+        max_genre_loss=options.max_genre_loss,
+        level=options.level,
+        draws=options.draws,
+        seed=options.seed,
+        max_contamination=options.max_contamination,
+        limits=parse_limits(options.limits),
+    )
 
 
 def _verdict_record(verdict: Verdict, challenger: Evaluation, champion: Evaluation | None) -> dict[str, Any]:
     return {
-        "schema": "yanmo.verdict/1",
+        "schema": "yanmo.verdict/2",
+        "promote": verdict.promote,
         **asdict(verdict),
         "conditions": challenger.summary["conditions"],
         "challenger": challenger.model.content_digest,
@@ -135,7 +181,7 @@ def finish(run: StageRun, output: Output) -> Finish:
 def _crowned(run: StageRun, output: Output, verdict: dict[str, Any]) -> bool:
     """Whether the challenger is champion when this returns."""
     if run.options.dry_run:
-        log.info("dry run, nothing moved. %s", verdict["sentence"])
+        log.info("dry run, nothing moved. %s", verdict["sentence"]["en"])
         return False
     store, channel, evaluation = run.store, run.options.channel, run.input("challenger")
     coronation = Coronation(
@@ -150,7 +196,7 @@ def _crowned(run: StageRun, output: Output, verdict: dict[str, Any]) -> bool:
         record = settle(store, channel, coronation)
         log.info("%s is already champion of channel %r since %s", coronation.model, channel, record.since)
         return True
-    log.info("%s", verdict["sentence"])
+    log.info("%s", verdict["sentence"]["en"])
     if verdict["promote"]:
         record = crown(store, channel, coronation)
         log.info("%s is champion of channel %r (number %d)", coronation.model, channel, record.number)

@@ -51,12 +51,20 @@ class TokenizeConfig(StageOptions):
         0.03, "weight of jieba's frequencies beside the text's own when words are chosen", form=False
     )
 
+    compression: str = opt(
+        "none",
+        "of token files: none is mapped as it lies; zstd is for archives and expanded into the scratch cache",
+        form=False,
+        choices=("none", "zstd"),
+    )
+
     workers: int = opt(
         0, "processes; 0 is one per CPU where the text is worth it", kind="execution", form=False
     )
     judged: int = opt(
-        256,
-        "one document in this many is compared with Hugging Face's tokenizer; 0 compares none",
+        1024,
+        "one document in this many, and the first 16 of each file, are compared with Hugging Face's "
+        "tokenizer; 0 compares none",
         kind="execution",
         form=False,
     )

@@ -6,10 +6,14 @@ the same bytes, and a changed input file will not touch what others gave.
 
 from __future__ import annotations
 
+import base64
+import functools
+import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -20,6 +24,7 @@ from yanmo.common.errors import DataError
 from yanmo.common.records import check_schema
 from yanmo.common.token_cache import INDEX, write_index
 from yanmo.common.token_file import id_type, write_tokens
+from yanmo.tokenize.chats import Encoded, Marks, encode
 from yanmo.tokenize.foreign import read_segmenter
 from yanmo.tokenize.segmenter import Segmenter
 
@@ -27,7 +32,9 @@ Array = np.ndarray[Any, np.dtype[Any]]
 FILE_BYTES = 1 << 28
 """Where a token file ends and the next begins (it may grow to 1 GiB for one huge document)."""
 _BATCH_DOCUMENTS = 1024
-COLUMNS = ("id", "text", "genre", "split", "loss_spans")
+_JUDGED_FIRST = 16
+_SHOWN_TOKENS = 40
+COLUMNS = ("id", "text", "genre", "split", "loss_spans", "turns")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,11 +48,14 @@ class Job:
     tokenizer_digest: str
     bos: int
     eos: int
+    im_start: int = -1
+    im_end: int = -1
     out: Path
     """Folder to write to."""
     name: str
-    """Begins the names of the files written; they get their final names when all are known."""
+    """Begins the names of the files written."""
     judged: int
+    compression: str = "none"
     file_bytes: int = FILE_BYTES
 
 
@@ -66,12 +76,29 @@ class Done:
     judged: int = 0
     used: Array = field(default_factory=lambda: np.zeros(0, bool))
     """bool (vocabulary): ids that occur."""
-    first: dict[str, str] = field(default_factory=dict)
-    last: dict[str, str] = field(default_factory=dict)
+    first: dict[str, Any] = field(default_factory=dict)
+    """Id and beginning of the text of the first document, and of the last."""
+    last: dict[str, Any] = field(default_factory=dict)
+
+    def to_metadata(self) -> dict[str, Any]:
+        """All but the files, for a manifest."""
+        packed = base64.b64encode(zlib.compress(np.packbits(self.used).tobytes())).decode()
+        kept = {name: value for name, value in vars(self).items() if name not in ("files", "used")}
+        kept |= {name: dict(value) for name, value in kept.items() if isinstance(value, Counter)}
+        return kept | {"used": packed, "vocab_size": len(self.used)}
+
+    @classmethod
+    def from_metadata(cls, metadata: dict[str, Any]) -> Done:
+        """What `to_metadata` was made of, without the files."""
+        values = {name: metadata[name] for name in metadata.keys() & vars(cls()).keys()}
+        for name in ("documents", "tokens", "characters"):
+            values[name] = Counter(values[name])
+        bits = np.frombuffer(zlib.decompress(base64.b64decode(metadata["used"])), np.uint8)
+        return cls(**values | {"used": np.unpackbits(bits, count=metadata["vocab_size"]).astype(bool)})
 
 
 def read_documents(path: Path, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-    """Batches of a documents v1 file.
+    """Batches of a documents file: those of the columns that it has.
 
     Raises:
         DataError: it is not one, or is damaged.
@@ -79,7 +106,9 @@ def read_documents(path: Path, columns: tuple[str, ...]) -> Iterator[pa.RecordBa
     check_schema(path, "documents")
     try:
         with pq.ParquetFile(path) as file:
-            yield from file.iter_batches(_BATCH_DOCUMENTS, columns=list(columns), use_threads=False)
+            have = file.schema_arrow.names
+            wanted = [name for name in columns if name in have]
+            yield from file.iter_batches(_BATCH_DOCUMENTS, columns=wanted, use_threads=False)
     except (pa.ArrowException, OSError) as error:
         raise DataError(
             f"{path}: damaged documents file ({error}); run the stage that made it again"
@@ -102,18 +131,20 @@ def tokenize_file(job: Job, segmenter: Segmenter | None = None) -> Done:
         DataError: the file is damaged or holds documents of another split.
         RuntimeError: the kernel and `tokenizers` disagree.
     """
-    segmenter = segmenter or read_segmenter(job.tokenizer)
+    segmenter = segmenter or _segmenter(job.tokenizer)
     stored = id_type(segmenter.vocab_size)
+    marks = Marks(job.bos, job.eos, job.im_start, job.im_end)
     done, pending = Done(used=np.zeros(segmenter.vocab_size, bool)), _Pending()
     for batch in read_documents(job.documents, COLUMNS):
         _check_split(job, batch)
-        ids, offsets, characters = segmenter.encode(batch["text"], job.bos, job.eos)
-        _judge(job, done, segmenter, batch, ids, offsets)
+        encoded = encode(segmenter, batch, marks)
+        ids, offsets, characters = encoded.ids, encoded.offsets, encoded.characters
+        _judge(job, done, segmenter, batch, encoded)
         _count(done, segmenter, batch, ids, offsets, characters)
         if pending.num_tokens and (pending.num_tokens + len(ids)) * stored.itemsize > job.file_bytes:
             _write(job, done, segmenter, pending)
             pending = _Pending()
-        spans = loss_spans(segmenter, batch["loss_spans"], ids, offsets)
+        spans = loss_spans(segmenter, batch["loss_spans"], ids, offsets, encoded.loss_spans)
         columns = [
             batch["id"],
             batch["genre"],
@@ -127,11 +158,22 @@ def tokenize_file(job: Job, segmenter: Segmenter | None = None) -> Done:
         pending.ids.append(ids.astype(stored))
         pending.num_tokens += len(ids)
     _write(job, done, segmenter, pending)
+    _decode_ends(done, segmenter)
     return done
 
 
+@functools.lru_cache(maxsize=1)
+def _segmenter(path: Path) -> Segmenter:
+    """The segmenter of a `tokenizer.json`, read once in a worker process."""
+    return read_segmenter(path)
+
+
 def loss_spans(
-    segmenter: Segmenter, column: pa.Array, ids: Array, offsets: Array
+    segmenter: Segmenter,
+    column: pa.Array,
+    ids: Array,
+    offsets: Array,
+    chats: Mapping[int, list[list[int]]] = MappingProxyType({}),
 ) -> list[list[list[int]] | None]:
     """The spans of each document that carry loss, in tokens; None where all do.
 
@@ -139,9 +181,14 @@ def loss_spans(
 
     Args:
         column: [begin, end) in characters of the text, per document; null for all.
+        chats: row -> the spans of a chat, which has other tokens than those of its text.
     """
     result: list[list[list[int]] | None] = [None] * len(column)
+    for row, known in chats.items():
+        result[row] = known
     for row in np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False)).tolist():
+        if row in chats:
+            continue
         tokens = ids[offsets[row] + 1 : offsets[row + 1] - 1]
         width = segmenter.widths[tokens]
         end = width.cumsum()
@@ -164,15 +211,16 @@ def _check_split(job: Job, batch: pa.RecordBatch) -> None:
         raise DataError(f"{job.documents}: expected documents of split {job.split}, found {splits}")
 
 
-def _judge(
-    job: Job, done: Done, segmenter: Segmenter, batch: pa.RecordBatch, ids: Array, offsets: Array
-) -> None:
+def _judge(job: Job, done: Done, segmenter: Segmenter, batch: pa.RecordBatch, encoded: Encoded) -> None:
+    ids, offsets = encoded.ids, encoded.offsets
     if not job.judged:
         return
     seen = sum(done.documents.values())
-    for row in range(-seen % job.judged, len(batch), job.judged):
+    rows = {*range(-seen % job.judged, len(batch), job.judged), *range(seen, min(_JUDGED_FIRST, len(batch)))}
+    for row in sorted(rows):
         tokens = ids[offsets[row] + 1 : offsets[row + 1] - 1].tolist()
-        segmenter.judge(batch["text"][row].as_py(), tokens)
+        for text, run in encoded.runs.get(row) or [(batch["text"][row].as_py(), tokens)]:
+            segmenter.judge(text, run)
         done.judged += 1
 
 
@@ -191,24 +239,33 @@ def _count(
         done.documents[genre] += int(mine.sum())
         done.tokens[genre] += int(lengths[mine].sum())
         done.characters[genre] += int(characters[mine].sum())
-    done.byte_tokens += int(np.count_nonzero((ids >= segmenter.byte0) & (ids < segmenter.byte0 + 256)))
+    occurs = np.bincount(ids, minlength=len(done.used))
+    done.byte_tokens += int(occurs[segmenter.byte0 : segmenter.byte0 + 256].sum())
     done.bytes += batch["text"].nbytes
-    done.used[ids] = True
+    done.used |= occurs > 0
     for place, row in (("first", 0), ("last", len(batch) - 1)):
         if place == "last" or not done.first:
-            tokens = ids[offsets[row] : offsets[row + 1]][:40].tolist()
-            text = segmenter.reference.decode(tokens, skip_special_tokens=False)
-            setattr(done, place, {"id": batch["id"][row].as_py(), "text": text})
+            tokens = ids[offsets[row] : offsets[row + 1]][:_SHOWN_TOKENS].tolist()
+            setattr(done, place, {"id": batch["id"][row].as_py(), "text": tokens})
+
+
+def _decode_ends(done: Done, segmenter: Segmenter) -> None:
+    """Turn the tokens of the first and the last document into text."""
+    for shown in (done.first, done.last):
+        if shown:
+            shown["text"] = segmenter.reference.decode(shown["text"], skip_special_tokens=False)
 
 
 def _write(job: Job, done: Done, segmenter: Segmenter, pending: _Pending) -> None:
     number, stored = len(done.files), id_type(segmenter.vocab_size)
-    tokens, index = (job.out / f"{job.name}-{number:03d}.{kind}" for kind in ("tokens", "documents"))
+    tokens, index = (job.out / f"{job.name}{kind}-{number:05d}.parquet" for kind in ("tokens", "documents"))
     ids = np.concatenate(pending.ids) if pending.ids else np.empty(0, stored)
     table = pa.concat_tables(pending.tables) if pending.tables else INDEX.empty_table()
     size, digest = segmenter.vocab_size, job.tokenizer_digest
     try:
-        write_tokens(tokens, ids, vocab_size=size, tokenizer=digest, split=job.split)
+        write_tokens(
+            tokens, ids, vocab_size=size, tokenizer=digest, split=job.split, compression=job.compression
+        )
     except ValueError as error:
         raise DataError(f"{job.documents}: {error}; cut its documents into smaller ones") from error
     write_index(index, table, vocab_size=size, tokenizer=digest)

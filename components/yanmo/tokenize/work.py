@@ -6,12 +6,12 @@ import hashlib
 import logging
 import os
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from yanmo.common.documents import text_form
 from yanmo.common.errors import DataError, StorageError
 from yanmo.common.logs import human_bytes
 from yanmo.common.stage_run import StageRun
@@ -32,9 +32,10 @@ from yanmo.tokenize.lexicon import (
     user_lines,
     with_user_words,
 )
-from yanmo.tokenize.pool import run_all
+from yanmo.tokenize.pool import Encode, run_all
+from yanmo.tokenize.reuse import Shard, done_of, find_parts, make_part, take_over
 from yanmo.tokenize.segmenter import Segmenter
-from yanmo.tokenize.shards import Done, Job, read_documents, tokenize_file
+from yanmo.tokenize.shards import Done, read_documents, tokenize_file
 from yanmo.tokenize.tokenizer_files import special_ids, write_tokenizer
 from yanmo.tokenize.vocabulary import TAGS, Counts, Vocabulary, choose, dictionary_segmenter
 
@@ -133,7 +134,9 @@ def make_tokenizer(attempt: Attempt, documents: Output, lexicon: Lexicon, option
     )
     return Result(
         counts={"vocab_size": special.vocab_size},
-        metadata=vars(special) | _described(vocabulary, counts, lexicon, words, sentences),
+        metadata=vars(special)
+        | {"text_form": text_form(documents)}
+        | _described(vocabulary, counts, lexicon, words, sentences),
     )
 
 
@@ -180,7 +183,7 @@ def sample_sentences(documents: Output, count: int) -> list[str]:
 
 
 def work(run: StageRun) -> Result:
-    """Encode every document and write the token cache."""
+    """Encode the documents of every file that has no part yet, and make the token cache of all parts."""
     tokenizer: Output = run.extra[TOKENIZER]
     special = SpecialIds.read(tokenizer.path(GENRES_FILE))
     segmenter = read_segmenter(tokenizer.path("tokenizer.json"))
@@ -189,62 +192,62 @@ def work(run: StageRun) -> Result:
             f"{tokenizer}: vocab_size differs: {special.vocab_size} in {GENRES_FILE}, "
             f"{segmenter.vocab_size} in tokenizer.json"
         )
-    jobs = list(_jobs(run, tokenizer, special))
-    workers = _workers(run.options, jobs)
-    done = run_all(jobs, workers, lambda job: tokenize_file(job, segmenter))
-    if not sum(sum(d.documents.values()) for j, d in zip(jobs, done, strict=True) if j.split == "train"):
+    shards = Shard.of_run(run, tokenizer)
+    parts = _parts(run, tokenizer, special, shards, segmenter)
+    done = [done_of(part) for part in parts]
+    if not any(sum(d.documents.values()) for s, d in zip(shards, done, strict=True) if s.split == "train"):
         raise DataError(f"{run.input('documents')}: no training documents; run the stage that made it again")
-    _publish(run.attempt, done)
-    counts = _counts(jobs, done)
-    metadata = _metadata(run, tokenizer, segmenter, done)
+    take_over(run.attempt, parts)
+    counts = _counts(shards, done)
+    metadata = _metadata(run, tokenizer, segmenter, done) | {"shards": _described_shards(shards, parts)}
     _report(run, counts, metadata, done)
-    return Result(counts=counts, metadata=metadata, references={TOKENIZER: tokenizer})
+    return Result(counts=counts, metadata=metadata, references={TOKENIZER: tokenizer}, used=parts)
 
 
-def _jobs(run: StageRun, tokenizer: Output, special: SpecialIds) -> Iterator[Job]:
-    documents, options = run.input("documents"), run.options
-    files = [(split, f) for split in SPLITS for f in documents.entries(f"{split}-*.parquet")]
-    for number, (split, entry) in enumerate(files):
-        yield Job(
-            documents=documents.path(entry.path),
-            split=split,
-            tokenizer=tokenizer.path("tokenizer.json"),
-            tokenizer_digest=tokenizer.content_digest,
-            bos=special.bos,
-            eos=special.eos,
-            out=run.attempt.directory,
-            name=f"input-{number:05d}",
-            judged=options.judged,
-        )
+def _parts(
+    run: StageRun, tokenizer: Output, special: SpecialIds, shards: list[Shard], segmenter: Segmenter
+) -> list[Output]:
+    """The committed part of each shard; those that are absent are made now."""
+    found = find_parts(run, shards)
+    absent = [shard for shard, part in zip(shards, found, strict=True) if part is None]
+
+    def make(shard: Shard, encode: Encode) -> Output:
+        return make_part(run, tokenizer, special, shard, encode)
+
+    workers = _workers(run.options, absent)
+    made = iter(run_all(make, absent, workers, lambda job: tokenize_file(job, segmenter)))
+    return [next(made) if part is None else part for part in found]
 
 
-def _workers(options: TokenizeConfig, jobs: list[Job]) -> int:
+def _described_shards(shards: list[Shard], parts: list[Output]) -> list[dict[str, Any]]:
+    """What each input file gave, for `yanmo cache diff`."""
+    return [
+        {
+            "documents": shard.entry.path,
+            "sha256": shard.entry.sha256,
+            "files": len(part.entries("tokens-*.parquet")),
+        }
+        for shard, part in zip(shards, parts, strict=True)
+    ]
+
+
+def _workers(options: TokenizeConfig, shards: list[Shard]) -> int:
     """Processes to use: what was asked, else as many as CPUs and as the text is worth."""
-    size = sum(job.documents.stat().st_size for job in jobs)
+    size = sum(shard.entry.bytes for shard in shards)
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     auto = min(cpus, 1 + size // _BYTES_PER_WORKER)
-    return int(max(1, min(options.workers or auto, len(jobs))))
+    return int(max(1, min(options.workers or auto, len(shards))))
 
 
-def _publish(attempt: Attempt, done: list[Done]) -> None:
-    """Give the files their final names, in the order of the inputs."""
-    files: list[tuple[Path, Path]] = [pair for one in done for pair in one.files]
-    for number, pair in enumerate(files):
-        for kind, path in zip(("tokens", "documents"), pair, strict=True):
-            name = f"{kind}-{number:05d}-of-{len(files):05d}.parquet"
-            path.rename(attempt.path(name))
-            attempt.add(name)
-
-
-def _counts(jobs: list[Job], done: list[Done]) -> dict[str, Any]:
+def _counts(shards: list[Shard], done: list[Done]) -> dict[str, Any]:
     """Documents, tokens and characters by split and genre."""
     counts: dict[str, Any] = {}
     for name in ("documents", "tokens", "characters"):
         counts[name] = {}
         for split in SPLITS:
             total: Counter[str] = Counter()
-            for job, one in zip(jobs, done, strict=True):
-                if job.split == split:
+            for shard, one in zip(shards, done, strict=True):
+                if shard.split == split:
                     total.update(getattr(one, name))
             counts[name][split] = dict(sorted(total.items()))
     return counts
@@ -257,11 +260,13 @@ def _metadata(run: StageRun, tokenizer: Output, segmenter: Segmenter, done: list
         "vocab_size": segmenter.vocab_size,
         "tokenizer": tokenizer.content_digest,
         "documents": run.input("documents").content_digest,
+        "text_form": text_form(run.input("documents")),
+        "dictionary": tokenizer.manifest.metadata.get("dictionary_sha256"),
         "unused_ids": int(len(used) - np.count_nonzero(used)),
         "byte_token_share": round(sum(one.byte_tokens for one in done) / max(tokens, 1), 6),
         "judged_documents": sum(one.judged for one in done),
-        "first_document": done[0].first,
-        "last_document": done[-1].last,
+        "first_document": next((one.first for one in done if one.first), {}),
+        "last_document": next((one.last for one in reversed(done) if one.last), {}),
     }
     sentences = sample_sentences(run.input("documents"), run.options.agreement_sentences)
     if sentences:

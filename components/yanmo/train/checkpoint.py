@@ -4,10 +4,10 @@
                               index.json               position, identity, shapes, which rank has what
                               manifest.json            bytes and sha256 of the files above
 
-Each rank writes the parts it owns under a temporary name; after a barrier rank 0 writes the manifest, syncs,
-renames the folder and moves the pointer `latest`. The loader takes the newest folder whose manifest verifies,
-so a half-written one, or one cut short later, only costs the steps since the one before. No pickle.
-DeepSpeed's own `latest` may name a checkpoint that is not there.
+Each rank writes the parts it owns under a temporary name; when all have (writer.py) rank 0 writes the
+manifest, syncs, renames the folder and moves the pointer `latest`. The loader takes the newest folder whose
+manifest verifies, so a half-written one, or one cut short later, only costs the steps since the one before.
+No pickle. DeepSpeed's own `latest` may name a checkpoint that is not there.
 """
 
 from __future__ import annotations
@@ -17,13 +17,11 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -34,8 +32,11 @@ from yanmo.train.engine import Engine
 
 log = logging.getLogger(__name__)
 
+BEST = "best"
+_FORMAT = "yanmo-checkpoint-2"
 _KEPT = 2
 _PREFIX = "step-"
+_RNG, _CUDA_RNG = "torch_rng_state", "cuda_rng_state"
 
 
 @dataclass(frozen=True)
@@ -50,38 +51,110 @@ class Position:
     """What the loop wants back: sums of the open interval, seconds of training."""
 
 
-def save(engine: Engine, root: Path, position: Position) -> Path:
-    """Write and commit a checkpoint; all ranks call it together.
+def snapshot(engine: Engine) -> dict[str, Tensor]:
+    """Copies of the states that this rank owns, on the CPU, under their names in its file."""
+    tensors: dict[str, Tensor] = {_RNG: torch.get_rng_state()}
+    if engine.device.type == "cuda":
+        tensors[_CUDA_RNG] = torch.cuda.get_rng_state(engine.device)
+    for part in engine.parts():
+        values = part.values.detach()
+        tensors[f"{part.kind}/{part.start}/{part.name}"] = values.clone() if values.is_cpu else values.cpu()
+    return tensors
+
+
+def write_rank(folder: Path, rank: int, tensors: dict[str, Tensor]) -> None:
+    """Write and sync one rank's file and, beside it, its entry in the manifest."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"rank-{rank:05d}.safetensors"
+    save_file(tensors, path)
+    path.with_suffix(".json").write_text(json.dumps(_entry(path)), encoding="utf-8")
+
+
+def index_of(engine: Engine, position: Position, *, keep: bool) -> str:
+    """The text of index.json, as things stand now."""
+    index = {
+        "format": _FORMAT,
+        "step": position.step,
+        "identity": position.identity,
+        "progress": position.progress,
+        "ranks": engine.world_size,
+        "updates": engine.updates,
+        "keep": keep,
+    }
+    return json.dumps(index, indent=1)
+
+
+def commit(temporary: Path, final: Path, index: str) -> None:
+    """Make a checkpoint whose files are all written the newest one, and drop old ones.
 
     Raises:
         OSError: no space, no permission; nothing half-written is taken for a checkpoint later.
     """
-    final = root / f"{_PREFIX}{position.step:08d}"
-    temporary = root / f".tmp-{final.name}"
-    if engine.rank == 0:
-        for stale in root.glob(".tmp-*"):
-            shutil.rmtree(stale, ignore_errors=True)
-        temporary.mkdir(parents=True, exist_ok=True)
-    _together(engine, lambda: None)
-    written: list[Any] = [None] * engine.world_size
-    entry = _together(engine, lambda: _write_rank(engine, temporary))
-    dist.all_gather_object(written, entry)
-    if engine.rank == 0:
-        problem = _attempt(lambda: _commit(engine, temporary, final, position, written))
-    else:
-        problem = None
-    _agree(engine, problem)
-    return final
+    entries = []
+    for path in sorted(temporary.glob("rank-*.json")):
+        entries.append(json.loads(path.read_text(encoding="utf-8")))
+        path.unlink()
+    path = temporary / "index.json"
+    path.write_text(index, encoding="utf-8")
+    manifest = temporary / "manifest.json"
+    manifest.write_text(json.dumps({"files": [*entries, _entry(path)]}, indent=1), encoding="utf-8")
+    _entry(manifest)
+    _sync_folder(temporary)
+    if final.exists():
+        shutil.rmtree(final)
+    temporary.rename(final)
+    point(final.parent, "latest", final.name)
+    prune(final.parent)
 
 
-def _write_rank(engine: Engine, folder: Path) -> dict[str, Any]:
-    """Write this rank's states; its file's manifest entry."""
-    tensors: dict[str, Tensor] = {"torch_rng_state": torch.get_rng_state()}
-    for part in engine.parts():
-        tensors[f"{part.kind}/{part.start}/{part.name}"] = part.values.detach().cpu().clone()
-    path = folder / f"rank-{engine.rank:05d}.safetensors"
-    save_file(tensors, path)
-    return _entry(path)
+def point(root: Path, pointer: str, name: str) -> None:
+    """Let `latest` or `best` name a checkpoint."""
+    path = root / f"{pointer}.tmp"
+    path.write_text(name, encoding="utf-8")
+    _entry(path)
+    path.replace(root / pointer)
+    _sync_folder(root)
+
+
+def pointed(root: Path, pointer: str) -> Path | None:
+    """The checkpoint that a pointer names; None when there is none."""
+    try:
+        folder = root / (root / pointer).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    return folder if folder.name.startswith(_PREFIX) and folder.is_dir() else None
+
+
+def prune(root: Path) -> None:
+    """Drop checkpoints, but the last two, those made to be kept, and the best."""
+    best = pointed(root, BEST)
+    for old in _folders(root)[_KEPT:]:
+        if old != best and not _is_kept(old):
+            shutil.rmtree(old, ignore_errors=True)
+
+
+def _is_kept(folder: Path) -> bool:
+    try:
+        return bool(json.loads((folder / "index.json").read_text(encoding="utf-8"))["keep"])
+    except (OSError, ValueError, KeyError):
+        return False
+
+
+def drop_after(root: Path, step: int) -> None:
+    """Remove checkpoints of later steps, and what was being written: the training went back."""
+    for folder in (*_folders(root), *root.glob(".tmp-*")):
+        if folder.name.startswith(".tmp-") or step_of(folder) > step:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def step_of(folder: Path) -> int:
+    """The step that a checkpoint was made after."""
+    return int(folder.name.removeprefix(_PREFIX))
+
+
+def name_of(step: int) -> str:
+    """The name of the checkpoint made after a step."""
+    return f"{_PREFIX}{step:08d}"
 
 
 def _entry(path: Path) -> dict[str, Any]:
@@ -91,70 +164,12 @@ def _entry(path: Path) -> dict[str, Any]:
     return {"name": path.name, "bytes": path.stat().st_size, "sha256": file_sha256(path)}
 
 
-def _commit(
-    engine: Engine, temporary: Path, final: Path, position: Position, written: list[dict[str, Any]]
-) -> None:
-    index = {
-        "format": "yanmo-checkpoint-2",
-        "step": position.step,
-        "identity": position.identity,
-        "progress": position.progress,
-        "ranks": engine.world_size,
-        "updates": engine.updates,
-    }
-    path = temporary / "index.json"
-    path.write_text(json.dumps(index, indent=1), encoding="utf-8")
-    manifest = temporary / "manifest.json"
-    manifest.write_text(json.dumps({"files": [*written, _entry(path)]}, indent=1), encoding="utf-8")
-    _entry(manifest)
-    _sync_folder(temporary)
-    if final.exists():
-        shutil.rmtree(final)
-    temporary.rename(final)
-    pointer = final.parent / "latest.tmp"
-    pointer.write_text(final.name, encoding="utf-8")
-    _entry(pointer)
-    pointer.replace(final.parent / "latest")
-    _sync_folder(final.parent)
-    for old in _folders(final.parent)[_KEPT:]:
-        shutil.rmtree(old, ignore_errors=True)
-
-
 def _sync_folder(path: Path) -> None:
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def _attempt(action: Callable[[], Any]) -> Exception | None:
-    try:
-        action()
-    except Exception as error:
-        return error
-    return None
-
-
-def _together(engine: Engine, action: Callable[[], Any]) -> Any:
-    """Do `action` on every rank; if it fails on one, raise on all, instead of waiting at a barrier."""
-    result: list[Any] = []
-    problem = _attempt(lambda: result.append(action()))
-    _agree(engine, problem)
-    return result[0]
-
-
-def _agree(engine: Engine, problem: Exception | None) -> None:
-    failed = torch.tensor([float(problem is not None)], device=engine.device)
-    dist.all_reduce(failed)
-    if problem is not None:
-        raise problem
-    if failed.item():
-        raise PeerFailed("another rank could not write its part of the checkpoint; its error says why")
-
-
-class PeerFailed(RuntimeError):
-    """Another rank failed and says why; this one only stops."""
 
 
 def _folders(root: Path) -> list[Path]:
@@ -180,13 +195,16 @@ def fault(folder: Path) -> str | None:
     return None
 
 
-def newest(root: Path) -> Path | None:
+def newest(root: Path, before_step: int | None = None) -> Path | None:
     """The newest whole checkpoint; a damaged one is passed over with a warning.
+
+    Args:
+        before_step: only those made before this step.
 
     Raises:
         DataError: there are checkpoints and all are damaged.
     """
-    folders = _folders(root)
+    folders = [f for f in _folders(root) if before_step is None or step_of(f) < before_step]
     for folder in folders:
         problem = fault(folder)
         if problem is None:
@@ -208,26 +226,31 @@ def load(engine: Engine, folder: Path, identity: dict[str, str]) -> Position:
     index = json.loads((folder / "index.json").read_text(encoding="utf-8"))
     _check_identity(folder, index, identity)
     files: list[Any] = [safe_open(p, framework="pt") for p in sorted(folder.glob("rank-*.safetensors"))]
-    places = {key: file for file in files for key in file.keys()}  # noqa: SIM118
-    parts: dict[tuple[str, str], list[tuple[int, str]]] = {}
+    places = {key: file for file in files for key in file.keys() if "/" in key}  # noqa: SIM118
+    runs: dict[tuple[str, str], list[tuple[int, str]]] = {}
     for key in places:
-        if key != "torch_rng_state":
-            kind, start, name = key.split("/", 2)
-            parts.setdefault((name, kind), []).append((int(start), key))
+        kind, start, name = key.split("/", 2)
+        runs.setdefault((name, kind), []).append((int(start), key))
 
     def read(name: str, kind: str, start: int, count: int) -> Tensor:
-        pieces = [places[key].get_tensor(key) for _, key in sorted(parts[name, kind])]
+        pieces = [places[key].get_tensor(key) for _, key in sorted(runs[name, kind])]
         return torch.cat(pieces)[start : start + count]
 
     engine.restore(read, index["updates"])
     if engine.rank < len(files):
-        torch.set_rng_state(files[engine.rank].get_tensor("torch_rng_state"))
+        _restore_random(engine, files[engine.rank])
     return Position(index["step"], index["identity"], index["progress"])
 
 
+def _restore_random(engine: Engine, file: Any) -> None:
+    torch.set_rng_state(file.get_tensor(_RNG))
+    if engine.device.type == "cuda" and _CUDA_RNG in file.keys():  # noqa: SIM118
+        torch.cuda.set_rng_state(file.get_tensor(_CUDA_RNG), engine.device)
+
+
 def _check_identity(folder: Path, index: dict[str, Any], identity: dict[str, str]) -> None:
-    if index.get("format") != "yanmo-checkpoint-2":
-        raise DataError(f"{folder}: expected format yanmo-checkpoint-2, found {index.get('format')!r}")
+    if index.get("format") != _FORMAT:
+        raise DataError(f"{folder}: expected format {_FORMAT}, found {index.get('format')!r}")
     for name, value in identity.items():
         found = index["identity"].get(name)
         if found != value:

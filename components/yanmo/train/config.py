@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
-from yanmo.common.options import StageOptions, input_ref, opt
+from yanmo.common.options import input_ref, opt
+from yanmo.common.packing_settings import MODES, OVERLAP_LOSS, Packing
 from yanmo.common.stage import Stage
+from yanmo.train.endurance import EnduranceOptions
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainConfig(StageOptions):
+class TrainConfig(EnduranceOptions):
     """Train a language model on a token cache: DeepSpeed under torchrun, exact resume."""
 
     token_cache: str = input_ref("token cache to train on", stages=("tokenize",))
@@ -20,6 +23,29 @@ class TrainConfig(StageOptions):
     steps: int = opt(450, "optimizer steps of the whole training")
     batch_rows: int = opt(32, "rows of `context` positions per optimizer step, over all ranks", form=False)
     context: int = opt(64, "positions of a row: tokens that the model sees at once", form=False)
+    packing: str = opt(
+        "best-fit",
+        "how documents become rows: best-fit cuts none that fits; concat cuts one stream; one pads each",
+        form=False,
+        choices=MODES,
+    )
+    stride: int = opt(
+        0,
+        "positions from one window over a document longer than the context to the next; 0 is the context",
+        form=False,
+    )
+    overlap_loss: str = opt(
+        "once",
+        "loss where windows overlap: once per token and epoch, or in every window",
+        form=False,
+        choices=OVERLAP_LOSS,
+    )
+    split_longer_than: int = opt(
+        0,
+        "best-fit may cut documents of more positions than this to fill rows; 0 cuts at the context only",
+        form=False,
+    )
+    min_piece: int = opt(1, "tokens that each piece of a cut document predicts at least", form=False)
     layers: int = opt(3, "layers of the decoder", form=False)
     width: int = opt(192, "width of the decoder", form=False)
     heads: int = opt(3, "query heads", form=False)
@@ -99,22 +125,53 @@ class TrainConfig(StageOptions):
     valid_characters: int = opt(
         8000, "most characters of each genre in a validation; 0 skips it", kind="execution", form=False
     )
-    checkpoint_steps: int = opt(0, "steps between checkpoints; 0 saves by time", kind="execution", form=False)
+    checkpoint_steps: int = opt(
+        0, "steps between checkpoints; 0 for none by steps", kind="execution", form=False
+    )
     checkpoint_seconds: float = opt(
-        120.0, "seconds between checkpoints, when not by steps", kind="execution", form=False
+        120.0, "seconds between checkpoints; 0 for none by time", kind="execution", form=False
     )
 
     def __post_init__(self) -> None:
-        for problem in (*self._wrong_numbers(), *self._contradictions()):
+        for problem in (*self._wrong_numbers(), *self._contradictions(), *self._wrong_hours()):
             raise ValueError(problem)
+        _ = self.packing_plan  # refuses what contradicts
+
+    def _wrong_hours(self) -> list[str]:
+        self.hours()  # raises by itself
+        problems = []
+        night_only = ("night_micro_batch", "night_memory_share", "night_power_watts")
+        given = [name for name in night_only if getattr(self, name)]
+        if given and not self.night:
+            problems.append(
+                f"--{given[0].replace('_', '-')} holds in the hours of --night, which is not given"
+            )
+        rows = self.night_micro_batch
+        if rows and self.rank_rows % rows:
+            problems.append(
+                f"--night-micro-batch {rows} does not divide the {self.rank_rows} rows of a rank "
+                "(--batch-rows / --ranks)"
+            )
+        return problems
+
+    def by_night(self) -> TrainConfig:
+        """The same training with the settings of the night."""
+        return dataclasses.replace(
+            self,
+            micro_batch=self.night_micro_batch or self.micro_batch,
+            memory_share=self.night_memory_share or self.memory_share,
+            power_watts=self.night_power_watts or self.power_watts,
+        )
 
     def _wrong_numbers(self) -> list[str]:
         least = {
             **dict.fromkeys(("batch_rows", "layers", "width", "heads", "kv_heads", "feed_forward"), 1),
             **dict.fromkeys(("steps", "ranks", "threads", "log_every"), 1),
-            **dict.fromkeys(("context", "head_width"), 2),
+            "head_width": 2,
             **dict.fromkeys(("warmup_steps", "micro_batch", "valid_every", "valid_characters"), 0),
             **dict.fromkeys(("checkpoint_steps", "checkpoint_seconds", "clip", "weight_decay"), 0),
+            **dict.fromkeys(("nonfinite_steps", "spike_nats", "rewinds", "hang_seconds", "max_seconds"), 0),
+            **dict.fromkeys(("night_micro_batch", "power_watts", "night_power_watts", "keep_every"), 0),
             **dict.fromkeys(
                 ("muon_learning_rate", "adam_learning_rate", "norm_learning_rate", "head_learning_rate"), 0
             ),
@@ -124,7 +181,10 @@ class TrainConfig(StageOptions):
             for name, low in least.items()
             if not getattr(self, name) >= low
         ]
-        shares = ("tag_share", "token_noise", "floor", "momentum", "adam_beta1", "adam_beta2")
+        shares = (
+            *("tag_share", "token_noise", "floor", "momentum", "adam_beta1", "adam_beta2"),
+            *("memory_share", "night_memory_share"),
+        )
         problems += [
             f"--{name.replace('_', '-')} {getattr(self, name)}: expected 0 to 1"
             for name in shares
@@ -160,6 +220,18 @@ class TrainConfig(StageOptions):
                 f"{self.schedule} schedule"
             )
         return problems
+
+    @property
+    def packing_plan(self) -> Packing:
+        """How documents become rows."""
+        return Packing(
+            context=self.context,
+            mode=self.packing,
+            stride=self.stride,
+            overlap_loss=self.overlap_loss,
+            split_longer_than=self.split_longer_than,
+            min_piece=self.min_piece,
+        )
 
     @property
     def rank_rows(self) -> int:

@@ -4,39 +4,55 @@ Sample `n` is row `n` of the plans of epoch 0, 1, 2 ... laid end to end; optimiz
 `s * batch_rows` onwards, the last batch of an epoch is filled from the next one, and rank `r` takes its
 slice. So the position is one number, and neither ranks nor accumulation change which samples make a step.
 
+Rows are gathered by a dozen numpy operations per batch, and the next batch by a thread while this one trains;
+there is no state to save. Worker processes were not taken: signals reach them, and one thread is enough
+(benchmarks/cache.py).
+
     B = rows, T = positions of a row
 """
 
 from __future__ import annotations
 
+import threading
 from bisect import bisect_right
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from yanmo.common.errors import DataError
+from yanmo.common.packing import Plan, id_numbers, plan_epoch, tagged_documents
+from yanmo.common.packing_settings import Packing
 from yanmo.common.token_cache import DocumentIndex, TokenCache
 from yanmo.train.noise import TokenNoise
-from yanmo.train.packing import Plan, plan_epoch, tagged_documents
 
 NO_TARGET = -1
 """Target of a position that carries no loss: padding, `<|bos|>` before a tag, outside of the loss spans."""
+_TRIM = 8
+"""Rows of one document are cut to a multiple of this many positions."""
+Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Batch:
     """Packed rows."""
 
-    ids_BT: NDArray[np.int64]
-    targets_BT: NDArray[np.int64]
-    segments_BT: NDArray[np.int64]
+    ids_BT: Ints
+    targets_BT: Ints
+    segments_BT: Ints
     """Number of the document in its row, from 1; 0 is padding."""
+    is_padded: bool = False
+    """Whether each row holds one document: then `rows` leaves out positions that are padding in all rows."""
 
     def rows(self, begin: int, end: int) -> Batch:
         """The rows from `begin` to before `end`."""
-        return Batch(self.ids_BT[begin:end], self.targets_BT[begin:end], self.segments_BT[begin:end])
+        width = self.ids_BT.shape[1]
+        if self.is_padded:
+            longest = int((self.segments_BT[begin:end] > 0).sum(1).max(initial=1))
+            width = min(-(-longest // _TRIM) * _TRIM, width)
+        ids, targets, segments = self.ids_BT, self.targets_BT, self.segments_BT
+        return Batch(ids[begin:end, :width], targets[begin:end, :width], segments[begin:end, :width])
 
     @property
     def num_targets(self) -> int:
@@ -50,22 +66,24 @@ class Samples:
         self,
         cache: TokenCache,
         *,
-        context: int,
+        packing: Packing,
         seed: int,
         tag_share: float,
         pad: int,
         noise_share: float = 0.0,
+        prefetch: bool = False,
     ) -> None:
         """Args:
-        context: positions of a row.
-        tag_share: share of documents that show their genre tag.
+        packing: context, stride, how documents share rows.
+        tag_share: share of documents that show their genre tag; documents with loss spans (chats) never do.
         pad: id fed where a row is not full.
         noise_share: share of the fed tokens that are replaced (`TokenNoise`).
+        prefetch: a thread makes the batch that follows the one asked for.
 
         Raises:
             DataError: the cache has no training documents.
         """
-        self._cache, self._context, self._seed = cache, context, seed
+        self._cache, self._packing, self._seed = cache, packing, seed
         self._tag_share, self._pad = tag_share, pad
         self.index: DocumentIndex = cache.split("train")
         if not len(self.index):
@@ -73,45 +91,52 @@ class Samples:
         self._noise: TokenNoise | None = None
         if noise_share:
             self._noise = TokenNoise(cache, self.index, share=noise_share, seed=seed)
+        self._spans = LossSpans(self.index)
         self._tag_of = np.array(cache.tag_ids, np.int64)[self.index.genre]
+        self._tag_of[self._spans.has_spans] = -1
+        self._numbers = id_numbers(self.index.ids)
         self._plans: dict[int, Plan] = {}
         self._starts = [0]
+        self._planning = threading.RLock()
+        self._thread = ThreadPoolExecutor(1, "yanmo-rows") if prefetch else None
+        self._next: tuple[tuple[int, int], Future[Batch]] | None = None
 
     @property
     def tokens_per_character(self) -> float:
         """Predicted tokens per character of the training split: turns loss into bits per character."""
         predicted = int(self.index.length.astype(np.int64).sum()) - len(self.index)
+        predicted -= self._spans.num_silent
         return predicted / max(int(self.index.characters.astype(np.int64).sum()), 1)
 
     def plan(self, epoch: int) -> Plan:
         """The plan of an epoch; the last two are kept."""
-        if epoch not in self._plans:
-            tagged = tagged_documents(self.index.ids.tolist(), self._seed, epoch, self._tag_share)
-            tagged &= self._tag_of >= 0
-            plan = plan_epoch(self.index.length, tagged, self._context, self._seed, epoch)
-            self._plans = {e: p for e, p in self._plans.items() if e == epoch - 1} | {epoch: plan}
-        return self._plans[epoch]
+        with self._planning:
+            if epoch not in self._plans:
+                tagged = tagged_documents(self._numbers, self._seed, epoch, self._tag_share)
+                tagged &= self._tag_of >= 0
+                plan = plan_epoch(self.index.length, tagged, self._packing, self._seed, epoch)
+                self._plans = {e: p for e, p in self._plans.items() if e == epoch - 1} | {epoch: plan}
+            return self._plans[epoch]
 
     def locate(self, sample: int) -> tuple[int, int]:
         """Epoch and row of a global sample number."""
-        while sample >= self._starts[-1]:
-            epoch = len(self._starts) - 1
-            self._starts.append(self._starts[-1] + len(self.plan(epoch)))
-        epoch = bisect_right(self._starts, sample) - 1
-        return epoch, sample - self._starts[epoch]
+        with self._planning:
+            while sample >= self._starts[-1]:
+                epoch = len(self._starts) - 1
+                self._starts.append(self._starts[-1] + len(self.plan(epoch)))
+            epoch = bisect_right(self._starts, sample) - 1
+            return epoch, sample - self._starts[epoch]
 
     def batch(self, first: int, count: int) -> Batch:
         """The samples from `first`, `count` of them."""
-        shape = (count, self._context)
-        batch = Batch(
-            np.full(shape, self._pad, np.int64),
-            np.full(shape, NO_TARGET, np.int64),
-            np.zeros(shape, np.int64),
-        )
-        for row in range(count):
-            self._fill(batch, row, *self.locate(first + row))
-            if self._noise:
-                self._noise.apply(batch.ids_BT[row], batch.segments_BT[row], first + row)
+        if self._thread is None:
+            return self._make(first, count)
+        if self._next and self._next[0] == (first, count):
+            batch = self._next[1].result()
+        else:
+            batch = self._make(first, count)
+        following = (first + count, count)
+        self._next = following, self._thread.submit(self._make, *following)
         return batch
 
     def document_ids(self, first: int, count: int) -> list[str]:
@@ -123,35 +148,92 @@ class Samples:
             found += [str(self.index.ids[d]) for d in plan.document[pieces]]
         return found
 
-    def _fill(self, batch: Batch, row: int, epoch: int, plan_row: int) -> None:
-        plan, at = self.plan(epoch), 0
-        first, last = plan.row_offsets[plan_row], plan.row_offsets[plan_row + 1]
-        for number, piece in enumerate(range(first, last), start=1):
-            document, length = int(plan.document[piece]), int(plan.length[piece])
-            start, tagged = int(plan.start[piece]), bool(plan.tagged[piece])
-            tokens = self._tokens(document, start, length + 1)
-            end = at + length + tagged
-            if tagged:
-                batch.ids_BT[row, at], batch.ids_BT[row, at + 1] = tokens[0], self._tag_of[document]
-                batch.ids_BT[row, at + 2 : end] = tokens[1:-1]
-            else:
-                batch.ids_BT[row, at:end] = tokens[:-1]
-            batch.targets_BT[row, at + tagged : end] = self._targets(document, start, tokens[1:])
-            batch.segments_BT[row, at:end] = number
-            at = end
+    def _make(self, first: int, count: int) -> Batch:
+        shape = (count, self._packing.context)
+        batch = Batch(
+            np.full(shape, self._pad, np.int64),
+            np.full(shape, NO_TARGET, np.int64),
+            np.zeros(shape, np.int64),
+            self._packing.mode == "one",
+        )
+        done = 0
+        while done < count:
+            epoch, row = self.locate(first + done)
+            plan = self.plan(epoch)
+            rows = min(count - done, len(plan) - row)
+            self._fill(batch, done, plan, row, row + rows)
+            done += rows
+        if self._noise:
+            for row in range(count):
+                self._noise.apply(batch.ids_BT[row], batch.segments_BT[row], first + row)
+        return batch
 
-    def _tokens(self, document: int, start: int, count: int) -> NDArray[Any]:
-        begin = int(self.index.offset[document]) + start
-        tokens: NDArray[Any] = self._cache.tokens[int(self.index.shard[document])][begin : begin + count]
+    def _fill(self, batch: Batch, at_row: int, plan: Plan, begin: int, end: int) -> None:
+        """Fill the rows from `at_row` with the plan's rows `begin` to `end`.
+
+        Token `k` of a piece is fed at place `k` of the piece and is the target of the place before; behind a
+        tag both are one place later.
+        """
+        part = slice(plan.row_offsets[begin], plan.row_offsets[end])
+        document, start, length = (a[part].astype(np.int64) for a in (plan.document, plan.start, plan.length))
+        tagged = plan.tagged[part].astype(np.int64)
+        in_row = np.diff(plan.row_offsets[begin : end + 1])
+        size = length + tagged
+        first_piece = np.repeat(np.cumsum(in_row) - in_row, in_row)
+        ends = np.cumsum(size)
+        offset = ends - size
+        place = (at_row + np.repeat(np.arange(end - begin), in_row)) * plan.context
+        place += offset - offset[first_piece]
+        number = np.arange(1, len(size) + 1) - first_piece
+        piece, k = _runs(length + 1)
+        tokens = self._gather(document, start, piece, k)
+        where = place[piece] + k + np.where(k > 0, tagged[piece], 0)
+        fed = k < length[piece]
+        ids, targets, segments = (a.reshape(-1) for a in (batch.ids_BT, batch.targets_BT, batch.segments_BT))
+        ids[where[fed]] = tokens[fed]
+        ids[place[tagged > 0] + 1] = self._tag_of[document[tagged > 0]]
+        counted = k > plan.skip[part][piece]
+        counted &= self._spans.hold(document[piece], start[piece] + k)
+        targets[where[counted] - 1] = tokens[counted]
+        piece, k = _runs(size)
+        segments[place[piece] + k] = number[piece]
+
+    def _gather(self, document: Ints, start: Ints, piece: Ints, k: Ints) -> Ints:
+        """The tokens at `start + k` of the documents of these pieces."""
+        at = (self.index.offset[document] + start)[piece] + k
+        shard = self.index.shard[document]
+        if shard.min(initial=0) == shard.max(initial=0):
+            return np.asarray(self._cache.tokens[int(shard[0])][at], np.int64)
+        tokens, of = np.empty(len(at), np.int64), shard[piece]
+        for number in np.unique(shard).tolist():
+            tokens[of == number] = self._cache.tokens[number][at[of == number]]
         return tokens
 
-    def _targets(self, document: int, start: int, tokens: NDArray[Any]) -> NDArray[np.int64]:
-        targets = tokens.astype(np.int64)
-        spans = self.index.loss_spans.get(document)
-        if spans is not None:
-            place = start + 1 + np.arange(len(targets))
-            counted = np.zeros(len(targets), bool)
-            for begin, end in spans:
-                counted |= (place >= begin) & (place < end)
-            targets[~counted] = NO_TARGET
-        return targets
+
+class LossSpans:
+    """Which tokens of documents carry loss, asked for many at a time."""
+
+    def __init__(self, index: DocumentIndex) -> None:
+        spans = dict(sorted(index.loss_spans.items()))
+        self.has_spans = np.zeros(len(index), bool)
+        self.has_spans[list(spans)] = True
+        borders = [(document << 32) + place for document, of in spans.items() for s in of for place in s]
+        self._borders = np.array(borders, np.int64)
+        """Document and place of every begin and end, in order: inside, their number is odd."""
+        inside = int((self._borders[1::2] - self._borders[::2]).sum())
+        self.num_silent = int((index.length[self.has_spans].astype(np.int64) - 1).sum()) - inside
+        """Tokens after `<|bos|>` that carry no loss."""
+
+    def hold(self, document: Ints, place: Ints) -> NDArray[np.bool_]:
+        """Whether each token, at `place` of `document`, carries loss."""
+        if not self.has_spans.any():
+            return np.ones(len(place), bool)
+        inside = np.searchsorted(self._borders, (document << 32) + place, side="right") % 2 == 1
+        found: NDArray[np.bool_] = inside | ~self.has_spans[document]
+        return found
+
+
+def _runs(lengths: Ints) -> tuple[Ints, Ints]:
+    """For runs of these lengths, end to end: the run of each element, and its place in it."""
+    run = np.repeat(np.arange(len(lengths)), lengths)
+    return run, np.arange(len(run)) - np.repeat(np.cumsum(lengths) - lengths, lengths)

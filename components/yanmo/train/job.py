@@ -1,8 +1,10 @@
 """What the supervisor and its workers tell each other: files in the run's folder.
 
-    job.json             what to train: options, store, references           supervisor -> workers
+    job.json             what to train: options, store, references, shift    supervisor -> workers
     stop                 please save and end                                  supervisor -> workers
-    metrics.jsonl        one line per interval and per validation             workers -> supervisor
+    heartbeats/          touched while a rank makes progress                  workers -> supervisor
+    metrics.jsonl        one line per interval, validation and event          workers -> supervisor
+    micro_batch.json     rows that fitted into memory, after some did not     supervisor
     export/              the finished model; there only when it is whole      workers -> supervisor
     checkpoints/
 
@@ -36,8 +38,10 @@ from yanmo.common.store.objects import open_store
 from yanmo.common.store.output import Output, open_reference
 from yanmo.common.store.settings import StoreSettings
 from yanmo.train.config import TrainConfig
+from yanmo.train.watchdog import forget_heartbeats
 
 STOP, METRICS, EXPORT, CHECKPOINTS, RESULT = "stop", "metrics.jsonl", "export", "checkpoints", "result.json"
+MICRO_BATCH = "micro_batch.json"
 
 
 @dataclass(frozen=True)
@@ -45,10 +49,19 @@ class Job:
     """One training, as the workers get it."""
 
     options: TrainConfig
+    """As this shift has them: the micro batch may be the night's, or a halved one."""
     store: str
     token_cache: Reference
     model: Reference | None
     folder: Path
+    ends_at: float | None = None
+    """Unix seconds after which the workers save and end; None for never."""
+    then: str = "paused"
+    """How they end then: `paused`, or `changed` to be started again with other settings."""
+    reason: str = ""
+    """What ends them then, for the log."""
+    note: str = ""
+    """Why these settings and not the options' own; recorded in metrics.jsonl."""
 
     def write(self) -> Path:
         """Write `job.json` into the folder."""
@@ -57,6 +70,10 @@ class Job:
             "store": self.store,
             "token_cache": vars(self.token_cache),
             "model": vars(self.model) if self.model else None,
+            "ends_at": self.ends_at,
+            "then": self.then,
+            "reason": self.reason,
+            "note": self.note,
         }
         path = self.folder / "job.json"
         path.write_text(json.dumps(value, indent=1), encoding="utf-8")
@@ -72,6 +89,7 @@ class Job:
             token_cache=Reference(**value["token_cache"]),
             model=Reference(**value["model"]) if value["model"] else None,
             folder=path.parent,
+            **{name: value[name] for name in ("ends_at", "then", "reason", "note")},
         )
 
     def open(self, reference: Reference) -> Output:
@@ -90,7 +108,7 @@ class Status:
 
     rank: int
     state: str
-    """done, paused or failed."""
+    """done, paused, changed (save, and start again with other settings) or failed."""
     step: int = 0
     exit_code: int = 0
     message: str = ""
@@ -98,6 +116,8 @@ class Status:
     time: float = 0.0
     follows: bool = False
     """True where the rank only stopped because another one had."""
+    out_of_memory: bool = False
+    """Whether the micro batch did not fit."""
 
     def send(self) -> None:
         """Write it to stderr, where the supervisor reads."""
@@ -118,12 +138,21 @@ def failure(rank: int, error: BaseException, *, follows: bool = False) -> Status
     code = exit_code(error)
     text = advice(error) if isinstance(error, Exception) else repr(error)
     trace = "".join(traceback.format_exception(error))[-_MOST:]
-    return Status(rank, "failed", 0, int(code), text[:_MOST], trace, time.time(), follows)
+    full = is_out_of_memory(error)
+    return Status(rank, "failed", 0, int(code), text[:_MOST], trace, time.time(), follows, full)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether the device or, in torch's or numpy's words, the machine had no memory left."""
+    words = ("DefaultCPUAllocator: can't allocate memory", "DefaultCPUAllocator: not enough memory")
+    by_words = isinstance(error, RuntimeError) and any(word in str(error) for word in words)
+    return by_words or isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
 
 
 def clear(folder: Path) -> None:
     """Remove what an earlier try left for its workers."""
     (folder / STOP).unlink(missing_ok=True)
+    forget_heartbeats(folder)
 
 
 class WorkerLost(StorageError):

@@ -23,7 +23,7 @@ class Keeper:
         self._lease = lease
         self._work, self._root = work, work.path / job.CHECKPOINTS
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True, name="keeper")
+        self._thread: threading.Thread | None = None
         self._saved = ""
 
     def restore(self) -> None:
@@ -72,6 +72,8 @@ class Keeper:
 
     def __enter__(self) -> Keeper:
         if not self._work.is_in_store:
+            self._stop.clear()
+            self._thread = threading.Thread(target=self._run, daemon=True, name="keeper")
             self._thread.start()
         return self
 
@@ -79,5 +81,5 @@ class Keeper:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stop.set()
-        if self._thread.ident:
+        if self._thread:
             self._thread.join()

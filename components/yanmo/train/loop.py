@@ -2,51 +2,39 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 import time
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TextIO
+from typing import Any, Literal
 
 import torch
-import torch.distributed as dist
 
 from yanmo.common.errors import UsageError
-from yanmo.common.logs import human_seconds
 from yanmo.common.options import by_kind
 from yanmo.train import checkpoint, job
+from yanmo.train.agreement import Agreement
+from yanmo.train.checkpoint import Position
 from yanmo.train.config import TrainConfig
 from yanmo.train.data import Samples
-from yanmo.train.engine import Engine
+from yanmo.train.engine import WEIGHT, Engine
+from yanmo.train.interval import Interval, Ledger, PendingStep, Stopwatch
+from yanmo.train.record import Record
 from yanmo.train.schedule import multiplier
+from yanmo.train.setbacks import Health, Skipped, Trouble
+from yanmo.train.shifts import Clock
 from yanmo.train.validate import Validation
+from yanmo.train.writer import Writer
 
 log = logging.getLogger(__name__)
-_LOG_SECONDS = 10.0
-
-
-@dataclass
-class Interval:
-    """Sums since the last line of metrics; part of a checkpoint, so that a resumed run's lines are equal."""
-
-    nats: float = 0.0
-    targets: int = 0
-    steps: int = 0
-    seconds: float = 0.0
-    """Of training since step 0, checkpoints and validations left out."""
-    cpu_seconds: float = 0.0
-    """Of all ranks in training steps since step 0: comparable on a busy machine."""
-    tokens: int = 0
-    """Predicted tokens since step 0."""
-    line_seconds: float = 0.0
-    """Value of `seconds` at the last line."""
+Ending = Literal["done", "paused", "changed"]
 
 
 @dataclass
 class Loop:
-    """Trains until the last step or until asked to stop."""
+    """Trains until the last step, until asked to stop, or until its shift is over."""
 
     options: TrainConfig
     engine: Engine
@@ -54,77 +42,115 @@ class Loop:
     validation: Validation
     folder: Path
     identity: dict[str, str]
+    agreement: Agreement
+    ends_at: float | None = None
+    """Unix seconds; see `Job`."""
+    then: str = "paused"
+    reason: str = ""
+    note: str = ""
+    clock: Clock = time.time
+    beat: Callable[[str], None] = lambda doing: None
+    """Told what is being done, each time that it changes: the watchdog."""
+
     step: int = 0
-    sums: Interval = field(default_factory=Interval)
     stop_asked: bool = False
     """Set by a signal handler."""
-    _metrics: TextIO | None = None
-    _said: float = field(default_factory=time.monotonic)
-    _saved: float = field(default_factory=time.monotonic)
+    skipped: list[Skipped] = field(default_factory=list)
+    """Samples that were stepped over."""
+    rewinds: int = 0
+    best: float = math.inf
+    """Best validation so far, bits per character."""
+    saves: int = 0
+    _offset: int = 0
+    """Samples stepped over by rewinds: how far the data is ahead of the steps."""
+    _saved_at: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        options, engine = self.options, self.engine
+        self.health = Health(options.nonfinite_steps, options.spike_nats)
+        self.ledger = Ledger(self.agreement, options.batch_rows)
+        self.watch = Stopwatch()
+        self.writer = Writer(engine, self.folder / job.CHECKPOINTS, self.agreement)
+        self.record = Record(options, engine, self.samples, self.folder)
+
+    @property
+    def interval(self) -> Interval:
+        """Sums since the last line."""
+        return self.ledger.interval
 
     def resume(self) -> None:
         """Go on from the newest whole checkpoint, if there is one."""
+        self.writer.clear()
         root = self.folder / job.CHECKPOINTS
-        chosen: list[Any] = [checkpoint.newest(root) if self.engine.rank == 0 else None]
-        dist.broadcast_object_list(chosen)
-        if chosen[0] is not None:
-            position = checkpoint.load(self.engine, chosen[0], self.identity)
-            self.step, self.sums = position.step, Interval(**position.progress)
-            log.info("resuming at step %d of %d from %s", self.step, self.options.steps, chosen[0])
-        if self.engine.rank == 0:
-            self._open_metrics()
+        found = self.agreement.from_first(checkpoint.newest(root) if self.engine.rank == 0 else None)
+        if found is not None:
+            self._load(found)
+            log.info("resuming at step %d of %d from %s", self.step, self.options.steps, found)
+        self.record.open(self.step)
+        if self.note:
+            rows = self.options.micro_rows
+            self.record.event(self.step, "settings", reason=self.note, micro_batch=rows)
 
-    def _open_metrics(self) -> None:
-        """Continue metrics.jsonl, without the lines of steps that will be made again."""
-        path = self.folder / job.METRICS
-        lines = [line for line in job.read_metrics(path) if line["step"] <= self.step]
-        self._metrics = path.open("w", encoding="utf-8")
-        for line in lines:
-            self._write(line)
-
-    def run(self) -> Literal["done", "paused"]:
+    def run(self) -> Ending:
         """Train; the model is whole in the engine when this returns `done`."""
         while self.step < self.options.steps:
-            stop, save = self._one_step()
-            if self.step == self.options.steps:
-                break
-            if save or stop:
-                self._save()
-            if stop:
-                return "paused"
-            if self.options.valid_every and self.step % self.options.valid_every == 0:
-                self._validate()
+            ending = self._stretch()
+            if ending:
+                return ending
+        self._check_weights()
         self._validate()
+        self.writer.finish()
         return "done"
 
-    def _one_step(self) -> tuple[bool, bool]:
+    def _stretch(self) -> Ending | None:
+        """Train one step and do what is due after it."""
+        self._one_step()
+        if self._line_due():
+            if self._read():
+                return None
+            self.record.line(self.step, self.interval, self.watch)
+        stop, over, due = self._agree()
+        if self.step == self.options.steps:
+            return None
+        if stop or over or due:
+            if self._read():
+                return None
+            self._save()
+        if stop or over:
+            self.beat("waiting for the checkpoint")
+            self.writer.finish()
+            if over and not stop:
+                log.info("%s: saved at step %d", self.reason, self.step)
+            return "changed" if over and not stop and self.then == "changed" else "paused"
+        if self.options.valid_every and self.step % self.options.valid_every == 0:
+            self._validate()
+        return None
+
+    def _one_step(self) -> None:
         options, engine = self.options, self.engine
         began, cpu_began = time.monotonic(), time.process_time()
-        share = self._learning_rate()
-        engine.set_learning_rate(share)
-        first = self.step * options.batch_rows
+        self.beat(f"training step {self.step + 1}")
+        engine.set_learning_rate(self._learning_rate())
+        first = self._first_sample()
         batch = self.samples.batch(first, options.batch_rows)
         num_targets = batch.num_targets
+        at = self.watch.add("data", began)
         mine = engine.rank * options.rank_rows
         losses = []
         for begin in range(mine, mine + options.rank_rows, options.micro_rows):
             rows = batch.rows(begin, begin + options.micro_rows)
             losses.append(engine.accumulate(rows, num_targets))
-        engine.step()
-        nats = float(torch.stack(losses).sum())
+        at = self.watch.add("forward_backward", at)
+        moved = engine.step()
+        end = self.watch.add("optimizer", at)
         self.step += 1
-        nats, cpu, stop, save = self._agree(nats, time.process_time() - cpu_began)
-        if not math.isfinite(nats):
-            raise UsageError(
-                f"loss is {nats} at step {self.step}: training diverged; lower the learning rates"
-            )
-        sums = self.sums
-        sums.nats, sums.targets, sums.steps = sums.nats + nats, sums.targets + num_targets, sums.steps + 1
-        sums.tokens, sums.cpu_seconds = sums.tokens + num_targets, sums.cpu_seconds + cpu
-        sums.seconds += time.monotonic() - began
-        if self.step % options.log_every == 0 or self.step == options.steps:
-            self._report(share)
-        return stop, save
+        pending = PendingStep(self.step, torch.stack(losses).sum(), num_targets, first, moved)
+        self.ledger.add(pending, time.process_time() - cpu_began)
+        self.interval.seconds += end - began
+
+    def _first_sample(self) -> int:
+        """The first sample of the next step."""
+        return self.step * self.options.batch_rows + self._offset
 
     def _learning_rate(self) -> float:
         o = self.options
@@ -132,76 +158,151 @@ class Loop:
             self.step, steps=o.steps, warmup_steps=o.warmup_steps, schedule=o.schedule, floor=o.floor
         )
 
-    def _agree(self, nats: float, cpu: float) -> tuple[float, float, bool, bool]:
-        """Sum loss and CPU seconds over ranks, and let all of them stop or save after the same step."""
-        stop = self.stop_asked or (self.engine.rank == 0 and (self.folder / job.STOP).exists())
-        votes = torch.tensor(
-            [nats, cpu, float(stop), float(self._save_due())],
-            dtype=torch.float64,
-            device=self.engine.device,
-        )
-        dist.all_reduce(votes)
-        total, cpu, stops, saves = votes.tolist()
-        return total, cpu, stops > 0, saves > 0
+    def _agree(self) -> tuple[bool, bool, bool]:
+        """Whether all ranks stop, are at the end of their shift, or save, after this same step."""
+        first, writer = self.engine.rank == 0, self.writer
+        stop = self.stop_asked or (first and (self.folder / job.STOP).exists())
+        over = first and self.ends_at is not None and self.clock() >= self.ends_at
+        due = first and self._save_due()
+        flags = self.agreement.any(stop, over, due, writer.is_writing, writer.has_failed)
+        writer.settle(writing=flags[3], failed=flags[4])
+        return flags[0], flags[1], flags[2]
 
     def _save_due(self) -> bool:
         o = self.options
-        if self.engine.rank:
-            return False
-        if o.checkpoint_steps:
-            return self.step % o.checkpoint_steps == 0
-        return o.checkpoint_seconds > 0 and time.monotonic() - self._saved >= o.checkpoint_seconds
+        by_steps = o.checkpoint_steps and self.step % o.checkpoint_steps == 0
+        by_time = o.checkpoint_seconds and time.monotonic() - self._saved_at >= o.checkpoint_seconds
+        return bool(by_steps or (by_time and self.writer.is_idle))
 
     def _save(self) -> None:
-        position = checkpoint.Position(self.step, self.identity, vars(self.sums))
+        """Begin a checkpoint of this step; one that is being written comes first."""
+        self.beat("saving a checkpoint")
         began = time.monotonic()
-        path = checkpoint.save(self.engine, self.folder / job.CHECKPOINTS, position)
-        self._saved = time.monotonic()
-        log.info("saved %s in %.1f s", path.name, self._saved - began)
+        self.writer.finish()
+        self.saves += 1
+        keep = bool(self.options.keep_every) and self.saves % self.options.keep_every == 0
+        self.writer.begin(Position(self.step, self.identity, self._progress()), keep=keep)
+        self._saved_at = self.watch.add("checkpoint", began)
+        log.info("saving step %d; training waited %.2f s", self.step, self._saved_at - began)
 
-    def _report(self, share: float) -> None:
-        sums, options = self.sums, self.options
-        loss = sums.nats / max(sums.targets, 1)
-        seconds = max(sums.seconds - sums.line_seconds, 1e-9)
-        line = {
-            "step": self.step,
-            "loss": loss,
-            "bits_per_character": loss / math.log(2) * self.samples.tokens_per_character,
-            "learning_rate": self.engine.learning_rate,
-            "grad_norm": self.engine.gradient_norm(),
-            "tokens": sums.tokens,
-            "tokens_per_second": sums.targets / seconds,
-            "seconds": sums.seconds,
-            "cpu_seconds": sums.cpu_seconds,
+    def _progress(self) -> dict[str, Any]:
+        return {
+            "interval": asdict(self.interval),
+            "health": self.health.state(),
+            "skipped": [asdict(one) for one in self.skipped],
+            "offset": self._offset,
+            "rewinds": self.rewinds,
+            "best": None if math.isinf(self.best) else self.best,
+            "saves": self.saves,
         }
-        sums.nats, sums.targets, sums.steps, sums.line_seconds = 0.0, 0, 0, sums.seconds
-        self._write(line)
-        if time.monotonic() - self._said >= _LOG_SECONDS or self.step == options.steps:
-            self._said = time.monotonic()
-            left = sums.seconds / self.step * (options.steps - self.step)
-            log.info(
-                "step %d of %d (%d %%): loss %.3f, %.3f bits per character, %.0f tokens/s, %s left",
-                self.step,
-                options.steps,
-                100 * self.step // options.steps,
-                loss,
-                line["bits_per_character"],
-                line["tokens_per_second"],
-                human_seconds(left),
+
+    def _load(self, folder: Path) -> None:
+        self.beat("loading a checkpoint")
+        position = checkpoint.load(self.engine, folder, self.identity)
+        progress = position.progress
+        self.step = position.step
+        self.ledger.drop()
+        self.ledger.interval = Interval(**progress["interval"])
+        self.health.restore(progress["health"])
+        self.skipped = [Skipped(**one) for one in progress["skipped"]]
+        self._offset, self.rewinds, self.saves = (progress[n] for n in ("offset", "rewinds", "saves"))
+        self.best = math.inf if progress["best"] is None else progress["best"]
+
+    def _line_due(self) -> bool:
+        return self.step % self.options.log_every == 0 or self.step == self.options.steps
+
+    def _read(self) -> bool:
+        """Read the losses since the last time; whether the training had to go back."""
+        trouble = None
+        for result in self.ledger.read():
+            if not result.good:
+                rows = self.options.batch_rows
+                self.skipped.append(Skipped(result.first_sample, rows, result.step, "not finite"))
+                self.record.event(result.step, "skipped", first_sample=result.first_sample, samples=rows)
+            trouble = self.health.note(result.step, result.loss, result.good) or trouble
+        if trouble:
+            self._rewind(trouble)
+        return trouble is not None
+
+    def _rewind(self, trouble: Trouble) -> None:
+        """Go back to before the trouble, and on with the data after it.
+
+        Raises:
+            UsageError: there is nothing to go back to, or it happened too often.
+        """
+        self.beat("rewinding")
+        self.writer.finish()
+        root, came_from, next_sample = self.folder / job.CHECKPOINTS, self.step, self._first_sample()
+        rewinds = self.rewinds + 1
+        found = None
+        if self.engine.rank == 0 and rewinds <= self.options.rewinds:
+            found = checkpoint.newest(root, before_step=trouble.first_step)
+        found = self.agreement.from_first(found)
+        if found is None:
+            why = "no checkpoint from before it" if rewinds == 1 else f"after {rewinds - 1} rewinds"
+            raise UsageError(
+                f"{trouble.reason}, from step {trouble.first_step} on; {why}: training diverged; lower the "
+                "learning rates"
             )
+        if self.engine.rank == 0:
+            checkpoint.drop_after(root, checkpoint.step_of(found))
+        self._load(found)
+        self.rewinds = rewinds
+        first = self._first_sample()
+        self._offset += next_sample - first
+        self.skipped.append(Skipped(first, next_sample - first, came_from, trouble.reason))
+        self.record.open(self.step)
+        self.record.event(
+            self.step,
+            "rewind",
+            from_step=came_from,
+            reason=trouble.reason,
+            first_sample=first,
+            samples=next_sample - first,
+        )
+        log.warning(
+            "step %d: %s; back to step %d, and on after the %d samples in between",
+            came_from,
+            trouble.reason,
+            self.step,
+            next_sample - first,
+        )
 
     def _validate(self) -> None:
         if not self.validation.documents:
             return
+        began = time.monotonic()
+        self.beat("validation")
         found = self.validation.bits_per_character(self.engine)
-        self._write({"step": self.step, "valid_bits_per_character": found})
-        text = ", ".join(f"{genre} {bits:.3f}" for genre, bits in found.items())
-        log.info("validation at step %d, bits per character: %s", self.step, text)
+        self.watch.add("validation", began)
+        self.record.validation(self.step, found)
+        if self.options.valid_every and found.get("mean", math.inf) < self.best:
+            self.best = found["mean"]
+            self._keep_best()
 
-    def _write(self, line: dict[str, Any]) -> None:
-        if self._metrics:
-            self._metrics.write(json.dumps(line, ensure_ascii=False) + "\n")
-            self._metrics.flush()
+    def _keep_best(self) -> None:
+        """Save this step, if it is not yet, as the best so far."""
+        name = checkpoint.name_of(self.step)
+        root = self.folder / job.CHECKPOINTS
+        self.writer.finish()
+        if not self.agreement.from_first((root / name).is_dir()):
+            self._save()
+            self.writer.finish()
+        if self.engine.rank == 0:
+            checkpoint.point(root, checkpoint.BEST, name)
+
+    def _check_weights(self) -> None:
+        """Refuse to hand over a model that is no model.
+
+        Raises:
+            UsageError: weights are not finite, or no step ever moved them.
+        """
+        mine = [part.values for part in self.engine.parts() if part.kind == WEIGHT]
+        broken = not all(bool(torch.isfinite(values).all()) for values in mine)
+        (broken,) = self.agreement.any(broken)
+        if broken or not self.engine.updates:
+            what = "weights that are not finite" if broken else "no step whose gradient was finite"
+            raise UsageError(f"{what} after {self.step} steps: training diverged; lower the learning rates")
 
 
 def identity_of(

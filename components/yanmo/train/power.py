@@ -1,7 +1,8 @@
 """The GPUs' power limit while workers train: a quieter machine by day, or all of it by night.
 
-A hint: it needs the rights of an administrator, which few pods have. Where nvidia-smi is missing or refuses, one
-warning says so and training goes on at the limit that is set. What was set before is set again at the end.
+A hint: it needs the rights of an administrator, which few pods have. Where nvidia-smi is missing or refuses,
+one warning says so and training goes on at the limit that is set. What was set before is set again at the
+end.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """What a training does about steps that went wrong: skip, rewind, give up.
 
-A step whose gradient is not finite moves no weight on any rank (the engine sees to that) and its data counts as
-used. After `nonfinite_steps` of them in a row, or when the loss stands `spike_nats` above its recent mean, the
-training goes back to the newest checkpoint from before the trouble and continues with the data after it, as
-PaLM did by hand (arXiv 2204.02311, section 5.1: restart some 100 steps before a spike and skip 200 to 500
-batches, after which it did not come back). After `rewinds` of those it ends: the options are wrong, not the data.
+A step whose gradient is not finite moves no weight on any rank (the engine sees to that) and its data counts
+as used. After `nonfinite_steps` of them in a row, or when the loss stands `spike_nats` above its recent mean,
+the training goes back to the newest checkpoint from before the trouble and continues with the data after it,
+as PaLM did by hand (arXiv 2204.02311, section 5.1: restart some 100 steps before a spike and skip 200 to 500
+batches, after which it did not come back). After `rewinds` of those it ends: the options are wrong, not the
+data.
 
 Each rank decides from equal numbers, so no vote is needed.
 """

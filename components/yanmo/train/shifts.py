@@ -1,9 +1,9 @@
 """When a run has to stop, and what it may use until then: hours of the night, `--stop-at`, `--max-seconds`.
 
 A run is a row of shifts. The supervisor asks for the present one, starts the workers with its settings, and
-rank 0 ends it at the first step boundary after its end: paused, or to be started again with the
-settings of the shift that follows. Times are Unix seconds; wall times are read in `--timezone`, so that a night
-across a change of the clock is an hour longer or shorter, as for people.
+rank 0 ends it at the first step boundary after its end: paused, or to be started again with the settings of
+the shift that follows. Times are Unix seconds; wall times are read in `--timezone`, so that a night across a
+change of the clock is an hour longer or shorter, as for people.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from datetime import time as WallTime
 from typing import Literal
 from zoneinfo import ZoneInfo
@@ -93,11 +93,11 @@ class Shifts:
         return False, (begin, "changed", f"{what} begins")
 
 
-def next_time(wall: WallTime, zone: ZoneInfo, after: float) -> float:
+def next_time(wall: WallTime, zone: tzinfo, after: float) -> float:
     """The first moment later than `after` at which clocks in `zone` show `wall`, in Unix seconds.
 
-    A time that the clocks skip in spring is taken as if they had not gone forward yet, one that they show twice
-    in autumn is its first showing.
+    A time that the clocks skip in spring is taken as if they had not gone forward yet, one that they show
+    twice in autumn is its first showing.
     """
     today = datetime.fromtimestamp(after, zone).date()
     days = (datetime.combine(today + timedelta(days=n), wall, tzinfo=zone) for n in range(3))
@@ -131,12 +131,14 @@ def night_of(text: str) -> tuple[WallTime, WallTime]:
     return found
 
 
-def zone_of(name: str) -> ZoneInfo:
+def zone_of(name: str) -> tzinfo:
     """The time zone called `name`.
 
     Raises:
         ValueError: this machine knows no such zone.
     """
+    if name == "UTC":  # known to every machine
+        return UTC
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):

@@ -5,23 +5,20 @@ The supervisor never imports torch: it stays small and answers /metrics and sign
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import logging
-import os
-import re
+import math
 import shutil
 import signal
-import subprocess
-import sys
-import threading
 import time
-from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from yanmo.common.documents import text_form
 from yanmo.common.errors import StorageError
 from yanmo.common.logs import human_bytes
 from yanmo.common.stage_run import Finish, StageRun
@@ -30,17 +27,17 @@ from yanmo.common.store.output import Output
 from yanmo.common.token_cache import TokenCache
 from yanmo.train import job
 from yanmo.train.config import TrainConfig
-from yanmo.train.job import Job, Status, clear, parse_status, raise_failure, read_metrics
+from yanmo.train.exporter import show
+from yanmo.train.job import Job, Status, clear, raise_failure, read_metrics
 from yanmo.train.keeper import Keeper
+from yanmo.train.micro_batch import halve_micro_batch, largest_micro_batch
 from yanmo.train.model_card import model_card
+from yanmo.train.power import power_limit
+from yanmo.train.shifts import Shift, Shifts
+from yanmo.train.watchdog import FOLDER as HEARTBEATS
+from yanmo.train.workers import WorkersLog, end, start, watch
 
 log = logging.getLogger(__name__)
-
-_OURS = re.compile(rb"^\d\d:\d\d:\d\d train ")
-"""Lines of the workers' log that a person is shown at once; the rest (torchrun's) goes to workers.log."""
-_POLL_SECONDS = 0.2
-_GRACE_SECONDS = 120.0
-"""How long the workers may take to save after they were asked to stop."""
 
 
 def work(run: StageRun) -> Result:
@@ -73,9 +70,11 @@ def forget(run: StageRun, output: Output) -> Finish:
     run.work_folder.forget()
     for name in (job.CHECKPOINTS, job.EXPORT):
         shutil.rmtree(folder / name, ignore_errors=True)
-    for name in (job.METRICS, "job.json", "workers.log"):
+    for name in (job.METRICS, job.MICRO_BATCH, "job.json", "workers.log"):
         (folder / name).unlink(missing_ok=True)
     clear(folder)
+    with suppress(OSError):
+        (folder / HEARTBEATS).rmdir()
     return Finish()
 
 
@@ -99,59 +98,69 @@ def _check_space(folder: Path, options: TrainConfig, cache: TokenCache) -> None:
 
 
 def _train(task: Job, run: StageRun, keeper: Keeper) -> bool:
-    """Run the workers to their end; False when they paused.
+    """Run the workers, shift after shift, to the end; False when they paused.
 
     Raises:
         Exception: what ended a worker, so that the stage's exit code is its own.
     """
-    clear(task.folder)
-    path = task.write()
+    shifts = Shifts(task.options.hours())
     with _stop_file(task.folder / job.STOP) as stopping:
-        process = _start(task.options, path)
-        said = _WorkersLog(process, task.folder / "workers.log")
+        while True:
+            clear(task.folder)
+            shift = shifts.current()
+            if stopping or (shift.ends_at <= time.time() and shift.then == "paused"):
+                log.info("pausing: %s", "asked to stop" if stopping else shift.reason)
+                return False
+            statuses = _one_shift(_for_shift(task, shift), run, keeper, stopping)
+            if statuses is None:
+                continue  # with a smaller micro batch
+            states = {status.state for status in statuses}
+            if states != {"changed"}:
+                return states == {"done"}
+
+
+def _for_shift(task: Job, shift: Shift) -> Job:
+    """The job with the settings of a shift, and no larger a micro batch than has fitted."""
+    options = task.options.by_night() if shift.is_night else task.options
+    most, note = largest_micro_batch(task.folder)
+    if most and options.micro_rows > most:
+        options = dataclasses.replace(options, micro_batch=most)
+    elif shift.is_night or task.options.night:
+        note = f"settings of the {'night' if shift.is_night else 'day'}"
+    else:
+        note = ""
+    ends_at = None if math.isinf(shift.ends_at) else shift.ends_at
+    return dataclasses.replace(
+        task, options=options, ends_at=ends_at, then=shift.then, reason=shift.reason, note=note
+    )
+
+
+def _one_shift(task: Job, run: StageRun, keeper: Keeper, stopping: list[float]) -> list[Status] | None:
+    """How the ranks ended; None when the micro batch was halved and they have to be started again."""
+    with power_limit(task.options.power_watts):
+        process = start(task.options, task.write())
+        said = WorkersLog(process, task.folder / "workers.log")
         said.start()
         try:
             with keeper:
-                _watch(process, task, run, stopping)
+                watch(
+                    process,
+                    said,
+                    task.folder,
+                    hang_seconds=task.options.hang_seconds,
+                    stopping=stopping,
+                    each_time=lambda: show(run, task.folder),
+                )
         finally:
-            _end(process)
+            end(process)
         said.join()
-    _show(run, task.folder)
+    show(run, task.folder)
+    full = [status for status in said.statuses if status.out_of_memory]
+    if full and not stopping:
+        halve_micro_batch(task, full[0])
+        return None
     raise_failure(said.statuses, task.options.ranks, said.tail)
-    return all(status.state == "done" for status in said.statuses)
-
-
-def _start(options: TrainConfig, path: Path) -> subprocess.Popen[bytes]:
-    command = [
-        *(sys.executable, "-m", "yanmo.train.torchrun", "--standalone", "--max-restarts=0"),
-        *(f"--nproc-per-node={options.ranks}", "-m", "yanmo.train.worker", str(path)),
-    ]
-    env = {
-        **os.environ,
-        "OMP_NUM_THREADS": str(options.threads),
-        "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(int(_GRACE_SECONDS)),
-        "PYTHONWARNINGS": "ignore",
-        # Sums in another order give other last digits; this keeps one machine's runs equal.
-        "MKL_CBWR": os.environ.get("MKL_CBWR", "AUTO,STRICT"),
-    }
-    # A session of its own: Ctrl-C reaches only the supervisor, which asks for an orderly stop.
-    return subprocess.Popen(command, env=env, stderr=subprocess.PIPE, start_new_session=True)
-
-
-def _watch(process: subprocess.Popen[bytes], task: Job, run: StageRun, stopping: list[float]) -> None:
-    while process.poll() is None:
-        time.sleep(_POLL_SECONDS)
-        _show(run, task.folder)
-        if stopping and time.monotonic() - stopping[0] > _GRACE_SECONDS:
-            log.warning("workers did not save within %d s; ending them", _GRACE_SECONDS)
-            return
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End torchrun and its workers if they still run (they end with it, see worker.py)."""
-    if process.poll() is None:
-        process.kill()
-        process.wait()
+    return said.statuses
 
 
 @contextmanager
@@ -177,67 +186,6 @@ def _stop_file(path: Path) -> Iterator[list[float]]:
             signal.signal(number, handler)
 
 
-class _WorkersLog(threading.Thread):
-    """Reads what torchrun and the workers write, to the end, whatever becomes of the disk.
-
-    Our lines go on to a person at once, all of them to workers.log, and statuses are picked out.
-    """
-
-    def __init__(self, process: subprocess.Popen[bytes], path: Path) -> None:
-        super().__init__(daemon=True)
-        assert process.stderr is not None
-        self._pipe, self._path = process.stderr, path
-        self._tail: deque[str] = deque(maxlen=15)
-        self.statuses: list[Status] = []
-
-    def run(self) -> None:
-        file = self._path.open("wb", buffering=0)
-        for line in self._pipe:
-            status = parse_status(line)
-            if status is not None:
-                self.statuses.append(status)
-                continue
-            self._tail.append(line.decode(errors="replace"))
-            with suppress(OSError):  # a full disk must not block the workers' writes
-                file.write(line)
-            if _OURS.match(line):
-                sys.stderr.buffer.write(line)
-                sys.stderr.flush()
-
-    @property
-    def tail(self) -> str:
-        """The last lines."""
-        return "".join(self._tail)
-
-
-_GAUGES = {
-    "loss": "Loss of the last interval, nats per token",
-    "bits_per_character": "Training loss of the last interval, bits per character",
-    "learning_rate": "Learning rate of the matrices",
-    "grad_norm": "Norm of the gradient before clipping",
-    "tokens_per_second": "Tokens trained on per second",
-    "step": "Optimizer steps done",
-}
-
-
-def _show(run: StageRun, folder: Path) -> None:
-    """Put the newest lines of metrics.jsonl on /metrics."""
-    path = folder / job.METRICS
-    size = path.stat().st_size if path.exists() else 0
-    if size == run.extra.get("metrics_bytes"):
-        return
-    run.extra["metrics_bytes"] = size
-    for line in read_metrics(path)[-2:]:
-        for name, help in _GAUGES.items():
-            if name in line:
-                run.telemetry.gauge(name, help).set(line[name])
-        for genre, bits in line.get("valid_bits_per_character", {}).items():
-            gauge = run.telemetry.gauge(
-                "valid_bits_per_character", "Validation bits per character", ("genre",)
-            )
-            gauge.labels(genre).set(bits)
-
-
 def _result(run: StageRun, cache: TokenCache, folder: Path) -> Result:
     export = folder / job.EXPORT
     result: dict[str, Any] = json.loads((export / job.RESULT).read_text(encoding="utf-8"))
@@ -257,5 +205,7 @@ def _result(run: StageRun, cache: TokenCache, folder: Path) -> Result:
         "seconds": result["seconds"],
         "genres": list(cache.genres),
         "precision": run.options.precision,
+        "text_form": text_form(run.input("token_cache")),
+        "events": [line for line in lines if "event" in line],
     }
     return Result(counts=counts, metadata=metadata)

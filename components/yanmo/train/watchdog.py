@@ -1,10 +1,10 @@
 """Ends a rank that makes no progress, with the stacks of all its threads in the log.
 
-A rank that waits for a dead or frozen one in a collective waits silently, for the collective's own time
-limit or for ever. Here each rank has a thread that expects a `beat` every so often; when none comes it dumps
-all stacks with faulthandler and ends the process with exit code 75, so that the run is tried again. While beats come it
-touches a file once a second, from which the supervisor sees a rank that is frozen itself (SIGSTOP, a stuck
-driver) and cannot say so.
+A rank that waits for a dead or frozen one in a collective waits silently, for the collective's own time limit
+or for ever. Here each rank has a thread that expects a `beat` every so often; when none comes it dumps all
+stacks with faulthandler and ends the process with exit code 75, so that the run is tried again. While beats
+come it touches a file once a second, from which the supervisor sees a rank that is frozen itself (SIGSTOP, a
+stuck driver) and cannot say so.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ class Watchdog:
         sys.stderr.flush()
         faulthandler.dump_traceback(sys.stderr, all_threads=True)
         self._on_hang(
-            f"no progress for {silent:.0f} s while {self._doing} (--hang-seconds {self._limit:g}); the stacks of "
-            "all threads are in workers.log. Another rank or the machine may be stuck; run the same command "
-            "again, it goes on from the last checkpoint"
+            f"no progress for {silent:.0f} s while {self._doing} (--hang-seconds {self._limit:g}); the "
+            "stacks of all threads are in workers.log. Another rank or the machine may be stuck; run the "
+            "same command again, it goes on from the last checkpoint"
         )
         os._exit(75)
 

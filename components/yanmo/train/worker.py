@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -17,6 +18,7 @@ from yanmo.common.logs import setup
 from yanmo.train import job
 from yanmo.train.job import Job, Status, failure
 from yanmo.train.torchrun import die_with_parent
+from yanmo.train.watchdog import Watchdog
 
 log = logging.getLogger("yanmo.train.worker")  # not __name__: it runs as __main__
 
@@ -27,11 +29,18 @@ def main(path: Path) -> int:
     die_with_parent()
     work = Job.read(path)
     setup(work.options.log_level if rank == 0 else "warning", "train")
+
+    def hanging(what: str) -> None:
+        failure(rank, TimeoutError(what)).send()
+
+    watchdog = Watchdog(work.folder, rank, work.options.hang_seconds, hanging)
+    watchdog.start()
     try:
-        status = train_rank(work, rank)
+        status = train_rank(work, rank, watchdog.beat)
     except BaseException as error:
         status = failure(rank, error, follows=_follows(error))
         log.debug("rank %d failed", rank, exc_info=error)
+    watchdog.stop()
     status.send()
     # Not sys.exit: gloo's threads may wait for a dead rank for minutes.
     os._exit(0 if status.state != "failed" else 1)
@@ -39,7 +48,7 @@ def main(path: Path) -> int:
 
 def _follows(error: BaseException) -> bool:
     """Whether a rank failed because another one did: lost connections and agreed failures."""
-    from yanmo.train.checkpoint import PeerFailed
+    from yanmo.train.writer import PeerFailed
 
     text = str(error)
     lost = "Connection closed by peer" in text or "Connection reset" in text or "gloo" in text.lower()
@@ -55,8 +64,12 @@ def _device(asked: str) -> str:
     return "cuda" if found and asked != "cpu" else "cpu"
 
 
-def train_rank(work: Job, rank: int) -> Status:
-    """Train one rank's share in this process, whose environment says who it is (RANK, WORLD_SIZE ...)."""
+def train_rank(work: Job, rank: int, beat: Callable[[str], None] = lambda doing: None) -> Status:
+    """Train one rank's share in this process, whose environment says who it is (RANK, WORLD_SIZE ...).
+
+    Args:
+        beat: told what is being done, each time that it changes.
+    """
     options = work.options
     device = "cpu" if options.device == "cpu" else _device(options.device)
     if options.backend == "deepspeed":
@@ -66,8 +79,10 @@ def train_rank(work: Job, rank: int) -> Status:
     import torch
 
     torch.set_num_threads(options.threads)
+    _limit_memory(device, options.memory_share)
     from yanmo.common.token_cache import TokenCache
     from yanmo.model.attention import path_name
+    from yanmo.train.agreement import Agreement
     from yanmo.train.data import Samples
     from yanmo.train.engine import open_engine
     from yanmo.train.loop import Loop, identity_of
@@ -77,11 +92,12 @@ def train_rank(work: Job, rank: int) -> Status:
     cache = TokenCache.open(work.open(work.token_cache))
     samples = Samples(
         cache,
-        context=options.context,
+        packing=options.packing_plan,
         seed=options.seed,
         tag_share=options.tag_share,
         pad=cache.special.pad,
         noise_share=options.token_noise,
+        prefetch=True,
     )
     if work.model is not None:
         decoder = starting_model(work.open(work.model), options, cache)
@@ -101,6 +117,12 @@ def train_rank(work: Job, rank: int) -> Status:
         validation=Validation.choose(cache, options.valid_characters),
         folder=work.folder,
         identity=identity_of(options, samples, work.token_cache.content_digest, shape),
+        agreement=Agreement(engine.world_size, engine.device),
+        ends_at=work.ends_at,
+        then=work.then,
+        reason=work.reason,
+        note=work.note,
+        beat=beat,
     )
     _stop_on_sigterm(loop)
     loop.resume()
@@ -108,6 +130,16 @@ def train_rank(work: Job, rank: int) -> Status:
     if state == "done":
         _export(work, loop, cache, decoder.config)
     return Status(rank, state, loop.step)
+
+
+def _limit_memory(device: str, share: float) -> None:
+    """Let this process take at most so much of its GPU's memory."""
+    import torch
+
+    if device == "cuda":
+        torch.cuda.set_per_process_memory_fraction(share, int(os.environ.get("LOCAL_RANK", 0)))
+    elif share < 1:
+        log.warning("--memory-share %g has no effect on %s", share, device)
 
 
 def _stop_on_sigterm(loop: Any) -> None:
@@ -162,9 +194,10 @@ def _export(work: Job, loop: Any, cache: Any, config: Any) -> None:
     result = {
         "files": names,
         "steps": loop.step,
-        "tokens": loop.sums.tokens,
+        "tokens": loop.interval.tokens,
         "parameters": sum(p.numel() for p in plain.parameters()),
-        "seconds": loop.sums.seconds,
+        "seconds": loop.interval.seconds,
+        "updates": loop.engine.updates,
     }
     (folder / job.RESULT).write_text(json.dumps(result), encoding="utf-8")
     folder.replace(work.folder / job.EXPORT)

@@ -337,3 +337,24 @@ def test_a_folder_goes_with_its_last_object_and_writers_make_it_again(tmp_path: 
         threading.excepthook = hook
     assert not errors
     assert not (tmp_path / "store/runs/toy/key").exists() and (tmp_path / "store/runs/toy").is_dir()
+
+
+def test_a_second_name_holds_the_same_bytes_and_outlives_the_first(opened: Callable[[], ObjectStore]) -> None:
+    store = opened()
+    (store.writable("cas/a/1") / "x").write_bytes(b"ink" * 1000)
+    (written,) = store.publish("cas/a/1", ["x"])
+    wanted = Wanted("cas/a/1/x", written.bytes, written.sha256)
+    store.link([(wanted, "cas/b/2/y"), (wanted, "cas/b/2/z")])
+    store.delete("cas/a/1/x")
+    for name in ("cas/b/2/y", "cas/b/2/z"):
+        assert opened().digest(name) == written
+
+
+def test_a_second_name_for_what_is_missing_or_short_is_refused(opened: Callable[[], ObjectStore]) -> None:
+    store = opened()
+    (store.writable("cas/a/1") / "x").write_bytes(b"ink")
+    (written,) = store.publish("cas/a/1", ["x"])
+    for wanted in (Wanted("cas/a/1/no", 3, written.sha256), Wanted("cas/a/1/x", 4, written.sha256)):
+        with pytest.raises(Damaged):
+            store.link([(wanted, "cas/b/2/y")])
+    assert store.stat("cas/b/2/y") is None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import gzip
+import io
 import json
 import random
 from collections.abc import Callable
@@ -123,7 +126,18 @@ def han(text: str) -> str:
     return "".join(c for c in text if is_han(ord(c)))
 
 
-@pytest.mark.parametrize("form", ["jsonl", "txt"])
+def _as_file(questions: list[Record], form: str) -> bytes:
+    if form in ("jsonl", "txt"):
+        return "\n".join(json.dumps(q, ensure_ascii=False) for q in questions).encode()
+    out = io.StringIO(newline="")
+    writer = csv.writer(out, delimiter="," if form == "csv" else "\t")
+    writer.writerow(["Question", "A", "B"])
+    writer.writerows(['甲，\n"' + q["question"], *q["answers"]] for q in questions)
+    data = out.getvalue().encode("gb18030" if form == "csv" else "utf-8-sig")
+    return gzip.compress(data) if form.endswith(".gz") else data
+
+
+@pytest.mark.parametrize("form", ["jsonl", "txt", "csv", "tsv.gz"])
 def test_train_shares_no_run_with_a_benchmark(
     curate: Run, lines: list[Record], write_jsonl: Run, tmp_path: Path, form: str
 ) -> None:
@@ -131,7 +145,7 @@ def test_train_shares_no_run_with_a_benchmark(
     victims = [r for r in train if len(han(r["text"])) > 40][:5]
     questions = [{"question": "下一句？" + han(v["text"])[5:25], "answers": ["甲", "乙"]} for v in victims]
     path = tmp_path / f"bench.{form}"
-    path.write_text("\n".join(json.dumps(q, ensure_ascii=False) for q in questions), encoding="utf-8")
+    path.write_bytes(_as_file(questions, form))
     curated = curate(FIXTURE, "--benchmarks", str(path))
     left = {r["id"] for r in curated.rows("train")}
     assert not left & {v["id"] for v in victims}
@@ -197,6 +211,16 @@ def test_wrong_options_are_refused(
 ) -> None:
     curate(FIXTURE, *arguments, expect=64)
     assert message in capsys.readouterr().err
+
+
+def test_a_damaged_table_is_refused_by_name(
+    curate: Run, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "bench.csv").write_bytes("问,答\n".encode() * 100 + b"\xff\xfe\xfd" * 3)
+    curate(FIXTURE, "--benchmarks", str(tmp_path / "bench.csv"), expect=65)
+    assert "bench.csv: expected a .csv table in UTF-8" in capsys.readouterr().err
+    curate(tmp_path / "bench.csv", expect=65)
+    assert "bench.csv: cannot tell its form from its name" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("text", ["", "[", '{"question": "短"}'])

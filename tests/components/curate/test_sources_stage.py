@@ -136,6 +136,19 @@ BAD: list[tuple[str, str, bytes, str]] = [
 ]
 
 
+def test_a_file_half_in_another_encoding_is_read_line_by_line(
+    curate: Run, lines: list[Record], tmp_path: Path
+) -> None:
+    texts = [json.dumps(line, ensure_ascii=False) for line in lines if len(line["text"]) > 30]
+    codes = ["gb18030" if i % 2 else "utf-8" for i in range(len(texts))]
+    path = tmp_path / "mixed.jsonl"
+    path.write_bytes(b"".join(t.encode(c) + b"\n" for t, c in zip(texts, codes, strict=True)))
+    whole = tmp_path / "whole.jsonl"
+    whole.write_text("".join(t + "\n" for t in texts), encoding="utf-8")
+    mixed = curate(path, store="mixed")
+    assert mixed.rows("train") == curate(whole, store="whole").rows("train")
+
+
 @pytest.mark.parametrize(("name", "file", "data", "message"), BAD, ids=[b[0] for b in BAD])
 def test_files_that_are_no_text_end_the_run_by_name(
     curate: Run, tmp_path: Path, name: str, file: str, data: bytes, message: str, capsys: Any

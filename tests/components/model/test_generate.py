@@ -54,3 +54,35 @@ def test_temperature_zero_and_a_tiny_nucleus_both_take_the_likeliest(model):
 def test_prompts_of_different_lengths_are_refused(model):
     with pytest.raises(ValueError, match="lengths"):
         generate(model, [[0], [0, 1]], eos=1, generator=seeded(0))
+
+
+def read_anew(model, prompt, steps):
+    """The likeliest tokens, every step reading the whole window: the rule that kept keys must obey."""
+    ids, begin, context = list(prompt), 0, model.config.max_position_embeddings
+    for _ in range(steps):
+        if len(ids) - begin > context:
+            begin = len(ids) - context // 2
+        ids.append(int(model(torch.tensor([ids[begin:]]))[0, -1, 2:].argmax()) + 2)
+    return ids[len(prompt) :]
+
+
+@pytest.mark.parametrize("prompt", [[0], [0, 4], list(range(2, 10))])
+def test_kept_keys_and_values_change_nothing_also_beyond_the_context(model, prompt):
+    written = generate(
+        model,
+        [prompt, prompt],
+        eos=1,
+        generator=seeded(0),
+        temperature=0,
+        max_new_tokens=30,
+        forbidden=[0, 1],
+    )
+    assert written == [read_anew(model, prompt, 30)] * 2
+
+
+def test_a_prompt_longer_than_the_context_is_read_from_its_latter_half(model):
+    prompt = list(range(2, 16))
+    written = generate(
+        model, [prompt], eos=1, generator=seeded(0), temperature=0, max_new_tokens=9, forbidden=[0, 1]
+    )
+    assert written == [read_anew(model, prompt, 9)]

@@ -15,12 +15,10 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "evaluate"))  # importlib mod
 from tiny_store import commit
 
 from yanmo.common.records import EVALUATION, write_parquet
-from yanmo.common.stage_run import main
 from yanmo.common.store.objects import open_store
 from yanmo.common.store.output import open_reference
 from yanmo.common.store.pointers import read_pointer
-from yanmo.promote.config import STAGE
-from yanmo.promote.work import finish, prepare, work
+from yanmo.promote.command import main
 
 NUMBERS = {"诗": 60, "词": 40, "文": 30, "赋": 20}
 METRICS = "".join(
@@ -97,8 +95,11 @@ class Stage:
         }
 
     def promote(self, *more):
-        argv = ["--store", str(self.folder), "--metrics-port", "-1", *more]
-        return main(STAGE, work, prepare=prepare, finish=finish, argv=argv)
+        return main(["--store", str(self.folder), "--metrics-port", "-1", *more])
+
+    def tool(self, name, *more):
+        """`yanmo promote history` or `rollback`."""
+        return main([name, "--store", str(self.folder), *more])
 
     def pointer(self, name):
         return read_pointer(self.store, "dev", name)

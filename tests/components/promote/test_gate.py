@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from yanmo.promote.gate import Rules, judge
+from yanmo.promote.gate import Evidence, Rules, first_champion, judge
+from yanmo.promote.limits import parse_limits
 
 RULES = Rules(min_gain=0.003, max_genre_loss=0.05, level=0.95, draws=2000, seed=0)
 DOCUMENTS = {"诗": 400, "词": 200, "文": 90, "赋": 45}
@@ -25,7 +26,7 @@ def scores(gain, *, noise=0.3, seed=0, documents=None):
 def test_a_clear_gain_is_promoted():
     verdict = judge(scores(0.2), RULES)
     assert verdict.promote
-    assert verdict.sentence.startswith("Promoted: 7.8")
+    assert verdict.sentence.en.startswith("Promoted: 7.8")
     assert verdict.gain["bits"] == pytest.approx(0.2, abs=0.05)
     assert verdict.gain["interval"][0] > 0
 
@@ -39,29 +40,29 @@ def test_the_gain_is_the_mean_over_genres_and_not_over_documents():
 def test_a_gain_within_luck_is_not_promoted():
     verdict = judge(scores(0.03, noise=3.0, seed=5), RULES)
     assert not verdict.promote
-    assert "may be luck" in verdict.sentence or "no better" in verdict.sentence
+    assert "may be luck" in verdict.sentence.en or "no better" in verdict.sentence.en
 
 
 def test_a_sure_but_tiny_gain_is_not_promoted():
     verdict = judge(scores(0.01, noise=0.001), RULES)
     assert verdict.gain["interval"][0] > 0
-    assert "gain of 0.1" in verdict.sentence and "below the 0.3 % asked for" in verdict.sentence
+    assert "gain of 0.1" in verdict.sentence.en and "below the 0.3 % asked for" in verdict.sentence.en
 
 
 def test_a_genre_lost_is_not_promoted():
     verdict = judge(scores({"诗": 0.5, "文": 0.5, "赋": 0.5, "词": -0.2}, noise=0.05), RULES)
     assert not verdict.promote
-    assert [c.passed for c in verdict.checks] == [True, True, True, False]
-    assert "worse in 词 by 0.19" in verdict.sentence
+    assert [c.name for c in verdict.checks if c.passed is False] == ["no_genre_lost"]
+    assert "worse in 词 by 0.19" in verdict.sentence.en
 
 
 def test_the_champion_itself_is_not_promoted():
-    verdict = judge(scores(0.0, noise=0.0), RULES, same_model=True)
-    assert verdict.sentence == "Not promoted: the challenger is the champion itself."
+    verdict = judge(scores(0.0, noise=0.0), RULES, Evidence(same_model=True))
+    assert verdict.sentence.en == "Not promoted: the challenger is the champion itself."
 
 
 def test_a_worse_model_is_told_so():
-    assert "no better than the champion" in judge(scores(-0.1), RULES).sentence
+    assert "no better than the champion" in judge(scores(-0.1), RULES).sentence.en
 
 
 def test_one_document_per_genre_is_judged_without_an_interval_of_its_own():
@@ -83,3 +84,95 @@ def test_equal_models_change_the_crown_in_at_most_one_draw_of_twenty():
 
 def test_a_true_gain_of_one_percent_is_nearly_always_seen():
     assert sum(judge(scores(0.08, seed=seed), RULES).promote for seed in range(50)) >= 45
+
+
+FIT = {"distinct_2": 0.9, "written_share": 1.0}
+
+
+def judged_by(rules, gain=0.2, **evidence):
+    return judge(scores(gain), rules, Evidence(**evidence))
+
+
+def with_limits(text, **more):
+    values = {**vars(RULES), "limits": parse_limits(text), **more}
+    return Rules(**values)
+
+
+def test_a_collapsed_model_is_not_promoted_however_good_its_bits_are():
+    rules = with_limits("distinct_2>=0.5,written_share>=0.5")
+    assert judged_by(rules, figures=FIT).promote
+    verdict = judged_by(rules, figures={**FIT, "distinct_2": 0.1})
+    assert verdict.outcome == "not promoted"
+    assert "the model has collapsed" in verdict.sentence.en and "坍塌" in verdict.sentence.zh
+    assert not first_champion(8.0, rules, Evidence(figures={**FIT, "written_share": 0.0})).promote
+
+
+def test_a_guard_metric_out_of_its_limits_is_named():
+    verdict = judged_by(with_limits("copied_8grams<=0.4"), figures={"copied_8grams": 0.7})
+    assert verdict.sentence.en == (
+        "Not promoted: a figure is out of its limits: "
+        "generated 8-grams found in the training text: at most 0.4, found 0.7."
+    )
+
+
+def test_what_was_not_measured_stops_nobody_and_is_shown_as_such():
+    verdict = judged_by(with_limits("copied_8grams<=0.4"))
+    assert verdict.promote
+    unmeasured = [c for c in verdict.checks if c.passed is None]
+    assert [c.name for c in unmeasured] == ["not_contaminated", "within_limits"]
+    assert {c.finding.en for c in unmeasured} == {"not measured"}
+
+
+def test_contaminated_figures_are_not_valid_whatever_they_are():
+    rules = with_limits("", max_contamination=0.01)
+    assert judged_by(rules, contamination=0.009).promote
+    verdict = judged_by(rules, contamination=0.02, figures={"distinct_2": 0.0})
+    assert verdict.outcome == "not valid" and not verdict.promote
+    assert verdict.sentence.en.startswith("Not valid: 2.00 % of the evaluated texts")
+    assert first_champion(8.0, rules, Evidence(contamination=0.02)).outcome == "not valid"
+
+
+def test_a_model_that_was_taken_down_stays_down():
+    verdict = judged_by(RULES, rolled_back="2026-11-20 03:00:00 UTC by li: rude")
+    assert verdict.sentence.en == (
+        "Not promoted: this model was taken down before: rolled back 2026-11-20 03:00:00 UTC by li: rude."
+    )
+
+
+def test_a_genre_of_three_documents_is_said_to_be_small():
+    verdict = judge(scores({"诗": 0.5, "词": -0.4}, noise=0.01, documents={"诗": 60, "词": 3}), RULES)
+    assert verdict.genres["词"]["few_documents"] and not verdict.genres["诗"]["few_documents"]
+    assert "worse in 词 by 0.4" in verdict.sentence.en and "(3 texts only)" in verdict.sentence.en
+
+
+def test_every_sentence_has_both_languages():
+    rules = with_limits("distinct_2>=0.5,rhyme>=0.2", max_contamination=0.01)
+    verdicts = [
+        judged_by(rules, **evidence)
+        for evidence in (
+            {},
+            {"same_model": True},
+            {"contamination": 0.5},
+            {"figures": {"distinct_2": 0.0}},
+            {"figures": {"rhyme": 0.0}},
+            {"rolled_back": "then by her: why"},
+        )
+    ]
+    verdicts += [
+        judge(scores(gain, noise=noise), rules) for gain, noise in ((-1, 0), (0.01, 0.0), (0.03, 3.0))
+    ]
+    verdicts.append(judge(scores({"诗": 0.9, "词": -0.2}, noise=0.0), rules))
+    verdicts.append(first_champion(8.0, rules))
+    assert len({v.sentence.en for v in verdicts}) == len(verdicts)
+    for verdict in verdicts:
+        for words in (verdict.sentence, *(w for c in verdict.checks for w in (c.rule, c.finding))):
+            assert words.en and words.zh
+        assert "。" in verdict.sentence.zh
+
+
+@pytest.mark.parametrize(
+    "wrong", ["distinct_2", "distinct_2=1", "nothing<=1", "rhyme>=x", "rhyme>=1e999", "rhyme>=-"]
+)
+def test_limits_that_make_no_sense_are_refused(wrong):
+    with pytest.raises(ValueError, match="--limits"):
+        parse_limits(wrong)

@@ -9,6 +9,7 @@ import pytest
 
 from yanmo.common.errors import DataError
 from yanmo.promote import champion
+from yanmo.promote.chronicle import all_records, last_record
 from yanmo.promote.config import STAGE
 
 
@@ -45,11 +46,11 @@ def test_a_better_model_takes_the_crown_and_a_worse_one_does_not(stage, caplog):
     better = stage.model(2)
     stage.evaluate(better, 7.8)
     assert stage.promote() == 0
-    assert stage.verdict()["sentence"].startswith("Promoted: 7.79")
+    assert stage.verdict()["sentence"]["en"].startswith("Promoted: 7.79")
     assert stage.pointer("champion").key == better.reference.key
     stage.evaluate(stage.model(3), 7.9)
     assert stage.promote() == 0
-    assert "Not promoted: no better than the champion" in stage.verdict()["sentence"]
+    assert "Not promoted: no better than the champion" in stage.verdict()["sentence"]["en"]
     assert stage.pointer("champion").key == better.reference.key
     assert len(stage.records()) == 2
     assert json.loads(stage.records()[1].read_text())["previous"]["stage"] == "train"
@@ -75,7 +76,7 @@ def test_a_champion_measured_another_way_stays_champion(stage, caplog):
     stage.evaluate(model, split="valid")
     assert stage.promote() == 0
     assert "already champion" in caplog.text
-    assert stage.verdict()["sentence"] == "Not promoted: the challenger is the champion itself."
+    assert stage.verdict()["sentence"]["en"] == "Not promoted: the challenger is the champion itself."
 
 
 def test_evaluations_of_different_conditions_are_not_compared(stage, caplog):
@@ -129,6 +130,8 @@ def test_a_damaged_champion_is_reported_and_not_replaced(stage, caplog):
     damage(stage, model)
     assert stage.promote() == 65
     assert "the champion's model is damaged, and the champion stays as it is" in caplog.text
+    assert "run the train stage again with --force, or restore the file" in caplog.text
+    assert "yanmo promote rollback --why damaged --store" in caplog.text
     assert stage.pointer("champion").key == model.reference.key
 
 
@@ -186,13 +189,41 @@ def test_a_crown_that_moved_meanwhile_is_left_alone(stage, caplog, monkeypatch):
     real = champion.swap_pointer
 
     def after_another(store, channel, name, expected, new):
-        assert real(store, channel, name, expected, faster.reference)
+        if expected != faster.reference:
+            assert real(store, channel, name, expected, faster.reference)
         return real(store, channel, name, expected, new)
 
     monkeypatch.setattr(champion, "swap_pointer", after_another)
     assert stage.promote() == 65
     assert "got another champion meanwhile" in caplog.text
-    assert stage.pointer("champion").key == faster.reference.key
+    assert stage.pointer("champion").key == faster.reference.key, "crowned, but nobody has measured it yet"
+    assert f"run `yanmo evaluate --model train/{faster.reference.key}" in caplog.text
+
+
+@pytest.mark.parametrize(("bits", "winner"), [(6.5, "slower"), (7.5, "faster")])
+def test_of_two_promoters_at_once_one_wins_and_the_other_compares_with_it(
+    stage, caplog, monkeypatch, bits, winner
+):
+    first = stage.evaluate(stage.model(1), 8.0)
+    stage.promote()
+    models = {"faster": stage.model(3), "slower": stage.model(2)}
+    ahead = stage.evaluate(models["faster"], 7.0)
+    behind = stage.evaluate(models["slower"], bits)
+    references = ["--champion", f"evaluate/{first.reference.key}", "--challenger"]
+    real, raced = champion.swap_pointer, []
+
+    def after_another(store, channel, name, expected, new):
+        if not raced:
+            raced.append(True)
+            assert stage.promote(*references, f"evaluate/{ahead.reference.key}") == 0
+        return real(store, channel, name, expected, new)
+
+    monkeypatch.setattr(champion, "swap_pointer", after_another)
+    assert stage.promote(*references, f"evaluate/{behind.reference.key}") == 0
+    assert "got another champion meanwhile" in caplog.text and "comparing anew" in caplog.text
+    assert stage.pointer("champion").key == models[winner].reference.key
+    assert stage.verdict()["champion"] == models["faster"].content_digest
+    assert [r.number for r in all_records(stage.store, "dev")] == list(range(1, 3 + (winner == "slower")))
 
 
 def test_promoting_what_is_no_evaluation_is_refused(stage, caplog):
@@ -234,19 +265,19 @@ def test_a_long_history_is_found_without_listing(stage, monkeypatch):
     for number in range(1, 7):
         stage.evaluate(stage.model(number), 9 - number / 10)
         assert stage.promote() == 0
-        assert champion.last_record(stage.store, "dev").number == number
+        assert last_record(stage.store, "dev").number == number
 
 
 def test_a_flipped_bit_in_a_champions_record_is_found_or_says_nothing(stage):
     stage.evaluate(stage.model(1))
     stage.promote()
     (path,) = stage.records()
-    good, record = path.read_bytes(), champion.last_record(stage.store, "dev")
+    good, record = path.read_bytes(), last_record(stage.store, "dev")
     found = 0
     for at in range(len(good)):
         path.write_bytes(good[:at] + bytes([good[at] ^ (1 << at % 8)]) + good[at + 1 :])
         try:
-            assert champion.last_record(stage.store, "dev") == record, at
+            assert last_record(stage.store, "dev") == record, at
         except DataError as error:
             assert "history/000001.json" in str(error)
             found += 1

@@ -83,7 +83,7 @@ def test_second_run_finds_its_key_committed(store, capsys):
 def test_any_number_of_workers_gives_the_same_bytes(store):
     assert tokenize(store, "--workers=1") == ExitCode.DONE
     alone = latest(store)
-    forget(store, "tokenize")
+    forget(store, "tokenize", "token_shard")
     assert tokenize(store, "--workers=3") == ExitCode.DONE
     together = latest(store)
     assert together.manifest.attempt != alone.manifest.attempt
@@ -96,7 +96,7 @@ def test_cache_is_the_same_without_numba(store):
     fast = latest(store)
     env = os.environ | {"YANMO_NO_NUMBA": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-m", "yanmo.tokenize", "--store", store, *FAST]
-    forget(store, "tokenize", "tokenizer")
+    forget(store, "tokenize", "tokenizer", "token_shard")
     subprocess.run(command, env=env, check=True, capture_output=True)
     slow = latest(store)
     assert slow.manifest.attempt != fast.manifest.attempt
@@ -245,5 +245,6 @@ def test_options_that_change_no_byte_are_not_in_the_key():
         "min_character_count",
         "character_share",
         "dictionary_weight",
+        "compression",
         "byte_level",
     }

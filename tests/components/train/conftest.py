@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import json
 import os
@@ -59,6 +60,15 @@ def corpus(count: int) -> list[tuple[str, str, str]]:
 def tiny() -> dict:
     """Options of a training of a second or two."""
     return dict(TINY)
+
+
+@pytest.fixture(scope="session")
+def faults():
+    """The module beside this file (pytest's importlib mode has no siblings to import)."""
+    spec = importlib.util.spec_from_file_location("faults", Path(__file__).parent / "faults.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.fixture(scope="session")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 
 import numpy as np
 import pytest
 
+from yanmo.common.packing_settings import MODES, Packing
 from yanmo.common.store.objects import open_store
 from yanmo.common.store.output import open_reference
 from yanmo.common.store.pointers import read_pointer
@@ -21,7 +23,9 @@ def cache(store_template) -> TokenCache:
 
 
 def samples(cache, **changes) -> Samples:
-    return Samples(cache, **{"context": 32, "seed": 1, "tag_share": 0.5, "pad": 2, **changes})
+    return Samples(
+        cache, **{"packing": Packing(context=32), "seed": 1, "tag_share": 0.5, "pad": 2, **changes}
+    )
 
 
 def test_an_epoch_predicts_every_token_but_bos_once(cache):
@@ -74,13 +78,79 @@ def test_another_seed_gives_another_order(cache):
     assert samples(cache).plan(0).digest != samples(cache).plan(1).digest
 
 
-def test_only_loss_spans_are_targets(cache):
-    found = samples(cache, tag_share=0.0)
-    length = found.index.length
-    document = int(np.argmin(np.where(length > 20, length, 1000)))
-    found.index.loss_spans[document] = [[3, 5], [9, 10]]
-    try:
-        targets = found._targets(document, 0, found._tokens(document, 0, 16)[1:])
-        assert np.flatnonzero(targets != NO_TARGET).tolist() == [2, 3, 8]
-    finally:
-        found.index.loss_spans.clear()
+@pytest.fixture
+def with_spans(cache) -> TokenCache:
+    """The cache, its third and fifth training document with loss on some tokens only, its seventh on none."""
+    index = cache.split("train")
+    index.loss_spans.update({2: [[3, 5], [9, 10]], 4: [[1, 4]], 6: []})
+    changed = copy.copy(cache)
+    changed.split = lambda name: index if name == "train" else cache.split(name)
+    return changed
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_only_loss_spans_are_targets(with_spans, mode):
+    found = samples(with_spans, packing=Packing(context=32, mode=mode), tag_share=1.0)
+    batch, plan = found.batch(0, len(found.plan(0))), found.plan(0)
+    tokens = with_spans.tokens[0]
+    for document, spans in ((2, [3, 4, 9]), (4, [1, 2, 3]), (6, [])):
+        begin = int(found.index.offset[document])
+        got = []
+        for piece in np.flatnonzero(plan.document == document):
+            row = int(np.searchsorted(plan.row_offsets, piece, "right")) - 1
+            number = piece - plan.row_offsets[row] + 1
+            mine = batch.targets_BT[row][batch.segments_BT[row] == number]
+            assert len(mine) == plan.length[piece], "documents with spans show no tag"
+            got += [(int(plan.start[piece]) + 1 + i, int(t)) for i, t in enumerate(mine) if t != NO_TARGET]
+        assert sorted(got) == [(place, int(tokens[begin + place])) for place in spans]
+    others = np.delete(np.arange(len(found.index)), [2, 4, 6])
+    assert batch.num_targets == int((found.index.length[others] - 1).sum()) + 6
+
+
+def test_loss_in_bits_per_character_counts_only_tokens_with_loss(with_spans, cache):
+    index = cache.split("train")
+    silent = sum(int(index.length[i]) - 1 for i in (2, 4, 6)) - 6
+    predicted = int(index.length.sum()) - len(index) - silent
+    assert samples(with_spans).tokens_per_character == predicted / int(index.characters.sum())
+
+
+def test_a_stride_feeds_overlaps_without_loss(cache):
+    found = samples(cache, packing=Packing(context=32, stride=16), tag_share=0.0)
+    batch = found.batch(0, len(found.plan(0)))
+    assert batch.num_targets == int((found.index.length - 1).sum()) == found.plan(0).num_tokens
+    assert (batch.segments_BT > 0).sum() == found.plan(0).num_tokens + found.plan(0).num_repeated
+    assert found.plan(0).num_repeated > 0
+    every = samples(cache, packing=Packing(context=32, stride=16, overlap_loss="every"), tag_share=0.0)
+    whole = every.batch(0, len(every.plan(0)))
+    assert whole.num_targets == batch.num_targets + found.plan(0).num_repeated
+
+
+def test_rows_of_one_document_are_as_wide_as_the_longest_of_them(cache):
+    found = samples(cache, packing=Packing(context=512, mode="one"))
+    batch = found.batch(0, 24)
+    parts = [batch.rows(begin, begin + 4) for begin in range(0, 24, 4)]
+    assert len({part.ids_BT.shape[1] for part in parts}) > 1
+    assert sum(part.num_targets for part in parts) == batch.num_targets
+    for part in parts:
+        longest = int((part.segments_BT > 0).sum(1).max())
+        assert longest <= part.ids_BT.shape[1] < longest + 8 and part.ids_BT.shape[1] % 8 == 0
+
+
+def test_rows_are_the_same_whether_a_thread_makes_them_ahead_or_not(cache):
+    plain, ahead = samples(cache), samples(cache, prefetch=True)
+    rows = len(plain.plan(0))
+    for first in (0, 5, 10, rows - 2, rows + 3, 5, rows + 8):  # in order, into the next epoch, and back
+        expected, found = plain.batch(first, 5), ahead.batch(first, 5)
+        for name in ("ids_BT", "targets_BT", "segments_BT"):
+            assert (getattr(found, name) == getattr(expected, name)).all()
+
+
+def test_rows_of_several_files_hold_the_tokens_of_the_right_one(cache):
+    parted, index = copy.copy(cache), copy.copy(cache.split("train"))
+    half = len(index) // 2
+    cut = int(index.offset[half])
+    parted.tokens = [cache.tokens[0][:cut], cache.tokens[0][cut:]]
+    object.__setattr__(index, "shard", (np.arange(len(index)) >= half).astype(np.int32))
+    object.__setattr__(index, "offset", index.offset - np.where(np.arange(len(index)) >= half, cut, 0))
+    parted.split = lambda name: index
+    assert (samples(parted).batch(0, 40).ids_BT == samples(cache).batch(0, 40).ids_BT).all()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from yanmo.common.packing_settings import Packing
 from yanmo.common.store.objects import open_store
 from yanmo.common.store.output import open_reference
 from yanmo.common.store.pointers import read_pointer
@@ -20,7 +21,9 @@ def cache(store_template) -> TokenCache:
 
 
 def samples(cache, **changes) -> Samples:
-    return Samples(cache, **{"context": 32, "seed": 1, "tag_share": 0.5, "pad": 2, **changes})
+    return Samples(
+        cache, **{"packing": Packing(context=32), "seed": 1, "tag_share": 0.5, "pad": 2, **changes}
+    )
 
 
 @pytest.mark.parametrize("share", [0.05, 0.5])

@@ -12,7 +12,8 @@ SCRIPT = """#!/bin/sh
 cd "$(dirname "$0")"
 case "$1" in
   --query*) cat limits ;;
-  -i) [ -e locked ] && {{ echo "Insufficient Permissions" >&2; exit 4; }}; echo "$2, $4" > limits; echo "$4" >> calls ;;
+  -i) if [ -e locked ]; then echo "Insufficient Permissions" >&2; exit 4; fi
+      echo "$2, $4" > limits; echo "$4" >> calls ;;
 esac
 """
 
@@ -21,7 +22,7 @@ esac
 def smi(tmp_path, monkeypatch):
     """A folder with the script and its files, first on PATH."""
     path = tmp_path / "nvidia-smi"
-    path.write_text(SCRIPT.format())
+    path.write_text(SCRIPT)
     path.chmod(0o755)
     (tmp_path / "limits").write_text("0, 700.00\n")
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")

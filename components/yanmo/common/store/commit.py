@@ -7,6 +7,7 @@ MANIFEST.json, created only if absent and written last, names the one that count
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import datetime
 import hashlib
 import json
@@ -21,7 +22,7 @@ from typing import Any, Literal
 from yanmo.common.errors import DataError, StorageError
 from yanmo.common.store.lease import Lease
 from yanmo.common.store.manifest import FileEntry, Manifest, Reference, Role, content_digest, make_key
-from yanmo.common.store.objects import AlreadyExists, ObjectStore, check_name
+from yanmo.common.store.objects import AlreadyExists, Damaged, ObjectStore, check_name
 from yanmo.common.store.output import Output, find_output, going_name, manifest_name, superseded_name
 
 log = logging.getLogger(__name__)
@@ -65,6 +66,20 @@ class Attempt:
         self._files.update({entry.path: entry for entry in entries})
         return entries
 
+    def take_over(self, files: Sequence[tuple[Output, FileEntry, str]]) -> None:
+        """List files of committed outputs as this one's, each under the name given; no bytes are moved.
+
+        Raises:
+            DataError: one is missing or changed.
+        """
+        for _, entry, name in files:
+            check_name(f"{self.prefix}/{name}")
+            self._files[name] = dataclasses.replace(entry, path=name)
+        try:
+            self.store.link([(output.wanted(e), f"{self.prefix}/{name}") for output, e, name in files])
+        except Damaged as error:
+            raise DataError(f"{error}; run the {self.stage} stage again with --force") from error
+
     def write(self, name: str, data: bytes | str, role: Role = "content") -> FileEntry:
         """Write the small file `name` at once and `add` it."""
         self.path(name).write_bytes(data.encode() if isinstance(data, str) else data)
@@ -92,6 +107,9 @@ class Result:
     metadata: dict[str, Any] = field(default_factory=dict)
     references: dict[str, Output] = field(default_factory=dict)
     """Output name -> part committed on the way (a tokenizer, an evaluation set)."""
+    used: Sequence[Output] = ()
+    """Parts that the next run may use again and the manifest does not name (shards that were taken over):
+    gc counts their age from this run."""
     status: Literal["done", "paused"] = "done"
 
 
@@ -242,6 +260,7 @@ def _build_and_commit(
             return None
         if result.references:  # a part that was there already may be old, and named by nobody else
             parts = {f"part {name}": part for name, part in result.references.items()}
+            parts |= {f"{part.manifest.stage} {part.manifest.key}": part for part in result.used}
             announce(store, recipe.stage, key, recipe.outputs | parts)
         lease.check()
         manifest = _manifest(recipe, key, attempt, result)

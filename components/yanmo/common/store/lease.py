@@ -117,10 +117,8 @@ class Lease:
             self.store.replace(self.name, json.dumps(body).encode(), self._version)
         except (LeaseLost, Changed):
             pass
-        except (
-            OSError,
-            EnvironmentFault,
-        ) as error:  # must not hide the result, or the error, of the work itself
+        except (OSError, EnvironmentFault) as error:
+            # must not hide the result, or the error, of the work itself
             log.warning("could not release %s (%s); it expires in %d s", self.name, error, self.ttl)
 
     def _end_renewal(self) -> None:

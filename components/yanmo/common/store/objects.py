@@ -118,6 +118,13 @@ class ObjectStore(Protocol):
     def publish(self, prefix: str, names: Sequence[str]) -> list[Written]:
         """Make files of `writable(prefix)` durable as the objects `prefix/name`, hashed as they pass."""
 
+    def link(self, pairs: Sequence[tuple[Wanted, str]]) -> None:
+        """Give each object a second name, without its bytes passing through this machine where that can be.
+
+        Raises:
+            Damaged: an object is missing or of another size (on a folder: or changed).
+        """
+
     def discard(self, prefix: str, names: Sequence[str]) -> None:
         """Remove `writable(prefix)` and what was published from it; no error where there is nothing."""
 

@@ -53,7 +53,7 @@ class Output:
             raise DataError(f"{self}: no file {pattern!r}; it holds {have}")
         wanted = [e for e in entries if not self._is_here(e)]
         try:
-            found = self.store.fetch([Wanted(self._name(e), e.bytes, e.sha256) for e in wanted])
+            found = self.store.fetch([self.wanted(e) for e in wanted])
         except Damaged as error:
             again = f"run the {self.manifest.stage} stage again with --force, or restore the file"
             raise DataError(f"{error}; {again}") from error
@@ -98,6 +98,10 @@ class Output:
         """Whether the file was verified before and still has its size."""
         path = self._local.get(entry.path)
         return path is not None and path.is_file() and path.stat().st_size == entry.bytes
+
+    def wanted(self, entry: FileEntry) -> Wanted:
+        """The object that holds a file."""
+        return Wanted(self._name(entry), entry.bytes, entry.sha256)
 
     def _name(self, entry: FileEntry) -> str:
         return f"cas/{self.manifest.stage}/{self.manifest.key}/{self.manifest.attempt}/{entry.path}"

@@ -21,6 +21,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from minio.commonconfig import CopySource
+
 from yanmo.common.errors import DataError, EnvironmentFault, StorageError, UsageError
 from yanmo.common.store.objects import (
     MAX_DOCUMENT_BYTES,
@@ -31,6 +33,7 @@ from yanmo.common.store.objects import (
     Wanted,
     Written,
     check_name,
+    check_size,
     is_name,
 )
 from yanmo.common.store.s3_client import connect
@@ -247,15 +250,25 @@ class S3Store:
         self._published.setdefault(prefix, []).extend(zip(names, written, strict=True))
         return written
 
+    def link(self, pairs: Sequence[tuple[Wanted, str]]) -> None:
+        """Copies made by the server, of at most 5 GB each."""
+        self._transfer.each(lambda pair: self._link(*pair), pairs)
+
+    def _link(self, wanted: Wanted, name: str) -> None:
+        found = self.stat(wanted.name)
+        check_size(self._where(wanted.name), wanted, found.bytes if found else None)
+        source = CopySource(self.bucket, self._key(wanted.name))
+        target = self._key(name)
+        retry = self._retry(f"copying {self._where(wanted.name)} to {name}")
+        retry.run(lambda: self.client.copy_object(self.bucket, target, source))
+
     def discard(self, prefix: str, names: Sequence[str]) -> None:
         shutil.rmtree(self.writable(prefix), ignore_errors=True)
         self._published.pop(prefix, None)
         try:
             self._transfer.each(self.delete, [f"{prefix}/{name}" for name in names])
-        except (
-            StorageError,
-            EnvironmentFault,
-        ) as error:  # must not hide why the attempt ended; gc finds the rest
+        except (StorageError, EnvironmentFault) as error:
+            # must not hide why the attempt ended; gc finds the rest
             log.warning("could not remove the files of an attempt (%s); `yanmo store gc` will", error)
 
     def settle(self, prefix: str) -> None:

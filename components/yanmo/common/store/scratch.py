@@ -4,8 +4,8 @@
     <scratch>/objects/ab/<sha256>.lock     held while it is being downloaded
     <scratch>/processes/<id>/lock          held while the process lives
     <scratch>/processes/<id>/pins/         hard links to the objects it was handed
-    <scratch>/processes/<id>/work/         files it is writing
-    <scratch>/work/<store>/...             work that outlives a process (checkpoints)
+    <scratch>/processes/<id>/writing/      files it is writing
+    <scratch>/kept/<store>/...             work that outlives a process (checkpoints)
 
 All ranks and pods of a node may share one scratch. A file is downloaded by one of them while the others wait
 for its lock; it gets its name only after its sha256 was checked, so a name means verified bytes. Nothing is
@@ -71,13 +71,13 @@ class Scratch:
 
     def work(self, name: str) -> Path:
         """A folder for files being written; gone when the process ends."""
-        path = self.process / "work" / name
+        path = self.process / "writing" / name
         path.mkdir(parents=True, exist_ok=True)
         return path
 
     def kept_work(self, name: str) -> Path:
         """A folder for work that outlives the process."""
-        path = self.root / "work" / name
+        path = self.root / "kept" / name
         path.mkdir(parents=True, exist_ok=True)
         return path
 

@@ -1,38 +1,53 @@
-"""Runs of Han characters that a document shares with the evaluation set.
+"""Runs of Han characters that texts share: what tells a quotation, which comparing whole texts cannot see.
 
-Hashing whole texts cannot see that a history quotes a memorial at length, or that a poem stands in a preface.
-Every run of n Han characters (punctuation and line breaks left out) of the evaluation set is hashed to 64
-bits, and so is every run of the documents, in numpy, at about 7 million characters per second and core. For a
-corpus of 10^9 characters and 10^6 runs the chance of one false find is 5 in 100,000.
+A history quotes a memorial at length, a poem stands in a preface. Every run of n Han characters (punctuation
+and line breaks left out) of some texts is hashed to 64 bits, and so is every run of the others, in numpy, at
+about 7 million characters per second and core. For a corpus of 10^9 characters and 10^6 runs the chance of
+one false find is 5 in 100,000.
+
+Both `curate` (train against the evaluation set and benchmarks) and `balance` (augmented copies against
+held-out text) look here, so that they agree on what a run is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
-from yanmo.curate.normalize import END, HAN, class_table, code_points
+from yanmo.common.hash_set import HashSet, distinct
 
 Hashes = npt.NDArray[np.uint64]
 Bools = npt.NDArray[np.bool_]
 
+HAN_RANGES = ((0x3007, 0x3008), (0x3400, 0xA000), (0x20000, 0x40000))
+"""Code points of Han characters: the zero 〇 and ideographs, but not compatibility ones, which do not outlive
+normalization."""
+
 _BASE = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio, odd
 _MIX = np.uint64(0xBF58476D1CE4E5B9)  # splitmix64's multiplier
-_FILTER_BITS = 22
+
+
+@lru_cache(maxsize=1)
+def _counts_table() -> Bools:
+    """Whether a code point is a Han character or the end of a text."""
+    table = np.zeros(0x110000, dtype=np.bool_)
+    for low, high in HAN_RANGES:
+        table[low:high] = True
+    table[0] = True
+    return table
 
 
 def run_hashes(texts: Sequence[str], length: int) -> tuple[Hashes, npt.NDArray[np.int64]]:
     """Hashes of every run of `length` Han characters, and the index of the text each lies in."""
-    codes = code_points("\0".join(texts) + "\0")
-    classes = class_table()[codes]
-    chosen = (classes == HAN) | (classes == END)
-    codes, owner = codes[chosen], np.cumsum(classes == END)[chosen]
+    codes = np.frombuffer("\0".join([*texts, ""]).encode("utf-32-le"), dtype=np.uint32)
+    codes = codes[_counts_table()[codes]]
     is_end = codes == 0
-    codes, owner = codes[~is_end], owner[~is_end]
+    owner = np.cumsum(is_end)[~is_end]
+    codes = codes[~is_end]
     count = len(codes) - length + 1
     if count <= 0:
         return np.zeros(0, np.uint64), np.zeros(0, np.int64)
@@ -49,7 +64,7 @@ def run_hashes(texts: Sequence[str], length: int) -> tuple[Hashes, npt.NDArray[n
 
 @dataclass(frozen=True)
 class Runs:
-    """The runs of an evaluation set."""
+    """The runs of some texts (an evaluation set, say)."""
 
     length: int
     hashes: Hashes
@@ -58,14 +73,11 @@ class Runs:
     @classmethod
     def of(cls, texts: Sequence[str], length: int) -> Runs:
         """The runs of `length` Han characters in `texts`."""
-        return cls(length, np.unique(run_hashes(texts, length)[0]))
+        return cls(length, distinct(run_hashes(texts, length)[0]))
 
     @cached_property
-    def _filter(self) -> Bools:
-        """True at the low bits of each hash: one look-up rules out nearly all others."""
-        table = np.zeros(1 << _FILTER_BITS, dtype=np.bool_)
-        table[self.hashes & np.uint64(len(table) - 1)] = True
-        return table
+    def _set(self) -> HashSet:
+        return HashSet(self.hashes)
 
     def of_texts(self, texts: Sequence[str]) -> tuple[Hashes, npt.NDArray[np.int64]]:
         """Every run of `texts`, in order, and the index of the text each lies in."""
@@ -77,12 +89,9 @@ class Runs:
         if not len(self.hashes):
             return result, self.hashes
         hashes, owner = run_hashes(texts, self.length)
-        maybe = self._filter[hashes & np.uint64(len(self._filter) - 1)]
-        hashes, owner = hashes[maybe], owner[maybe]
-        at = np.searchsorted(self.hashes, hashes).clip(max=len(self.hashes) - 1)
-        is_shared = self.hashes[at] == hashes
-        result[owner[is_shared]] = True
-        return result, np.unique(hashes[is_shared])
+        shared = self._set.find(hashes)
+        result[owner[shared]] = True
+        return result, distinct(hashes[shared])
 
     def found_in(self, texts: Sequence[str]) -> Bools:
         """Whether each text shares a run."""

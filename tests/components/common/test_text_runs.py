@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from yanmo.common.text_runs import Runs, run_hashes
 from yanmo.curate.normalize import is_han
-from yanmo.curate.overlap import Runs, run_hashes
 
 TEXT = st.text(st.sampled_from("天地玄黄，\n〇a"), max_size=30)
 

@@ -1,0 +1,123 @@
+"""The loops behind `packing`: pieces into rows. Compiled where numba is; the same results without."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from yanmo.common.jit import compiled
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def longest_first(sizes: Array, context: int) -> Array:
+    """Indexes of `sizes` (1 to `context`), the longest first, equal ones in their order."""
+    order = np.empty(len(sizes), np.int64)
+    _counting_sort(context - sizes, np.zeros(context + 1, np.int64), order)
+    return order
+
+
+def sorted_by_row(row: Array, rows: int) -> tuple[Array, Array]:
+    """Indexes of the pieces in the order of their rows, and where each row begins (rows + 1)."""
+    order, starts = np.empty(len(row), np.int64), np.zeros(rows + 1, np.int64)
+    _counting_sort(row, starts, order)
+    return order, starts
+
+
+@compiled
+def _counting_sort(keys: Array, starts: Array, order: Array) -> None:
+    """Fill `order` with the stable order of `keys`, `starts` with where each value of them begins."""
+    for key in keys:
+        starts[key] += 1
+    total = 0
+    for key in range(len(starts)):
+        count = starts[key]
+        starts[key] = total
+        total += count
+    ends = starts.copy()
+    for i in range(len(keys)):
+        order[ends[keys[i]]] = i
+        ends[keys[i]] += 1
+
+
+@compiled
+def best_fit(sizes: Array, context: int, placed: Array, free: Array) -> int:
+    """Put each piece into the row that it fills best; returns the number of rows.
+
+    `placed` gets the row of each piece, `free` the positions left in each row. `head[c]` is the last row
+    with `c` positions left, `below[row]` the one before it; `some[c // 32]` counts the rows of 32 values of
+    `c`, to skip over empty ones.
+    """
+    head = np.full(context + 1, -1, np.int64)
+    below = np.full(len(sizes), -1, np.int64)
+    some = np.zeros(context // 32 + 1, np.int64)
+    rows = 0
+    for i in range(len(sizes)):
+        size = sizes[i]
+        left = size
+        while left <= context and head[left] < 0:
+            if left % 32 == 0 and some[left // 32] == 0:
+                left += 32
+            else:
+                left += 1
+        if left > context:
+            row, left = rows, context
+            rows += 1
+        else:
+            row = head[left]
+            head[left] = below[row]
+            some[left // 32] -= 1
+        placed[i] = row
+        left -= size
+        free[row] = left
+        if left > 0:
+            below[row] = head[left]
+            head[left] = row
+            some[left // 32] += 1
+    return rows
+
+
+@compiled
+def pour(
+    sizes: Array,
+    has_tag: Array,
+    free: Array,
+    context: int,
+    min_piece: int,
+    which: Array,
+    start: Array,
+    length: Array,
+    into: Array,
+) -> tuple[int, int]:
+    """Cut documents wherever a row ends: first into what is `free` in rows, then into new rows.
+
+    A piece of a cut document predicts at least `min_piece` tokens, so a little of a row may stay empty.
+
+    Args:
+        sizes: positions of each document.
+        which: gets the document of each piece; `start`, `length` its positions, `into` its row.
+
+    Returns:
+        The number of pieces and of rows.
+    """
+    pieces, row = 0, 0
+    space = free[0] if len(free) else context
+    for i in range(len(sizes)):
+        begin = 0
+        while begin < sizes[i]:
+            left = sizes[i] - begin
+            take = min(left, space)
+            if 0 < left - take < min_piece:
+                take = left - min_piece
+            least = min_piece + (1 if begin == 0 and has_tag[i] else 0)
+            if (take < left and take < least) or take == 0:
+                row += 1
+                space = free[row] if row < len(free) else context
+                continue
+            which[pieces], start[pieces], length[pieces], into[pieces] = i, begin, take, row
+            pieces += 1
+            begin += take
+            space -= take
+    used = row + 1 if space < context else row
+    return pieces, max(used, len(free))

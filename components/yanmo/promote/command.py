@@ -1,0 +1,182 @@
+"""The command line of `yanmo promote`: the stage itself, and `history` and `rollback` beside it."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import json
+import logging
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import NoReturn
+
+from yanmo.common.errors import DataError, ExitCode, UsageError, advice, exit_code
+from yanmo.common.logs import setup
+from yanmo.common.options import default_argv
+from yanmo.common.stage_run import Finish, StageRun
+from yanmo.common.stage_run import main as stage_main
+from yanmo.common.store.manifest import Reference
+from yanmo.common.store.objects import ObjectStore, open_store
+from yanmo.common.store.output import Output, open_reference, read_json
+from yanmo.common.store.pointers import pointer_name, read_pointer
+from yanmo.common.store.settings import StoreSettings
+from yanmo.common.text_table import text_table
+from yanmo.promote.champion import CHAMPION, CrownLost, named
+from yanmo.promote.chronicle import Record, all_records
+from yanmo.promote.config import STAGE
+from yanmo.promote.rollback import plan_rollback, roll_back
+from yanmo.promote.work import finish, prepare, work
+
+log = logging.getLogger(__name__)
+_RACES = 5
+"""Comparisons of one run before it leaves the crown to the others."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command that `argv` names; returns the exit code."""
+    words = list(default_argv(argv))
+    if words and words[0] in _TOOLS:
+        return _tool(words)
+    return judge_and_crown(words)
+
+
+def judge_and_crown(argv: Sequence[str]) -> int:
+    """The stage. Where another run took the crown meanwhile, the comparison is made anew, with that one."""
+    for _ in range(_RACES):
+        races: list[CrownLost] = []
+
+        def crowned(run: StageRun, output: Output, races: list[CrownLost] = races) -> Finish:
+            try:
+                return finish(run, output)
+            except CrownLost as error:
+                races.append(error)
+                raise
+
+        code = stage_main(STAGE, work, prepare=prepare, finish=crowned, argv=argv)
+        if not races:
+            return code
+        log.warning("comparing anew, with the champion of now")
+    return code
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message}; see {self.prog} --help")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="yanmo promote", description=__doc__, allow_abbrev=False)
+    commands = parser.add_subparsers(dest="command", required=True)
+    common = _Parser(add_help=False)
+    common.add_argument("--store", default="runs/store", help="a folder, file:///path or s3://bucket/prefix")
+    common.add_argument("--endpoint", default="", metavar="URL", help="S3 server, http(s)://host[:port]")
+    common.add_argument("--scratch", default="", metavar="FOLDER", help="local disk for files of an s3 store")
+    common.add_argument("--channel", default="dev", help="whose champion (default: %(default)s)")
+    history = commands.add_parser("history", parents=[common], help="show the champions of a channel")
+    history.add_argument("--json", action="store_true", help="for scripts: one JSON document")
+    rollback = commands.add_parser("rollback", parents=[common], help="bring a former champion back")
+    rollback.add_argument(
+        "--to", type=int, default=0, metavar="N", help="number in the history (default: the one before)"
+    )
+    rollback.add_argument("--why", required=True, metavar="TEXT", help="reason, for the history")
+    rollback.add_argument("--who", default="", metavar="NAME", help="for the history (default: user@host)")
+    rollback.add_argument("--dry-run", action="store_true", help="say what would happen and move nothing")
+    rollback.add_argument("--yes", action="store_true", help="do not ask")
+    return parser
+
+
+def _tool(argv: Sequence[str]) -> int:
+    setup("info", STAGE.name)
+    try:
+        args = _parser().parse_args(argv)
+        pointer_name(args.channel, CHAMPION)
+        settings = StoreSettings(endpoint=args.endpoint, scratch=args.scratch)
+        return _TOOLS[args.command](open_store(args.store, settings), args)
+    except KeyboardInterrupt:
+        log.warning("interrupted; nothing is half-done, the same command goes on")
+        return 128 + signal.SIGINT
+    except Exception as error:
+        code = exit_code(error)
+        if code == ExitCode.BUG:
+            log.exception("a bug in Yanmo; please report it with this log")
+        else:
+            log.error("%s", advice(error))
+        return int(code)
+
+
+def _history(store: ObjectStore, args: argparse.Namespace) -> int:
+    records, now = all_records(store, args.channel), read_pointer(store, args.channel, CHAMPION)
+    if args.json:
+        document = {"channel": args.channel, "champion": asdict(now) if now else None}
+        print(json.dumps({**document, "records": [asdict(r) for r in records]}, ensure_ascii=False, indent=1))
+        return ExitCode.DONE
+    if not records:
+        print(f"channel {args.channel} of {store.uri} has no champion yet")
+        return ExitCode.DONE
+    rows = [["number", "since (UTC)", "champion", "bits", "how"]]
+    rows += [_row(store, record) for record in records]
+    print("\n".join(text_table(rows)))
+    print(_reigns(records[-1], now))
+    return ExitCode.DONE
+
+
+def _row(store: ObjectStore, record: Record) -> list[str]:
+    how = f"verdict {named(record.verdict)}"
+    if record.kind == "rollback":
+        how = f"rollback to {record.restores} by {record.who}: {record.why}"
+    since = record.since.removesuffix(" UTC")
+    return [str(record.number), since, named(record.model), _bits(store, record.evaluation), how]
+
+
+def _bits(store: ObjectStore, evaluation: Reference) -> str:
+    try:
+        summary = read_json(open_reference(store, evaluation), "summary.json")
+        return f"{summary['mean']['bits_per_character']:.3f}"
+    except (DataError, KeyError, TypeError):
+        return "lost"
+
+
+def _reigns(last: Record, now: Reference | None) -> str:
+    lines = [f"\nchampion: {named(now)}"]
+    if now is None or now.content_digest != last.model.content_digest:
+        lines.append(
+            "The last change is not in the history yet; the next promote or the same rollback enters it."
+        )
+    lines += [f"barred: {bar.model[:12]} (content), {bar}" for bar in last.barred]
+    return "\n".join(lines)
+
+
+def _rollback(store: ObjectStore, args: argparse.Namespace) -> int:
+    if not args.why.strip():
+        raise UsageError("--why is empty; say for the history why the champion is taken down")
+    plan = plan_rollback(store, args.channel, args.to)
+    print(plan)
+    if args.dry_run:
+        print("dry run, nothing moved")
+        return ExitCode.DONE
+    if not args.yes and not _agreed():
+        print("nothing moved")
+        return ExitCode.DONE
+    record = roll_back(store, plan, who=args.who or _user(), why=args.why.strip())
+    print(f"{named(record.model)} is champion of channel {args.channel!r} (number {record.number})")
+    return ExitCode.DONE
+
+
+def _agreed() -> bool:
+    if not sys.stdin.isatty():
+        raise UsageError("nobody to ask: this is no terminal; give --yes to do it, or --dry-run")
+    return input("Go on? [y/N] ").strip().lower() in ("y", "yes")
+
+
+def _user() -> str:
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):  # a pod's user id that has no name
+        name = "unknown"
+    return f"{name}@{socket.gethostname()}"
+
+
+_TOOLS = {"history": _history, "rollback": _rollback}

@@ -1,0 +1,68 @@
+"""Guard metrics and contamination of an evaluation, by the names that limits use.
+
+What an evaluation does not hold (an older one, or one without samples) is None: not measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from yanmo.promote.evaluation import Evaluation
+
+_PLACES = {
+    "loop_share": ("memorization", "samples", "loops"),
+    "copied_8grams": ("memorization", "samples", "copied_8grams"),
+    "longest_copy": ("memorization", "samples", "longest_copy"),
+    "genre_obedience": ("memorization", "samples", "genre_obedience"),
+    "rhyme": ("verse", "samples", "rhyme"),
+    "alternation": ("verse", "samples", "alternation"),
+}
+"""Where evaluate's summary.json keeps a figure."""
+
+
+def figures_of(evaluation: Evaluation) -> dict[str, float | None]:
+    """Every figure of `limits.FIGURES`."""
+    genres: Mapping[str, Sequence[Mapping[str, Any]]] = evaluation.samples["genres"]
+    shown = [texts for texts in genres.values() if texts]
+    every = [text for texts in shown for text in texts]
+    return {
+        "distinct_2": min((_distinct(texts) for texts in shown), default=None),
+        "written_share": min((_mean([_is_text(t) for t in texts]) for texts in shown), default=None),
+        "ended_share": _mean([bool(t["ended"]) for t in every]) if every else None,
+        **{name: found(evaluation.summary, *place) for name, place in _PLACES.items()},
+    }
+
+
+def contamination_of(evaluation: Evaluation) -> float | None:
+    """Share of the evaluated documents that stand in the training text."""
+    return found(evaluation.summary, "contamination", "share")
+
+
+def found(values: Mapping[str, Any], *path: str) -> float | None:
+    """The number below the names of `path`; None where there is none."""
+    at: Any = values
+    for name in path:
+        at = at.get(name) if isinstance(at, Mapping) else None
+    is_number = isinstance(at, int | float) and not isinstance(at, bool) and bool(np.isfinite(at))
+    return float(at) if is_number else None
+
+
+def _is_text(sample: Mapping[str, Any]) -> bool:
+    return len(sample["text"]) >= 2
+
+
+def _distinct(texts: Sequence[Mapping[str, Any]]) -> float:
+    """Mean share of different character pairs; a sample without a pair has none."""
+    return _mean([_distinct_pairs(t["text"]) for t in texts])
+
+
+def _distinct_pairs(text: str) -> float:
+    pairs = [text[i : i + 2] for i in range(len(text) - 1)]
+    return len(set(pairs)) / len(pairs) if pairs else 0.0
+
+
+def _mean(values: Sequence[float]) -> float:
+    return float(np.mean(values))

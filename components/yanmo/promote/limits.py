@@ -1,0 +1,68 @@
+"""Limits on guard metrics: figures that must stay in bounds, whatever bits per character say.
+
+Standard library only, since the option is read where no numpy is.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+
+FIGURES = {
+    "distinct_2": "share of different character pairs in the samples of the most repetitive genre",
+    "written_share": "share of samples that hold two characters or more, of the genre with the fewest",
+    "ended_share": "share of samples that the model ended itself",
+    "loop_share": "share of samples that fall into a loop",
+    "copied_8grams": "share of generated 8-grams that stand in the training text",
+    "longest_copy": "longest run copied from the training text, characters",
+    "genre_obedience": "share of samples that are of the genre asked for",
+    "rhyme": "share of generated regular poems that rhyme",
+    "alternation": "share of generated regular lines whose tones alternate",
+}
+"""Name of a figure -> what it is; `yanmo.promote.health` reads them from an evaluation."""
+
+_LIMIT = re.compile(r"\s*(\w+)\s*(<=|>=)\s*([-+.\deE]+)\s*\Z")
+
+
+@dataclass(frozen=True)
+class Limit:
+    """One bound of one figure."""
+
+    figure: str
+    sign: str
+    """`<=` or `>=`."""
+    bound: float
+
+    def holds(self, value: float) -> bool:
+        """Whether `value` is within the bound; no number is not."""
+        return value <= self.bound if self.sign == "<=" else value >= self.bound
+
+    def __str__(self) -> str:
+        return f"{self.figure} {self.sign} {self.bound:g}"
+
+
+def parse_limits(text: str) -> tuple[Limit, ...]:
+    """`"distinct_2>=0.5,loop_share<=0.3"` as limits; an empty text has none.
+
+    Raises:
+        ValueError: not of that form, or no figure of that name.
+    """
+    return tuple(_parsed(part) for part in text.split(",") if part.strip())
+
+
+def _parsed(part: str) -> Limit:
+    found = _LIMIT.match(part)
+    hint = "expected NAME<=BOUND or NAME>=BOUND, separated by commas"
+    if not found:
+        raise ValueError(f"--limits: {part.strip()!r}: {hint}")
+    name, sign, bound = found.groups()
+    if name not in FIGURES:
+        raise ValueError(f"--limits: no figure {name!r}; there are {', '.join(FIGURES)}")
+    try:
+        value = float(bound)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise ValueError(f"--limits: {part.strip()!r}: {hint}")
+    return Limit(name, sign, value)

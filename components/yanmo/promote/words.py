@@ -1,0 +1,211 @@
+"""What the gate says, in English and in Chinese: every sentence of a verdict stands here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from yanmo.promote.limits import Limit
+
+if TYPE_CHECKING:
+    from yanmo.promote.gate import Check, Rules
+
+
+@dataclass(frozen=True)
+class Words:
+    """The same in two languages."""
+
+    en: str
+    zh: str
+
+    def __str__(self) -> str:
+        return self.en
+
+
+ANOTHER = Words("another model than the champion", "与现任冠军不是同一个模型")
+DOUBT = Words("gain above 0 beyond doubt", "提升确实大于零")
+NEW = Words("not rolled back before", "不曾被人工撤下")
+_UNMEASURED = Words("not measured", "未测量")
+_FIGURES_ZH = {
+    "distinct_2": "最重复的体裁中不同字对的比例",
+    "written_share": "有文字的样例比例",
+    "ended_share": "自行收尾的样例比例",
+    "loop_share": "陷入循环的样例比例",
+    "copied_8grams": "生成的八字片段见于训练文本的比例",
+    "longest_copy": "照抄训练文本的最长片段（字）",
+    "genre_obedience": "体裁相符的样例比例",
+    "rhyme": "生成的近体诗押韵比例",
+    "alternation": "生成的近体诗句平仄相间比例",
+}
+_FIGURES_EN = {
+    "distinct_2": "different character pairs in samples",
+    "written_share": "samples that hold text",
+    "ended_share": "samples ended by the model",
+    "loop_share": "samples in a loop",
+    "copied_8grams": "generated 8-grams found in the training text",
+    "longest_copy": "longest copied run, characters",
+    "genre_obedience": "samples of the genre asked for",
+    "rhyme": "generated regular poems that rhyme",
+    "alternation": "generated regular lines whose tones alternate",
+}
+
+
+def which(same_model: bool) -> Words:
+    """Finding of rule 6."""
+    return (
+        Words("the champion itself", "正是现任冠军") if same_model else Words("another model", "另一个模型")
+    )
+
+
+def sure(gain: Mapping[str, Any], level: float) -> Words:
+    """Finding of rule 7."""
+    low, high = gain["interval"]
+    return Words(
+        f"{100 * level:g} % interval {low:+.3f} to {high:+.3f} bits",
+        f"{100 * level:g} % 区间 {low:+.3f} 至 {high:+.3f} 比特",
+    )
+
+
+def least(min_gain: float) -> Words:
+    """Rule 8."""
+    return Words(f"gain of at least {100 * min_gain:g} %", f"提升至少 {100 * min_gain:g} %")
+
+
+def size(gain: Mapping[str, Any]) -> Words:
+    """Finding of rule 8."""
+    share = f"{100 * gain['share']:+.2f} %"
+    return Words(f"{share} of {gain['champion']:.3f} bits", f"{gain['champion']:.3f} 比特的 {share}")
+
+
+def no_worse(limit: float) -> Words:
+    """Rule 9."""
+    return Words(f"no genre worse by more than {limit:g} bits", f"任一体裁变差不超过 {limit:g} 比特")
+
+
+def worse(genres: Mapping[str, Mapping[str, Any]]) -> Words:
+    """Finding of rule 9: the genres that are worse by too much."""
+    english, chinese = [], []
+    for name, g in genres.items():
+        few = g["documents"] if g["few_documents"] else 0
+        english.append(f"{name} by {-g['gain']:.3f} bits" + (f" ({few} texts only)" if few else ""))
+        chinese.append(f"{name}差 {-g['gain']:.3f} 比特" + (f"（仅 {few} 篇）" if few else ""))
+    return Words(", ".join(english) or "none", "，".join(chinese) or "无")
+
+
+def clean(limit: float) -> Words:
+    """Rule 1."""
+    return Words(
+        f"at most {100 * limit:g} % of the evaluated texts in the training text",
+        f"评测文本见于训练文本的不超过 {100 * limit:g} %",
+    )
+
+
+def share(value: float | None) -> Words:
+    """Finding of rule 1."""
+    return _UNMEASURED if value is None else Words(f"{100 * value:.2f} %", f"{100 * value:.2f} %")
+
+
+def limit(bound: Limit) -> Words:
+    """Rules 2 and 3."""
+    en, zh = ("at most", "至多") if bound.sign == "<=" else ("at least", "至少")
+    return Words(
+        f"{_FIGURES_EN[bound.figure]}: {en} {bound.bound:g}",
+        f"{_FIGURES_ZH[bound.figure]}：{zh} {bound.bound:g}",
+    )
+
+
+def number(value: float | None) -> Words:
+    """Finding of rules 2 and 3."""
+    return _UNMEASURED if value is None else Words(f"{value:.3g}", f"{value:.3g}")
+
+
+def taken_down(when: str) -> Words:
+    """Finding of rule 4."""
+    return Words(f"rolled back {when}", f"曾被撤下：{when}") if when else Words("no", "否")
+
+
+def first(mean: float) -> Words:
+    """The sentence where there was no champion."""
+    return Words(
+        f"Promoted: the channel had no champion yet; {mean:.3f} bits per character over its genres.",
+        f"晋升：此频道此前没有冠军；各体裁平均每字 {mean:.3f} 比特。",
+    )
+
+
+def promoted(gain: Mapping[str, Any], rules: Rules) -> Words:
+    """The sentence of a change of champions."""
+    found, against = sure(gain, rules.level), _against(gain)
+    percent, limit = f"{100 * gain['share']:.2f} %", f"{rules.max_genre_loss:g}"
+    return Words(
+        f"Promoted: {against.en}, a gain of {gain['bits']:.3f} bits or {percent} ({found.en}); "
+        f"no genre is worse by more than {limit} bits.",
+        f"晋升：{against.zh}，提升 {gain['bits']:.3f} 比特，即 {percent}（{found.zh}）；"
+        f"没有体裁变差超过 {limit} 比特。",
+    )
+
+
+def refused(check: Check, gain: Mapping[str, Any] | None = None, rules: Rules | None = None) -> Words:
+    """The sentence of a challenger that stays one, by the first rule that it failed."""
+    if gain is not None and rules is not None:
+        compared = _compared(check, gain, rules)
+        if compared:
+            return compared
+    return _FITNESS[check.name](check)
+
+
+_FITNESS = {
+    "not_contaminated": lambda c: Words(
+        f"Not valid: {c.finding.en} of the evaluated texts stand in the training text; expected {c.rule.en}.",
+        f"无效：评测文本有 {c.finding.zh} 见于训练文本；要求{c.rule.zh}。",
+    ),
+    "not_collapsed": lambda c: Words(
+        f"Not promoted: the model has collapsed: {c.rule.en}, found {c.finding.en}.",
+        f"不晋升：模型已坍塌：{c.rule.zh}，实为 {c.finding.zh}。",
+    ),
+    "within_limits": lambda c: Words(
+        f"Not promoted: a figure is out of its limits: {c.rule.en}, found {c.finding.en}.",
+        f"不晋升：指标越限：{c.rule.zh}，实为 {c.finding.zh}。",
+    ),
+    "not_rolled_back": lambda c: Words(
+        f"Not promoted: this model was taken down before: {c.finding.en}.",
+        f"不晋升：此模型{c.finding.zh}。",
+    ),
+}
+
+
+def _against(gain: Mapping[str, Any]) -> Words:
+    return Words(
+        f"{gain['challenger']:.3f} bits per character against the champion's {gain['champion']:.3f}",
+        f"每字 {gain['challenger']:.3f} 比特，现任冠军 {gain['champion']:.3f}",
+    )
+
+
+def _compared(check: Check, gain: Mapping[str, Any], rules: Rules) -> Words | None:
+    """The sentence for a rule that compares; None for one that does not."""
+    against, found = _against(gain), sure(gain, rules.level)
+    if check.name == "another_model":
+        return Words("Not promoted: the challenger is the champion itself.", "不晋升：挑战者正是现任冠军。")
+    if check.name in ("beyond_doubt", "large_enough", "no_genre_lost") and gain["bits"] <= 0:
+        return Words(
+            f"Not promoted: no better than the champion: {against.en}.",
+            f"不晋升：不优于现任冠军：{against.zh}。",
+        )
+    if check.name == "beyond_doubt":
+        return Words(
+            f"Not promoted: the gain may be luck: {against.en}, but the gain's {found.en} includes 0.",
+            f"不晋升：提升可能出于偶然：{against.zh}，而提升的 {found.zh}，包含零。",
+        )
+    if check.name == "large_enough":
+        asked, percent = f"{100 * rules.min_gain:g} %", f"{100 * gain['share']:.2f} %"
+        return Words(
+            f"Not promoted: the gain of {percent} is below the {asked} asked for: {against.en}.",
+            f"不晋升：提升 {percent}，不足所要求的 {asked}：{against.zh}。",
+        )
+    if check.name == "no_genre_lost":
+        return Words(
+            f"Not promoted: better on average, but worse in {check.finding.en} "
+            f"(at most {rules.max_genre_loss:g} is allowed): {against.en}.",
+            f"不晋升：平均更好，但{check.finding.zh}（至多允许 {rules.max_genre_loss:g}）：{against.zh}。",
+        )
+    return None

@@ -1,0 +1,141 @@
+"""One committed part per input file, so that a file that did not change is not tokenized again.
+
+    cas/token_shard/<key>/<attempt>/tokens-00000.parquet, documents-00000.parquet
+
+The key of a part: sha256 of the documents file, digest of the tokenizer, split, form of storage, revision. So
+a run that was killed goes on after the files that were done, and a corpus with one new file costs that
+file. The cache takes the parts' files over under names of its own: hard links on a folder, copies that the
+server makes on S3. It holds no reference to the parts: gc removes those that no run used for a while.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from yanmo.common.errors import DataError
+from yanmo.common.stage_run import StageRun
+from yanmo.common.store.commit import Attempt, Recipe, Result, find_whole
+from yanmo.common.store.manifest import FileEntry
+from yanmo.common.store.output import Output
+from yanmo.common.token_cache import SPLITS, SpecialIds
+from yanmo.tokenize.shards import Done, Job
+
+log = logging.getLogger(__name__)
+PART = "token_shard"
+REVISION = 1
+"""Raised by hand when the same text and tokenizer give other files."""
+_REQUESTS = 8
+Encode = Callable[[Job], Done]
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One file of documents and what its part is made from."""
+
+    entry: FileEntry
+    split: str
+    recipe: Recipe
+
+    @classmethod
+    def of_run(cls, run: StageRun, tokenizer: Output) -> list[Shard]:
+        """The shards of a run, in the order of the cache."""
+        documents, semantic = run.input("documents"), {"compression": run.options.compression}
+        made = f"{documents.manifest.stage}/{documents.manifest.key}"
+        return [
+            cls(
+                entry,
+                split,
+                Recipe(
+                    stage=PART,
+                    revision=REVISION,
+                    semantic=semantic | {"split": split},
+                    inputs={
+                        "documents": {"content_digest": entry.sha256, "uri": f"{made}/{entry.path}"},
+                        "tokenizer": tokenizer,
+                    },
+                ),
+            )
+            for split in SPLITS
+            for entry in documents.entries(f"{split}-*.parquet")
+        ]
+
+
+def find_parts(run: StageRun, shards: list[Shard]) -> list[Output | None]:
+    """The committed parts of shards that are there already, each looked for once; they are pinned."""
+    if run.options.force:
+        return [None] * len(shards)
+    with ThreadPoolExecutor(_REQUESTS) as pool:
+        found = list(pool.map(lambda shard: find_whole(run.store, PART, shard.recipe.key), shards))
+    here = [part for part in found if part is not None]
+    if here:
+        run.pin(here)
+        log.info("%d of %d files were tokenized before", len(here), len(shards))
+    return found
+
+
+def make_part(run: StageRun, tokenizer: Output, special: SpecialIds, shard: Shard, encode: Encode) -> Output:
+    """The committed part of one shard, tokenized by `encode` where it is absent."""
+    recipe = shard.recipe
+    build = partial(_build, run=run, tokenizer=tokenizer, special=special, shard=shard, encode=encode)
+    return run.part(PART, recipe.revision, recipe.semantic, recipe.inputs, build)
+
+
+def _build(
+    attempt: Attempt, *, run: StageRun, tokenizer: Output, special: SpecialIds, shard: Shard, encode: Encode
+) -> Result:
+    documents = run.input("documents")
+    job = Job(
+        documents=documents.path(shard.entry.path),
+        split=shard.split,
+        tokenizer=tokenizer.path("tokenizer.json"),
+        tokenizer_digest=tokenizer.content_digest,
+        bos=special.bos,
+        eos=special.eos,
+        im_start=special.im_start,
+        im_end=special.im_end,
+        out=attempt.directory,
+        name="",
+        judged=run.options.judged,
+        compression=run.options.compression,
+    )
+    done = encode(job)
+    attempt.add_all([path.name for pair in done.files for path in pair])
+    return Result(counts={"tokens": sum(done.tokens.values())}, metadata=done.to_metadata())
+
+
+def done_of(part: Output) -> Done:
+    """What came of a shard, from its part's manifest.
+
+    Raises:
+        DataError: the manifest does not say it.
+    """
+    try:
+        return Done.from_metadata(part.manifest.metadata)
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(
+            f"{part}: damaged manifest ({error!r}); run the tokenize stage with --force"
+        ) from error
+
+
+def take_over(attempt: Attempt, parts: Iterable[Output]) -> None:
+    """Give the files of the parts, in this order, their names in the cache."""
+    pairs = [pair for part in parts for pair in _pairs(part)]
+    named: list[tuple[Output, FileEntry, str]] = []
+    for number, (part, *entries) in enumerate(pairs):
+        for kind, entry in zip(("tokens", "documents"), entries, strict=True):
+            named.append((part, entry, f"{kind}-{number:05d}-of-{len(pairs):05d}.parquet"))
+    attempt.take_over(named)
+
+
+def _pairs(part: Output) -> Iterator[tuple[Any, ...]]:
+    yield from (
+        (part, tokens, documents)
+        for tokens, documents in zip(
+            part.entries("tokens-*.parquet"), part.entries("documents-*.parquet"), strict=True
+        )
+    )

@@ -1,0 +1,134 @@
+"""Figures of the steps since the last line of metrics.jsonl, and what is summed since step 0.
+
+Losses stay tensors on the device, one per step, until somebody needs them: a line, a checkpoint. Then they
+are gathered at once and added up step by step, so that a run cut anywhere gives the same last digits.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from yanmo.train.agreement import Agreement
+
+
+@dataclass(frozen=True)
+class PendingStep:
+    """A step whose loss was not read yet."""
+
+    step: int
+    nats: Tensor
+    """Summed loss of this rank's rows (scalar, on the device)."""
+    targets: int
+    """Of the global batch."""
+    first_sample: int
+    moved: bool
+    """Whether it moved the weights."""
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """A step whose loss was read."""
+
+    step: int
+    loss: float
+    """Mean over the targets of the global batch, nats per token."""
+    first_sample: int
+    good: bool
+    """Whether it moved the weights and its loss is finite."""
+
+
+@dataclass
+class Interval:
+    """Sums of good steps since the last line; in the checkpoints, so that a resumed run's lines are equal."""
+
+    nats: float = 0.0
+    targets: int = 0
+    samples: int = 0
+    seconds: float = 0.0
+    """Of training since step 0, checkpoints and validations left out."""
+    cpu_seconds: float = 0.0
+    """Of all ranks in training steps since step 0: comparable on a busy machine."""
+    tokens: int = 0
+    """Predicted tokens since step 0."""
+    line_seconds: float = 0.0
+    """Value of `seconds` at the last line."""
+
+    @property
+    def loss(self) -> float | None:
+        """Mean loss of the interval in nats per token; None when none of its steps was good."""
+        return self.nats / self.targets if self.targets else None
+
+    def begin_line(self) -> None:
+        """Start the next interval."""
+        self.nats, self.targets, self.samples, self.line_seconds = 0.0, 0, 0, self.seconds
+
+
+@dataclass
+class Ledger:
+    """Collects steps and reads them together."""
+
+    agreement: Agreement
+    batch_rows: int
+    interval: Interval = field(default_factory=Interval)
+    _pending: list[PendingStep] = field(default_factory=list)
+    _cpu_seconds: float = 0.0
+
+    def add(self, pending: PendingStep, cpu_seconds: float) -> None:
+        """Note a step; reads nothing from the device."""
+        self._pending.append(pending)
+        self._cpu_seconds += cpu_seconds
+
+    def drop(self) -> None:
+        """Forget the steps that were not read: they will be made again."""
+        self._pending.clear()
+        self._cpu_seconds = 0.0
+
+    def read(self) -> list[StepResult]:
+        """The steps since the last call, in order, and into the interval; all ranks call it together."""
+        if not self._pending:
+            return []
+        nats = torch.stack([p.nats for p in self._pending]).to(device="cpu", dtype=torch.float64)
+        *sums, cpu = self.agreement.sums(torch.cat([nats, torch.tensor([self._cpu_seconds]).double()]))
+        found = []
+        for pending, total in zip(self._pending, sums, strict=True):
+            good = pending.moved and math.isfinite(total)
+            loss = total / max(pending.targets, 1)
+            found.append(StepResult(pending.step, loss, pending.first_sample, good))
+            if good:
+                self.interval.nats += total
+                self.interval.targets += pending.targets
+                self.interval.tokens += pending.targets
+                self.interval.samples += self.batch_rows
+        self.interval.cpu_seconds += cpu
+        self.drop()
+        return found
+
+
+class Stopwatch:
+    """Wall seconds by what they went to, since the last `read`.
+
+    On a CUDA device a number is the time until the kernels were launched, not until they were done, unless
+    `sync` is given (`--profile`, `--benchmark`), which costs some speed.
+    """
+
+    def __init__(self, sync: bool = False) -> None:
+        self._sync = sync
+        self._seconds: dict[str, float] = {}
+
+    def add(self, what: str, began: float) -> float:
+        """Count the time from `began` (time.monotonic) until now; returns now."""
+        if self._sync and torch.cuda.is_available():
+            torch.cuda.synchronize()
+        now = time.monotonic()
+        self._seconds[what] = self._seconds.get(what, 0.0) + now - began
+        return now
+
+    def read(self) -> dict[str, float]:
+        """The seconds by name, and begin anew."""
+        found, self._seconds = self._seconds, {}
+        return found

@@ -1,0 +1,81 @@
+"""How much of the machine a training uses: memory and model FLOPs utilization (MFU).
+
+    MFU = tokens/s x FLOPs per token / (ranks x peak FLOP/s of the device in bf16)
+    FLOPs per token = 6 x (parameters of all matrices but the input embedding) + 12 x layers x H x E x T
+
+as nanochat and torchtitan count (6 per weight for forward and backward, 12 = 2 products x 2 x 3 for attention
+over all T positions, without a discount for causality and without recomputation); H x E is the width of all
+query heads, T the context. Tokens are predicted tokens: padding is no work that counts. Peaks are the
+vendors' dense bf16 figures, from torchtitan/tools/utils.py; on any other device MFU is left out.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+from typing import Any
+
+import torch
+
+from yanmo.model.decoder import DecoderConfig
+from yanmo.train.config import TrainConfig
+
+PEAK_FLOPS = {
+    "A100": 312e12,
+    "H100 NVL": 835e12,
+    "H100 PCIe": 756e12,
+    "H100": 989e12,
+    "H200": 989e12,
+    "H20": 148e12,
+    "B200": 2.25e15,
+    "L40S": 362e12,
+}
+"""Part of the device's name -> dense bf16 FLOP/s; longer names are looked at first."""
+
+
+def peak_flops(device_name: str) -> float | None:
+    """Dense bf16 FLOP/s of a device; None for one that is not in the table."""
+    for name in sorted(PEAK_FLOPS, key=len, reverse=True):
+        if name in device_name:
+            return PEAK_FLOPS[name]
+    return None
+
+
+def flops_per_token(shape: DecoderConfig, context: int) -> float:
+    """FLOPs of forward and backward per predicted token; see the top of this file."""
+    heads = shape.num_attention_heads * shape.head_dim
+    keys = shape.num_key_value_heads * shape.head_dim
+    layer = shape.hidden_size * (2 * heads + 2 * keys + 3 * shape.intermediate_size)
+    matrices = shape.num_hidden_layers * layer + shape.vocab_size * shape.hidden_size
+    return 6.0 * matrices + 12.0 * shape.num_hidden_layers * heads * context
+
+
+class Machine:
+    """The figures of one rank's device."""
+
+    def __init__(self, device: torch.device, options: TrainConfig, shape: DecoderConfig) -> None:
+        self._device = device
+        self._flops = flops_per_token(shape, options.context)
+        self._peak = None
+        if device.type == "cuda":
+            peak = peak_flops(torch.cuda.get_device_name(device))
+            self._peak = peak * options.ranks if peak else None
+
+    def figures(self, tokens_per_second: float) -> dict[str, Any]:
+        """Memory of this rank now and at most, bytes; MFU where the device is known."""
+        now, most = self._memory()
+        found: dict[str, Any] = {"memory_bytes": now, "memory_peak_bytes": most}
+        if self._peak:
+            found["mfu"] = tokens_per_second * self._flops / self._peak
+        return found
+
+    def _memory(self) -> tuple[int, int]:
+        if self._device.type == "cuda":
+            return torch.cuda.memory_allocated(self._device), torch.cuda.max_memory_allocated(self._device)
+        unit = 1 if sys.platform == "darwin" else 1024
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+        try:
+            with open("/proc/self/statm", encoding="ascii") as file:
+                return int(file.read().split()[1]) * resource.getpagesize(), most
+        except OSError:
+            return most, most

@@ -1,0 +1,44 @@
+"""Out of memory is no end: the micro batch is halved, accumulation doubled, and the workers start again.
+
+The global batch and so the samples of each step stay what they were; sums in another order change the last
+digits, which is recorded. The rows that fitted are kept in the run's folder: a rerun does not try again.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+from yanmo.common.errors import EnvironmentFault
+from yanmo.train.job import MICRO_BATCH, Job, Status
+
+log = logging.getLogger(__name__)
+
+
+def largest_micro_batch(folder: Path) -> tuple[int, str]:
+    """Most rows that fit, as far as is known, and why; (0, "") before anything did not fit."""
+    try:
+        value = json.loads((folder / MICRO_BATCH).read_text(encoding="utf-8"))
+        return int(value["rows"]), str(value["note"])
+    except (FileNotFoundError, ValueError, KeyError):
+        return 0, ""
+
+
+def halve_micro_batch(task: Job, status: Status) -> None:
+    """Note that the job's micro batch did not fit.
+
+    Raises:
+        EnvironmentFault: it was a single row.
+    """
+    rows, of_rank = task.options.micro_rows, task.options.rank_rows
+    if rows <= 1:
+        raise EnvironmentFault(
+            f"out of memory with one row of {task.options.context} positions per forward ({status.message}); "
+            "take a smaller --context or model, more --ranks, or a machine with more memory"
+        )
+    half = max(n for n in range(1, rows // 2 + 1) if of_rank % n == 0)
+    note = f"out of memory with a micro batch of {rows} rows on rank {status.rank}"
+    value = {"rows": half, "note": note}
+    (task.folder / MICRO_BATCH).write_text(json.dumps(value), encoding="utf-8")
+    log.warning("%s; going on with %d rows, %d forwards a step", note, half, of_rank // half)

@@ -1,0 +1,190 @@
+"""`yanmo promote rollback` and `history`: what they do, what they refuse, and what a kill leaves behind."""
+
+import json
+import multiprocessing
+import os
+import signal
+
+import pytest
+
+from yanmo.promote import rollback
+from yanmo.promote.chronicle import all_records
+
+WHY = ("--why", "writes rude verses", "--who", "li", "--yes")
+
+
+@pytest.fixture
+def three(stage, monkeypatch):
+    """A channel with three champions, one after the other; their models."""
+    monkeypatch.setattr("yanmo.promote.command.setup", lambda level, stage: None)
+    models = []
+    for number in (1, 2, 3):
+        models.append(stage.model(number))
+        stage.evaluate(models[-1], 9 - number / 5)
+        assert stage.promote() == 0
+    return models
+
+
+def reigning(stage):
+    return stage.pointer("champion").key
+
+
+def test_a_rollback_brings_the_champion_before_back_and_says_who_and_why(stage, three, capsys):
+    assert stage.tool("rollback", *WHY) == 0
+    assert reigning(stage) == three[1].reference.key
+    record = all_records(stage.store, "dev")[-1]
+    assert (record.number, record.kind, record.restores) == (4, "rollback", 2)
+    assert (record.who, record.why) == ("li", "writes rude verses")
+    assert record.previous.key == three[2].reference.key
+    said = capsys.readouterr().out
+    assert f"train/{three[2].reference.key[:12]} is champion of channel 'dev'; it will be" in said
+    assert f"train/{three[1].reference.key[:12]} (number 2, crowned 20" in said
+    evaluation = stage.pointer("champion_evaluation")
+    assert evaluation == all_records(stage.store, "dev")[1].evaluation
+
+
+def test_a_model_that_was_rolled_back_is_not_crowned_again_by_the_next_night(stage, three, caplog):
+    stage.tool("rollback", *WHY)
+    assert stage.promote("--champion", f"evaluate/{stage.pointer('champion_evaluation').key}") == 0
+    assert reigning(stage) == three[1].reference.key
+    assert "this model was taken down before: rolled back 20" in caplog.text
+    assert "by li: writes rude verses" in stage.verdict()["sentence"]["en"]
+    better = stage.model(4)
+    stage.evaluate(better, 8.0)
+    assert stage.promote("--champion", "champion_evaluation/latest") == 65
+    assert stage.promote("--champion", f"evaluate/{stage.pointer('champion_evaluation').key}") == 0
+    assert reigning(stage) == better.reference.key
+    assert [bar.who for bar in all_records(stage.store, "dev")[-1].barred] == ["li"], "still barred"
+
+
+def test_rolling_back_to_a_barred_model_lifts_the_bar(stage, three):
+    stage.tool("rollback", *WHY)
+    assert stage.tool("rollback", "--to", "3", *WHY) == 0
+    assert reigning(stage) == three[2].reference.key
+    (bar,) = all_records(stage.store, "dev")[-1].barred
+    assert bar.model == three[1].content_digest
+
+
+def test_two_rollbacks_go_back_two_champions(stage, three):
+    assert stage.tool("rollback", *WHY) == 0
+    assert stage.tool("rollback", *WHY) == 0
+    assert reigning(stage) == three[0].reference.key
+    assert stage.tool("rollback", *WHY) == 65, "there is none before the first"
+    assert reigning(stage) == three[0].reference.key
+
+
+def test_a_dry_run_says_what_would_happen_and_moves_nothing(stage, three, capsys):
+    assert stage.tool("rollback", "--dry-run", "--why", "a look") == 0
+    assert "it will be train/" in capsys.readouterr().out
+    assert reigning(stage) == three[2].reference.key and len(stage.records()) == 3
+
+
+def test_a_former_champion_with_damaged_files_is_not_crowned(stage, three, caplog):
+    manifest = three[1].manifest
+    (stage.folder / f"cas/train/{manifest.key}/{manifest.attempt}/model.safetensors").write_text("WEIGHTS 9")
+    assert stage.tool("rollback", *WHY) == 65
+    assert "model.safetensors: changed since it was committed" in caplog.text
+    assert reigning(stage) == three[2].reference.key and len(stage.records()) == 3
+    assert stage.tool("rollback", "--to", "1", *WHY) == 0
+    assert reigning(stage) == three[0].reference.key
+
+
+def test_a_damaged_champion_can_be_taken_down(stage, three):
+    manifest = three[2].manifest
+    (stage.folder / f"cas/train/{manifest.key}/{manifest.attempt}/model.safetensors").unlink()
+    assert stage.tool("rollback", *WHY) == 0
+    assert reigning(stage) == three[1].reference.key
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("--to", "9", *WHY), 65, "has the numbers 1 to 3"),
+        (("--to", "-1", *WHY), 65, "has the numbers 1 to 3"),
+        (("--to", "3", *WHY), 65, "is the champion of channel 'dev' already"),
+        (("--channel", "empty", *WHY), 65, "has no champion to roll back"),
+        (("--channel", "../dev", *WHY), 64, "--channel '../dev'"),
+        (("--why", " ", "--yes"), 64, "--why is empty"),
+        (("--yes",), 64, "--why"),
+        (("--why", "because"), 64, "nobody to ask"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_and_moves_nothing(stage, three, caplog, arguments, code, words):
+    assert stage.tool("rollback", *arguments) == code
+    assert words in caplog.text
+    assert reigning(stage) == three[2].reference.key and len(stage.records()) == 3
+
+
+@pytest.mark.parametrize(("answer", "rolled"), [("y", True), ("", False), ("n", False)])
+def test_a_person_is_asked_first(stage, three, monkeypatch, answer, rolled):
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("builtins.input", lambda prompt: answer)
+    assert stage.tool("rollback", "--why", "because") == 0
+    assert (reigning(stage) == three[1].reference.key) is rolled
+
+
+def test_a_crown_that_moves_meanwhile_is_left_alone(stage, three, caplog, monkeypatch):
+    real = rollback.swap_pointer
+
+    def after_another(store, channel, name, expected, new):
+        assert real(store, channel, name, expected, three[0].reference)
+        return real(store, channel, name, expected, new)
+
+    monkeypatch.setattr(rollback, "swap_pointer", after_another)
+    assert stage.tool("rollback", *WHY) == 75
+    assert "got another champion meanwhile" in caplog.text and len(stage.records()) == 3
+    assert reigning(stage) == three[0].reference.key
+
+
+@pytest.mark.parametrize("kill_at", ["swap_pointer", "write_record", "_settle"])
+def test_a_rollback_killed_anywhere_is_finished_by_the_same_command(stage, three, kill_at):
+    def killed():
+        setattr(rollback, kill_at, lambda *arguments: os.kill(os.getpid(), signal.SIGKILL))
+        stage.tool("rollback", "--to", "2", *WHY)
+
+    child = multiprocessing.get_context("fork").Process(target=killed)
+    child.start()
+    child.join()
+    assert child.exitcode == -signal.SIGKILL
+    assert stage.tool("rollback", "--to", "2", *WHY) == 0
+    assert stage.pointer("champion_evaluation") == all_records(stage.store, "dev")[1].evaluation
+    assert reigning(stage) == three[1].reference.key
+    records = all_records(stage.store, "dev")
+    assert len(records) == 4 and records[-1].restores == 2
+    assert records[-1].previous.key == three[2].reference.key
+    assert [bar.model for bar in records[-1].barred] == [three[2].content_digest]
+
+
+def test_another_rollback_waits_for_the_half_done_one(stage, three, caplog):
+    assert rollback.swap_pointer(
+        stage.store, "dev", "champion", three[2].reference, three[0].reference
+    )  # and killed
+    assert stage.tool("rollback", "--to", "2", *WHY) == 65
+    assert "finish it first, with --to 1" in caplog.text
+
+
+def test_the_history_lists_every_champion(stage, three, capsys):
+    stage.tool("rollback", *WHY)
+    capsys.readouterr()
+    assert stage.tool("history") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["number", "since", "(UTC)", "champion", "bits", "how"]
+    assert [line.split()[0] for line in lines[1:5]] == ["1", "2", "3", "4"]
+    assert "rollback to 2 by li: writes rude verses" in lines[4]
+    assert f"champion: train/{three[1].reference.key[:12]}" in lines
+    assert any(line.startswith(f"barred: {three[2].content_digest[:12]}") for line in lines)
+    assert stage.tool("history", "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [r["kind"] for r in document["records"]] == ["promotion"] * 3 + ["rollback"]
+    assert stage.tool("history", "--channel", "empty") == 0
+    assert "has no champion yet" in capsys.readouterr().out
+
+
+def test_records_of_earlier_versions_are_read(stage, three):
+    path = stage.records()[0]
+    values = json.loads(path.read_text())
+    for later in ("kind", "restores", "who", "why", "barred", "sealed", "number"):
+        values.pop(later)
+    path.write_text(json.dumps(values))
+    first = all_records(stage.store, "dev")[0]
+    assert (first.number, first.kind, first.barred) == (1, "promotion", ())

@@ -1,0 +1,128 @@
+"""Faults for trainings under test: a loss that is not finite for some rows, a micro batch that does not fit.
+
+Inside the test's process `poison` and `small_memory` patch the loss; for the workers of a real stage
+`install` writes a `sitecustomize.py` that does the same in every Python process started with that folder on
+PYTHONPATH. The product has no hooks for this.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import torch
+
+from yanmo.common.store.objects import open_store
+from yanmo.common.store.output import open_reference
+from yanmo.common.store.pointers import read_pointer
+from yanmo.common.token_cache import TokenCache
+from yanmo.train.config import TrainConfig
+from yanmo.train.data import Samples
+
+MODULE = "yanmo.train.backends.loss_module"
+
+_SITE = """
+import importlib.abc, importlib.util, sys
+sys.path.append({tests!r})
+
+class AfterImport(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name != {module!r}:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        plain = spec.loader.exec_module
+        def execute(module):
+            plain(module)
+            import faults
+            {call}
+        spec.loader.exec_module = execute
+        return spec
+
+sys.meta_path.insert(0, AfterImport())
+"""
+
+
+def samples_of(store: Path, config: dict) -> Samples:
+    """The training rows of the store's newest token cache under these options."""
+    opened = open_store(str(store))
+    cache = TokenCache.open(open_reference(opened, read_pointer(opened, "dev", "tokenize")))
+    options = TrainConfig(**config)
+    return Samples(
+        cache,
+        packing=options.packing_plan,
+        seed=options.seed,
+        tag_share=options.tag_share,
+        pad=cache.special.pad,
+    )
+
+
+def checksums(ids_BT: torch.Tensor) -> list[int]:
+    """A number per row that tells it from others."""
+    weights = torch.arange(1, ids_BT.shape[1] + 1)
+    return (ids_BT.cpu() * weights).sum(1).tolist()
+
+
+def rows_of(samples: Samples, wanted: list[int]) -> list[int]:
+    """The checksums of these samples' rows."""
+    return [checksums(torch.from_numpy(samples.batch(n, 1).ids_BT))[0] for n in wanted]
+
+
+def poison(rows: list[int], setattr=setattr) -> None:
+    """Make the loss of every micro batch that holds one of these rows NaN."""
+    import yanmo.train.backends.loss_module as module
+
+    plain = module.LossModule.forward
+
+    def forward(self, ids_BT, *rest):
+        loss = plain(self, ids_BT, *rest)
+        return loss * float("nan") if set(checksums(ids_BT)) & set(rows) else loss
+
+    setattr(module.LossModule, "forward", forward)
+
+
+def small_memory(most_rows: int, setattr=setattr) -> None:
+    """Make every micro batch of more rows run out of memory."""
+    import yanmo.train.backends.loss_module as module
+
+    plain = module.LossModule.forward
+
+    def forward(self, ids_BT, *rest):
+        if len(ids_BT) > most_rows:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+        return plain(self, ids_BT, *rest)
+
+    setattr(module.LossModule, "forward", forward)
+
+
+def record_rows(path: Path) -> None:
+    """Append what each rank trains on to `path`.<rank>: lines of [first sample, samples, [document ids]]."""
+    import os
+
+    from yanmo.train import data
+
+    batch, rows = data.Samples.batch, data.Batch.rows
+    origin = {}
+
+    def recorded_batch(self, first, count):
+        made = batch(self, first, count)
+        origin[id(made)] = (self, first, made)
+        return made
+
+    def recorded_rows(self, begin, end):
+        samples, first, _ = origin[id(self)]
+        line = [first + begin, end - begin, samples.document_ids(first + begin, end - begin)]
+        with open(f"{path}.{os.environ['RANK']}", "a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+        return rows(self, begin, end)
+
+    data.Samples.batch, data.Batch.rows = recorded_batch, recorded_rows
+
+
+def install(folder: Path, call: str) -> str:
+    """Write a sitecustomize that calls `call` (such as `faults.small_memory(2)`); returns its folder."""
+    folder.mkdir(exist_ok=True)
+    tests = str(Path(__file__).parent)
+    text = _SITE.format(tests=tests, module=MODULE, call=call)
+    (folder / "sitecustomize.py").write_text(text, encoding="utf-8")
+    return str(folder)

@@ -1,0 +1,168 @@
+"""Whole stages with something going wrong in a rank: poisoned data, no memory, a rank that stands still."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from yanmo.common.options import flag
+from yanmo.common.store.objects import open_store
+from yanmo.common.store.output import Output, open_reference
+from yanmo.common.store.pointers import read_pointer
+from yanmo.train.watchdog import heartbeat_path
+
+pytestmark = pytest.mark.slow
+
+
+def command(store: Path, options: dict) -> list[str]:
+    flags = [f"{flag(name)}={value}" for name, value in options.items()]
+    return [sys.executable, "-m", "yanmo.train", f"--store={store}", "--metrics-port=-1", *flags]
+
+
+def environment(site: str) -> dict[str, str]:
+    """Where every Python process finds the sitecustomize of `faults.install` first."""
+    return {**os.environ, "PYTHONPATH": f"{site}:{os.environ.get('PYTHONPATH', '')}"}
+
+
+def stage(store: Path, options: dict, site: str = "") -> subprocess.CompletedProcess[str]:
+    env = environment(site) if site else None
+    return subprocess.run(command(store, options), capture_output=True, text=True, timeout=560, env=env)
+
+
+def output_of(store: Path, pointer: str) -> Output:
+    opened = open_store(str(store))
+    return open_reference(opened, read_pointer(opened, "dev", pointer))
+
+
+def lines_of(output: Output) -> list[dict]:
+    return [json.loads(x) for x in output.path("metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def wait_for(what, seconds: float = 300) -> None:
+    end = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < end, "it never came"
+        time.sleep(0.05)
+
+
+def begun(store: Path, step: int) -> Path | None:
+    """The folder of the run, once its metrics have that step."""
+    for path in store.glob("runs/train/*/metrics.jsonl"):
+        if f'"step": {step},' in path.read_text(encoding="utf-8"):
+            return path.parent
+    return None
+
+
+def test_rows_poisoned_on_one_rank_are_skipped_by_all_together(store, tiny, tmp_path, faults):
+    options = {**tiny, "ranks": 2, "start": "random"}
+    bad = faults.rows_of(faults.samples_of(store, options), [2 * 8 + 7])  # the last row of step 3: rank 1's
+    site = faults.install(tmp_path / "site", f"faults.poison({bad})")
+    done = stage(store, options, site)
+    assert done.returncode == 0, done.stderr
+    model = output_of(store, "train")
+    losses = {x["step"]: x["loss"] for x in lines_of(model) if "loss" in x}
+    assert losses[3] is None and None not in [losses[n] for n in range(1, 9) if n != 3]
+    (event,) = model.manifest.metadata["events"]
+    assert (event["event"], event["step"], event["first_sample"]) == ("skipped", 3, 16)
+
+
+def test_out_of_memory_halves_the_micro_batch_until_it_fits(store, tiny, tmp_path, faults):
+    clean = tmp_path / "clean"
+    subprocess.run(["cp", "-r", str(store), str(clean)], check=True)
+    assert stage(clean, tiny).returncode == 0
+    site = faults.install(tmp_path / "site", "faults.small_memory(2)")
+    done = stage(store, tiny, site)
+    assert done.returncode == 0, done.stderr
+    assert "going on with 4 rows, 2 forwards" in done.stderr
+    assert "going on with 2 rows, 4 forwards" in done.stderr
+    model = output_of(store, "train")
+    (event,) = model.manifest.metadata["events"]
+    assert (event["event"], event["micro_batch"]) == ("settings", 2) and "out of memory" in event["reason"]
+    pairs = zip(lines_of(model)[1:], lines_of(output_of(clean, "train")), strict=True)
+    assert all(abs(a["loss"] - b["loss"]) < 1e-4 for a, b in pairs if "loss" in a)
+
+
+def test_a_single_row_that_does_not_fit_is_the_machines_fault(store, tiny, tmp_path, faults):
+    site = faults.install(tmp_path / "site", "faults.small_memory(0)")
+    done = stage(store, {**tiny, "micro_batch": 2}, site)
+    assert done.returncode == 78 and "with one row" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_frozen_rank_ends_the_run_for_another_try(ranks, store, tiny):
+    options = {**tiny, "steps": 3000, "ranks": ranks, "hang_seconds": 40, "checkpoint_steps": 2}
+    process = subprocess.Popen(command(store, options), stderr=subprocess.PIPE, text=True)
+    wait_for(lambda: begun(store, 5))
+    folder = begun(store, 5)
+    victim = int(heartbeat_path(folder, ranks - 1).read_text())
+    os.kill(victim, signal.SIGSTOP)
+    _, log = process.communicate(timeout=400)
+    assert process.returncode == 75, log
+    assert not Path(f"/proc/{victim}").exists()
+    if ranks == 2:  # the other one says what it waited for
+        assert "no progress for" in log
+        assert "_one_step" in (folder / "workers.log").read_text(errors="replace")
+    else:
+        assert "stands still" in log
+    again = stage(store, {**options, "max_seconds": 1})
+    assert again.returncode == 0 and "resuming at step" in again.stderr, again.stderr
+
+
+def test_max_seconds_pauses_and_a_run_outside_of_its_night_does_not_begin(store, tiny):
+    done = stage(store, {**tiny, "steps": 100_000, "max_seconds": 20})
+    assert done.returncode == 0 and "--max-seconds 20: saved at step" in done.stderr, done.stderr
+    assert "paused" in done.stderr
+    hour = time.gmtime().tm_hour
+    night = f"{(hour + 2) % 24:02d}:00-{(hour + 4) % 24:02d}:00"
+    day = stage(store, {**tiny, "night": night})
+    assert day.returncode == 0 and "has not begun" in day.stderr, day.stderr
+
+
+ELASTIC = [
+    {"ranks": 2, "zero_stage": 1},
+    {"ranks": 1, "zero_stage": 2, "micro_batch": 4},
+    {"ranks": 2, "zero_stage": 3, "micro_batch": 2},
+]
+
+
+def test_other_ranks_and_stages_see_every_document_once_per_epoch(store, tiny, tmp_path, faults):
+    options = {**tiny, "steps": 75, "log_every": 1}
+    trail = tmp_path / "rows"
+    site = faults.install(tmp_path / "site", f"faults.record_rows({str(trail)!r})")
+    for number, change in enumerate(ELASTIC):
+        process = subprocess.Popen(
+            command(store, {**options, **change}),
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment(site),
+        )
+        if number < 2:
+            wait_for(lambda until=20 * number + 20: begun(store, until))
+            process.send_signal(signal.SIGTERM)
+        _, log = process.communicate(timeout=400)
+        assert process.returncode == 0, log
+    rows = [json.loads(x) for p in tmp_path.glob("rows.*") for x in p.read_text().splitlines()]
+    rows.sort()
+    assert [first for first, _, _ in rows] == [0, *_ends(rows)[:-1]], "each sample once, none left out"
+    assert _ends(rows)[-1] == 75 * 8
+    samples = faults.samples_of(store, options)
+    epochs, _ = samples.locate(75 * 8 - 1)
+    assert epochs >= 1, "the run crosses an epoch's end"
+    seen = [ids for _, _, ids in rows]
+    flat = [one for ids in seen for one in ids]
+    per_epoch = len(samples.document_ids(0, len(samples.plan(0))))
+    assert sorted(set(flat[:per_epoch])) == sorted(samples.index.ids.tolist())
+    assert flat[:per_epoch] == samples.document_ids(0, len(samples.plan(0)))
+    losses = [x["loss"] for x in lines_of(output_of(store, "train")) if "loss" in x]
+    assert len(losses) == 75 and losses[-1] < losses[0] - 0.3
+
+
+def _ends(rows: list) -> list[int]:
+    return [first + count for first, count, _ in rows]
