@@ -1,9 +1,10 @@
-"""What the baselines cost, and the 5-gram beside a naive xz: CPU and wall seconds on a store's documents.
+"""What the baselines and the measures of writing cost: CPU and wall seconds on a store's documents.
 
     python benchmarks/baselines.py --store runs/demo --channel demo
 
-Prints one line per part: 5-gram training, 5-gram scoring, xz with one run for all genres (as evaluate does
-it), and, with --naive, xz with one run per genre.
+Prints one line per part: 5-gram training and scoring, the 5-grams of the mixture, PPMd, xz with one run for
+all genres (as evaluate does it) and, with --naive, xz with one run per genre; then what the rules of verse
+and the judge of genres learn, and the look for copies of the test split.
 """
 
 from __future__ import annotations
@@ -19,8 +20,12 @@ from yanmo.common.errors import DataError
 from yanmo.common.store.objects import ObjectStore, open_store
 from yanmo.common.store.output import Output, open_reference
 from yanmo.common.store.pointers import read_pointer
-from yanmo.evaluate.baselines import xz_figures
-from yanmo.evaluate.documents import Document, read_split, training_texts
+from yanmo.evaluate.baselines import ppmd_bits, xz_figures
+from yanmo.evaluate.copies import find_copies
+from yanmo.evaluate.degeneration import GenreJudge
+from yanmo.evaluate.documents import Document, by_genre, read_split, training_texts
+from yanmo.evaluate.mixture import mixture_bits
+from yanmo.evaluate.verse.report import learn
 from yanmo.model.ngram import NgramModel
 
 
@@ -31,7 +36,8 @@ def main() -> None:
     parser.add_argument("--naive", action="store_true", help="also run xz once per genre")
     options = parser.parse_args()
     store = open_store(options.store)
-    texts = training_texts(_latest(store, options.channel, "curate"), 10**9)
+    sources = training_texts(_latest(store, options.channel, "curate"), 10**9)
+    texts = [source.text for source in sources]
     scored = read_split(_latest(store, options.channel, "evaluation_set"), "test")
     print(
         f"{sum(map(len, texts)):,} characters of training text, {sum(d.characters for d in scored):,} scored"
@@ -39,9 +45,15 @@ def main() -> None:
     model = _timed("5-gram, train", lambda: NgramModel.train(texts))
     _timed("5-gram, score", lambda: model.document_bits([d.text for d in scored]))
     print(f"{'peak memory':<24}{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:8.2f} GB")
+    valid = read_split(_latest(store, options.channel, "evaluation_set"), "valid")
+    _timed("5-grams of the mixture", lambda: mixture_bits(by_genre(sources), valid, scored))
+    _timed("PPMd", lambda: ppmd_bits(texts, scored))
     _timed("xz, all genres", lambda: xz_figures(texts, scored))
     if options.naive:
         _timed("xz, a run per genre", lambda: _naive_xz(texts, scored))
+    _timed("verse, learn", lambda: learn((s.genre, s.title, s.text) for s in sources))
+    _timed("genre judge, learn", lambda: GenreJudge(by_genre(sources)))
+    _timed("copies, 8-grams", lambda: find_copies([d.text for d in scored], [sources], 8))
 
 
 def _latest(store: ObjectStore, channel: str, name: str) -> Output:

@@ -66,6 +66,7 @@ def judge(
             challenger=challenged.outputs["evaluation"],
             champion=defended.outputs["evaluation"],
             baselines=challenged.outputs["baselines"],
+            writing=challenged.outputs["writing"],
         )
         crowned(store=store, channel=channel, promoted=judged.outputs["promoted"]).set_caching_options(False)
 

@@ -60,6 +60,7 @@ def test_the_road_from_raw_text_to_a_champion_and_what_a_change_makes_again(tmp_
     assert first.returncode == 0, first.stderr[-3000:]
     assert made == ALL
     assert "Promoted: the channel had no champion yet" in first.stdout
+    assert re.search(r"^new-champion +\d", first.stdout, flags=re.MULTILINE), "what follows a promotion"
     assert (tmp_path / "runs/demo/report.html").stat().st_size > 2000
     assert (tmp_path / "runs/demo/pointers/demo/champion.json").is_file()
     for genre in "诗词文赋":
@@ -76,7 +77,9 @@ def test_the_road_from_raw_text_to_a_champion_and_what_a_change_makes_again(tmp_
     fourth, made = run(tmp_path)
     assert fourth.returncode == 0, fourth.stderr[-3000:]
     assert made == ALL, "everything downstream of curate"
-    assert "Not promoted" in fourth.stdout or "Promoted" in fourth.stdout
+    crowned = fourth.stdout.startswith("\nPromoted") or "\nPromoted" in fourth.stdout
+    assert crowned != ("\nNot promoted" in fourth.stdout)
+    assert crowned == ("\nnew-champion" in fourth.stdout), "and nothing follows a verdict that says no"
 
 
 @pytest.mark.parametrize(

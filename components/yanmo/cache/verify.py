@@ -9,8 +9,10 @@ tokenizer turns into the same ids. Faults end with exit code 65 and name file an
 from __future__ import annotations
 
 import argparse
+import itertools
 import logging
 from collections import Counter
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -96,15 +98,28 @@ def _check_sample(documents: Documents, sample: int) -> int:
     seen: Counter[str] = Counter()
     for number in np.unique(np.linspace(0, len(documents) - 1, count).astype(np.int64)).tolist():
         split, index, row = documents.place(number)
-        found = documents.tokens(number)[1:-1]
-        want = documents.tokenizer.encode(documents.text(number), add_special_tokens=False).ids
-        if found != want:
-            place = next((i for i, (a, b) in enumerate(zip(found, want, strict=False)) if a != b), len(want))
-            raise DataError(
-                f"document {number} ({index.ids[row]}): its tokenizer gives other ids from token {place + 1} "
-                f"on: expected {want[place : place + 5]}, found {found[place : place + 5]}; this cache was "
-                "made with another tokenizer or changed since: run the tokenize stage again with --force"
-            )
+        for begin, found in _runs(documents, number):
+            text = documents.tokenizer.decode(found, skip_special_tokens=False)
+            want = documents.tokenizer.encode(text, add_special_tokens=False).ids
+            if found != want:
+                pairs = enumerate(zip(found, want, strict=False))
+                place = next((i for i, (a, b) in pairs if a != b), min(len(found), len(want)))
+                raise DataError(
+                    f"document {number} ({index.ids[row]}): its tokenizer gives other ids from token "
+                    f"{begin + place} on: expected {want[place : place + 5]}, found "
+                    f"{found[place : place + 5]}; this cache was made with another tokenizer or changed "
+                    "since: run the tokenize stage again with --force"
+                )
         seen[split] += 1
     assert set(seen) <= set(SPLITS)
     return seen.total()
+
+
+def _runs(documents: Documents, number: int) -> Iterator[tuple[int, list[int]]]:
+    """The ids of a document between two special ones (a chat has several runs), and where each begins."""
+    special, tokens = documents.cache.special, documents.tokens(number)
+    marks = {special.bos, special.eos, special.im_start, special.im_end}
+    cuts = [place for place, token in enumerate(tokens) if token in marks]
+    for before, after in itertools.pairwise(cuts):
+        if after > before + 1:
+            yield before + 1, tokens[before + 1 : after]

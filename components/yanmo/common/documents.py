@@ -101,7 +101,7 @@ def write_split(
         characters: of each row, in the order of writing.
         shard_characters: about how many characters one file holds.
         form: of the text.
-        rows: gives the columns of documents v1 for the rows from `start` to `stop`; absent ones are null.
+        rows: gives the columns of documents for the rows from `start` to `stop`; absent ones are null.
     """
     bounds = shard_bounds(characters, shard_characters)
     names = [f"{split}-{i:05d}-of-{len(bounds):05d}.parquet" for i in range(len(bounds))]

@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NoReturn, TypeVar, get_type_hints
 
 from yanmo.common.errors import UsageError
@@ -37,6 +37,7 @@ def opt(
     kind: Kind = "semantic",
     form: bool = True,
     choices: Sequence[str] = (),
+    words: Mapping[str, int] | None = None,
 ) -> Any:
     """Declare one option.
 
@@ -46,8 +47,9 @@ def opt(
         kind: whether it belongs to the key (see `Kind`).
         form: whether pipelines show it on the run form; flags and files always take it.
         choices: the only values allowed; a drop-down on the run form.
+        words: words that flags and files may say instead of a number.
     """
-    meta = {"help": help, "kind": kind, "form": form, "choices": tuple(choices)}
+    meta = {"help": help, "kind": kind, "form": form, "choices": tuple(choices), "words": words or {}}
     return dataclasses.field(default=default, metadata=meta)
 
 
@@ -128,6 +130,12 @@ def parse_int(text: str) -> int:
 _PARSERS: dict[type, Any] = {bool: parse_bool, int: parse_int, float: float, str: str}
 
 
+def _parser_of(kind: type, words: Mapping[str, int]) -> Callable[[str], Any]:
+    """What reads a value of `kind`, or one of `words`."""
+    parse: Callable[[str], Any] = _PARSERS[kind]
+    return parse if not words else lambda text: words[text] if text in words else parse(text)
+
+
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message}; see {self.prog} --help")
@@ -162,7 +170,7 @@ def parser(cls: type, prog: str) -> argparse.ArgumentParser:
         default = "" if meta["kind"] == "input" else f" (default: {_show(field.default)})"
         groups[meta["kind"]].add_argument(
             flag(field.name),
-            type=_PARSERS[kind],
+            type=_parser_of(kind, meta.get("words") or {}),
             default=field.default,
             nargs="?" if kind is bool else None,
             const=True if kind is bool else None,
@@ -195,13 +203,15 @@ def load(cls: type[C], argv: Sequence[str], prog: str) -> C:
     File entries go through the same parser as flags: same types, same errors. (YAML 1.1 reads
     `3e-4` as a string, so types must not be left to YAML.)
 
+    Options that stand for others (`StageOptions.bundles`) come before the file.
+
     Raises:
         UsageError: an unknown option, a value of the wrong type, or values that contradict.
         SystemExit: `--help`, after printing it.
     """
     command = parser(cls, prog)
     from_file = _config_flags(command, argv, prog)
-    values = vars(command.parse_args([*from_file, *argv]))
+    values = _expanded(cls, command, [*from_file, *argv])
     del values["config"]
     if values.get("executor_input"):
         _refuse_twice(from_file, argv)
@@ -211,6 +221,20 @@ def load(cls: type[C], argv: Sequence[str], prog: str) -> C:
         raise
     except ValueError as error:
         raise UsageError(str(error)) from error
+
+
+def _expanded(cls: type, command: argparse.ArgumentParser, argv: list[str]) -> dict[str, Any]:
+    """The values of `argv`, over those that bundles of them stand for (`StageOptions.bundles`)."""
+    values = vars(command.parse_args(argv))
+    bundles = getattr(cls, "bundles", None)
+    before: list[str] = []
+    for _ in range(2 if bundles else 0):  # a bundle may choose another one
+        try:
+            before = [f"{flag(k)}={_spelled(v)}" for k, v in bundles(values).items()]  # type: ignore[misc]
+        except ValueError as error:
+            raise UsageError(str(error)) from error
+        values = vars(command.parse_args([*before, *argv]))
+    return values
 
 
 def _config_flags(command: argparse.ArgumentParser, argv: Sequence[str], prog: str) -> list[str]:
@@ -242,6 +266,15 @@ def _refuse_twice(from_file: Sequence[str], argv: Sequence[str]) -> None:
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StageOptions:
     """Options that every stage takes; each stage's config derives from this."""
+
+    @classmethod
+    def bundles(cls, values: dict[str, Any]) -> dict[str, Scalar]:
+        """Options that others of `values` stand for (a preset); they win over defaults only.
+
+        Raises:
+            ValueError: there is no such bundle.
+        """
+        return {}
 
     store: str = opt(
         "runs/store",

@@ -80,7 +80,7 @@ class Plan:
 
 
 def plan_epoch(lengths: Array, has_tag: Array, how: Packing, seed: int, epoch: int) -> Plan:
-    """The plan of one epoch: about 0.3 CPU-seconds per million poems (benchmarks/cache.py), 40 times that
+    """The plan of one epoch: 0.4 CPU-seconds per million documents (benchmarks/cache.py), 50 times that
     without numba.
 
     Args:

@@ -74,6 +74,27 @@ EVALUATION = pa.schema(
 """Scores of documents: non-white-space characters, tokens with `<|eos|>`, and bits of all characters, line
 breaks and `<|eos|>` included, without and with the genre tag. Sorted by genre, then id."""
 
+WRITING = pa.schema(
+    [
+        pa.field("id", pa.string(), nullable=False),
+        pa.field("origin", pa.string(), nullable=False),
+        pa.field("genre", pa.string(), nullable=False),
+        pa.field("form", pa.string()),
+        pa.field("lines", pa.int32(), nullable=False),
+        pa.field("characters", pa.int32(), nullable=False),
+        pa.field("looks_like", pa.string(), nullable=False),
+        pa.field("has_loop", pa.bool_(), nullable=False),
+        pa.field("windows", pa.int32(), nullable=False),
+        pa.field("copied_windows", pa.int32(), nullable=False),
+        pa.field("longest_copied_run", pa.int32(), nullable=False),
+        pa.field("rules", pa.map_(pa.string(), pa.list_(pa.int32(), 2)), nullable=False),
+    ],
+    metadata={"yanmo.schema": "writing", "yanmo.version": "1", "yanmo.text_form": TEXT_FORM},
+)
+"""How texts are written, `held_out` and `generated`: Han characters, their windows of eight, those that stand
+in the training text; and of each rule of verse that looked at the text how often it was obeyed and asked.
+`has_loop`, `looks_like`: evaluate/degeneration.py; docs/verse.md says what each rule counts."""
+
 
 def document_id(source: str, title: str, text: str) -> str:
     """The id of a document: sha256 of source, title and normalized text, 64 hexadecimal digits."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from yanmo.curate.cleaning import Cleaned, clean_all
-from yanmo.curate.normalize import BREAK, Normalized, normalize
+from yanmo.curate.normalize import BREAK, END, Normalized, normalize
 
 if TYPE_CHECKING:
     from yanmo.curate.parsing import RawDocument
@@ -150,6 +150,7 @@ def _join_normalized(normalized: Normalized, bounds: Sequence[tuple[int, int]]) 
         texts.append("\n".join(normalized.texts[begin:end]) if whole else "")
         han.append("".join(normalized.han[begin:end]) if whole else "")
         counts[i, BREAK] += end - begin - 1
+        counts[i, END] -= end - begin - 1
         if not whole:
             counts[i] = 0
     changed = {step: np.logical_or.reduceat(which, starts) for step, which in normalized.changed.items()}

@@ -204,7 +204,7 @@ class CurateOptions(StageOptions):
 STAGE = Stage(
     name="curate",
     image="data",
-    revision=3,
+    revision=4,
     config=CurateOptions,
     outputs={"documents": "Dataset", "evaluation_set": "Dataset"},
 )

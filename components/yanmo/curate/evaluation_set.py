@@ -112,7 +112,7 @@ class EvaluationSet:
             groups=np.unique(groups[groups != b""]),
         )
 
-    def holds(self, corpus: Corpus, similarity: float) -> Bools:
+    def holds(self, corpus: Corpus, similarity: float, workers: int) -> Bools:
         """For each position of the corpus, whether the set holds it, its cluster or its author.
 
         Args:
@@ -122,7 +122,7 @@ class EvaluationSet:
         held = np.isin(corpus.candidates.cluster[unique], self.clusters)
         if similarity:
             near = find_similar(
-                self.texts, corpus.paths, corpus.signed, corpus.candidates, unique, similarity
+                self.texts, corpus.paths, corpus.signed, corpus.candidates, unique, similarity, workers
             )
             held[near] = True
         in_cluster = np.zeros(len(held), np.bool_)

@@ -186,9 +186,10 @@ def find_similar(
     candidates: Candidates,
     unique: Ints,
     similarity: float,
+    workers: int,
 ) -> Ints:
     """Positions of the documents that are similar to one of a few comparable `texts` (an evaluation set)."""
-    pairs = _pairs_with(texts, signed, candidates, unique)
+    pairs = _pairs_with(texts, signed, candidates, unique, workers)
     found = []
     for part in np.array_split(pairs, 1 + len(pairs) // _AT_A_TIME):
         first, second = take_apart(part)
@@ -209,22 +210,41 @@ _AT_A_TIME = 20_000
 """Pairs whose texts are held in memory together."""
 
 
-def _pairs_with(texts: Sequence[str], signed: Sequence[Path], candidates: Candidates, unique: Ints) -> Pairs:
-    """Pairs of a position and an index into `texts` that share a band, sorted."""
+@dataclass(frozen=True, kw_only=True)
+class _Meeting:
+    signed: Path
+    position: Ints
+    """Of each row; -1 where it is not compared."""
+    keys: npt.NDArray[np.uint32]
+    """Of a few texts, shape (BANDS, texts)."""
+
+
+def _pairs_with(
+    texts: Sequence[str], signed: Sequence[Path], candidates: Candidates, unique: Ints, workers: int
+) -> Pairs:
+    """Pairs of a position and an index into `texts` that share a band, each once."""
     keys, han, _ = band_keys(texts)
     long_enough = np.flatnonzero(han >= SHINGLE)
     positions = np.flatnonzero(candidates.han[unique] >= SHINGLE)
     position = np.full(len(candidates), -1, np.int64)
     position[unique[positions]] = positions
-    bands, found, row = [_Keys(band) for band in keys[:, long_enough]], [np.zeros(0, np.uint64)], 0
-    for path in signed:
-        table = pq.read_table(path, columns=list(BAND_COLUMNS), partitioning=None)
-        here = position[row : row + table.num_rows]
-        row += table.num_rows
-        for band, column in zip(bands, table.columns, strict=True):
-            first, second = band.equal(column.to_numpy())
-            is_there = here[first] >= 0
-            found.append(make_pairs(here[first[is_there]], long_enough[second[is_there]]))
+    bounds = np.searchsorted(candidates.file, np.arange(len(signed) + 1))
+    tasks = (
+        _Meeting(signed=path, position=position[start:stop], keys=keys[:, long_enough])
+        for path, start, stop in zip(signed, bounds[:-1], bounds[1:], strict=True)
+    )
+    with ordered_map(pairs_of_meeting, tasks, workers if len(unique) > _FEW else 1) as results:
+        first, second = take_apart(np.concatenate([np.zeros(0, np.uint64), *results]))
+    return make_pairs(first, long_enough[second])
+
+
+def pairs_of_meeting(task: _Meeting) -> Pairs:
+    """Pairs of a position and an index into the few texts, sorted, each once."""
+    table, found = pq.read_table(task.signed, columns=list(BAND_COLUMNS), partitioning=None), []
+    for band, column in zip(task.keys, table.columns, strict=True):
+        first, second = _Keys(band).equal(column.to_numpy())
+        is_there = task.position[first] >= 0
+        found.append(make_pairs(task.position[first[is_there]], second[is_there]))
     return distinct(np.concatenate(found))
 
 

@@ -58,8 +58,9 @@ def signed_names(mapped: Output) -> list[str]:
 
 
 def _tasks(attempt: Attempt, mapped: Output) -> Iterator[_Task]:
-    for path, name in zip(mapped.paths("mapped-*.parquet"), signed_names(mapped), strict=True):
-        yield _Task(mapped=path, signed=attempt.path(name))
+    for entry, name in zip(mapped.entries("mapped-*.parquet"), signed_names(mapped), strict=True):
+        # One by one: the next file is fetched and verified while this one is being signed.
+        yield _Task(mapped=mapped.path(entry.path), signed=attempt.path(name))
 
 
 def sign_file(task: _Task) -> int:

@@ -96,7 +96,7 @@ def _without_held_out(
     corpus: Corpus, evaluation_set: EvaluationSet, options: CurateOptions, report: dict[str, Any]
 ) -> Ints:
     """The positions left for training after the evaluation set, its clusters and its runs."""
-    held = evaluation_set.holds(corpus, options.near_duplicate_similarity)[corpus.kept]
+    held = evaluation_set.holds(corpus, options.near_duplicate_similarity, options.workers)[corpus.kept]
     corpus.count("evaluation_set", corpus.copies.unique[corpus.kept[held]])
     positions = corpus.kept[~held]
     if not options.overlap_characters:

@@ -1,8 +1,9 @@
-"""What a model must beat: `xz -9e` and a character 5-gram, both primed with the training text.
+"""What a model must beat: `xz -9e`, PPMd, a character 5-gram and its mixture by genre, all primed with the
+training text.
 
 Committed as a part of their own, keyed by training text and evaluation set: measuring another model, or the
-same one with other options, never computes them again. One process each; 13 s for 3.5 M characters of
-training text, of which xz takes 12 (benchmarks/baselines.py).
+same one with other options, never computes them again. One process each: 28 CPU-seconds for 3.5 M characters
+of training text, of which xz takes 12, PPMd 7 and the 5-grams 9 (benchmarks/baselines.py).
 """
 
 from __future__ import annotations
@@ -24,24 +25,31 @@ from yanmo.common.records import num_characters
 from yanmo.common.stage_run import StageRun
 from yanmo.common.store.commit import Attempt, Result
 from yanmo.common.store.output import Output
-from yanmo.evaluate.documents import Document, check_same_form, genre_order, read_split, training_texts
+from yanmo.evaluate.documents import (
+    Document,
+    Source,
+    by_genre,
+    check_same_form,
+    genre_order,
+    read_split,
+    training_texts,
+)
 from yanmo.evaluate.measures import Bootstrap, summarize
+from yanmo.evaluate.mixture import mixture_bits
+from yanmo.evaluate.ppmd import added_bytes as added_bytes_of_ppmd
 from yanmo.evaluate.table import evaluation_table, write_documents
 from yanmo.evaluate.xz import added_bytes
-from yanmo.model.ngram import NgramModel
 
 log = logging.getLogger(__name__)
-REVISION = 1
+REVISION = 2
 """Raised by hand when the same texts give other figures."""
 _BOOTSTRAP = Bootstrap(draws=2000, seed=0)
 Floats = npt.NDArray[np.float64]
 
 
-def committed_baselines(run: StageRun) -> Output | None:
-    """The baselines of this run's texts, made if need be; None when it has no training documents."""
-    documents = run.inputs.get("documents")
-    if documents is None:
-        return None
+def committed_baselines(run: StageRun) -> Output:
+    """The baselines of this run's texts, made if need be; the run must have training documents."""
+    documents = run.input("documents")
     options, evaluation_set = run.options, run.input("evaluation_set")
 
     def build(attempt: Attempt) -> Result:
@@ -59,38 +67,50 @@ def committed_baselines(run: StageRun) -> Output | None:
 def _build(attempt: Attempt, documents: Output, evaluation_set: Output, split: str, most: int) -> Result:
     check_same_form(evaluation_set, documents, "baselines from")
     scored = read_split(evaluation_set, split)
-    texts = training_texts(documents, most)
-    log.info("baselines: xz -9e and a 5-gram learn from %d documents", len(texts))
-    compressed, bits = _measure(texts, scored)
+    other = next(name for name in ("valid", "test") if name != split)
+    fitted = read_split(evaluation_set, other) if evaluation_set.entries(f"{other}-*.parquet") else []
+    sources = training_texts(documents, most)
+    log.info("baselines: xz -9e, PPMd and 5-grams learn from %d documents", len(sources))
+    compressed, ppmd, (plain, mixed, weights) = _measure(sources, fitted, scored)
     summary = {
-        "schema": "yanmo.baselines/1",
+        "schema": "yanmo.baselines/2",
         "evaluation_set": evaluation_set.content_digest,
         "split": split,
         "baselines": {
             "xz": {"title": "xz -9e", **compressed},
-            "ngram": {"title": "5-gram", **summarize(scored, bits, _BOOTSTRAP)},
+            "ppmd": {"title": "PPMd", **summarize(scored, ppmd, _BOOTSTRAP)},
+            "ngram": {"title": "5-gram", **summarize(scored, plain, _BOOTSTRAP)},
+            "mixture": {
+                "title": "5-gram mixture",
+                "told_the_genre": True,
+                "weights": weights,
+                **summarize(scored, mixed, _BOOTSTRAP),
+            },
         },
     }
     attempt.write("summary.json", json.dumps(summary, ensure_ascii=False, indent=1) + "\n")
     lengths = np.array([len(d.text) + 1 for d in scored], np.int32)
-    table = evaluation_table(scored, split, lengths, bits, None)
-    write_documents(attempt, "ngram", table, text_form(evaluation_set))
-    return Result(counts={"documents": len(scored), "training_documents": len(texts)})
+    for name, each in (("ppmd", ppmd), ("ngram", plain), ("mixture", mixed)):
+        table = evaluation_table(scored, split, lengths, each, None)
+        write_documents(attempt, name, table, text_form(evaluation_set))
+    return Result(counts={"documents": len(scored), "training_documents": len(sources)})
 
 
-def _measure(texts: Sequence[str], scored: Sequence[Document]) -> tuple[dict[str, Any], Floats]:
-    """The figures of xz, and the 5-gram's bits of each document; side by side."""
+def _measure(sources: Sequence[Source], fitted: Sequence[Document], scored: Sequence[Document]) -> list[Any]:
+    """The figures of xz, PPMd's bits of each document, and those of the 5-grams; side by side."""
+    texts = [source.text for source in sources]
     try:
-        compressed, bits = side_by_side(
-            (xz_figures, (texts, scored)), (ngram_bits, (texts, [d.text for d in scored]))
+        return side_by_side(
+            (xz_figures, (texts, scored)),
+            (ppmd_bits, (texts, scored)),
+            (mixture_bits, (by_genre(sources), fitted, scored)),
         )
     except EOFError as error:
         characters = sum(map(len, texts))
         raise EnvironmentFault(
             f"a process of the baselines died, probably for want of memory: {characters} characters of "
-            "training text need about 250 bytes each and 0.8 GB for xz; lower --baseline-characters"
+            "training text need about 350 bytes each and 0.8 GB for xz; lower --baseline-characters"
         ) from error
-    return compressed, bits
 
 
 def side_by_side(*jobs: tuple[Callable[..., Any], tuple[Any, ...]]) -> list[Any]:
@@ -123,9 +143,17 @@ def _send_result(sender: Connection, function: Callable[..., Any], arguments: tu
         sender.send(result)
 
 
-def ngram_bits(texts: Sequence[str], scored: Sequence[str]) -> Floats:
-    """Bits of each text in `scored` under a 5-gram trained on `texts`."""
-    return NgramModel.train(texts).document_bits(scored)
+def ppmd_bits(texts: Sequence[str], scored: Sequence[Document]) -> Floats:
+    """Bits of each document that PPMd adds after `texts`, its line break included, genre by genre."""
+    genres = sorted({d.genre for d in scored}, key=genre_order)
+    rows = [[i for i, d in enumerate(scored) if d.genre == genre] for genre in genres]
+    sizes = added_bytes_of_ppmd(
+        _bytes("\n".join(texts) + "\n"), [[_bytes(scored[i].text + "\n") for i in each] for each in rows]
+    )
+    bits = np.zeros(len(scored))
+    for each, size in zip(rows, sizes, strict=True):
+        bits[each] = 8.0 * np.array(size)
+    return bits
 
 
 def xz_figures(texts: Sequence[str], scored: Sequence[Document]) -> dict[str, Any]:

@@ -10,14 +10,14 @@ from yanmo.common.stage import Stage
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluateConfig(StageOptions):
-    """Measure one model on the committed evaluation set: bits per character by genre, and samples."""
+    """Measure one model on the committed evaluation set: bits per character by genre, and how it writes."""
 
     model: str = input_ref(
         "model to measure; 'none' ends at once (no champion yet)", stages=("train",), optional=True
     )
     evaluation_set: str = input_ref("documents to measure it on", stages=("evaluation_set",))
     documents: str = input_ref(
-        "training documents of the baselines xz and 5-gram; 'none' measures no baselines",
+        "training documents: of the baselines, and to look for copies in; 'none' measures neither",
         stages=("curate",),
         optional=True,
         keyed=False,
@@ -31,7 +31,7 @@ class EvaluateConfig(StageOptions):
     )
     bootstrap_draws: int = opt(2000, "draws of documents for the intervals", form=False)
     seed: int = opt(0, "seed of samples and of bootstrap draws", form=False)
-    samples: int = opt(4, "texts generated per genre", form=False)
+    samples: int = opt(48, "texts generated per genre, for the measures of verse; four are shown", form=False)
     sample_tokens: int = opt(80, "longest generated text in tokens", form=False)
     temperature: float = opt(0.8, "softmax temperature of samples; 0 takes the likeliest token")
     top_p: float = opt(0.95, "probability mass of the likeliest tokens that samples draw from", form=False)
@@ -68,5 +68,5 @@ STAGE = Stage(
     image="train",
     revision=2,
     config=EvaluateConfig,
-    outputs={"evaluation": "Dataset", "baselines": "Dataset", "metrics": "Metrics"},
+    outputs={"evaluation": "Dataset", "baselines": "Dataset", "writing": "Dataset", "metrics": "Metrics"},
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +15,8 @@ from yanmo.common.records import GENRES, check_schema, num_characters
 from yanmo.common.store.output import Output
 
 log = logging.getLogger(__name__)
+_BATCH = 4096
+"""Documents read at a time."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,7 @@ class Document:
     genre: str
     source: str
     text: str
+    title: str = ""
 
     @property
     def characters(self) -> int:
@@ -75,8 +78,10 @@ def read_split(evaluation_set: Output, split: str) -> list[Document]:
         raise DataError(f"{evaluation_set}: has no split {split!r}; run `yanmo curate` with a {split} share")
     found = []
     for path in evaluation_set.paths(f"{split}-*.parquet"):
-        table = read_documents(path, ["id", "genre", "source", "text"])
+        table = read_documents(path, ["id", "genre", "source", "text", "title"])
         check_text_form(path, text_form(evaluation_set))
+        if "turns" in pq.read_schema(path).names:
+            log.warning("%s holds chats: they are scored as plain text, without their marks", path.name)
         found += [Document(**row) for row in table.to_pylist()]
     if not any(d.characters for d in found):
         raise DataError(f"{evaluation_set}: split {split!r} is empty; run `yanmo curate` with more text")
@@ -85,28 +90,47 @@ def read_split(evaluation_set: Output, split: str) -> list[Document]:
     return sorted(found, key=lambda d: (genre_order(d.genre), d.id))
 
 
-def training_texts(documents: Output, most_characters: int) -> list[str]:
+@dataclass(frozen=True)
+class Source:
+    """One training document."""
+
+    id: str
+    genre: str
+    title: str
+    text: str
+
+
+def training_texts(documents: Output, most_characters: int) -> list[Source]:
     """The distinct documents of the train split, in the order of the files, up to a number of characters."""
-    texts, characters = [], 0
-    for text in _distinct_texts(documents):
-        characters += len(text)
+    sources, characters = [], 0
+    for source in (each for batch in training_batches(documents) for each in batch):
+        characters += len(source.text)
         if characters > most_characters:
             log.warning(
                 "baselines see the first %d characters of the training text (--baseline-characters)",
-                characters - len(text),
+                characters - len(source.text),
             )
             break
-        texts.append(text)
-    if not texts:
+        sources.append(source)
+    if not sources:
         raise DataError(f"{documents}: its train split holds no text for the baselines")
-    return texts
+    return sources
 
 
-def _distinct_texts(documents: Output) -> Iterator[str]:
+def training_batches(documents: Output) -> Iterator[list[Source]]:
+    """The distinct documents of the train split, some thousand at a time; augmented copies are left out."""
+    columns = ["id", "genre", "title", "text", "parent_id"]
     for path in documents.paths("train-*.parquet"):
         check_schema(path, "documents")
         check_text_form(path, text_form(documents))
-        for batch in pq.ParquetFile(path).iter_batches(columns=["text", "parent_id"]):
-            for row in batch.to_pylist():
-                if row["parent_id"] is None and row["text"]:
-                    yield row["text"]
+        for batch in pq.ParquetFile(path).iter_batches(_BATCH, columns=columns):
+            rows = [r for r in batch.to_pylist() if r.pop("parent_id") is None and r["text"]]
+            yield [Source(**row) for row in rows]
+
+
+def by_genre(sources: Iterable[Source]) -> dict[str, list[str]]:
+    """Genre -> texts, the genres in their usual order."""
+    found: dict[str, list[str]] = {}
+    for source in sources:
+        found.setdefault(source.genre, []).append(source.text)
+    return {genre: found[genre] for genre in sorted(found, key=genre_order)}

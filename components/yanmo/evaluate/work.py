@@ -99,20 +99,21 @@ def conditions(evaluation_set: Output, split: str) -> dict[str, str]:
 
 
 def finish(run: StageRun, output: Output) -> Finish:
-    """Baselines, the table in the log, and the figures for KFP's UI."""
-    baselines = None
+    """Baselines, how the model writes, the table in the log, and the figures for KFP's UI."""
+    parts: dict[str, Output] = {}
     if run.inputs.get("documents") is not None:
         from yanmo.evaluate.baselines import committed_baselines
+        from yanmo.evaluate.writing import committed_writing
 
-        baselines = committed_baselines(run)
+        parts = {"baselines": committed_baselines(run), "writing": committed_writing(run, output)}
     else:
-        log.info("no training documents given: no baselines")
+        log.info("no training documents given: no baselines, and no look for copies")
     summary = read_json(output, "summary.json")
     from yanmo.evaluate.table import log_table
 
-    log_table(summary, read_json(baselines, "summary.json") if baselines else None)
+    log_table(summary, read_json(parts["baselines"], "summary.json") if parts else None)
     return Finish(
-        references={"baselines": baselines} if baselines else {},
+        references=parts,
         metadata={"metrics": metrics(summary)},
     )
 

@@ -1,14 +1,18 @@
 """Attention inside documents: rows hold several documents, and none of them sees another.
 
-One function, `attend`, with two paths. On CUDA, where torch has it, variable-length flash attention
-over the documents' boundaries; elsewhere SDPA with a block-causal mask, which costs O(T^2) memory per
-row and is the plain path that the fast one is tested against.
+One function, `attend`, with three paths, chosen once (`choose_path`):
+
+    varlen  variable-length flash attention over the documents' boundaries: CUDA in 16 bits, FA3 where present
+    flash   SDPA, causal, without a mask: only where each row holds one document (and padding after it)
+    masked  SDPA with a block-causal mask: everywhere, and the plain path that the others are tested against;
+            O(T^2) memory per row
 
     B = rows, T = positions in a row, H = query heads, K = key/value heads, E = width of a head
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -17,6 +21,10 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from yanmo.common.errors import EnvironmentFault
+
+log = logging.getLogger(__name__)
 
 _MASKED = -1e4
 """Added to a forbidden score: exp underflows to 0 in every dtype, and a sum with it stays finite."""
@@ -28,30 +36,36 @@ class Documents:
 
     positions_BT: Tensor
     """Position inside the document, from 0 (int64)."""
-    mask_B1TT: Tensor | None
-    """What to add to the scores, in the model's dtype; None on the variable-length path."""
+    mask_B1TT: Tensor | None = None
+    """What to add to the scores, in the model's dtype; only on the masked path."""
     bounds: Tensor | None = None
-    """Starts of all documents in the flattened batch and its end (int32); None on the SDPA path."""
-    longest: int = 0
+    """Starts of all documents in the flattened batch and its end (int32), padded with the end to a power of
+    two, so that compiled code sees few lengths; only on the varlen path."""
 
 
-def documents(segments_BT: Tensor, dtype: torch.dtype) -> Documents:
+def documents(segments_BT: Tensor, dtype: torch.dtype, path: str = "auto") -> Documents:
     """The layout of rows whose positions carry the number of their document.
 
     Args:
         segments_BT: any integers; a document is a run of equal ones. Padding is a run like any other.
         dtype: of the activations.
+        path: varlen, flash (the rows must hold one document each) or masked; auto is the best of the two
+            that keep documents apart.
     """
     B, T = segments_BT.shape
+    if path == "auto":
+        path = best_path(segments_BT.device.type, dtype)
     starts_BT = torch.ones_like(segments_BT, dtype=torch.bool)
     starts_BT[:, 1:] = segments_BT[:, 1:] != segments_BT[:, :-1]
     index_T = torch.arange(T, device=segments_BT.device)
     first_BT = torch.where(starts_BT, index_T, 0).cummax(dim=1).values
     positions_BT = index_T - first_BT
-    if varlen_path(segments_BT.device.type, dtype) is not None:
+    if path == "flash":
+        return Documents(positions_BT)
+    if path == "varlen":
         begins = starts_BT.flatten().nonzero().flatten().to(torch.int32)
-        bounds = torch.cat([begins, begins.new_tensor([B * T])])
-        return Documents(positions_BT, None, bounds, int(positions_BT.max()) + 1)
+        missing = (1 << len(begins).bit_length()) - len(begins)
+        return Documents(positions_BT, bounds=torch.cat([begins, begins.new_full((missing,), B * T)]))
     # Equal first positions, not equal numbers: a number may come again later in the row.
     allowed_BTT = (first_BT[:, :, None] == first_BT[:, None, :]) & (index_T[:, None] >= index_T)
     mask = torch.zeros(allowed_BTT.shape, dtype=dtype, device=segments_BT.device)
@@ -69,28 +83,25 @@ def attend(q_BTHE: Tensor, k_BTKE: Tensor, v_BTKE: Tensor, layout: Documents) ->
     k, v = k_BTKE.transpose(1, 2), v_BTKE.transpose(1, 2)
     if groups > 1:
         k, v = k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1)
-    q = q_BTHE.transpose(1, 2)
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=layout.mask_B1TT).transpose(1, 2)
+    q, mask = q_BTHE.transpose(1, 2), layout.mask_B1TT
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None).transpose(1, 2)
 
 
 def _attend_varlen(q: Tensor, k: Tensor, v: Tensor, layout: Documents) -> Tensor:
-    kernel = varlen_path(q.device.type, q.dtype)
+    kernel = varlen_kernel(q.device.type, q.dtype)
     assert kernel is not None and layout.bounds is not None
     groups = q.shape[2] // k.shape[2]
     if groups > 1:
         k, v = k.repeat_interleave(groups, 2), v.repeat_interleave(groups, 2)
+    longest = q.shape[1]  # a bound, not the longest itself: that would wait for the device
     out: Tensor = kernel(
-        *(x.flatten(0, 1) for x in (q, k, v)),
-        layout.bounds,
-        layout.bounds,
-        layout.longest,
-        layout.longest,
+        *(x.flatten(0, 1) for x in (q, k, v)), layout.bounds, layout.bounds, longest, longest
     )
     return out.view(q.shape)
 
 
 @cache
-def varlen_path(device: str, dtype: torch.dtype) -> Callable[..., Any] | None:
+def varlen_kernel(device: str, dtype: torch.dtype) -> Callable[..., Any] | None:
     """torch's variable-length flash attention, causal, if this device and dtype have it; else None.
 
     Its argument for causality has changed between torch versions (`is_causal`, then `window_size`),
@@ -113,6 +124,51 @@ def varlen_path(device: str, dtype: torch.dtype) -> Callable[..., Any] | None:
     return kernel
 
 
-def path_name(device: str, dtype: torch.dtype) -> str:
-    """Which path `attend` takes, for logs and records."""
-    return "varlen-flash" if varlen_path(device, dtype) else "sdpa-block-causal"
+def best_path(device: str, dtype: torch.dtype) -> str:
+    """The faster of the two paths that keep documents apart."""
+    return "varlen" if varlen_kernel(device, dtype) else "masked"
+
+
+def choose_path(asked: str, device: str, dtype: torch.dtype, one_document_rows: bool) -> str:
+    """The path of a training: varlen, flash or masked.
+
+    Args:
+        asked: one of them, or auto.
+        one_document_rows: whether no row holds two documents.
+
+    Raises:
+        EnvironmentFault: asked for and not available here.
+    """
+    if asked == "auto":
+        best = best_path(device, dtype)
+        return "flash" if best == "masked" and one_document_rows else best
+    if asked == "varlen" and varlen_kernel(device, dtype) is None:
+        raise EnvironmentFault(
+            f"--attention varlen: needs a CUDA device, bf16 and torch with nn.attention.varlen; here it is "
+            f"{device} in {str(dtype).removeprefix('torch.')}; give --precision bf16, or --attention masked"
+        )
+    return asked
+
+
+def activate_best_flash() -> str:
+    """Put FlashAttention 3 under torch's kernels where it is installed; the name of what is used then.
+
+    Nothing but a missing or unfit package is passed over: on this seam torch raises what the package raises.
+    """
+    try:
+        from torch.nn.attention import activate_flash_attention_impl, list_flash_attention_impls
+    except ImportError:  # torch before 2.11
+        return "FA2"
+    if torch.cuda.get_device_capability()[0] == 9 and "FA3" in list_flash_attention_impls():
+        try:
+            activate_flash_attention_impl("FA3")
+            return "FA3"
+        except (ImportError, RuntimeError) as error:
+            log.info("FlashAttention 3 is not usable (%s); FlashAttention 2 it is", error)
+    return "FA2"
+
+
+def path_name(path: str, kernel: str = "") -> str:
+    """What a path is called in logs and metrics."""
+    names = {"varlen": "varlen-flash", "flash": "sdpa-flash", "masked": "sdpa-block-causal"}
+    return names[path] + (f"-{kernel.lower()}" if kernel else "")

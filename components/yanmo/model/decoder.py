@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from yanmo.model.attention import Documents, attend, documents
 
@@ -86,6 +87,9 @@ class FeedForward(nn.Module):
 class Block(nn.Module):
     """One layer."""
 
+    dropout = 0.0
+    """Share of what is added to the residual stream that is dropped while training."""
+
     def __init__(self, config: DecoderConfig) -> None:
         super().__init__()
         self.input_layernorm = nn.RMSNorm(config.hidden_size, config.rms_norm_eps)
@@ -94,9 +98,11 @@ class Block(nn.Module):
         self.mlp = FeedForward(config)
 
     def forward(self, x_BTD: Tensor, rotary: tuple[Tensor, Tensor], layout: Documents) -> Tensor:
-        x_BTD = x_BTD + self.self_attn(self.input_layernorm(x_BTD), rotary, layout)
-        out: Tensor = x_BTD + self.mlp(self.post_attention_layernorm(x_BTD))
-        return out
+        x_BTD = x_BTD + self._thinned(self.self_attn(self.input_layernorm(x_BTD), rotary, layout))
+        return x_BTD + self._thinned(self.mlp(self.post_attention_layernorm(x_BTD)))
+
+    def _thinned(self, x_BTD: Tensor) -> Tensor:
+        return F.dropout(x_BTD, self.dropout, self.training) if self.dropout else x_BTD
 
 
 class Trunk(nn.Module):
@@ -111,6 +117,11 @@ class Trunk(nn.Module):
 
 class Decoder(nn.Module):
     """A causal language model over packed rows."""
+
+    attention = "auto"
+    """Path of `attend`: see attention.py."""
+    recompute = False
+    """Whether training computes a layer's activations again in the backward instead of keeping them."""
 
     def __init__(self, config: DecoderConfig) -> None:
         super().__init__()
@@ -128,10 +139,13 @@ class Decoder(nn.Module):
             segments_BT: number of the document at each position; positions restart where it changes.
         """
         x_BTD = self.model.embed_tokens(ids_BT)
-        layout = documents(segments_BT, x_BTD.dtype)
+        layout = documents(segments_BT, x_BTD.dtype, self.attention)
         rotary = rotary_tables(layout.positions_BT, self.config, x_BTD.dtype)
         for layer in self.model.layers:
-            x_BTD = layer(x_BTD, rotary, layout)
+            if self.recompute and torch.is_grad_enabled():
+                x_BTD = checkpoint(layer, x_BTD, rotary, layout, use_reentrant=False)
+            else:
+                x_BTD = layer(x_BTD, rotary, layout)
         out: Tensor = self.model.norm(x_BTD)
         return out
 
@@ -143,11 +157,20 @@ class Decoder(nn.Module):
         return logits
 
     @torch.no_grad()
-    def initialize(self, generator: torch.Generator, embedding_std: float) -> None:
-        """Draw all weights: matrices with variance 1/4 fan-in, what writes to the residual stream zero."""
+    def initialize(
+        self, generator: torch.Generator, embedding_std: float, residual_start: str = "zero"
+    ) -> None:
+        """Draw all weights: matrices with variance 1/4 fan-in.
+
+        Args:
+            residual_start: of what writes to the residual stream: zero, or depth: with the others' spread
+                divided by sqrt(2 layers), as in GPT-2.
+        """
+        depth = 0.0 if residual_start == "zero" else 1 / math.sqrt(2 * self.config.num_hidden_layers)
         for name, parameter in self.named_parameters():
             if name.endswith(("o_proj.weight", "down_proj.weight")):
-                parameter.zero_()
+                spread = depth * 0.5 / math.sqrt(parameter.shape[1])
+                parameter.normal_(std=spread, generator=generator) if depth else parameter.zero_()
             elif "embed_tokens" in name:
                 parameter.normal_(std=embedding_std, generator=generator)
             elif "lm_head" in name:

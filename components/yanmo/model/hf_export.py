@@ -103,7 +103,7 @@ def save(model: Decoder, symbols: Symbols, folder: Path, tokenizer_files: Sequen
 
 
 def load(folder: Path) -> Loaded:
-    """The model in `folder` (this project's, or any Qwen3-type model in one safetensors file), in fp32.
+    """The model in `folder` (this project's, or any Qwen3-type model in safetensors files), in fp32.
 
     Raises:
         DataError: a file is missing or does not hold what config.json says.
@@ -111,8 +111,9 @@ def load(folder: Path) -> Loaded:
     config, symbols = _read_config(folder)
     model = Decoder(config)
     path = folder / WEIGHTS
+    paths = [path] if path.exists() else sorted(folder.glob("*.safetensors")) or [path]
     try:
-        state = load_file(path)
+        state = {name: value for part in paths for name, value in load_file(part).items()}
     except FileNotFoundError:
         raise
     except Exception as error:  # safetensors raises its own SafetensorError for a damaged file

@@ -23,7 +23,12 @@ class PromoteConfig(StageOptions):
         optional=True,
     )
     baselines: str = input_ref(
-        "figures of xz and the 5-gram, for the page", stages=("baselines",), optional=True
+        "figures of xz, PPMd and the 5-grams, for the page", stages=("baselines",), optional=True
+    )
+    writing: str = input_ref(
+        "how the challenger writes and what of the test it was trained on; 'none' leaves it unjudged",
+        stages=("writing",),
+        optional=True,
     )
 
     min_gain: float = opt(0.003, "least gain of the mean over genres, as a share of the champion's bits")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,17 @@ class Evaluation:
         """Bits per character, mean over genres."""
         return float(self.summary["mean"]["bits_per_character"])
 
+    def section(self, name: str) -> Any:
+        """What the evaluation says of `verse`, `memorization` ...: in its summary or a file, or None."""
+        if name in self.summary:
+            return self.summary[name]
+        file = f"{name}.json"
+        return (
+            json.loads(self.output.path(file).read_text(encoding="utf-8"))
+            if self.output.entries(file)
+            else None
+        )
+
     def documents(self) -> pa.Table:
         """The scores of all documents, sorted by genre and id."""
         paths = self.output.paths("documents-*.parquet")
@@ -57,6 +69,37 @@ def open_evaluation(output: Output) -> Evaluation:
             f"{output}: holds no finite bits per character; an empty split or a broken model is not judged"
         )
     return found
+
+
+WRITING = ("verse", "memorization", "contamination")
+"""What the part `writing` says of an evaluation, a file each."""
+
+
+def with_writing(evaluation: Evaluation, writing: Output | None) -> Evaluation:
+    """The evaluation with what `writing` holds in its summary, and each sample's nearest training text."""
+    if writing is None:
+        return evaluation
+    said: dict[str, Any] = {name: read_json(writing, f"{name}.json") for name in WRITING}
+    nearest, rules = said["memorization"]["nearest"], said["verse"]["rules"]
+    genres = {
+        genre: [
+            {**text, "nearest": _nearest_named(nearest.get(f"{genre}/{i:04d}"))}
+            for i, text in enumerate(texts)
+        ]
+        for genre, texts in evaluation.samples["genres"].items()
+    }
+    samples = {**evaluation.samples, "genres": genres}
+    return replace(evaluation, summary={**evaluation.summary, **said, "verse": rules}, samples=samples)
+
+
+def _nearest_named(nearest: dict[str, Any] | None) -> str | None:
+    return f"{nearest['title']} ({nearest['likeness']:.2f})" if nearest else None
+
+
+def is_of(writing: Output, evaluation: Output) -> bool:
+    """Whether `writing` was measured on the samples of `evaluation`."""
+    value = writing.manifest.inputs.get("evaluation")
+    return value is not None and bool(value["content_digest"] == evaluation.content_digest)
 
 
 def paired_scores(challenger: Evaluation, champion: Evaluation) -> dict[str, Floats]:

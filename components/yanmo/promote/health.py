@@ -17,10 +17,9 @@ _PLACES = {
     "copied_8grams": ("memorization", "samples", "copied_8grams"),
     "longest_copy": ("memorization", "samples", "longest_copy"),
     "genre_obedience": ("memorization", "samples", "genre_obedience"),
-    "rhyme": ("verse", "samples", "rhyme"),
-    "alternation": ("verse", "samples", "alternation"),
 }
-"""Where evaluate's summary.json keeps a figure."""
+"""Where an evaluation keeps a figure: section, then names."""
+_RULES = ("rhyme", "alternation")
 
 
 def figures_of(evaluation: Evaluation) -> dict[str, float | None]:
@@ -32,18 +31,26 @@ def figures_of(evaluation: Evaluation) -> dict[str, float | None]:
         "distinct_2": min((_distinct(texts) for texts in shown), default=None),
         "written_share": min((_mean([_is_text(t) for t in texts]) for texts in shown), default=None),
         "ended_share": _mean([bool(t["ended"]) for t in every]) if every else None,
-        **{name: found(evaluation.summary, *place) for name, place in _PLACES.items()},
+        **{name: found(evaluation.section(top), *path) for name, (top, *path) in _PLACES.items()},
+        **{name: _rule(evaluation.section("verse"), name) for name in _RULES},
     }
 
 
 def contamination_of(evaluation: Evaluation) -> float | None:
     """Share of the evaluated documents that stand in the training text."""
-    return found(evaluation.summary, "contamination", "share")
+    return found(evaluation.section("contamination"), "share")
 
 
-def found(values: Mapping[str, Any], *path: str) -> float | None:
+def _rule(rows: Any, name: str) -> float | None:
+    """The share of generated texts that obey the verse rule `name`."""
+    rows = rows if isinstance(rows, list) else []
+    row = next((r for r in rows if isinstance(r, Mapping) and r.get("name") == name), None)
+    return found(row, "generated", "share")
+
+
+def found(values: Any, *path: str) -> float | None:
     """The number below the names of `path`; None where there is none."""
-    at: Any = values
+    at = values
     for name in path:
         at = at.get(name) if isinstance(at, Mapping) else None
     is_number = isinstance(at, int | float) and not isinstance(at, bool) and bool(np.isfinite(at))

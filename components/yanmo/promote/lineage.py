@@ -6,8 +6,10 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import unquote
 
 from yanmo.common.errors import DataError
+from yanmo.common.options import flag
 from yanmo.common.store.manifest import Reference
 from yanmo.common.store.output import Output, open_reference
 
@@ -95,13 +97,39 @@ def _described(value: Any) -> str:
 
 def rerun_command(output: Output) -> str:
     """The command that makes `output` again from the same inputs and options; empty for a part."""
-    configs = output.entries("config.yaml")
     manifest = output.manifest
-    if not configs:
+    if not output.entries("config.yaml"):
         return ""
-    prefix = f"cas/{manifest.stage}/{manifest.key}/{manifest.attempt}"
-    words = ["yanmo", manifest.stage, "--store", output.store.uri]
-    words += ["--config", f"{output.store.uri.removeprefix('file://')}/{prefix}/config.yaml"]
+    words = ["yanmo", manifest.stage, "--store", output.store.uri, *_options(output)]
     for name, value in manifest.inputs.items():
-        words += ["--" + name.replace("_", "-"), _described(value).replace("file://", "")]
+        words += [flag(name), _given(name, value)]
     return shlex.join([*words, "--pointer", "none"])
+
+
+def _options(output: Output) -> list[str]:
+    """The options: their file in a folder; flag by flag for a bucket, where no file can be named."""
+    manifest, folder = output.manifest, output.store.uri.removeprefix("file://")
+    if folder.startswith("/"):
+        return ["--config", f"{folder}/cas/{manifest.stage}/{manifest.key}/{manifest.attempt}/config.yaml"]
+    values = {**manifest.options, **manifest.execution}
+    return [f"{flag(n)}={str(v).lower() if isinstance(v, bool) else v}" for n, v in values.items()]
+
+
+def _given(name: str, value: Any) -> str:
+    """An input as its flag takes it. Raw files come back with the settings they were read with."""
+    uri = _described(value)
+    files = value.get("files", []) if value else []
+    settings = {f["name"]: f["settings"] for f in files if f.get("settings")}
+    if not settings:
+        return _plain(uri)
+    return ", ".join(_with_settings(one, settings) for one in uri.split(", "))
+
+
+def _with_settings(uri: str, settings: dict[str, Any]) -> str:
+    said = settings.get(unquote(uri.rpartition("/")[2]), [])
+    return ";".join([_plain(uri), *(f"{name}={value}" for name, value in said)])
+
+
+def _plain(uri: str) -> str:
+    """Without `file://`, where that leaves a path as it is."""
+    return uri if "%" in uri else uri.replace("file://", "")

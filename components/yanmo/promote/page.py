@@ -1,132 +1,139 @@
-"""The page that a person reads first: one HTML file, no script, nothing loaded from anywhere."""
+"""The page that a person reads first: one HTML file in English and Chinese, nothing loaded from anywhere.
+
+Three lines of script choose the language that the browser prefers; the switch itself, and all else, is CSS.
+The script is named by its sha256 in the page's Content-Security-Policy, so that no other one runs, wherever a
+hostile text might find a gap. Everything shown comes from report.json, and is escaped by the template.
+"""
 
 from __future__ import annotations
 
-import datetime
-from collections.abc import Iterable, Mapping
+import base64
+import hashlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from yanmo.common.logs import human_bytes
-from yanmo.common.stage_run import StageRun
-from yanmo.promote.curve import read_curves, svg
-from yanmo.promote.evaluation import Evaluation
-from yanmo.promote.figures import baseline_lines, figures_table
-from yanmo.promote.gate import Verdict
-from yanmo.promote.lineage import Ancestor, Lineage, trace
+from yanmo.common.errors import DataError
+from yanmo.common.logs import human_bytes, human_seconds
+from yanmo.promote import names
+from yanmo.promote.charts import dot_chart, line_chart
+from yanmo.promote.report import baseline_wins
 
-_DATA_STAGES = ("curate", "balance", "tokenize", "train")
+_HERE = Path(__file__).parent / "page"
 MOST_BYTES = 2_000_000
-_MOST_SAMPLE_CHARACTERS = 2000
+SCRIPT = (
+    "if(/^zh/i.test(navigator.language||''))document.getElementById('lang-zh').checked=true;"
+    "addEventListener('beforeprint',function(){document.querySelectorAll('details').forEach("
+    "function(d){d.open=true})})"
+)
 
 
-def write_page(
-    run: StageRun,
-    verdict: Verdict,
-    challenger: Evaluation,
-    champion: Evaluation | None,
-    baselines: Mapping[str, Any] | None,
-) -> str:
-    """The page as HTML, below 2 MB."""
-    lineage = trace(challenger.output)
-    curves = read_curves(challenger.model)
-    table = figures_table(challenger, champion, baselines)
-    html: str = _template().render(
-        verdict=verdict,
-        challenger=challenger,
-        champion=champion,
-        channel=run.options.channel,
-        table=table,
-        against_baselines=baseline_lines(table, baselines),
-        conditions=challenger.summary["conditions"],
-        sources=challenger.summary["sources"],
-        samples=_samples(challenger.samples),
-        sample_settings=challenger.samples["settings"],
-        curve=Markup(svg(curves)),  # numbers and our own words only
-        last_valid=curves.last_valid,
-        counts=_counts(lineage),
-        stages=[_stage(a) for a in lineage.ancestors],
-        lineage=lineage,
-        promote_options=_options(run),
-        made_at=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+def render(report: Mapping[str, Any]) -> str:
+    """The page as HTML, below 2 MB.
+
+    Args:
+        report: as `yanmo.promote.report.make_report` gives it.
+    """
+    table = report["bits_per_character"]
+    page: str = (
+        _environment()
+        .get_template("page.html.jinja")
+        .render(
+            r=report,
+            css=Markup((_HERE / "page.css").read_text(encoding="utf-8")),
+            script=Markup(SCRIPT),
+            script_hash=base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode(),
+            dots=dot_chart(table["columns"]),
+            charts=training_charts(report["training"]),
+            strongest=_strongest(baseline_wins(table)),
+            memorization=paired_rows(report["memorization"]),
+            made_at=report["made_at"].replace("T", " ").removesuffix("+00:00") + " UTC",
+        )
     )
-    assert len(html.encode()) < MOST_BYTES, "samples and lineage are bounded, so this page cannot grow"
-    return html
+    size = len(page.encode())
+    if size >= MOST_BYTES:
+        raise DataError(f"the page would have {size} bytes, above {MOST_BYTES}; lower evaluate's --samples")
+    return page
 
 
-def _template() -> Any:
+def _strongest(wins: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The baseline that is hardest to beat, alone in a list; none without baselines."""
+    known = [win for win in wins if win["mean_gain"] is not None]
+    return sorted(known, key=lambda win: float(win["mean_gain"]))[:1]
+
+
+def training_charts(training: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Name -> chart of the training's series; empty without a record, None for a series that it lacks."""
+    if training is None:
+        return {}
+    series = training["series"]
+    stalls = [(s["from_step"], s["to_step"]) for s in training["stalls"]]
+    loss = {"train": series["bits_per_character"], "valid": training["valid"]}
+    return {
+        "loss": line_chart(loss, dotted="valid"),
+        "gradient": line_chart({"train": series["grad_norm"]}, from_zero=True),
+        "speed": line_chart({"train": series["tokens_per_second"]}, bands=stalls, from_zero=True),
+        "rate": line_chart({"train": series["learning_rate"]}, from_zero=True),
+    }
+
+
+def paired_rows(memorization: Any) -> list[tuple[str, Any, Any]]:
+    """(name, generated, held-out) of every plain figure of a memorization report; empty without one."""
+    if not isinstance(memorization, Mapping):
+        return []
+    generated, held_out = memorization.get("generated"), memorization.get("held_out")
+    if not isinstance(generated, Mapping):
+        return []
+    other = held_out if isinstance(held_out, Mapping) else {}
+    plain = [n for n, v in generated.items() if isinstance(v, int | float) and not isinstance(v, bool)]
+    return [(name, generated[name], other.get(name)) for name in plain]
+
+
+def _environment() -> Environment:
     environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
+        loader=FileSystemLoader(_HERE),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["bits"] = lambda value: "–" if value is None else f"{value:.3f}"
-    return environment.get_template("page.html.jinja")
-
-
-def _samples(samples: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    shown = {}
-    for genre, texts in samples["genres"].items():
-        shown[genre] = [{**t, "text": t["text"][:_MOST_SAMPLE_CHARACTERS]} for t in texts[:12]]
-    return shown
-
-
-def _options(run: StageRun) -> dict[str, Any]:
-    names = ("min_gain", "max_genre_loss", "level", "draws", "seed")
-    return {name: getattr(run.options, name) for name in names}
-
-
-def _stage(ancestor: Ancestor) -> dict[str, Any]:
-    manifest = ancestor.output.manifest
-    return {
-        "stage": manifest.stage,
-        "key": manifest.key,
-        "digest": manifest.content_digest,
-        "made": manifest.created_at.replace("T", " ").removesuffix("+00:00"),
-        "bytes": human_bytes(sum(f.bytes for f in manifest.files)),
-        "inputs": ancestor.inputs,
-        "options": {**manifest.options, **manifest.execution},
-        "command": ancestor.command,
+    environment.filters |= {
+        "bits": lambda v: "–" if v is None else f"{v:.3f}",
+        "signed": lambda v: "–" if v is None else minus(f"{v:+.3f}"),
+        "minus": minus,
+        "percent": lambda v: "–" if v is None else f"{100 * v:.1f} %",
+        "count": lambda v: "–" if v is None else f"{v:,}",
+        "number": number,
+        "seconds": lambda v: "–" if v is None else human_seconds(v),
+        "seconds_zh": lambda v: "–" if v is None else seconds_zh(v),
+        "size": human_bytes,
     }
+    environment.globals |= {"gloss": names.gloss, "called": names.called}
+    return environment
 
 
-def _counts(lineage: Lineage) -> list[dict[str, Any]]:
-    """The counts in the manifests of the stages that made the data, as tables."""
-    tables = []
-    for stage in _DATA_STAGES:
-        output = lineage.of_stage(stage)
-        if output is not None and output.manifest.counts:
-            tables.append({"stage": stage, "tables": count_tables(output.manifest.counts)})
-    return tables
+def seconds_zh(seconds: float) -> str:
+    """A duration in Chinese: `8 秒`, `3 分 20 秒`, `2 小时 05 分`."""
+    words = human_seconds(seconds)
+    for english, chinese in ((" h ", " 小时 "), (" min", " 分"), (" s", " 秒")):
+        words = words.replace(english, chinese)
+    return words
 
 
-def count_tables(counts: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Nested counts as tables: the innermost names are columns, what leads to them is the row.
-
-    Rows of equal columns share a table: {"documents": {"train": {"诗": 3, "词": 1}}} is a row
-    `documents train` below the columns 诗 and 词.
-    """
-    rows: dict[tuple[str, ...], dict[str, Any]] = {}
-    for path, value in _leaves(counts):
-        rows.setdefault(path[:-1], {})[path[-1]] = value
-    tables: dict[tuple[str, ...], list[tuple[str, list[Any]]]] = {}
-    for path, values in rows.items():
-        tables.setdefault(tuple(values), []).append((" ".join(path), [_shown(v) for v in values.values()]))
-    return [{"columns": columns, "rows": lines} for columns, lines in tables.items()]
+def minus(text: str) -> str:
+    """`text` with true minus signs."""
+    return text.replace("-", "−")
 
 
-def _leaves(value: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterable[tuple[tuple[str, ...], Any]]:
-    for name, inner in value.items():
-        if isinstance(inner, Mapping):
-            yield from _leaves(inner, (*path, str(name)))
-        else:
-            yield (*path, str(name)), inner
-
-
-def _shown(value: Any) -> str:
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)[:200]
+def number(value: Any) -> str:
+    """A figure of unknown kind: whole, or with four digits; a list of two as a range."""
+    if isinstance(value, bool) or value is None:
+        return "–" if value is None else str(value).lower()
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return str(value)[:200]

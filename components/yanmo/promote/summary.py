@@ -7,42 +7,50 @@ from typing import Any
 
 from yanmo.common.bootstrap import generator_for
 from yanmo.common.text_table import text_table
-from yanmo.promote.evaluation import Evaluation
-from yanmo.promote.figures import FiguresTable, baseline_lines, figures_table
-from yanmo.promote.gate import Verdict
+from yanmo.promote.report import baseline_wins
 
 _ALWAYS_SHOWN = ("诗", "词")
 _VERSES = 3
 
 
-def summary_text(
-    verdict: Verdict,
-    challenger: Evaluation,
-    champion: Evaluation | None,
-    baselines: Mapping[str, Any] | None,
-    seed: int,
-) -> str:
-    """The end of a run as text of about 40 lines."""
-    table = figures_table(challenger, champion, baselines)
-    split = challenger.summary["conditions"]["split"]
+def summary_text(report: Mapping[str, Any], seed: int) -> str:
+    """The end of a run as text of about 40 lines.
+
+    Args:
+        report: report.json.
+        seed: draws the verses.
+    """
+    table, split = report["bits_per_character"], report["conditions"]["split"]
     lines = [f"Bits per character on the {split} split (fewer is better)", "", *_table_lines(table), ""]
     lines += _notes(table)
-    lines += [*baseline_lines(table, baselines), verdict.sentence.en, ""]
-    for genre, text in chosen_verses(challenger.samples, seed):
+    lines += [*baseline_lines(table), report["verdict"]["sentence"]["en"], ""]
+    for genre, text in chosen_verses(report["samples"], seed):
         lines += [f"{genre} (generated)", *(f"    {line}" for line in text.splitlines()), ""]
     return "\n".join(lines)
 
 
-def _table_lines(table: FiguresTable) -> list[str]:
-    rows = [["genre", *table.columns]]
-    for name, cells in table.rows.items():
-        rows.append([name, *("-" if c.value is None else f"{c.value:.3f}" for c in cells)])
+def _table_lines(table: Mapping[str, Any]) -> list[str]:
+    columns = table["columns"]
+    rows = [["genre", *(c["title"] for c in columns)]]
+    for name in columns[0]["rows"]:
+        values = [c["rows"][name]["value"] for c in columns]
+        rows.append([name, *("-" if v is None else f"{v:.3f}" for v in values)])
     return text_table(rows)
 
 
-def _notes(table: FiguresTable) -> list[str]:
-    notes = [f"{name}: {cell.note}" for name, cells in table.rows.items() for cell in cells[:1] if cell.note]
+def _notes(table: Mapping[str, Any]) -> list[str]:
+    few = [name for name, cell in table["columns"][0]["rows"].items() if cell["few_documents"]]
+    notes = [f"{name}: few documents: the interval is too narrow" for name in few]
     return [*notes, ""] if notes else []
+
+
+def baseline_lines(table: Mapping[str, Any]) -> list[str]:
+    """One sentence per baseline: in how many genres the challenger needs fewer bits."""
+    return [
+        f"Against {w['title']}: fewer bits in {w['won']} of {w['genres']} genres, "
+        f"{'fewer' if (w['mean_gain'] or 0) > 0 else 'more'} on average."
+        for w in baseline_wins(table)
+    ]
 
 
 def chosen_verses(samples: Mapping[str, Any], seed: int) -> list[tuple[str, str]]:

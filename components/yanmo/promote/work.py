@@ -8,6 +8,8 @@ from dataclasses import asdict
 from typing import Any
 
 from yanmo.common.errors import DataError
+from yanmo.common.options import by_kind
+from yanmo.common.records import GENRE_ALIASES
 from yanmo.common.stage_run import Finish, StageRun
 from yanmo.common.store.commit import Result
 from yanmo.common.store.manifest import digest
@@ -24,12 +26,20 @@ from yanmo.promote.champion import (
 )
 from yanmo.promote.chronicle import Record, all_records, last_record, record_name
 from yanmo.promote.config import PromoteConfig
-from yanmo.promote.evaluation import Evaluation, evaluate_command, open_evaluation, paired_scores
+from yanmo.promote.evaluation import (
+    Evaluation,
+    evaluate_command,
+    is_of,
+    open_evaluation,
+    paired_scores,
+    with_writing,
+)
 from yanmo.promote.gate import Evidence, Rules, Verdict, first_champion, judge
 from yanmo.promote.health import contamination_of, figures_of
 from yanmo.promote.limits import parse_limits
 
 log = logging.getLogger(__name__)
+_ASCII = {genre: alias for alias, genre in GENRE_ALIASES.items()}
 
 
 def prepare(run: StageRun) -> dict[str, Any]:
@@ -41,6 +51,25 @@ def prepare(run: StageRun) -> dict[str, Any]:
     Raises:
         DataError: a model is damaged, or the champion's evaluation is missing or of another model.
     """
+    return _own_writing(run) | _compared(run)
+
+
+def _own_writing(run: StageRun) -> dict[str, Any]:
+    """Leave out figures of writing that belong to another evaluation: the channel's latest may."""
+    writing, challenger = run.inputs["writing"], run.input("challenger")
+    if writing is None or is_of(writing, challenger):
+        return {}
+    log.warning(
+        "%s is not of %s and is not used: contamination and writing are not judged; run `yanmo evaluate` "
+        "with --documents, or give --writing",
+        writing,
+        challenger,
+    )
+    run.inputs["writing"] = None
+    return {"writing": None}
+
+
+def _compared(run: StageRun) -> dict[str, Any]:
     challenger = open_evaluation(run.input("challenger"))
     check_model(challenger.model, "challenger")
     run.extra["previous"] = None
@@ -112,18 +141,27 @@ def _measured_champion(run: StageRun, champion: Output, conditions: dict[str, st
 
 def work(run: StageRun) -> Result:
     """Judge, and write verdict, page and summary."""
-    from yanmo.promote.page import write_page
+    from yanmo.promote.page import render
+    from yanmo.promote.report import make_report
     from yanmo.promote.summary import summary_text
 
-    challenger = open_evaluation(run.input("challenger"))
+    challenger = with_writing(open_evaluation(run.input("challenger")), run.inputs["writing"])
     champion = open_evaluation(run.inputs["champion"]) if run.inputs["champion"] else None
     verdict = _judged(run, challenger, champion)
     baselines = run.inputs["baselines"]
     figures = read_json(baselines, "summary.json") if baselines else None
-    summary = summary_text(verdict, challenger, champion, figures, run.options.seed)
+    report = make_report(
+        verdict,
+        challenger,
+        champion,
+        figures,
+        channel=run.options.channel,
+        options=by_kind(run.options, "semantic"),
+    )
     run.attempt.write("verdict.json", _json(_verdict_record(verdict, challenger, champion)))
-    run.attempt.write("summary.txt", summary, role="record")
-    run.attempt.write("report.html", write_page(run, verdict, challenger, champion, figures), role="record")
+    run.attempt.write("report.json", _json(report), role="record")
+    run.attempt.write("summary.txt", summary_text(report, run.options.seed), role="record")
+    run.attempt.write("report.html", render(report), role="record")
     return Result(
         counts={"promote": str(verdict.promote).lower()}, metadata={"sentence": verdict.sentence.en}
     )
@@ -171,10 +209,11 @@ def finish(run: StageRun, output: Output) -> Finish:
     """Move the crown if the verdict says so; the same for a verdict made now or before."""
     verdict = read_json(output, "verdict.json")
     promoted = _crowned(run, output, verdict)
+    report = read_json(output, "report.json")
     return Finish(
         parameters={"promoted": str(promoted).lower()},
         artifacts={"report": output.path("report.html")},
-        metadata={"metrics": metrics(verdict, promoted)},
+        metadata={"metrics": metrics(report, promoted)},
     )
 
 
@@ -203,14 +242,26 @@ def _crowned(run: StageRun, output: Output, verdict: dict[str, Any]) -> bool:
     return bool(verdict["promote"])
 
 
-def metrics(verdict: dict[str, Any], promoted: bool) -> dict[str, float]:
-    """Figures for KFP's UI, under ASCII names."""
-    result = {"promoted": float(promoted)}
-    if verdict["gain"]:
-        gain = verdict["gain"]
-        result |= {"gain_bits": gain["bits"], "gain_percent": round(100 * gain["share"], 3)}
-        result |= {"bpc_challenger": gain["challenger"], "bpc_champion": gain["champion"]}
-    return result
+def metrics(report: dict[str, Any], promoted: bool) -> dict[str, float]:
+    """The report's figures for KFP's UI, under ASCII names; what was not measured is left out."""
+    gain, total = report["verdict"]["gain"] or {}, report["cost"]["total"]
+    found = {
+        "gain_bits": gain.get("bits"),
+        "gain_percent": round(100 * gain["share"], 3) if gain else None,
+        "gain_lowest_bits": gain["interval"][0] if gain else None,
+        "wall_seconds": total["seconds"],
+        "cpu_seconds": total["cpu_seconds"],
+        "gpu_hours": total["gpu_hours"],
+        "energy_kwh": total["kwh"],
+        **report["guards"],
+    }
+    for column in report["bits_per_character"]["columns"]:
+        if column["id"].isascii():
+            found[f"bpc_{column['id']}"] = column["rows"]["mean"]["value"]
+    for i, (genre, cell) in enumerate(report["bits_per_character"]["columns"][0]["rows"].items()):
+        if genre != "mean":
+            found[f"bpc_challenger_{_ASCII.get(genre, f'genre_{i}')}"] = cell["value"]
+    return {"promoted": float(promoted)} | {n: float(v) for n, v in found.items() if v is not None}
 
 
 def _json(value: Any) -> str:

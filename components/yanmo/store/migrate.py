@@ -31,7 +31,7 @@ from yanmo.store.inventory import Inventory, take
 HELP = "bring manifests and pointers to the current schemas"
 log = logging.getLogger(__name__)
 _CORONATION = "yanmo.coronation/1"
-"""Records of a history (yanmo.promote.champion)."""
+"""Records of a history (yanmo.promote.chronicle)."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -45,6 +45,7 @@ TOKENIZER_REVISION = 2
 _CHOICE_OPTIONS = ("min_character_count", "character_share", "dictionary_weight")
 _VOCABULARY_OPTIONS = ("vocab_size", *_CHOICE_OPTIONS, "byte_level")
 _SENTENCES_PER_BATCH = 64
+_FILES_SAMPLED = 16
 _BYTES_PER_WORKER = 64 << 20
 
 
@@ -171,12 +172,17 @@ def _described(
 
 
 def sample_sentences(documents: Output, count: int) -> list[str]:
-    """Sentences of the training text, evenly spread; at most `count`."""
+    """Sentences of the training text, evenly spread; at most `count`, from at most 16 files.
+
+    So a run that takes most files over reads few of them again.
+    """
     if not count:
         return []
     found: list[str] = []
-    for path in documents.paths("train-*.parquet"):
-        for batch in read_documents(path, ("text",)):
+    entries = documents.entries("train-*.parquet")
+    step = -(-len(entries) // _FILES_SAMPLED) or 1
+    for entry in entries[::step]:
+        for batch in read_documents(documents.path(entry.path), ("text",)):
             rows = np.unique(np.linspace(0, len(batch) - 1, _SENTENCES_PER_BATCH).astype(int))
             found += sentences_of(batch["text"].take(rows).to_pylist())
     return thinned(found, count)

@@ -104,8 +104,7 @@ def _documents(ids: Ids, offsets: Ids, vocab_size: int) -> list[Ids]:
     """Each document between the proxy's own begin and end."""
     ends = np.array([vocab_size]), np.array([vocab_size + 1])
     return [
-        np.concatenate([ends[0], ids[a:b], ends[1]]).astype(np.int64)
-        for a, b in pairwise(offsets.tolist())
+        np.concatenate([ends[0], ids[a:b], ends[1]]).astype(np.int64) for a, b in pairwise(offsets.tolist())
     ]
 
 

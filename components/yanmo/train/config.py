@@ -9,10 +9,12 @@ from yanmo.common.options import input_ref, opt
 from yanmo.common.packing_settings import MODES, OVERLAP_LOSS, Packing
 from yanmo.common.stage import Stage
 from yanmo.train.endurance import EnduranceOptions
+from yanmo.train.engine_options import AUTO, EngineOptions
+from yanmo.train.schedule import SCHEDULES
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainConfig(EnduranceOptions):
+class TrainConfig(EngineOptions, EnduranceOptions):
     """Train a language model on a token cache: DeepSpeed under torchrun, exact resume."""
 
     token_cache: str = input_ref("token cache to train on", stages=("tokenize",))
@@ -59,6 +61,15 @@ class TrainConfig(EnduranceOptions):
         form=False,
         choices=("bigram", "random"),
     )
+    residual_start: str = opt(
+        "zero",
+        "matrices that write to the residual stream: zero, or depth: the others' spread / sqrt(2 layers)",
+        form=False,
+        choices=("zero", "depth"),
+    )
+    dropout: float = opt(
+        0.0, "share (0 to 1) of each layer's output that is dropped while training", form=False
+    )
     embedding_std: float = opt(1.0, "standard deviation of the first embedding", form=False)
     optimizer: str = opt(
         "muon",
@@ -81,7 +92,33 @@ class TrainConfig(EnduranceOptions):
         "linear",
         "course of the learning rate after the warm-up, down to its floor",
         form=False,
-        choices=("linear", "cosine", "constant"),
+        choices=SCHEDULES,
+    )
+    decay_share: float = opt(
+        0.2, "wsd: share of the steps at the end that lead down to the floor (0 to 1)", form=False
+    )
+    restart_steps: int = opt(
+        0, "sgdr: steps of the first cosine after the warm-up; 0 is a quarter of them", form=False
+    )
+    restart_factor: float = opt(1.0, "sgdr: length of a cosine by that of the one before", form=False)
+    plateau_validations: int = opt(
+        3, "plateau: validations without a gain before the learning rate falls", form=False
+    )
+    plateau_factor: float = opt(0.5, "plateau: what it is multiplied with (0 to 1)", form=False)
+    batch_scaling: str = opt(
+        "none",
+        "scale all learning rates with the batch: by (its tokens / --reference-batch) or the root of that",
+        form=False,
+        choices=("none", "sqrt", "linear"),
+    )
+    reference_batch: int = opt(
+        2048, "tokens of the batch that the learning rates are meant for (the demo's 32 x 64)", form=False
+    )
+    early_stopping: int = opt(
+        0, "validations without a gain before the training ends; 0 never; the best model is kept", form=False
+    )
+    early_min_delta: float = opt(
+        0.0, "bits per character that count as a gain, for early stopping and the plateau", form=False
     )
     warmup_steps: int = opt(30, "steps over which the learning rate rises from 0", form=False)
     floor: float = opt(0.0, "last learning rate as a share of the peak", form=False)
@@ -99,25 +136,6 @@ class TrainConfig(EnduranceOptions):
     )
     seed: int = opt(0, "seed of the first weights and the order of the data")
 
-    ranks: int = opt(2, "worker processes, one per GPU or group of cores", kind="execution", form=False)
-    threads: int = opt(1, "CPU threads per rank", kind="execution", form=False)
-    micro_batch: int = opt(
-        0, "rows per forward on one rank; 0 takes all of the rank's share", kind="execution", form=False
-    )
-    backend: str = opt(
-        "deepspeed",
-        "what computes: DeepSpeed, or torch alone (MPS, comparison)",
-        kind="execution",
-        form=False,
-        choices=("deepspeed", "torch"),
-    )
-    zero_stage: int = opt(
-        1,
-        "DeepSpeed ZeRO stage: the ranks share out 1 optimizer states, 2 gradients too, 3 weights too",
-        kind="execution",
-        form=False,
-    )
-    device: str = opt("auto", "where to train", kind="execution", form=False, choices=("auto", "cpu", "cuda"))
     log_every: int = opt(10, "steps per line of metrics.jsonl", kind="execution", form=False)
     valid_every: int = opt(
         0, "steps between validations; 0 validates at the end only", kind="execution", form=False
@@ -166,12 +184,17 @@ class TrainConfig(EnduranceOptions):
     def _wrong_numbers(self) -> list[str]:
         least = {
             **dict.fromkeys(("batch_rows", "layers", "width", "heads", "kv_heads", "feed_forward"), 1),
-            **dict.fromkeys(("steps", "ranks", "threads", "log_every"), 1),
-            "head_width": 2,
-            **dict.fromkeys(("warmup_steps", "micro_batch", "valid_every", "valid_characters"), 0),
+            **dict.fromkeys(("steps", "ranks", "threads", "log_every", "reference_batch"), 1),
+            "monitor_every": 1,
+            **dict.fromkeys(("restart_factor", "plateau_validations"), 1),
+            **dict.fromkeys(("restart_steps", "early_stopping", "early_min_delta"), 0),
+            **{"head_width": 2, "micro_batch": AUTO},
+            **dict.fromkeys(("warmup_steps", "memory_gib", "valid_every", "valid_characters"), 0),
             **dict.fromkeys(("checkpoint_steps", "checkpoint_seconds", "clip", "weight_decay"), 0),
             **dict.fromkeys(("nonfinite_steps", "spike_nats", "rewinds", "hang_seconds", "max_seconds"), 0),
-            **dict.fromkeys(("night_micro_batch", "power_watts", "night_power_watts", "keep_every"), 0),
+            **dict.fromkeys(
+                ("night_micro_batch", "power_watts", "night_power_watts", "keep_every", "profile"), 0
+            ),
             **dict.fromkeys(
                 ("muon_learning_rate", "adam_learning_rate", "norm_learning_rate", "head_learning_rate"), 0
             ),
@@ -183,6 +206,7 @@ class TrainConfig(EnduranceOptions):
         ]
         shares = (
             *("tag_share", "token_noise", "floor", "momentum", "adam_beta1", "adam_beta2"),
+            *("dropout", "decay_share", "plateau_factor"),
             *("memory_share", "night_memory_share"),
         )
         problems += [
@@ -193,28 +217,37 @@ class TrainConfig(EnduranceOptions):
         return problems
 
     def _contradictions(self) -> list[str]:
-        problems = []
-        if self.zero_stage not in (1, 2, 3):
-            problems.append(f"--zero-stage {self.zero_stage}: expected 1, 2 or 3")
-        if self.backend == "torch" and self.zero_stage != 1:
-            problems.append(f"--backend torch shares out nothing: leave --zero-stage {self.zero_stage} away")
+        problems = self._machine_contradictions()
         if self.batch_rows % self.ranks:
             problems.append(
                 f"--batch-rows {self.batch_rows} does not divide among --ranks {self.ranks}; "
                 "give a multiple of the ranks"
             )
-        elif self.micro_batch and (self.batch_rows // self.ranks) % self.micro_batch:
+        elif self.micro_batch > 0 and (self.batch_rows // self.ranks) % self.micro_batch:
             problems.append(
                 f"--micro-batch {self.micro_batch} does not divide the {self.batch_rows // self.ranks} rows "
                 "of a rank (--batch-rows / --ranks)"
             )
+        if self.attention == "flash" and self.packing != "one":
+            problems.append(
+                f"--attention flash keeps no documents apart: --packing {self.packing} puts several into a "
+                "row; give --packing one, or --attention masked"
+            )
+        for name, used in (("early_stopping", self.early_stopping), ("schedule", self.schedule == "plateau")):
+            if used and not (self.valid_every and self.valid_characters):
+                problems.append(
+                    f"--{name.replace('_', '-')} {getattr(self, name)} looks at validations: give "
+                    "--valid-every"
+                )
         if self.heads % self.kv_heads:
             problems.append(f"--heads {self.heads} is no multiple of --kv-heads {self.kv_heads}")
         if self.head_width % 2:
             problems.append(f"--head-width {self.head_width}: rotary positions need an even width")
         if self.tied_head and self.start == "bigram":
             problems.append("--tied-head excludes --start bigram: p(next|this) is not symmetric")
-        if self.warmup_steps >= self.steps > 1 and self.schedule != "constant":
+        if self.start == "bigram" and self.residual_start != "zero":
+            problems.append("--start bigram wants layers that write nothing yet: --residual-start zero")
+        if self.warmup_steps >= self.steps > 1 and self.schedule not in ("constant", "plateau"):
             problems.append(
                 f"--warmup-steps {self.warmup_steps} leaves none of --steps {self.steps} for the "
                 f"{self.schedule} schedule"
@@ -240,8 +273,8 @@ class TrainConfig(EnduranceOptions):
 
     @property
     def micro_rows(self) -> int:
-        """Rows of one forward on one rank."""
-        return self.micro_batch or self.rank_rows
+        """Rows of one forward on one rank; with --micro-batch auto the most it can become."""
+        return self.micro_batch if self.micro_batch > 0 else self.rank_rows
 
     @property
     def accumulation(self) -> int:

@@ -37,6 +37,27 @@ class EnduranceOptions(StageOptions):
         form=False,
     )
 
+    monitor: str = opt(
+        "fast",
+        "collapse monitor: fast watches gradients and updates by layer; full also units, ranks and entropies",
+        kind="execution",
+        form=False,
+        choices=("full", "fast", "off"),
+    )
+    monitor_every: int = opt(100, "steps between looks of --monitor", kind="execution", form=False)
+
+    benchmark: bool = opt(
+        False,
+        "train no model: try ranks, micro batches and backends for a few steps each and print the fastest",
+        kind="environment",
+        form=False,
+    )
+    profile: int = opt(
+        0,
+        "steps of which a torch profiler trace is written beside the model; 0 none",
+        kind="environment",
+        form=False,
+    )
     hang_seconds: float = opt(
         600.0,
         "seconds without progress after which a rank dumps its stacks and exits 75; 0 waits for ever",

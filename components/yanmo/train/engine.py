@@ -62,6 +62,8 @@ class Engine(Protocol):
     updates: int
     """Updates done: steps without those that were skipped. AdamW's bias correction follows it, so that it
     belongs to a checkpoint."""
+    forwarded: Callable[[], None] | None
+    """Called between forward and backward of each micro batch: for the clock. None costs nothing."""
     observer: Callable[[list[Part]], None] | None
     """Called in each update, once per group of parameters, with the gradient (kind `gradient`) as it is
     applied: reduced over ranks and clipped. The weights have not moved yet. None costs nothing."""

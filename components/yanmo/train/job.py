@@ -41,7 +41,7 @@ from yanmo.train.config import TrainConfig
 from yanmo.train.watchdog import forget_heartbeats
 
 STOP, METRICS, EXPORT, CHECKPOINTS, RESULT = "stop", "metrics.jsonl", "export", "checkpoints", "result.json"
-MICRO_BATCH = "micro_batch.json"
+MICRO_BATCH, TRACE = "micro_batch.json", "trace.json.gz"
 
 
 @dataclass(frozen=True)

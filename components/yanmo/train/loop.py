@@ -21,10 +21,13 @@ from yanmo.train.config import TrainConfig
 from yanmo.train.data import Samples
 from yanmo.train.engine import WEIGHT, Engine
 from yanmo.train.interval import Interval, Ledger, PendingStep, Stopwatch
+from yanmo.train.judge import Judge, mean_of
+from yanmo.train.monitor import Monitor
 from yanmo.train.record import Record
-from yanmo.train.schedule import multiplier
+from yanmo.train.schedule import Schedule
 from yanmo.train.setbacks import Health, Skipped, Trouble
 from yanmo.train.shifts import Clock
+from yanmo.train.trace import Trace
 from yanmo.train.validate import Validation
 from yanmo.train.writer import Writer
 
@@ -70,8 +73,15 @@ class Loop:
         self.health = Health(options.nonfinite_steps, options.spike_nats)
         self.ledger = Ledger(self.agreement, options.batch_rows)
         self.watch = Stopwatch()
+        self._at = 0.0
+        engine.forwarded = self._forwarded
         self.writer = Writer(engine, self.folder / job.CHECKPOINTS, self.agreement)
+        self.schedule, self.judge = Schedule.of(options), Judge.of(options)
         self.record = Record(options, engine, self.samples, self.folder)
+        self.trace = Trace(self.folder, 0 if engine.rank else options.profile, engine.device)
+        self.monitor = Monitor(
+            engine, self.agreement, options.monitor, options.monitor_every, options.warmup_steps
+        )
 
     @property
     def interval(self) -> Interval:
@@ -93,13 +103,16 @@ class Loop:
 
     def run(self) -> Ending:
         """Train; the model is whole in the engine when this returns `done`."""
-        while self.step < self.options.steps:
+        while self.step < self.options.steps and not self.judge.is_over:
             ending = self._stretch()
             if ending:
                 return ending
         self._check_weights()
-        self._validate()
+        if not self.judge.is_over:
+            self._validate()
         self.writer.finish()
+        self.trace.finish()
+        self._go_back_to_the_best()
         return "done"
 
     def _stretch(self) -> Ending | None:
@@ -112,9 +125,14 @@ class Loop:
         stop, over, due = self._agree()
         if self.step == self.options.steps:
             return None
-        if stop or over or due:
-            if self._read():
+        validate = self.options.valid_every and self.step % self.options.valid_every == 0
+        if (stop or over or due or validate) and self._read():
+            return None
+        if validate:  # before a checkpoint, whose state then says what was found
+            self._validate()
+            if self.judge.is_over:
                 return None
+        if stop or over or due:
             self._save()
         if stop or over:
             self.beat("waiting for the checkpoint")
@@ -122,41 +140,45 @@ class Loop:
             if over and not stop:
                 log.info("%s: saved at step %d", self.reason, self.step)
             return "changed" if over and not stop and self.then == "changed" else "paused"
-        if self.options.valid_every and self.step % self.options.valid_every == 0:
-            self._validate()
         return None
 
     def _one_step(self) -> None:
         options, engine = self.options, self.engine
         began, cpu_began = time.monotonic(), time.process_time()
         self.beat(f"training step {self.step + 1}")
+        self.trace.begin_step()
         engine.set_learning_rate(self._learning_rate())
         first = self._first_sample()
         batch = self.samples.batch(first, options.batch_rows)
         num_targets = batch.num_targets
-        at = self.watch.add("data", began)
+        self._at = self.watch.add("data", began)
         mine = engine.rank * options.rank_rows
         losses = []
         for begin in range(mine, mine + options.rank_rows, options.micro_rows):
             rows = batch.rows(begin, begin + options.micro_rows)
             losses.append(engine.accumulate(rows, num_targets))
-        at = self.watch.add("forward_backward", at)
+            self._at = self.watch.add("backward", self._at)
+        watched = self.monitor.begin(self.step + 1)
         moved = engine.step()
-        end = self.watch.add("optimizer", at)
+        end = self.watch.add("optimizer", self._at)
         self.step += 1
         pending = PendingStep(self.step, torch.stack(losses).sum(), num_targets, first, moved)
         self.ledger.add(pending, time.process_time() - cpu_began)
         self.interval.seconds += end - began
+        self.trace.end_step()
+        if watched:
+            self.record.monitor(self.step, self.monitor.end(self.step, batch))
+            self.watch.add("monitor", end)
+
+    def _forwarded(self) -> None:
+        self._at = self.watch.add("forward", self._at)
 
     def _first_sample(self) -> int:
         """The first sample of the next step."""
         return self.step * self.options.batch_rows + self._offset
 
     def _learning_rate(self) -> float:
-        o = self.options
-        return multiplier(
-            self.step, steps=o.steps, warmup_steps=o.warmup_steps, schedule=o.schedule, floor=o.floor
-        )
+        return self.schedule.at(self.step) * self.judge.multiplier
 
     def _agree(self) -> tuple[bool, bool, bool]:
         """Whether all ranks stop, are at the end of their shift, or save, after this same step."""
@@ -194,6 +216,7 @@ class Loop:
             "rewinds": self.rewinds,
             "best": None if math.isinf(self.best) else self.best,
             "saves": self.saves,
+            "judge": self.judge.state(),
         }
 
     def _load(self, folder: Path) -> None:
@@ -207,6 +230,7 @@ class Loop:
         self.skipped = [Skipped(**one) for one in progress["skipped"]]
         self._offset, self.rewinds, self.saves = (progress[n] for n in ("offset", "rewinds", "saves"))
         self.best = math.inf if progress["best"] is None else progress["best"]
+        self.judge.restore(progress["judge"])
 
     def _line_due(self) -> bool:
         return self.step % self.options.log_every == 0 or self.step == self.options.steps
@@ -276,9 +300,23 @@ class Loop:
         found = self.validation.bits_per_character(self.engine)
         self.watch.add("validation", began)
         self.record.validation(self.step, found)
+        for what in self.judge.hear(mean_of(found)):
+            log.info("step %d: %s", self.step, what)
+            self.record.event(self.step, "validation", decision=what)
         if self.options.valid_every and found.get("mean", math.inf) < self.best:
             self.best = found["mean"]
             self._keep_best()
+
+    def _go_back_to_the_best(self) -> None:
+        """With early stopping, hand over the best model instead of the last one."""
+        root = self.folder / job.CHECKPOINTS
+        best = checkpoint.pointed(root, checkpoint.BEST) if self.engine.rank == 0 else None
+        best = self.agreement.from_first(best) if self.options.early_stopping else None
+        if best is not None and checkpoint.step_of(best) != self.step:
+            came_from = self.step
+            self._load(best)
+            log.info("step %d was the best: its model is handed over", self.step)
+            self.record.event(came_from, "best", best_step=self.step)
 
     def _keep_best(self) -> None:
         """Save this step, if it is not yet, as the best so far."""

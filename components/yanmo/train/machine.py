@@ -53,7 +53,10 @@ def flops_per_token(shape: DecoderConfig, context: int) -> float:
 class Machine:
     """The figures of one rank's device."""
 
-    def __init__(self, device: torch.device, options: TrainConfig, shape: DecoderConfig) -> None:
+    def __init__(
+        self, device: torch.device, options: TrainConfig, shape: DecoderConfig, attention: str
+    ) -> None:
+        self._attention = attention
         self._device = device
         self._flops = flops_per_token(shape, options.context)
         self._peak = None
@@ -64,7 +67,7 @@ class Machine:
     def figures(self, tokens_per_second: float) -> dict[str, Any]:
         """Memory of this rank now and at most, bytes; MFU where the device is known."""
         now, most = self._memory()
-        found: dict[str, Any] = {"memory_bytes": now, "memory_peak_bytes": most}
+        found: dict[str, Any] = {"attention": self._attention, "memory_bytes": now, "memory_peak_bytes": most}
         if self._peak:
             found["mfu"] = tokens_per_second * self._flops / self._peak
         return found

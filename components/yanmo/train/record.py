@@ -34,7 +34,8 @@ class Record:
         self._path = folder / job.METRICS
         self._file: TextIO | None = None
         self._said = time.monotonic()
-        self._machine = Machine(engine.device, options, engine.decoder.config)
+        decoder = engine.decoder
+        self._machine = Machine(engine.device, options, decoder.config, decoder.attention)
 
     def open(self, step: int) -> None:
         """Continue metrics.jsonl, without the lines of steps that will be made again."""

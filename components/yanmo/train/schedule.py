@@ -1,21 +1,150 @@
-"""The learning rate as a function of the step, so that a resumed run needs no scheduler state."""
+"""The learning rate as a function of the step, so that a resumed run needs no scheduler state.
+
+The one exception is `plateau`, whose course depends on validations: `Plateau` has a state of two numbers.
+"""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from typing import Any
+
+SCHEDULES = ("linear", "cosine", "constant", "wsd", "sgdr", "plateau")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """What the peak learning rate is multiplied with in each step (0 is the first)."""
+
+    name: str
+    """linear, cosine, constant; wsd: constant, then linear over the last `decay_share` of the steps (Hu et
+    al., MiniCPM, 2024); sgdr: cosines that begin anew (Loshchilov and Hutter, 2017); plateau: constant, and
+    times what `Plateau` says."""
+    steps: int
+    warmup_steps: int
+    floor: float
+    """Share of the peak that the last step (of each cosine, too) approaches."""
+    decay_share: float = 0.2
+    restart_steps: int = 0
+    restart_factor: float = 1.0
+    scale: float = 1.0
+    """Of all learning rates, for the batch: see `batch_scale`."""
+
+    @classmethod
+    def of(cls, options: Any) -> Schedule:
+        """The schedule of a TrainConfig."""
+        return cls(
+            name=options.schedule,
+            steps=options.steps,
+            warmup_steps=options.warmup_steps,
+            floor=options.floor,
+            decay_share=options.decay_share,
+            restart_steps=options.restart_steps,
+            restart_factor=options.restart_factor,
+            scale=batch_scale(
+                options.batch_scaling, options.batch_rows * options.context, options.reference_batch
+            ),
+        )
+
+    def at(self, step: int) -> float:
+        """The multiplier of a step."""
+        if step < self.warmup_steps:
+            return self.scale * (step + 1) / (self.warmup_steps + 1)
+        return self.scale * (self.floor + (1 - self.floor) * self._share(step))
+
+    def _share(self, step: int) -> float:
+        """From 1, the peak, to 0, the floor."""
+        after, length = step - self.warmup_steps, max(self.steps - self.warmup_steps, 1)
+        if self.name in ("constant", "plateau"):
+            return 1.0
+        if self.name == "wsd":
+            decay = max(round(self.decay_share * self.steps), 1)
+            return min(1.0, (self.steps - step) / decay)
+        if self.name == "sgdr":
+            after, length = self._cycle(after, length)
+        done = after / length
+        return 1 - done if self.name == "linear" else 0.5 * (1 + math.cos(math.pi * done))
+
+    def _cycle(self, after: int, length: int) -> tuple[int, int]:
+        """Steps since the last restart, and until the next one."""
+        cycle = self.restart_steps or max(length // 4, 1)
+        while after >= cycle:
+            after -= cycle
+            cycle = max(round(cycle * self.restart_factor), 1)
+        return after, cycle
+
+
+def batch_scale(rule: str, batch_tokens: int, reference_tokens: int) -> float:
+    """What a batch of another size multiplies the learning rates with.
+
+    Args:
+        rule: none; linear (Goyal et al., 2017, for SGD); sqrt (Malladi et al., 2022, for Adam).
+    """
+    share = batch_tokens / reference_tokens
+    return {"none": 1.0, "linear": share, "sqrt": math.sqrt(share)}[rule]
+
+
+@dataclass
+class Patience:
+    """Counts validations without a gain: the rule of early stopping and of the plateau."""
+
+    most: int
+    """Validations without a gain that are borne."""
+    min_delta: float
+    """Bits per character that count as a gain."""
+    best: float = math.inf
+    waited: int = 0
+
+    def update(self, bits_per_character: float) -> bool:
+        """Note a validation; whether the patience is at its end, which begins anew then.
+
+        A figure that is not a number is no gain.
+        """
+        if bits_per_character < self.best - self.min_delta:
+            self.best, self.waited = bits_per_character, 0
+            return False
+        self.waited += 1
+        if self.waited < self.most:
+            return False
+        self.waited = 0
+        return True
+
+    def state_dict(self) -> dict[str, Any]:
+        """For a checkpoint: JSON."""
+        return {"best": None if math.isinf(self.best) else self.best, "waited": self.waited}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take over what `state_dict` gave."""
+        self.best = math.inf if state["best"] is None else float(state["best"])
+        self.waited = int(state["waited"])
+
+
+@dataclass
+class Plateau:
+    """A multiplier that falls each time validations stop getting better, down to the floor."""
+
+    patience: Patience
+    factor: float
+    floor: float
+    multiplier: float = 1.0
+
+    def update(self, bits_per_character: float) -> bool:
+        """Note a validation; whether the learning rate fell."""
+        before = self.multiplier
+        if self.patience.update(bits_per_character):
+            self.multiplier = max(self.multiplier * self.factor, self.floor)
+        return self.multiplier < before
+
+    def state_dict(self) -> dict[str, Any]:
+        """For a checkpoint: JSON."""
+        return {"patience": self.patience.state_dict(), "multiplier": self.multiplier}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take over what `state_dict` gave."""
+        self.patience.load_state_dict(state["patience"])
+        self.multiplier = float(state["multiplier"])
 
 
 def multiplier(step: int, *, steps: int, warmup_steps: int, schedule: str, floor: float) -> float:
-    """What the peak learning rate is multiplied with in `step` (0 is the first).
-
-    Args:
-        schedule: linear, cosine or constant, after a linear warm-up.
-        floor: share of the peak that the last step approaches.
-    """
-    if step < warmup_steps:
-        return (step + 1) / (warmup_steps + 1)
-    done = (step - warmup_steps) / max(steps - warmup_steps, 1)
-    if schedule == "constant":
-        return 1.0
-    rest = 1 - done if schedule == "linear" else 0.5 * (1 + math.cos(math.pi * done))
-    return floor + (1 - floor) * rest
+    """`Schedule.at` for the schedules without further settings."""
+    return Schedule(name=schedule, steps=steps, warmup_steps=warmup_steps, floor=floor).at(step)

@@ -55,6 +55,11 @@ def decoder_config(options: TrainConfig, vocab_size: int) -> DecoderConfig:
     )
 
 
+def decoder_shape(options: TrainConfig, vocab_size: int) -> Decoder:
+    """A decoder of the options' shape; its weights are what torch drew."""
+    return Decoder(decoder_config(options, vocab_size))
+
+
 def new_decoder(options: TrainConfig, cache: TokenCache, samples: Samples, *, draw: bool) -> Decoder:
     """A decoder with its first weights.
 
@@ -65,7 +70,7 @@ def new_decoder(options: TrainConfig, cache: TokenCache, samples: Samples, *, dr
     if not draw:
         return decoder
     generator = torch.Generator().manual_seed(options.seed)
-    decoder.initialize(generator, options.embedding_std)
+    decoder.initialize(generator, options.embedding_std, options.residual_start)
     if options.start == "bigram":
         started = time.process_time()
         bigrams = count_bigrams(_pairs(cache, samples), cache.vocab_size)

@@ -27,7 +27,8 @@ from yanmo.common.store.output import Output
 from yanmo.common.token_cache import TokenCache
 from yanmo.train import job
 from yanmo.train.config import TrainConfig
-from yanmo.train.exporter import show
+from yanmo.train.exporter import Exporter
+from yanmo.train.fitting import fitted
 from yanmo.train.job import Job, Status, clear, raise_failure, read_metrics
 from yanmo.train.keeper import Keeper
 from yanmo.train.micro_batch import halve_micro_batch, largest_micro_batch
@@ -50,6 +51,8 @@ def work(run: StageRun) -> Result:
     if not (folder / job.EXPORT).exists():
         _check_space(folder, options, cache)
         model = run.inputs["model"]
+        if model is None:  # another model's shape is its own
+            options = fitted(options, cache.vocab_size)
         task = Job(
             options=options,
             store=run.store.uri,
@@ -70,7 +73,7 @@ def forget(run: StageRun, output: Output) -> Finish:
     run.work_folder.forget()
     for name in (job.CHECKPOINTS, job.EXPORT):
         shutil.rmtree(folder / name, ignore_errors=True)
-    for name in (job.METRICS, job.MICRO_BATCH, "job.json", "workers.log"):
+    for name in (job.METRICS, job.TRACE, job.MICRO_BATCH, "job.json", "workers.log"):
         (folder / name).unlink(missing_ok=True)
     clear(folder)
     with suppress(OSError):
@@ -104,6 +107,7 @@ def _train(task: Job, run: StageRun, keeper: Keeper) -> bool:
         Exception: what ended a worker, so that the stage's exit code is its own.
     """
     shifts = Shifts(task.options.hours())
+    exporter = Exporter(run.telemetry, task.folder)
     with _stop_file(task.folder / job.STOP) as stopping:
         while True:
             clear(task.folder)
@@ -111,7 +115,7 @@ def _train(task: Job, run: StageRun, keeper: Keeper) -> bool:
             if stopping or (shift.ends_at <= time.time() and shift.then == "paused"):
                 log.info("pausing: %s", "asked to stop" if stopping else shift.reason)
                 return False
-            statuses = _one_shift(_for_shift(task, shift), run, keeper, stopping)
+            statuses = _one_shift(_for_shift(task, shift), exporter, keeper, stopping)
             if statuses is None:
                 continue  # with a smaller micro batch
             states = {status.state for status in statuses}
@@ -135,7 +139,7 @@ def _for_shift(task: Job, shift: Shift) -> Job:
     )
 
 
-def _one_shift(task: Job, run: StageRun, keeper: Keeper, stopping: list[float]) -> list[Status] | None:
+def _one_shift(task: Job, exporter: Exporter, keeper: Keeper, stopping: list[float]) -> list[Status] | None:
     """How the ranks ended; None when the micro batch was halved and they have to be started again."""
     with power_limit(task.options.power_watts):
         process = start(task.options, task.write())
@@ -149,12 +153,12 @@ def _one_shift(task: Job, run: StageRun, keeper: Keeper, stopping: list[float]) 
                     task.folder,
                     hang_seconds=task.options.hang_seconds,
                     stopping=stopping,
-                    each_time=lambda: show(run, task.folder),
+                    each_time=exporter.show,
                 )
         finally:
             end(process)
         said.join()
-    show(run, task.folder)
+    exporter.show()
     full = [status for status in said.statuses if status.out_of_memory]
     if full and not stopping:
         halve_micro_batch(task, full[0])
@@ -197,6 +201,9 @@ def _result(run: StageRun, cache: TokenCache, folder: Path) -> Result:
     valid: dict[str, float] = {}
     for line in lines:
         valid = line.get("valid_bits_per_character", valid)
+    if (folder / job.TRACE).exists():
+        shutil.copyfile(folder / job.TRACE, run.attempt.path(job.TRACE))
+        run.attempt.add(job.TRACE, role="record")
     card = model_card(run.options, result, valid, run.input("token_cache"))
     run.attempt.write("README.md", card, role="record")
     counts = {name: result[name] for name in ("steps", "tokens", "parameters")}

@@ -10,7 +10,7 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 
 from yanmo.common.token_cache import TokenCache
-from yanmo.model.scoring import document_bits
+from yanmo.model.scoring import token_bits
 from yanmo.train.engine import Engine
 
 
@@ -22,6 +22,8 @@ class Validation:
     genre: NDArray[np.int64]
     characters: NDArray[np.int64]
     documents: list[NDArray[np.int64]]
+    spans: list[list[list[int]] | None]
+    """Of each document [begin, end) of the tokens that count; None counts all. Of a chat, its answers."""
 
     @classmethod
     def choose(cls, cache: TokenCache, most_characters: int) -> Validation:
@@ -42,13 +44,15 @@ class Validation:
             genre=index.genre[chosen].astype(np.int64),
             characters=index.characters[chosen].astype(np.int64),
             documents=documents,
+            spans=[index.loss_spans.get(i) for i in chosen],
         )
 
     def bits_per_character(self, engine: Engine) -> dict[str, float]:
         """By genre, and their `mean`; every rank scores its share and gets all figures."""
         mine = range(engine.rank, len(self.documents), engine.world_size)
         with engine.scoring() as decoder:
-            bits = document_bits(decoder, [self.documents[i] for i in mine])
+            scored = token_bits(decoder, [self.documents[i] for i in mine])
+        bits = [counted_bits(each, self.spans[i]) for i, each in zip(mine, scored, strict=True)]
         sums = np.bincount(self.genre[list(mine)], bits, len(self.genres))
         total = torch.from_numpy(sums).to(engine.device)
         dist.all_reduce(total)
@@ -57,3 +61,10 @@ class Validation:
             genre: float(total[i]) / characters[i] for i, genre in enumerate(self.genres) if characters[i]
         }
         return {**found, "mean": float(np.mean(list(found.values())))} if found else {}
+
+
+def counted_bits(bits: NDArray[np.float64], spans: list[list[int]] | None) -> float:
+    """The bits of the tokens that carry loss; `bits[k]` is of token `k + 1` of the document."""
+    if spans is None:
+        return float(bits.sum())
+    return float(sum(bits[begin - 1 : end - 1].sum() for begin, end in spans))

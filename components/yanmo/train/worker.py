@@ -13,9 +13,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from yanmo.common.errors import EnvironmentFault
 from yanmo.common.logs import setup
 from yanmo.train import job
+from yanmo.train.accelerator import before_torch, check_compiler, find_device, prepare
 from yanmo.train.job import Job, Status, failure
 from yanmo.train.torchrun import die_with_parent
 from yanmo.train.watchdog import Watchdog
@@ -55,15 +55,6 @@ def _follows(error: BaseException) -> bool:
     return isinstance(error, PeerFailed) or (isinstance(error, RuntimeError) and lost)
 
 
-def _device(asked: str) -> str:
-    import torch
-
-    found = torch.cuda.is_available()
-    if asked == "cuda" and not found:
-        raise EnvironmentFault("--device cuda: this machine has no CUDA device; use --device cpu")
-    return "cuda" if found and asked != "cpu" else "cpu"
-
-
 def train_rank(work: Job, rank: int, beat: Callable[[str], None] = lambda doing: None) -> Status:
     """Train one rank's share in this process, whose environment says who it is (RANK, WORLD_SIZE ...).
 
@@ -71,17 +62,19 @@ def train_rank(work: Job, rank: int, beat: Callable[[str], None] = lambda doing:
         beat: told what is being done, each time that it changes.
     """
     options = work.options
-    device = "cpu" if options.device == "cpu" else _device(options.device)
+    before_torch(options)
+    device = find_device(options.device)
+    check_compiler(options, device)
     if options.backend == "deepspeed":
         from yanmo.train.backends.zero import import_deepspeed
 
-        import_deepspeed(device)
+        import_deepspeed(device, options.compile)
     import torch
 
     torch.set_num_threads(options.threads)
+    torch.manual_seed(options.seed * 1_000_003 + rank)  # dropout's; first weights have their own
     _limit_memory(device, options.memory_share)
     from yanmo.common.token_cache import TokenCache
-    from yanmo.model.attention import path_name
     from yanmo.train.agreement import Agreement
     from yanmo.train.data import Samples
     from yanmo.train.engine import open_engine
@@ -106,10 +99,10 @@ def train_rank(work: Job, rank: int, beat: Callable[[str], None] = lambda doing:
         decoder = new_decoder(options, cache, samples, draw=rank == 0 and not resuming)
     shape = dataclasses.asdict(decoder.config)
     parameters = sum(p.numel() for p in decoder.parameters())
-    dtype = torch.bfloat16 if options.precision == "bf16" else torch.float32
+    attention = prepare(decoder, options, device)
     engine = open_engine(decoder, options, device)
     if rank == 0:
-        _describe(engine, samples, parameters, path_name(device, dtype))
+        _describe(engine, samples, parameters, attention)
     loop = Loop(
         options=options,
         engine=engine,

@@ -5,21 +5,24 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from yanmo.cache.command import main
 from yanmo.common import stage_run
 from yanmo.common.errors import ExitCode
-from yanmo.common.records import DOCUMENTS, document_id, write_parquet
+from yanmo.common.records import DOCUMENTS, DOCUMENTS_WITH_TURNS, document_id, write_parquet
 from yanmo.common.store.commit import Recipe, Result, commit_once
 from yanmo.common.store.file_store import FileStore
 from yanmo.common.store.output import Output, open_reference
 from yanmo.common.store.pointers import move_pointer, read_pointer
 from yanmo.tokenize.config import STAGE
+from yanmo.tokenize.segmenter import Segmenter
 from yanmo.tokenize.work import prepare, work
 
 POEMS = [
@@ -131,7 +134,7 @@ def test_a_whole_cache_is_said_to_be_whole(made):
         assert code == 0 and said.startswith("whole: 3 documents") and "3 documents encoded again" in said
 
 
-def test_a_flipped_bit_in_any_file_of_a_cache_or_its_tokenizer_is_found(made, caplog):
+def test_a_flipped_bit_in_any_file_of_a_cache_or_its_tokenizer_is_found(made):
     ground, (first, _) = made
     folders = [ground.root / "cas" / first, ground.root / "cas" / "tokenizer"]
     paths = [p for folder in folders for p in folder.rglob("*") if p.is_file() and "MANIFEST" not in p.name]
@@ -178,3 +181,52 @@ def test_diff_names_what_two_tokenizers_do_not_share(tmp_path):
     assert "tokenizer file tokenizer.json" in fields
     assert fields["pieces in one only, number"][1] >= 88
     assert len(found["documents"].get("with other tokens", [])) >= 1 and not found["shards"]
+
+
+def test_ids_that_its_tokenizer_would_not_give_are_found(tmp_path, monkeypatch, capsys):
+    """They decode to the right text, so that nothing but encoding again can tell."""
+    ground = Ground(tmp_path)
+    ground.documents(POEMS[:2], POEMS[2:])
+    encode = Segmenter.encode
+
+    def as_bytes(self, column, bos=-1, eos=-1):
+        _, _, characters = encode(self, column, bos, eos)
+        texts = [text.encode() for text in column.to_pylist()]
+        ids = np.concatenate([[bos, *(self.byte0 + b for b in text), eos] for text in texts]).astype(np.int32)
+        return ids, np.cumsum([0, *(len(text) + 2 for text in texts)]), characters
+
+    ground.tokenize()
+    tokenizer = f"tokenizer/{next((tmp_path / 'cas' / 'tokenizer').iterdir()).name}"
+    for stage in ("tokenize", "token_shard"):
+        shutil.rmtree(tmp_path / "cas" / stage)
+    monkeypatch.setattr(Segmenter, "encode", as_bytes)
+    ground.tokenize("--judged=0", "--tokenizer", tokenizer)
+    assert ground.tool("verify", "dev/tokenize", "--sample=0")[0] == ExitCode.DONE
+    assert ground.tool("verify", "dev/tokenize")[0] == ExitCode.DATA
+    assert "its tokenizer gives other ids from token" in capsys.readouterr().err
+
+
+def test_a_cache_of_chats_is_whole(tmp_path):
+    store, text = FileStore(tmp_path), "何为砚？磨墨之器。"
+    turns = [{"role": "user", "begin": 0, "end": 4}, {"role": "assistant", "begin": 4, "end": len(text)}]
+
+    def build(attempt):
+        for split in ("train", "valid"):
+            row = dict.fromkeys(DOCUMENTS_WITH_TURNS.names)
+            row |= {"id": document_id("", split, text), "text": text, "genre": "问答", "labels": []}
+            row |= {"title": "", "author": "", "source": "", "license": "", "split": split, "turns": turns}
+            table = pa.Table.from_pylist([row], schema=DOCUMENTS_WITH_TURNS)
+            write_parquet(table, attempt.path(f"{split}-00000-of-00001.parquet"))
+            attempt.add(f"{split}-00000-of-00001.parquet")
+        return Result(counts={})
+
+    made = commit_once(store, Recipe(stage="curate", revision=1, semantic={}, inputs={}), build)
+    move_pointer(store, "dev", "curate", made.reference)
+    ground = Ground(tmp_path)
+    ground.tokenize()
+    code, said = ground.tool("verify", "dev/tokenize")
+    assert code == 0 and "2 documents encoded again" in said
+    assert (
+        "<|im_start|>assistant\n磨墨之器。<|im_end|>"
+        in ground.tool("show", "dev/tokenize", "--document=0")[1]
+    )

@@ -122,7 +122,7 @@ def test_token_file_is_mapped_exactly(tmp_path, num, vocab_size, dtype):
     file = open_tokens(path)
     assert file.ids.dtype.name == dtype
     assert np.array_equal(file.ids, ids)
-    assert num == 0 or isinstance(file.ids, np.memmap)
+    assert num == 0 or isinstance(file.ids.base, np.memmap)
     verify_pages(path)
 
 

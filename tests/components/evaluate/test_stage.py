@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from tiny_store import commit, copied, make_model, make_row, parquet, read
 
-from yanmo.common.records import EVALUATION
+from yanmo.common.records import EVALUATION, WRITING
 from yanmo.common.stage_run import main
 from yanmo.common.store.output import open_reference
 from yanmo.common.store.pointers import read_pointer
@@ -16,7 +16,7 @@ from yanmo.evaluate.work import finish, prepare, work
 
 
 def evaluate(ground, *more, documents="none"):
-    argv = ground.arguments("--documents", documents, *more)
+    argv = ground.arguments("--documents", documents, "--samples", "4", *more)
     return main(STAGE, work, prepare=prepare, finish=finish, argv=argv)
 
 
@@ -45,9 +45,42 @@ def test_a_run_leaves_figures_scores_samples_and_baselines(ground, caplog):
     assert summary["total"]["bits_per_character"] == pytest.approx(bits / characters, abs=1e-4)
     assert [len(v) for v in read(output, "samples.json")["genres"].values()] == [4, 4, 4, 4]
     baselines = read(opened(ground, "baselines"), "summary.json")["baselines"]
-    assert baselines["ngram"]["mean"]["bits_per_character"] < baselines["xz"]["mean"]["bits_per_character"]
+    assert list(baselines) == ["xz", "ppmd", "ngram", "mixture"]
+    means = {name: figures["mean"]["bits_per_character"] for name, figures in baselines.items()}
+    assert means["ngram"] < means["ppmd"] < means["xz"] and means["mixture"] < 1.01 * means["ngram"]
     table_in_log = [r.getMessage() for r in caplog.records if r.getMessage().startswith(("bits per", "mean"))]
     assert "with tag" in table_in_log[0] and "5-gram" in table_in_log[0]
+
+
+def test_a_run_says_how_the_model_writes_beside_the_originals(ground):
+    assert evaluate(ground, "--seed", "3", documents="latest") == 0
+    output = opened(ground, "writing")
+    assert output.input("evaluation").content_digest == opened(ground).content_digest
+    memorization = read(output, "memorization.json")
+    assert list(memorization["genres"]) == ["诗", "词", "文", "赋"]
+    assert all(genre["generated"]["texts"] == 4 for genre in memorization["genres"].values())
+    assert len(memorization["nearest"]) == 16 and memorization["genre_by_chance"] == 0.25
+    assert memorization["held_out"].keys() == memorization["generated"].keys()
+    form = read(output, "verse.json")["rules"][0]
+    assert form["held_out"]["share"] == 1.0 and form["generated"]["of"] == 4
+    assert read(output, "contamination.json")["share"] == 0.0
+    table = pq.read_table(output.path("texts-00000-of-00001.parquet"))
+    assert table.schema.equals(WRITING) and table.schema.metadata == WRITING.metadata
+    assert table["origin"].to_pylist() == ["held_out"] * 48 + ["generated"] * 16
+    assert dict(table["rules"][0].as_py())["form"] == [1, 1]
+
+
+def test_a_test_text_that_was_trained_on_is_found(ground):
+    leaked = [make_row("诗", "train", 0, text=make_row("诗", "test", i)["text"]) for i in range(3)]
+    documents = commit(
+        ground.store, "curate", {"train-00000-of-00001.parquet": parquet(leaked)}, options={"n": 1}
+    )
+    assert evaluate(ground, documents=f"curate/{documents.reference.key}") == 0
+    found = read(opened(ground, "writing"), "contamination.json")
+    assert found["genres"]["诗"]["with_a_fifth_shared"] == 3
+    assert found["share"] == 3 / 48
+    memorization = read(opened(ground, "writing"), "memorization.json")
+    assert memorization["genres"]["诗"]["held_out"]["longest_copy"] == 20
 
 
 def test_the_second_run_does_nothing_and_another_model_keeps_the_baselines(ground, tmp_path, caplog):
@@ -90,6 +123,7 @@ def test_no_champion_yet_ends_at_once_and_no_model_is_an_error(ground, tmp_path,
 def test_without_training_documents_there_are_no_baselines(ground, caplog):
     assert evaluate(ground) == 0
     assert read_pointer(ground.store, "dev", "baselines") is None
+    assert read_pointer(ground.store, "dev", "writing") is None
     assert "no baselines" in caplog.text
 
 

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from yanmo.model.attention import attend, documents, path_name, varlen_path
+from yanmo.common.errors import EnvironmentFault
+from yanmo.model.attention import attend, best_path, choose_path, documents, path_name, varlen_kernel
 
 
 def by_hand(q, k, v, segments):
@@ -39,9 +40,38 @@ def test_positions_restart_with_each_document_even_if_its_number_came_before():
     assert positions.tolist() == [[0, 1, 2, 0, 1, 0, 0, 1], [0, 1, 0, 0, 1, 2, 3, 0]]
 
 
-def test_a_cpu_takes_the_plain_path():
-    assert varlen_path("cpu", torch.bfloat16) is None
-    assert path_name("cpu", torch.float32) == "sdpa-block-causal"
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-6), (torch.bfloat16, 2e-2)])
+def test_flash_without_a_mask_equals_float64_arithmetic_where_rows_hold_one_document(dtype, tolerance):
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(2, 8, heads, 16).to(dtype) for heads in (4, 2, 2))
+    padded = torch.tensor([[1] * 8, [1] * 5 + [0] * 3])
+    found = attend(q, k, v, documents(padded, dtype, "flash")).double()
+    wrong = (found - by_hand(q, k, v, padded)).abs()
+    assert wrong[padded > 0].max() < tolerance, "what padding itself reads does not count"
+
+
+@pytest.mark.parametrize("path", ["masked", "flash"])
+def test_gradients_equal_float64_arithmetic(path):
+    torch.manual_seed(0)
+    tensors = [torch.randn(1, 6, heads, 8, requires_grad=True) for heads in (2, 1, 1)]
+    one = torch.ones(1, 6, dtype=torch.long)
+    attend(*tensors, documents(one, torch.float32, path)).square().sum().backward()
+    exact = [x.detach().double().requires_grad_() for x in tensors]
+    q, k, v = exact
+    scores = torch.einsum("bthe,bske->bhts", q, k.expand(-1, -1, 1, -1)) / 8**0.5
+    scores = scores.masked_fill(torch.ones(6, 6).triu(1).bool(), -torch.inf).softmax(-1)
+    torch.einsum("bhts,bske->bthe", scores, v).square().sum().backward()
+    for ours, theirs in zip(tensors, exact, strict=True):
+        assert (ours.grad - theirs.grad).abs().max() < 1e-5
+
+
+def test_a_cpu_has_no_varlen_path_and_asking_for_it_is_an_error():
+    assert varlen_kernel("cpu", torch.bfloat16) is None
+    assert best_path("cpu", torch.float32) == "masked"
+    assert choose_path("auto", "cpu", torch.float32, one_document_rows=True) == "flash"
+    assert path_name(choose_path("auto", "cpu", torch.float32, False)) == "sdpa-block-causal"
+    with pytest.raises(EnvironmentFault, match="--attention varlen"):
+        choose_path("varlen", "cpu", torch.bfloat16, False)
 
 
 @pytest.mark.gpu

@@ -257,7 +257,11 @@ def test_kfp_gets_the_page_the_parameter_and_metrics(stage, tmp_path):
     written = json.loads((tmp_path / "kfp" / "out.json").read_text())["artifacts"]
     metrics = written["metrics"]["artifacts"][0]["metadata"]
     assert metrics["promoted"] == 1.0
-    assert metrics["gain_bits"] == pytest.approx(0.2, abs=0.01)
+    assert metrics["bpc_challenger"] == pytest.approx(
+        metrics["bpc_champion"] - metrics["gain_bits"], abs=1e-3
+    )
+    assert {"bpc_challenger_shi", "bpc_challenger_fu", "distinct_2"} <= metrics.keys()
+    assert all(name.isascii() for name in metrics)
 
 
 def test_a_long_history_is_found_without_listing(stage, monkeypatch):

@@ -7,9 +7,11 @@ import pyarrow as pa
 import pytest
 
 from yanmo.common.errors import DataError
-from yanmo.common.records import DOCUMENTS_WITH_TURNS
+from yanmo.common.records import DOCUMENTS_WITH_TURNS, as_documents, write_parquet
+from yanmo.common.token_cache import read_index
+from yanmo.common.token_file import open_tokens
 from yanmo.tokenize.chats import Marks, encode, has_chats
-from yanmo.tokenize.shards import loss_spans
+from yanmo.tokenize.shards import Job, loss_spans, tokenize_file
 
 CHATS = [
     [
@@ -136,3 +138,41 @@ def test_a_tokenizer_without_marks_is_refused(segmenter):
     assert has_chats(batch(CHATS)) and not has_chats(batch(["春眠不觉晓"]))
     with pytest.raises(DataError, match="the tokenizer has no"):
         encode(segmenter, batch(CHATS), Marks(0, 1))
+
+
+def test_a_file_with_chats_becomes_a_cache_whose_spans_are_the_answers(
+    tokenizer, segmenter, exported, marks, tmp_path
+):
+    """From documents v2 to token files, every document compared with Hugging Face's tokenizer."""
+    small = batch([CHATS[0], "春眠不觉晓，处处闻啼鸟。", CHATS[1]])
+    named = {"genre": ["诗"] * 3, "split": ["train"] * 3, "id": [f"{i:064x}" for i in range(3)]}
+    columns = {name: small[name] for name in small.schema.names} | named
+    empty = dict.fromkeys(("title", "author", "source", "license"), [""] * 3) | {"labels": [[]] * 3}
+    arrays = [
+        pa.array(columns.get(f.name, empty.get(f.name, [None] * 3)), f.type)
+        if not isinstance(columns.get(f.name), pa.Array)
+        else columns[f.name]
+        for f in DOCUMENTS_WITH_TURNS
+    ]
+    table = as_documents(pa.table(arrays, schema=DOCUMENTS_WITH_TURNS))
+    write_parquet(table, tmp_path / "train-00000-of-00001.parquet")
+    job = Job(
+        documents=tmp_path / "train-00000-of-00001.parquet",
+        split="train",
+        tokenizer=tokenizer.path("tokenizer.json"),
+        tokenizer_digest=tokenizer.content_digest,
+        **marks._asdict(),
+        out=tmp_path,
+        name="x",
+        judged=1,
+    )
+    done = tokenize_file(job)
+    assert done.judged == 3
+    ((tokens, index),) = done.files
+    ids, rows = open_tokens(tokens).ids, read_index(index).to_pylist()
+    assert rows[1]["loss_spans"] is None
+    for row, chat in ((rows[0], CHATS[0]), (rows[2], CHATS[1])):
+        own = ids[row["offset"] : row["offset"] + row["length"]].tolist()
+        said = "".join(exported.decode(own[a:b]) for a, b in row["loss_spans"])
+        assert said == "".join(text + "<|im_end|>" for role, text in chat if role == "assistant")
+        assert row["characters"] == sum(len("".join(t.split())) for r, t in chat if r == "assistant")

@@ -71,10 +71,8 @@ def faults():
     return module
 
 
-@pytest.fixture(scope="session")
-def store_template(tmp_path_factory) -> Path:
-    """A store with one committed token cache, channel dev pointing at it."""
-    folder = tmp_path_factory.mktemp("store")
+def make_store(folder: Path) -> Path:
+    """A store with one committed token cache, channel dev pointing at it (benchmarks/resume.py too)."""
     store = open_store(str(folder))
     texts = corpus(50)
     common = Counter("".join(t for _, _, t in texts)).most_common(VOCABULARY - 8)
@@ -118,6 +116,12 @@ def store_template(tmp_path_factory) -> Path:
     output = commit_once(store, Recipe(stage="tokenize", revision=1, semantic={}, inputs={}), cache)
     move_pointer(store, "dev", "tokenize", output.reference)
     return folder
+
+
+@pytest.fixture(scope="session")
+def store_template(tmp_path_factory) -> Path:
+    """`make_store`, once."""
+    return make_store(tmp_path_factory.mktemp("store"))
 
 
 @pytest.fixture

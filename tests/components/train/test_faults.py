@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from yanmo.common.options import flag
+from yanmo.common.options import flag, load
 from yanmo.common.store.objects import open_store
 from yanmo.common.store.output import Output, open_reference
 from yanmo.common.store.pointers import read_pointer
+from yanmo.train.config import TrainConfig
 from yanmo.train.watchdog import heartbeat_path
 
 pytestmark = pytest.mark.slow
@@ -83,10 +84,11 @@ def test_out_of_memory_halves_the_micro_batch_until_it_fits(store, tiny, tmp_pat
     assert "going on with 4 rows, 2 forwards" in done.stderr
     assert "going on with 2 rows, 4 forwards" in done.stderr
     model = output_of(store, "train")
-    (event,) = model.manifest.metadata["events"]
-    assert (event["event"], event["micro_batch"]) == ("settings", 2) and "out of memory" in event["reason"]
-    pairs = zip(lines_of(model)[1:], lines_of(output_of(clean, "train")), strict=True)
-    assert all(abs(a["loss"] - b["loss"]) < 1e-4 for a, b in pairs if "loss" in a)
+    events = model.manifest.metadata["events"]
+    assert [(event["event"], event["micro_batch"]) for event in events] == [("settings", 4), ("settings", 2)]
+    assert all("out of memory" in event["reason"] for event in events)
+    losses = ([x["loss"] for x in lines_of(m) if "loss" in x] for m in (model, output_of(clean, "train")))
+    assert all(abs(a - b) < 1e-4 for a, b in zip(*losses, strict=True))
 
 
 def test_a_single_row_that_does_not_fit_is_the_machines_fault(store, tiny, tmp_path, faults):
@@ -123,6 +125,17 @@ def test_max_seconds_pauses_and_a_run_outside_of_its_night_does_not_begin(store,
     night = f"{(hour + 2) % 24:02d}:00-{(hour + 4) % 24:02d}:00"
     day = stage(store, {**tiny, "night": night})
     assert day.returncode == 0 and "has not begun" in day.stderr, day.stderr
+
+
+def test_the_benchmark_prints_an_options_file_and_trains_nothing(store, tiny, tmp_path):
+    options = {**tiny, "batch_rows": 2, "benchmark": "true"}
+    done = stage(store, options)
+    assert done.returncode == 0 and "trains no model" in done.stderr, done.stderr
+    path = tmp_path / "best.yaml"
+    path.write_text(done.stdout)
+    best = load(TrainConfig, [f"--config={path}", "--batch-rows=2"], "yanmo train")
+    assert best.micro_batch >= 1 and best.threads >= 1
+    assert not list(store.glob("pointers/dev/train.json"))
 
 
 ELASTIC = [

@@ -1,10 +1,13 @@
 """The learning rate is a function of the step."""
 
+import json
+import math
 from itertools import pairwise
 
 import pytest
 
-from yanmo.train.schedule import multiplier
+from yanmo.train.config import TrainConfig
+from yanmo.train.schedule import Patience, Plateau, Schedule, batch_scale, multiplier
 
 
 def rates(schedule: str, floor: float = 0.0) -> list[float]:
@@ -26,3 +29,54 @@ def test_linear_falls_evenly_and_cosine_as_a_cosine_to_the_floor():
     assert cosine[8] > linear[8] and cosine[16] < linear[16]
     assert all(x > 0.1 for x in linear + cosine)
     assert rates("constant")[-1] == 1.0
+
+
+def of(**settings) -> list[float]:
+    schedule = Schedule(**{"steps": 100, "warmup_steps": 0, "floor": 0.0, **settings})
+    return [schedule.at(s) for s in range(schedule.steps)]
+
+
+def test_wsd_stays_at_the_peak_and_falls_over_the_last_share():
+    found = of(name="wsd", decay_share=0.25, floor=0.1)
+    assert found[:76] == [1.0] * 76
+    steps = [a - b for a, b in pairwise(found[75:])]
+    assert max(steps) == pytest.approx(min(steps)) and found[-1] == pytest.approx(0.1 + 0.9 / 25)
+
+
+def test_sgdr_begins_anew_in_longer_and_longer_cosines():
+    found = of(name="sgdr", restart_steps=10, restart_factor=2.0)
+    assert [s for s in range(100) if found[s] == 1.0] == [0, 10, 30, 70]
+    assert found[20] == pytest.approx(0.5) and found[69] < 0.01
+
+
+def test_sgdr_without_a_length_takes_a_quarter():
+    found = of(name="sgdr", steps=104, warmup_steps=4)
+    assert [s for s in range(104) if found[s] == 1.0] == [4, 29, 54, 79]
+
+
+def test_a_batch_of_another_size_scales_the_rates():
+    assert batch_scale("none", 8192, 2048) == 1.0
+    assert batch_scale("sqrt", 8192, 2048) == 2.0
+    assert batch_scale("linear", 8192, 2048) == 4.0
+    options = TrainConfig(batch_rows=128, context=64, batch_scaling="sqrt", warmup_steps=0)
+    assert Schedule.of(options).at(0) == pytest.approx(2.0)
+    assert Schedule.of(TrainConfig(warmup_steps=0)).at(0) == 1.0
+
+
+def test_patience_ends_after_so_many_validations_without_a_gain():
+    patience = Patience(most=2, min_delta=0.1)
+    assert [patience.update(x) for x in (5.0, 4.0, 3.95, 3.8, 3.75, 3.72)] == [False] * 5 + [True]
+    assert patience.best == 3.8 and patience.waited == 0
+    assert not patience.update(math.nan) and patience.update(math.nan)
+
+
+def test_a_plateau_lowers_the_rate_down_to_the_floor_and_goes_on_from_its_state():
+    plateau = Plateau(Patience(1, 0.0), factor=0.5, floor=0.2)
+    assert [plateau.update(5.0) for _ in range(5)] == [False, True, True, True, False]
+    assert plateau.multiplier == 0.2
+    other = Plateau(Patience(1, 0.0), factor=0.5, floor=0.2)
+    other.load_state_dict(json.loads(json.dumps(plateau.state_dict())))
+    assert other == plateau
+    fresh = Plateau(Patience(1, 0.0), factor=0.5, floor=0.2)
+    fresh.load_state_dict(json.loads(json.dumps(fresh.state_dict())))
+    assert fresh.patience.best == math.inf

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 
@@ -131,6 +132,14 @@ def test_a_model_that_never_moved_is_not_handed_over(train, poison):
     poison(1, 2)
     with pytest.raises(UsageError, match="no step whose gradient was finite"):
         train("a", steps=2, warmup_steps=0)
+
+
+def test_a_profile_is_a_trace_that_opens(train, tmp_path):
+    train("a", profile=2)
+    with gzip.open(tmp_path / "a" / job.TRACE, "rt", encoding="utf-8") as file:
+        names = {event.get("name", "") for event in json.load(file)["traceEvents"]}
+    assert any("aten::mm" in name for name in names)
+    assert train("b").state == "done" and not (tmp_path / "b" / job.TRACE).exists()
 
 
 @pytest.mark.parametrize("then", ["paused", "changed"])

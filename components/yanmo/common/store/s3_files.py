@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from yanmo.common.errors import DataError, UsageError
 from yanmo.common.store.s3_client import Client, connect
-from yanmo.common.store.s3_retry import Patience, PreconditionFailed, Retry, check_length, retry_seconds
+from yanmo.common.store.s3_retry import Patience, PreconditionFailed, body_of, check_length
 
 _BLOCK_BYTES = 8 << 20
 _MAGIC = re.compile(r"[*?\[]")
@@ -85,12 +85,7 @@ class _Bucket:
     def __init__(self, scheme: str, name: str) -> None:
         self.scheme, self.name = scheme, name
         self.client: Client = connect(scheme, "", 4)
-        self._patience = Patience(
-            retry_seconds(), lambda: self.client.pool.reached, lambda: self.client.pool.clock_offset
-        )
-
-    def retry(self, what: str) -> Retry:
-        return Retry(what, self._patience)
+        self.patience = Patience.with_client(self.client)
 
     def uri(self, key: str) -> str:
         return f"{self.scheme}://{self.name}/{quote(key, safe='/')}"
@@ -101,7 +96,7 @@ class _Bucket:
     def find(self, key: str) -> S3File | None:
         look = functools.partial(self.client.stat_object, self.name, key)
         try:
-            found = self.retry(f"looking at {self.uri(key)}").run(look)
+            found = self.patience.retry(f"looking at {self.uri(key)}").run(look)
         except FileNotFoundError:
             return None
         return S3File(self.uri(key), found.size, str(found.etag))
@@ -110,7 +105,7 @@ class _Bucket:
         def look() -> list[Any]:
             return list(self.client.list_objects(self.name, prefix=prefix, recursive=True))
 
-        for found in self.retry(f"listing {self.uri(prefix)}").run(look):
+        for found in self.patience.retry(f"listing {self.uri(prefix)}").run(look):
             key = str(found.object_name)
             hidden = any(part.startswith(".") for part in key[len(prefix) :].split("/"))
             if not hidden and not key.endswith("/"):
@@ -184,16 +179,13 @@ class _Stream(io.RawIOBase):
                 self._bucket.name, self._key, offset=offset, length=length,
                 request_headers={"If-Match": f'"{self._file.etag}"'},
             )  # fmt: skip
-            try:
+            with body_of(answer):
                 data: bytes = answer.read(length)
                 check_length(data, length)
                 return data
-            finally:
-                answer.close()
-                answer.release_conn()
 
         try:
-            return self._bucket.retry(f"reading {self._file.uri}").run(get)
+            return self._bucket.patience.retry(f"reading {self._file.uri}").run(get)
         except (FileNotFoundError, PreconditionFailed):
             changed = f"{self._file.uri}: changed while it was read; run again when it is at rest"
             raise DataError(changed) from None

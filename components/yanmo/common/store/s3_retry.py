@@ -7,15 +7,16 @@ try again later.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import random
 import ssl
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from xml.etree.ElementTree import ParseError
 
 from minio.error import InvalidResponseError, MinioException, S3Error, ServerError
@@ -23,6 +24,11 @@ from urllib3.exceptions import HTTPError, NameResolutionError, NewConnectionErro
 from urllib3.exceptions import SSLError as TransportSSLError
 
 from yanmo.common.errors import DataError, EnvironmentFault, StorageError, UsageError
+
+if TYPE_CHECKING:
+    from urllib3 import BaseHTTPResponse
+
+    from yanmo.common.store.s3_client import Client
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -118,6 +124,25 @@ class Patience:
         if self.down:
             return min(self.seconds, _DOWN_SECONDS)
         return self.seconds if self.reached() else min(self.seconds, _FIRST_CONTACT_SECONDS)
+
+    @classmethod
+    def with_client(cls, client: Client) -> Patience:
+        """That of a client's own requests."""
+        return cls(retry_seconds(), lambda: client.pool.reached, lambda: client.pool.clock_offset)
+
+    def retry(self, what: str, *, absent_passes: bool = False) -> Retry:
+        """A new request: `what` says in messages which one; `absent_passes` as in `Retry`."""
+        return Retry(what, self, absent_passes=absent_passes)
+
+
+@contextlib.contextmanager
+def body_of(answer: BaseHTTPResponse) -> Iterator[BaseHTTPResponse]:
+    """The answer to a GET, whose connection is given back afterwards."""
+    try:
+        yield answer
+    finally:
+        answer.close()
+        answer.release_conn()
 
 
 calling = threading.local()

@@ -41,9 +41,8 @@ from yanmo.common.store.s3_retry import (
     NotSupported,
     Patience,
     PreconditionFailed,
-    Retry,
+    body_of,
     check_length,
-    retry_seconds,
 )
 from yanmo.common.store.s3_transfer import PART_BYTES, THREADS, Transfer
 from yanmo.common.store.scratch import Scratch
@@ -73,9 +72,7 @@ class S3Store:
         self.client = connect(parts.scheme, settings.endpoint, THREADS + 2)
         self.scratch = Scratch(settings.scratch_folder, int(settings.scratch_gib * GIB))
         self._single_writer = settings.single_writer
-        self._patience = Patience(
-            retry_seconds(), lambda: self.client.pool.reached, lambda: self.client.pool.clock_offset
-        )
+        self._patience = Patience.with_client(self.client)
         self._transfer = Transfer(self.client, self.bucket, self._patience)
         self._conditional: bool | None = None
         self._quoted = True
@@ -88,25 +85,19 @@ class S3Store:
     def _where(self, name: str) -> str:
         return f"{self.uri}/{name}"
 
-    def _retry(self, what: str, *, absent_passes: bool = False) -> Retry:
-        return Retry(what, self._patience, absent_passes=absent_passes)
-
     def read(self, name: str) -> tuple[bytes, str]:
         key = self._key(name)
 
         def get() -> tuple[bytes, str]:
             answer = self.client.get_object(self.bucket, key)
-            try:
+            with body_of(answer):
                 data = answer.read(MAX_DOCUMENT_BYTES + 1)
                 check_length(
                     data, min(int(answer.headers.get("Content-Length", len(data))), MAX_DOCUMENT_BYTES + 1)
                 )
                 return data, answer.headers.get("ETag", "")
-            finally:
-                answer.close()
-                answer.release_conn()
 
-        data, version = self._retry(f"reading {self._where(name)}").run(get)
+        data, version = self._patience.retry(f"reading {self._where(name)}").run(get)
         if len(data) > MAX_DOCUMENT_BYTES:
             raise DataError(f"{self._where(name)}: over {MAX_DOCUMENT_BYTES} bytes; not a document of Yanmo")
         return data, version.removeprefix("W/")
@@ -135,7 +126,9 @@ class S3Store:
             PreconditionFailed: another writer's object is there, or there is none to replace.
         """
         key = self._key(name)
-        retry = self._retry(f"writing {self._where(name)}", absent_passes="If-None-Match" in condition)
+        retry = self._patience.retry(
+            f"writing {self._where(name)}", absent_passes="If-None-Match" in condition
+        )
         try:
             result = retry.run(lambda: self.client._put_object(self.bucket, key, data, dict(condition)))
             return f'"{result.etag}"'
@@ -197,7 +190,7 @@ class S3Store:
         """
         key = self._key(name)
         self._check_version(name, version)
-        retry = self._retry(f"writing {self._where(name)}")
+        retry = self._patience.retry(f"writing {self._where(name)}")
         retry.run(lambda: self.client._put_object(self.bucket, key, data))
         if not self._single_writer:
             time.sleep(_SETTLE_SECONDS)
@@ -223,7 +216,7 @@ class S3Store:
     def stat(self, name: str) -> ObjectInfo | None:
         key = self._key(name)
         try:
-            found = self._retry(f"looking at {self._where(name)}").run(
+            found = self._patience.retry(f"looking at {self._where(name)}").run(
                 lambda: self.client.stat_object(self.bucket, key)
             )
         except FileNotFoundError:
@@ -259,7 +252,7 @@ class S3Store:
         check_size(self._where(wanted.name), wanted, found.bytes if found else None)
         source = CopySource(self.bucket, self._key(wanted.name))
         target = self._key(name)
-        retry = self._retry(f"copying {self._where(wanted.name)} to {name}")
+        retry = self._patience.retry(f"copying {self._where(wanted.name)} to {name}")
         retry.run(lambda: self.client.copy_object(self.bucket, target, source))
 
     def discard(self, prefix: str, names: Sequence[str]) -> None:
@@ -298,7 +291,7 @@ class S3Store:
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         base, after = self._base(prefix), ""
         while True:  # page by page, so that a page that fails is asked for again
-            page = self._retry(f"listing {self.uri}").run(functools.partial(self._page, base, after))
+            page = self._patience.retry(f"listing {self.uri}").run(functools.partial(self._page, base, after))
             for found in page:
                 name = found.object_name.removeprefix(self._base(""))
                 if is_name(name):  # others in this bucket are not ours
@@ -327,14 +320,16 @@ class S3Store:
     def delete(self, name: str) -> None:
         key = self._key(name)
         with contextlib.suppress(FileNotFoundError):
-            self._retry(f"deleting {self._where(name)}").run(
+            self._patience.retry(f"deleting {self._where(name)}").run(
                 lambda: self.client.remove_object(self.bucket, key)
             )
 
     def leftovers(self) -> Iterator[Leftover]:
         marker = ""
         while True:
-            page = self._retry(f"listing uploads of {self.uri}").run(functools.partial(self._uploads, marker))
+            page = self._patience.retry(f"listing uploads of {self.uri}").run(
+                functools.partial(self._uploads, marker)
+            )
             for upload in page.uploads:
                 name = upload.object_name.removeprefix(self._base(""))
                 if is_name(name):

@@ -25,7 +25,7 @@ from urllib3 import BaseHTTPResponse
 from yanmo.common.errors import StorageError
 from yanmo.common.store.objects import Damaged, Wanted, Written, check_sha256, check_size
 from yanmo.common.store.s3_client import Client
-from yanmo.common.store.s3_retry import OutOfRange, Patience, Retry, calling, check_length
+from yanmo.common.store.s3_retry import OutOfRange, Patience, body_of, calling, check_length
 
 THREADS = 8
 PART_BYTES = 8 << 20
@@ -128,18 +128,15 @@ class Transfer:
                 future.cancel()
             wait(running)  # nothing may still write when the caller cleans up
 
-    def _retry(self, what: str, *, absent_passes: bool = False) -> Retry:
-        return Retry(what, self._patience, absent_passes=absent_passes)
-
     def _upload_small(self, path: Path, name: str) -> Written:
         data = path.read_bytes()
         put = lambda: self.client._put_object(self.bucket, name, data)  # noqa: E731
-        self._retry(f"writing {name}", absent_passes=True).run(put)
+        self._patience.retry(f"writing {name}", absent_passes=True).run(put)
         return Written(len(data), hashlib.sha256(data).hexdigest())
 
     def _upload_large(self, path: Path, name: str) -> Written:
         start = lambda: self.client._create_multipart_upload(self.bucket, name, {})  # noqa: E731
-        upload = self._retry(f"writing {name}").run(start)
+        upload = self._patience.retry(f"writing {name}").run(start)
         try:
             return self._upload_parts(path, name, upload)
         except BaseException:  # Ctrl-C too: an unfinished upload costs money until somebody aborts it
@@ -170,7 +167,9 @@ class Transfer:
         query: Any = {"partNumber": str(number), "uploadId": upload}
         put = lambda: self.client._put_object(self.bucket, name, data, None, query)  # noqa: E731
         try:
-            return str(self._retry(f"writing part {number} of {name}", absent_passes=True).run(put).etag)
+            return str(
+                self._patience.retry(f"writing part {number} of {name}", absent_passes=True).run(put).etag
+            )
         except FileNotFoundError as error:
             raise StorageError(
                 f"{name}: its upload was aborted by somebody; run the command again"
@@ -187,12 +186,12 @@ class Transfer:
                     raise
 
         try:
-            self._retry(f"completing {name}", absent_passes=True).run(complete)
+            self._patience.retry(f"completing {name}", absent_passes=True).run(complete)
         except FileNotFoundError as error:
             raise StorageError(
                 f"{name}: its upload was aborted by somebody; run the command again"
             ) from error
-        found = self._retry(f"looking at {name}").run(lambda: self._size(name))
+        found = self._patience.retry(f"looking at {name}").run(lambda: self._size(name))
         if found != total:  # S3 may answer 200 with an error in the body
             raise StorageError(
                 f"{name}: uploaded {total} bytes, the server has {found}; run the command again"
@@ -210,7 +209,7 @@ class Transfer:
     def abort(self, name: str, upload: str) -> None:
         """Give up a multipart upload; what cannot be aborted now is left to gc."""
         with contextlib.suppress(FileNotFoundError, StorageError):
-            self._retry(f"aborting {name}").run(
+            self._patience.retry(f"aborting {name}").run(
                 lambda: self.client._abort_multipart_upload(self.bucket, name, upload)
             )
 
@@ -223,17 +222,14 @@ class Transfer:
 
         def get() -> bytes:
             answer = self.client.get_object(self.bucket, name, offset=offset, length=length)
-            try:
+            with body_of(answer):
                 check_size(where, wanted, _total(answer))
                 data: bytes = answer.read(length)
                 check_length(data, length)
                 return data
-            finally:
-                answer.close()
-                answer.release_conn()
 
         try:
-            return self._retry(f"reading {where}").run(get)
+            return self._patience.retry(f"reading {where}").run(get)
         except FileNotFoundError:
             raise Damaged(f"{where}: expected {wanted.bytes} bytes, found no such file") from None
         except OutOfRange:

@@ -38,6 +38,7 @@ class FlatEngine:
 
     def __init__(self) -> None:
         self.updates = 0
+        self.forwarded: Callable[[], None] | None = None
         self._observer: Callable[[list[Part]], None] | None = None
 
     def _locate(self, flats: list[Tensor], pieces: list[list[Piece]]) -> None:

@@ -94,6 +94,8 @@ class PlainEngine(FlatEngine):
     def accumulate(self, rows: Batch, num_targets: int) -> Tensor:
         """See `Engine`."""
         loss: Tensor = self._module(*self._tensors(rows), 1.0 / num_targets)
+        if self.forwarded:
+            self.forwarded()
         loss.backward()  # type: ignore[no-untyped-call]
         return loss.detach().float() * num_targets
 

@@ -26,6 +26,7 @@ from torch import Tensor
 from yanmo.model.decoder import Decoder
 from yanmo.train.backends.flat import FlatEngine, copy_with
 from yanmo.train.backends.loss_module import LossModule
+from yanmo.train.backends.zero_config import engine_config
 from yanmo.train.config import TrainConfig
 from yanmo.train.data import Batch
 from yanmo.train.engine import Reader
@@ -62,26 +63,6 @@ def import_deepspeed(device: str, compiled: bool = False) -> Any:
     return deepspeed
 
 
-def engine_config(options: TrainConfig) -> dict[str, Any]:
-    """DeepSpeed's configuration."""
-    config: dict[str, Any] = {
-        "train_micro_batch_size_per_gpu": options.micro_rows,
-        "gradient_accumulation_steps": 1,
-        "managed_gradient_accumulation": False,
-        "gradient_clipping": options.clip,
-        "zero_optimization": {"stage": options.zero_stage},
-        "zero_allow_untested_optimizer": True,  # ours; tested against torch.optim in test_optimizer.py
-        "data_types": {"grad_accum_dtype": "fp32"},  # the default accumulates in bf16
-        "steps_per_print": 10**9,
-    }
-    if options.precision == "bf16":
-        # Without these, stage 1 adds up micro batches in bf16 and sends fp32 sums as bf16: gradients
-        # differ by 0.26 % (measured).
-        config["bf16"] = {"enabled": True, "immediate_grad_update": True}
-        config["communication_data_type"] = "fp32"
-    return config
-
-
 class ZeroEngine(FlatEngine):
     """A decoder under DeepSpeed."""
 
@@ -90,7 +71,7 @@ class ZeroEngine(FlatEngine):
     def __init__(self, decoder: Decoder, options: TrainConfig, device: str) -> None:
         """See `open_engine`; device is cpu or cuda."""
         super().__init__()
-        deepspeed = import_deepspeed(device)
+        deepspeed = import_deepspeed(device, options.compile)
         self.device = torch.device(device)
         if device == "cuda":
             self.device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
@@ -159,6 +140,8 @@ class ZeroEngine(FlatEngine):
         """See `Engine`."""
         scale = self.world_size / num_targets  # DeepSpeed averages over ranks; this takes it back
         loss: Tensor = self._engine(*self._tensors(rows), scale)
+        if self.forwarded:
+            self.forwarded()
         self._engine.backward(loss)
         return loss.detach().float() / scale
 

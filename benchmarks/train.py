@@ -1,0 +1,435 @@
+"""Tokens per second of the trainer beside others: same shape, weights, data, batch and precision, in one run.
+
+    python benchmarks/train.py                       # on the CPU: about five minutes
+    python benchmarks/train.py --device cuda --size medium --rows 32 --steps 20 --repeats 5
+
+    deepspeed      ours: DeepSpeed, ZeRO-1, client optimizer (Muon and AdamW, or AdamW with --optimizer adamw)
+    torch          ours: the plain torch backend
+    bare           our decoder in a bare torch loop: forward, backward, clip, torch.optim.AdamW(fused=True)
+    bare-muon      the same loop with torch.optim.Muon for the layers' matrices, as nanochat does
+    nanogpt        nanoGPT-like code: learned positions, fused qkv, GELU 4x, F.cross_entropy over all logits
+    hf-deepspeed   transformers' Trainer with DeepSpeed ZeRO-1 on Qwen3ForCausalLM
+    hf             the same Trainer without DeepSpeed: only by --only, and not beside the other, as accelerate
+                   keeps one state per process
+
+Every contestant is built once and then takes turns: `--repeats` blocks of `--steps` steps each, in another
+order each time. CPU seconds of the process decide on a CPU (a busy machine spoils wall time), wall time on
+CUDA. The table gives medians and the range. `--profile` adds where a step of ours goes. The Trainer needs the
+package accelerate, which Yanmo does not depend on.
+
+With --device cuda: parity of the flash path with the masked one, MFU (formula below), then the same table.
+
+MFU's formula and the peaks are those of components/yanmo/train/machine.py; none on other devices.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import gc
+import io
+import os
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any
+
+for _name, _value in {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1"}.items():
+    os.environ.setdefault(_name, _value)
+os.environ.setdefault("MASTER_PORT", str(20000 + os.getpid() % 20000))
+os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
+
+import numpy as np  # noqa: E402
+import torch  # noqa: E402
+import torch.nn.functional as F  # noqa: E402
+from torch import Tensor, nn  # noqa: E402
+
+from yanmo.common.options import load  # noqa: E402
+from yanmo.model.decoder import Decoder  # noqa: E402
+from yanmo.train.accelerator import prepare  # noqa: E402
+from yanmo.train.backends.zero import import_deepspeed  # noqa: E402
+from yanmo.train.config import TrainConfig  # noqa: E402
+from yanmo.train.data import Batch  # noqa: E402
+from yanmo.train.engine import open_engine  # noqa: E402
+from yanmo.train.machine import flops_per_token, peak_flops  # noqa: E402
+from yanmo.train.start import decoder_config  # noqa: E402
+
+Step = Callable[[int], Any]
+_RATE = 1e-3
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    parser.add_argument("--size", default="tiny", help="of `yanmo train`")
+    parser.add_argument("--context", type=int, default=0, help="positions of a row; default: the size's")
+    parser.add_argument("--rows", type=int, default=16, help="rows of a step")
+    parser.add_argument("--vocabulary", type=int, default=8192)
+    parser.add_argument("--precision", default="", help="fp32 or bf16; default: fp32 on a CPU, bf16 on CUDA")
+    parser.add_argument("--optimizer", default="adamw", choices=("adamw", "muon"), help="of ours")
+    parser.add_argument("--compile", action="store_true", help="compile the layers of ours and of `bare`")
+    parser.add_argument("--gradient-checkpointing", action="store_true", help="in ours")
+    parser.add_argument("--deepspeed-config", default="", help="of `deepspeed`")
+    parser.add_argument("--steps", type=int, default=4, help="of a block")
+    parser.add_argument("--repeats", type=int, default=7, help="blocks of each")
+    parser.add_argument("--threads", type=int, default=1, help="CPU threads")
+    parser.add_argument("--only", default="", help="contestants, with commas")
+    parser.add_argument("--profile", action="store_true")
+    asked = parser.parse_args()
+    torch.set_num_threads(asked.threads)
+    bench = Bench(asked)
+    if asked.device == "cuda":
+        print(f"flash parity: largest difference of a hidden state {parity(bench):.2e}")
+    contestants = bench.build([x for x in asked.only.split(",") if x])
+    print(bench.table(measure(bench, contestants)))
+    if asked.profile:
+        profile(bench, contestants)
+
+
+class Bench:
+    """The task that all contestants get."""
+
+    def __init__(self, asked: argparse.Namespace) -> None:
+        self.asked, self.device = asked, asked.device
+        precision = asked.precision or ("bf16" if asked.device == "cuda" else "fp32")
+        flags = [
+            f"--size={asked.size}",
+            f"--batch-rows={asked.rows}",
+            "--ranks=1",
+            f"--precision={precision}",
+        ]
+        flags += [f"--device={asked.device}", f"--optimizer={asked.optimizer}", "--packing=one"]
+        flags += [f"--context={asked.context}"] if asked.context else []
+        flags += [f"--adam-learning-rate={_RATE}", f"--head-learning-rate={_RATE}"]
+        flags += [f"--norm-learning-rate={_RATE}", f"--compile={asked.compile}"]
+        flags += [f"--gradient-checkpointing={asked.gradient_checkpointing}"]
+        self.options = load(TrainConfig, flags, "benchmark")
+        self.dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+        self.shape = decoder_config(self.options, asked.vocabulary)
+        torch.manual_seed(0)
+        first = Decoder(self.shape)
+        first.initialize(torch.Generator().manual_seed(0), 0.02, "depth")
+        self.weights = first.state_dict()
+
+    @property
+    def tokens(self) -> int:
+        """Predicted in a step."""
+        return self.asked.rows * self.options.context
+
+    def ids(self, step: int) -> np.ndarray:
+        """Rows of one more position than the context, by step."""
+        rng = np.random.default_rng(step)
+        return rng.integers(0, self.asked.vocabulary, (self.asked.rows, self.options.context + 1))
+
+    def decoder(self) -> Decoder:
+        """Ours, with the common first weights, as the options ask."""
+        decoder = Decoder(self.shape)
+        decoder.load_state_dict(self.weights)
+        prepare(decoder, self.options, self.device)
+        return decoder
+
+    def build(self, only: list[str]) -> dict[str, Step]:
+        """The contestants; one whose package is missing is left out, by name."""
+        makers = {
+            "deepspeed": lambda: self.ours("deepspeed"),
+            "torch": lambda: self.ours("torch"),
+            "bare": lambda: self.bare(False),
+            "bare-muon": lambda: self.bare(True),
+            "nanogpt": self.nanogpt,
+            "hf-deepspeed": lambda: self.trainer(True),
+            "hf": lambda: self.trainer(False),
+        }
+        built = {}
+        for name in only or [name for name in makers if name != "hf"]:
+            with contextlib.redirect_stdout(io.StringIO()):
+                try:
+                    built[name] = makers[name]()
+                except ImportError as error:
+                    print(f"{name}: left out, {error}", file=sys.stderr)
+        return built
+
+    def ours(self, backend: str) -> Step:
+        engine = open_engine(self.decoder(), self._of(backend), self.device)
+        segments = np.ones((self.asked.rows, self.options.context), np.int64)
+
+        def step(number: int) -> None:
+            ids = self.ids(number)
+            rows = Batch(ids[:, :-1], ids[:, 1:], segments)
+            engine.accumulate(rows, rows.num_targets)
+            engine.step()
+
+        return step
+
+    def _of(self, backend: str) -> TrainConfig:
+        file = self.asked.deepspeed_config if backend == "deepspeed" else ""
+        return dataclasses.replace(self.options, backend=backend, deepspeed_config=file)
+
+    def bare(self, muon: bool) -> Step:
+        decoder = self.decoder().to(self.device, self.dtype)
+        matrices = [p for n, p in decoder.named_parameters() if muon and p.ndim == 2 and ".layers." in n]
+        chosen = {id(p) for p in matrices}
+        rest = [p for p in decoder.parameters() if id(p) not in chosen]
+        optimizers = [torch.optim.AdamW(rest, lr=_RATE, betas=(0.9, 0.95), weight_decay=0.0, fused=True)]
+        if muon:
+            optimizers.append(torch.optim.Muon(matrices, lr=0.02, weight_decay=0.0))
+        segments = torch.ones(self.asked.rows, self.options.context, dtype=torch.long, device=self.device)
+        module = _with_loss(decoder)
+
+        def step(number: int) -> None:
+            ids = torch.from_numpy(self.ids(number)).to(self.device)
+            module(ids, segments, self.tokens).backward()
+            nn.utils.clip_grad_norm_(decoder.parameters(), 1.0)
+            for optimizer in optimizers:
+                optimizer.step()
+                optimizer.zero_grad(set_to_none=True)
+
+        return step
+
+    def nanogpt(self) -> Step:
+        c = self.shape
+        model = NanoGPT(
+            c.vocab_size, self.options.context, c.num_hidden_layers, c.hidden_size, c.num_attention_heads
+        )
+        model.to(self.device, self.dtype)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=_RATE, betas=(0.9, 0.95), fused=True)
+
+        def step(number: int) -> None:
+            ids = torch.from_numpy(self.ids(number)).to(self.device)
+            logits = model(ids[:, :-1])
+            F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten()).backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+
+        return step
+
+    def trainer(self, deepspeed: bool) -> Step:
+        return hugging_face(self, deepspeed)
+
+    def table(self, seconds: dict[str, list[float]]) -> str:
+        """The result in Markdown."""
+        kind = "CPU s" if self.device == "cpu" else "s"
+        o, c = self.options, self.shape
+        lines = [
+            f"{o.size}: {c.num_hidden_layers} layers, width {c.hidden_size}, vocabulary {c.vocab_size}, "
+            f"{self.asked.rows} rows of {o.context}, {o.precision}, ours with {o.optimizer}, "
+            f"compile={o.compile}, torch {torch.__version__}, {self.asked.threads} thread(s)",
+            "",
+            f"| | ms per step ({kind}, median) | range | tokens/s | by bare |"
+            + (" MFU |" if self.mfu(1) else ""),
+            "|---|---|---|---|---|" + ("---|" if self.mfu(1) else ""),
+        ]
+        bare = statistics.median(seconds.get("bare") or next(iter(seconds.values())))
+        for name, found in seconds.items():
+            middle = statistics.median(found)
+            line = f"| {name} | {1e3 * middle:.1f} | {1e3 * min(found):.1f} to {1e3 * max(found):.1f} "
+            line += f"| {self.tokens / middle:.0f} | {bare / middle:.3f} |"
+            share = self.mfu(self.tokens / middle)
+            lines.append(line + (f" {100 * share:.1f} % |" if share else ""))
+        return "\n".join(lines)
+
+    def mfu(self, tokens_per_second: float) -> float:
+        """Model FLOPs utilization; 0 on a device whose peak is not known."""
+        if self.device != "cuda":
+            return 0.0
+        peak = peak_flops(torch.cuda.get_device_name())
+        return tokens_per_second * flops_per_token(self.shape, self.options.context) / peak if peak else 0.0
+
+
+def _with_loss(decoder: Decoder) -> Callable[[Tensor, Tensor, int], Tensor]:
+    from yanmo.train.backends.loss_module import LossModule
+
+    module = LossModule(decoder)
+    return lambda ids, segments, count: module(ids[:, :-1], segments, ids[:, 1:].contiguous(), 1.0 / count)
+
+
+class NanoGPT(nn.Module):
+    """Written after nanoGPT's model.py: learned positions, LayerNorm, fused qkv, GELU, tied head."""
+
+    def __init__(self, vocabulary: int, context: int, layers: int, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.tokens, self.positions = nn.Embedding(vocabulary, width), nn.Embedding(context, width)
+        self.blocks = nn.ModuleList(
+            nn.ModuleDict(
+                {
+                    "norm1": nn.LayerNorm(width, bias=False),
+                    "qkv": nn.Linear(width, 3 * width, bias=False),
+                    "out": nn.Linear(width, width, bias=False),
+                    "norm2": nn.LayerNorm(width, bias=False),
+                    "up": nn.Linear(width, 4 * width, bias=False),
+                    "down": nn.Linear(4 * width, width, bias=False),
+                }
+            )
+            for _ in range(layers)
+        )
+        self.norm = nn.LayerNorm(width, bias=False)
+        self.head = nn.Linear(width, vocabulary, bias=False)
+        for parameter in self.parameters():
+            if parameter.ndim == 2:
+                nn.init.normal_(parameter, std=0.02)
+        self.head.weight = self.tokens.weight
+
+    def forward(self, ids: Tensor) -> Tensor:
+        x = self.tokens(ids) + self.positions(torch.arange(ids.shape[1], device=ids.device))
+        for block in self.blocks:
+            q, k, v = block["qkv"](block["norm1"](x)).unflatten(2, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+            mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2)
+            x = x + block["out"](mixed)
+            x = x + block["down"](F.gelu(block["up"](block["norm2"](x))))
+        return self.head(self.norm(x))
+
+
+def hugging_face(bench: Bench, deepspeed: bool) -> Step:
+    """transformers' Trainer, fed one block of steps at a time through its own `train()`.
+
+    Its start-up is not counted: it runs in a thread that makes one step each time it is asked.
+    """
+    from transformers import Qwen3Config, Qwen3ForCausalLM, Trainer, TrainerCallback, TrainingArguments
+
+    c, asked = bench.shape, bench.asked
+    config = Qwen3Config(**dataclasses.asdict(c), use_cache=False, attn_implementation="sdpa")
+    model = Qwen3ForCausalLM(config).to(bench.dtype if not deepspeed else torch.float32)
+    model.load_state_dict(bench.weights)
+    ds = {
+        "zero_optimization": {"stage": 1},
+        "train_micro_batch_size_per_gpu": asked.rows,
+        "gradient_accumulation_steps": 1,
+        "gradient_clipping": 1.0,
+        "zero_allow_untested_optimizer": True,
+        "bf16": {"enabled": bench.dtype == torch.bfloat16},
+    }
+    folder = tempfile.mkdtemp()
+    arguments = TrainingArguments(
+        output_dir=folder,
+        per_device_train_batch_size=asked.rows,
+        max_steps=10**6,
+        learning_rate=_RATE,
+        lr_scheduler_type="constant",
+        adam_beta2=0.95,
+        max_grad_norm=1.0,
+        optim="adamw_torch_fused",
+        report_to=[],
+        logging_strategy="no",
+        save_strategy="no",
+        disable_tqdm=True,
+        bf16=deepspeed and bench.dtype == torch.bfloat16,
+        use_cpu=bench.device == "cpu",
+        deepspeed=ds if deepspeed else None,
+        dataloader_num_workers=0,
+        seed=0,
+    )
+    return _Paused(bench, model, arguments, Trainer, TrainerCallback)
+
+
+class _Paused:
+    """A Trainer in a thread, that makes one step each time it is called."""
+
+    def __init__(self, bench: Bench, model: nn.Module, arguments: Any, trainer: Any, callback: Any) -> None:
+        import threading
+
+        self._go, self._done = threading.Semaphore(0), threading.Semaphore(0)
+        outer = self
+        self.failed: BaseException | None = None
+
+        class Rows(torch.utils.data.Dataset):  # type: ignore[type-arg]
+            def __len__(self) -> int:
+                return 10**6
+
+            def __getitem__(self, index: int) -> dict[str, Tensor]:
+                row = torch.from_numpy(bench.ids(index // bench.asked.rows)[index % bench.asked.rows])
+                return {"input_ids": row[:-1], "labels": row[:-1]}
+
+        class Pause(callback):  # type: ignore[misc]
+            def on_step_begin(self, *args: Any, **kwargs: Any) -> None:
+                outer._go.acquire()
+
+            def on_step_end(self, *args: Any, **kwargs: Any) -> None:
+                outer._done.release()
+
+        def work() -> None:
+            torch.set_num_threads(bench.asked.threads)
+            try:
+                trainer(model=model, args=arguments, train_dataset=Rows(), callbacks=[Pause()]).train()
+            except BaseException as error:
+                outer.failed = error
+                outer._done.release()
+
+        threading.Thread(target=work, daemon=True).start()
+
+    def __call__(self, number: int) -> None:
+        self._go.release()
+        self._done.acquire()
+        if self.failed:
+            raise self.failed
+
+
+def measure(bench: Bench, contestants: dict[str, Step]) -> dict[str, list[float]]:
+    """Seconds per step of each block; contestants take turns in another order each time."""
+    found: dict[str, list[float]] = {name: [] for name in contestants}
+    number = 0
+    for name in list(contestants):  # warm-up: states, caches, compilation
+        try:
+            for _ in range(2):
+                with contextlib.redirect_stdout(io.StringIO()):
+                    contestants[name](number)
+        except Exception as error:
+            print(f"{name}: left out, {error!r}", file=sys.stderr)
+            del contestants[name], found[name]
+    order = random.Random(0)
+    for _ in range(bench.asked.repeats):
+        names = list(contestants)
+        order.shuffle(names)
+        for name in names:
+            gc.collect()
+            begin = _clock(bench.device)
+            for _ in range(bench.asked.steps):
+                contestants[name](number)
+                number += 1
+            found[name].append((_clock(bench.device) - begin) / bench.asked.steps)
+    return found
+
+
+def _clock(device: str) -> float:
+    if device == "cuda":
+        torch.cuda.synchronize()
+        return time.perf_counter()
+    return time.process_time()
+
+
+def parity(bench: Bench) -> float:
+    """Largest difference of the last hidden states between the flash and the masked path, packed rows."""
+    decoder = bench.decoder().to("cuda", torch.bfloat16).eval()
+    ids = torch.from_numpy(bench.ids(0)[:2, :-1]).cuda()
+    segments = (torch.arange(ids.shape[1], device="cuda") // 37).expand_as(ids)
+    found = []
+    with torch.no_grad():
+        for path in ("varlen", "masked"):
+            decoder.attention = path
+            found.append(decoder.hidden(ids, segments).float())
+    return float((found[0] - found[1]).abs().max())
+
+
+def profile(bench: Bench, contestants: dict[str, Step]) -> None:
+    """The most expensive operations of a step of ours and of the bare loop."""
+    for name in ("bare", "deepspeed", "torch"):
+        if name not in contestants:
+            continue
+        with torch.profiler.profile() as trace:
+            for number in range(bench.asked.steps):
+                contestants[name](number)
+        print(name)
+        print(
+            trace.key_averages().table(sort_by="self_cpu_time_total", row_limit=14, max_name_column_width=44)
+        )
+
+
+if __name__ == "__main__":
+    import_deepspeed("cuda" if "cuda" in sys.argv else "cpu", "--compile" in sys.argv)
+    main()

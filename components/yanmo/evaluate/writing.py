@@ -1,0 +1,235 @@
+"""How a model writes, beside held-out originals: verse, copies, variety; and what of the test is in training.
+
+Committed as a part of its own, keyed by evaluation, evaluation set and training text: an evaluation does not
+depend on the training text (the champion is measured without it), these figures do. The bundled corpus takes
+13 CPU-seconds (benchmarks/baselines.py).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from yanmo.common.documents import text_form
+from yanmo.common.records import WRITING
+from yanmo.common.stage_run import StageRun
+from yanmo.common.store.commit import Attempt, Result
+from yanmo.common.store.output import Output, read_json
+from yanmo.evaluate.copies import Copies, find_copies, nearest
+from yanmo.evaluate.degeneration import GenreJudge, cut_alike, has_loop, variety
+from yanmo.evaluate.documents import Document, by_genre, genre_order, read_split, training_batches
+from yanmo.evaluate.table import write_documents
+from yanmo.evaluate.verse.poems import read_poem
+from yanmo.evaluate.verse.report import learn, tallies, verse_table
+from yanmo.evaluate.verse.rules import Knowledge, Text
+
+log = logging.getLogger(__name__)
+REVISION = 1
+"""Raised by hand when the same texts give other figures."""
+WINDOW = 8
+"""Han characters of a run that counts as copied; human verse shares some, so originals stand beside."""
+CONTAMINATION = 13
+"""Han characters of a run by which a test document counts as found in the training text (curate's too)."""
+_LIMITED = ("loops", "copied_8grams", "longest_copy", "genre_obedience")
+"""Figures that promote can set limits on."""
+SHOWN = 4
+"""Samples of each genre that are shown, with their nearest training documents."""
+
+
+@dataclass(frozen=True)
+class _Written:
+    """Texts of one origin, parallel lists."""
+
+    origin: str
+    ids: list[str]
+    genres: list[str]
+    texts: list[str]
+    verse: list[Text]
+    ended: list[bool]
+
+    def of(self, genre: str) -> list[int]:
+        return [i for i, each in enumerate(self.genres) if each == genre]
+
+
+def committed_writing(run: StageRun, evaluation: Output) -> Output:
+    """The figures of this evaluation's samples, made if need be; the run must have training documents."""
+    documents, evaluation_set = run.input("documents"), run.input("evaluation_set")
+    split = evaluation.manifest.metadata["split"]
+    return run.part(
+        "writing",
+        REVISION,
+        {"split": split},
+        {"evaluation": evaluation, "documents": documents, "evaluation_set": evaluation_set},
+        lambda attempt: _build(attempt, evaluation, documents, evaluation_set, split),
+    )
+
+
+def _build(
+    attempt: Attempt, evaluation: Output, documents: Output, evaluation_set: Output, split: str
+) -> Result:
+    scored = read_split(evaluation_set, split)
+    originals, samples = _originals(scored), _generated(read_json(evaluation, "samples.json"))
+    log.info("writing: %d samples beside %d originals", len(samples.texts), len(scored))
+    knowledge = learn((s.genre, s.title, s.text) for batch in training_batches(documents) for s in batch)
+    judge = GenreJudge(by_genre(s for batch in training_batches(documents) for s in batch))
+    both = (originals, samples)
+    copies = _copies(both, documents)
+    looks = [judge.genres_of(written.texts) for written in both]
+    genres = sorted({*originals.genres, *samples.genres}, key=genre_order)
+    found = {g: _by_origin(g, both, copies, looks) for g in genres}
+    means = {w.origin: _over_genres([genre[w.origin] for genre in found.values()]) for w in both}
+    rules = verse_table(knowledge, *(_verse(written) for written in both))
+    _write(attempt, "verse", {"schema": "yanmo.verse/1", "rules": rules})
+    _write(attempt, "contamination", {"schema": "yanmo.contamination/1", **contamination(scored, documents)})
+    _write(
+        attempt,
+        "memorization",
+        {
+            "schema": "yanmo.memorization/1",
+            "window": WINDOW,
+            "genre_by_chance": round(1 / len(judge.genres), 4),
+            **means,
+            "samples": {name: means["generated"][name] for name in _LIMITED},
+            "genres": found,
+            "nearest": _nearest(samples, documents),
+        },
+    )
+    tables = [_table(w, knowledge, c, seen) for w, c, seen in zip(both, copies, looks, strict=True)]
+    write_documents(attempt, "texts", pa.concat_tables(tables), text_form(evaluation_set))
+    return Result(counts={"samples": len(samples.texts), "originals": len(scored)})
+
+
+def _originals(scored: Sequence[Document]) -> _Written:
+    return _Written(
+        "held_out",
+        [d.id for d in scored],
+        [d.genre for d in scored],
+        [d.text for d in scored],
+        [Text(read_poem(d.text), d.title) for d in scored],
+        [True] * len(scored),
+    )
+
+
+def _generated(samples: Mapping[str, Any]) -> _Written:
+    rows = [(genre, i, s) for genre, texts in samples["genres"].items() for i, s in enumerate(texts)]
+    return _Written(
+        "generated",
+        [f"{genre}/{i:04d}" for genre, i, _ in rows],
+        [genre for genre, _, _ in rows],
+        [s["text"] for _, _, s in rows],
+        [Text(read_poem(s["text"], s["ended"]), None) for _, _, s in rows],
+        [s["ended"] for _, _, s in rows],
+    )
+
+
+def _verse(written: _Written) -> dict[str, list[Text]]:
+    return {genre: [written.verse[i] for i in written.of(genre)] for genre in set(written.genres)}
+
+
+def _copies(both: Sequence[_Written], documents: Output) -> list[Copies]:
+    """One pass over the training text for both origins."""
+    texts = [text for written in both for text in written.texts]
+    found = find_copies(texts, training_batches(documents), WINDOW)
+    cut = len(both[0].texts)
+    parts = [{n: v[part] for n, v in vars(found).items()} for part in (slice(cut), slice(cut, None))]
+    return [Copies(**part) for part in parts]
+
+
+def _write(attempt: Attempt, name: str, value: Any) -> None:
+    attempt.write(f"{name}.json", json.dumps(value, ensure_ascii=False, indent=1) + "\n")
+
+
+def _by_origin(
+    genre: str, both: Sequence[_Written], copies: Sequence[Copies], looks: Sequence[Sequence[str]]
+) -> dict[str, dict[str, Any]]:
+    """Origin -> figures of the texts of one genre.
+
+    Originals are cut to the samples' lengths where their variety is measured, so that it can be compared.
+    """
+    samples = [both[1].texts[i] for i in both[1].of(genre)]
+    result = {}
+    for written, copy, looked in zip(both, copies, looks, strict=True):
+        rows = written.of(genre)
+        texts, ended = [written.texts[i] for i in rows], [written.ended[i] for i in rows]
+        if written is both[0] and samples:
+            texts, ended = cut_alike(texts, samples), [True] * len(samples)
+        right = sum(looked[i] == genre for i in rows)
+        result[written.origin] = {
+            **variety(texts, ended[: len(texts)]),
+            "genre_obedience": _share(right, len(rows)),
+            **_copied(written, copy, rows),
+        }
+    return result
+
+
+def _copied(written: _Written, copies: Copies, rows: list[int]) -> dict[str, Any]:
+    windows, longest = int(copies.windows[rows].sum()), copies.longest[rows]
+    return {
+        "windows": windows,
+        "copied_8grams": _share(int(copies.copied[rows].sum()), windows),
+        "longest_copy": int(longest.max(initial=0)),
+        "longest_copy_in": written.ids[rows[int(longest.argmax())]] if longest.any() else None,
+    }
+
+
+def _over_genres(genres: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
+    """The headline figures: means over genres, but the longest copy of all."""
+    names = ("copied_8grams", "loops", "repeated_lines", "distinct_1", "distinct_2", "distinct_3")
+    known = {n: [g[n] for g in genres if g[n] is not None] for n in (*names, "genre_obedience", "ended")}
+    means = {n: round(float(np.mean(values)), 5) if values else None for n, values in known.items()}
+    return {**means, "longest_copy": max((g["longest_copy"] for g in genres), default=None)}
+
+
+def _nearest(samples: _Written, documents: Output) -> dict[str, Any]:
+    """Sample -> the training document most like it."""
+    shown = [i for genre in dict.fromkeys(samples.genres) for i in samples.of(genre)[:SHOWN]]
+    found = nearest([samples.texts[i] for i in shown], training_batches(documents))
+    return {samples.ids[i]: each for i, each in zip(shown, found, strict=True)}
+
+
+def contamination(scored: Sequence[Document], documents: Output) -> dict[str, Any]:
+    """How many of the scored documents share a run of 13 Han characters with the training text."""
+    found = find_copies([d.text for d in scored], training_batches(documents), CONTAMINATION)
+    hit, genres = found.copied > 0, np.array([d.genre for d in scored])
+    covered = np.divide(found.covered, found.characters, out=np.zeros(len(hit)), where=found.characters > 0)
+    by_genre = {
+        genre: {
+            "documents": int((genres == genre).sum()),
+            "with_a_shared_run": int(hit[genres == genre].sum()),
+            "with_a_fifth_shared": int((covered[genres == genre] > 0.2).sum()),
+        }
+        for genre in sorted(set(genres.tolist()), key=genre_order)
+    }
+    return {"window": CONTAMINATION, "share": _share(int(hit.sum()), len(hit)), "genres": by_genre}
+
+
+def _share(part: int, of: int) -> float | None:
+    return round(part / of, 5) if of else None
+
+
+def _table(written: _Written, knowledge: Knowledge, copies: Copies, looks: Sequence[str]) -> pa.Table:
+    rules = [
+        [(name, t) for name, t in tallies(text, genre, knowledge).items() if t and t[1]]
+        for text, genre in zip(written.verse, written.genres, strict=True)
+    ]
+    columns = {
+        "id": written.ids,
+        "origin": [written.origin] * len(written.ids),
+        "genre": written.genres,
+        "form": [text.poem.form for text in written.verse],
+        "lines": [len(text.poem.lines) for text in written.verse],
+        "characters": copies.characters,
+        "looks_like": looks,
+        "has_loop": [has_loop(text) for text in written.texts],
+        "windows": copies.windows,
+        "copied_windows": copies.copied,
+        "longest_copied_run": copies.longest,
+        "rules": rules,
+    }
+    return pa.table([pa.array(columns[f.name], f.type) for f in WRITING], schema=WRITING)

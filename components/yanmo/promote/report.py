@@ -1,0 +1,148 @@
+"""Everything that the page shows, as one JSON document: report.json, described by report.schema.json.
+
+The page is made from this and from nothing else, so that a number on it can be read by a script as well.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from yanmo.common.store.output import Output
+from yanmo.promote.cost import cost_report
+from yanmo.promote.data_report import data_report
+from yanmo.promote.evaluation import Evaluation
+from yanmo.promote.gate import Verdict
+from yanmo.promote.health import figures_of
+from yanmo.promote.lineage import Ancestor, trace
+from yanmo.promote.training import training_report
+
+_MOST_SAMPLES = 12
+_MOST_SAMPLE_CHARACTERS = 2000
+_MOST_SOURCES = 60
+
+
+def make_report(
+    verdict: Verdict,
+    challenger: Evaluation,
+    champion: Evaluation | None,
+    baselines: Mapping[str, Any] | None,
+    *,
+    channel: str,
+    options: Mapping[str, Any],
+) -> dict[str, Any]:
+    """The document.
+
+    Args:
+        baselines: summary.json of the baselines, or None.
+        options: of promote itself.
+    """
+    lineage = trace(challenger.output)
+    training = training_report(challenger.model)
+    return {
+        "schema": "yanmo.report/1",
+        "made_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "channel": channel,
+        "verdict": {"promote": verdict.promote, **asdict(verdict)},
+        "challenger": _named(challenger.model),
+        "champion": _named(champion.model) if champion else None,
+        "conditions": challenger.summary["conditions"],
+        "bits_per_character": bits_table(challenger, champion, baselines),
+        "guards": figures_of(challenger),
+        "sources": dict(list(challenger.summary.get("sources", {}).items())[:_MOST_SOURCES]),
+        "verse": challenger.section("verse"),
+        "memorization": challenger.section("memorization"),
+        "contamination": challenger.section("contamination"),
+        "samples": _samples(challenger.samples),
+        "training": training,
+        "data": data_report(lineage),
+        "cost": cost_report(a.output for a in lineage.ancestors),
+        "options": dict(options),
+        "stages": [_stage(a) for a in lineage.ancestors],
+        "raw_files": [{"name": name, "sha256": digest} for name, digest in lineage.sources],
+        "lost": lineage.lost,
+    }
+
+
+def _named(model: Output) -> dict[str, Any]:
+    return {"name": str(model), "key": model.manifest.key, "content_digest": model.content_digest}
+
+
+def bits_table(
+    challenger: Evaluation, champion: Evaluation | None, baselines: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """{"columns": [{"id", "title", "rows": {genre or "mean": {"value", "interval", "few_documents"}}}], ...}.
+
+    The challenger is the first column; columns without any figure are left out.
+    """
+    parts: list[tuple[str, str, Mapping[str, Any], str]] = [
+        ("challenger", "challenger", challenger.summary, "bits_per_character"),
+        ("with_tag", "with tag", challenger.summary, "with_tag"),
+    ]
+    if champion:
+        parts.insert(1, ("champion", "champion", champion.summary, "bits_per_character"))
+    for name, baseline in (baselines or {}).get("baselines", {}).items():
+        parts.append((name, baseline.get("title", name), baseline, "bits_per_character"))
+    genres = challenger.summary["genres"]
+    columns = [_column(*part, (*genres, "mean")) for part in parts]
+    return {
+        "columns": [c for c in columns if any(cell["value"] is not None for cell in c["rows"].values())],
+        "documents": {g: {n: v[n] for n in ("documents", "characters")} for g, v in genres.items()},
+    }
+
+
+def _column(
+    name: str, title: str, part: Mapping[str, Any], field: str, rows: tuple[str, ...]
+) -> dict[str, Any]:
+    return {"id": name, "title": title, "rows": {row: _cell(part, row, field) for row in rows}}
+
+
+def _cell(part: Mapping[str, Any], row: str, field: str) -> dict[str, Any]:
+    figures = part.get("mean", {}) if row == "mean" else part.get("genres", {}).get(row, {})
+    interval = figures.get("interval") if field == "bits_per_character" else None
+    few = bool(figures.get("few_documents")) and interval is not None
+    return {"value": figures.get(field), "interval": interval, "few_documents": few}
+
+
+def _samples(samples: Mapping[str, Any]) -> dict[str, Any]:
+    genres = {
+        genre: [{**text, "text": text["text"][:_MOST_SAMPLE_CHARACTERS]} for text in texts[:_MOST_SAMPLES]]
+        for genre, texts in samples["genres"].items()
+    }
+    return {"settings": samples["settings"], "genres": genres}
+
+
+def _stage(ancestor: Ancestor) -> dict[str, Any]:
+    manifest = ancestor.output.manifest
+    return {
+        "stage": manifest.stage,
+        "key": manifest.key,
+        "content_digest": manifest.content_digest,
+        "made_at": manifest.created_at,
+        "bytes": sum(file.bytes for file in manifest.files),
+        "inputs": ancestor.inputs,
+        "options": {**manifest.options, **manifest.execution},
+        "command": ancestor.command,
+    }
+
+
+def baseline_wins(table: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """For each baseline: in how many genres, and by how many bits on average, the challenger needs fewer.
+
+    Returns:
+        [{"id", "title", "won", "genres", "mean_gain"}]; models are left out.
+    """
+    own = table["columns"][0]["rows"]
+    wins = []
+    for column in table["columns"]:
+        if column["id"] in ("challenger", "champion", "with_tag"):
+            continue
+        genres = {g: c["value"] for g, c in column["rows"].items() if g != "mean" and c["value"] is not None}
+        won = sum(own[g]["value"] < value for g, value in genres.items())
+        mean = column["rows"]["mean"]["value"]
+        gain = mean - own["mean"]["value"] if mean is not None else None
+        shown = {"id": column["id"], "title": column["title"], "won": won, "genres": len(genres)}
+        wins.append({**shown, "mean_gain": gain})
+    return wins

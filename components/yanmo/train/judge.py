@@ -1,0 +1,68 @@
+"""What validations decide: when the training ends early, and how far a plateau lowers the learning rate."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from yanmo.train.config import TrainConfig
+from yanmo.train.schedule import Patience, Plateau
+
+
+@dataclass
+class Judge:
+    """Hears every validation; all ranks hear the same figure and so decide alike."""
+
+    stopping: Patience | None
+    plateau: Plateau | None
+    is_over: bool = False
+    """Whether the training should end: no gain for as long as --early-stopping bears."""
+
+    @classmethod
+    def of(cls, options: TrainConfig) -> Judge:
+        """The judge that the options ask for."""
+        delta = options.early_min_delta
+        plateau = None
+        if options.schedule == "plateau":
+            patience = Patience(options.plateau_validations, delta)
+            plateau = Plateau(patience, options.plateau_factor, options.floor)
+        stopping = Patience(options.early_stopping, delta) if options.early_stopping else None
+        return cls(stopping, plateau)
+
+    @property
+    def multiplier(self) -> float:
+        """Of the learning rate."""
+        return self.plateau.multiplier if self.plateau else 1.0
+
+    def hear(self, bits_per_character: float) -> list[str]:
+        """Note a validation; what follows from it, in words."""
+        found = []
+        if self.plateau and self.plateau.update(bits_per_character):
+            found.append(f"learning rate times {self.plateau.multiplier:g}")
+        if self.stopping and self.stopping.update(bits_per_character):
+            self.is_over = True
+            found.append(f"no gain in {self.stopping.most} validations: the training ends")
+        return found
+
+    def state(self) -> dict[str, Any]:
+        """For a checkpoint: JSON."""
+        return {
+            "stopping": self.stopping.state_dict() if self.stopping else None,
+            "plateau": self.plateau.state_dict() if self.plateau else None,
+            "is_over": self.is_over,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take over what `state` gave."""
+        if self.stopping and state["stopping"]:
+            self.stopping.load_state_dict(state["stopping"])
+        if self.plateau and state["plateau"]:
+            self.plateau.load_state_dict(state["plateau"])
+        self.is_over = state["is_over"]
+
+
+def mean_of(found: dict[str, float]) -> float:
+    """The figure that counts; inf where a validation gave none."""
+    mean = found.get("mean", math.inf)
+    return mean if math.isfinite(mean) else math.inf

@@ -1,0 +1,184 @@
+"""Chats of every usual layout become documents with turns, normalized turn by turn."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from yanmo.common.records import num_characters
+from yanmo.curate.chats import Turn, turns_of, written
+from yanmo.curate.config import CurateOptions
+from yanmo.curate.normalize import normalize
+from yanmo.curate.parsing import RawDocument
+from yanmo.curate.text_options import text_options
+
+ASKED, SAID = "請以《立冬》為題,寫一首詩。", "人逐年華老,寒隨雨意增。\n山頭望樵火,水底見漁燈。"
+MESSAGES = {"messages": [{"role": "user", "content": ASKED}, {"role": "assistant", "content": SAID}]}
+LAYOUTS = {
+    "openai": MESSAGES,
+    "openai parts": {
+        "messages": [
+            {"role": "user", "content": [{"type": "text", "text": ASKED}]},
+            {"role": "assistant", "content": SAID},
+        ]
+    },
+    "sharegpt": {"conversations": [{"from": "human", "value": ASKED}, {"from": "gpt", "value": SAID}]},
+    "alpaca": {"instruction": ASKED, "input": "", "output": SAID},
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_layout_gives_the_same_turns(layout):
+    assert turns_of(LAYOUTS[layout]) == [Turn("user", ASKED, False), Turn("assistant", SAID, True)]
+
+
+def test_system_history_input_and_weights_are_understood():
+    alpaca = {"instruction": "续写", "input": "白日依山尽", "output": "黄河入海流"}
+    found = turns_of({**alpaca, "system": "你是诗人", "history": [["你好", "好"]]})
+    assert found == [
+        Turn("system", "你是诗人", False),
+        Turn("user", "你好", False),
+        Turn("assistant", "好", True),
+        Turn("user", "续写\n白日依山尽", False),
+        Turn("assistant", "黄河入海流", True),
+    ]
+    said = [{"role": "assistant", "content": "一", "weight": 0}, {"role": "assistant", "content": "二"}]
+    assert [turn.is_answer for turn in turns_of({"messages": said})] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("record", "why"),
+    [
+        ({"messages": "你好"}, "messages are a str"),
+        ({"messages": [{"role": "tool", "content": "x"}]}, "turn 1: role 'tool': expected system, user"),
+        ({"messages": [{"role": "user", "content": None}]}, "turn 1: content of user is not text"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "content of user is not text"),
+        ({"messages": [{"role": "user", "content": " "}]}, "turn 1: user says nothing"),
+        ({"messages": ["你好"]}, "turn 1: a str, expected role and content"),
+        ({"messages": [{"role": "user", "content": "你好"}]}, "a chat without an answer"),
+        ({"messages": []}, "a chat without an answer"),
+        (
+            {"messages": [{"role": "assistant", "content": "好"}, {"role": "system", "content": "诗"}]},
+            "a system turn that is not the first",
+        ),
+    ],
+)
+def test_what_is_no_chat_says_why(record, why):
+    assert why in turns_of(record)
+
+
+def test_plain_records_are_no_chats():
+    assert turns_of({"title": "诗", "input": "x"}) is None and turns_of({"instruction": "诗"}) is None
+
+
+def raw(turns: list[Turn] | None = None, text: str = "") -> RawDocument:
+    return RawDocument(1, text, "", "", "诗", "", "", [], turns=turns or [])
+
+
+def test_joined_figures_are_those_of_the_joined_text():
+    """Filters must see a chat as they would see its text."""
+    options = text_options(CurateOptions(sources="x"))
+    documents = [raw(text=SAID), raw(turns_of(MESSAGES)), raw(text=ASKED)]
+    cleaned, found = written(documents, options)
+    expected = normalize(found.texts, options.steps)
+    lines = ("请以《立冬》为题，写一首诗。", "人逐年华老，寒随雨意增。", "山头望樵火，水底见渔灯。")
+    assert found.texts[1] == "\n".join(lines)
+    assert found.han == expected.han
+    assert found.counts.tolist() == expected.counts.tolist()
+    assert len(cleaned) == 3 and found.changed["simplified"].tolist() == [True] * 3
+
+
+def test_a_turn_of_which_nothing_is_left_takes_the_chat_with_it():
+    turns = [Turn("user", "\u200b", False), Turn("assistant", SAID, True)]
+    _, found = written([raw(turns), raw(text=SAID)], text_options(CurateOptions(sources="x")))
+    assert found.texts[0] == "" and found.characters[0] == 0 and found.characters[1] > 0
+
+
+def chats(lines: list[dict]) -> list[dict]:
+    """The fixture's documents as chats: a question about a title, its text as the answer."""
+    return [
+        {
+            "messages": [
+                {"role": "user", "content": f"请背诵《{line['title']}》，作者{line['author']}。"},
+                {"role": "assistant", "content": line["text"]},
+            ],
+            "genre": line["genre"],
+            "source": line["source"],
+        }
+        for line in lines
+    ]
+
+
+def check_turns(rows: list[dict]) -> None:
+    for row in rows:
+        asked, said = row["turns"]
+        assert (asked["role"], said["role"]) == ("user", "assistant")
+        assert asked["begin"] == 0 and said["begin"] == asked["end"] + 1 and said["end"] == len(row["text"])
+        assert row["text"][asked["end"]] == "\n" and row["text"].startswith("请背诵《")
+        assert row["loss_spans"] == [[said["begin"], said["end"]]]
+
+
+def test_chats_are_curated_like_any_document(curate: Callable, write_jsonl: Callable, lines: list[dict]):
+    curated = curate(write_jsonl("chats.jsonl", chats(lines)))
+    rows = [row for split in ("train", "valid", "test") for row in curated.rows(split)]
+    check_turns(rows)
+    assert len(rows) > 100 and curated.report()["malformed"] == 0
+    plain = curate(write_jsonl("plain.jsonl", lines), store="plain")
+    assert plain.output().content_digest != curated.output().content_digest
+
+
+def test_parquet_and_jsonl_give_the_same_chats(
+    curate: Callable, write_jsonl: Callable, lines: list[dict], tmp_path: Path
+):
+    records = chats(lines)
+    pq.write_table(pa.Table.from_pylist(records), tmp_path / "chats.parquet")
+    one = curate(write_jsonl("chats.jsonl", records), "--near-duplicate-similarity", "0")
+    two = curate(tmp_path / "chats.parquet", "--near-duplicate-similarity", "0", store="other")
+    assert one.output().content_digest == two.output().content_digest
+
+
+def test_chats_and_plain_texts_stand_side_by_side(curate: Callable, write_jsonl: Callable, lines: list[dict]):
+    half = len(lines) // 2
+    sources = f"{write_jsonl('plain.jsonl', lines[:half])},{write_jsonl('chats.jsonl', chats(lines[half:]))}"
+    curated = curate(sources, "--batch-bytes", "20000")
+    rows = curated.rows("train")
+    with_turns = [row for row in rows if row["turns"]]
+    check_turns(with_turns)
+    assert 20 < len(with_turns) < len(rows) - 20
+    assert all(row["loss_spans"] is None for row in rows if not row["turns"])
+    again = curate(sources, "--batch-bytes", "9000000", store="again")
+    assert again.output().content_digest == curated.output().content_digest
+
+
+def test_a_chat_without_a_genre_is_of_genre_chat(curate: Callable, write_jsonl: Callable, lines: list[dict]):
+    records = [{"messages": record["messages"]} for record in chats(lines)]
+    rows = curate(write_jsonl("chats.jsonl", records), "--filter-sets", "*=none").rows("train")
+    assert {row["genre"] for row in rows} == {"chat"}
+
+
+def test_a_broken_chat_is_counted_with_its_line(curate: Callable, write_jsonl: Callable, lines: list[dict]):
+    records = chats(lines)
+    records[6]["messages"][0]["role"] = "tool"
+    curated = curate(write_jsonl("chats.jsonl", records))
+    found = curated.report()
+    assert found["malformed"] == 1
+    assert found["first_malformed"][0].startswith("chats.jsonl:7: turn 1: role 'tool'")
+
+
+def test_a_chat_can_be_taken_down(curate: Callable, write_jsonl: Callable, lines: list[dict], tmp_path: Path):
+    source = write_jsonl("chats.jsonl", chats(lines))
+    down = curate(source).rows("train")[0]["id"]
+    (tmp_path / "down.txt").write_text(down + "\n", encoding="utf-8")
+    left = curate(source, "--exclude", str(tmp_path / "down.txt"), store="other").rows("train")
+    assert down not in {row["id"] for row in left}
+
+
+def test_text_wins_where_a_record_has_both(curate: Callable, write_jsonl: Callable, lines: list[dict]):
+    both = [{**line, **chat} for line, chat in zip(lines, chats(lines), strict=True)]
+    rows = curate(write_jsonl("both.jsonl", both)).rows("train")
+    assert "turns" not in rows[0] and json.dumps(rows[0]["text"]) and num_characters(rows[0]["text"]) > 9
+    assert np.mean([row["text"].startswith("请背诵") for row in rows]) == 0

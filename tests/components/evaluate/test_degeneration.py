@@ -1,0 +1,36 @@
+import pytest
+
+from yanmo.evaluate.degeneration import GenreJudge, cut_alike, distinct, has_loop, variety
+
+
+@pytest.mark.parametrize(
+    "text", ["月" * 8, "明月，" * 3, "春江潮水连海平" + "青天" * 4, "一二三四五六七八九十" * 3]
+)
+def test_a_block_that_repeats_itself_is_a_loop(text):
+    assert has_loop(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "月", "悠悠悠悠", "明月明月，\n明月照山山。", "一二三四五六七八九十" * 2]
+)
+def test_what_poets_repeat_is_none(text):
+    assert not has_loop(text)
+
+
+def test_variety_counts_over_all_texts_of_a_genre():
+    found = variety(["明月。\n明月。", "", "青天"], [True, False, True])
+    assert (found["texts"], found["empty"], found["ended"], found["loops"]) == (3, 0.3333, 0.6667, 0)
+    assert found["repeated_lines"] == round(1 / 3, 4)
+    assert found["distinct_1"] == round(6 / 9, 4)
+    assert distinct(["明"], 2) is None
+
+
+def test_originals_are_cut_to_the_samples_lengths():
+    assert cut_alike(["明月几时有", "把酒", "青天"], ["一二", "一二三四"]) == ["明月", "把酒"]
+
+
+def test_the_judge_knows_the_genres_that_it_learned():
+    judge = GenreJudge({"文": ["子曰。学而时习之。不亦说乎。"] * 5, "诗": ["明月几时有，\n把酒问青天。"] * 5})
+    assert judge.genres == ["诗", "文"]
+    assert judge.genres_of(["把酒问明月，\n", "学而不亦说乎。"]) == ["诗", "文"]
+    assert judge.genres_of([]) == []

@@ -1,0 +1,136 @@
+"""The page in a real Chromium: two languages, phone and desk, light, dark and paper, and hostile text."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))  # importlib mode leaves it out
+
+import browser as chromium
+from test_page import HOSTILE
+
+from yanmo.common.store.output import open_reference
+
+pytestmark = pytest.mark.skipif(chromium.program() is None, reason="needs Chromium or Chrome on the PATH")
+SHARE = {"of": 10, "share": 0.4, "interval": [0.1, 0.7]}
+VISIBLE = "(e => e && getComputedStyle(e).display !== 'none')"
+
+
+@pytest.fixture(scope="module")
+def window(tmp_path_factory):
+    with chromium.browser(tmp_path_factory.mktemp("profile")) as found:
+        yield found
+
+
+@pytest.fixture
+def html(stage, tmp_path):
+    """A page with a champion, a hostile sample, and a verse table."""
+    from yanmo.promote.page import render
+
+    stage.evaluate(stage.model(1), 8.0)
+    stage.promote()
+    long = "春江潮水连海平，海上明月共潮生。" * 40
+    stage.evaluate(stage.model(2), 7.8, texts=(HOSTILE, long, "<style>body{display:none}</style>"))
+    stage.promote()
+    output = open_reference(stage.store, stage.pointer("promote"))
+    report = json.loads(output.path("report.json").read_text(encoding="utf-8"))
+    row = {"name": "rhyme", "title": "rhyme", "genre": "诗", "unit": "poems"}
+    report["verse"] = [{**row, "held_out": SHARE, "chance": SHARE, "generated": SHARE}]
+    report["stages"][0]["options"]["hostile"] = HOSTILE * 20
+    path = tmp_path / "report.html"
+    path.write_text(render(report), encoding="utf-8")
+    return path
+
+
+def test_nothing_is_asked_for_and_nothing_is_complained_about(window, html):
+    window.open(html)
+    assert window.requests() == [html.absolute().as_uri()]
+    assert window.complaints() == []
+    assert window.ask("document.querySelectorAll('img, iframe, .verse style').length") == 0
+    assert window.ask("document.scripts.length") == 1
+
+
+def test_a_script_that_got_into_the_page_would_not_run(window, html, tmp_path):
+    broken = tmp_path / "broken.html"
+    text = html.read_text(encoding="utf-8")
+    evil = "<script>window.evil = 1</script><p onclick='window.evil = 2' id='trap'>x</p>"
+    evil += "<img src='//evil.example/x'>"
+    broken.write_text(text.replace("<footer>", evil + "<footer>"), encoding="utf-8")
+    window.open(broken)
+    window.ask("document.getElementById('trap').click()")
+    assert window.ask("typeof window.evil") == "undefined"
+    assert not [url for url in window.requests() if "evil.example" in url and not blocked(window, url)]
+    assert any("Content Security Policy" in words for words in window.complaints())
+
+
+def blocked(window, url):
+    """Chromium announces a request that its policy then refuses."""
+    ids = {e["params"]["requestId"] for e in window.events if e.get("method") == "Network.loadingFailed"}
+    sent = [e["params"] for e in window.events if e.get("method") == "Network.requestWillBeSent"]
+    return all(p["requestId"] in ids for p in sent if p["request"]["url"] == url)
+
+
+@pytest.mark.parametrize(
+    ("language", "shown"), [("zh-CN", "晋升："), ("en-US", "Promoted: 7.79"), ("de", "Promoted: 7.79")]
+)
+def test_the_language_is_the_browsers_and_a_click_changes_it(window, html, language, shown):
+    window.open(html, language=language)
+    assert window.ask("document.querySelector('h1').innerText").startswith(shown)
+    other = "en" if shown == "晋升：" else "zh"
+    window.ask(f"document.querySelector('label[for=lang-{other}]').click()")
+    words = window.ask("document.querySelector('h1').innerText")
+    assert words.startswith("Promoted: 7.79" if other == "en" else "晋升：")
+    mixed = window.ask(
+        f"[...document.querySelectorAll('.{'zh' if other == 'en' else 'en'}')].some({VISIBLE})"
+    )
+    assert mixed is False
+
+
+@pytest.mark.parametrize("width", [360, 768, 1400])
+@pytest.mark.parametrize("language", ["en-US", "zh-CN"])
+def test_no_width_makes_the_page_scroll_sideways(window, html, width, language):
+    window.open(html, width=width, language=language)
+    window.ask("document.querySelectorAll('details').forEach(d => d.open = true)")
+    assert window.ask("document.documentElement.scrollWidth") <= width
+
+
+def test_light_and_dark_differ_and_can_be_read(window, html):
+    grounds = []
+    for dark in (False, True):
+        window.open(html, dark=dark)
+        numbers = "getComputedStyle(document.body).%s.match(/\\d+/g).slice(0, 3).map(Number)"
+        ground, ink = (window.ask(numbers % name) for name in ("backgroundColor", "color"))
+        assert contrast(ground, ink) > 7  # WCAG 2.2, level AAA
+        grounds.append(sum(ground))
+    assert grounds[0] > 600 > 200 > grounds[1]
+
+
+def contrast(first, second):
+    """https://www.w3.org/TR/WCAG22/#dfn-contrast-ratio"""
+
+    def luminance(color):
+        parts = [c / 255 for c in color]
+        r, g, b = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b
+
+    high, low = sorted((luminance(first), luminance(second)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_marks_and_lines_lie_inside_their_charts(window, html):
+    window.open(html, width=360)
+    inside = """[...document.querySelectorAll('.track .mark, .plot .dot')].every(e => {
+      const a = e.getBoundingClientRect(), b = e.closest('.track, .plot').getBoundingClientRect();
+      const x = a.x + a.width / 2;
+      return x >= b.left - 1 && x <= b.right + 1})"""
+    assert window.ask("document.querySelectorAll('.track .mark').length") == 10
+    assert window.ask(inside) is True
+    assert window.ask("document.querySelectorAll('.plot polyline').length") >= 1
+
+
+def test_it_prints_with_everything_unfolded(window, html):
+    window.open(html)
+    assert window.pdf().startswith(b"%PDF")
+    assert window.ask("[...document.querySelectorAll('details')].every(d => d.open)") is True

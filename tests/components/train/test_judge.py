@@ -1,0 +1,67 @@
+"""Early stopping and the plateau: when they act, and that a resumed run decides alike."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+
+from yanmo.common.store.objects import open_store
+from yanmo.common.store.pointers import read_pointer
+from yanmo.train import job
+from yanmo.train.config import TrainConfig
+from yanmo.train.job import Job
+from yanmo.train.judge import Judge, mean_of
+from yanmo.train.validate import Validation
+
+VALIDATED = {"valid_every": 2, "valid_characters": 300}
+
+
+def test_a_judge_ends_the_training_after_so_many_validations_without_a_gain():
+    judge = Judge.of(TrainConfig(early_stopping=2, early_min_delta=0.1, **VALIDATED))
+    for figure in (5.0, 4.0, 3.95):
+        assert not judge.hear(figure) and not judge.is_over
+    other = Judge.of(TrainConfig(early_stopping=2, early_min_delta=0.1, **VALIDATED))
+    other.restore(json.loads(json.dumps(judge.state())))
+    for one in (judge, other):
+        assert one.hear(3.92) and one.is_over
+
+
+def test_a_judge_lowers_the_rate_on_a_plateau_and_nothing_else():
+    judge = Judge.of(TrainConfig(schedule="plateau", plateau_validations=1, floor=0.1, **VALIDATED))
+    assert [bool(judge.hear(5.0)) for _ in range(2)] == [False, True]
+    assert judge.multiplier == 0.5 and not judge.is_over
+    assert Judge.of(TrainConfig()).multiplier == 1.0
+
+
+def test_a_validation_without_a_figure_is_no_gain():
+    assert mean_of({}) == mean_of({"mean": math.nan}) == math.inf
+
+
+@pytest.mark.usefixtures("one_rank")
+def test_the_best_model_is_handed_over(store, tmp_path, tiny, monkeypatch):
+    from safetensors.numpy import load_file
+
+    from yanmo.train import worker
+
+    figures = iter([5.0, 4.0, 4.5, 4.6])
+    monkeypatch.setattr(Validation, "bits_per_character", lambda *a: {"mean": next(figures)})
+    reference = read_pointer(open_store(str(store)), "dev", "tokenize")
+
+    def train(folder: str, **options):
+        place = tmp_path / folder
+        place.mkdir()
+        config = TrainConfig(**{**tiny, "store": str(store), "warmup_steps": 0, **options})
+        status = worker.train_rank(Job(config, str(store), reference, None, place), 0)
+        lines = [json.loads(x) for x in (place / job.METRICS).read_text(encoding="utf-8").splitlines()]
+        return status, lines, load_file(place / job.EXPORT / "model.safetensors")
+
+    constant = {"schedule": "constant", "steps": 20}
+    status, lines, stopped = train("a", early_stopping=2, **constant, **VALIDATED)
+    assert (status.state, status.step) == ("done", 4)
+    assert [x["step"] for x in lines if "valid_bits_per_character" in x] == [2, 4, 6, 8]
+    assert [x["best_step"] for x in lines if x.get("event") == "best"] == [4]
+    monkeypatch.setattr(Validation, "bits_per_character", lambda *a: {"mean": 1.0})
+    _, _, four_steps = train("b", **{**constant, "steps": 4})
+    assert all((stopped[name] == four_steps[name]).all() for name in stopped)

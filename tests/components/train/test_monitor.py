@@ -1,0 +1,64 @@
+"""The collapse monitor on trainings of this process: figures, warnings, and nothing when it is off."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from yanmo.common.store.objects import open_store
+from yanmo.common.store.pointers import read_pointer
+from yanmo.train import job
+from yanmo.train.config import TrainConfig
+from yanmo.train.job import Job
+
+pytestmark = pytest.mark.usefixtures("one_rank")
+
+
+@pytest.fixture
+def train(store, tmp_path, tiny):
+    """Run a training in this process: train(folder, **options) -> the lines of its metrics."""
+    from yanmo.train import worker
+
+    def run(folder: str, **options) -> list[dict]:
+        place = tmp_path / folder
+        place.mkdir(exist_ok=True)
+        reference = read_pointer(open_store(str(store)), "dev", "tokenize")
+        config = TrainConfig(**{**tiny, "store": str(store), "start": "random", **options})
+        worker.train_rank(Job(config, str(store), reference, None, place), 0)
+        return [json.loads(x) for x in (place / job.METRICS).read_text(encoding="utf-8").splitlines()]
+
+    return run
+
+
+def looks(lines: list[dict]) -> list[dict]:
+    return [line["monitor"] for line in lines if "monitor" in line]
+
+
+@pytest.mark.parametrize("stage", [{"zero_stage": 1}, {"zero_stage": 3}, {"backend": "torch"}], ids=str)
+def test_layers_add_up_to_the_whole_gradient_and_watching_changes_no_loss(stage, train):
+    plain = train("off", monitor="off", **stage)
+    watched = train("full", monitor="full", monitor_every=4, clip=0.0, **stage)
+    assert not looks(plain) and len(looks(watched)) == 2
+    for line, look in zip(
+        [x for x in watched if x.get("step") in (4, 8) and "loss" in x], looks(watched), strict=True
+    ):
+        assert set(look["grad_norm"]) == {"0", "1", "embedding", "head", "norm"}
+        whole = sum(v**2 for v in look["grad_norm"].values()) ** 0.5
+        assert whole == pytest.approx(line["grad_norm"], rel=1e-2)
+        assert all(0 < ratio < 1 for ratio in look["update_ratio"].values())
+        assert set(look["effective_rank"]) == {"0", "1"}
+    unclipped = train("again", monitor="off", clip=0.0, **stage)
+    assert [x["loss"] for x in unclipped if "loss" in x] == [x["loss"] for x in watched if "loss" in x]
+
+
+def test_a_learning_rate_that_tears_the_weights_apart_is_warned_of_once(train, caplog):
+    train("a", monitor="fast", monitor_every=1, muon_learning_rate=3.0, spike_nats=0.0)
+    warnings = [r.message for r in caplog.records if "update_ratio" in r.message]
+    assert any("lower the learning rate" in text for text in warnings)
+    assert len(warnings) == len({text.split(",")[1].split("=")[0] for text in warnings})
+
+
+def test_a_healthy_training_is_not_warned_of(train, caplog):
+    train("a", monitor="full", monitor_every=1, steps=20)
+    assert not [r.message for r in caplog.records if "monitor" in r.name]

@@ -1,0 +1,35 @@
+"""What validation counts."""
+
+import copy
+
+import numpy as np
+import pytest
+
+from yanmo.common.store.objects import open_store
+from yanmo.common.store.output import open_reference
+from yanmo.common.store.pointers import read_pointer
+from yanmo.common.token_cache import TokenCache
+from yanmo.train.validate import Validation, counted_bits
+
+
+@pytest.fixture(scope="module")
+def cache(store_template) -> TokenCache:
+    store = open_store(str(store_template))
+    return TokenCache.open(open_reference(store, read_pointer(store, "dev", "tokenize")))
+
+
+def test_bits_of_a_chat_are_those_of_its_answers():
+    bits = 2.0 ** np.arange(9)  # of tokens 1 to 9
+    assert counted_bits(bits, None) == 511
+    assert counted_bits(bits, [[2, 4], [9, 10]]) == 2 + 4 + 256
+    assert counted_bits(bits, []) == 0
+
+
+def test_chosen_documents_keep_their_spans(cache):
+    index, changed = cache.split("valid"), copy.copy(cache)
+    index.loss_spans[1] = [[3, 6]]
+    changed.split = lambda name: index
+    found = Validation.choose(changed, 10_000)
+    assert [spans for spans in found.spans if spans] == [[[3, 6]]]
+    where = next(i for i, spans in enumerate(found.spans) if spans)
+    assert len(found.documents[where]) == index.length[1]

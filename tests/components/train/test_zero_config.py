@@ -1,0 +1,56 @@
+"""A DeepSpeed file of the user's is merged; what contradicts our options is refused by name."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from yanmo.common.errors import UsageError
+from yanmo.train.backends.zero_config import engine_config
+from yanmo.train.config import TrainConfig
+
+
+def merged(tmp_path, text: str, **options):
+    path = tmp_path / "ds.json"
+    path.write_text(text, encoding="utf-8")
+    return engine_config(TrainConfig(deepspeed_config=str(path), **options))
+
+
+def test_what_ours_does_not_say_is_taken_over(tmp_path):
+    theirs = {
+        "zero_optimization": {"stage": "auto", "reduce_bucket_size": 1000},
+        "train_batch_size": 32,
+        "gradient_accumulation_steps": 1,
+        "wall_clock_breakdown": True,
+    }
+    found = merged(tmp_path, json.dumps(theirs))
+    assert found["zero_optimization"] == {"stage": 1, "reduce_bucket_size": 1000}
+    assert found["wall_clock_breakdown"] is True
+    assert found["gradient_accumulation_steps"] == 1 and "train_batch_size" not in found
+
+
+@pytest.mark.parametrize(
+    ("theirs", "word"),
+    [
+        ({"zero_optimization": {"stage": 3}}, "--zero-stage"),
+        ({"train_batch_size": 7}, "--batch-rows"),
+        ({"bf16": {"enabled": True}}, "--precision"),
+        ({"fp16": {"enabled": True}}, "--precision"),
+        ({"optimizer": {"type": "Adam"}}, "--optimizer"),
+        ({"gradient_clipping": 0.3}, "--clip"),
+        ({"managed_gradient_accumulation": True}, "accumulation"),
+        ({"zero_optimization": {"offload_param": {"device": "cpu"}}}, "offload_param"),
+    ],
+)
+def test_a_contradiction_is_refused_by_name(theirs, word, tmp_path):
+    with pytest.raises(UsageError, match=word):
+        merged(tmp_path, json.dumps(theirs))
+
+
+@pytest.mark.parametrize("text", ["{", "[]", ""])
+def test_a_file_that_is_no_object_is_refused(text, tmp_path):
+    with pytest.raises(UsageError, match="--deepspeed-config"):
+        merged(tmp_path, text)
+    with pytest.raises(UsageError, match="cannot be read"):
+        engine_config(TrainConfig(deepspeed_config=str(tmp_path / "none.json")))
