@@ -3,9 +3,10 @@
     python benchmarks/resume.py --kills 100 --list kills.jsonl
 
 For each setting (ranks, ZeRO stage, precision, accumulation) one training runs undisturbed. Then the same
-training is started, killed after a time drawn uniformly over the wall time of the last undisturbed one, started
-again from what the kill left on disk, killed again, until it ends; then the next. One rank is killed and the
-other a moment later, or both at once. A kill counts as inside a save when it left a half-written checkpoint.
+training is started, killed after a time drawn uniformly over the wall time of the last undisturbed one,
+started again from what the kill left on disk, killed again, until it ends; then the next. One rank is killed
+and the other a moment later, or both at once. A kill counts as inside a save when it left a half-written
+checkpoint.
 
 Compared, with ==: the loss of every step before and after each kill, the ids of the documents of every step
 on every rank, and the bytes of the finished model.
