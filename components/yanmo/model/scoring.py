@@ -1,14 +1,17 @@
 """Bits of every token of whole documents, exactly, with a model whose context is shorter than they are.
 
-A document longer than the context is read through windows that overlap by half: each token is scored once,
-by the first window that reaches it, with at least half a context before it (all that there is, near the
-beginning). Windows of all documents are sorted by length and batched, so that little is padded; a
-document's bits do not depend on what shares its batch beyond the last digits of fp32.
+A document longer than the context is read through windows that advance by a stride, half a context by
+default: each token is scored once, by the first window that reaches it, with at least `context - stride`
+tokens before it (all that there are, near the beginning). Where a window begins depends on the position
+alone, never on what comes later, so the bits are those of a proper distribution over texts: the
+probabilities of all of them sum to 1 (tests/components/model/test_scoring_exact.py).
+
+Windows of all documents are sorted by length and batched, so that little is padded; a document's bits do not
+depend on what shares its batch beyond the last digits of fp32.
 """
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,8 +29,11 @@ Bits = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class _Window:
+class Window:
+    """A stretch of a document that is read at once."""
+
     document: int
+    """Its index."""
     start: int
     """First token that the window reads."""
     length: int
@@ -41,6 +47,7 @@ def token_bits(
     documents: Sequence[Tokens],
     *,
     context: int = 0,
+    stride: int = 0,
     batch_tokens: int = 1024,
     threads: int = 1,
 ) -> list[Bits]:
@@ -51,6 +58,8 @@ def token_bits(
         documents: token ids, `<|bos|>` first and `<|eos|>` last; a genre tag may follow `<|bos|>` (its
             own bits are then the first element: leave them out of a score).
         context: tokens that the model reads at once; 0 takes the model's.
+        stride: tokens by which windows advance, 1 to `context`; 0 takes half the context. With 1 each token
+            is read behind a full context, at the price of a forward for each.
         batch_tokens: tokens in a batch; 512 to 4,096 are equally fast on a CPU.
         threads: batches scored at a time on a CPU, one core each. Threads, not processes: the operations
             release the interpreter, and nobody waits for torch to be imported again.
@@ -58,10 +67,11 @@ def token_bits(
     Returns:
         One float64 array per document, one shorter than the document.
     """
-    context = context or model.config.max_position_embeddings
     result = [np.zeros(max(len(d) - 1, 0)) for d in documents]
-    batches = _batches(documents, context, batch_tokens)
-    for batch, bits in _score_all(model, documents, batches, threads):
+    batches = plan_batches(
+        [len(d) for d in documents], context or model.config.max_position_embeddings, stride, batch_tokens
+    )
+    for batch, bits in score_batches([model], documents, batches, threads):
         for window, scores in zip(batch, bits, strict=True):
             end = window.start + window.length
             result[window.document][window.scored - 1 : end] = scores
@@ -81,21 +91,31 @@ def document_bits(
     return np.array([b[s:].sum() for b, s in zip(bits, skips, strict=True)])
 
 
-def _windows(document: int, length: int, context: int) -> list[_Window]:
-    """The windows over a document of `length` tokens, whose last one is only ever a target."""
+def windows_of(document: int, length: int, context: int, stride: int = 0) -> list[Window]:
+    """The windows over a document of `length` tokens, whose last one is only ever a target.
+
+    Raises:
+        ValueError: the stride is longer than the context, so that some tokens would be left out.
+    """
+    stride = stride or context - context // 2
+    if not 1 <= stride <= context:
+        raise ValueError(f"stride {stride}: expected 1 to {context} tokens, the context of the model")
     found, scored = [], 1
     while scored < length:
-        start = 0 if scored == 1 else scored - 1 - context // 2
+        start = 0 if scored == 1 else scored - 1 - (context - stride)
         read = min(context, length - 1 - start)
-        found.append(_Window(document, start, read, scored))
+        found.append(Window(document, start, read, scored))
         scored = start + read + 1
     return found
 
 
-def _batches(documents: Sequence[Tokens], context: int, batch_tokens: int) -> list[list[_Window]]:
-    windows = [w for i, d in enumerate(documents) for w in _windows(i, len(d), context)]
+def plan_batches(
+    lengths: Sequence[int], context: int, stride: int = 0, batch_tokens: int = 1024
+) -> list[list[Window]]:
+    """The windows over documents of these lengths (tokens), shortest first, in batches."""
+    windows = [w for i, n in enumerate(lengths) for w in windows_of(i, n, context, stride)]
     windows.sort(key=lambda w: (w.length, w.document, w.start))
-    batches: list[list[_Window]] = [[]]
+    batches: list[list[Window]] = [[]]
     for window in windows:
         if (len(batches[-1]) + 1) * window.length > batch_tokens and batches[-1]:
             batches.append([])
@@ -104,7 +124,7 @@ def _batches(documents: Sequence[Tokens], context: int, batch_tokens: int) -> li
 
 
 @torch.no_grad()
-def _score(model: Decoder, documents: Sequence[Tokens], batch: list[_Window]) -> list[Bits]:
+def _score(model: Decoder, documents: Sequence[Tokens], batch: list[Window]) -> list[Bits]:
     device = model.lm_head.weight.device
     longest = max(w.length for w in batch)
     ids = np.zeros((len(batch), longest), np.int64)
@@ -131,17 +151,26 @@ def _nats(hidden: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor) -> 
     return torch.cat(parts)
 
 
-def _score_all(
-    model: Decoder, documents: Sequence[Tokens], batches: list[list[_Window]], threads: int
-) -> Iterator[tuple[list[_Window], list[Bits]]]:
-    score = functools.partial(_score, model, documents)
-    if threads <= 1 or model.lm_head.weight.device.type != "cpu":
-        yield from zip(batches, map(score, batches), strict=True)
+def score_batches(
+    models: Sequence[Decoder], documents: Sequence[Tokens], batches: Sequence[list[Window]], threads: int
+) -> Iterator[tuple[list[Window], list[Bits]]]:
+    """Each batch with the bits of the tokens that its windows score, in the order of `batches`.
+
+    Args:
+        models: one on the CPU, which `threads` batches share; or copies of one, each on a GPU of its own.
+    """
+    devices = len(models) if models[0].lm_head.weight.device.type != "cpu" else threads
+
+    def score(numbered: tuple[int, list[Window]]) -> list[Bits]:
+        return _score(models[numbered[0] % len(models)], documents, numbered[1])
+
+    if devices <= 1:
+        yield from zip(batches, map(score, enumerate(batches)), strict=True)
         return
     before = torch.get_num_threads()
     torch.set_num_threads(1)  # of each operation, so that the sums do not depend on `threads`
     try:
-        with ThreadPoolExecutor(threads) as pool:
-            yield from zip(batches, pool.map(score, batches), strict=True)
+        with ThreadPoolExecutor(devices) as pool:
+            yield from zip(batches, pool.map(score, enumerate(batches)), strict=True)
     finally:
         torch.set_num_threads(before)

@@ -80,7 +80,8 @@ def recommendation(found: Mapping[str, Score], characters_per_token: Mapping[str
         low, high = second.behind_interval
         return (
             f"Take {best}: {bits}, {second.behind:.3f} fewer than {names[1]}, the next (95 % interval of the "
-            f"difference {low:.3f} to {high:.3f})."
+            f"difference over documents {low:.3f} to {high:.3f}; one training each, so what another seed "
+            "would change is not in it)."
         )
     take = max(equal, key=lambda name: characters_per_token[name])
     others = " and ".join(name for name in equal if name != best)

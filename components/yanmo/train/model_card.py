@@ -22,8 +22,8 @@ steps on {tokens:.2f} M tokens with a context of {context} tokens. It continues 
     from transformers import AutoModelForCausalLM, AutoTokenizer
     model, tokenizer = AutoModelForCausalLM.from_pretrained("."), AutoTokenizer.from_pretrained(".")
 
-A text begins with `<|bos|>` (id 0); the tag of a genre may follow it (genres.json), as it did in
-{tagged:.0f} % of the training documents. A text ends with `<|eos|>` (id 1).
+A text begins with `<|bos|>`; the tag of a genre may follow it (genres.json), as it did in
+{tagged:.0f} % of the training documents. A text ends with `<|eos|>`.
 
 ## Validation, bits per character (without tags, ends of text included)
 

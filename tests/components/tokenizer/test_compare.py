@@ -20,7 +20,7 @@ def texts(corpus):
 
 @pytest.fixture(scope="module")
 def workshop(texts, tmp_path_factory) -> Workshop:
-    return Workshop(texts[:1000], tmp_path_factory.mktemp("workshop"))
+    return Workshop(texts[:300], tmp_path_factory.mktemp("workshop"))
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def test_merges_of_jieba_bpe_stay_inside_of_words(made, workshop, texts):
 
 
 def test_measures_are_those_of_the_text(made, texts):
-    learned = made["char"].encode(pa.array(texts[:1000]))[0]
+    learned = made["char"].encode(pa.array(texts[:300]))[0]
     found = measure(made["char"], learned, ["春眠不觉晓"], ["春眠不觉晓"])
     assert (found.ids, found.boundary_recall) == (made["char"].vocab_size, 1.0)
     assert found.unused_ids == made["char"].vocab_size - len(set(learned.tolist()))
@@ -60,14 +60,14 @@ def test_measures_are_those_of_the_text(made, texts):
 
 
 def test_proxy_is_a_function_of_its_job_and_of_equal_operations(made, texts, tmp_path):
-    save_encoded(tmp_path / "a.npz", made["jieba"], texts[:300], texts[1000:1040])
+    save_encoded(tmp_path / "a.npz", made["jieba"], texts[:200], texts[1000:1040])
     size = made["jieba"].vocab_size
-    job = Job(name="a", encoded=tmp_path / "a.npz", vocab_size=size, operations=4e10, seed=0)
+    job = Job(name="a", encoded=tmp_path / "a.npz", vocab_size=size, operations=2e10, seed=0)
     first, second = train_proxy(job), train_proxy(job)
     assert np.array_equal(first.bits, second.bits) and len(first.bits) == 40
-    assert first.steps == int(4e10 / (operations_per_token(size + 2) * 24 * 64)) > 1
+    assert first.steps == int(2e10 / (operations_per_token(size + 2) * 24 * 64)) > 1
     assert first.tokens == first.steps * 24 * 64
-    longer = train_proxy(Job(name="a", encoded=job.encoded, vocab_size=size, operations=3e11, seed=0))
+    longer = train_proxy(Job(name="a", encoded=job.encoded, vocab_size=size, operations=1.5e11, seed=0))
     assert longer.bits.sum() < first.bits.sum()
 
 
@@ -78,8 +78,8 @@ def test_operations_grow_with_the_head():
 
 def test_command_compares_and_recommends(tmp_path, corpus, bpe, capsys):
     path = tmp_path / "texts.jsonl"
-    path.write_text("".join(json.dumps(d) + "\n" for d in corpus[:600]), encoding="utf-8")
-    argv = ["compare", "--files", str(path), "--sizes=1024", "--tera-operations=0.02", "--workers=2"]
+    path.write_text("".join(json.dumps(d) + "\n" for d in corpus[:200]), encoding="utf-8")
+    argv = ["compare", "--files", str(path), "--sizes=1024", "--tera-operations=0.01", "--workers=2"]
     argv += ["--candidates", f"jieba,bpe,{bpe}", "--store", str(tmp_path / "none")]
     assert main([*argv, "--json"]) == ExitCode.DONE
     found = json.loads(capsys.readouterr().out)
@@ -87,7 +87,7 @@ def test_command_compares_and_recommends(tmp_path, corpus, bpe, capsys):
     for one in found["candidates"].values():
         assert 5 < one["bits_per_character"] < 20 and one["interval"][0] <= one["bits_per_character"]
         assert one["proxy"]["steps"] > 0
-    assert found["held_out"]["documents"] == 30
+    assert found["held_out"]["documents"] == 10
     assert found["recommendation"].startswith(("Take ", "jieba", "bpe"))
 
 
