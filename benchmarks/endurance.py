@@ -121,7 +121,8 @@ def looks(engine: Any, batch: Any) -> None:
     for mode in ("fast", "full"):
         extra = max(costs[mode] - costs["off"], 0.0)
         print(
-            f"  a look, {mode}: {extra:.2f} s CPU; every 100 steps {extra / costs['off'] / 100:.2%} of the time"
+            f"  a look, {mode}: {extra:.2f} s CPU; "
+            f"every 100 steps {extra / costs['off'] / 100:.2%} of the time"
         )
 
 

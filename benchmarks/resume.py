@@ -3,27 +3,16 @@
     python benchmarks/resume.py --kills 100 --list kills.jsonl
 
 For each setting (ranks, ZeRO stage, precision, accumulation) one training runs undisturbed. Then the same
-<<<<<<< HEAD
-training is started, killed after a time drawn uniformly over the undisturbed one's wall time, started again
-from what the kill left on disk, killed again, until it ends; then the next. One rank is killed and the other
-a moment later, or both at once. A kill counts as inside a save when it left a half-written checkpoint.
-=======
-training is started, killed after a time drawn uniformly over the undisturbed one's wall time, started anew
-from what the kill left on disk, killed again, until it ends; then the next. One rank is killed and the
-other a moment later, or both at once. A kill counts as inside a save when it left a half-written
+training is started, killed after a time drawn uniformly over the wall time of the last undisturbed one,
+started again from what the kill left on disk, killed again, until it ends; then the next. One rank is killed
+and the other a moment later, or both at once. A kill counts as inside a save when it left a half-written
 checkpoint.
->>>>>>> main
 
 Compared, with ==: the loss of every step before and after each kill, the ids of the documents of every step
 on every rank, and the bytes of the finished model.
 
-<<<<<<< HEAD
-Processes are forked from one that has imported everything: kills fall on training and not on imports. What
-they run is the stage's own worker.
-=======
 Processes are forked from one that has imported everything: kills fall on training, not on imports. They run
 the stage's own worker.
->>>>>>> main
 """
 
 from __future__ import annotations
@@ -232,13 +221,17 @@ def run(setting: dict[str, Any], store: Path, tiny: dict[str, Any], work: Path, 
     statuses = wait(whole.start(), 1200)
     wall = time.monotonic() - began
     assert statuses and not any(statuses), (whole.folder / "rank-0.log").read_text()
-    draw, number, one = random.Random(seed), 0, None
+    draw, number, begun_at = random.Random(seed), 0, 0
+    one: Training | None = None
     while number < kills or one:
-        one = one or Training(store, options, work / f"killed-{number}")
+        if one is None:
+            one, begun_at = Training(store, options, work / f"killed-{number}"), number
         began, moment = time.monotonic(), draw.uniform(0, wall)
         pids = one.start()
         statuses = wait(pids, moment if number < kills else 1200)
         if statuses:
+            if begun_at == number:  # not killed once: what it takes now, on a machine whose load changes
+                wall = time.monotonic() - began
             assert not any(statuses), (one.folder / "rank-0.log").read_text()
             problems = compare(one, whole)
             if one.model() != whole.model():

@@ -24,6 +24,15 @@ class EvaluateConfig(StageOptions):
     )
 
     split: str = opt("test", "split of the evaluation set", form=False, choices=("test", "valid"))
+    stride: int = opt(
+        0, "tokens by which windows over long documents advance; 0 is half the context", form=False
+    )
+    budget_documents: int = opt(0, "documents scored of each genre, at most; 0 scores all", form=False)
+    budget_minutes: float = opt(
+        0.0,
+        "minutes of one core that scoring may take, counted by operations and not by a clock; 0 is no limit",
+        form=False,
+    )
     with_tag: bool = opt(
         True,
         "score each document a second time behind its genre tag (a column, not the headline)",
@@ -41,7 +50,13 @@ class EvaluateConfig(StageOptions):
         kind="execution",  # of the evaluation; the baselines, a part of their own, have it in their key
         form=False,
     )
-
+    device: str = opt(
+        "auto",
+        "where scoring runs; cuda uses every GPU that the process sees",
+        kind="execution",
+        form=False,
+        choices=("auto", "cpu", "cuda"),
+    )
     workers: int = opt(
         2, "batches scored and genres sampled at a time, one core each", kind="execution", form=False
     )
@@ -55,6 +70,9 @@ class EvaluateConfig(StageOptions):
             "workers": 1,
             "baseline_characters": 1000,
             "seed": 0,
+            "stride": 0,
+            "budget_documents": 0,
+            "budget_minutes": 0.0,
         }
         for name, low in least.items():
             if not getattr(self, name) >= low:
@@ -66,7 +84,7 @@ class EvaluateConfig(StageOptions):
 STAGE = Stage(
     name="evaluate",
     image="train",
-    revision=2,
+    revision=3,
     config=EvaluateConfig,
     outputs={"evaluation": "Dataset", "baselines": "Dataset", "writing": "Dataset", "metrics": "Metrics"},
 )

@@ -13,6 +13,7 @@ from yanmo.common.documents import read_documents, text_form
 from yanmo.common.errors import DataError
 from yanmo.common.records import GENRES, check_schema, num_characters
 from yanmo.common.store.output import Output
+from yanmo.evaluate.chats import Turn, turns_of
 
 log = logging.getLogger(__name__)
 _BATCH = 4096
@@ -28,10 +29,14 @@ class Document:
     source: str
     text: str
     title: str = ""
+    turns: tuple[Turn, ...] = ()
+    """Of a chat."""
 
     @property
     def characters(self) -> int:
-        """Characters that are not white space."""
+        """Characters that are not white space; of a chat, those of its answers."""
+        if self.turns:
+            return sum(num_characters(turn.text) for turn in self.turns if turn.is_answer)
         return num_characters(self.text)
 
 
@@ -78,11 +83,13 @@ def read_split(evaluation_set: Output, split: str) -> list[Document]:
         raise DataError(f"{evaluation_set}: has no split {split!r}; run `yanmo curate` with a {split} share")
     found = []
     for path in evaluation_set.paths(f"{split}-*.parquet"):
-        table = read_documents(path, ["id", "genre", "source", "text", "title"])
+        check_schema(path, "documents")
+        columns = ["id", "genre", "source", "text", "title"]
+        chats = ["turns", "loss_spans"] if "turns" in pq.read_schema(path).names else []
         check_text_form(path, text_form(evaluation_set))
-        if "turns" in pq.read_schema(path).names:
-            log.warning("%s holds chats: they are scored as plain text, without their marks", path.name)
-        found += [Document(**row) for row in table.to_pylist()]
+        for row in read_documents(path, [*columns, *chats]).to_pylist():
+            turns = turns_of(row) if chats else ()
+            found.append(Document(**{name: row[name] for name in columns}, turns=turns))
     if not any(d.characters for d in found):
         raise DataError(f"{evaluation_set}: split {split!r} is empty; run `yanmo curate` with more text")
     if len({d.id for d in found}) < len(found):

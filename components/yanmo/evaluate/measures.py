@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,8 @@ from yanmo.evaluate.documents import Document, genre_order
 Floats = npt.NDArray[np.float64]
 FEW_DOCUMENTS = 10
 """Below this an interval is marked: a percentile bootstrap of so few documents is too narrow."""
+LENGTHS = (0, 32, 64, 128, 256, 512, 1024)
+"""Where bins of a document's length begin, in characters."""
 _DIGITS = 4
 
 
@@ -31,65 +34,94 @@ def source_group(source: str) -> str:
     return "/".join(source.split("/")[:2])
 
 
+@dataclass(frozen=True)
+class _Rows:
+    """Figures of documents, parallel arrays."""
+
+    bits: Floats
+    characters: Floats
+    tagged: Floats | None
+    tokens: npt.NDArray[np.int32] | None
+
+    def at(self, chosen: npt.NDArray[Any]) -> _Rows:
+        """Some of the documents."""
+        return _Rows(*(None if v is None else v[chosen] for v in vars(self).values()))  # type: ignore[arg-type]
+
+
 def summarize(
-    documents: Sequence[Document], bits: Floats, bootstrap: Bootstrap, tagged: Floats | None = None
+    documents: Sequence[Document],
+    bits: Floats,
+    bootstrap: Bootstrap,
+    tagged: Floats | None = None,
+    tokens: npt.NDArray[np.int32] | None = None,
 ) -> dict[str, Any]:
-    """Bits per character by genre and source, in total, and as the mean over genres.
+    """Bits per character by genre, source and length, in total, and as the mean over genres.
 
     Args:
         bits: of each document.
         tagged: of each document behind its genre tag; NaN where it has none.
+        tokens: of each document, for the perplexity of a token.
 
     Returns:
-        {"genres": {name: figures}, "mean": ..., "total": ..., "sources": ...}, JSON values only.
+        {"genres": {name: figures}, "mean": ..., "total": ..., "sources": ..., "lengths": ...}, JSON values
+        only. The interval of the total draws documents within their genre, as that of the mean does.
     """
-    characters = np.array([d.characters for d in documents], np.float64)
-    genres = sorted({d.genre for d in documents}, key=genre_order)
-    rows = {g: np.array([i for i, d in enumerate(documents) if d.genre == g]) for g in genres}
-    draws = {g: _drawn(bits[rows[g]], characters[rows[g]], bootstrap, g) for g in genres}
-    figures = {
-        g: _figures(bits[r], characters[r], draws[g], None if tagged is None else tagged[r])
-        for g, r in rows.items()
-    }
+    rows = _Rows(bits, np.array([d.characters for d in documents], np.float64), tagged, tokens)
+    of_genre = np.array([d.genre for d in documents])
+    genres = {g: rows.at(of_genre == g) for g in sorted(set(of_genre.tolist()), key=genre_order)}
+    sums = {g: _drawn(each, bootstrap, g) for g, each in genres.items()}
+    figures = {g: _figures(each, sums[g]) for g, each in genres.items()}
     return {
         "genres": figures,
-        "mean": _mean(figures.values(), np.mean(list(draws.values()), axis=0)),
-        "total": _figures(bits, characters, None, tagged),
-        "sources": _by_source(documents, bits, characters),
+        "mean": _mean(figures.values(), np.mean([s[:, 0] / s[:, 1] for s in sums.values()], axis=0)),
+        "total": _figures(rows, np.sum(list(sums.values()), axis=0)),
+        "sources": _grouped(rows, [source_group(d.source) for d in documents], bootstrap, "source"),
+        "lengths": _grouped(rows, [length_bin(int(n)) for n in rows.characters], bootstrap, "length"),
     }
 
 
-def _drawn(bits: Floats, characters: Floats, bootstrap: Bootstrap, genre: str) -> Floats:
-    """Bits per character of resampled documents, one per draw."""
-    sums = resampled_sums(
-        np.stack([bits, characters], 1), bootstrap.draws, generator_for(bootstrap.seed, genre)
-    )
-    return np.asarray(sums[:, 0] / sums[:, 1])
+def length_bin(characters: int) -> str:
+    """The bin of a document's length, `64-127`: powers of two from 32 to 1,024 characters."""
+    at = bisect.bisect_right(LENGTHS, characters) - 1
+    low = LENGTHS[at]
+    return f"{low}-{LENGTHS[at + 1] - 1}" if at + 1 < len(LENGTHS) else f"{low}-"
 
 
-def _figures(bits: Floats, characters: Floats, drawn: Floats | None, tagged: Floats | None) -> dict[str, Any]:
+def _drawn(rows: _Rows, bootstrap: Bootstrap, name: str) -> Floats:
+    """Sums of bits and of characters of resampled documents: (draws, 2)."""
+    values = np.stack([rows.bits, rows.characters], 1)
+    return resampled_sums(values, bootstrap.draws, generator_for(bootstrap.seed, name))
+
+
+def _figures(rows: _Rows, sums: Floats) -> dict[str, Any]:
+    bits, characters = float(rows.bits.sum()), float(rows.characters.sum())
+    per_character = bits / characters
     result: dict[str, Any] = {
-        "documents": len(bits),
-        "characters": int(characters.sum()),
-        "bits_per_character": _round(bits.sum() / characters.sum()),
+        "documents": len(rows.bits),
+        "characters": int(characters),
+        "bits_per_character": _round(per_character),
+        "interval": _interval(sums[:, 0] / sums[:, 1]) if len(rows.bits) > 1 else None,
+        "few_documents": len(rows.bits) < FEW_DOCUMENTS,
+        "perplexity_per_character": _perplexity(per_character),
     }
-    if drawn is not None:
-        few = len(bits) < FEW_DOCUMENTS
-        result["interval"] = [_round(v) for v in interval(drawn)] if len(bits) > 1 else None
-        result["few_documents"] = few
-    if tagged is not None:
-        whole = bool(np.isfinite(tagged).all())
-        result["with_tag"] = _round(tagged.sum() / characters.sum()) if whole else None
+    if rows.tokens is not None:
+        result["tokens"] = int(rows.tokens.sum())
+        result["perplexity_per_token"] = _perplexity(bits / result["tokens"])
+    if rows.tagged is not None:
+        whole = bool(np.isfinite(rows.tagged).all())
+        result["with_tag"] = _round(rows.tagged.sum() / characters) if whole else None
     return result
 
 
 def _mean(genres: Iterable[dict[str, Any]], drawn: Floats) -> dict[str, Any]:
     genres = list(genres)
     sure = all(g["interval"] for g in genres)
+    mean = float(np.mean([g["bits_per_character"] for g in genres]))
     result: dict[str, Any] = {
-        "bits_per_character": _round(np.mean([g["bits_per_character"] for g in genres])),
-        "interval": [_round(v) for v in interval(drawn)] if sure else None,
+        "bits_per_character": _round(mean),
+        "interval": _interval(drawn) if sure else None,
         "few_documents": any(g["few_documents"] for g in genres),
+        "perplexity_per_character": _perplexity(mean),
     }
     if "with_tag" in genres[0]:
         tagged = [g["with_tag"] for g in genres if g["with_tag"] is not None]
@@ -97,10 +129,21 @@ def _mean(genres: Iterable[dict[str, Any]], drawn: Floats) -> dict[str, Any]:
     return result
 
 
-def _by_source(documents: Sequence[Document], bits: Floats, characters: Floats) -> dict[str, Any]:
-    names = np.array([source_group(d.source) for d in documents])
-    chosen = {name: names == name for name in sorted(set(names.tolist()))}
-    return {name: _figures(bits[at], characters[at], None, None) for name, at in chosen.items()}
+def _grouped(rows: _Rows, names: Sequence[str], bootstrap: Bootstrap, what: str) -> dict[str, Any]:
+    """Figures by source or by length; a bin of lengths stands where its numbers say."""
+    found = np.array(names)
+    order = sorted(set(names), key=lambda n: int(n.split("-")[0]) if what == "length" else n)
+    groups = {name: rows.at(found == name) for name in order}
+    return {name: _figures(each, _drawn(each, bootstrap, f"{what} {name}")) for name, each in groups.items()}
+
+
+def _interval(drawn: Floats) -> list[float]:
+    return [_round(v) for v in interval(drawn)]
+
+
+def _perplexity(bits: float) -> float | None:
+    """2^bits; None where that is beyond what a number can hold."""
+    return _round(2.0**bits) if bits < 1000 else None
 
 
 def _round(value: Any) -> float:

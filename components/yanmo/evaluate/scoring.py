@@ -1,11 +1,13 @@
 """Bits of every document under one model, without and with its genre tag.
 
-Both readings go through one pool of processes, in batches that do not depend on how many there are, so that
-any number of workers gives the same figures.
+Both readings go through one pool, in batches that do not depend on how many workers there are, so that any
+number of them gives the same figures; every part of about a quarter of a million tokens is written down.
 """
 
 from __future__ import annotations
 
+import copy
+import hashlib
 import logging
 import math
 import time
@@ -18,9 +20,11 @@ import numpy.typing as npt
 import torch
 from tokenizers import Tokenizer
 
-from yanmo.common.errors import DataError
+from yanmo.common.errors import DataError, UsageError
 from yanmo.common.store.output import Output
+from yanmo.evaluate.chats import chat_ids
 from yanmo.evaluate.documents import Document
+from yanmo.evaluate.parts import Parts
 from yanmo.model import hf_export, scoring
 from yanmo.model.decoder import Decoder
 
@@ -28,6 +32,8 @@ log = logging.getLogger(__name__)
 Floats = npt.NDArray[np.float64]
 _DIGITS = 4
 """Decimals of a document's bits; the rest depends on the processor's order of summation."""
+_PART_TOKENS = 1 << 18
+"""Tokens read for a part of the scores: what a kill costs, ten to thirty seconds of the demo's model."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +56,7 @@ class Scores:
     """Arrays parallel to the documents that were scored."""
 
     tokens: npt.NDArray[np.int32]
-    """Tokens that are predicted: those of the text and `<|eos|>`."""
+    """Tokens that are predicted: those of the text and `<|eos|>`; of a chat, those of its answers."""
     bits: Floats
     bits_with_tag: Floats | None
     """NaN for a document whose genre has no tag; None when tags were not asked for."""
@@ -96,34 +102,200 @@ def _check_vocabulary(output: Output, tokenizer: Tokenizer, size: int, symbols: 
         raise DataError(f"{output}: model of another vocabulary: {'; '.join(wrong)}")
 
 
-def score(loaded: LoadedModel, documents: Sequence[Document], *, with_tag: bool, workers: int) -> Scores:
-    """The bits of every document, line breaks and `<|eos|>` included.
+def score(
+    loaded: LoadedModel,
+    documents: Sequence[Document],
+    *,
+    with_tag: bool,
+    workers: int,
+    stride: int = 0,
+    device: str = "cpu",
+    parts: Parts | None = None,
+) -> Scores:
+    """The bits of every document, line breaks and `<|eos|>` included; of a chat, those of its answers.
 
     Args:
         with_tag: also read each document behind its genre tag; only the first window sees it, so only
             that one is read again.
-        workers: batches scored at a time; the figures do not depend on it.
+        workers: batches scored at a time on a CPU; the figures do not depend on it.
+        stride: tokens by which windows advance; 0 takes half the model's context.
+        device: `cpu`, `cuda` (all that there are) or `auto`.
+        parts: where figures are kept as they come, and taken from on a new start.
 
     Raises:
         DataError: the model gives a figure that is not finite.
+        UsageError: the stride does not fit the model, or there is no such device.
     """
     began = time.monotonic()
     torch.set_num_threads(1)  # of each operation: equal sums whatever the number of workers
-    plain = [np.array(ids, np.int64) for ids in loaded.encode([d.text for d in documents])]
+    plain = [encode(loaded, d) for d in documents]
     context = loaded.model.config.max_position_embeddings
-    tags = [loaded.symbols.tag(d.genre) for d in documents] if with_tag else [None] * len(documents)
-    tagged = {i: np.insert(plain[i], 1, tag)[: context + 1] for i, tag in enumerate(tags) if tag is not None}
-    tokens = np.array([len(ids) - 1 for ids in plain], np.int32)
+    tagged = _tagged(loaded, documents, plain, context) if with_tag else {}
+    reads = [*plain, *tagged.values()]
+    models = on_devices(loaded.model, device)
+    batches = _planned(reads, context, stride, on_cpu=models[0] is loaded.model)
+    tokens = np.array([read.counted.sum() for read in plain], np.int32)
     log.info("scoring %d documents, %d tokens", len(documents), tokens.sum())
-    found = scoring.token_bits(loaded.model, [*plain, *tagged.values()], threads=workers)
-    bits = np.array([each.sum() for each in found[: len(plain)]])
-    second = np.full(len(plain), math.nan)
-    for i, head in zip(tagged, found[len(plain) :], strict=True):
-        second[i] = head[1:].sum() + found[i][context - 1 :].sum()  # head[0] is the tag itself
+    figures = _in_parts(models, reads, batches, workers, parts)
+    bits, second = _sums(batches, figures, len(plain), list(tagged), context)
     _check_finite(loaded.output, np.concatenate([bits, second[list(tagged)]]))
-    read = sum(map(len, found))
+    read = sum(w.length for batch in batches for w in batch)
     log.info("scored %.0f tokens/s, %d at a time", read / (time.monotonic() - began), workers)
     return Scores(tokens, bits.round(_DIGITS), second.round(_DIGITS) if with_tag else None)
+
+
+@dataclass(frozen=True)
+class Read:
+    """Tokens of one document as a model reads them."""
+
+    ids: npt.NDArray[np.int64]
+    counted: npt.NDArray[np.bool_]
+    """One shorter than `ids`: whether the bits of token k + 1 count."""
+
+
+def encode(loaded: LoadedModel, document: Document) -> Read:
+    """A document from `<|bos|>` to `<|eos|>`; a tag or mark written in its text is text.
+
+    Raises:
+        DataError: a chat, for which the tokenizer has no marks.
+    """
+    if document.turns:
+        ids, counted = chat_ids(loaded.tokenizer, document.turns, loaded.symbols.bos)
+        return Read(np.array([*ids, loaded.symbols.eos]), np.array([*counted, False][1:]))
+    found = np.array(loaded.encode([document.text])[0], np.int64)
+    return Read(found, np.ones(len(found) - 1, np.bool_))
+
+
+def _tagged(
+    loaded: LoadedModel, documents: Sequence[Document], plain: Sequence[Read], context: int
+) -> dict[int, Read]:
+    """Index of a document -> its first window behind its genre tag; the tag itself does not count."""
+    tags = ((i, loaded.symbols.tag(d.genre)) for i, d in enumerate(documents))
+    return {
+        i: Read(
+            np.insert(plain[i].ids, 1, tag)[: context + 1], np.insert(plain[i].counted, 0, False)[:context]
+        )
+        for i, tag in tags
+        if tag is not None
+    }
+
+
+def on_devices(model: Decoder, device: str) -> list[Decoder]:
+    """The model on the CPU, or a copy of it on each GPU.
+
+    Raises:
+        UsageError: a GPU is asked for, and there is none.
+    """
+    number = torch.cuda.device_count() if device != "cpu" else 0
+    if device == "cuda" and not number:
+        raise UsageError("--device cuda: this machine shows no GPU to torch; use --device cpu or auto")
+    return [copy.deepcopy(model).to(f"cuda:{i}") for i in range(number)] or [model]
+
+
+def _planned(reads: Sequence[Read], context: int, stride: int, *, on_cpu: bool) -> list[list[scoring.Window]]:
+    try:
+        lengths = [len(read.ids) for read in reads]
+        return scoring.plan_batches(lengths, context, stride, 1024 if on_cpu else 16_384)
+    except ValueError as error:
+        raise UsageError(f"--stride: {error}") from error
+
+
+def operations(model: Decoder, documents: Sequence[Read], stride: int, *, with_tag: bool) -> Floats:
+    """Floating-point operations that scoring each document takes: two for each weight and token read."""
+    context = model.config.max_position_embeddings
+    weights = sum(p.numel() for n, p in model.named_parameters() if "embed_tokens" not in n)
+    if model.config.tie_word_embeddings:
+        weights += model.config.vocab_size * model.config.hidden_size
+    read = [0] * len(documents)
+    for batch in _planned(documents, context, stride, on_cpu=True):
+        for window in batch:
+            again = with_tag and window.scored == 1
+            read[window.document] += window.length * (2 if again else 1)
+    return 2.0 * weights * np.array(read, np.float64)
+
+
+def _in_parts(
+    models: Sequence[Decoder],
+    reads: Sequence[Read],
+    batches: Sequence[list[scoring.Window]],
+    workers: int,
+    parts: Parts | None,
+) -> Floats:
+    """Of each window the counted bits, and those of its last token: (windows, 2), part by part."""
+    groups = _groups(batches)
+    found, kept = [], 0
+    for number, group in enumerate(groups):
+        plan, count = _plan_digest(reads, group), sum(map(len, group))
+        figures = parts.read(number, plan, count) if parts else None
+        if figures is None:
+            figures = _window_bits(models, reads, group, workers)
+            if parts:
+                parts.write(number, plan, figures)
+        else:
+            kept += 1
+        found.append(figures)
+    if kept:
+        log.info("%d of %d parts were scored before and are taken as they are", kept, len(groups))
+    return np.concatenate(found) if found else np.zeros((0, 2))
+
+
+def _groups(batches: Sequence[list[scoring.Window]]) -> list[list[list[scoring.Window]]]:
+    """Batches of one part each; what is scored together does not depend on where a run began."""
+    groups: list[list[list[scoring.Window]]] = []
+    room = 0
+    for batch in batches:
+        if room <= 0:
+            groups.append([])
+            room = _PART_TOKENS
+        groups[-1].append(batch)
+        room -= sum(w.length for w in batch)
+    return groups
+
+
+def _plan_digest(reads: Sequence[Read], group: Sequence[list[scoring.Window]]) -> str:
+    """What a part was made of: the windows and the tokens that they read."""
+    found = hashlib.sha256()
+    for window in (w for batch in group for w in batch):
+        read = reads[window.document]
+        found.update(np.array([window.document, window.start, window.length, window.scored]).tobytes())
+        found.update(read.ids[window.start : window.start + window.length + 1].astype("<i8").tobytes())
+        found.update(read.counted[window.scored - 1 : window.start + window.length].tobytes())
+    return found.hexdigest()
+
+
+def _window_bits(
+    models: Sequence[Decoder], reads: Sequence[Read], group: Sequence[list[scoring.Window]], workers: int
+) -> Floats:
+    found = []
+    tokens = [read.ids for read in reads]
+    for batch, bits in scoring.score_batches(models, tokens, group, workers):
+        for window, each in zip(batch, bits, strict=True):
+            counted = reads[window.document].counted[window.scored - 1 : window.start + window.length]
+            charged = np.where(counted, each, 0.0)
+            found.append((charged.sum(), charged[-1]))
+    return np.array(found, np.float64)
+
+
+def _sums(
+    batches: Sequence[list[scoring.Window]],
+    figures: Floats,
+    number: int,
+    tagged: Sequence[int],
+    context: int,
+) -> tuple[Floats, Floats]:
+    """Bits of each of `number` documents, and of those at `tagged` behind their tag (NaN for others).
+
+    A tag takes the place of one token: where the first window is full, its last token is read without.
+    """
+    windows = [w for batch in batches for w in batch]
+    of = np.array([w.document for w in windows], np.int64)
+    rest = np.where([w.scored > 1 for w in windows], figures[:, 0], figures[:, 1])
+    rest[[w.scored == 1 and w.length < context for w in windows]] = 0.0
+    size = number + len(tagged)
+    bits, behind = (np.bincount(of, v, size).astype(np.float64) for v in (figures[:, 0], rest))
+    second = np.full(number, math.nan)
+    second[list(tagged)] = bits[number:] + behind[list(tagged)]
+    return bits[:number], second
 
 
 def _check_finite(output: Output, bits: Floats) -> None:

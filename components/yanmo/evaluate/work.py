@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from yanmo.common.documents import text_form
 from yanmo.common.errors import DataError
@@ -13,6 +15,10 @@ from yanmo.common.records import GENRE_ALIASES, GENRES
 from yanmo.common.stage_run import Finish, Skip, StageRun
 from yanmo.common.store.commit import Result
 from yanmo.common.store.output import Output, read_json
+
+if TYPE_CHECKING:
+    from yanmo.evaluate.documents import Document
+    from yanmo.evaluate.scoring import LoadedModel
 
 log = logging.getLogger(__name__)
 _ASCII = {genre: alias for alias, genre in GENRE_ALIASES.items()}
@@ -49,8 +55,10 @@ def _wanted_none(options: Any) -> bool:
 def work(run: StageRun) -> Result:
     """Measure the model and commit its figures."""
     # Imported here: a run that finds its key committed must not wait two seconds for torch.
+    from yanmo.evaluate.budget import first_of_each_genre
     from yanmo.evaluate.documents import check_same_form, read_split
     from yanmo.evaluate.measures import Bootstrap, summarize
+    from yanmo.evaluate.parts import KeptParts
     from yanmo.evaluate.samples import SampleOptions, write_samples
     from yanmo.evaluate.scoring import load_model, score
     from yanmo.evaluate.table import evaluation_table, write_documents
@@ -59,12 +67,29 @@ def work(run: StageRun) -> Result:
     documents = read_split(evaluation_set, options.split)
     check_same_form(evaluation_set, run.input("model"), "a model of")
     loaded = load_model(run.input("model"))
-    scores = score(loaded, documents, with_tag=options.with_tag, workers=options.workers)
+    number = _documents_per_genre(loaded, documents, options)
+    documents = first_of_each_genre(documents, number)
+    parts = KeptParts(run.work_folder, run.attempt.lease, anew=options.force)
+    scores = score(
+        loaded,
+        documents,
+        with_tag=options.with_tag,
+        workers=options.workers,
+        stride=options.stride,
+        device=options.device,
+        parts=parts,
+    )
     bootstrap = Bootstrap(options.bootstrap_draws, options.seed)
-    figures = summarize(documents, scores.bits, bootstrap, scores.bits_with_tag)
+    figures = summarize(documents, scores.bits, bootstrap, scores.bits_with_tag, scores.tokens)
     summary = {
-        "schema": "yanmo.evaluation/1",
-        "conditions": conditions(evaluation_set, options.split),
+        "schema": "yanmo.evaluation/2",
+        "conditions": conditions(
+            evaluation_set,
+            options.split,
+            stride=options.stride,
+            documents_per_genre=number,
+            has_chats=any(d.turns for d in documents),
+        ),
         "model": run.input("model").content_digest,
         "bootstrap": vars(bootstrap),
         **figures,
@@ -82,33 +107,69 @@ def work(run: StageRun) -> Result:
     run.attempt.write("summary.json", _json(summary))
     run.attempt.write("samples.json", _json(samples))
     _show(run, figures)
+    parts.clear()
+    counts = {"documents": len(documents), "characters": figures["total"]["characters"]}
     return Result(
-        counts={"documents": len(documents), "characters": figures["total"]["characters"]},
+        counts=counts | {"chats": sum(bool(d.turns) for d in documents)},
         metadata={"text_form": text_form(evaluation_set), "split": options.split},
     )
 
 
-def conditions(evaluation_set: Output, split: str) -> dict[str, str]:
+def conditions(
+    evaluation_set: Output,
+    split: str,
+    *,
+    stride: int = 0,
+    documents_per_genre: int = 0,
+    has_chats: bool = False,
+) -> dict[str, str]:
     """What two evaluations must have in common to be compared."""
-    return {
+    found = {
         "evaluation_set": evaluation_set.content_digest,
         "split": split,
         "text_form": text_form(evaluation_set),
-        "scoring": SCORING,
+        "scoring": f"stride-{stride}/1" if stride else SCORING,
     }
+    if documents_per_genre:
+        found["documents_per_genre"] = str(documents_per_genre)
+    return found | ({"chats": "answers"} if has_chats else {})
+
+
+def _documents_per_genre(loaded: LoadedModel, documents: Sequence[Document], options: Any) -> int:
+    """How many documents of each genre the budget allows; 0 for all."""
+    from yanmo.evaluate.budget import OPERATIONS_PER_MINUTE, affordable
+    from yanmo.evaluate.scoring import encode, operations
+
+    largest = max(Counter(d.genre for d in documents).values())
+    number = options.budget_documents or largest
+    if options.budget_minutes:
+        cost = operations(
+            loaded.model, [encode(loaded, d) for d in documents], options.stride, with_tag=options.with_tag
+        )
+        number = min(number, affordable(documents, cost, options.budget_minutes * OPERATIONS_PER_MINUTE))
+    if number >= largest:
+        return 0
+    log.info("budget: %d documents of each genre, of %d in the largest", number, largest)
+    return int(number)
 
 
 def finish(run: StageRun, output: Output) -> Finish:
     """Baselines, how the model writes, the table in the log, and the figures for KFP's UI."""
+    summary, counts = read_json(output, "summary.json"), output.manifest.counts
+    number = int(summary["conditions"].get("documents_per_genre", 0))
     parts: dict[str, Output] = {}
-    if run.inputs.get("documents") is not None:
+    if run.inputs.get("documents") is None:
+        log.info("no training documents given: no baselines, and no look for copies")
+    elif counts["documents"] == counts.get("chats"):
+        log.info("the evaluation set holds chats alone: no baselines, and no look for copies")
+    else:
         from yanmo.evaluate.baselines import committed_baselines
         from yanmo.evaluate.writing import committed_writing
 
-        parts = {"baselines": committed_baselines(run), "writing": committed_writing(run, output)}
-    else:
-        log.info("no training documents given: no baselines, and no look for copies")
-    summary = read_json(output, "summary.json")
+        parts = {
+            "baselines": committed_baselines(run, number),
+            "writing": committed_writing(run, output),
+        }
     from yanmo.evaluate.table import log_table
 
     log_table(summary, read_json(parts["baselines"], "summary.json") if parts else None)

@@ -119,7 +119,7 @@ def _barred(run: StageRun, record: Record | None, model: Output) -> dict[str, An
 def _measured_champion(run: StageRun, champion: Output, conditions: dict[str, str]) -> Output:
     """The champion's evaluation: the given one, or the channel's where another was crowned since."""
     given, channel = run.inputs["champion"], run.options.channel
-    command = evaluate_command(champion, conditions["split"])
+    command = evaluate_command(champion, conditions)
     if given is None:
         raise DataError(f"the champion {champion} has no evaluation to compare with; run {command} first")
     measured = open_evaluation(given).model

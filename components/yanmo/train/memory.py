@@ -7,7 +7,8 @@ Per rank, in bytes, for P parameters on w ranks, e bytes per weight that the for
     gradients     4 P (and e P while the backward runs, in bf16)       ZeRO-2, 3: 4 P / w
     optimizer     4 per element under Muon, 8 under AdamW, / w
     activations   tokens of a micro batch x layers x (4 D + 6 HE + 3 KE + 4 F) e; with gradient
-                  checkpointing tokens x (layers D + one layer); the mask T^2 e per row; the head's gradient
+                  checkpointing tokens x layers x D e; besides the backward's own, of one layer (two); the
+                  mask T^2 e per row; the head's gradient
     base          python, torch and DeepSpeed; on CUDA its context
 
 Measured against peaks in docs/train.md.
@@ -101,7 +102,8 @@ def activations(options: TrainConfig, vocab_size: int, rows: int, e: int, device
     o, tokens = options, rows * options.context
     queries, keys = o.heads * o.head_width, o.kv_heads * o.head_width
     layer = (4 * o.width + 6 * queries + 3 * keys + 4 * o.feed_forward) * e
-    kept = o.layers * o.width * e + layer if o.gradient_checkpointing else o.layers * layer
+    kept = o.layers * (o.width * e if o.gradient_checkpointing else layer)
+    kept += layer * (2 if o.gradient_checkpointing else 1)  # the backward's own, of the layer that it is at
     masked = o.attention == "masked" or (o.attention == "auto" and device != "cuda" and o.packing != "one")
     mask = rows * o.context**2 * e if masked else 0
     head = min(tokens, _LOSS_ROWS) * vocab_size * 4 * 3

@@ -23,8 +23,42 @@ def test_figures_are_sums_of_bits_over_sums_of_characters():
     assert figures["genres"]["诗"]["bits_per_character"] == 3.0
     assert figures["genres"]["赋"]["bits_per_character"] == 3.0
     assert figures["mean"]["bits_per_character"] == 3.0
-    assert figures["total"] == {"documents": 5, "characters": 18, "bits_per_character": 3.0}
+    total = figures["total"]
+    assert (total["documents"], total["characters"], total["bits_per_character"]) == (5, 18, 3.0)
     assert figures["sources"]["a/赋"]["documents"] == 2
+
+
+def test_perplexity_is_that_of_a_character_and_of_a_token():
+    docs = documents(诗=2)  # 6 characters
+    figures = summarize(docs, np.array([6.0, 12.0]), DRAWS, tokens=np.array([1, 5], np.int32))
+    for part in (figures["genres"]["诗"], figures["total"]):
+        assert part["perplexity_per_character"] == 8.0
+        assert part["perplexity_per_token"] == 8.0 and part["tokens"] == 6
+    assert figures["mean"]["perplexity_per_character"] == 8.0
+    endless = summarize(docs, np.array([1e5, 1e5]), DRAWS)["total"]
+    assert endless["perplexity_per_character"] is None
+    json.dumps(endless, allow_nan=False)
+
+
+def test_documents_are_also_grouped_by_their_length():
+    docs = [Document(str(n), "文", "s", "明" * n) for n in (1, 31, 32, 100, 1023, 1024, 5000)]
+    lengths = summarize(docs, np.array([2.0 * d.characters for d in docs]), DRAWS)["lengths"]
+    assert list(lengths) == ["0-31", "32-63", "64-127", "512-1023", "1024-"]
+    assert [part["documents"] for part in lengths.values()] == [2, 1, 1, 1, 2]
+    assert lengths["32-63"]["interval"] is None and lengths["1024-"]["interval"] == [2.0, 2.0]
+    assert all(part["few_documents"] for part in lengths.values())
+
+
+def test_intervals_of_total_and_source_hold_their_figure():
+    docs = documents(诗=60, 赋=40)
+    bits = np.random.default_rng(3).normal(50, 9, 100)
+    figures = summarize(docs, bits, DRAWS)
+    for part in (figures["total"], figures["sources"]["a/诗"], figures["sources"]["a/赋"]):
+        low, high = part["interval"]
+        assert low < part["bits_per_character"] < high
+    # The total's documents are drawn within their genre, so that no draw has other shares of the genres.
+    widths = [np.ptp(f["interval"]) for f in (figures["total"], *figures["sources"].values())]
+    assert widths[0] < min(widths[1:])
 
 
 def test_genres_of_the_corpus_come_first_and_others_by_name():

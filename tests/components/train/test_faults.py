@@ -154,7 +154,7 @@ ELASTIC = [
 
 
 def test_other_ranks_and_stages_see_every_document_once_per_epoch(store, tiny, tmp_path, faults):
-    options = {**tiny, "steps": 75, "log_every": 1}
+    options = {**tiny, "steps": 80, "batch_rows": 16, "log_every": 1}
     trail = tmp_path / "rows"
     site = faults.install(tmp_path / "site", f"faults.record_rows({str(trail)!r})")
     for number, change in enumerate(ELASTIC):
@@ -172,17 +172,20 @@ def test_other_ranks_and_stages_see_every_document_once_per_epoch(store, tiny, t
     rows = [json.loads(x) for p in tmp_path.glob("rows.*") for x in p.read_text().splitlines()]
     rows.sort()
     assert [first for first, _, _ in rows] == [0, *_ends(rows)[:-1]], "each sample once, none left out"
-    assert _ends(rows)[-1] == 75 * 8
+    assert _ends(rows)[-1] == 80 * 16
     samples = faults.samples_of(store, options)
-    epochs, _ = samples.locate(75 * 8 - 1)
-    assert epochs >= 1, "the run crosses an epoch's end"
-    seen = [ids for _, _, ids in rows]
-    flat = [one for ids in seen for one in ids]
-    per_epoch = len(samples.document_ids(0, len(samples.plan(0))))
-    assert sorted(set(flat[:per_epoch])) == sorted(samples.index.ids.tolist())
-    assert flat[:per_epoch] == samples.document_ids(0, len(samples.plan(0)))
+    seen = [one for _, _, ids in rows for one in ids]
+    everyone = sorted(samples.index.ids.tolist())
+    for epoch in (0, 1):
+        count = len(samples.plan(epoch))
+        assert count < 80 * 16 / 2, "the run holds two whole epochs"
+        first = epoch * len(samples.plan(0))
+        expected = samples.document_ids(first, count)  # pieces of documents, in order
+        assert seen[: len(expected)] == expected
+        assert sorted(set(expected)) == everyone
+        seen = seen[len(expected) :]
     losses = [x["loss"] for x in lines_of(output_of(store, "train")) if "loss" in x]
-    assert len(losses) == 75 and losses[-1] < losses[0] - 0.3
+    assert len(losses) == 80 and losses[-1] < losses[0] - 0.3
 
 
 def _ends(rows: list) -> list[int]:

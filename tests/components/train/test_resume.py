@@ -62,6 +62,14 @@ def lines(folder: Path) -> list[dict]:
         {"optimizer": "adamw", "precision": "fp32", "zero_stage": 2, "start": "random", "log_every": 3},
         {"optimizer": "muon", "precision": "bf16", "zero_stage": 2, "micro_batch": 2},
         {"optimizer": "muon", "precision": "fp32", "token_noise": 0.3},
+        {"optimizer": "muon", "precision": "bf16", "zero_stage": 3, "micro_batch": 4},
+        {
+            "optimizer": "adamw",
+            "precision": "fp32",
+            "backend": "torch",
+            "monitor": "full",
+            "monitor_every": 3,
+        },
     ],
     ids=lambda o: "-".join(map(str, o.values())),
 )

@@ -1,0 +1,144 @@
+"""Chats are read as their model was trained, and only their answers count."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+from tiny_store import GENRES, HAN, commit, copied, make_row, make_tokenizer
+from tokenizers import Tokenizer
+
+from yanmo.common.errors import DataError
+from yanmo.common.records import DOCUMENTS_WITH_TURNS, num_characters, write_parquet
+from yanmo.evaluate.chats import chat_ids, prompt_ids, turns_of
+from yanmo.evaluate.documents import Document, read_split
+from yanmo.evaluate.scoring import load_model, score
+from yanmo.model.decoder import Decoder, DecoderConfig
+from yanmo.model.hf_export import Symbols, save
+from yanmo.tokenize.chats import Marks, encode
+from yanmo.tokenize.segmenter import Segmenter
+
+CHAT = [
+    ("user", "明月几时有"),
+    ("assistant", "把酒问青天。"),
+    ("user", "又\n来"),
+    ("assistant", "不知天上宫阙。"),
+]
+
+
+def chat_row(turns, silent=(), **changes):
+    found, spans, at = [], [], 0
+    for role, text in turns:
+        found.append({"role": role, "begin": at, "end": at + len(text)})
+        if role == "assistant" and text not in silent:
+            spans.append([at, at + len(text)])
+        at += len(text) + 1
+    text = "\n".join(text for _, text in turns)
+    return make_row("chat", "test", 0, text=text, turns=found, loss_spans=spans, **changes)
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    """A tokenizer with marks."""
+    path = tmp_path_factory.mktemp("tokenizer") / "tokenizer.json"
+    make_tokenizer(path)
+    tokenizer = Tokenizer.from_file(str(path))
+    tokenizer.add_special_tokens(["<|im_start|>", "<|im_end|>"])
+    tokenizer.save(str(path))
+    return path
+
+
+@pytest.fixture(scope="module")
+def tokenizer(path):
+    found = Tokenizer.from_file(str(path))
+    found.encode_special_tokens = True
+    return found
+
+
+def test_a_span_that_carries_no_loss_does_not_count():
+    turns = turns_of(chat_row(CHAT, silent=("把酒问青天。",)))
+    assert [turn.is_answer for turn in turns] == [False, False, False, True]
+    row = chat_row(CHAT)
+    assert [t.is_answer for t in turns_of({**row, "loss_spans": None})] == [False, True, False, True]
+    assert turns_of({**row, "turns": None}) == ()
+    assert Document("1", "chat", "s", row["text"], turns=turns).characters == num_characters("不知天上宫阙。")
+
+
+def test_counted_tokens_are_the_answers_and_what_ends_them(tokenizer):
+    ids, counted = chat_ids(tokenizer, turns_of(chat_row(CHAT)), bos=0)
+    shown = [tokenizer.id_to_token(i) for i, c in zip(ids, counted, strict=True) if c]
+    assert "".join(shown) == "把酒问青天。<|im_end|>不知天上宫阙。<|im_end|>"
+    whole = "".join(tokenizer.id_to_token(i) for i in ids)
+    assert whole.startswith("<|bos|><|im_start|>user\n明月几时有<|im_end|>\n<|im_start|>assistant\n把酒")
+
+
+def test_ids_and_counted_tokens_are_those_of_the_tokenize_stage(path, tokenizer):
+    rows = [chat_row(CHAT), chat_row([("system", "明"), *CHAT, ("user", "Hi 😀"), ("assistant", "鬱\n明月")])]
+    fields = [DOCUMENTS_WITH_TURNS.field(name) for name in ("text", "turns", "loss_spans")]
+    kept = [{field.name: row[field.name] for field in fields} for row in rows]
+    marks = Marks(0, 1, *(tokenizer.token_to_id(f"<|im_{name}|>") for name in ("start", "end")))
+    found = encode(Segmenter.read(path), pa.RecordBatch.from_pylist(kept, schema=pa.schema(fields)), marks)
+    for i, row in enumerate(rows):
+        ids, counted = chat_ids(tokenizer, turns_of(row), bos=0)
+        assert [*ids, 1] == found.ids[found.offsets[i] : found.offsets[i + 1]].tolist()
+        spans = {t for begin, end in found.loss_spans[i] for t in range(begin, end)}
+        assert {t for t, counts in enumerate(counted) if counts} == spans
+
+
+def test_a_prompt_is_what_stands_before_an_answer(tokenizer):
+    turns = turns_of(chat_row(CHAT))
+    ids, counted = chat_ids(tokenizer, turns, bos=0)
+    prompt = prompt_ids(tokenizer, turns[:1], bos=0)
+    assert prompt == ids[: counted.index(True)]
+
+
+def test_a_tokenizer_without_marks_is_refused(tmp_path):
+    make_tokenizer(tmp_path / "tokenizer.json")
+    plain = Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    with pytest.raises(DataError, match="has no .*im_start"):
+        chat_ids(plain, turns_of(chat_row(CHAT)), bos=0)
+
+
+@pytest.fixture
+def model(ground, path, tmp_path):
+    size = Tokenizer.from_file(str(path)).get_vocab_size()
+    config = DecoderConfig(
+        vocab_size=size,
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=8,
+        intermediate_size=32,
+        max_position_embeddings=16,
+    )
+    torch.manual_seed(3)
+    symbols = Symbols(bos=0, eos=1, pad=2, genres=GENRES, tag_ids=(4, 5, 6, 7))
+    names = [path.name, *save(Decoder(config), symbols, tmp_path / "chat", [path])]
+    return commit(ground.store, "train", copied(tmp_path / "chat", sorted(set(names))), options={"chat": 1})
+
+
+def test_only_answers_are_charged(ground, model):
+    loaded = load_model(model)
+    turns = turns_of(chat_row(CHAT))
+    ids, counted = chat_ids(loaded.tokenizer, turns, bos=0)
+    document = Document("1", "chat", "s", "", turns=turns)
+    scores = score(loaded, [document, Document("2", "诗", "s", HAN)], with_tag=True, workers=1, stride=1)
+    bits, full = 0.0, [*ids, 1]
+    for t, counts in enumerate(counted):
+        with torch.no_grad():
+            logits = loaded.model(torch.tensor([full[max(0, t - 16) : t]]))[0, -1] if counts else None
+        if logits is not None:
+            bits -= float(torch.log_softmax(logits.double(), -1)[full[t]]) / np.log(2)
+    assert scores.bits[0] == pytest.approx(bits, abs=1e-3)
+    assert scores.tokens[0] == sum(counted)
+
+
+def test_chats_and_plain_text_stand_in_one_evaluation_set(ground, model):
+    rows = [chat_row(CHAT), chat_row(CHAT[:2]), *(make_row("诗", "test", i, turns=None) for i in range(3))]
+    body = pa.Table.from_pylist(rows, schema=DOCUMENTS_WITH_TURNS)
+    files = {"test-00000-of-00001.parquet": lambda path: write_parquet(body, path)}
+    documents = read_split(commit(ground.store, "evaluation_set", files, options={"n": 9}), "test")
+    assert [bool(d.turns) for d in documents] == [False, False, False, True, True]
+    scores = score(load_model(model), documents, with_tag=True, workers=1)
+    assert np.isfinite(scores.bits).all()
+    assert sorted(scores.tokens[3:].tolist()) == [7, 7 + 8]
