@@ -42,8 +42,7 @@ from yanmo.common.store.commit import Attempt, Recipe, Result, commit_once
 from yanmo.common.store.file_store import FileStore
 from yanmo.common.store.output import Output, open_reference
 from yanmo.common.store.pointers import move_pointer, read_pointer
-from yanmo.tokenize.agreement import jieba_tokenizer
-from yanmo.tokenize.lexicon import dictionary_path, read_lexicon
+from yanmo.tokenize.lexicon import dictionary_path, jieba_tokenizer, read_lexicon
 from yanmo.tokenize.segmenter import Segmenter
 from yanmo.tokenize.shards import Job, tokenize_file
 from yanmo.tokenize.tokenizer_files import special_ids, tokenizer_json, write_tokenizer

@@ -187,7 +187,12 @@ def write_index(path: Path, table: pa.Table, *, vocab_size: int, tokenizer: str)
     }
     schema = INDEX.with_metadata(metadata)
     pq.write_table(
-        table.cast(schema), path, compression="zstd", write_page_checksum=True, row_group_size=1 << 17
+        table.cast(schema),
+        path,
+        compression="zstd",
+        use_dictionary=["genre", "split"],  # ids and numbers differ from row to row
+        write_page_checksum=True,
+        row_group_size=1 << 17,
     )
 
 

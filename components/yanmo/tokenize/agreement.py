@@ -7,19 +7,21 @@ crosses a word. A smaller vocabulary cuts words into characters, which costs tok
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 
-from yanmo.tokenize.lexicon import jieba_tokenizer
+from yanmo.tokenize.lexicon import jieba_for
 from yanmo.tokenize.segmenter import Segmenter
 
 _SENTENCE = re.compile(r"[^。！？；\n]+[。！？；]?")
 _LONGEST_SENTENCE = 200
+_TEXTS_PER_BATCH = 64
 _ALNUM = re.compile(r"[a-zA-Z0-9]")
 
 
@@ -32,8 +34,15 @@ def sentences_of(texts: Iterable[str], per_text: int = 2, characters: int = 1000
     """
     found: list[str] = []
     for text in texts:
-        found += [s[:_LONGEST_SENTENCE] for s in _SENTENCE.findall(text[:characters])[:per_text]]
+        first = itertools.islice(_SENTENCE.finditer(text[:characters]), per_text)
+        found += [match[0][:_LONGEST_SENTENCE] for match in first]
     return found
+
+
+def sampled(texts: pa.Array) -> list[str]:
+    """Sentences of a batch of texts: the first of 64 texts, evenly spread."""
+    rows = np.unique(np.linspace(0, len(texts) - 1, _TEXTS_PER_BATCH).astype(int))
+    return sentences_of(texts.take(rows).to_pylist())
 
 
 def thinned(sentences: Sequence[str], count: int) -> list[str]:
@@ -55,14 +64,15 @@ def token_ends(segmenter: Segmenter, sentences: Sequence[str]) -> list[set[int]]
     return result
 
 
-@functools.lru_cache(maxsize=100_000)
-def jieba_ends(sentence: str, user: bytes = b"") -> frozenset[int]:
-    """The places where jieba's words end, with user dictionaries if there are any."""
-    ends, at = set(), 0
-    for word in jieba_tokenizer(user).lcut(sentence, HMM=False):
-        at += len(word)
-        ends.add(at)
-    return frozenset(ends)
+def jieba_ends(sentences: Sequence[str], user: bytes = b"") -> list[set[int]]:
+    """Per sentence the places where jieba's words end, with user dictionaries if there are any."""
+    return _jieba_ends(tuple(sentences), user)
+
+
+@functools.lru_cache(maxsize=2)
+def _jieba_ends(sentences: tuple[str, ...], user: bytes) -> list[set[int]]:
+    cut = jieba_for(sentences, user).lcut
+    return [set(itertools.accumulate(map(len, cut(sentence, HMM=False)))) for sentence in sentences]
 
 
 def joined_like_jieba(ends: set[int], sentence: str) -> set[int]:
@@ -83,16 +93,29 @@ def agreement(pruned: Segmenter, sentences: Sequence[str], user: bytes = b"") ->
     Args:
         user: lines of the user dictionaries that jieba is to load.
     """
-    kept = total = whole = 0
-    for ours, sentence in zip(token_ends(pruned, sentences), sentences, strict=True):
-        theirs = jieba_ends(sentence, user)
-        kept += len(theirs & ours)
-        total += len(theirs)
-        whole += theirs <= ours
+    return shares_of(agreement_counts(pruned, sentences, user))
+
+
+def agreement_counts(pruned: Segmenter, sentences: Sequence[str], user: bytes = b"") -> Counter[str]:
+    """What `agreement` is made of, in numbers that can be added up over files.
+
+    Returns:
+        `sentences`, those `uncrossed`, jieba's `boundaries` and those `kept`.
+    """
+    found: Counter[str] = Counter(sentences=len(sentences))
+    for ours, theirs in zip(token_ends(pruned, sentences), jieba_ends(sentences, user), strict=True):
+        found["kept"] += len(theirs & ours)
+        found["boundaries"] += len(theirs)
+        found["uncrossed"] += theirs <= ours
+    return found
+
+
+def shares_of(counts: Mapping[str, int]) -> dict[str, float]:
+    """The figures of `agreement` from its counts."""
     return {
-        "sentences": len(sentences),
-        "boundary_recall": round(kept / max(total, 1), 6),
-        "sentences_uncrossed": round(whole / max(len(sentences), 1), 6),
+        "sentences": counts["sentences"],
+        "boundary_recall": round(counts["kept"] / max(counts["boundaries"], 1), 6),
+        "sentences_uncrossed": round(counts["uncrossed"] / max(counts["sentences"], 1), 6),
     }
 
 
@@ -105,8 +128,9 @@ def full_agreement(full: Segmenter, sentences: Sequence[str], user: bytes = b"")
         tokenizers from the left and a long last one; no score can make them agree.
     """
     same = ties = 0
-    for ours, sentence in zip(token_ends(full, sentences), sentences, strict=True):
-        theirs, joined = jieba_ends(sentence, user), joined_like_jieba(ours, sentence)
+    cuts = zip(token_ends(full, sentences), jieba_ends(sentences, user), sentences, strict=True)
+    for ours, theirs, sentence in cuts:
+        joined = joined_like_jieba(ours, sentence)
         same += joined == theirs
         ties += joined != theirs and _is_tie(full, _words(joined, sentence), _words(theirs, sentence))
     identical = round(same / max(len(sentences), 1), 6)

@@ -69,7 +69,11 @@ class TokenizeConfig(StageOptions):
         form=False,
     )
     agreement_sentences: int = opt(
-        2000, "sentences on which agreement with jieba is measured; 0 skips it", kind="execution", form=False
+        2000,
+        "sentences on which agreement with jieba is measured, spread over the files that are tokenized (125 "
+        "or more of each); 0 skips it",
+        kind="execution",
+        form=False,
     )
 
     def __post_init__(self) -> None:
@@ -91,7 +95,7 @@ class TokenizeConfig(StageOptions):
 STAGE = Stage(
     name="tokenize",
     image="data",
-    revision=1,
+    revision=2,
     config=TokenizeConfig,
     outputs={"token_cache": "Dataset", "tokenizer": "Model"},
 )

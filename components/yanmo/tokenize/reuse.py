@@ -23,13 +23,16 @@ from yanmo.common.store.commit import Attempt, Recipe, Result, find_whole
 from yanmo.common.store.manifest import FileEntry
 from yanmo.common.store.output import Output
 from yanmo.common.token_cache import SPLITS, SpecialIds
+from yanmo.tokenize.lexicon import USER_FILE
 from yanmo.tokenize.shards import Done, Job
 
 log = logging.getLogger(__name__)
 PART = "token_shard"
-REVISION = 1
+REVISION = 2
 """Raised by hand when the same text and tokenizer give other files."""
 _REQUESTS = 8
+_LEAST_SENTENCES = 125
+"""On which a file's agreement with jieba is measured, however many files there are."""
 Encode = Callable[[Job], Done]
 
 
@@ -101,11 +104,20 @@ def _build(
         out=attempt.directory,
         name="",
         judged=run.options.judged,
+        sentences=_sentences(run) if shard.split == "train" else 0,
+        user=tokenizer.path(USER_FILE).read_bytes() if tokenizer.entries(USER_FILE) else b"",
         compression=run.options.compression,
     )
     done = encode(job)
     attempt.add_all([path.name for pair in done.files for path in pair])
     return Result(counts={"tokens": sum(done.tokens.values())}, metadata=done.to_metadata())
+
+
+def _sentences(run: StageRun) -> int:
+    """This file's share of the sentences on which agreement with jieba is measured."""
+    wanted: int = run.options.agreement_sentences
+    files = len(run.input("documents").entries("train-*.parquet"))
+    return max(-(-wanted // files), min(wanted, _LEAST_SENTENCES))
 
 
 def done_of(part: Output) -> Done:

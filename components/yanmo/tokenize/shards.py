@@ -24,6 +24,7 @@ from yanmo.common.errors import DataError
 from yanmo.common.records import check_schema
 from yanmo.common.token_cache import INDEX, write_index
 from yanmo.common.token_file import id_type, write_tokens
+from yanmo.tokenize.agreement import agreement_counts, sampled, thinned
 from yanmo.tokenize.chats import Encoded, Marks, encode
 from yanmo.tokenize.foreign import read_segmenter
 from yanmo.tokenize.segmenter import Segmenter
@@ -55,6 +56,10 @@ class Job:
     name: str
     """Begins the names of the files written."""
     judged: int
+    sentences: int = 0
+    """On which agreement with jieba is measured."""
+    user: bytes = b""
+    """Lines of the user dictionaries that jieba is to load."""
     compression: str = "none"
     file_bytes: int = FILE_BYTES
 
@@ -74,6 +79,8 @@ class Done:
     bytes: int = 0
     """UTF-8 of the texts."""
     judged: int = 0
+    jieba: Counter[str] = field(default_factory=Counter)
+    """Of `agreement_counts`."""
     used: Array = field(default_factory=lambda: np.zeros(0, bool))
     """bool (vocabulary): ids that occur."""
     first: dict[str, Any] = field(default_factory=dict)
@@ -91,7 +98,7 @@ class Done:
     def from_metadata(cls, metadata: dict[str, Any]) -> Done:
         """What `to_metadata` was made of, without the files."""
         values = {name: metadata[name] for name in metadata.keys() & vars(cls()).keys()}
-        for name in ("documents", "tokens", "characters"):
+        for name in ("documents", "tokens", "characters", "jieba"):
             values[name] = Counter(values[name])
         bits = np.frombuffer(zlib.decompress(base64.b64decode(metadata["used"])), np.uint8)
         return cls(**values | {"used": np.unpackbits(bits, count=metadata["vocab_size"]).astype(bool)})
@@ -135,12 +142,14 @@ def tokenize_file(job: Job, segmenter: Segmenter | None = None) -> Done:
     stored = id_type(segmenter.vocab_size)
     marks = Marks(job.bos, job.eos, job.im_start, job.im_end)
     done, pending = Done(used=np.zeros(segmenter.vocab_size, bool)), _Pending()
+    sentences: list[str] = []
     for batch in read_documents(job.documents, COLUMNS):
         _check_split(job, batch)
         encoded = encode(segmenter, batch, marks)
         ids, offsets, characters = encoded.ids, encoded.offsets, encoded.characters
         _judge(job, done, segmenter, batch, encoded)
         _count(done, segmenter, batch, ids, offsets, characters)
+        sentences += sampled(batch["text"]) if job.sentences else []
         if pending.num_tokens and (pending.num_tokens + len(ids)) * stored.itemsize > job.file_bytes:
             _write(job, done, segmenter, pending)
             pending = _Pending()
@@ -159,6 +168,8 @@ def tokenize_file(job: Job, segmenter: Segmenter | None = None) -> Done:
         pending.num_tokens += len(ids)
     _write(job, done, segmenter, pending)
     _decode_ends(done, segmenter)
+    if sentences:
+        done.jieba = agreement_counts(segmenter, thinned(sentences, job.sentences), job.user)
     return done
 
 
@@ -233,12 +244,11 @@ def _count(
     characters: Array,
 ) -> None:
     genres = batch["genre"].dictionary_encode()
-    codes, lengths = genres.indices.to_numpy(), np.diff(offsets)
-    for code, genre in enumerate(genres.dictionary.to_pylist()):
-        mine = codes == code
-        done.documents[genre] += int(mine.sum())
-        done.tokens[genre] += int(lengths[mine].sum())
-        done.characters[genre] += int(characters[mine].sum())
+    names, codes = genres.dictionary.to_pylist(), genres.indices.to_numpy()
+    amounts = ((done.documents, None), (done.tokens, np.diff(offsets)), (done.characters, characters))
+    for counter, weights in amounts:
+        sums = np.bincount(codes, weights, len(names))  # doubles: exact below 2^53
+        counter.update(dict(zip(names, map(int, sums), strict=True)))
     occurs = np.bincount(ids, minlength=len(done.used))
     done.byte_tokens += int(occurs[segmenter.byte0 : segmenter.byte0 + 256].sum())
     done.bytes += batch["text"].nbytes

@@ -21,7 +21,7 @@ from yanmo.common.store.objects import open_store
 from yanmo.common.store.output import Output
 from yanmo.common.store.settings import StoreSettings
 from yanmo.common.token_cache import GENRES_FILE, SPLITS, TOKENIZER, SpecialIds
-from yanmo.tokenize.agreement import agreement, full_agreement, sentences_of, thinned
+from yanmo.tokenize.agreement import full_agreement, sampled, shares_of, thinned
 from yanmo.tokenize.config import TokenizeConfig
 from yanmo.tokenize.foreign import read_segmenter
 from yanmo.tokenize.lexicon import (
@@ -44,7 +44,6 @@ TOKENIZER_REVISION = 2
 """Raised by hand when the same text and options give another tokenizer."""
 _CHOICE_OPTIONS = ("min_character_count", "character_share", "dictionary_weight")
 _VOCABULARY_OPTIONS = ("vocab_size", *_CHOICE_OPTIONS, "byte_level")
-_SENTENCES_PER_BATCH = 64
 _FILES_SAMPLED = 16
 _BYTES_PER_WORKER = 64 << 20
 
@@ -172,10 +171,7 @@ def _described(
 
 
 def sample_sentences(documents: Output, count: int) -> list[str]:
-    """Sentences of the training text, evenly spread; at most `count`, from at most 16 files.
-
-    So a run that takes most files over reads few of them again.
-    """
+    """Sentences of the training text, evenly spread; at most `count`, from at most 16 files."""
     if not count:
         return []
     found: list[str] = []
@@ -183,8 +179,7 @@ def sample_sentences(documents: Output, count: int) -> list[str]:
     step = -(-len(entries) // _FILES_SAMPLED) or 1
     for entry in entries[::step]:
         for batch in read_documents(documents.path(entry.path), ("text",)):
-            rows = np.unique(np.linspace(0, len(batch) - 1, _SENTENCES_PER_BATCH).astype(int))
-            found += sentences_of(batch["text"].take(rows).to_pylist())
+            found += sampled(batch["text"])
     return thinned(found, count)
 
 
@@ -274,10 +269,9 @@ def _metadata(run: StageRun, tokenizer: Output, segmenter: Segmenter, done: list
         "first_document": next((one.first for one in done if one.first), {}),
         "last_document": next((one.last for one in reversed(done) if one.last), {}),
     }
-    sentences = sample_sentences(run.input("documents"), run.options.agreement_sentences)
-    if sentences:
-        user = tokenizer.path(USER_FILE).read_bytes() if tokenizer.entries(USER_FILE) else b""
-        metadata["jieba_agreement"] = agreement(segmenter, sentences, user)
+    measured: Counter[str] = sum((one.jieba for one in done), Counter())
+    if measured:
+        metadata["jieba_agreement"] = shares_of(measured)
     return metadata
 
 

@@ -1,20 +1,31 @@
+from collections import Counter
+
+import pyarrow as pa
 import pytest
 
 from yanmo.tokenize.agreement import (
     agreement,
+    agreement_counts,
     full_agreement,
     jieba_ends,
-    jieba_tokenizer,
     joined_like_jieba,
+    sampled,
     sentences_of,
+    shares_of,
     thinned,
     token_ends,
 )
+from yanmo.tokenize.lexicon import jieba_tokenizer
 
 
 @pytest.fixture(scope="module")
 def sentences(corpus):
     return thinned(sentences_of(d["text"] for d in corpus[::9]), 5000)
+
+
+def test_counts_of_two_halves_add_up_to_those_of_the_whole(segmenter, sentences):
+    halves = (agreement_counts(segmenter, half) for half in (sentences[:300], sentences[300:500]))
+    assert shares_of(sum(halves, Counter())) == agreement(segmenter, sentences[:500])
 
 
 def test_full_dictionary_cuts_as_jieba_does(words, sentences):
@@ -31,7 +42,7 @@ def test_exact_tie_is_the_known_difference(words):
         "identical": 0.333333,
         "ties": 2,
     }
-    assert jieba_ends("呵呵呵") == {2, 3}
+    assert jieba_ends(["呵呵呵"]) == [{2, 3}]
     assert token_ends(words, ["呵呵呵"]) == [{1, 3}]
 
 
@@ -67,12 +78,15 @@ def test_token_ends_inside_of_a_character_are_no_ends(words):
 
 def test_runs_of_letters_and_digits_are_joined_as_jieba_joins_them():
     sentence = "abc d12，e"
-    assert joined_like_jieba(set(range(1, 10)), sentence) == jieba_ends(sentence) == {3, 4, 7, 8, 9}
+    assert joined_like_jieba(set(range(1, 10)), sentence) == jieba_ends([sentence])[0] == {3, 4, 7, 8, 9}
 
 
 def test_sample_is_spread_over_the_text():
     assert thinned([str(i) for i in range(100)], 4) == ["0", "25", "50", "75"]
     assert thinned(["a"], 4) == ["a"]
+    texts = pa.array([f"{i}。再" for i in range(640)])
+    assert len(sampled(texts)) == 128 and sampled(texts)[::2][-1] == "639。"
+    assert sampled(texts.slice(0, 1)) == ["0。", "再"]
     assert sentences_of(["一。二！三", "", "四\n五"], per_text=2) == ["一。", "二！", "四", "五"]
 
 

@@ -3,7 +3,7 @@ import pytest
 
 from yanmo.common.errors import DataError
 from yanmo.tokenize.agreement import full_agreement
-from yanmo.tokenize.lexicon import jieba_tokenizer, read_lexicon, user_lines, with_user_words
+from yanmo.tokenize.lexicon import jieba_for, jieba_tokenizer, read_lexicon, user_lines, with_user_words
 from yanmo.tokenize.vocabulary import Counts, choose, dictionary_segmenter
 
 
@@ -14,8 +14,6 @@ def test_total_counts_the_word_that_stands_twice_twice_as_jieba_does(lexicon):
 
 
 def test_frequencies_are_those_that_jieba_reads(lexicon):
-    from yanmo.tokenize.agreement import jieba_tokenizer
-
     theirs = jieba_tokenizer()
     assert theirs.total == lexicon.total
     assert {w: f for w, f in theirs.FREQ.items() if f} == {w: f for w, f in lexicon.frequency.items() if f}
@@ -83,6 +81,16 @@ def test_whole_dictionary_with_user_words_cuts_as_jieba_with_them_does(lexicon, 
     ]
     assert full_agreement(ours, sentences, user)["identical"] == 1.0
     assert full_agreement(ours, sentences)["identical"] == 0.0
+
+
+def test_jieba_with_the_part_of_its_dictionary_that_texts_touch_cuts_them_as_the_whole_one(corpus, user):
+    texts = [d["text"] for d in corpus[::29]]
+    texts += ["李小福在中国科学院研究石墨烯，台中用5G", "呵呵呵", "B超 T恤", "", "字"]
+    for lines in (b"", user):
+        part, whole = jieba_for(texts, lines), jieba_tokenizer(lines)
+        assert len(part.FREQ) < 0.5 * len(whole.FREQ) and part.total == whole.total
+        assert [part.lcut(t, HMM=False) for t in texts] == [whole.lcut(t, HMM=False) for t in texts]
+    assert jieba_for(["清华"]).lcut("经济", HMM=False) == ["经", "济"], "only what the texts touch"
 
 
 def test_user_words_of_the_text_are_pieces_before_all_others(lexicon, user):

@@ -41,7 +41,7 @@ class Ground:
 
     def run(self, *argv: str) -> int:
         self.tokenized.clear()
-        fixed = ["--agreement-sentences=0", "--metrics-port=-1", f"--tokenizer={self._tokenizer}"]
+        fixed = ["--agreement-sentences=40", "--metrics-port=-1", f"--tokenizer={self._tokenizer}"]
         return main(STAGE, work, prepare=prepare, argv=["--store", str(self.root), *fixed, *argv])
 
     @property
@@ -79,6 +79,22 @@ def test_only_what_changed_is_tokenized_and_the_cache_is_that_of_a_run_from_noth
     assert ground.cache.manifest.attempt != reused.manifest.attempt
     assert ground.cache.content_digest == reused.content_digest
     verify(ground.cache)
+
+
+def test_agreement_of_files_taken_over_is_what_was_measured_when_they_were_made(
+    ground, shards, few, monkeypatch
+):
+    def of(cache: Output) -> dict[str, float]:
+        return cache.manifest.metadata["jieba_agreement"]
+
+    ground.documents(shards, few[400:420])
+    assert ground.run() == ExitCode.DONE
+    four = of(ground.cache)
+    assert four["sentences"] == 4 * 40 and 0.99 < four["boundary_recall"] <= 1
+    monkeypatch.setattr("yanmo.tokenize.agreement.jieba_for", None)
+    ground.documents(shards[:3], few[400:420])
+    assert ground.run() == ExitCode.DONE and not ground.tokenized
+    assert of(ground.cache)["sentences"] == 3 * 40
 
 
 def test_files_that_come_in_another_order_are_taken_over_in_that_order(ground, shards, few):
