@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from yanmo.common.options import Scalar, StageOptions, opt
@@ -105,9 +105,19 @@ class EngineOptions(StageOptions):
         """What --size and --preset stand for; a preset wins over a size."""
         return bundle(str(values["size"]), str(values["preset"]))
 
+    def _is_size_left_out(self) -> bool:
+        """Whether a size was named to the class itself, which cannot tell given options from defaults."""
+        defaults = {field.name: field.default for field in fields(self)}
+        return bool(SIZES[self.size]) and all(getattr(self, n) == defaults[n] for n in SIZES[self.size])
+
     def _machine_contradictions(self) -> list[str]:
         """What cannot be, whatever the machine."""
         problems = []
+        if self._is_size_left_out():
+            problems.append(
+                f"size={self.size!r} stands for other options only through yanmo.common.options.load: every "
+                f"one of {', '.join(SIZES[self.size])} is still the default"
+            )
         if self.zero_stage not in (1, 2, 3):
             problems.append(f"--zero-stage {self.zero_stage}: expected 1, 2 or 3")
         if self.backend == "torch":

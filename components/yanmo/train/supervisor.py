@@ -26,6 +26,7 @@ from yanmo.common.store.commit import Result
 from yanmo.common.store.output import Output
 from yanmo.common.token_cache import TokenCache
 from yanmo.train import job
+from yanmo.train.backends.zero_config import engine_config
 from yanmo.train.config import TrainConfig
 from yanmo.train.exporter import Exporter
 from yanmo.train.fitting import fitted
@@ -53,6 +54,8 @@ def work(run: StageRun) -> Result:
         model = run.inputs["model"]
         if model is None:  # another model's shape is its own
             options = fitted(options, cache.vocab_size)
+        if options.backend == "deepspeed":
+            engine_config(options)  # refuses a file that contradicts, before torch is imported
         task = Job(
             options=options,
             store=run.store.uri,

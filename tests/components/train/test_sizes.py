@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from yanmo.common.options import load
 from yanmo.model.decoder import Decoder
 from yanmo.train.config import TrainConfig
 from yanmo.train.engine_options import AUTO
-from yanmo.train.memory import shape_of
-from yanmo.train.sizes import SIZES, num_parameters, preset_names
+from yanmo.train.memory import estimate, largest_that_fits, shape_of
+from yanmo.train.sizes import PRESETS, SIZES, num_parameters, preset_names
 
 
 def options(*flags: str) -> TrainConfig:
@@ -51,6 +53,25 @@ def test_every_preset_can_be_taken_with_every_size(name):
     for size in SIZES:
         chosen = options(f"--preset={name}", f"--size={size}", "--steps=100")
         assert chosen.preset == name
+
+
+@pytest.mark.parametrize("name", [name for name in preset_names() if name.startswith("gpu-")])
+def test_a_gpu_preset_fits_the_size_that_it_names_into_its_memory_and_no_larger_one(name):
+    text = (PRESETS / f"{name}.yaml").read_text(encoding="utf-8")
+    named = text.split("`")[1] if "`" in text else "large"  # "everything fits"
+    for number, size in enumerate(SIZES):
+        chosen = options(f"--preset={name}", f"--size={size}")
+        assert f"gpu-{chosen.memory_gib:g}gb" == name
+        rows = largest_that_fits(chosen, 8192, "cuda")
+        fits = estimate(chosen, 8192, "cuda", rows).total <= 0.92 * chosen.memory_gib * 2**30
+        assert fits == (number <= list(SIZES).index(named)), (size, rows)
+
+
+def test_a_size_named_to_the_class_itself_is_refused():
+    with pytest.raises(ValueError, match=r"size='small' stands for other options only through"):
+        TrainConfig(size="small")
+    chosen = options("--size=small", "--layers=3")
+    assert dataclasses.replace(chosen, seed=4).width == 512
 
 
 def test_the_micro_batch_can_be_a_word():

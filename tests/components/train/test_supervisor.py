@@ -159,6 +159,16 @@ def test_a_missing_cache_is_a_data_error_and_a_contradiction_a_usage_error(store
     assert wrong.returncode == 64 and "--micro-batch 3" in wrong.stderr
 
 
+def test_a_deepspeed_file_that_contradicts_is_refused_before_a_worker_starts(store, tiny, tmp_path):
+    path = tmp_path / "ds.json"
+    path.write_text('{"zero_optimization": {"stage": 2}}', encoding="utf-8")
+    wrong = stage(store, {**tiny, "deepspeed_config": path})
+    assert wrong.returncode == 64 and "zero_optimization.stage says 2" in wrong.stderr, wrong.stderr
+    missing = stage(store, {**tiny, "deepspeed_config": tmp_path / "none.json"})
+    assert missing.returncode == 64 and "cannot be read" in missing.stderr, missing.stderr
+    assert not list(store.glob("runs/train/*/job.json"))
+
+
 def test_a_damaged_cache_is_refused_before_a_worker_starts(store, tiny):
     path = next(store.glob("cas/tokenize/*/*/tokens-00000*"))
     path.write_bytes(path.read_bytes()[:-10])
