@@ -40,6 +40,21 @@ class EvaluateConfig(StageOptions):
     )
     bootstrap_draws: int = opt(2000, "draws of documents for the intervals", form=False)
     seed: int = opt(0, "seed of samples and of bootstrap draws", form=False)
+    tasks: str = opt(
+        "none",
+        "restore punctuation, name the genre, find the next line: asked in words of a chat model, "
+        "or chosen by likelihood",
+        form=False,
+        choices=("none", "likelihood", "chat"),
+    )
+    task_documents: int = opt(50, "documents per genre that tasks are made from", form=False)
+    harness_tasks: str = opt(
+        "",
+        "folder with tasks of lm-evaluation-harness: YAML files and their local data; empty runs none",
+        kind="execution",  # its files' digest is in the key
+        form=False,
+    )
+    harness_limit: int = opt(0, "examples of each task of the harness, at most; 0 takes all", form=False)
     samples: int = opt(48, "texts generated per genre, for the measures of verse; four are shown", form=False)
     sample_tokens: int = opt(80, "longest generated text in tokens", form=False)
     temperature: float = opt(0.8, "softmax temperature of samples; 0 takes the likeliest token")
@@ -72,6 +87,8 @@ class EvaluateConfig(StageOptions):
             "seed": 0,
             "stride": 0,
             "budget_documents": 0,
+            "task_documents": 1,
+            "harness_limit": 0,
             "budget_minutes": 0.0,
         }
         for name, low in least.items():

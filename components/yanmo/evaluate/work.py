@@ -28,7 +28,7 @@ compared."""
 
 
 def prepare(run: StageRun) -> dict[str, Any]:
-    """Nothing to add to the key; ends a run that was given `none` for its model.
+    """Adds the harness's tasks to the key; ends a run that was given `none` for its model.
 
     Raises:
         Skip: there is no champion yet.
@@ -41,7 +41,12 @@ def prepare(run: StageRun) -> dict[str, Any]:
             f"input model is missing: channel {run.options.channel!r} of {run.store.uri} has no output of "
             "train; run `yanmo train` first, or give --model"
         )
-    return {}
+    folder = run.options.harness_tasks
+    if not folder:
+        return {}
+    from yanmo.evaluate.harness import folder_digest
+
+    return {"harness_tasks": {"content_digest": folder_digest(folder), "uri": folder}}
 
 
 def _wanted_none(options: Any) -> bool:
@@ -106,6 +111,25 @@ def work(run: StageRun) -> Result:
     write_documents(run.attempt, "documents", table, text_form(evaluation_set))
     run.attempt.write("summary.json", _json(summary))
     run.attempt.write("samples.json", _json(samples))
+    if options.tasks != "none":
+        from yanmo.evaluate.asking import measure_tasks
+
+        answered = measure_tasks(
+            loaded,
+            documents,
+            options.tasks,
+            per_genre=options.task_documents,
+            seed=options.seed,
+            workers=options.workers,
+        )
+        run.attempt.write("tasks.json", _json({"schema": "yanmo.tasks/1", **answered}))
+    if options.harness_tasks:
+        from yanmo.evaluate.harness import run_harness
+
+        found = run_harness(
+            loaded, options.harness_tasks, limit=options.harness_limit, workers=options.workers
+        )
+        run.attempt.write("harness.json", _json({"schema": "yanmo.harness/1", **found}))
     _show(run, figures)
     parts.clear()
     counts = {"documents": len(documents), "characters": figures["total"]["characters"]}

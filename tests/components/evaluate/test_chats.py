@@ -94,7 +94,7 @@ def test_a_prompt_is_what_stands_before_an_answer(tokenizer):
 def test_a_tokenizer_without_marks_is_refused(tmp_path):
     make_tokenizer(tmp_path / "tokenizer.json")
     plain = Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
-    with pytest.raises(DataError, match="has no .*im_start"):
+    with pytest.raises(DataError, match=r"has no .*im_start"):
         chat_ids(plain, turns_of(chat_row(CHAT)), bos=0)
 
 

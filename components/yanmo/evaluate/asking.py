@@ -1,0 +1,148 @@
+"""How a model answers the tasks: a chat model in words, a base model by likelihood."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from yanmo.common.errors import DataError
+from yanmo.evaluate.chats import END, Turn, has_marks, prompt_ids
+from yanmo.evaluate.documents import Document
+from yanmo.evaluate.scoring import LoadedModel
+from yanmo.evaluate.tasks import LETTERS, Task, choice_figures, chrf, make_tasks, punctuation_figures
+from yanmo.model.generate import generate
+from yanmo.model.scoring import token_bits
+
+log = logging.getLogger(__name__)
+_MOST_TOKENS = {"punctuation": 192, "genre": 8, "next_line": 8, "chat": 256}
+_AT_A_TIME = 64
+
+
+def measure_tasks(
+    loaded: LoadedModel, documents: Sequence[Document], how: str, *, per_genre: int, seed: int, workers: int
+) -> dict[str, Any]:
+    """The figures of a model's answers.
+
+    Args:
+        how: `chat` asks in words, through the chat template; `likelihood` lets it choose.
+        per_genre: documents of each genre that tasks are made from, and chats that are answered.
+
+    Raises:
+        DataError: a chat is wanted of a tokenizer without marks.
+    """
+    tasks = make_tasks(documents, per_genre, seed)
+    log.info("tasks: %d, answered by %s", len(tasks), how)
+    if how == "likelihood":
+        return {"how": how, **_by_likelihood(loaded, tasks, workers)}
+    if not has_marks(loaded.tokenizer):
+        raise DataError(
+            f"{loaded.output}: its tokenizer has no {END}, so it is no chat model; use --tasks likelihood"
+        )
+    return {"how": how, **_in_words(loaded, tasks), **_chats(loaded, documents, per_genre)}
+
+
+def _by_likelihood(loaded: LoadedModel, tasks: Sequence[Task], workers: int) -> dict[str, Any]:
+    found = {}
+    for kind in ("genre", "next_line"):
+        chosen = [t for t in tasks if t.kind == kind]
+        if kind == "genre":  # a genre without tag cannot be asked for
+            chosen = [t for t in chosen if all(loaded.symbols.tag(g) is not None for g in t.choices)]
+        if chosen:
+            bits = iter(_costs(loaded, chosen, workers))
+            likeliest = [min((next(bits), i) for i in range(len(t.choices)))[1] for t in chosen]
+            found[kind] = choice_figures(
+                chosen, [t.choices[i] for t, i in zip(chosen, likeliest, strict=True)]
+            )
+    return found
+
+
+def _costs(loaded: LoadedModel, tasks: Sequence[Task], workers: int) -> list[float]:
+    """Bits per character of each choice of each task: of the text behind a tag, of a line behind another."""
+    reads, begins, sizes = [], [], []
+    for task in tasks:
+        for choice in task.choices:
+            shown = [task.text, choice] if task.kind == "next_line" else [task.text]
+            head = [loaded.symbols.bos]
+            if task.kind == "genre":
+                head.append(int(loaded.symbols.tag(choice) or 0))
+            else:
+                head += loaded.tokenizer.encode(f"{task.text}\n", add_special_tokens=False).ids
+            tail = loaded.tokenizer.encode(shown[-1], add_special_tokens=False).ids
+            reads.append(np.array([*head, *tail]))
+            begins.append(len(head) - 1)
+            sizes.append(max(1, len(shown[-1])))
+    scored = token_bits(loaded.model, reads, threads=workers)
+    return [float(b[at:].sum()) / n for b, at, n in zip(scored, begins, sizes, strict=True)]
+
+
+def question(task: Task) -> str:
+    """What a chat model is asked."""
+    if task.kind == "punctuation":
+        return f"请给下面的文字加上标点，不要改动文字，只回答加好标点的文字。\n{task.text}"
+    if task.kind == "genre":
+        return f"下面的作品是哪一种体裁？只回答其中之一：{'、'.join(task.choices)}。\n{task.text}"
+    options = "\n".join(f"{letter}. {line}" for letter, line in zip(LETTERS, task.choices, strict=True))
+    return f"“{task.text}”的下一句是哪一句？只回答一个字母。\n{options}"
+
+
+def read_choice(task: Task, answer: str) -> str | None:
+    """The choice that an answer names and nothing else, a full stop aside; None for any other answer."""
+    said = answer.strip().rstrip("。.")
+    if task.kind == "genre":
+        return said if said in task.choices else None
+    return task.choices[LETTERS.index(said)] if len(said) == 1 and said in LETTERS else None
+
+
+def _in_words(loaded: LoadedModel, tasks: Sequence[Task]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for kind in ("punctuation", "genre", "next_line"):
+        chosen = [t for t in tasks if t.kind == kind]
+        if not chosen:
+            continue
+        asked = [[Turn("user", question(t))] for t in chosen]
+        answers = answer_all(loaded, asked, _MOST_TOKENS[kind])
+        if kind == "punctuation":
+            found[kind] = punctuation_figures(chosen, answers)
+        else:
+            choices = [read_choice(t, a) for t, a in zip(chosen, answers, strict=True)]
+            found[kind] = choice_figures(chosen, choices)
+    return found
+
+
+def _chats(loaded: LoadedModel, documents: Sequence[Document], number: int) -> dict[str, Any]:
+    """chrF of the answers to the last question of each chat, its own answer being the reference."""
+    chats = [d.turns for d in documents if d.turns and d.turns[-1].is_answer and len(d.turns) > 1][:number]
+    if not chats:
+        return {}
+    answers = answer_all(loaded, [turns[:-1] for turns in chats], _MOST_TOKENS["chat"])
+    pairs = [(answer, turns[-1].text) for answer, turns in zip(answers, chats, strict=True)]
+    return {"chat": {"of": len(chats), "chrf": round(chrf(pairs), 2)}}
+
+
+def answer_all(loaded: LoadedModel, asked: Sequence[Sequence[Turn]], most_tokens: int) -> list[str]:
+    """The likeliest answer to each conversation, up to its end mark; prompts of one length go together."""
+    prompts = [prompt_ids(loaded.tokenizer, turns, loaded.symbols.bos) for turns in asked]
+    by_length = defaultdict(list)
+    for i, prompt in enumerate(prompts):
+        by_length[len(prompt)].append(i)
+    end = loaded.tokenizer.token_to_id(END)
+    assert end is not None  # or prompt_ids would have said so
+    answers = [""] * len(asked)
+    for rows in by_length.values():
+        for chosen in (rows[i : i + _AT_A_TIME] for i in range(0, len(rows), _AT_A_TIME)):
+            written = generate(
+                loaded.model,
+                [prompts[i] for i in chosen],
+                eos=end,
+                generator=torch.Generator().manual_seed(0),
+                max_new_tokens=most_tokens,
+                temperature=0.0,
+            )
+            for i, ids in zip(chosen, written, strict=True):
+                answers[i] = loaded.tokenizer.decode(ids)
+    return answers

@@ -1,0 +1,143 @@
+"""Tasks are made by document and seed alone, and answers are read strictly."""
+
+import numpy as np
+import pytest
+import torch
+from test_chats import CHAT, chat_row, model, path  # noqa: F401 (fixtures)
+from tiny_store import GENRES, read
+
+from yanmo.common.errors import DataError
+from yanmo.common.stage_run import main
+from yanmo.common.store.output import open_reference
+from yanmo.common.store.pointers import read_pointer
+from yanmo.evaluate import asking
+from yanmo.evaluate.asking import answer_all, measure_tasks, question, read_choice
+from yanmo.evaluate.chats import Turn, prompt_ids, turns_of
+from yanmo.evaluate.config import STAGE
+from yanmo.evaluate.documents import Document, read_split
+from yanmo.evaluate.scoring import load_model
+from yanmo.evaluate.tasks import Task, begun, choice_figures, chrf, make_tasks, marks_of, punctuation_figures
+from yanmo.evaluate.work import finish, prepare, work
+
+
+@pytest.fixture
+def documents(ground):
+    return read_split(ground.evaluation_set, "test")
+
+
+def test_equal_seeds_give_equal_tasks_and_fewer_documents_give_some_of_them(documents):
+    tasks = make_tasks(documents, 5, seed=0)
+    assert tasks == make_tasks(documents, 5, seed=0) != make_tasks(documents, 5, seed=1)
+    assert set(make_tasks(documents, 2, seed=0)) < set(tasks)
+    assert [sum(t.kind == k for t in tasks) for k in ("punctuation", "genre", "next_line")] == [20] * 3
+
+
+def test_the_next_line_is_one_of_four_and_follows_the_line_shown(documents):
+    texts = [d.text for d in documents]
+    places = set()
+    for task in make_tasks(documents, 5, seed=0):
+        if task.kind == "next_line":
+            assert len(set(task.choices)) == 4
+            assert any(f"{task.text}\n{task.answer}" in text for text in texts)
+            assert sum(any(f"{task.text}\n{c}" in text for text in texts) for c in task.choices) == 1
+            places.add(task.choices.index(task.answer))
+    assert places == {0, 1, 2, 3}
+
+
+def test_chats_and_texts_of_one_line_make_no_next_line_task():
+    alone = [Document(str(i), "诗", "s", "明月") for i in range(5)]
+    assert [t.kind for t in make_tasks(alone, 5, seed=0)] == ["punctuation"] * 5
+    assert make_tasks([Document("1", "chat", "s", "x", turns=turns_of(chat_row(CHAT)))], 5, seed=0) == []
+
+
+def test_a_long_text_is_shown_by_its_first_lines():
+    assert begun("明月\n" * 40) == "\n".join(["明月"] * 32)
+    assert begun("明" * 500) == "明" * 96
+
+
+def test_marks_count_where_they_stand_and_not_behind_other_words():
+    assert marks_of("明月，几时有？", "明月几时有") == {(2, "，"), (5, "？")}
+    assert marks_of("明月，几时无？", "明月几时有") == {(2, "，")}
+    task = Task("punctuation", "明月几时有", "明月，几时有？")
+    whole = punctuation_figures([task], ["明月，\n几时有？"])
+    assert (whole["f1"], whole["obedient"]) == (1.0, 1.0)
+    half = punctuation_figures([task] * 2, ["明月，几时有。", "好的：明月，几时有？"])
+    # right 1 of 3 marks given (the colon stands behind another word), of 4 wanted
+    assert (half["precision"], half["recall"], half["obedient"]) == (0.5, 0.25, 0.5)
+
+
+def test_an_answer_that_is_no_choice_is_wrong_and_disobedient():
+    task = Task("next_line", "明月", "青天", ("a", "b", "青天", "d"))
+    assert read_choice(task, " C。") == "青天"
+    for answer in ("", "选C", "E", "CC", "c"):
+        assert read_choice(task, answer) is None
+    genre = Task("genre", "明月", "诗", GENRES)
+    assert read_choice(genre, "诗") == "诗" and read_choice(genre, "这是诗") is None
+    found = choice_figures([task] * 4, ["青天", "a", None, None])
+    assert (found["accuracy"], found["obedient"], found["chance"]) == (0.25, 0.5, 0.25)
+    assert all(choice in question(genre) for choice in GENRES) and "C. 青天" in question(task)
+
+
+def test_chrf_is_that_of_sacrebleu():
+    # sacrebleu 2.6.0: CHRF().corpus_score(answers, [references]).score
+    pairs = [
+        ("明月几时有", "明月几时有，把酒问青天。"),
+        ("不知天上", "不知天上宫阙，今夕是何年"),
+        ("", "我欲"),
+        ("乘风归去，又恐", "琼楼"),
+    ]
+    assert chrf(pairs) == pytest.approx(25.60183125498869)
+    assert chrf(pairs[:1]) == pytest.approx(33.310548831508605)
+    assert chrf(pairs[2:3]) == chrf(pairs[3:]) == 0.0
+
+
+def test_a_model_that_knows_its_tags_names_the_genre_by_likelihood(ground, documents):
+    loaded = load_model(ground.model)
+    marked = [Document(d.id, d.genre, d.source, "几时有把酒问青天"[2 * i :][:2] * 6) for i, g in
+              enumerate(GENRES) for d in documents if d.genre == g]  # fmt: skip
+    before = measure_tasks(loaded, marked, "likelihood", per_genre=12, seed=0, workers=1)["genre"]
+    trained = loaded.model.train()
+    best = torch.optim.Adam(trained.parameters(), 0.01)
+    for _ in range(60):
+        rows = [[0, loaded.symbols.tag(d.genre), *loaded.encode([d.text])[0][1:-1]] for d in marked[::12]]
+        ids = torch.tensor(rows)
+        loss = torch.nn.functional.cross_entropy(trained(ids[:, :-1])[:, 1:].transpose(1, 2), ids[:, 2:])
+        best.zero_grad()
+        loss.backward()
+        best.step()
+    trained.eval()
+    after = measure_tasks(loaded, marked, "likelihood", per_genre=12, seed=0, workers=2)["genre"]
+    assert before["chance"] == 0.25 and after["accuracy"] == 1.0 > before["accuracy"]
+
+
+def test_answers_do_not_depend_on_what_is_asked_beside(ground, model):  # noqa: F811
+    loaded = load_model(model)
+    asked = [[Turn("user", text)] for text in ("明月几时有", "青天", "把酒问青天明", "明月几时无")]
+    answers = answer_all(loaded, asked, 6)
+    assert answers == [answer_all(loaded, [turns], 6)[0] for turns in asked]
+    assert len(prompt_ids(loaded.tokenizer, asked[0], 0)) > 5
+
+
+def test_the_stage_writes_the_figures_of_a_chat_model(ground, model, monkeypatch):  # noqa: F811
+    monkeypatch.setattr("yanmo.common.stage_run.setup", lambda level, stage: None)
+    monkeypatch.setattr(asking, "_MOST_TOKENS", dict.fromkeys(asking._MOST_TOKENS, 4))
+    more = ("--documents", "none", "--samples", "1", "--task-documents", "2")
+    argv = ground.arguments(*more, "--tasks", "chat", "--budget-documents", "3")
+    assert main(STAGE, work, prepare=prepare, finish=finish, argv=argv) == 0
+    found = read(open_reference(ground.store, read_pointer(ground.store, "dev", "evaluate")), "tasks.json")
+    assert found["how"] == "chat" and found["punctuation"]["of"] == found["genre"]["of"] == 8
+    assert np.isfinite(found["next_line"]["accuracy"])
+
+
+def test_a_chat_has_the_figure_of_its_last_answer(ground, model, monkeypatch):  # noqa: F811
+    loaded, turns = load_model(model), turns_of(chat_row(CHAT))
+    monkeypatch.setattr(asking, "answer_all", lambda loaded, asked, most: [turns[-1].text for _ in asked])
+    found = measure_tasks(
+        loaded, [Document("1", "chat", "s", "x", turns=turns)], "chat", per_genre=2, seed=0, workers=1
+    )
+    assert found["chat"] == {"of": 1, "chrf": 100.0}
+
+
+def test_a_base_model_is_not_asked_in_words(ground, documents):
+    with pytest.raises(DataError, match="it is no chat model; use --tasks likelihood"):
+        measure_tasks(load_model(ground.model), documents, "chat", per_genre=2, seed=0, workers=1)
