@@ -237,7 +237,7 @@ def run(setting: dict[str, Any], store: Path, tiny: dict[str, Any], work: Path, 
             if one.model() != whole.model():
                 problems.append("the finished model differs")
             assert set(one.losses()) == set(whole.losses())
-            yield {"finished": True, "differing": problems}
+            yield {"finished": True, **setting, "kills_before": number - begun_at, "differing": problems}
             shutil.rmtree(one.folder)
             one = None
             continue
@@ -282,12 +282,9 @@ def main() -> None:
             work = Path(folder) / f"setting-{i}"
             for record in run(setting, store, tiny, work, kills, given.seed + i):
                 counts["differing"] += bool(record["differing"])
-                if record.get("finished"):
-                    counts["finished"] += 1
-                    print(f"finished {counts['finished']}: {record['differing'] or 'equal'}", flush=True)
-                    continue
-                counts["kills"] += 1
-                counts["inside"] += record["inside_save"]
+                counts["finished"] += "finished" in record
+                counts["kills"] += "kill" in record
+                counts["inside"] += record.get("inside_save", False)
                 print(json.dumps(record, ensure_ascii=False), flush=True)
                 if given.list:
                     with given.list.open("a", encoding="utf-8") as file:

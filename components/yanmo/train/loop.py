@@ -67,6 +67,8 @@ class Loop:
     _offset: int = 0
     """Samples stepped over by rewinds: how far the data is ahead of the steps."""
     _saved_step: int = -1
+    _validated_step: int = -1
+    """Of the last validation: one that a checkpoint holds is not made, and not heard by the judge, again."""
     _saved_at: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
@@ -109,7 +111,7 @@ class Loop:
             if ending:
                 return ending
         self._check_weights()
-        if not self.judge.is_over:
+        if not self.judge.is_over and self._validated_step != self.step:
             self._validate()
         self.writer.finish()
         self.trace.finish()
@@ -221,6 +223,7 @@ class Loop:
             "best": None if math.isinf(self.best) else self.best,
             "saves": self.saves,
             "judge": self.judge.state(),
+            "validated_step": self._validated_step,
         }
 
     def _load(self, folder: Path) -> None:
@@ -235,6 +238,7 @@ class Loop:
         self._offset, self.rewinds, self.saves = (progress[n] for n in ("offset", "rewinds", "saves"))
         self.best = math.inf if progress["best"] is None else progress["best"]
         self.judge.restore(progress["judge"])
+        self._validated_step = progress["validated_step"]
 
     def _line_due(self) -> bool:
         return self.step % self.options.log_every == 0 or self.step == self.options.steps
@@ -304,6 +308,7 @@ class Loop:
         found = self.validation.bits_per_character(self.engine)
         self.watch.add("validation", began)
         self.record.validation(self.step, found)
+        self._validated_step = self.step
         for what in self.judge.hear(mean_of(found)):
             log.info("step %d: %s", self.step, what)
             self.record.event(self.step, "validation", decision=what)

@@ -166,3 +166,14 @@ def test_a_finished_run_leaves_a_whole_export(train, tmp_path):
     assert result["steps"] == 8 and result["parameters"] > 0
     assert set(result["files"]) == {p.name for p in export.iterdir()} - {job.RESULT}
     shutil.rmtree(export)
+
+
+def test_a_run_killed_between_its_last_validation_and_its_export_does_not_validate_again(train, tmp_path):
+    options = {"valid_every": 3, "steps": 9, "start": "random"}
+    train("a", **options)
+    whole = lines(tmp_path / "a")
+    names = [p.name for p in (tmp_path / "a" / job.CHECKPOINTS).glob("step-*")]
+    assert "step-00000009" in names, "the last validation is the best: a checkpoint of the last step is there"
+    shutil.rmtree(tmp_path / "a" / job.EXPORT)
+    assert train("a", **options).state == "done"
+    assert lines(tmp_path / "a") == whole
