@@ -143,7 +143,7 @@ def jieba_for(texts: Sequence[str], user: bytes = b"") -> Any:
 
 @functools.cache
 def _dictionary_table() -> pa.Table:
-    """By line of jieba's dictionary the word, its frequency, and its first two characters (or the only one)."""
+    """By line of jieba's dictionary: word, frequency, the first two characters or the only one."""
     table = csv.read_csv(
         dictionary_path(),
         csv.ReadOptions(use_threads=False, column_names=["word", "frequency", "tag"]),
