@@ -34,6 +34,8 @@ FILE_BYTES = 1 << 28
 """Where a token file ends and the next begins (it may grow to 1 GiB for one huge document)."""
 _BATCH_DOCUMENTS = 1024
 _JUDGED_FIRST = 16
+_JUDGED_CHARACTERS = 1 << 17
+"""At the beginning of a document: `tokenizers` takes minutes for one of 100 MB."""
 _SHOWN_TOKENS = 40
 COLUMNS = ("id", "text", "genre", "split", "loss_spans", "turns")
 
@@ -231,8 +233,16 @@ def _judge(job: Job, done: Done, segmenter: Segmenter, batch: pa.RecordBatch, en
     for row in sorted(rows):
         tokens = ids[offsets[row] + 1 : offsets[row + 1] - 1].tolist()
         for text, run in encoded.runs.get(row) or [(batch["text"][row].as_py(), tokens)]:
-            segmenter.judge(text, run)
+            _judge_text(segmenter, text, run)
         done.judged += 1
+
+
+def _judge_text(segmenter: Segmenter, text: str, ids: list[int]) -> None:
+    """Compare the ids of a text; of a huge one its beginning, encoded by itself."""
+    if len(text) > _JUDGED_CHARACTERS:
+        text = text[:_JUDGED_CHARACTERS]
+        ids = segmenter.encode(pa.array([text], pa.string()))[0].tolist()
+    segmenter.judge(text, ids)
 
 
 def _count(

@@ -48,6 +48,19 @@ def test_documents_come_back_from_the_cache_as_they_went_in(job_of, segmenter, f
     assert done.first["text"].startswith("<|bos|>" + few[0]["text"][:5])
 
 
+def test_of_a_huge_document_the_beginning_is_judged(job_of, few, segmenter, monkeypatch):
+    judged, judge = [], type(segmenter).judge
+    monkeypatch.setattr(
+        type(segmenter), "judge", lambda self, text, ids: judged.append(text) or judge(self, text, ids)
+    )
+    monkeypatch.setattr("yanmo.tokenize.shards._JUDGED_CHARACTERS", 1000)
+    text = "".join(d["text"] for d in few)[:20_000]
+    done = tokenize_file(job_of([few[0] | {"text": text}]))
+    assert done.judged == 1 and judged == [text[:1000]]
+    ids = open_tokens(done.files[0][0]).ids[1:-1].tolist()
+    assert segmenter.reference.decode(ids, skip_special_tokens=False) == text
+
+
 def test_large_input_is_cut_into_files_that_hold_the_same_tokens(job_of, few):
     whole = tokenize_file(job_of(few))
     one = open_tokens(whole.files[0][0]).ids.tolist()
