@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from yanmo.common.errors import DataError
 from yanmo.model.decoder import Decoder, DecoderConfig
+from yanmo.model.weights_file import write_tensors
 
 WEIGHTS = "model.safetensors"
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
@@ -80,7 +81,7 @@ def save(model: Decoder, symbols: Symbols, folder: Path, tokenizer_files: Sequen
     state = {name: value.detach().float().contiguous().cpu() for name, value in model.state_dict().items()}
     if model.config.tie_word_embeddings:
         del state["lm_head.weight"]
-    save_file(state, folder / WEIGHTS, metadata={"format": "pt"})
+    write_tensors(state, folder / WEIGHTS, metadata={"format": "pt"})
     generation = {
         "bos_token_id": symbols.bos,
         "eos_token_id": symbols.eos,

@@ -23,11 +23,11 @@ from typing import Any
 
 import torch
 from safetensors import safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from yanmo.common.errors import DataError
 from yanmo.common.store.manifest import file_sha256
+from yanmo.model.weights_file import write_tensors
 from yanmo.train.engine import Engine
 
 log = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ def write_rank(folder: Path, rank: int, tensors: dict[str, Tensor]) -> None:
     """Write and sync one rank's file and, beside it, its entry in the manifest."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"rank-{rank:05d}.safetensors"
-    save_file(tensors, path)
+    write_tensors(tensors, path)
     path.with_suffix(".json").write_text(json.dumps(_entry(path)), encoding="utf-8")
 
 

@@ -32,10 +32,12 @@ from yanmo.train.exporter import Exporter
 from yanmo.train.fitting import fitted
 from yanmo.train.job import Job, Status, clear, raise_failure, read_metrics
 from yanmo.train.keeper import Keeper
+from yanmo.train.memory import shape_of
 from yanmo.train.micro_batch import halve_micro_batch, largest_micro_batch
 from yanmo.train.model_card import model_card
 from yanmo.train.power import power_limit
 from yanmo.train.shifts import Shift, Shifts
+from yanmo.train.sizes import num_parameters
 from yanmo.train.watchdog import FOLDER as HEARTBEATS
 from yanmo.train.workers import WorkersLog, end, start, watch
 
@@ -90,10 +92,7 @@ def _check_space(folder: Path, options: TrainConfig, cache: TokenCache) -> None:
     Raises:
         StorageError: too little space, how much there is and is needed.
     """
-    tables = (1 if options.tied_head else 2) * cache.vocab_size * options.width
-    attention = 2 * (options.heads + options.kv_heads) * options.head_width
-    layer = options.width * (attention + 3 * options.feed_forward)
-    parameters = tables + options.layers * layer
+    parameters = num_parameters(shape_of(options), cache.vocab_size)
     needed = parameters * 4 * (3 * 3 + 2)  # weight and two states, three times; the model twice
     free = shutil.disk_usage(folder).free
     if free < needed:

@@ -79,7 +79,6 @@ def train_rank(work: Job, rank: int, beat: Callable[[str], None] = lambda doing:
     from yanmo.train.data import Samples
     from yanmo.train.engine import open_engine
     from yanmo.train.loop import Loop, identity_of
-    from yanmo.train.start import new_decoder, starting_model
     from yanmo.train.validate import Validation
 
     cache = TokenCache.open(work.open(work.token_cache))
@@ -92,11 +91,7 @@ def train_rank(work: Job, rank: int, beat: Callable[[str], None] = lambda doing:
         noise_share=options.token_noise,
         prefetch=True,
     )
-    if work.model is not None:
-        decoder = starting_model(work.open(work.model), options, cache)
-    else:
-        resuming = any((work.folder / job.CHECKPOINTS).glob("step-*"))
-        decoder = new_decoder(options, cache, samples, draw=rank == 0 and not resuming)
+    decoder = _decoder(work, cache, samples, rank)
     shape = dataclasses.asdict(decoder.config)
     parameters = sum(p.numel() for p in decoder.parameters())
     attention = prepare(decoder, options, device)
@@ -123,6 +118,16 @@ def train_rank(work: Job, rank: int, beat: Callable[[str], None] = lambda doing:
     if state == "done":
         _export(work, loop, cache, decoder.config)
     return Status(rank, state, loop.step)
+
+
+def _decoder(work: Job, cache: Any, samples: Any, rank: int) -> Any:
+    """With the first weights on rank 0: another model's, or new ones unless a checkpoint comes."""
+    from yanmo.train.start import new_decoder, starting_model
+
+    if work.model is not None:
+        return starting_model(work.open(work.model), work.options, cache)
+    resuming = any((work.folder / job.CHECKPOINTS).glob("step-*"))
+    return new_decoder(work.options, cache, samples, draw=rank == 0 and not resuming)
 
 
 def _limit_memory(device: str, share: float) -> None:
