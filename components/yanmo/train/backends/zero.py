@@ -84,7 +84,7 @@ class ZeroEngine(FlatEngine):
         self._engine = deepspeed.initialize(
             model=LossModule(decoder),
             optimizer=self.optimizer,
-            config=engine_config(options),
+            config=engine_config(options, check_batch=False),
             dist_init_required=False,
         )[0]
         if self._shared_out:

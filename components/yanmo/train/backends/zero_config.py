@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +31,15 @@ _NEVER = {
     "activation_checkpointing": "give --gradient-checkpointing",
     "checkpoint": "checkpoints are in our own format",
 }
+_BATCH = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
 
 
-def engine_config(options: TrainConfig) -> dict[str, Any]:
+def engine_config(options: TrainConfig, *, check_batch: bool = True) -> dict[str, Any]:
     """DeepSpeed's configuration.
+
+    Args:
+        check_batch: whether a file that says another micro batch contradicts: yes of what the user asked for,
+            no in workers that were started again with less after they ran out of memory, or for the night.
 
     Raises:
         UsageError: --deepspeed-config cannot be read, or contradicts an option; says which.
@@ -59,7 +65,7 @@ def engine_config(options: TrainConfig) -> dict[str, Any]:
         config["communication_data_type"] = "fp32"
     if options.deepspeed_config:
         theirs = _read(options.deepspeed_config)
-        _check(theirs, options)
+        _check(theirs, options, [] if check_batch else _BATCH)
         _merge(config, theirs)
     return config
 
@@ -74,7 +80,7 @@ def _read(path: str) -> dict[str, Any]:
     return value
 
 
-def _check(theirs: dict[str, Any], options: TrainConfig) -> None:
+def _check(theirs: dict[str, Any], options: TrainConfig, excused: Sequence[str]) -> None:
     same = {
         "train_batch_size": options.batch_rows,
         "train_micro_batch_size_per_gpu": options.micro_rows,
@@ -90,7 +96,7 @@ def _check(theirs: dict[str, Any], options: TrainConfig) -> None:
             raise UsageError(f"{where}: {name} cannot be set: {reason}")
     for name, option in _OURS.items():
         said = _at(theirs, name)
-        if said is None or said == "auto" or (name in same and said == same[name]):
+        if said is None or said == "auto" or name in excused or (name in same and said == same[name]):
             continue
         ours = f"is {json.dumps(same[name])} by" if name in same else "is decided by"
         raise UsageError(f"{where}: {name} says {json.dumps(said)[:80]} but {ours} {option}; drop it there")
@@ -108,5 +114,5 @@ def _merge(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
     for key, value in theirs.items():
         if isinstance(value, dict) and isinstance(ours.get(key), dict):
             _merge(ours[key], value)
-        elif value != "auto" and key not in ("train_batch_size", "gradient_accumulation_steps"):
+        elif value != "auto" and key not in _BATCH:
             ours[key] = value
