@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 
@@ -99,6 +100,7 @@ def test_a_device_that_is_not_there_is_refused():
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not any(map(shutil.which, ("c++", "g++", "clang++"))), reason="needs a C++ compiler")
 def test_compiled_layers_compute_the_same():
     # In a process of its own: the suite switches torch.compile off for DeepSpeed's sake.
     code = (
