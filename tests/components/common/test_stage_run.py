@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
@@ -264,7 +265,9 @@ def test_a_bug_or_a_full_disk_may_be_retried(store: FileStore, toy: Run) -> None
 def start_toy(store: FileStore, *flags: str) -> subprocess.Popen[str]:
     command = [sys.executable, toy_stage.__file__, f"--store={store.root}", *flags]
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3] / "components")}
-    return subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True)
+    # A shell starts its background jobs with Ctrl-C ignored, and that is inherited.
+    heed = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    return subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True, preexec_fn=heed)
 
 
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
