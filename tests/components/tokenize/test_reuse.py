@@ -57,7 +57,8 @@ class Ground:
 @pytest.fixture
 def ground(tmp_path, tokenizer, commit_documents, monkeypatch) -> Ground:
     root = tmp_path / "store"
-    shutil.copytree(tokenizer.store.root, root)
+    made = Path("cas", "tokenizer")  # and nothing that other tests tokenized in that store
+    shutil.copytree(tokenizer.store.root / made, root / made)
     return Ground(root, f"tokenizer/{tokenizer.manifest.key}", commit_documents, monkeypatch)
 
 
