@@ -64,7 +64,6 @@ def work(run: StageRun) -> Result:
     from yanmo.evaluate.documents import check_same_form, read_split
     from yanmo.evaluate.measures import Bootstrap, summarize
     from yanmo.evaluate.parts import KeptParts
-    from yanmo.evaluate.samples import SampleOptions, write_samples
     from yanmo.evaluate.scoring import load_model, score
     from yanmo.evaluate.table import evaluation_table, write_documents
 
@@ -86,19 +85,38 @@ def work(run: StageRun) -> Result:
     )
     bootstrap = Bootstrap(options.bootstrap_draws, options.seed)
     figures = summarize(documents, scores.bits, bootstrap, scores.bits_with_tag, scores.tokens)
+    chats = sum(bool(d.turns) for d in documents)
+    measured = conditions(
+        evaluation_set,
+        options.split,
+        stride=options.stride,
+        documents_per_genre=number,
+        has_chats=bool(chats),
+    )
     summary = {
         "schema": "yanmo.evaluation/2",
-        "conditions": conditions(
-            evaluation_set,
-            options.split,
-            stride=options.stride,
-            documents_per_genre=number,
-            has_chats=any(d.turns for d in documents),
-        ),
+        "conditions": measured,
         "model": run.input("model").content_digest,
         "bootstrap": vars(bootstrap),
         **figures,
     }
+    table = evaluation_table(documents, options.split, scores.tokens, scores.bits, scores.bits_with_tag)
+    write_documents(run.attempt, "documents", table, text_form(evaluation_set))
+    run.attempt.write("summary.json", _json(summary))
+    _write_samples(run, loaded, list(figures["genres"]))
+    _write_answers(run, loaded, documents)
+    _show(run, figures)
+    parts.clear()
+    return Result(
+        counts={"documents": len(documents), "characters": figures["total"]["characters"], "chats": chats},
+        metadata={"text_form": text_form(evaluation_set), "split": options.split},
+    )
+
+
+def _write_samples(run: StageRun, loaded: LoadedModel, genres: list[str]) -> None:
+    from yanmo.evaluate.samples import SampleOptions, write_samples
+
+    options = run.options
     sampling = SampleOptions(
         number=options.samples,
         most_tokens=options.sample_tokens,
@@ -106,11 +124,13 @@ def work(run: StageRun) -> Result:
         top_p=options.top_p,
         seed=options.seed,
     )
-    samples = write_samples(loaded, list(figures["genres"]), sampling, options.workers)
-    table = evaluation_table(documents, options.split, scores.tokens, scores.bits, scores.bits_with_tag)
-    write_documents(run.attempt, "documents", table, text_form(evaluation_set))
-    run.attempt.write("summary.json", _json(summary))
+    samples = write_samples(loaded, genres, sampling, options.workers)
     run.attempt.write("samples.json", _json(samples))
+
+
+def _write_answers(run: StageRun, loaded: LoadedModel, documents: Sequence[Document]) -> None:
+    """What the model answers to our own tasks and to the harness's, where they are asked for."""
+    options = run.options
     if options.tasks != "none":
         from yanmo.evaluate.asking import measure_tasks
 
@@ -130,13 +150,6 @@ def work(run: StageRun) -> Result:
             loaded, options.harness_tasks, limit=options.harness_limit, workers=options.workers
         )
         run.attempt.write("harness.json", _json({"schema": "yanmo.harness/1", **found}))
-    _show(run, figures)
-    parts.clear()
-    counts = {"documents": len(documents), "characters": figures["total"]["characters"]}
-    return Result(
-        counts=counts | {"chats": sum(bool(d.turns) for d in documents)},
-        metadata={"text_form": text_form(evaluation_set), "split": options.split},
-    )
 
 
 def conditions(
