@@ -159,7 +159,7 @@ def _one_shift(task: Job, exporter: Exporter, keeper: Keeper, stopping: list[flo
                 )
         finally:
             end(process)
-        said.join()
+        said.wait()
     exporter.show()
     full = [status for status in said.statuses if status.out_of_memory]
     if full and not stopping:
