@@ -191,9 +191,9 @@ def show_waiting(cache: Any, steps: int) -> None:
 
     from yanmo.common.packing_settings import Packing
     from yanmo.model.decoder import Decoder, DecoderConfig
+    from yanmo.train.backends.engine import open_engine
     from yanmo.train.config import TrainConfig
     from yanmo.train.data import Samples
-    from yanmo.train.engine import open_engine
 
     os.environ.update({"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1"})
     os.environ.setdefault("MASTER_PORT", "29517")

@@ -43,10 +43,10 @@ def open_training(size: str, rows: int) -> tuple[Any, Any]:
 
     from yanmo.common.options import load
     from yanmo.model.decoder import Decoder
+    from yanmo.train.backends.engine import open_engine
     from yanmo.train.config import TrainConfig
     from yanmo.train.data import Batch
-    from yanmo.train.engine import open_engine
-    from yanmo.train.start import decoder_config
+    from yanmo.train.models.start import decoder_config
 
     torch.set_num_threads(1)
     flags = [f"--size={size}", "--ranks=1", "--device=cpu", "--start=random", f"--batch-rows={rows}"]
@@ -71,10 +71,10 @@ def one_step(engine: Any, batch: Any) -> None:
 
 def saves(engine: Any, root: Path) -> None:
     """Print what a checkpoint costs."""
-    from yanmo.train import checkpoint
     from yanmo.train.agreement import Agreement
-    from yanmo.train.checkpoint import Position
-    from yanmo.train.writer import Writer
+    from yanmo.train.checkpoints import checkpoint
+    from yanmo.train.checkpoints.checkpoint import Position
+    from yanmo.train.checkpoints.writer import Writer
 
     writer = Writer(engine, root, Agreement(1, engine.device))
     numbers = iter(range(100))
@@ -102,7 +102,7 @@ def saves(engine: Any, root: Path) -> None:
 def looks(engine: Any, batch: Any) -> None:
     """Print what a look of the monitor costs."""
     from yanmo.train.agreement import Agreement
-    from yanmo.train.monitor import Monitor
+    from yanmo.train.health.monitor import Monitor
 
     agreement = Agreement(1, engine.device)
     costs = {}

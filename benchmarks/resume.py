@@ -45,7 +45,7 @@ SETTINGS: list[dict[str, Any]] = [
 ]
 TRAINING = {"steps": 80, "checkpoint_steps": 2, "valid_every": 25, "keep_every": 5, "start": "random"}
 PRELOADED = ("torch._dynamo", "deepspeed.runtime.zero.muon.original_muon")
-PRELOADED += tuple(f"yanmo.train.{name}" for name in ("worker", "loop", "start", "backends.plain"))
+PRELOADED += tuple(f"yanmo.train.{name}" for name in ("worker", "loop", "models.start", "backends.plain"))
 _PR_SET_PDEATHSIG = 1
 
 
@@ -164,7 +164,7 @@ class Training:
 
     def newest(self) -> int:
         """Step of the newest whole checkpoint; 0 for none."""
-        from yanmo.train import checkpoint
+        from yanmo.train.checkpoints import checkpoint
 
         found = checkpoint.newest(self.folder / "checkpoints")
         return checkpoint.step_of(found) if found else 0

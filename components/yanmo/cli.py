@@ -20,7 +20,7 @@ COMMANDS = {
     "store": ("yanmo.store", "list, check, clean, compare and copy what a store holds"),
     "tokenizer": ("yanmo.tokenizer", "compare tokenizers on your text, take an existing one"),
     "cache": ("yanmo.cache", "show, check and compare token caches"),
-    "model": ("yanmo.train.model_tool", "bring a model of Hugging Face's layout into a store"),
+    "model": ("yanmo.train.models.model_tool", "bring a model of Hugging Face's layout into a store"),
     "run": ("yanmo_pipelines.run", "run a compiled pipeline here, each task a process"),
     "compile": ("yanmo_pipelines.compile", "compile the pipelines to YAML for KFP"),
 }

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from yanmo.common.options import input_ref, opt
 from yanmo.common.packing_settings import MODES, OVERLAP_LOSS, Packing
 from yanmo.common.stage import Stage
-from yanmo.train.endurance import EnduranceOptions
-from yanmo.train.engine_options import AUTO, EngineOptions
+from yanmo.train.options.endurance import EnduranceOptions
+from yanmo.train.options.engine import AUTO, EngineOptions
 from yanmo.train.schedule import SCHEDULES
 
 

@@ -38,7 +38,7 @@ from yanmo.common.store.objects import open_store
 from yanmo.common.store.output import Output, open_reference
 from yanmo.common.store.settings import StoreSettings
 from yanmo.train.config import TrainConfig
-from yanmo.train.watchdog import forget_heartbeats
+from yanmo.train.health.watchdog import forget_heartbeats
 
 STOP, METRICS, EXPORT, CHECKPOINTS, RESULT = "stop", "metrics.jsonl", "export", "checkpoints", "result.json"
 MICRO_BATCH, TRACE = "micro_batch.json", "trace.json.gz"

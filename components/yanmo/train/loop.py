@@ -14,22 +14,23 @@ import torch
 
 from yanmo.common.errors import UsageError
 from yanmo.common.options import by_kind
-from yanmo.train import checkpoint, job
+from yanmo.train import job
 from yanmo.train.agreement import Agreement
-from yanmo.train.checkpoint import Position
+from yanmo.train.backends.engine import WEIGHT, Engine
+from yanmo.train.checkpoints import checkpoint
+from yanmo.train.checkpoints.checkpoint import Position
+from yanmo.train.checkpoints.writer import Writer
 from yanmo.train.config import TrainConfig
 from yanmo.train.data import Samples
-from yanmo.train.engine import WEIGHT, Engine
-from yanmo.train.interval import Interval, Ledger, PendingStep, Stopwatch
+from yanmo.train.health.monitor import Monitor
+from yanmo.train.health.setbacks import Health, Skipped, Trouble
 from yanmo.train.judge import Judge, mean_of
-from yanmo.train.monitor import Monitor
-from yanmo.train.record import Record
+from yanmo.train.metrics.interval import Interval, Ledger, PendingStep, Stopwatch
+from yanmo.train.metrics.record import Record
+from yanmo.train.metrics.trace import Trace
 from yanmo.train.schedule import Schedule
-from yanmo.train.setbacks import Health, Skipped, Trouble
-from yanmo.train.shifts import Clock
-from yanmo.train.trace import Trace
+from yanmo.train.supervision.shifts import Clock
 from yanmo.train.validate import Validation
-from yanmo.train.writer import Writer
 
 log = logging.getLogger(__name__)
 Ending = Literal["done", "paused", "changed"]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from yanmo.common.token_cache import TokenCache
 from yanmo.model.scoring import token_bits
-from yanmo.train.engine import Engine
+from yanmo.train.backends.engine import Engine
 
 
 @dataclass(frozen=True)

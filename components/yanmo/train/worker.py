@@ -15,10 +15,10 @@ from typing import Any
 
 from yanmo.common.logs import setup
 from yanmo.train import job
-from yanmo.train.accelerator import before_torch, check_compiler, find_device, prepare
+from yanmo.train.backends.accelerator import before_torch, check_compiler, find_device, prepare
+from yanmo.train.health.watchdog import Watchdog
 from yanmo.train.job import Job, Status, failure
-from yanmo.train.torchrun import die_with_parent
-from yanmo.train.watchdog import Watchdog
+from yanmo.train.supervision.torchrun import die_with_parent
 
 log = logging.getLogger("yanmo.train.worker")  # not __name__: it runs as __main__
 
@@ -48,7 +48,7 @@ def main(path: Path) -> int:
 
 def _follows(error: BaseException) -> bool:
     """Whether a rank failed because another one did: lost connections and agreed failures."""
-    from yanmo.train.writer import PeerFailed
+    from yanmo.train.checkpoints.writer import PeerFailed
 
     text = str(error)
     lost = "Connection closed by peer" in text or "Connection reset" in text or "gloo" in text.lower()
@@ -76,8 +76,8 @@ def train_rank(work: Job, rank: int, beat: Callable[[str], None] = lambda doing:
     _limit_memory(device, options.memory_share)
     from yanmo.common.token_cache import TokenCache
     from yanmo.train.agreement import Agreement
+    from yanmo.train.backends.engine import open_engine
     from yanmo.train.data import Samples
-    from yanmo.train.engine import open_engine
     from yanmo.train.loop import Loop, identity_of
     from yanmo.train.validate import Validation
 
@@ -122,7 +122,7 @@ def train_rank(work: Job, rank: int, beat: Callable[[str], None] = lambda doing:
 
 def _decoder(work: Job, cache: Any, samples: Any, rank: int) -> Any:
     """With the first weights on rank 0: another model's, or new ones unless a checkpoint comes."""
-    from yanmo.train.start import new_decoder, starting_model
+    from yanmo.train.models.start import new_decoder, starting_model
 
     if work.model is not None:
         return starting_model(work.open(work.model), work.options, cache)
@@ -178,7 +178,7 @@ def _export(work: Job, loop: Any, cache: Any, config: Any) -> None:
     """Write the finished model; `export/` appears only when it is whole."""
     from yanmo.model.decoder import Decoder
     from yanmo.model.hf_export import TOKENIZER_FILES, save
-    from yanmo.train.start import symbols_of
+    from yanmo.train.models.start import symbols_of
 
     weights = loop.engine.full_weights()
     if loop.engine.rank:

@@ -17,7 +17,7 @@ from yanmo.common.store.objects import open_store
 from yanmo.common.store.output import Output, open_reference
 from yanmo.common.store.pointers import read_pointer
 from yanmo.train.config import TrainConfig
-from yanmo.train.watchdog import heartbeat_path
+from yanmo.train.health.watchdog import heartbeat_path
 
 pytestmark = pytest.mark.slow
 

@@ -15,9 +15,9 @@ import torch
 import torch.distributed as dist
 
 from yanmo.model.decoder import Decoder, DecoderConfig
+from yanmo.train.backends.engine import open_engine
 from yanmo.train.config import TrainConfig
 from yanmo.train.data import Batch
-from yanmo.train.engine import open_engine
 
 SHAPE = DecoderConfig(
     vocab_size=61,  # odd: partitions end inside of matrices

@@ -18,10 +18,10 @@ import torch.distributed as dist
 from torch import Tensor
 
 from yanmo.model.decoder import Decoder
+from yanmo.train.backends.engine import WEIGHT, Part, Reader
+from yanmo.train.backends.optimizer import MatrixAdamW, Piece, cut_places
 from yanmo.train.config import TrainConfig
 from yanmo.train.data import Batch
-from yanmo.train.engine import WEIGHT, Part, Reader
-from yanmo.train.optimizer import MatrixAdamW, Piece, cut_places
 
 
 def collective_timeout(options: TrainConfig) -> timedelta:

@@ -17,12 +17,12 @@ import torch.distributed as dist
 from torch import Tensor
 
 from yanmo.model.decoder import Decoder
+from yanmo.train.backends.engine import Part, Reader
 from yanmo.train.backends.flat import FlatEngine, collective_timeout
 from yanmo.train.backends.loss_module import LossModule
+from yanmo.train.backends.optimizer import MatrixAdamW, Piece, parameter_groups
 from yanmo.train.config import TrainConfig
 from yanmo.train.data import Batch
-from yanmo.train.engine import Part, Reader
-from yanmo.train.optimizer import MatrixAdamW, Piece, parameter_groups
 
 
 class PlainEngine(FlatEngine):

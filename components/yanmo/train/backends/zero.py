@@ -23,13 +23,13 @@ import torch.distributed as dist
 from torch import Tensor
 
 from yanmo.model.decoder import Decoder
+from yanmo.train.backends.engine import Reader
 from yanmo.train.backends.flat import FlatEngine, collective_timeout, copy_with
 from yanmo.train.backends.loss_module import LossModule
+from yanmo.train.backends.optimizer import MatrixAdamW, Piece, parameter_groups
 from yanmo.train.backends.zero_config import engine_config
 from yanmo.train.config import TrainConfig
 from yanmo.train.data import Batch
-from yanmo.train.engine import Reader
-from yanmo.train.optimizer import MatrixAdamW, Piece, parameter_groups
 
 
 def import_deepspeed(device: str, compiled: bool = False) -> Any:

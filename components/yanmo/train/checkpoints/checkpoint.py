@@ -1,0 +1,266 @@
+"""Checkpoints that a kill at any moment cannot spoil, in a format that any number of ranks reads.
+
+    checkpoints/step-00000120/rank-00000.safetensors   per parameter: weight and optimizer states (fp32)
+                              index.json               position, identity, shapes, which rank has what
+                              manifest.json            bytes and sha256 of the files above
+
+Each rank writes the parts it owns under a temporary name; when all have (writer.py) rank 0 writes the
+manifest, syncs, renames the folder and moves the pointer `latest`. The loader takes the newest folder whose
+manifest verifies, so a half-written one, or one cut short later, only costs the steps since the one before.
+No pickle. DeepSpeed's own `latest` may name a checkpoint that is not there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from torch import Tensor
+
+from yanmo.common.errors import DataError
+from yanmo.common.store.manifest import file_sha256
+from yanmo.model.weights_file import write_tensors
+from yanmo.train.backends.engine import Engine
+
+log = logging.getLogger(__name__)
+
+BEST = "best"
+_FORMAT = "yanmo-checkpoint-2"
+_KEPT = 2
+_PREFIX = "step-"
+_RNG, _CUDA_RNG = "torch_rng_state", "cuda_rng_state"
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where a run stands."""
+
+    step: int
+    """Optimizer steps done."""
+    identity: dict[str, str]
+    """What the checkpoint belongs to, by name: model, cache, plan, options. All must agree to resume."""
+    progress: dict[str, Any]
+    """What the loop wants back: sums of the open interval, seconds of training."""
+
+
+def snapshot(engine: Engine) -> dict[str, Tensor]:
+    """Copies of the states that this rank owns, on the CPU, under their names in its file."""
+    tensors: dict[str, Tensor] = {_RNG: torch.get_rng_state()}
+    if engine.device.type == "cuda":
+        tensors[_CUDA_RNG] = torch.cuda.get_rng_state(engine.device)
+    for part in engine.parts():
+        values = part.values.detach()
+        tensors[f"{part.kind}/{part.start}/{part.name}"] = values.clone() if values.is_cpu else values.cpu()
+    return tensors
+
+
+def write_rank(folder: Path, rank: int, tensors: dict[str, Tensor]) -> None:
+    """Write and sync one rank's file and, beside it, its entry in the manifest."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"rank-{rank:05d}.safetensors"
+    write_tensors(tensors, path)
+    path.with_suffix(".json").write_text(json.dumps(_entry(path)), encoding="utf-8")
+
+
+def index_of(engine: Engine, position: Position, *, keep: bool) -> str:
+    """The text of index.json, as things stand now."""
+    index = {
+        "format": _FORMAT,
+        "step": position.step,
+        "identity": position.identity,
+        "progress": position.progress,
+        "ranks": engine.world_size,
+        "updates": engine.updates,
+        "keep": keep,
+    }
+    return json.dumps(index, indent=1)
+
+
+def commit(temporary: Path, final: Path, index: str) -> None:
+    """Make a checkpoint whose files are all written the newest one, and drop old ones.
+
+    Raises:
+        OSError: no space, no permission; nothing half-written is taken for a checkpoint later.
+    """
+    entries = []
+    for path in sorted(temporary.glob("rank-*.json")):
+        entries.append(json.loads(path.read_text(encoding="utf-8")))
+        path.unlink()
+    path = temporary / "index.json"
+    path.write_text(index, encoding="utf-8")
+    manifest = temporary / "manifest.json"
+    manifest.write_text(json.dumps({"files": [*entries, _entry(path)]}, indent=1), encoding="utf-8")
+    _entry(manifest)
+    _sync_folder(temporary)
+    if final.exists():
+        shutil.rmtree(final)
+    temporary.rename(final)
+    point(final.parent, "latest", final.name)
+    prune(final.parent)
+
+
+def point(root: Path, pointer: str, name: str) -> None:
+    """Let `latest` or `best` name a checkpoint."""
+    path = root / f"{pointer}.tmp"
+    path.write_text(name, encoding="utf-8")
+    _entry(path)
+    path.replace(root / pointer)
+    _sync_folder(root)
+
+
+def pointed(root: Path, pointer: str) -> Path | None:
+    """The checkpoint that a pointer names; None when there is none."""
+    try:
+        folder = root / (root / pointer).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    return folder if folder.name.startswith(_PREFIX) and folder.is_dir() else None
+
+
+def prune(root: Path) -> None:
+    """Drop checkpoints, but the last two, those made to be kept, and the best."""
+    best = pointed(root, BEST)
+    for old in _folders(root)[_KEPT:]:
+        if old != best and not _is_kept(old):
+            shutil.rmtree(old, ignore_errors=True)
+
+
+def _is_kept(folder: Path) -> bool:
+    try:
+        return bool(json.loads((folder / "index.json").read_text(encoding="utf-8"))["keep"])
+    except (OSError, ValueError, KeyError):
+        return False
+
+
+def drop_after(root: Path, step: int) -> None:
+    """Remove checkpoints of later steps, and what was being written: the training went back."""
+    for folder in (*_folders(root), *root.glob(".tmp-*")):
+        if folder.name.startswith(".tmp-") or step_of(folder) > step:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def step_of(folder: Path) -> int:
+    """The step that a checkpoint was made after."""
+    return int(folder.name.removeprefix(_PREFIX))
+
+
+def name_of(step: int) -> str:
+    """The name of the checkpoint made after a step."""
+    return f"{_PREFIX}{step:08d}"
+
+
+def _entry(path: Path) -> dict[str, Any]:
+    """Make a file durable and describe it."""
+    with path.open("rb+") as file:
+        os.fsync(file.fileno())
+    return {"name": path.name, "bytes": path.stat().st_size, "sha256": file_sha256(path)}
+
+
+def _sync_folder(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _folders(root: Path) -> list[Path]:
+    """Checkpoints by name, newest first; whether they are whole is not looked at."""
+    return sorted((p for p in root.glob(f"{_PREFIX}*") if p.is_dir()), reverse=True)
+
+
+def fault(folder: Path) -> str | None:
+    """What is wrong with a checkpoint, in words; None when it is whole."""
+    try:
+        files = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["files"]
+        for entry in files:
+            path = folder / entry["name"]
+            size = path.stat().st_size
+            if size != entry["bytes"]:
+                return f"{entry['name']}: expected {entry['bytes']} bytes, found {size}"
+            if file_sha256(path) != entry["sha256"]:
+                return f"{entry['name']}: changed since it was written"
+    except FileNotFoundError as error:
+        return f"{Path(error.filename).name} is missing"
+    except (ValueError, KeyError, TypeError) as error:
+        return f"manifest.json is damaged ({error!r})"
+    return None
+
+
+def newest(root: Path, before_step: int | None = None) -> Path | None:
+    """The newest whole checkpoint; a damaged one is passed over with a warning.
+
+    Args:
+        before_step: only those made before this step.
+
+    Raises:
+        DataError: there are checkpoints and all are damaged.
+    """
+    folders = [f for f in _folders(root) if before_step is None or step_of(f) < before_step]
+    for folder in folders:
+        problem = fault(folder)
+        if problem is None:
+            return folder
+        log.warning("checkpoint %s is damaged (%s); trying the one before", folder, problem)
+    if folders:
+        raise DataError(
+            f"all {len(folders)} checkpoints in {root} are damaged; delete that folder to start anew"
+        )
+    return None
+
+
+def load(engine: Engine, folder: Path, identity: dict[str, str]) -> Position:
+    """Put a checkpoint's state into the engine; any number of ranks may have written it.
+
+    Raises:
+        DataError: it belongs to another model, cache or options; says which.
+    """
+    index = json.loads((folder / "index.json").read_text(encoding="utf-8"))
+    _check_identity(folder, index, identity)
+    files: list[Any] = [safe_open(p, framework="pt") for p in sorted(folder.glob("rank-*.safetensors"))]
+    places = {key: file for file in files for key in file.keys() if "/" in key}  # noqa: SIM118
+    runs: dict[tuple[str, str], list[tuple[int, str]]] = {}
+    for key in places:
+        kind, start, name = key.split("/", 2)
+        runs.setdefault((name, kind), []).append((int(start), key))
+
+    def read(name: str, kind: str, start: int, count: int) -> Tensor:
+        pieces = [places[key].get_tensor(key) for _, key in sorted(runs[name, kind])]
+        return torch.cat(pieces)[start : start + count]
+
+    engine.restore(read, index["updates"])
+    if engine.rank < len(files):
+        _restore_random(engine, files[engine.rank])
+    return Position(index["step"], index["identity"], index["progress"])
+
+
+def _restore_random(engine: Engine, file: Any) -> None:
+    torch.set_rng_state(file.get_tensor(_RNG))
+    if engine.device.type == "cuda" and _CUDA_RNG in file.keys():  # noqa: SIM118
+        torch.cuda.set_rng_state(file.get_tensor(_CUDA_RNG), engine.device)
+
+
+def _check_identity(folder: Path, index: dict[str, Any], identity: dict[str, str]) -> None:
+    if index.get("format") != _FORMAT:
+        raise DataError(f"{folder}: expected format {_FORMAT}, found {index.get('format')!r}")
+    for name, value in identity.items():
+        found = index["identity"].get(name)
+        if found != value:
+            raise DataError(
+                f"{folder}: made with another {name}: expected {value}, found {found}; delete the folder to "
+                "start anew, or go back to what it was made with"
+            )
+
+
+def digest(value: Any) -> str:
+    """A short digest of a JSON-able value, for `Position.identity`."""
+    text = json.dumps(value, sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

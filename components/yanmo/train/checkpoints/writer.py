@@ -1,0 +1,123 @@
+"""Writes checkpoints while the training goes on: it only waits for a copy of the state in memory.
+
+One checkpoint is written at a time. Threads use no
+collectives: whether all ranks have written travels with the numbers that the ranks exchange after each step
+anyway, and then rank 0 commits. A kill at any moment leaves the checkpoint before.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from yanmo.train.agreement import Agreement
+from yanmo.train.backends.engine import Engine
+from yanmo.train.checkpoints import checkpoint
+from yanmo.train.checkpoints.checkpoint import Position
+
+_POLL_SECONDS = 0.01
+
+
+class PeerFailed(RuntimeError):
+    """Another rank failed and says why; this one only stops."""
+
+
+class Writer:
+    """The checkpoints of one run, on one rank. All methods but the properties are called by all ranks."""
+
+    def __init__(self, engine: Engine, root: Path, agreement: Agreement) -> None:
+        self._engine, self._root, self._agreement = engine, root, agreement
+        self._thread: threading.Thread | None = None
+        self._error: Exception | None = None
+        self._step: int | None = None
+        """Of the checkpoint whose parts are being written."""
+        self._index = ""
+
+    def clear(self) -> None:
+        """Remove what a killed run left half-written."""
+        if self._engine.rank == 0:
+            for stale in self._root.glob(".tmp-*"):
+                shutil.rmtree(stale, ignore_errors=True)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is being written or committed."""
+        return self._step is None and not self.is_writing
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether this rank's thread is at work."""
+        return self._thread is not None and self._thread.is_alive()
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether this rank's thread met an error, to be raised by `settle`."""
+        return self._error is not None
+
+    def begin(self, position: Position, *, keep: bool) -> None:
+        """Copy the state and begin to write it; nothing may be being written.
+
+        Args:
+            keep: it is never dropped for being old.
+        """
+        assert self.is_idle, "one checkpoint at a time"
+        tensors = checkpoint.snapshot(self._engine)
+        self._index = checkpoint.index_of(self._engine, position, keep=keep)
+        self._step = position.step
+        folder, rank = self._temporary(position.step), self._engine.rank
+        self._start(lambda: checkpoint.write_rank(folder, rank, tensors))
+
+    def settle(self, *, writing: bool, failed: bool) -> None:
+        """Commit when every rank has written.
+
+        Args:
+            writing: whether any rank's thread is at work.
+            failed: whether any rank's thread met an error.
+
+        Raises:
+            OSError: no space, no permission.
+            PeerFailed: on another rank.
+        """
+        if failed:
+            self._step = None
+            raise self._error or PeerFailed(
+                "another rank could not write its part of the checkpoint; its error says why"
+            )
+        if self._step is None or writing:
+            return
+        step, self._step = self._step, None
+        if self._engine.rank == 0:
+            temporary, index = self._temporary(step), self._index
+            final = self._root / checkpoint.name_of(step)
+            self._start(lambda: checkpoint.commit(temporary, final, index))
+
+    def finish(self) -> None:
+        """Wait until what was begun is committed.
+
+        Raises:
+            OSError: as `settle`.
+        """
+        while True:
+            writing, pending, failed = self._agreement.any(
+                self.is_writing, self._step is not None, self.has_failed
+            )
+            self.settle(writing=writing, failed=failed)
+            if not writing and not pending:
+                return
+            time.sleep(_POLL_SECONDS)
+
+    def _temporary(self, step: int) -> Path:
+        return self._root / f".tmp-{checkpoint.name_of(step)}"
+
+    def _start(self, action: Callable[[], None]) -> None:
+        def run() -> None:
+            try:
+                action()
+            except Exception as error:
+                self._error = error
+
+        self._thread = threading.Thread(target=run, daemon=True, name="checkpoint")
+        self._thread.start()

@@ -1,0 +1,176 @@
+"""The collapse monitor: every so many steps a look at gradients, updates and, in full, inside the model.
+
+fast: norm of the gradient and size of the update relative to the weights, by layer, from the step that is
+    made anyway: one pass over the gradient and one copy of the weights.
+full: besides, a forward of a few rows with the figures of probes.py.
+off: no hook, no copy, nothing.
+
+A warning names the figure, the layer and what it means, once per figure until it was good again. Thresholds:
+
+    active_units < 0.5         half of the units dormant; Sokar et al. 2023 (arXiv 2302.12902)
+    effective_rank < 3         states on a plane; what healthy trainings showed here is in docs/train
+    attention_entropy < 0.05   Zhai et al. 2023 (arXiv 2303.06296): training diverges where it falls to 0
+    output_entropy < 0.01      one token, always
+    update_ratio > 0.5         an update of half of the weights; 1e-3 is usual (Karpathy, CS231n notes)
+    grad_norm < 1e-6           of the largest layer's: vanished
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from yanmo.train.agreement import Agreement
+from yanmo.train.backends.engine import WEIGHT, Engine, Part
+from yanmo.train.data import Batch
+from yanmo.train.health.probes import look_inside
+
+log = logging.getLogger(__name__)
+
+PROBE_ROWS = 4
+_LAYER = re.compile(r"\blayers\.(\d+)\.")
+_BAD: dict[str, tuple[Callable[[float], bool], str]] = {
+    "active_units": (lambda x: x < 0.5, "more than half of the units are dormant"),
+    "effective_rank": (lambda x: x < 3, "hidden states have collapsed onto a few directions"),
+    "attention_entropy": (lambda x: x < 0.05, "heads look at single positions"),
+    "output_entropy": (lambda x: x < 0.01, "each prediction is of a single token"),
+    "update_ratio": (
+        lambda x: x > 0.5,
+        "updates are as large as half of the weights; lower the learning rate",
+    ),
+    "relative_grad_norm": (lambda x: x < 1e-6, "the gradient has vanished"),
+}
+
+
+class Monitor:
+    """Watches one engine; all ranks call every method together."""
+
+    def __init__(
+        self, engine: Engine, agreement: Agreement, mode: str, every: int, warmup_steps: int
+    ) -> None:
+        """Args:
+        mode: full, fast or off.
+        every: steps between looks.
+        warmup_steps: before their end nothing is said: weights that begin at zero move by more than they are.
+        """
+        self._engine, self._agreement = engine, agreement
+        self._mode, self._every, self._quiet = mode, every, warmup_steps
+        self._layers = _layers_of(engine)
+        self._before: dict[tuple[str, int], Tensor] = {}
+        self._gradient: dict[str, Tensor] = {}
+        self._warned: set[tuple[str, str]] = set()
+
+    def begin(self, step: int) -> bool:
+        """Before an update: whether this step is watched, and get ready for it."""
+        if self._mode == "off" or step % self._every:
+            return False
+        self._before = {(p.name, p.start): p.values.clone() for p in self._weights()}
+        self._gradient = {}
+        self._engine.observer = self._observe
+        return True
+
+    def end(self, step: int, rows: Batch) -> dict[str, Any]:
+        """After the update: the figures, by layer; warns about bad ones.
+
+        Args:
+            rows: of the batch, for `full`; the same on every rank.
+        """
+        self._engine.observer = None
+        found = self._of_the_step()
+        self._before = {}
+        if self._mode == "full":
+            found |= self._inside(rows.rows(0, PROBE_ROWS))
+        if step > self._quiet:
+            self._warn(step, found)
+        return found
+
+    def _weights(self) -> list[Part]:
+        return [part for part in self._engine.parts() if part.kind == WEIGHT]
+
+    def _observe(self, gradients: list[Part]) -> None:
+        if self._engine.backend == "torch" and self._engine.rank:
+            return  # there each rank has all of it
+        for part in gradients:
+            square = part.values.float().square().sum()
+            self._gradient[part.name] = self._gradient.get(part.name, 0.0) + square
+
+    def _of_the_step(self) -> dict[str, Any]:
+        """Norm of the gradient, and of the update relative to the weights, by layer."""
+        count = len(self._layers)
+        squares = torch.zeros(3, count, dtype=torch.float64)
+        for name, square in self._gradient.items():
+            squares[0, self._layers[_layer(name)]] += float(square)
+        for part in self._weights():
+            before, at = self._before[part.name, part.start], self._layers[_layer(part.name)]
+            squares[1, at] += float((part.values - before).square().sum())
+            squares[2, at] += float(before.square().sum())
+        total = np.array(self._agreement.sums(squares.flatten())).reshape(3, count)
+        norms = np.sqrt(total)
+        ratio = norms[1] / np.maximum(norms[2], 1e-12)
+        return {
+            "grad_norm": dict(zip(self._layers, map(_rounded, norms[0]), strict=True)),
+            "update_ratio": dict(zip(self._layers, map(_rounded, ratio), strict=True)),
+        }
+
+    def _inside(self, rows: Batch) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        with self._engine.scoring() as decoder:
+            if self._engine.rank == 0:
+                ids, segments = (
+                    torch.from_numpy(x).to(self._engine.device) for x in (rows.ids_BT, rows.segments_BT)
+                )
+                found = look_inside(decoder, ids, segments)
+        names = [layer for layer in self._layers if layer.isdigit()]
+        return {
+            figure: _rounded(value)
+            if isinstance(value, float)
+            else dict(zip(names, map(_rounded, value), strict=True))
+            for figure, value in found.items()
+        }
+
+    def _warn(self, step: int, found: dict[str, Any]) -> None:
+        if self._engine.rank:
+            return
+        shown = dict(found)
+        norms = {layer: norm or 0.0 for layer, norm in found["grad_norm"].items()}
+        largest = max(norms.values())
+        if largest > 0:
+            shown["relative_grad_norm"] = {layer: norm / largest for layer, norm in norms.items()}
+        for figure, (is_bad, meaning) in _BAD.items():
+            values = shown.get(figure, {})
+            for layer, value in (values if isinstance(values, dict) else {"": values}).items():
+                if value is None or not is_bad(value):
+                    self._warned.discard((figure, layer))
+                elif (figure, layer) not in self._warned:
+                    self._warned.add((figure, layer))
+                    where = f"layer {layer}: " if layer.isdigit() else f"{layer}: " if layer else ""
+                    log.warning("step %d, %s%s=%.3g: %s", step, where, figure, value, meaning)
+
+
+def _layer(name: str) -> str:
+    """The layer that a parameter is shown under: its number, embedding, head or norm."""
+    number = _LAYER.search(name)
+    if number:
+        return number.group(1)
+    if "embed_tokens" in name:
+        return "embedding"
+    return "head" if "lm_head" in name else "norm"
+
+
+def _layers_of(engine: Engine) -> dict[str, int]:
+    """Layer -> place, the same on every rank and in every stage."""
+    names = dict.fromkeys(_layer(name) for name, _ in engine.decoder.named_parameters())
+    return {layer: place for place, layer in enumerate(names)}
+
+
+def _rounded(value: float) -> float | None:
+    """Four digits; None for what JSON cannot say."""
+    value = float(value)
+    return float(f"{value:.4g}") if math.isfinite(value) else None

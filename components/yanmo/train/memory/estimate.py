@@ -1,0 +1,208 @@
+"""How much memory a training needs, before it starts; without torch, so that the supervisor can say it.
+
+Per rank, in bytes, for P parameters on w ranks, e bytes per weight that the forward reads (4, bf16: 2):
+
+    weights       e P                      ZeRO-3: e P / w
+    master        4 P / w                  fp32; the plain backend has it once, and none besides in fp32
+    gradients     4 P (and e P while the backward runs, in bf16)       ZeRO-2, 3: 4 P / w
+    optimizer     4 per element under Muon, 8 under AdamW, / w
+    activations   tokens of a micro batch x layers x (4 D + 6 HE + 3 KE + 4 F) e; with gradient
+                  checkpointing tokens x layers x D e; besides the backward's own, of one layer (two); the
+                  mask T^2 e per row; the head's gradient
+    base          python, torch and DeepSpeed; on CUDA its context
+
+Measured against peaks in docs/train.md.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from yanmo.common.errors import EnvironmentFault
+from yanmo.common.logs import human_bytes
+from yanmo.train.config import TrainConfig
+from yanmo.train.options.sizes import num_parameters
+
+_BASE = {"cpu": 550 << 20, "cuda": 800 << 20, "mps": 800 << 20}
+"""RSS of a worker that has trained nothing yet; context, cuBLAS and NCCL buffers on CUDA (not measured)."""
+_FREE_SHARE = 0.92
+"""Of the memory that may be planned for: allocators waste some."""
+_LOSS_ROWS = 256
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Bytes on one rank."""
+
+    weights: int
+    gradients: int
+    optimizer: int
+    activations: int
+    base: int
+    host: int = 0
+    """In the CPU's memory, with --offload."""
+
+    @property
+    def total(self) -> int:
+        """On the device."""
+        return self.weights + self.gradients + self.optimizer + self.activations + self.base
+
+    def __str__(self) -> str:
+        names = ("weights", "gradients", "optimizer", "activations", "base")
+        parts = ", ".join(f"{name} {human_bytes(getattr(self, name))}" for name in names)
+        host = f"; and {human_bytes(self.host)} of the CPU's" if self.host else ""
+        return f"{human_bytes(self.total)} per rank ({parts}{host})"
+
+
+def shape_of(options: TrainConfig) -> dict[str, str | int | float | bool]:
+    """What `num_parameters` wants."""
+    names = ("layers", "width", "heads", "kv_heads", "head_width", "feed_forward", "tied_head")
+    return {name: getattr(options, name) for name in names}
+
+
+def estimate(options: TrainConfig, vocab_size: int, device: str, rows: int = 0) -> Estimate:
+    """What one rank needs.
+
+    Args:
+        rows: of a micro batch; 0 takes the options'.
+    """
+    shape, w = shape_of(options), options.ranks
+    count = num_parameters(shape, vocab_size)
+    tables = (1 if options.tied_head else 2) * vocab_size * options.width
+    e = 2 if options.precision == "bf16" else 4
+    muon = options.optimizer == "muon"
+    states = 8 * tables + (4 if muon else 8) * (count - tables)
+    if options.backend == "torch":
+        weights, gradients, share = (e + 4 if e == 2 else 4) * count, 4 * count, 1
+    else:
+        stage, share = options.zero_stage, w
+        weights = e * count // (w if stage == 3 else 1) + 4 * count // w
+        gradients = 4 * count // (w if stage > 1 else 1) + 4 * count // w
+    # The head's gradient in fp32 is there before the others', an embedding's beside it in the backward.
+    passing = 4 * tables + (e * count if e == 2 else 0)
+    optimizer, host = states // share, 0
+    if options.offload == "optimizer":
+        host = optimizer + 8 * count // share
+        weights, gradients, optimizer = weights - 4 * count // w, gradients - 4 * count // w, 0
+    return Estimate(
+        weights=weights,
+        gradients=gradients,
+        optimizer=optimizer,
+        activations=activations(options, vocab_size, rows or options.micro_rows, e, device) + passing,
+        base=_BASE[device],
+        host=host,
+    )
+
+
+def activations(options: TrainConfig, vocab_size: int, rows: int, e: int, device: str) -> int:
+    """Bytes that the forward of a micro batch keeps, and the head's tables."""
+    o, tokens = options, rows * options.context
+    queries, keys = o.heads * o.head_width, o.kv_heads * o.head_width
+    layer = (4 * o.width + 6 * queries + 3 * keys + 4 * o.feed_forward) * e
+    kept = o.layers * (o.width * e if o.gradient_checkpointing else layer)
+    kept += layer * (2 if o.gradient_checkpointing else 1)  # the backward's own, of the layer that it is at
+    masked = o.attention == "masked" or (o.attention == "auto" and device != "cuda" and o.packing != "one")
+    mask = rows * o.context**2 * e if masked else 0
+    head = min(tokens, _LOSS_ROWS) * vocab_size * 4 * 3
+    return tokens * (kept + 6 * o.width * e) + mask + head
+
+
+def device_memory(options: TrainConfig, device: str) -> int:
+    """Bytes that one rank may plan with; 0 where nobody can say.
+
+    Of the machine's memory (or the container's limit) the ranks get equal shares. What happens to be free now
+    does not matter: a decision that rests on this must not depend on what else runs.
+    """
+    if options.memory_gib:
+        return int(options.memory_gib * 2**30) // (1 if device == "cuda" else options.ranks)
+    if device == "cuda":
+        return _gpu()[1]
+    return machine_memory() // options.ranks
+
+
+def machine_memory() -> int:
+    """Bytes of this machine, or of the container's limit where that is less."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        text = Path(path).read_text(encoding="ascii").strip() if os.access(path, os.R_OK) else ""
+        if text.isdigit():
+            total = min(total, int(text))
+    return total
+
+
+def _gpu() -> tuple[str, int]:
+    """Name and bytes of the smallest GPU; ("", 0) without nvidia-smi."""
+    command = ["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits"]
+    try:
+        text = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout
+    except (OSError, subprocess.SubprocessError):
+        return "", 0
+    found = [line.rsplit(",", 1) for line in text.splitlines() if "," in line]
+    sizes = [(int(size) << 20, name.strip()) for name, size in found if size.strip().isdigit()]
+    return (min(sizes)[1], min(sizes)[0]) if sizes else ("", 0)
+
+
+def gpu_name() -> str:
+    """Of the smallest GPU; "" where there is none."""
+    return _gpu()[0]
+
+
+def divisors(options: TrainConfig) -> list[int]:
+    """The micro batches that divide a rank's rows, largest first."""
+    rows = options.rank_rows
+    return [n for n in range(rows, 0, -1) if rows % n == 0]
+
+
+def largest_that_fits(options: TrainConfig, vocab_size: int, device: str) -> int:
+    """By the estimate; 1 where not even that fits (`check` then refuses it)."""
+    limit = _FREE_SHARE * device_memory(options, device)
+    for rows in divisors(options):
+        if not limit or estimate(options, vocab_size, device, rows).total <= limit:
+            return rows
+    return 1
+
+
+def check(options: TrainConfig, vocab_size: int, device: str) -> Estimate:
+    """The estimate, if it fits.
+
+    Raises:
+        EnvironmentFault: it does not; how much there is, and what would fit.
+    """
+    found, limit = estimate(options, vocab_size, device), device_memory(options, device)
+    if not limit or found.total <= _FREE_SHARE * limit:
+        return found
+    raise EnvironmentFault(
+        f"this training needs {found}, and there are {human_bytes(int(_FREE_SHARE * limit))} to plan with; "
+        f"{_advice(options, vocab_size, device, limit)}"
+    )
+
+
+def _advice(options: TrainConfig, vocab_size: int, device: str, limit: int) -> str:
+    """Options that would make it fit, the cheapest first."""
+    import dataclasses
+
+    def fits(**changes: object) -> bool:
+        other = dataclasses.replace(options, **changes)  # type: ignore[arg-type]
+        rows = largest_that_fits(other, vocab_size, device)
+        return estimate(other, vocab_size, device, rows).total <= _FREE_SHARE * limit
+
+    rows = largest_that_fits(options, vocab_size, device)
+    if fits():
+        return f"--micro-batch {rows} would fit"
+    ways: list[tuple[str, dict[str, object]]] = [
+        ("--gradient-checkpointing", {"gradient_checkpointing": True}),
+        ("--zero-stage 3", {"zero_stage": 3} if options.ranks > 1 else {}),
+        ("--offload optimizer", {"offload": "optimizer"} if device == "cuda" else {}),
+    ]
+    so_far: dict[str, object] = {}
+    said = ["--micro-batch 1"]
+    for text, change in ways:
+        if (change and options.backend == "deepspeed") or "gradient_checkpointing" in change:
+            so_far.update(change)
+            said.append(text)
+            if fits(**so_far):
+                return " with ".join([said[0], " and ".join(said[1:])]) + " would fit"
+    return "nothing here would make it fit: take a smaller --size or --context, or more memory"

@@ -1,0 +1,171 @@
+"""Whether a training fits into memory, and `--micro-batch auto`: the largest micro batch that does.
+
+On a CPU (and where no GPU can be asked) the memory estimate decides: equal machines choose equally. On CUDA a
+process of its own tries: forward and backward of the real decoder, halved after each out-of-memory, so that
+nothing is left behind in the workers; the answer is cached by GPU, shape and settings.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from yanmo.train.config import TrainConfig
+from yanmo.train.memory.estimate import (
+    check,
+    device_memory,
+    divisors,
+    estimate,
+    gpu_name,
+    largest_that_fits,
+    shape_of,
+)
+from yanmo.train.options.engine import AUTO
+
+log = logging.getLogger(__name__)
+_SECONDS = 300.0
+
+
+def fitted(options: TrainConfig, vocab_size: int) -> TrainConfig:
+    """The options with a micro batch that fits; says what the training needs and what its batch is.
+
+    Raises:
+        EnvironmentFault: what was asked for does not fit; says what would.
+    """
+    device = _device(options)
+    options = settle(options, vocab_size, device)
+    log.info("memory by estimate: %s", check(options, vocab_size, device))
+    log.info(
+        "batch: %d rows x %d forwards x %d ranks = %d rows = %d tokens a step (%d positions each)",
+        options.micro_rows,
+        options.accumulation,
+        options.ranks,
+        options.batch_rows,
+        options.batch_rows * options.context,
+        options.context,
+    )
+    return options
+
+
+def _device(options: TrainConfig) -> str:
+    """Where the workers will train, as far as can be seen without torch."""
+    if options.device != "auto":
+        return options.device
+    return "cuda" if gpu_name() else "cpu"
+
+
+def settle(options: TrainConfig, vocab_size: int, device: str) -> TrainConfig:
+    """The options with a number in the place of `auto`."""
+    if options.micro_batch != AUTO:
+        return options
+    rows = largest_that_fits(options, vocab_size, device)
+    how = "by the memory estimate"
+    if device == "cuda":
+        rows, how = _cached(options, vocab_size, rows)
+    log.info("--micro-batch auto: %d of %d rows, %s", rows, options.rank_rows, how)
+    return dataclasses.replace(options, micro_batch=rows)
+
+
+def _cached(options: TrainConfig, vocab_size: int, estimated: int) -> tuple[int, str]:
+    path = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "yanmo" / "micro_batch.json"
+    key = _key(options, vocab_size)
+    try:
+        return int(json.loads(path.read_text(encoding="utf-8"))[key]), f"remembered in {path}"
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    found = _try(options, vocab_size)
+    if not found:
+        return estimated, "by the memory estimate, as trying failed"
+    _remember(path, key, found)
+    return found, "by trying"
+
+
+def _remember(path: Path, key: str, rows: int) -> None:
+    """Add an answer to the cache; a cache that cannot be written only costs time."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    except (OSError, ValueError):
+        known = {}
+    temporary = path.with_suffix(f".{os.getpid()}")
+    try:
+        temporary.write_text(json.dumps({**known, key: rows}, indent=1), encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        log.warning("cannot remember the micro batch: %s", error)
+
+
+def _key(options: TrainConfig, vocab_size: int) -> str:
+    names = ("context", "precision", "optimizer", "gradient_checkpointing", "attention", "packing", "compile")
+    asked = {name: getattr(options, name) for name in (*names, "backend", "zero_stage", "offload", "ranks")}
+    value = {**shape_of(options), **asked, "rows": options.rank_rows, "vocabulary": vocab_size}
+    text = json.dumps({**value, "gpu": gpu_name(), "gib": options.memory_gib}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def _try(options: TrainConfig, vocab_size: int) -> int:
+    """What the process of its own found; 0 where it failed."""
+    task = json.dumps({"options": dataclasses.asdict(options), "vocab_size": vocab_size})
+    command = [sys.executable, "-m", "yanmo.train.memory.fitting"]
+    try:
+        done = subprocess.run(
+            command, input=task, capture_output=True, text=True, timeout=_SECONDS, check=True
+        )
+        return int(done.stdout.split()[-1])
+    except (OSError, subprocess.SubprocessError, ValueError, IndexError) as error:
+        log.warning("trying micro batches failed: %s", error)
+        return 0
+
+
+def search(options: TrainConfig, vocab_size: int, device: str) -> int:
+    """The largest micro batch whose forward and backward leave room for gradients and optimizer."""
+    import torch
+
+    from yanmo.train.backends.accelerator import prepare
+    from yanmo.train.backends.loss_module import LossModule
+    from yanmo.train.models.start import decoder_shape
+
+    decoder = decoder_shape(options, vocab_size).to(
+        device, torch.bfloat16 if options.precision == "bf16" else torch.float32
+    )
+    prepare(decoder, options, device)
+    module = LossModule(decoder)
+    known = estimate(options, vocab_size, device, 1)
+    budget = 0.92 * device_memory(options, device) - known.optimizer - known.gradients - known.base
+    for rows in divisors(options):
+        peak = _peak(module, rows, options.context, vocab_size, device)
+        if peak is not None and peak <= budget:
+            return rows
+    return 1
+
+
+def _peak(module: object, rows: int, context: int, vocab_size: int, device: str) -> int | None:
+    """Bytes at the peak of a forward and backward; None where there was too little memory."""
+    import torch
+
+    assert isinstance(module, torch.nn.Module)
+    module.zero_grad(set_to_none=True)
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    ids = torch.randint(0, vocab_size, (rows, context), device=device)
+    try:
+        module(ids, torch.ones_like(ids), ids, 1.0 / ids.numel()).backward()
+        return int(torch.cuda.max_memory_allocated())
+    except torch.OutOfMemoryError:
+        return None
+
+
+def main() -> None:
+    """Read a task from stdin and print the answer."""
+    task = json.loads(sys.stdin.read())
+    print(search(TrainConfig(**task["options"]), task["vocab_size"], "cuda"))
+
+
+if __name__ == "__main__":
+    main()

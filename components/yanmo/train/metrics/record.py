@@ -1,0 +1,127 @@
+"""metrics.jsonl and the lines of progress in the log; rank 0 writes, the other ranks only call.
+
+{"step": 120, "loss": ..., "bits_per_character": ..., "tokens_per_second": ..., ...}   an interval
+{"step": 120, "valid_bits_per_character": {"mean": ..., ...}}                          a validation
+{"step": 120, "event": "rewind", ...}                                                  what went otherwise
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import time
+from pathlib import Path
+from typing import Any, TextIO
+
+from yanmo.common.logs import human_seconds
+from yanmo.train import job
+from yanmo.train.backends.engine import Engine
+from yanmo.train.config import TrainConfig
+from yanmo.train.data import Samples
+from yanmo.train.metrics.interval import Interval, Stopwatch
+from yanmo.train.metrics.machine import Machine
+
+log = logging.getLogger(__name__)
+_LOG_SECONDS = 10.0
+
+
+class Record:
+    """Writes one run's figures."""
+
+    def __init__(self, options: TrainConfig, engine: Engine, samples: Samples, folder: Path) -> None:
+        self._options, self._engine, self._samples = options, engine, samples
+        self._path = folder / job.METRICS
+        self._file: TextIO | None = None
+        self._said = time.monotonic()
+        decoder = engine.decoder
+        self._machine = Machine(engine.device, options, decoder.config, decoder.attention)
+
+    def open(self, step: int) -> None:
+        """Continue metrics.jsonl, without the lines of steps that will be made again."""
+        if self._engine.rank:
+            return
+        if self._file:
+            self._file.close()
+        lines = [line for line in job.read_metrics(self._path) if line["step"] <= step]
+        temporary = self._path.with_name(f".tmp-{self._path.name}")  # a kill in here must lose no line
+        temporary.write_text("".join(map(_text, lines)), encoding="utf-8")
+        temporary.replace(self._path)
+        self._file = self._path.open("a", encoding="utf-8")
+
+    def line(self, step: int, interval: Interval, watch: Stopwatch) -> None:
+        """One interval's figures; begins the next one."""
+        seconds = max(interval.seconds - interval.line_seconds, 1e-9)
+        speed = interval.targets / seconds
+        line = {
+            "step": step,
+            **self._of_the_loss(interval.loss),
+            "learning_rate": self._engine.learning_rate,
+            "grad_norm": _finite(self._engine.gradient_norm()),
+            "tokens": interval.tokens,
+            "tokens_per_second": speed,
+            "samples_per_second": interval.samples / seconds,
+            "seconds": interval.seconds,
+            "cpu_seconds": interval.cpu_seconds,
+            "seconds_left": interval.seconds / step * (self._options.steps - step),
+            "phase_seconds": {name: round(value, 6) for name, value in watch.read().items()},
+            **self._machine.figures(speed),
+        }
+        interval.begin_line()
+        self._write(line)
+        if time.monotonic() - self._said >= _LOG_SECONDS or step == self._options.steps:
+            self._say(line)
+
+    def _of_the_loss(self, loss: float | None) -> dict[str, float | None]:
+        if loss is None:
+            return {"loss": None, "perplexity": None, "bits_per_character": None}
+        return {
+            "loss": loss,
+            "perplexity": math.exp(min(loss, 700.0)),
+            "bits_per_character": loss / math.log(2) * self._samples.tokens_per_character,
+        }
+
+    def _say(self, line: dict[str, Any]) -> None:
+        self._said = time.monotonic()
+        step, steps = line["step"], self._options.steps
+        if line["loss"] is None:
+            log.warning("step %d of %d: every step since the last line was skipped", step, steps)
+            return
+        log.info(
+            "step %d of %d (%d %%): loss %.3f, %.3f bits per character, %.0f tokens/s, %s left",
+            step,
+            steps,
+            100 * step // steps,
+            line["loss"],
+            line["bits_per_character"],
+            line["tokens_per_second"],
+            human_seconds(line["seconds_left"]),
+        )
+
+    def validation(self, step: int, found: dict[str, float]) -> None:
+        """Bits per character by genre."""
+        shown = {genre: _finite(bits) for genre, bits in found.items()}
+        self._write({"step": step, "valid_bits_per_character": shown})
+        text = ", ".join(f"{genre} {bits:.3f}" for genre, bits in found.items())
+        log.info("validation at step %d, bits per character: %s", step, text)
+
+    def event(self, step: int, name: str, **values: Any) -> None:
+        """Something that makes this run differ from one without it."""
+        self._write({"step": step, "event": name, **values})
+
+    def monitor(self, step: int, figures: dict[str, Any]) -> None:
+        """The collapse monitor's figures."""
+        self._write({"step": step, "monitor": figures})
+
+    def _write(self, line: dict[str, Any]) -> None:
+        if self._file:
+            self._file.write(_text(line))
+            self._file.flush()
+
+
+def _text(line: dict[str, Any]) -> str:
+    return json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

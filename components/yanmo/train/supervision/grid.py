@@ -1,0 +1,120 @@
+"""`--benchmark`: tries execution settings on this machine and prints the fastest as an options file.
+
+Only settings that change no sample and no key: how many ranks and threads (on a CPU), micro batch, ZeRO
+stage, backend. Each is a real training of a few steps in a folder that is thrown away. Ranks and threads are
+tried with every micro batch; backend and stage then with the best of those, as they hardly depend on it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import os
+import statistics
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from yanmo.common.options_file import dump_yaml
+from yanmo.common.stage_run import Skip, StageRun
+from yanmo.train import job
+from yanmo.train.config import TrainConfig
+from yanmo.train.job import Job, read_metrics
+from yanmo.train.supervision.workers import WorkersLog, end, start, watch
+
+log = logging.getLogger(__name__)
+_WARM_STEPS, _STEPS = 4, 12
+Setting = dict[str, Any]
+_SHORT: Setting = {
+    **{"steps": _WARM_STEPS + _STEPS, "warmup_steps": 1, "log_every": 1, "start": "random", "monitor": "off"},
+    **{"checkpoint_steps": 0, "checkpoint_seconds": 0.0, "valid_every": 0, "valid_characters": 0},
+    **{"profile": 0, "max_seconds": 0.0, "stop_at": "", "night": ""},
+    **{"night_micro_batch": 0, "night_memory_share": 0.0, "night_power_watts": 0},
+}
+"""What a training of a few steps has otherwise."""
+
+
+def prepare(run: StageRun) -> dict[str, Any]:
+    """Nothing for the key; with `--benchmark`, the benchmark instead of a training.
+
+    Raises:
+        Skip: the benchmark is over.
+    """
+    if run.options.benchmark:
+        raise Skip(f"--benchmark trains no model; the fastest settings: {best_settings(run)}")
+    return {}
+
+
+def best_settings(run: StageRun) -> Setting:
+    """Try settings, print a table and the fastest as YAML to stdout."""
+    options: TrainConfig = run.options
+    speeds: list[tuple[Setting, float]] = []
+
+    def measure(setting: Setting) -> None:
+        speed = tokens_per_second(run, dataclasses.replace(options, **setting))
+        shown = " ".join(f"{name}={value}" for name, value in setting.items())
+        log.info("%s: %s", shown, f"{speed:.0f} tokens/s" if speed else "does not run here")
+        speeds.append((setting, speed))
+
+    for setting in first_settings(options, os.cpu_count() or 1):
+        measure(setting)
+    best = max(speeds, key=lambda pair: pair[1])[0]
+    for change in second_settings(options):
+        measure({**best, **change})
+    best, speed = max(speeds, key=lambda pair: pair[1])
+    rows = [[f"{v:.0f}", *(f"{name}={value}" for name, value in s.items())] for s, v in speeds]
+    sys.stdout.write("".join(f"# {' '.join(row)}\n" for row in sorted(rows, key=lambda r: -float(r[0]))))
+    sys.stdout.write(dump_yaml(best))
+    sys.stdout.flush()
+    return {**best, "tokens_per_second": round(speed)}
+
+
+def first_settings(options: TrainConfig, cores: int) -> Iterator[Setting]:
+    """Ranks and threads that fill the machine, with micro batches of the whole share, a half and a quarter.
+
+    On GPUs the ranks are given by their number.
+    """
+    places = [(options.ranks, options.threads)]
+    if options.device == "cpu" or not _has_gpu():
+        counts = sorted({1, max(cores // 2, 1), cores})
+        places = [(ranks, cores // ranks) for ranks in counts if options.batch_rows % ranks == 0]
+    for ranks, threads in places:
+        share = options.batch_rows // ranks
+        for rows in sorted({share // part for part in (1, 2, 4) if share % part == 0 and share >= part}):
+            yield {"ranks": ranks, "threads": threads, "micro_batch": rows}
+
+
+def second_settings(options: TrainConfig) -> Iterator[Setting]:
+    """What the best of the first is tried with."""
+    yield {"zero_stage": 2, "backend": "deepspeed"}
+    yield {"zero_stage": 1, "backend": "torch"}
+
+
+def _has_gpu() -> bool:
+    return any(Path("/dev").glob("nvidia[0-9]*"))
+
+
+def tokens_per_second(run: StageRun, options: TrainConfig) -> float:
+    """The median speed of a few steps after the first ones; 0 where the setting does not run."""
+    options = dataclasses.replace(options, **_SHORT)
+    model = run.inputs["model"]
+    with tempfile.TemporaryDirectory(prefix="yanmo-benchmark-") as name:
+        folder = Path(name)
+        cache = run.input("token_cache").reference
+        task = Job(options, run.store.uri, cache, model.reference if model else None, folder)
+        process = start(options, task.write())
+        said = WorkersLog(process, folder / "workers.log")
+        said.start()
+        try:
+            limit = options.hang_seconds
+            watch(process, said, folder, hang_seconds=limit, stopping=[], each_time=lambda: None)
+        finally:
+            end(process)
+        said.wait()
+        lines = [x for x in read_metrics(folder / job.METRICS) if "loss" in x][_WARM_STEPS:]
+    if not lines or any(status.state != "done" for status in said.statuses):
+        log.debug("it ended with %s", [status.message for status in said.statuses])
+        return 0.0
+    return float(statistics.median(line["tokens_per_second"] for line in lines))

@@ -1,0 +1,220 @@
+"""`yanmo train`: checks, starts the workers with torchrun, watches them, commits the model.
+
+The supervisor never imports torch: it stays small and answers /metrics and signals whatever the workers do.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import math
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from yanmo.common.documents import text_form
+from yanmo.common.errors import StorageError
+from yanmo.common.logs import human_bytes
+from yanmo.common.stage_run import Finish, StageRun
+from yanmo.common.store.commit import Result
+from yanmo.common.store.output import Output
+from yanmo.common.token_cache import TokenCache
+from yanmo.train import job
+from yanmo.train.backends.zero_config import engine_config
+from yanmo.train.checkpoints.keeper import Keeper
+from yanmo.train.config import TrainConfig
+from yanmo.train.health.watchdog import FOLDER as HEARTBEATS
+from yanmo.train.job import Job, Status, clear, raise_failure, read_metrics
+from yanmo.train.memory.estimate import shape_of
+from yanmo.train.memory.fitting import fitted
+from yanmo.train.memory.micro_batch import halve_micro_batch, largest_micro_batch
+from yanmo.train.metrics.exporter import Exporter
+from yanmo.train.models.model_card import model_card
+from yanmo.train.options.sizes import num_parameters
+from yanmo.train.supervision.power import power_limit
+from yanmo.train.supervision.shifts import Shift, Shifts
+from yanmo.train.supervision.workers import WorkersLog, end, start, watch
+
+log = logging.getLogger(__name__)
+
+
+def work(run: StageRun) -> Result:
+    """Train, and put the model into the attempt."""
+    options: TrainConfig = run.options
+    cache = TokenCache.open(run.input("token_cache"))
+    folder = run.work_folder.path
+    folder.mkdir(parents=True, exist_ok=True)
+    keeper = Keeper(run.work_folder, run.attempt.lease)
+    if not (folder / job.EXPORT).exists():
+        _check_space(folder, options, cache)
+        model = run.inputs["model"]
+        if model is None:  # another model's shape is its own
+            options = fitted(options, cache.vocab_size)
+        if options.backend == "deepspeed":
+            engine_config(options)  # refuses a file that contradicts, before torch is imported
+        task = Job(
+            options=options,
+            store=run.store.uri,
+            token_cache=run.input("token_cache").reference,
+            model=model.reference if model else None,
+            folder=folder,
+        )
+        keeper.restore()
+        if not _train(task, run, keeper):
+            keeper.save()
+            return Result(counts={}, status="paused")
+    return _result(run, cache, folder)
+
+
+def forget(run: StageRun, output: Output) -> Finish:
+    """Drop the finished run's checkpoints and working files; the model is committed."""
+    folder = run.work_folder.path
+    run.work_folder.forget()
+    for name in (job.CHECKPOINTS, job.EXPORT):
+        shutil.rmtree(folder / name, ignore_errors=True)
+    for name in (job.METRICS, job.TRACE, job.MICRO_BATCH, "job.json", "workers.log"):
+        (folder / name).unlink(missing_ok=True)
+    clear(folder)
+    with suppress(OSError):
+        (folder / HEARTBEATS).rmdir()
+    return Finish()
+
+
+def _check_space(folder: Path, options: TrainConfig, cache: TokenCache) -> None:
+    """Refuse to start where two checkpoints and the model will not fit.
+
+    Raises:
+        StorageError: too little space, how much there is and is needed.
+    """
+    parameters = num_parameters(shape_of(options), cache.vocab_size)
+    needed = parameters * 4 * (3 * 3 + 2)  # weight and two states, three times; the model twice
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        raise StorageError(
+            f"{folder}: {human_bytes(free)} free, checkpoints and model of {parameters / 1e6:.1f} M "
+            f"parameters need {human_bytes(needed)}; free space, or give another --store"
+        )
+
+
+def _train(task: Job, run: StageRun, keeper: Keeper) -> bool:
+    """Run the workers, shift after shift, to the end; False when they paused.
+
+    Raises:
+        Exception: what ended a worker, so that the stage's exit code is its own.
+    """
+    shifts = Shifts(task.options.hours())
+    exporter = Exporter(run.telemetry, task.folder)
+    with _stop_file(task.folder / job.STOP) as stopping:
+        while True:
+            clear(task.folder)
+            shift = shifts.current()
+            if stopping or (shift.ends_at <= time.time() and shift.then == "paused"):
+                log.info("pausing: %s", "asked to stop" if stopping else shift.reason)
+                return False
+            statuses = _one_shift(_for_shift(task, shift), exporter, keeper, stopping)
+            if statuses is None:
+                continue  # with a smaller micro batch
+            states = {status.state for status in statuses}
+            if states != {"changed"}:
+                return states == {"done"}
+
+
+def _for_shift(task: Job, shift: Shift) -> Job:
+    """The job with the settings of a shift, and no larger a micro batch than has fitted."""
+    options = task.options.by_night() if shift.is_night else task.options
+    most, note = largest_micro_batch(task.folder)
+    if most and options.micro_rows > most:
+        options = dataclasses.replace(options, micro_batch=most)
+    elif shift.is_night or task.options.night:
+        note = f"settings of the {'night' if shift.is_night else 'day'}"
+    else:
+        note = ""
+    ends_at = None if math.isinf(shift.ends_at) else shift.ends_at
+    return dataclasses.replace(
+        task, options=options, ends_at=ends_at, then=shift.then, reason=shift.reason, note=note
+    )
+
+
+def _one_shift(task: Job, exporter: Exporter, keeper: Keeper, stopping: list[float]) -> list[Status] | None:
+    """How the ranks ended; None when the micro batch was halved and they have to be started again."""
+    with power_limit(task.options.power_watts):
+        process = start(task.options, task.write())
+        said = WorkersLog(process, task.folder / "workers.log")
+        said.start()
+        try:
+            with keeper:
+                watch(
+                    process,
+                    said,
+                    task.folder,
+                    hang_seconds=task.options.hang_seconds,
+                    stopping=stopping,
+                    each_time=exporter.show,
+                )
+        finally:
+            end(process)
+        said.wait()
+    exporter.show()
+    full = [status for status in said.statuses if status.out_of_memory]
+    if full and not stopping:
+        halve_micro_batch(task, full[0])
+        return None
+    raise_failure(said.statuses, task.options.ranks, said.tail)
+    return said.statuses
+
+
+@contextmanager
+def _stop_file(path: Path) -> Iterator[list[float]]:
+    """While inside, SIGTERM and Ctrl-C create the file that asks the workers to save and end.
+
+    Yields:
+        A list that holds the time of the first request, once there was one.
+    """
+    asked: list[float] = []
+
+    def stop(signum: int, frame: FrameType | None) -> None:
+        path.touch()
+        if not asked:
+            asked.append(time.monotonic())
+            log.info("asked to stop: saving after this step")
+
+    before = {s: signal.signal(s, stop) for s in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _result(run: StageRun, cache: TokenCache, folder: Path) -> Result:
+    export = folder / job.EXPORT
+    result: dict[str, Any] = json.loads((export / job.RESULT).read_text(encoding="utf-8"))
+    for name in result["files"]:
+        shutil.copyfile(export / name, run.attempt.path(name))
+        run.attempt.add(name)
+    lines = read_metrics(folder / job.METRICS)
+    run.attempt.write("metrics.jsonl", (folder / job.METRICS).read_bytes(), role="record")
+    valid: dict[str, float] = {}
+    for line in lines:
+        valid = line.get("valid_bits_per_character", valid)
+    if (folder / job.TRACE).exists():
+        shutil.copyfile(folder / job.TRACE, run.attempt.path(job.TRACE))
+        run.attempt.add(job.TRACE, role="record")
+    card = model_card(run.options, result, valid, run.input("token_cache"))
+    run.attempt.write("README.md", card, role="record")
+    counts = {name: result[name] for name in ("steps", "tokens", "parameters")}
+    metadata = {
+        "valid_bits_per_character": valid,
+        "seconds": result["seconds"],
+        "genres": list(cache.genres),
+        "precision": run.options.precision,
+        "text_form": text_form(run.input("token_cache")),
+        "events": [line for line in lines if "event" in line],
+    }
+    return Result(counts=counts, metadata=metadata)

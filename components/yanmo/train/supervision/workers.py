@@ -1,0 +1,149 @@
+"""The workers of one shift as the supervisor sees them: processes, their log, how they ended."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from io import FileIO
+from pathlib import Path
+
+from yanmo.common.errors import StorageError
+from yanmo.train.config import TrainConfig
+from yanmo.train.health.watchdog import Heartbeats
+from yanmo.train.job import Status, parse_status
+
+log = logging.getLogger(__name__)
+
+_OURS = re.compile(rb"^\d\d:\d\d:\d\d train ")
+"""Lines of the workers' log that a person is shown at once; the rest (torchrun's) goes to workers.log."""
+_POLL_SECONDS = 0.2
+_GRACE_SECONDS = 120.0
+"""How long the workers may take to save after they were asked to stop."""
+_FOLLOW_SECONDS = 15.0
+"""How long the other ranks may take to end after one failed: they may wait for it in a collective."""
+_FROZEN_SECONDS = 20.0
+"""How long after `--hang-seconds` a silent rank is taken for frozen: a live one has ended itself by then."""
+_LAST_WORDS_SECONDS = 30.0
+"""How long the workers' log is read on after they have ended."""
+
+
+class Frozen(StorageError):
+    """A rank stands still and cannot say so: stopped by a person, a debugger or a stuck driver."""
+
+
+def start(options: TrainConfig, job_path: Path) -> subprocess.Popen[bytes]:
+    """Start torchrun and one worker per rank."""
+    command = [
+        *(sys.executable, "-m", "yanmo.train.supervision.torchrun", "--standalone", "--max-restarts=0"),
+        *(f"--nproc-per-node={options.ranks}", "-m", "yanmo.train.worker", str(job_path)),
+    ]
+    env = {
+        **os.environ,
+        "OMP_NUM_THREADS": str(options.threads),
+        "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(int(_GRACE_SECONDS)),
+        "PYTHONWARNINGS": "ignore",
+        # Sums in another order give other last digits; this keeps one machine's runs equal.
+        "MKL_CBWR": os.environ.get("MKL_CBWR", "AUTO,STRICT"),
+    }
+    # A session of its own: Ctrl-C reaches only the supervisor, which asks for an orderly stop.
+    return subprocess.Popen(command, env=env, stderr=subprocess.PIPE, start_new_session=True)
+
+
+def watch(
+    process: subprocess.Popen[bytes],
+    said: WorkersLog,
+    folder: Path,
+    *,
+    hang_seconds: float,
+    stopping: list[float],
+    each_time: Callable[[], None],
+) -> None:
+    """Wait for the workers; return early where they have to be ended from outside.
+
+    Args:
+        stopping: holds the monotonic time of a request to stop, once there was one.
+        each_time: called a few times a second.
+
+    Raises:
+        Frozen: a rank stands still.
+    """
+    failed_at, heartbeats = 0.0, Heartbeats(folder)
+    while process.poll() is None:
+        time.sleep(_POLL_SECONDS)
+        each_time()
+        now = time.monotonic()
+        if stopping and now - stopping[0] > _GRACE_SECONDS:
+            log.warning("workers did not save within %d s; ending them", _GRACE_SECONDS)
+            return
+        if not failed_at and any(status.state == "failed" for status in said.statuses):
+            failed_at = now
+        if failed_at and now - failed_at > _FOLLOW_SECONDS:
+            return
+        silent = heartbeats.silent(hang_seconds + _FROZEN_SECONDS) if hang_seconds else []
+        if silent and not failed_at:
+            raise Frozen(
+                f"rank {silent[0]} stands still and does not answer (a stopped process, a stuck driver): no "
+                f"sign of life for {hang_seconds + _FROZEN_SECONDS:.0f} s (--hang-seconds); run the same "
+                "command again, it goes on from the last checkpoint"
+            )
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """End torchrun and its workers if they still run (they end with it, see worker.py)."""
+    if process.poll() is None:
+        process.kill()
+        process.wait()
+
+
+class WorkersLog(threading.Thread):
+    """Reads what torchrun and the workers write, to the end, whatever becomes of the disk.
+
+    Our lines go on to a person at once, all of them to workers.log, and statuses are picked out.
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes], path: Path) -> None:
+        super().__init__(daemon=True)
+        assert process.stderr is not None
+        self._pipe, self._path = process.stderr, path
+        self._tail: deque[str] = deque(maxlen=15)
+        self.statuses: list[Status] = []
+
+    def run(self) -> None:
+        # Nothing may end this thread: workers block where nobody reads, and their last words are here.
+        with self._open() as file:
+            for line in self._pipe:
+                status = parse_status(line)
+                if status is not None:
+                    self.statuses.append(status)
+                    continue
+                self._tail.append(line.decode(errors="replace"))
+                with suppress(OSError):  # a full disk
+                    file.write(line)
+                if _OURS.match(line):
+                    with suppress(OSError, ValueError):  # a full disk, a terminal or `| tee` that is gone
+                        sys.stderr.buffer.write(line)
+                        sys.stderr.flush()
+
+    def _open(self) -> FileIO:
+        try:
+            return FileIO(self._path, "ab")
+        except OSError as error:
+            log.warning("%s cannot be written (%s); the workers' log is not kept", self._path, error)
+            return FileIO(os.devnull, "wb")
+
+    def wait(self) -> None:
+        """Until all is read; not for ever, as a process that outlives the workers may hold the pipe's end."""
+        self.join(_LAST_WORDS_SECONDS)
+
+    @property
+    def tail(self) -> str:
+        """The last lines."""
+        return "".join(self._tail)

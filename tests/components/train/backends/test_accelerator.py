@@ -1,0 +1,118 @@
+"""What is set on a decoder: compiled, recomputed and thinned layers compute what they should."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import Tensor
+
+from yanmo.common.errors import EnvironmentFault
+from yanmo.model.decoder import Decoder, DecoderConfig
+from yanmo.train.backends.accelerator import check_compiler, find_device, prepare
+from yanmo.train.backends.loss_module import LossModule
+from yanmo.train.config import TrainConfig
+
+SHAPE = DecoderConfig(
+    vocab_size=60,
+    hidden_size=32,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    num_key_value_heads=1,
+    head_dim=16,
+    intermediate_size=48,
+    max_position_embeddings=16,
+)
+
+
+def loss_and_gradients(**options) -> tuple[float, dict[str, Tensor]]:
+    decoder = Decoder(SHAPE)
+    decoder.initialize(torch.Generator().manual_seed(0), 1.0, "depth")
+    prepare(decoder, TrainConfig(device="cpu", **options), "cpu")
+    torch.manual_seed(1)
+    ids = torch.randint(0, 60, (2, 17), generator=torch.Generator().manual_seed(2))
+    loss = LossModule(decoder)(ids[:, :-1], torch.ones_like(ids[:, 1:]), ids[:, 1:].contiguous(), 1 / 32)
+    loss.backward()
+    return float(loss.detach()), {n: p.grad for n, p in decoder.named_parameters()}
+
+
+def test_recomputed_activations_change_no_digit():
+    assert_equal(loss_and_gradients(), loss_and_gradients(gradient_checkpointing=True))
+
+
+def test_recomputed_activations_drop_the_same_elements():
+    # Dropout's random numbers are drawn again in the backward: from the same state.
+    assert_equal(
+        loss_and_gradients(dropout=0.3), loss_and_gradients(dropout=0.3, gradient_checkpointing=True)
+    )
+
+
+def test_flash_and_masked_attention_give_the_same_gradients():
+    one, two = loss_and_gradients(packing="one"), loss_and_gradients(attention="masked")
+    assert abs(one[0] - two[0]) < 1e-5
+    for name, gradient in one[1].items():
+        assert torch.allclose(gradient, two[1][name], atol=1e-5), name
+
+
+def assert_equal(one, two) -> None:
+    assert one[0] == two[0]
+    for name, gradient in one[1].items():
+        assert torch.equal(gradient, two[1][name]), name
+
+
+def test_dropout_thins_training_but_not_scoring():
+    plain, thinned = loss_and_gradients()[0], loss_and_gradients(dropout=0.5)[0]
+    assert plain != thinned
+    decoder = Decoder(SHAPE)
+    prepare(decoder, TrainConfig(device="cpu", dropout=0.9), "cpu")
+    ids = torch.arange(8)[None]
+    assert torch.equal(decoder.eval()(ids), decoder.eval()(ids))
+
+
+def test_a_depth_aware_start_writes_less_the_deeper_the_model_is():
+    decoder = Decoder(SHAPE)
+    decoder.initialize(torch.Generator().manual_seed(0), 1.0, "depth")
+    written = decoder.model.layers[0].mlp.down_proj.weight
+    assert float(written.detach().std()) == pytest.approx(0.5 / 48**0.5 / 4**0.5, rel=0.1)
+    decoder.initialize(torch.Generator().manual_seed(0), 1.0)
+    assert not written.any()
+
+
+def test_compiling_without_a_compiler_is_refused_before_the_start(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
+    with pytest.raises(EnvironmentFault, match=r"g\+\+"):
+        check_compiler(TrainConfig(compile=True), "cpu")
+    check_compiler(TrainConfig(compile=True), "cuda")
+    check_compiler(TrainConfig(), "cpu")
+
+
+def test_a_device_that_is_not_there_is_refused():
+    if torch.cuda.is_available():
+        pytest.skip("this machine has one")
+    with pytest.raises(EnvironmentFault, match="--device cuda"):
+        find_device("cuda")
+    assert find_device("auto") == "cpu"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not any(map(shutil.which, ("c++", "g++", "clang++"))), reason="needs a C++ compiler")
+def test_compiled_layers_compute_the_same():
+    # In a process of its own: the suite switches torch.compile off for DeepSpeed's sake.
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "from test_accelerator import loss_and_gradients as f\n"
+        "a, b = f(), f(compile=True)\n"
+        "assert abs(a[0] - b[0]) < 1e-5\n"
+        "assert all((a[1][n] - b[1][n]).abs().max() < 1e-4 for n in a[1])\n"
+    )
+    environment = {k: v for k, v in os.environ.items() if k != "TORCH_COMPILE_DISABLE"}
+    environment["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # no pool of compilers beside a busy machine
+    environment["PYTHONPATH"] = os.pathsep.join(sys.path)
+    command = [sys.executable, "-c", code, os.path.dirname(__file__)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]

@@ -1,0 +1,171 @@
+"""Poisoned data, rewinds and the ends of shifts, in one process."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+
+import pytest
+
+from yanmo.common.errors import UsageError
+from yanmo.common.store.objects import open_store
+from yanmo.common.store.pointers import read_pointer
+from yanmo.train import job
+from yanmo.train.checkpoints import checkpoint
+from yanmo.train.config import TrainConfig
+from yanmo.train.job import Job
+
+pytestmark = pytest.mark.usefixtures("one_rank")
+ROWS = 8
+
+
+@pytest.fixture
+def train(store, tmp_path, tiny):
+    """Run a training in this process: train(folder, shift={...}, **options) -> its status."""
+    from yanmo.train import worker
+
+    def run(folder: str, shift: dict | None = None, **options) -> job.Status:
+        place = tmp_path / folder
+        place.mkdir(exist_ok=True)
+        reference = read_pointer(open_store(str(store)), "dev", "tokenize")
+        config = TrainConfig(**{**tiny, "store": str(store), "start": "random", **options})
+        return worker.train_rank(Job(config, str(store), reference, None, place, **(shift or {})), 0)
+
+    return run
+
+
+@pytest.fixture
+def poison(store, tiny, monkeypatch, faults):
+    """Poison all samples of some steps: poison([4, 5])."""
+
+    def steps(*numbers: int) -> None:
+        samples = faults.samples_of(store, tiny)
+        wanted = [(n - 1) * ROWS + i for n in numbers for i in range(ROWS)]
+        faults.poison(faults.rows_of(samples, wanted), monkeypatch.setattr)
+
+    return steps
+
+
+def lines(place) -> list[dict]:
+    return [json.loads(x) for x in (place / job.METRICS).read_text(encoding="utf-8").splitlines()]
+
+
+def events(place, name: str) -> list[dict]:
+    return [line for line in lines(place) if line.get("event") == name]
+
+
+def losses(place) -> dict[int, float]:
+    return {line["step"]: line["loss"] for line in lines(place) if "loss" in line}
+
+
+def test_a_poisoned_step_is_skipped_and_recorded_and_training_goes_on(train, poison, tmp_path):
+    train("clean")
+    poison(4)
+    assert train("a").state == "done"
+    assert events(tmp_path / "a", "skipped") == [
+        {"step": 4, "event": "skipped", "first_sample": 3 * ROWS, "samples": ROWS}
+    ]
+    clean, poisoned = losses(tmp_path / "clean"), losses(tmp_path / "a")
+    assert poisoned[4] is None
+    assert [poisoned[n] for n in (1, 2, 3)] == [clean[n] for n in (1, 2, 3)]
+    assert all(poisoned[n] is not None and poisoned[n] != clean[n] for n in (5, 6, 7, 8))
+    result = json.loads((tmp_path / "a" / job.EXPORT / job.RESULT).read_text())
+    assert result["updates"] == 7
+
+
+def test_bad_steps_in_a_row_rewind_and_step_over_the_data(train, poison, tmp_path):
+    poison(6, 7, 8)
+    assert train("a", steps=14, checkpoint_steps=2).state == "done"
+    (rewind,) = events(tmp_path / "a", "rewind")
+    assert (rewind["from_step"], rewind["step"]) == (8, 4)
+    assert (rewind["first_sample"], rewind["samples"]) == (4 * ROWS, 4 * ROWS)
+    found = losses(tmp_path / "a")
+    assert sorted(found) == list(range(1, 15)) and None not in found.values()
+
+
+def test_a_run_that_rewound_resumes_to_the_last_digit(train, poison, tmp_path):
+    poison(6, 7, 8)
+    options = {"steps": 14, "checkpoint_steps": 2}
+    train("whole", **options)
+    root = tmp_path / "cut" / job.CHECKPOINTS
+    train("cut", **options)
+    checkpoint.drop_after(root, 10)
+    shutil.rmtree(tmp_path / "cut" / job.EXPORT)
+    saved = checkpoint.newest(root)
+    assert checkpoint.step_of(saved) == 10
+    assert train("cut", **options).state == "done"
+    assert losses(tmp_path / "cut") == losses(tmp_path / "whole")
+    assert events(tmp_path / "cut", "rewind") == events(tmp_path / "whole", "rewind")
+
+
+def test_a_run_that_rewinds_too_often_ends_as_diverged(train, poison):
+    poison(*range(5, 20))
+    with pytest.raises(UsageError, match=r"after 2 rewinds.*diverged"):
+        train("a", steps=20, checkpoint_steps=2, rewinds=2)
+
+
+def test_without_a_checkpoint_to_go_back_to_bad_steps_end_the_run(train, poison):
+    poison(2, 3, 4)
+    with pytest.raises(UsageError, match="from step 2 on; no checkpoint from before it"):
+        train("a")
+
+
+def test_a_spike_rewinds_too(train, tmp_path, monkeypatch):
+    from yanmo.train.health import setbacks
+
+    note = setbacks.Health.note
+    seen = {"raised": 0}
+
+    def high(self, step, loss, moved):
+        # The losses that the watch sees: true ones, and a hill of 5 nats the first time that 40 is passed.
+        raised = 40 <= step < 45 and seen["raised"] < 5
+        seen["raised"] += raised
+        return note(self, step, loss + 5 * raised, moved)
+
+    monkeypatch.setattr(setbacks.Health, "note", high)
+    assert train("a", steps=50, checkpoint_steps=10, log_every=1).state == "done"
+    (rewind,) = events(tmp_path / "a", "rewind")
+    assert (rewind["from_step"], rewind["step"]) == (44, 30) and "2 nats above" in rewind["reason"]
+
+
+def test_a_model_that_never_moved_is_not_handed_over(train, poison):
+    poison(1, 2)
+    with pytest.raises(UsageError, match="no step whose gradient was finite"):
+        train("a", steps=2, warmup_steps=0)
+
+
+def test_a_profile_is_a_trace_that_opens(train, tmp_path):
+    train("a", profile=2)
+    with gzip.open(tmp_path / "a" / job.TRACE, "rt", encoding="utf-8") as file:
+        names = {event.get("name", "") for event in json.load(file)["traceEvents"]}
+    assert any("aten::mm" in name for name in names)
+    assert train("b").state == "done" and not (tmp_path / "b" / job.TRACE).exists()
+
+
+@pytest.mark.parametrize("then", ["paused", "changed"])
+def test_a_shift_that_is_over_saves_and_ends_after_the_step(then, train, tmp_path):
+    train("whole")
+    status = train("a", shift={"ends_at": 1.0, "then": then, "reason": "--stop-at 07:45"})
+    assert (status.state, status.step) == (then, 1)
+    assert (tmp_path / "a" / job.CHECKPOINTS / "latest").read_text() == checkpoint.name_of(1)
+    night = {"note": "settings of the night"}
+    assert train("a", shift=night, micro_batch=4).state == "done"
+    assert events(tmp_path / "a", "settings")[0]["micro_batch"] == 4
+    for a, b in zip(losses(tmp_path / "a").values(), losses(tmp_path / "whole").values(), strict=True):
+        assert abs(a - b) < 1e-4
+
+
+def test_every_so_manyth_checkpoint_and_the_best_are_kept(train, tmp_path):
+    train("a", steps=12, checkpoint_steps=1, keep_every=4, valid_every=5)
+    root = tmp_path / "a" / job.CHECKPOINTS
+    kept = {checkpoint.step_of(p) for p in root.glob("step-*")}
+    best = checkpoint.step_of(checkpoint.pointed(root, checkpoint.BEST))
+    means = {
+        x["step"]: x["valid_bits_per_character"]["mean"]
+        for x in lines(tmp_path / "a")
+        if "valid_bits_per_character" in x
+    }
+    assert best == min(means, key=means.get)
+    # One that is saved only as the best of a validation counts as a checkpoint as well.
+    assert kept >= {4, 8, 11, best} and len(kept) <= 6

@@ -1,0 +1,62 @@
+"""The micro batch that a training goes on with after one did not fit, and with the hours of the day."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from yanmo.common.errors import EnvironmentFault
+from yanmo.common.store.manifest import Reference
+from yanmo.train.config import TrainConfig
+from yanmo.train.job import Job, Status, is_out_of_memory
+from yanmo.train.memory.micro_batch import halve_micro_batch, largest_micro_batch
+from yanmo.train.supervision.shifts import Shift
+from yanmo.train.supervision.supervisor import _for_shift
+
+
+@pytest.fixture
+def task(tmp_path):
+    """A job of 12 rows a rank, with a night of larger micro batches."""
+    options = TrainConfig(batch_rows=24, ranks=2, micro_batch=3, night="21:00-08:00", night_micro_batch=12)
+    names = ("schema", "stage", "key", "manifest_uri", "manifest_sha256", "content_digest")
+    return Job(options, str(tmp_path), Reference(**dict.fromkeys(names, "x")), None, tmp_path)
+
+
+def test_half_of_an_odd_micro_batch_divides_the_rows_of_a_rank(task):
+    assert largest_micro_batch(task.folder) == (0, "")
+    halve_micro_batch(task, Status(1, "failed", out_of_memory=True))
+    rows, note = largest_micro_batch(task.folder)
+    assert rows == 1 and "3 rows on rank 1" in note
+
+
+def test_each_shift_has_its_settings_but_none_that_did_not_fit(task):
+    day = Shift(False, math.inf, "paused", "")
+    night = Shift(True, 1000.0, "changed", "--night is over")
+    assert _for_shift(task, day).options.micro_rows == 3
+    by_night = _for_shift(task, night)
+    assert (by_night.options.micro_rows, by_night.ends_at, by_night.then) == (12, 1000.0, "changed")
+    assert by_night.note == "settings of the night"
+    halve_micro_batch(by_night, Status(0, "failed", out_of_memory=True))
+    assert _for_shift(task, night).options.micro_rows == 6
+    assert "out of memory" in _for_shift(task, night).note
+    assert _for_shift(task, day).options.micro_rows == 3
+    assert Job.read(by_night.write()) == by_night
+
+
+def test_one_row_cannot_be_halved(task):
+    options = TrainConfig(batch_rows=24, ranks=2, micro_batch=1)
+    with pytest.raises(EnvironmentFault, match="one row of 64 positions"):
+        halve_micro_batch(Job(options, "", task.token_cache, None, task.folder), Status(0, "failed"))
+
+
+def test_what_counts_as_out_of_memory():
+    import numpy as np
+    import torch
+
+    assert is_out_of_memory(torch.OutOfMemoryError("CUDA out of memory"))
+    for allocate in (lambda: torch.empty(1 << 58), lambda: np.empty(1 << 55)):
+        with pytest.raises((RuntimeError, MemoryError)) as caught:
+            allocate()
+        assert is_out_of_memory(caught.value), caught.value
+    assert not is_out_of_memory(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))

@@ -1,0 +1,72 @@
+"""A Qwen3-type model of transformers' own making comes into the store and trains on."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+from yanmo.common.store.objects import open_store
+from yanmo.common.store.output import open_reference
+from yanmo.common.store.pointers import read_pointer
+from yanmo.common.token_cache import TokenCache
+from yanmo.model.hf_export import load
+from yanmo.train.models.model_tool import TOOL
+
+
+@pytest.fixture
+def folder(tmp_path, store):
+    """A model that transformers saved in two files, with the token cache's tokenizer."""
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+
+    torch.manual_seed(0)
+    shape = {"vocab_size": 400, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+    shape |= {
+        "num_key_value_heads": 1,
+        "head_dim": 16,
+        "intermediate_size": 48,
+        "max_position_embeddings": 32,
+    }
+    model = Qwen3ForCausalLM(Qwen3Config(**shape, tie_word_embeddings=False, bos_token_id=0, eos_token_id=1))
+    place = tmp_path / "hf"
+    model.save_pretrained(place, max_shard_size="60KB")
+    opened = open_store(str(store))
+    cache = TokenCache.open(open_reference(opened, read_pointer(opened, "dev", "tokenize")))
+    for name in ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"):
+        (place / name).write_bytes(cache.tokenizer.path(name).read_bytes())
+    return place
+
+
+def imported(store, folder, capsys) -> tuple[int, str]:
+    from yanmo.common.tool import main
+
+    code = main(TOOL, ["import", str(folder), "--store", str(store)])
+    return code, capsys.readouterr().out.strip()
+
+
+def test_an_imported_model_has_the_weights_it_came_with(store, folder, capsys):
+    assert len(list(folder.glob("*.safetensors"))) > 1
+    code, name = imported(store, folder, capsys)
+    assert code == 0 and imported(store, folder, capsys)[1] == name, "importing twice gives one output"
+    (weights,) = (store / "cas" / name).glob("*/model.safetensors")
+    ours, theirs = load(weights.parent).model, load(folder).model
+    for (key, a), b in zip(ours.named_parameters(), theirs.parameters(), strict=True):
+        assert torch.equal(a, b), key
+
+
+@pytest.mark.parametrize("damage", ["type", "shape", "weights", "tokenizer", "all"])
+def test_what_is_no_such_model_is_refused(damage, store, folder, capsys, tmp_path):
+    config = json.loads((folder / "config.json").read_text())
+    if damage == "type":
+        config["model_type"] = "llama"
+    elif damage == "shape":
+        config["hidden_size"] = 64
+    elif damage == "weights":
+        next(folder.glob("*.safetensors")).write_bytes(b"\x00" * 20)
+    elif damage == "tokenizer":
+        (folder / "tokenizer.json").unlink()
+    (folder / "config.json").write_text(json.dumps(config))
+    place = tmp_path / "nothing" if damage == "all" else folder
+    code, name = imported(store, place, capsys)
+    assert code in (64, 65) and not name

@@ -1,0 +1,43 @@
+"""The card that goes with a model."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from yanmo.common.store.commit import Attempt, Recipe, Result, commit_once
+from yanmo.common.store.file_store import FileStore
+from yanmo.common.store.output import Output
+from yanmo.train.config import TrainConfig
+from yanmo.train.models.model_card import licenses_of, model_card
+
+
+def made(store: FileStore, stage: str, metadata: dict[str, Any], documents: Output | None = None) -> Output:
+    def build(attempt: Attempt) -> Result:
+        attempt.write("x.txt", stage)
+        return Result(counts={}, metadata=metadata)
+
+    inputs = {"documents": documents} if documents else {}
+    output = commit_once(store, Recipe(stage=stage, revision=1, semantic={}, inputs=inputs), build)
+    assert output is not None
+    return output
+
+
+def chain(store: FileStore) -> Output:
+    curated = made(store, "curate", {"licenses": {"MIT": 31986, "CC-BY-SA-4.0": 1844}})
+    return made(store, "tokenize", {}, made(store, "balance", {}, curated))
+
+
+def test_the_licences_that_curate_counted_reach_the_card(tmp_path: Path) -> None:
+    cache = chain(FileStore(tmp_path))
+    result = {"parameters": 4_330_000, "steps": 450, "tokens": 890_000}
+    card = model_card(TrainConfig(tag_share=0.25), result, {"诗": 7.9}, cache)
+    assert "by documents: CC-BY-SA-4.0 1,844, MIT 31,986." in card
+    assert "as it did in\n25 % of" in card and "| 诗 | 7.900 |" in card
+
+
+def test_a_lineage_that_is_gone_loses_no_model(tmp_path: Path) -> None:
+    cache = chain(FileStore(tmp_path))
+    shutil.rmtree(tmp_path / "cas/balance")
+    assert licenses_of(cache) == "not known"

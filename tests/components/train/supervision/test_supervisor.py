@@ -1,0 +1,189 @@
+"""The whole stage as a user starts it: processes, signals, kills, exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from yanmo.common.options import flag
+from yanmo.common.store.objects import open_store
+from yanmo.common.store.output import Output, open_reference
+from yanmo.common.store.pointers import read_pointer
+
+
+def command(store: Path, options: dict) -> list[str]:
+    flags = [f"{flag(name)}={value}" for name, value in options.items()]
+    return [sys.executable, "-m", "yanmo.train", f"--store={store}", "--metrics-port=-1", *flags]
+
+
+def stage(store: Path, options: dict, **kwargs) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command(store, options), capture_output=True, text=True, timeout=300, **kwargs)
+
+
+def model_of(store: Path) -> Output:
+    opened = open_store(str(store))
+    return open_reference(opened, read_pointer(opened, "dev", "train"))
+
+
+def losses(output: Output) -> list[float]:
+    text = output.path("metrics.jsonl").read_text(encoding="utf-8")
+    return [x["loss"] for x in map(json.loads, text.splitlines()) if "loss" in x]
+
+
+def folder_of(store: Path, seconds: float = 120) -> Path:
+    """The folder of the run that is being made, once it is there."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        for job in store.glob("runs/train/*/job.json"):
+            return job.parent
+        time.sleep(0.05)
+    raise AssertionError("no run began")
+
+
+def wait_for_step(folder: Path, step: int, seconds: float = 120) -> None:
+    end = time.monotonic() + seconds
+    path = folder / "metrics.jsonl"
+    while time.monotonic() < end:
+        if path.exists() and f'"step": {step},' in path.read_text(encoding="utf-8"):
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"step {step} never came: {(folder / 'workers.log').read_text()[-2000:]}")
+
+
+def processes_of(folder: Path) -> list[int]:
+    """Process ids of the workers of a run (Linux)."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            text = path.read_bytes().decode()
+        except OSError:
+            continue
+        if "yanmo.train.worker" in text and str(folder) in text and "supervision.torchrun" not in text:
+            found.append(int(path.parent.name))
+    return found
+
+
+def test_two_ranks_without_a_compiler_train_a_model_that_transformers_loads(store, tiny, tmp_path):
+    # PATH holds nothing: no c++, no ninja. Two ranks cut matrices between them.
+    tools = tmp_path / "empty"
+    tools.mkdir()
+    env = {**os.environ, "PATH": str(tools), "HOME": str(tmp_path)}
+    done = stage(store, {**tiny, "ranks": 2}, env=env)
+    assert done.returncode == 0, done.stderr
+    assert "step 8 of 8" in done.stderr and "validation" in done.stderr
+    output = model_of(store)
+    names = {entry.path for entry in output.entries() if entry.role == "content"}
+    hf = {"config.json", "model.safetensors", "generation_config.json", "genres.json"}
+    assert names == hf | {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"}
+    assert set(output.manifest.metadata["valid_bits_per_character"]) >= {"mean"}
+    folder = next(store.glob("runs/train/*"))
+    assert {p.name for p in folder.iterdir()} <= {"LEASE.json", "INPUTS.json"}, "working files are gone"
+    transformers = pytest.importorskip("transformers")
+    output.path("model.safetensors")
+    _, report = transformers.Qwen3ForCausalLM.from_pretrained(
+        output.path("config.json").parent, output_loading_info=True
+    )
+    assert not report["missing_keys"] and not report["unexpected_keys"]
+
+    again = stage(store, {**tiny, "ranks": 1})
+    assert again.returncode == 0 and "committed already" in again.stderr
+
+    alone = stage(store, {**tiny, "ranks": 1, "force": "true"})
+    assert alone.returncode == 0, alone.stderr
+    # The same samples and steps; sums in another order differ in the last digits.
+    assert losses(model_of(store)) == pytest.approx(losses(output), abs=1e-4)
+
+
+def test_sigterm_pauses_and_the_same_command_goes_on(store, tiny, tmp_path):
+    options = {**tiny, "steps": 60, "ranks": 2, "reference_out": tmp_path / "ref.json"}
+    process = subprocess.Popen(command(store, options), stderr=subprocess.PIPE, text=True)
+    folder = folder_of(store)
+    wait_for_step(folder, 3)
+    process.send_signal(signal.SIGTERM)
+    _, log = process.communicate(timeout=120)
+    assert process.returncode == 0 and "paused" in log, log
+    assert (tmp_path / "ref.json").read_text() == "none\n"
+    assert len(list((folder / "checkpoints").glob("step-*"))) == 1
+    assert not processes_of(folder)
+    finished = stage(store, options)
+    assert finished.returncode == 0 and "resuming at step" in finished.stderr, finished.stderr
+    assert len(losses(model_of(store))) == 60
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("ranks", "precision"), [(1, "fp32"), (2, "fp32"), (2, "bf16")])
+def test_kill_9_at_any_step_changes_no_digit(ranks, precision, store, tiny, tmp_path):
+    options = {**tiny, "steps": 24, "ranks": ranks, "precision": precision, "checkpoint_steps": 5}
+    whole = tmp_path / "whole"
+    subprocess.run(["cp", "-r", str(store), str(whole)], check=True)
+    assert stage(whole, options).returncode == 0
+    for step in (3, 8, 17):
+        process = subprocess.Popen(command(store, options), stderr=subprocess.PIPE, text=True)
+        folder = folder_of(store)
+        wait_for_step(folder, step)
+        victims = processes_of(folder)
+        assert len(victims) == ranks
+        os.kill(victims[-1], signal.SIGKILL)
+        _, log = process.communicate(timeout=120)
+        assert process.returncode == 75 and "killed without a word" in log, log
+    assert stage(store, options).returncode == 0
+    assert losses(model_of(store)) == losses(model_of(whole))
+    weights = [model_of(s).path("model.safetensors").read_bytes() for s in (store, whole)]
+    assert weights[0] == weights[1]
+
+
+@pytest.mark.slow
+def test_a_killed_supervisor_leaves_no_workers_behind(store, tiny):
+    process = subprocess.Popen(command(store, {**tiny, "steps": 5000}), stderr=subprocess.DEVNULL)
+    folder = folder_of(store)
+    wait_for_step(folder, 2)
+    process.kill()
+    process.wait()
+    end = time.monotonic() + 30
+    while processes_of(folder) and time.monotonic() < end:
+        time.sleep(0.1)
+    assert not processes_of(folder)
+
+
+def test_a_missing_cache_is_a_data_error_and_a_contradiction_a_usage_error(store, tiny):
+    missing = stage(store, {**tiny, "channel": "nightly"})
+    assert missing.returncode == 65 and "yanmo tokenize" in missing.stderr
+    wrong = stage(store, {**tiny, "micro_batch": 3})
+    assert wrong.returncode == 64 and "--micro-batch 3" in wrong.stderr
+
+
+def test_a_deepspeed_file_that_contradicts_is_refused_before_a_worker_starts(store, tiny, tmp_path):
+    path = tmp_path / "ds.json"
+    path.write_text('{"zero_optimization": {"stage": 2}}', encoding="utf-8")
+    wrong = stage(store, {**tiny, "deepspeed_config": path})
+    assert wrong.returncode == 64 and "zero_optimization.stage says 2" in wrong.stderr, wrong.stderr
+    missing = stage(store, {**tiny, "deepspeed_config": tmp_path / "none.json"})
+    assert missing.returncode == 64 and "cannot be read" in missing.stderr, missing.stderr
+    assert not list(store.glob("runs/train/*/job.json"))
+
+
+def test_a_damaged_cache_is_refused_before_a_worker_starts(store, tiny):
+    path = next(store.glob("cas/tokenize/*/*/tokens-00000*"))
+    path.write_bytes(path.read_bytes()[:-10])
+    done = stage(store, tiny)
+    assert done.returncode == 65 and "expected" in done.stderr and "yanmo" not in done.stdout
+    assert not list(store.glob("runs/train/*/job.json"))
+
+
+@pytest.mark.slow
+def test_training_goes_on_from_a_committed_model(store, tiny):
+    assert stage(store, tiny).returncode == 0
+    first = model_of(store)
+    key = f"train/{first.manifest.key}"
+    done = stage(store, {**tiny, "model": key, "steps": 4, "pointer": "tuned"})
+    assert done.returncode == 0, done.stderr
+    opened = open_store(str(store))
+    tuned = open_reference(opened, read_pointer(opened, "dev", "tuned"))
+    assert losses(tuned)[0] < losses(first)[0]
