@@ -143,6 +143,11 @@ def _for_shift(task: Job, shift: Shift) -> Job:
 
 def _one_shift(task: Job, exporter: Exporter, keeper: Keeper, stopping: list[float]) -> list[Status] | None:
     """How the ranks ended; None when the micro batch was halved and they have to be started again."""
+
+    def look() -> None:
+        exporter.show()
+        keeper.check()
+
     with power_limit(task.options.power_watts):
         process = start(task.options, task.write())
         said = WorkersLog(process, task.folder / "workers.log")
@@ -155,11 +160,11 @@ def _one_shift(task: Job, exporter: Exporter, keeper: Keeper, stopping: list[flo
                     task.folder,
                     hang_seconds=task.options.hang_seconds,
                     stopping=stopping,
-                    each_time=exporter.show,
+                    each_time=look,
                 )
         finally:
             end(process)
-        said.join()
+        said.wait()
     exporter.show()
     full = [status for status in said.statuses if status.out_of_memory]
     if full and not stopping:
