@@ -116,6 +116,7 @@ def train_rank(work: Job, rank: int, beat: Callable[[str], None] = lambda doing:
     loop.resume()
     state = loop.run()
     if state == "done":
+        beat("writing the model")
         _export(work, loop, cache, decoder.config)
     return Status(rank, state, loop.step)
 
@@ -198,6 +199,9 @@ def _export(work: Job, loop: Any, cache: Any, config: Any) -> None:
         "updates": loop.engine.updates,
     }
     (folder / job.RESULT).write_text(json.dumps(result), encoding="utf-8")
+    for path in folder.iterdir():  # a power cut after the rename must leave no empty files under its name
+        with path.open("rb+") as file:
+            os.fsync(file.fileno())
     folder.replace(work.folder / job.EXPORT)
 
 
