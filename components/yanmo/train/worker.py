@@ -62,6 +62,7 @@ def train_rank(work: Job, rank: int, beat: Callable[[str], None] = lambda doing:
         beat: told what is being done, each time that it changes.
     """
     options = work.options
+    beat("importing torch")
     before_torch(options)
     device = find_device(options.device)
     check_compiler(options, device)
@@ -81,6 +82,7 @@ def train_rank(work: Job, rank: int, beat: Callable[[str], None] = lambda doing:
     from yanmo.train.loop import Loop, identity_of
     from yanmo.train.validate import Validation
 
+    beat("opening the token cache")
     cache = TokenCache.open(work.open(work.token_cache))
     samples = Samples(
         cache,
@@ -91,10 +93,12 @@ def train_rank(work: Job, rank: int, beat: Callable[[str], None] = lambda doing:
         noise_share=options.token_noise,
         prefetch=True,
     )
+    beat("making the first weights")
     decoder = _decoder(work, cache, samples, rank)
     shape = dataclasses.asdict(decoder.config)
     parameters = sum(p.numel() for p in decoder.parameters())
     attention = prepare(decoder, options, device)
+    beat("joining the other ranks")
     engine = open_engine(decoder, options, device)
     if rank == 0:
         _describe(engine, samples, parameters, attention)
