@@ -13,7 +13,7 @@ depend on what shares its batch beyond the last digits of fp32.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -52,6 +52,7 @@ def token_bits(
     stride: int = 0,
     batch_tokens: int = 1024,
     threads: int = 1,
+    each_batch: Callable[[], None] = lambda: None,
 ) -> list[Bits]:
     """-log2 p of every token but the first of each document, given all before it.
 
@@ -65,6 +66,7 @@ def token_bits(
         batch_tokens: tokens in a batch; 512 to 4,096 are equally fast on a CPU.
         threads: batches scored at a time on a CPU, one core each. Threads, not processes: the operations
             release the interpreter, and nobody waits for torch to be imported again.
+        each_batch: called after each batch: a sign of life.
 
     Returns:
         One float64 array per document, one shorter than the document.
@@ -74,6 +76,7 @@ def token_bits(
         [len(d) for d in documents], context or model.config.max_position_embeddings, stride, batch_tokens
     )
     for batch, bits in score_batches([model], documents, batches, threads):
+        each_batch()
         for window, scores in zip(batch, bits, strict=True):
             end = window.start + window.length
             result[window.document][window.scored - 1 : end] = scores

@@ -137,7 +137,8 @@ class ZeroEngine(FlatEngine):
 
     def accumulate(self, rows: Batch, num_targets: int) -> Tensor:
         """See `Engine`."""
-        scale = self.world_size / num_targets  # DeepSpeed averages over ranks; this takes it back
+        # DeepSpeed averages over ranks; this takes it back. A batch of chats' questions has no target.
+        scale = self.world_size / max(num_targets, 1)
         loss: Tensor = self._engine(*self._tensors(rows), scale)
         if self.forwarded:
             self.forwarded()
