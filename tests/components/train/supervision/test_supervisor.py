@@ -89,7 +89,9 @@ def test_two_ranks_without_a_compiler_train_a_model_that_transformers_loads(stor
     names = {entry.path for entry in output.entries() if entry.role == "content"}
     hf = {"config.json", "model.safetensors", "generation_config.json", "genres.json"}
     assert names == hf | {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"}
-    assert set(output.manifest.metadata["valid_bits_per_character"]) >= {"mean"}
+    metadata = output.manifest.metadata
+    assert set(metadata["valid_bits_per_character"]) >= {"mean"}
+    assert (metadata["device"], metadata["ranks"]) == ("cpu", 2) and "device_name" in metadata
     folder = next(store.glob("runs/train/*"))
     assert {p.name for p in folder.iterdir()} <= {"LEASE.json", "INPUTS.json"}, "working files are gone"
     transformers = pytest.importorskip("transformers")
