@@ -192,7 +192,7 @@ def _one_shift(task: Job, exporter: Exporter, keeper: Keeper, stopping: list[flo
 
 @contextmanager
 def _stop_file(path: Path) -> Iterator[list[float]]:
-    """While inside, SIGTERM and Ctrl-C create the file that asks the workers to save and end.
+    """While inside, SIGTERM, SIGHUP and Ctrl-C create the file that asks the workers to save and end.
 
     Yields:
         A list that holds the time of the first request, once there was one.
@@ -209,6 +209,8 @@ def _stop_file(path: Path) -> Iterator[list[float]]:
             log.warning("%s cannot be written (%s): the workers end without saving", path, error)
 
     before = {s: signal.signal(s, stop) for s in (signal.SIGTERM, signal.SIGINT)}
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # a terminal that is gone; nohup ignores it
+        before[signal.SIGHUP] = signal.signal(signal.SIGHUP, stop)
     try:
         yield asked
     finally:

@@ -213,6 +213,19 @@ def test_a_run_that_goes_on_needs_no_second_room_for_its_checkpoints(tmp_path, m
     _check_space(tmp_path, options, cache)
 
 
+def test_a_terminal_that_is_closed_stops_the_run_in_order_unless_nohup_says_otherwise(tmp_path):
+    with _stop_file(tmp_path / "stop") as stopping:
+        os.kill(os.getpid(), signal.SIGHUP)
+        assert len(stopping) == 1 and (tmp_path / "stop").exists()
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with _stop_file(tmp_path / "stop") as stopping:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert not stopping
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 def test_a_stop_that_cannot_be_written_down_is_heard_all_the_same(tmp_path, caplog):
     with _stop_file(tmp_path / "no such folder" / "stop") as stopping:
         os.kill(os.getpid(), signal.SIGTERM)
