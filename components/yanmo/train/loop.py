@@ -321,7 +321,7 @@ class Loop:
             return
         began = time.monotonic()
         self.beat("validation")
-        found = self.validation.bits_per_character(self.engine)
+        found = self.validation.bits_per_character(self.engine, lambda: self.beat("validation"))
         self.watch.add("validation", began)
         self.record.validation(self.step, found)
         self._validated_step = self.step
