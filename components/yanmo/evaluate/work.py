@@ -110,8 +110,20 @@ def work(run: StageRun) -> Result:
     parts.clear()
     return Result(
         counts={"documents": len(documents), "characters": figures["total"]["characters"], "chats": chats},
-        metadata={"text_form": text_form(evaluation_set), "split": options.split},
+        metadata={
+            "text_form": text_form(evaluation_set),
+            "split": options.split,
+            **_ran_on(options.device),
+        },
     )
+
+
+def _ran_on(device: str) -> dict[str, Any]:
+    """What scored, for the cost on promote's page: a device and how many of it."""
+    import torch
+
+    gpus = torch.cuda.device_count() if device != "cpu" else 0
+    return {"device": "cuda" if gpus else "cpu", "ranks": max(gpus, 1)}
 
 
 def _write_samples(run: StageRun, loaded: LoadedModel, genres: list[str]) -> None:
