@@ -81,7 +81,7 @@ class Reader:
 
     def _normed(self, x: Tensor) -> Tensor:
         """Each last dimension with a root mean square of 1 (RMSNorm without its weights)."""
-        squares = torch.linalg.vector_norm(x, dim=-1, keepdim=True).square_()
+        squares: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True).square_()
         return x * squares.div_(x.shape[-1]).add_(self.config.rms_norm_eps).rsqrt_()
 
     def _attended(self, layer: _Layer, x_ND: Tensor, B: int, T: int) -> Tensor:
