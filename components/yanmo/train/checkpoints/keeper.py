@@ -100,7 +100,8 @@ class Keeper:
 
     def _files(self, name: str) -> list[str]:
         """A checkpoint's files, the manifest last: a restore that is killed leaves none that looks whole."""
-        files = sorted((self._root / name).iterdir(), key=lambda path: (path.name == _MANIFEST, path.name))
+        files = [path for path in (self._root / name).iterdir() if not path.name.startswith(".")]
+        files.sort(key=lambda path: (path.name == _MANIFEST, path.name))
         return [path.relative_to(self._work.path).as_posix() for path in files]
 
     def _whole(self) -> Iterator[str]:
