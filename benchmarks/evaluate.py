@@ -100,7 +100,7 @@ def of_shape(output: Output, loaded: LoadedModel, width: int, layers: int, conte
         num_attention_heads=width // 64,
         num_key_value_heads=max(1, width // 128),
         head_dim=64,
-        intermediate_size=8 * width // 3 // 64 * 64,
+        intermediate_size=3 * width,
         max_position_embeddings=context,
     )
     model = Decoder(config)
