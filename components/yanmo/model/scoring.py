@@ -65,6 +65,7 @@ def token_bits(
     stride: int = 0,
     batch_tokens: int = 1024,
     threads: int = 1,
+    each_batch: Callable[[], None] = lambda: None,
 ) -> list[Bits]:
     """-log2 p of every token but the first of each document, given all before it.
 
@@ -79,6 +80,7 @@ def token_bits(
         batch_tokens: tokens in a batch; 512 to 4,096 are equally fast on a CPU.
         threads: batches scored at a time on a CPU, one core each. Threads, not processes: the operations
             release the interpreter, and nobody waits for torch to be imported again.
+        each_batch: called after each batch: a sign of life.
 
     Returns:
         One float64 array per document, one shorter than the document; 0 where bits are not wanted.
@@ -87,6 +89,7 @@ def token_bits(
     length = context or model.config.max_position_embeddings
     batches = plan_batches([len(d) for d in documents], length, stride, batch_tokens, counted)
     for batch, bits in score_batches([model], documents, batches, threads, counted):
+        each_batch()
         for window, scores in zip(batch, bits, strict=True):
             result[window.document][window.targets] = scores
     return result

@@ -64,10 +64,14 @@ class Loop:
     rewinds: int = 0
     best: float = math.inf
     """Best validation so far, bits per character."""
+    _best_checkpoint: str = ""
+    """The checkpoint of it: in the state, as a kill may come between its commit and the pointer."""
     saves: int = 0
     _offset: int = 0
     """Samples stepped over by rewinds: how far the data is ahead of the steps."""
     _saved_step: int = -1
+    _lines: int | None = None
+    """Of metrics.jsonl when the checkpoint was made that the training stands on."""
     _validated_step: int = -1
     """Of the last validation: one that a checkpoint holds is not made, and not heard by the judge, again."""
     _saved_at: float = field(default_factory=time.monotonic)
@@ -100,7 +104,7 @@ class Loop:
         if found is not None:
             self._load(found)
             log.info("resuming at step %d of %d from %s", self.step, self.options.steps, found)
-        self.record.open(self.step)
+        self.record.open(self.step, self._lines)
         if self.note:
             rows = self.options.micro_rows
             self.record.event(self.step, "settings", reason=self.note, micro_batch=rows)
@@ -222,9 +226,11 @@ class Loop:
             "offset": self._offset,
             "rewinds": self.rewinds,
             "best": None if math.isinf(self.best) else self.best,
+            "best_checkpoint": self._best_checkpoint,
             "saves": self.saves,
             "judge": self.judge.state(),
             "validated_step": self._validated_step,
+            "lines": self.record.count,
         }
 
     def _load(self, folder: Path) -> None:
@@ -240,6 +246,19 @@ class Loop:
         self.best = math.inf if progress["best"] is None else progress["best"]
         self.judge.restore(progress["judge"])
         self._validated_step = progress["validated_step"]
+        self._lines = progress.get("lines")
+        self._find_the_best(progress.get("best_checkpoint", ""))
+
+    def _find_the_best(self, name: str) -> None:
+        """Point at the best checkpoint that a state names; where it is gone, begin anew."""
+        root = self.folder / job.CHECKPOINTS
+        there = self.agreement.from_first((root / name / "manifest.json").is_file()) if name else True
+        self._best_checkpoint = name if there else ""
+        if not there:
+            self.best = math.inf
+            log.warning("the best model so far, %s, is gone; the next validation begins anew", name)
+        elif name and self.engine.rank == 0:
+            checkpoint.point(root, checkpoint.BEST, name)
 
     def _line_due(self) -> bool:
         return self.step % self.options.log_every == 0 or self.step == self.options.steps
@@ -284,7 +303,7 @@ class Loop:
         first = self._first_sample()
         self._offset += next_sample - first
         self.skipped.append(Skipped(first, next_sample - first, came_from, trouble.reason))
-        self.record.open(self.step)
+        self.record.open(self.step, self._lines)
         self.record.event(
             self.step,
             "rewind",
@@ -306,7 +325,7 @@ class Loop:
             return
         began = time.monotonic()
         self.beat("validation")
-        found = self.validation.bits_per_character(self.engine)
+        found = self.validation.bits_per_character(self.engine, lambda: self.beat("validation"))
         self.watch.add("validation", began)
         self.record.validation(self.step, found)
         self._validated_step = self.step
@@ -314,7 +333,7 @@ class Loop:
             log.info("step %d: %s", self.step, what)
             self.record.event(self.step, "validation", decision=what)
         if self.options.valid_every and found.get("mean", math.inf) < self.best:
-            self.best = found["mean"]
+            self.best, self._best_checkpoint = found["mean"], checkpoint.name_of(self.step)
             self._keep_best()
 
     def _go_back_to_the_best(self) -> None:

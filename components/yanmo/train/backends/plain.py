@@ -92,6 +92,7 @@ class PlainEngine(FlatEngine):
 
     def accumulate(self, rows: Batch, num_targets: int) -> Tensor:
         """See `Engine`."""
+        num_targets = max(num_targets, 1)  # a batch of questions only, of chats, has none
         loss: Tensor = self._module(*self._tensors(rows), 1.0 / num_targets)
         if self.forwarded:
             self.forwarded()

@@ -92,7 +92,7 @@ class Ledger:
         """The steps since the last call, in order, and into the interval; all ranks call it together."""
         if not self._pending:
             return []
-        nats = torch.stack([p.nats for p in self._pending]).to(device="cpu", dtype=torch.float64)
+        nats = torch.stack([p.nats for p in self._pending]).cpu().double()
         *sums, cpu = self.agreement.sums(torch.cat([nats, torch.tensor([self._cpu_seconds]).double()]))
         found = []
         for pending, total in zip(self._pending, sums, strict=True):
