@@ -74,6 +74,21 @@ def test_a_lease_that_is_old_by_the_stores_clock_is_watched_for_half_its_time(st
     waiting.release()
 
 
+def test_a_lease_that_the_stores_clock_calls_young_is_watched_for_its_whole_time(
+    store: FileStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held(store).release()
+    rewrite(store, machine="other/boot/ns", expires_at=1.0, ttl_seconds=30)
+    monkeypatch.setattr(Lease, "_age", lambda lease: 0.0)  # a store whose clock stands still
+    waiting = Lease(store, NAME, "mine")
+    assert not waiting.acquire()
+    waiting._seen_at -= 22
+    assert not waiting.acquire()
+    waiting._seen_at -= 9
+    assert waiting.acquire()
+    waiting.release()
+
+
 @pytest.mark.parametrize("jump", [3600.0, -3600.0])
 def test_a_clock_that_jumps_neither_ends_nor_prolongs_another_machines_lease(
     store: FileStore, monkeypatch: pytest.MonkeyPatch, jump: float
