@@ -15,7 +15,7 @@ from toy_outputs import wait_until
 from yanmo.common.errors import LeaseLost
 from yanmo.common.store import lease as lease_module
 from yanmo.common.store.file_store import FileStore
-from yanmo.common.store.lease import Lease
+from yanmo.common.store.lease import Lease, is_live
 
 NAME = "runs/toy/key/LEASE.json"
 
@@ -130,6 +130,16 @@ def test_the_same_process_number_in_another_pid_namespace_is_not_taken_for_dead(
     machine = json.loads(store.read(NAME)[0])["machine"].rpartition("/")[0] + "/pid:[1]"
     rewrite(store, machine=machine, pid=999_999_999, process_start="1", expires_at=time.time() + 60)
     assert not Lease(store, NAME, "mine").acquire()
+
+
+def test_a_lease_is_live_for_lists_while_its_process_runs_or_elsewhere_for_its_time(store: FileStore) -> None:
+    lease = held(store)
+    assert is_live(store.read(NAME)[0], age=1e9), "its process runs"
+    lease.release()
+    assert not is_live(store.read(NAME)[0], age=0.0), "given back"
+    rewrite(store, machine="other/boot/ns", expires_at=1.0, ttl_seconds=30)
+    assert is_live(store.read(NAME)[0], age=30.0)
+    assert not is_live(store.read(NAME)[0], age=30.1)
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b"null", b"[]", b'{"expires_at": "x"}', b"\xff"])
