@@ -183,6 +183,7 @@ def _export(work: Job, loop: Any, cache: Any, config: Any) -> None:
     """Write the finished model; `export/` appears only when it is whole."""
     from yanmo.model.decoder import Decoder
     from yanmo.model.hf_export import TOKENIZER_FILES, save
+    from yanmo.train.metrics.machine import device_name
     from yanmo.train.models.start import symbols_of
 
     weights = loop.engine.full_weights()
@@ -201,6 +202,9 @@ def _export(work: Job, loop: Any, cache: Any, config: Any) -> None:
         "parameters": sum(p.numel() for p in plain.parameters()),
         "seconds": loop.interval.seconds,
         "updates": loop.engine.updates,
+        "device": loop.engine.device.type,
+        "device_name": device_name(loop.engine.device),
+        "ranks": loop.engine.world_size,
     }
     (folder / job.RESULT).write_text(json.dumps(result), encoding="utf-8")
     for path in folder.iterdir():  # a power cut after the rename must leave no empty files under its name

@@ -10,6 +10,7 @@ import json
 import logging
 import shutil
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -56,7 +57,7 @@ class Keeper:
             metrics = self._root / newest / job.METRICS
             if metrics.exists():
                 shutil.copyfile(metrics, self._work.path / job.METRICS)
-            for stale in self._whole():  # of before a rewind that another machine made
+            for stale in list(self._whole()):  # of before a rewind that another machine made
                 if stale > newest:
                     shutil.rmtree(self._root / stale)
         self._saved = self._label(self._newest())
@@ -76,7 +77,7 @@ class Keeper:
             shutil.copyfile(metrics, self._root / name / job.METRICS)
         best = self._progress(name).get("best_checkpoint")
         names = self._files(name)
-        if best and best != name and (self._root / best / _MANIFEST).is_file():
+        if best and best != name and self._is_whole(best):
             names = self._files(best) + names
         self._work.save(label, names, self._lease)
         self._saved = label
@@ -93,13 +94,23 @@ class Keeper:
         files = sorted((self._root / name).iterdir(), key=lambda path: (path.name == _MANIFEST, path.name))
         return [path.relative_to(self._work.path).as_posix() for path in files]
 
-    def _whole(self) -> list[str]:
-        """Names of the checkpoints on this machine."""
-        return sorted(path.name for path in self._root.glob("step-*") if (path / _MANIFEST).is_file())
+    def _whole(self) -> Iterator[str]:
+        """Names of the checkpoints on this machine, newest first."""
+        names = sorted((path.name for path in self._root.glob("step-*")), reverse=True)
+        return (name for name in names if self._is_whole(name))
 
     def _newest(self) -> str:
         """Name of the newest checkpoint on this machine; "" for none."""
-        return max(self._whole(), default="")
+        return next(self._whole(), "")
+
+    def _is_whole(self, name: str) -> bool:
+        """Whether the files have the sizes that the manifest says; a cut one is better brought anew."""
+        folder = self._root / name
+        try:
+            files = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))["files"]
+            return all((folder / file["name"]).stat().st_size == file["bytes"] for file in files)
+        except (OSError, ValueError, KeyError, TypeError):
+            return False
 
     def _label(self, name: str) -> str:
         """What sorts states by age: after a rewind an earlier step is the newer state."""

@@ -62,8 +62,9 @@ class Watchdog:
         self._thread = threading.Thread(target=self._run, daemon=True, name="watchdog")
 
     def start(self) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._path.write_text(str(os.getpid()), encoding="utf-8")
+        with suppress(OSError):  # a full disk: who writes what matters says so
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._path.write_text(str(os.getpid()), encoding="utf-8")
         self._thread.start()
 
     def stop(self) -> None:

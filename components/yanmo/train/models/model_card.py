@@ -42,15 +42,15 @@ def model_card(
     """The card's text.
 
     Args:
-        result: what the workers said of the finished model.
+        result: what the workers said of the finished model, and its own shape (layers, width).
         valid: genre -> bits per character; None where they were no number.
     """
     rows = [f"| {genre} | {_shown(bits)} |" for genre, bits in valid.items()]
     table = "\n".join(["| genre | bits per character |", "|---|---|", *rows]) if rows else "Not measured."
     return _CARD.format(
         parameters=result["parameters"] / 1e6,
-        layers=options.layers,
-        width=options.width,
+        layers=result["layers"],
+        width=result["width"],
         steps=result["steps"],
         tokens=result["tokens"] / 1e6,
         context=options.context,

@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from yanmo.common.errors import DataError
 from yanmo.common.logs import human_seconds
 from yanmo.common.store.output import Output
 from yanmo.common.token_cache import TokenCache
@@ -21,6 +20,7 @@ from yanmo.model.decoder import Decoder, DecoderConfig
 from yanmo.model.hf_export import WEIGHTS, Symbols, load
 from yanmo.train.config import TrainConfig
 from yanmo.train.data import Samples
+from yanmo.train.models.given import CONFIG, check_tokenizer
 
 log = logging.getLogger(__name__)
 
@@ -99,21 +99,12 @@ def starting_model(model: Output, options: TrainConfig, cache: TokenCache) -> De
     """The decoder of a committed model, to train further.
 
     Raises:
-        DataError: it was trained with another tokenizer.
+        DataError: it was trained with another tokenizer, or its files are damaged.
     """
-    ours, theirs = ([entry.sha256 for entry in x.entries("tokenizer.json")] for x in (cache.tokenizer, model))
-    if ours != theirs:
-        raise DataError(
-            f"{model}: its tokenizer.json is not the token cache's; tokenize with the model's tokenizer "
-            "(`yanmo tokenize --tokenizer`) or choose another starting model"
-        )
+    check_tokenizer(model, cache)
     model.path(WEIGHTS)
-    decoder = load(model.path("config.json").parent).model
-    asked, found = decoder_config(options, cache.vocab_size), decoder.config
-    if (asked.num_hidden_layers, asked.hidden_size) != (found.num_hidden_layers, found.hidden_size):
-        log.warning("the starting model decides the shape; --layers, --width and so on have no effect")
-    if found.vocab_size != cache.vocab_size:
-        raise DataError(f"{model}: vocabulary of {found.vocab_size}, the token cache has {cache.vocab_size}")
+    decoder = load(model.path(CONFIG).parent).model
+    found = decoder.config
     longest = max(found.max_position_embeddings, options.context)
     decoder.config = dataclasses.replace(found, max_position_embeddings=longest)
     return decoder.train()

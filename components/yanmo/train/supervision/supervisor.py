@@ -35,6 +35,7 @@ from yanmo.train.memory.estimate import divisors, shape_of
 from yanmo.train.memory.fitting import fitted
 from yanmo.train.memory.micro_batch import halve_micro_batch, largest_micro_batch
 from yanmo.train.metrics.exporter import Exporter
+from yanmo.train.models.given import CONFIG, check_tokenizer, read_config, shape_in, with_shape_of
 from yanmo.train.models.model_card import model_card
 from yanmo.train.options.sizes import num_parameters
 from yanmo.train.supervision.power import power_limit
@@ -52,10 +53,8 @@ def work(run: StageRun) -> Result:
     folder.mkdir(parents=True, exist_ok=True)
     keeper = Keeper(run.work_folder, run.attempt.lease)
     if not (folder / job.EXPORT).exists():
-        _check_space(folder, options, cache)
         model = run.inputs["model"]
-        if model is None:  # another model's shape is its own
-            options = fitted(options, cache.vocab_size)
+        options = _checked(options, cache, model, folder)
         if options.backend == "deepspeed":
             engine_config(options)  # refuses a file that contradicts, before torch is imported
         task = Job(
@@ -84,6 +83,21 @@ def forget(run: StageRun, output: Output) -> Finish:
     with suppress(OSError):
         (folder / HEARTBEATS).rmdir()
     return Finish()
+
+
+def _checked(options: TrainConfig, cache: TokenCache, model: Output | None, folder: Path) -> TrainConfig:
+    """The options with a micro batch that fits, after a look at the starting model, memory and disk.
+
+    Raises:
+        DataError, EnvironmentFault, StorageError: what was found does not do; says what would.
+    """
+    shaped = options
+    if model is not None:
+        check_tokenizer(model, cache)
+        shaped = with_shape_of(options, model)
+    _check_space(folder, shaped, cache)
+    # Only the micro batch is taken over: a checkpoint remembers the options as they were given.
+    return dataclasses.replace(options, micro_batch=fitted(shaped, cache.vocab_size).micro_batch)
 
 
 def _check_space(folder: Path, options: TrainConfig, cache: TokenCache) -> None:
@@ -178,7 +192,7 @@ def _one_shift(task: Job, exporter: Exporter, keeper: Keeper, stopping: list[flo
 
 @contextmanager
 def _stop_file(path: Path) -> Iterator[list[float]]:
-    """While inside, SIGTERM and Ctrl-C create the file that asks the workers to save and end.
+    """While inside, SIGTERM, SIGHUP and Ctrl-C create the file that asks the workers to save and end.
 
     Yields:
         A list that holds the time of the first request, once there was one.
@@ -195,6 +209,8 @@ def _stop_file(path: Path) -> Iterator[list[float]]:
             log.warning("%s cannot be written (%s): the workers end without saving", path, error)
 
     before = {s: signal.signal(s, stop) for s in (signal.SIGTERM, signal.SIGINT)}
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # a terminal that is gone; nohup ignores it
+        before[signal.SIGHUP] = signal.signal(signal.SIGHUP, stop)
     try:
         yield asked
     finally:
@@ -216,10 +232,11 @@ def _result(run: StageRun, cache: TokenCache, folder: Path) -> Result:
     if (folder / job.TRACE).exists():
         shutil.copyfile(folder / job.TRACE, run.attempt.path(job.TRACE))
         run.attempt.add(job.TRACE, role="record")
-    card = model_card(run.options, result, valid, run.input("token_cache"))
+    shape = shape_in(read_config(export / CONFIG))
+    card = model_card(run.options, {**result, **shape}, valid, run.input("token_cache"))
     run.attempt.write("README.md", card, role="record")
     counts = {name: result[name] for name in ("steps", "tokens", "parameters")}
-    metadata = {
+    metadata: dict[str, Any] = {
         "valid_bits_per_character": valid,
         "seconds": result["seconds"],
         "genres": list(cache.genres),
@@ -227,4 +244,6 @@ def _result(run: StageRun, cache: TokenCache, folder: Path) -> Result:
         "text_form": text_form(run.input("token_cache")),
         "events": [line for line in lines if "event" in line],
     }
+    # What GPU-hours are counted from; an export of an older version lacks them.
+    metadata |= {name: result[name] for name in ("device", "device_name", "ranks") if name in result}
     return Result(counts=counts, metadata=metadata)

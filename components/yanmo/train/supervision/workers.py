@@ -19,6 +19,7 @@ from yanmo.common.errors import StorageError
 from yanmo.train.config import TrainConfig
 from yanmo.train.health.watchdog import Heartbeats
 from yanmo.train.job import Status, parse_status
+from yanmo.train.supervision.torchrun import PARENT
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +51,7 @@ def start(options: TrainConfig, job_path: Path) -> subprocess.Popen[bytes]:
         "OMP_NUM_THREADS": str(options.threads),
         "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(int(_GRACE_SECONDS)),
         "PYTHONWARNINGS": "ignore",
+        PARENT: str(os.getpid()),
         # Sums in another order give other last digits; this keeps one machine's runs equal.
         "MKL_CBWR": os.environ.get("MKL_CBWR", "AUTO,STRICT"),
     }

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from yanmo.common.errors import UsageError
+from yanmo.train.backends import zero_config
 from yanmo.train.backends.zero_config import engine_config
 from yanmo.train.config import TrainConfig
 
@@ -30,22 +31,38 @@ def test_what_ours_does_not_say_is_taken_over(tmp_path):
     assert found["gradient_accumulation_steps"] == 1 and "train_batch_size" not in found
 
 
-@pytest.mark.parametrize(
-    ("theirs", "word"),
-    [
-        ({"zero_optimization": {"stage": 3}}, "--zero-stage"),
-        ({"train_batch_size": 7}, "--batch-rows"),
-        ({"bf16": {"enabled": True}}, "--precision"),
-        ({"fp16": {"enabled": True}}, "--precision"),
-        ({"optimizer": {"type": "Adam"}}, "--optimizer"),
-        ({"gradient_clipping": 0.3}, "--clip"),
-        ({"managed_gradient_accumulation": True}, "accumulation"),
-        ({"zero_optimization": {"offload_param": {"device": "cpu"}}}, "offload_param"),
-    ],
-)
+CONTRADICTIONS = [
+    ({"zero_optimization": {"stage": 3}}, "--zero-stage"),
+    ({"train_batch_size": 7}, "--batch-rows"),
+    ({"bf16": {"enabled": True}}, "--precision"),
+    ({"fp16": {"enabled": True}}, "--precision"),
+    ({"optimizer": {"type": "Adam"}}, "--optimizer"),
+    ({"gradient_clipping": 0.3}, "--clip"),
+    ({"train_micro_batch_size_per_gpu": 7}, "--micro-batch"),
+    ({"gradient_accumulation_steps": 7}, "--batch-rows and --micro-batch"),
+    ({"scheduler": {"type": "WarmupLR"}}, "--schedule"),
+    ({"torch_autocast": {"enabled": True}}, "--precision"),
+    ({"zero_optimization": {"offload_optimizer": {"device": "cpu"}}}, "--offload"),
+    ({"managed_gradient_accumulation": True}, "accumulation"),
+    ({"zero_optimization": {"zero_hpz_partition_size": 2}}, "zero_hpz_partition_size"),
+    ({"activation_checkpointing": {"cpu_checkpointing": True}}, "--gradient-checkpointing"),
+    ({"checkpoint": {"load_universal": True}}, "checkpoints are in our own format"),
+    ({"zero_optimization": {"offload_param": {"device": "cpu"}}}, "offload_param"),
+]
+
+
+@pytest.mark.parametrize(("theirs", "word"), CONTRADICTIONS)
 def test_a_contradiction_is_refused_by_name(theirs, word, tmp_path):
     with pytest.raises(UsageError, match=word):
         merged(tmp_path, json.dumps(theirs))
+
+
+def test_each_key_that_an_option_decides_was_contradicted_above():
+    def names(theirs: dict) -> str:
+        ((name, value),) = theirs.items()
+        return f"{name}.{next(iter(value))}" if name == "zero_optimization" else name
+
+    assert {names(theirs) for theirs, _ in CONTRADICTIONS} == {*zero_config._OURS, *zero_config._NEVER}
 
 
 @pytest.mark.parametrize("text", ["{", "[]", ""])

@@ -51,7 +51,8 @@ def checkpoint(root: Path, step: int, weights: str = "", **progress) -> str:
     folder.mkdir(parents=True)
     (folder / "index.json").write_text(json.dumps({"step": step, "progress": progress}))
     (folder / "rank-00000.safetensors").write_text(weights or f"weights of step {step}")
-    (folder / "manifest.json").write_text("{}")
+    files = [{"name": path.name, "bytes": path.stat().st_size} for path in sorted(folder.iterdir())]
+    (folder / "manifest.json").write_text(json.dumps({"files": files}))
     (root.parent / job.METRICS).write_text(f'{{"step": {step}}}\n')
     return folder.name
 
@@ -119,6 +120,17 @@ def test_a_restore_that_was_killed_is_made_again(far):
     again = Keeper(there._work, lease)
     again.restore()
     assert (root / "step-00000010" / "rank-00000.safetensors").exists()
+    lease.release()
+
+
+def test_a_checkpoint_that_was_cut_short_here_is_brought_anew(far):
+    keeper, root, lease = keeper_on(far, "here", "one")
+    name = checkpoint(root, 10)
+    keeper.save()
+    path = root / name / "rank-00000.safetensors"
+    path.write_text("wei")
+    Keeper(keeper._work, lease).restore()
+    assert path.read_text() == "weights of step 10"
     lease.release()
 
 

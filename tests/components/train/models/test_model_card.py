@@ -31,9 +31,10 @@ def chain(store: FileStore) -> Output:
 
 def test_the_licences_that_curate_counted_reach_the_card(tmp_path: Path) -> None:
     cache = chain(FileStore(tmp_path))
-    result = {"parameters": 4_330_000, "steps": 450, "tokens": 890_000}
+    result = {"parameters": 4_330_000, "steps": 450, "tokens": 890_000, "layers": 5, "width": 96}
     card = model_card(TrainConfig(tag_share=0.25), result, {"诗": 7.9}, cache)
     assert "by documents: CC-BY-SA-4.0 1,844, MIT 31,986." in card
+    assert "(4.33 M parameters, 5 layers, width 96), trained for 450" in card
     assert "as it did in\n25 % of" in card and "| 诗 | 7.900 |" in card
 
 
@@ -44,6 +45,6 @@ def test_a_lineage_that_is_gone_loses_no_model(tmp_path: Path) -> None:
 
 
 def test_a_validation_that_was_no_number_does_not_lose_the_model(tmp_path: Path) -> None:
-    result = {"parameters": 4_330_000, "steps": 450, "tokens": 890_000}
+    result = {"parameters": 4_330_000, "steps": 450, "tokens": 890_000, "layers": 3, "width": 192}
     card = model_card(TrainConfig(), result, {"\u8bd7": None, "mean": None}, chain(FileStore(tmp_path)))
     assert "| mean | not finite |" in card

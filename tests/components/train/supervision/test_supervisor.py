@@ -89,7 +89,9 @@ def test_two_ranks_without_a_compiler_train_a_model_that_transformers_loads(stor
     names = {entry.path for entry in output.entries() if entry.role == "content"}
     hf = {"config.json", "model.safetensors", "generation_config.json", "genres.json"}
     assert names == hf | {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"}
-    assert set(output.manifest.metadata["valid_bits_per_character"]) >= {"mean"}
+    metadata = output.manifest.metadata
+    assert set(metadata["valid_bits_per_character"]) >= {"mean"}
+    assert (metadata["device"], metadata["ranks"]) == ("cpu", 2) and "device_name" in metadata
     folder = next(store.glob("runs/train/*"))
     assert {p.name for p in folder.iterdir()} <= {"LEASE.json", "INPUTS.json"}, "working files are gone"
     transformers = pytest.importorskip("transformers")
@@ -209,6 +211,19 @@ def test_a_run_that_goes_on_needs_no_second_room_for_its_checkpoints(tmp_path, m
     saved.mkdir(parents=True)
     (saved / "rank-00000.safetensors").write_bytes(bytes(10_000))
     _check_space(tmp_path, options, cache)
+
+
+def test_a_terminal_that_is_closed_stops_the_run_in_order_unless_nohup_says_otherwise(tmp_path):
+    with _stop_file(tmp_path / "stop") as stopping:
+        os.kill(os.getpid(), signal.SIGHUP)
+        assert len(stopping) == 1 and (tmp_path / "stop").exists()
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with _stop_file(tmp_path / "stop") as stopping:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert not stopping
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_a_stop_that_cannot_be_written_down_is_heard_all_the_same(tmp_path, caplog):

@@ -25,6 +25,26 @@ def talking(code: str = TALK) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE)
 
 
+ORPHAN = """
+import os, subprocess, sys
+from yanmo.train.supervision.torchrun import PARENT
+child = subprocess.Popen(
+    [sys.executable, "-m", "yanmo.train.supervision.torchrun", "--nproc-per-node=1", "-m", "timeit"],
+    env={**os.environ, PARENT: "1" if sys.argv[1] == "dead" else str(os.getpid())},
+)
+print(child.wait(timeout=120))
+"""
+
+
+@pytest.mark.parametrize(("parent", "code"), [("dead", "-9"), ("alive", "0")])
+def test_torchrun_whose_supervisor_died_before_it_could_ask_does_not_run_on(parent, code):
+    if parent == "alive":
+        pytest.importorskip("torch")
+    command = [sys.executable, "-c", ORPHAN, parent]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
+    assert done.stdout.split()[-1] == code, done.stderr
+
+
 class Gone(io.RawIOBase):
     """Where a terminal was, or the disk is full."""
 

@@ -1,0 +1,96 @@
+"""What is known of the model that a training starts from before torch is imported: shape and tokenizer.
+
+The supervisor looks, so that a model that does not go with the token cache is refused in the first second,
+and so that memory, disk space and the model card are those of the model and not of `--layers`, `--width` ...
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from yanmo.common.errors import DataError
+from yanmo.common.store.output import Output
+from yanmo.common.token_cache import TokenCache
+from yanmo.train.config import TrainConfig
+
+log = logging.getLogger(__name__)
+
+CONFIG = "config.json"
+_SHAPE = {
+    "layers": "num_hidden_layers",
+    "width": "hidden_size",
+    "heads": "num_attention_heads",
+    "kv_heads": "num_key_value_heads",
+    "head_width": "head_dim",
+    "feed_forward": "intermediate_size",
+    "tied_head": "tie_word_embeddings",
+}
+"""Our option -> transformers' name."""
+
+
+def check_tokenizer(model: Output, cache: TokenCache) -> None:
+    """Refuse a starting model that reads other tokens than the cache holds.
+
+    Raises:
+        DataError: the tokenizer or the vocabulary is another one; says what to do.
+    """
+    ours, theirs = ([entry.sha256 for entry in x.entries("tokenizer.json")] for x in (cache.tokenizer, model))
+    if ours != theirs:
+        raise DataError(
+            f"{model}: its tokenizer.json ({_short(theirs)}) is not the token cache's ({_short(ours)}); "
+            "tokenize with the model's tokenizer (`yanmo tokenize --tokenizer`) or choose another starting "
+            "model"
+        )
+    found = read_config(model.path(CONFIG)).get("vocab_size")
+    if found != cache.vocab_size:
+        raise DataError(f"{model}: vocabulary of {found}, the token cache has {cache.vocab_size}")
+
+
+def _short(digests: list[str]) -> str:
+    return digests[0][:12] if digests else "none"
+
+
+def with_shape_of(options: TrainConfig, model: Output) -> TrainConfig:
+    """The options with the model's own shape in the place of the one asked for; says what had no effect."""
+    shape = shape_in(read_config(model.path(CONFIG)))
+    asked = {name: getattr(options, name) for name in shape}
+    other = [f"{name} {shape[name]}, not {asked[name]}" for name in shape if shape[name] != asked[name]]
+    if other:
+        log.warning("the starting model decides the shape: %s", "; ".join(other))
+    # Its first weights are given, so that neither option means anything; together they may contradict.
+    changes: dict[str, Any] = {**shape, "start": "random", "residual_start": "zero", "size": "tiny"}
+    return dataclasses.replace(options, **changes)
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """A model's config.json.
+
+    Raises:
+        DataError: it is no JSON object.
+    """
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise DataError(f"{path}: not readable as JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise DataError(f"{path}: expected an object, found {type(value).__name__}")
+    return value
+
+
+def shape_in(config: Mapping[str, Any]) -> dict[str, int | bool]:
+    """The shape that a config.json says, by the names of our options.
+
+    Raises:
+        DataError: it lacks a part.
+    """
+    missing = [name for name in _SHAPE.values() if name not in config]
+    if missing:
+        raise DataError(
+            f"{CONFIG} of the starting model lacks {', '.join(missing)}: expected a Qwen3-type one"
+        )
+    return {ours: config[theirs] for ours, theirs in _SHAPE.items()}
