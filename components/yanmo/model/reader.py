@@ -81,9 +81,8 @@ class Reader:
 
     def _normed(self, x: Tensor) -> Tensor:
         """Each last dimension with a root mean square of 1 (RMSNorm without its weights)."""
-        squares = torch.linalg.vector_norm(x, dim=-1, keepdim=True).square_()
-        scale: Tensor = squares.div_(x.shape[-1]).add_(self.config.rms_norm_eps).rsqrt_()
-        return x * scale
+        squares: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True).square_()
+        return x * squares.div_(x.shape[-1]).add_(self.config.rms_norm_eps).rsqrt_()
 
     def _attended(self, layer: _Layer, x_ND: Tensor, B: int, T: int) -> Tensor:
         """What the output projection reads: (N, H E)."""
