@@ -55,8 +55,12 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
 
 def _nats(probability: Tensor, logits: Tensor, target: Tensor) -> Tensor:
-    """Sum of -log of the targets' probabilities, also where one is too small for fp32."""
-    if probability.min() < _SMALL:
+    """Sum of -log of the targets' probabilities, also where one is too small for fp32.
+
+    The pass over all logits is only made where it is needed, but a device would be asked and waited for:
+    there it is always made.
+    """
+    if not probability.is_cpu or probability.min() < _SMALL:
         return (torch.logsumexp(logits, 1, keepdim=True) - logits.gather(1, target)).sum()
     return -probability.log().sum()
 

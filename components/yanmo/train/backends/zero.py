@@ -136,18 +136,19 @@ class ZeroEngine(FlatEngine):
     def accumulate(self, rows: Batch, num_targets: int) -> Tensor:
         """See `Engine`."""
         scale = self.world_size / num_targets  # DeepSpeed averages over ranks; this takes it back
-        loss: Tensor = self._engine(*self._tensors(rows), scale)
+        loss = self._loss(self._engine, rows, scale)
         if self.forwarded:
             self.forwarded()
         self._engine.backward(loss)
         return loss.detach().float() / scale
 
-    def step(self) -> bool:
-        """See `Engine`."""
+    def step(self) -> Tensor:
+        """See `Engine`. DeepSpeed itself reads whether a gradient was not finite, and its norm: no option
+        of its lets the device decide, so that here the host waits once a step, for the backward."""
         self._engine.step()
         applied = bool(self._engine.was_step_applied())
-        self.updates += applied
-        return applied
+        self._updates = self.updates + applied
+        return torch.full((), applied, device=self.device)
 
     def skip(self) -> None:
         """See `Engine`."""
