@@ -30,7 +30,8 @@ from yanmo.common.store.objects import ObjectStore, open_store
 from yanmo.common.store.output import open_reference
 from yanmo.promote.config import PromoteConfig
 from yanmo.promote.evaluation import Evaluation, open_evaluation, paired_scores
-from yanmo.promote.gate import CHALLENGER, CHAMPION, CHARACTERS, Floats, judge
+from yanmo.promote.gate import judge
+from yanmo.promote.spread import CHALLENGER, CHAMPION, CHARACTERS, Floats
 from yanmo.promote.work import rules_of
 
 Scores = dict[str, Floats]

@@ -60,6 +60,7 @@ def judge(
             gpus=gpus,
             model=champion,
             evaluation_set=evaluation_set,
+            documents=documents,
         ).after(challenged)
         judged = run(
             PROMOTE,
@@ -67,6 +68,7 @@ def judge(
             champion=defended.outputs["evaluation"],
             baselines=challenged.outputs["baselines"],
             writing=challenged.outputs["writing"],
+            champion_writing=defended.outputs["writing"],
         )
         crowned(store=store, channel=channel, promoted=judged.outputs["promoted"]).set_caching_options(False)
 

@@ -76,7 +76,7 @@ keyring = {folder}/keyring
 mon data = {folder}/mon
 osd data = {folder}/osd
 [client.rgw]
-rgw frontends = beast endpoint=127.0.0.1:{http} {tls}
+rgw frontends = beast endpoint=127.0.0.1:{http} {tls} tcp_nodelay=1
 rgw data = {folder}/rgw
 rgw dns name = localhost
 rgw enable usage log = false

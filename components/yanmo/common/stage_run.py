@@ -267,7 +267,8 @@ def _hand_over(
         for name, part in parts.items():
             bodies[name] = part.reference.to_json()
             if options.pointer != NONE:
-                move_pointer(run.store, options.channel, name, part.reference)
+                beside = f"{options.pointer}_{name}" if options.pointer else name  # not the channel's own
+                move_pointer(run.store, options.channel, beside, part.reference)
         bodies[stage.main_output] = output.reference.to_json()
         if options.pointer != NONE:
             name = options.pointer or stage.name

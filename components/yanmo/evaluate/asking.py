@@ -63,7 +63,7 @@ def _by_likelihood(loaded: LoadedModel, tasks: Sequence[Task], workers: int) -> 
 
 def _costs(loaded: LoadedModel, tasks: Sequence[Task], workers: int) -> list[float]:
     """Bits per character of each choice of each task: of the text behind a tag, of a line behind another."""
-    reads, begins, sizes = [], [], []
+    reads, counted, sizes = [], [], []
     for task in tasks:
         for choice in task.choices:
             shown = [task.text, choice] if task.kind == "next_line" else [task.text]
@@ -74,10 +74,10 @@ def _costs(loaded: LoadedModel, tasks: Sequence[Task], workers: int) -> list[flo
                 head += loaded.tokenizer.encode(f"{task.text}\n", add_special_tokens=False).ids
             tail = loaded.tokenizer.encode(shown[-1], add_special_tokens=False).ids
             reads.append(np.array([*head, *tail]))
-            begins.append(len(head) - 1)
+            counted.append(np.arange(1, len(reads[-1])) >= len(head))
             sizes.append(max(1, len(shown[-1])))
-    scored = token_bits(loaded.model, reads, threads=workers)
-    return [float(b[at:].sum()) / n for b, at, n in zip(scored, begins, sizes, strict=True)]
+    scored = token_bits(loaded.reader, reads, counted=counted, threads=workers)
+    return [float(bits.sum()) / n for bits, n in zip(scored, sizes, strict=True)]
 
 
 def question(task: Task) -> str:

@@ -101,7 +101,7 @@ class EvaluateConfig(StageOptions):
 STAGE = Stage(
     name="evaluate",
     image="train",
-    revision=3,
+    revision=4,
     config=EvaluateConfig,
     outputs={"evaluation": "Dataset", "baselines": "Dataset", "writing": "Dataset", "metrics": "Metrics"},
 )

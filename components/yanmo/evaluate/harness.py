@@ -20,7 +20,7 @@ import torch
 from yanmo.common.errors import DataError, EnvironmentFault, UsageError
 from yanmo.evaluate.scoring import LoadedModel
 from yanmo.model.generate import generate
-from yanmo.model.scoring import token_bits
+from yanmo.model.scoring import are_likeliest, token_bits
 
 log = logging.getLogger(__name__)
 _NATS = float(np.log(2))
@@ -102,7 +102,7 @@ def _language_model(loaded: LoadedModel, workers: int) -> Any:
 
         def loglikelihood_rolling(self, requests: Sequence[Any], **_: Any) -> list[float]:
             reads = [np.array(loaded.encode([r.args[0]])[0][:-1]) for r in requests]
-            return [-_NATS * float(b.sum()) for b in token_bits(loaded.model, reads, threads=workers)]
+            return [-_NATS * float(b.sum()) for b in token_bits(loaded.reader, reads, threads=workers)]
 
         def generate_until(self, requests: Sequence[Any], **_: Any) -> list[str]:
             return [_generated(loaded, *r.args) for r in requests]
@@ -118,29 +118,17 @@ def loglikelihoods(
     Context and continuation are encoded together and cut where the context ends, white space at its end
     belonging to the continuation, as the harness does for its own models.
     """
-    reads, begins = [], []
+    reads, counted = [], []
     for context, continuation in pairs:
         blank = len(context) - len(context.rstrip())
         if blank:
             continuation, context = context[-blank:] + continuation, context[:-blank]
         both = loaded.encode([context + continuation])[0][:-1]
-        head = len(loaded.encode([context])[0]) - 1
+        head = min(len(loaded.encode([context])[0]) - 1, len(both) - 1)
         reads.append(np.array(both))
-        begins.append(min(head, len(both) - 1))
-    scored = token_bits(loaded.model, reads, threads=workers)
-    return [
-        (-_NATS * float(bits[begin - 1 :].sum()), _is_likeliest(loaded, read, begin))
-        for bits, read, begin in zip(scored, reads, begins, strict=True)
-    ]
-
-
-@torch.no_grad()
-def _is_likeliest(loaded: LoadedModel, read: np.ndarray[Any, Any], begin: int) -> bool:
-    context = loaded.model.config.max_position_embeddings
-    window = torch.from_numpy(read[-context - 1 :])
-    count = min(len(read) - begin, len(window) - 1)
-    best = loaded.model(window[None, :-1])[0, -count:].argmax(-1) if count else window[:0]
-    return bool((best == window[len(window) - count :]).all())
+        counted.append(np.arange(1, len(both)) >= head)
+    scored = are_likeliest(loaded.reader, reads, counted, threads=workers)
+    return [(-_NATS * bits, best) for bits, best in scored]
 
 
 def _generated(loaded: LoadedModel, context: str, options: dict[str, Any]) -> str:

@@ -7,6 +7,7 @@ number of them gives the same figures; every part of about a quarter of a millio
 from __future__ import annotations
 
 import copy
+import functools
 import hashlib
 import logging
 import math
@@ -27,6 +28,7 @@ from yanmo.evaluate.documents import Document
 from yanmo.evaluate.parts import Parts
 from yanmo.model import hf_export, scoring
 from yanmo.model.decoder import Decoder
+from yanmo.model.reader import Reader
 
 log = logging.getLogger(__name__)
 Floats = npt.NDArray[np.float64]
@@ -44,6 +46,11 @@ class LoadedModel:
     model: Decoder
     symbols: hf_export.Symbols
     tokenizer: Tokenizer
+
+    @functools.cached_property
+    def reader(self) -> Reader:
+        """The model as texts are scored with it on a CPU."""
+        return Reader(self.model)
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids of `<|bos|> text <|eos|>` for each text; a tag written in a text is text."""
@@ -132,8 +139,8 @@ def score(
     context = loaded.model.config.max_position_embeddings
     tagged = _tagged(loaded, documents, plain, context) if with_tag else {}
     reads = [*plain, *tagged.values()]
-    models = on_devices(loaded.model, device)
-    batches = _planned(reads, context, stride, on_cpu=models[0] is loaded.model)
+    models: Sequence[Decoder | Reader] = on_devices(loaded.model, device) or [loaded.reader]
+    batches = _planned(reads, context, stride, on_cpu=models[0] is loaded.reader)
     tokens = np.array([read.counted.sum() for read in plain], np.int32)
     log.info("scoring %d documents, %d tokens", len(documents), tokens.sum())
     figures = _in_parts(models, reads, batches, workers, parts)
@@ -181,7 +188,7 @@ def _tagged(
 
 
 def on_devices(model: Decoder, device: str) -> list[Decoder]:
-    """The model on the CPU, or a copy of it on each GPU.
+    """A copy of the model on each GPU; none where the CPU is to be used.
 
     Raises:
         UsageError: a GPU is asked for, and there is none.
@@ -189,13 +196,14 @@ def on_devices(model: Decoder, device: str) -> list[Decoder]:
     number = torch.cuda.device_count() if device != "cpu" else 0
     if device == "cuda" and not number:
         raise UsageError("--device cuda: this machine shows no GPU to torch; use --device cpu or auto")
-    return [copy.deepcopy(model).to(f"cuda:{i}") for i in range(number)] or [model]
+    return [copy.deepcopy(model).to(f"cuda:{i}") for i in range(number)]
 
 
 def _planned(reads: Sequence[Read], context: int, stride: int, *, on_cpu: bool) -> list[list[scoring.Window]]:
     try:
         lengths = [len(read.ids) for read in reads]
-        return scoring.plan_batches(lengths, context, stride, 1024 if on_cpu else 16_384)
+        counted = [read.counted for read in reads]
+        return scoring.plan_batches(lengths, context, stride, 1024 if on_cpu else 16_384, counted)
     except ValueError as error:
         raise UsageError(f"--stride: {error}") from error
 
@@ -215,7 +223,7 @@ def operations(model: Decoder, documents: Sequence[Read], stride: int, *, with_t
 
 
 def _in_parts(
-    models: Sequence[Decoder],
+    models: Sequence[Decoder | Reader],
     reads: Sequence[Read],
     batches: Sequence[list[scoring.Window]],
     workers: int,
@@ -264,16 +272,14 @@ def _plan_digest(reads: Sequence[Read], group: Sequence[list[scoring.Window]]) -
 
 
 def _window_bits(
-    models: Sequence[Decoder], reads: Sequence[Read], group: Sequence[list[scoring.Window]], workers: int
+    models: Sequence[Decoder | Reader],
+    reads: Sequence[Read],
+    group: Sequence[list[scoring.Window]],
+    workers: int,
 ) -> Floats:
-    found = []
-    tokens = [read.ids for read in reads]
-    for batch, bits in scoring.score_batches(models, tokens, group, workers):
-        for window, each in zip(batch, bits, strict=True):
-            counted = reads[window.document].counted[window.scored - 1 : window.start + window.length]
-            charged = np.where(counted, each, 0.0)
-            found.append((charged.sum(), charged[-1]))
-    return np.array(found, np.float64)
+    tokens, counted = [read.ids for read in reads], [read.counted for read in reads]
+    scored = scoring.score_batches(models, tokens, group, workers, counted)
+    return np.array([(each.sum(), each[-1]) for _, bits in scored for each in bits], np.float64)
 
 
 def _sums(

@@ -58,16 +58,16 @@ def log_table(summary: Mapping[str, Any], baselines: Mapping[str, Any] | None) -
     """Log bits per character, genres x (model, with tag, each baseline)."""
     others = list((baselines or {"baselines": {}})["baselines"].values())
     rows = [["bits per character", "model", "with tag", *(other["title"] for other in others)]]
-    for name in [*summary["genres"], "mean"]:
-        figures = [_row(part, name) for part in (summary, *others)]
-        model = figures[0]
-        cells = [model.get("bits_per_character"), model.get("with_tag")]
-        cells += [other.get("bits_per_character") for other in figures[1:]]
-        rows.append([name, *("-" if cell is None else f"{cell:.3f}" for cell in cells)])
+    for genre in summary["genres"]:
+        rows.append([genre, *_cells([part["genres"].get(genre, {}) for part in (summary, *others)])])
+    rows.append(["mean", *_cells([part["mean"] for part in (summary, *others)])])
     for line in text_table(rows):
         log.info("%s", line)
 
 
-def _row(part: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = part["mean"] if name == "mean" else part["genres"].get(name, {})
-    return found
+def _cells(figures: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The model's bits without and with tag, then the others'."""
+    model, *others = figures
+    cells = [model.get("bits_per_character"), model.get("with_tag")]
+    cells += [other.get("bits_per_character") for other in others]
+    return ["-" if cell is None else f"{cell:.3f}" for cell in cells]

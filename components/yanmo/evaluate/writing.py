@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -21,9 +22,17 @@ from yanmo.common.records import WRITING
 from yanmo.common.stage_run import StageRun
 from yanmo.common.store.commit import Attempt, Result
 from yanmo.common.store.output import Output, read_json
+from yanmo.common.training_text import training_text
 from yanmo.evaluate.copies import Copies, find_copies, nearest
 from yanmo.evaluate.degeneration import GenreJudge, cut_alike, has_loop, variety
-from yanmo.evaluate.documents import Document, by_genre, genre_order, read_split, training_batches
+from yanmo.evaluate.documents import (
+    Document,
+    Source,
+    by_genre,
+    genre_order,
+    read_split,
+    training_batches,
+)
 from yanmo.evaluate.table import write_documents
 from yanmo.evaluate.verse.poems import read_poem
 from yanmo.evaluate.verse.report import learn, tallies, verse_table
@@ -58,26 +67,49 @@ class _Written:
 
 
 def committed_writing(run: StageRun, evaluation: Output) -> Output:
-    """The figures of this evaluation's samples, made if need be; the run must have training documents."""
-    documents, evaluation_set = run.input("documents"), run.input("evaluation_set")
+    """The figures of this evaluation's samples, made if need be; the run must have training documents.
+
+    Copies and contamination are looked for in the text that the model was trained on, whatever documents
+    the run was given: a test split that is clean of another text says nothing.
+    """
+    texts, evaluation_set = texts_of(run.input("model"), run.input("documents")), run.input("evaluation_set")
     split = evaluation.manifest.metadata["split"]
+    names = ["documents", *(f"documents_{i}" for i in range(2, len(texts) + 1))]
     return run.part(
         "writing",
         REVISION,
         {"split": split},
-        {"evaluation": evaluation, "documents": documents, "evaluation_set": evaluation_set},
-        lambda attempt: _build(attempt, evaluation, documents, evaluation_set, split),
+        {"evaluation": evaluation, **dict(zip(names, texts, strict=True)), "evaluation_set": evaluation_set},
+        lambda attempt: _build(attempt, evaluation, texts, evaluation_set, split),
     )
 
 
+def texts_of(model: Output, given: Output) -> list[Output]:
+    """The texts that copies are looked for in: those of the model's lineage; `given` where that has gaps."""
+    known = training_text(model)
+    for gap in known.unknown:
+        log.warning("training text of %s is not known to the end: %s", model, gap)
+    if given.content_digest in known.digests():
+        return known.texts
+    if known.unknown:
+        return [*known.texts, given]
+    log.warning(
+        "%s is not what %s was trained on; looking for copies in %s",
+        given,
+        model,
+        ", ".join(map(str, known.texts)),
+    )
+    return known.texts
+
+
 def _build(
-    attempt: Attempt, evaluation: Output, documents: Output, evaluation_set: Output, split: str
+    attempt: Attempt, evaluation: Output, documents: Sequence[Output], evaluation_set: Output, split: str
 ) -> Result:
     scored = read_split(evaluation_set, split)
     originals, samples = _originals(scored), _generated(read_json(evaluation, "samples.json"))
     log.info("writing: %d samples beside %d originals", len(samples.texts), len(scored))
-    knowledge = learn((s.genre, s.title, s.text) for batch in training_batches(documents) for s in batch)
-    judge = GenreJudge(by_genre(s for batch in training_batches(documents) for s in batch))
+    knowledge = learn((s.genre, s.title, s.text) for batch in _batches(documents) for s in batch)
+    judge = GenreJudge(by_genre(s for batch in _batches(documents) for s in batch))
     both = (originals, samples)
     copies = _copies(both, documents)
     looks = [judge.genres_of(written.texts) for written in both]
@@ -103,6 +135,11 @@ def _build(
     tables = [_table(w, knowledge, c, seen) for w, c, seen in zip(both, copies, looks, strict=True)]
     write_documents(attempt, "texts", pa.concat_tables(tables), text_form(evaluation_set))
     return Result(counts={"samples": len(samples.texts), "originals": len(scored)})
+
+
+def _batches(texts: Sequence[Output]) -> Iterator[list[Source]]:
+    """The documents of all texts, some thousand at a time."""
+    return chain.from_iterable(map(training_batches, texts))
 
 
 def _originals(scored: Sequence[Document]) -> _Written:
@@ -132,10 +169,10 @@ def _verse(written: _Written) -> dict[str, list[Text]]:
     return {genre: [written.verse[i] for i in written.of(genre)] for genre in set(written.genres)}
 
 
-def _copies(both: Sequence[_Written], documents: Output) -> list[Copies]:
+def _copies(both: Sequence[_Written], documents: Sequence[Output]) -> list[Copies]:
     """One pass over the training text for both origins."""
     texts = [text for written in both for text in written.texts]
-    found = find_copies(texts, training_batches(documents), WINDOW)
+    found = find_copies(texts, _batches(documents), WINDOW)
     cut = len(both[0].texts)
     parts = [{n: v[part] for n, v in vars(found).items()} for part in (slice(cut), slice(cut, None))]
     return [Copies(**part) for part in parts]
@@ -186,16 +223,16 @@ def _over_genres(genres: Sequence[Mapping[str, Any]]) -> dict[str, float | None]
     return {**means, "longest_copy": max((g["longest_copy"] for g in genres), default=None)}
 
 
-def _nearest(samples: _Written, documents: Output) -> dict[str, Any]:
+def _nearest(samples: _Written, documents: Sequence[Output]) -> dict[str, Any]:
     """Sample -> the training document most like it."""
     shown = [i for genre in dict.fromkeys(samples.genres) for i in samples.of(genre)[:SHOWN]]
-    found = nearest([samples.texts[i] for i in shown], training_batches(documents))
+    found = nearest([samples.texts[i] for i in shown], _batches(documents))
     return {samples.ids[i]: each for i, each in zip(shown, found, strict=True)}
 
 
-def contamination(scored: Sequence[Document], documents: Output) -> dict[str, Any]:
+def contamination(scored: Sequence[Document], documents: Sequence[Output]) -> dict[str, Any]:
     """How many of the scored documents share a run of 13 Han characters with the training text."""
-    found = find_copies([d.text for d in scored], training_batches(documents), CONTAMINATION)
+    found = find_copies([d.text for d in scored], _batches(documents), CONTAMINATION)
     hit, genres = found.copied > 0, np.array([d.genre for d in scored])
     covered = np.divide(found.covered, found.characters, out=np.zeros(len(hit)), where=found.characters > 0)
     by_genre = {

@@ -129,6 +129,8 @@ class DotChart:
 
     ticks: tuple[Tick, ...]
     rows: tuple[tuple[str, tuple[Mark, ...]], ...]
+    """Genre, marks."""
+    mean: tuple[Mark, ...]
     styles: dict[str, str] = field(default_factory=dict)
     """Column id -> CSS class, of the columns that are drawn."""
     left_out: tuple[str, ...] = ()
@@ -142,12 +144,12 @@ _STYLES = ("b1", "b2", "b3", "b4")
 
 
 def dot_chart(columns: Sequence[Mapping[str, Any]]) -> DotChart:
-    """The chart of `columns`: dicts with `id`, `rows` {name: {"value", "interval"}}; the challenger first."""
-    first = columns[0]["rows"]["mean"]["value"]
-    near = [c for c in columns if (v := c["rows"]["mean"]["value"]) is not None and v <= _FAR * first]
+    """The chart of `columns` as `report.bits_table` gives them; the challenger first."""
+    first = columns[0]["mean"]["value"]
+    near = [c for c in columns if (v := c["mean"]["value"]) is not None and v <= _FAR * first]
     free = iter(_STYLES)
     styles = {c["id"]: c["id"] if c["id"] in _MODELS else next(free, _STYLES[-1]) for c in near}
-    cells = [cell for c in near for cell in c["rows"].values() if cell["value"] is not None]
+    cells = [cell for c in near for cell in (*c["rows"].values(), c["mean"]) if cell["value"] is not None]
     ends = [v for cell in cells for v in (cell["value"], *(cell["interval"] or ()))]
     margin = 0.03 * (max(ends) - min(ends) or 1.0)
     low, high = min(ends) - margin, max(ends) + margin
@@ -155,13 +157,14 @@ def dot_chart(columns: Sequence[Mapping[str, Any]]) -> DotChart:
     def place(value: float) -> float:
         return round(float(100 * (value - low) / (high - low)), 2)
 
-    rows = []
-    for name in columns[0]["rows"]:
-        drawn = [(styles[c["id"]], c["rows"][name]) for c in near if c["rows"][name]["value"] is not None]
-        rows.append((name, tuple(_mark(style, cell, place) for style, cell in reversed(drawn))))
+    def marks(cells: Mapping[str, Mapping[str, Any]]) -> tuple[Mark, ...]:
+        drawn = [(styles[c], cell) for c, cell in cells.items() if cell["value"] is not None]
+        return tuple(_mark(style, cell, place) for style, cell in reversed(drawn))
+
+    rows = tuple((g, marks({c["id"]: c["rows"][g] for c in near})) for g in columns[0]["rows"])
     ticks = tuple(Tick(place(t), f"{t:.4g}") for t in ticks_between(low, high, 5))
     left_out = tuple(c["id"] for c in columns if c["id"] not in styles)
-    return DotChart(ticks, tuple(rows), styles, left_out)
+    return DotChart(ticks, rows, marks({c["id"]: c["mean"] for c in near}), styles, left_out)
 
 
 def _mark(style: str, cell: Mapping[str, Any], place: Any) -> Mark:

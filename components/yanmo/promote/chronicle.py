@@ -119,7 +119,11 @@ def record_name(channel: str, number: int) -> str:
 
 
 def _last_number(store: ObjectStore, channel: str) -> int:
-    """The highest number in use: doubled until it is free, then halved in."""
+    """The highest number in use: doubled until it is free, then halved in.
+
+    Raises:
+        DataError: the next but one is used.
+    """
 
     def used(number: int) -> bool:
         return store.stat(record_name(channel, number)) is not None
@@ -131,4 +135,9 @@ def _last_number(store: ObjectStore, channel: str) -> int:
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if used(middle) else (low, middle)
+    if used(low + 2):  # numbers have no gaps: a record is lost, and with it perhaps who was taken down
+        raise DataError(
+            f"{store.uri}/{record_name(channel, low + 1)}: a record of a champion is missing between others; "
+            "restore it"
+        )
     return low

@@ -30,6 +30,12 @@ class PromoteConfig(StageOptions):
         stages=("writing",),
         optional=True,
     )
+    champion_writing: str = input_ref(
+        "how the champion writes, for the page",
+        stages=("champion_evaluation_writing",),
+        optional=True,
+        keyed=False,
+    )
 
     min_gain: float = opt(0.003, "least gain of the mean over genres, as a share of the champion's bits")
     max_genre_loss: float = opt(0.05, "bits per character by which a genre may get worse at most", form=False)
@@ -40,7 +46,7 @@ class PromoteConfig(StageOptions):
         form=False,
     )
     limits: str = opt(
-        "distinct_2>=0.5,written_share>=0.5",
+        "distinct_2>=0.5,written_share>=0.5,repeated_share<=0.5",
         "bounds of guard metrics, NAME<=X or NAME>=X, with commas between; docs/promote.md has the names",
         form=False,
     )
@@ -72,7 +78,7 @@ class PromoteConfig(StageOptions):
 STAGE = Stage(
     name="promote",
     image="train",
-    revision=2,
+    revision=3,
     config=PromoteConfig,
     outputs={"verdict": "Dataset", "report": "HTML", "metrics": "Metrics"},
     parameters=("promoted",),

@@ -73,5 +73,6 @@ def _metrics(output: Output) -> dict[str, float]:
 
 
 def _sum(values: Iterable[float | None]) -> float | None:
-    known = [v for v in values if v is not None]
-    return sum(known) if known else None
+    """The sum; None where one of them is: a part is not the whole."""
+    known = list(values)
+    return None if not known or None in known else float(sum(v for v in known if v is not None))

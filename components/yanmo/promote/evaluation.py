@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import re
 from collections.abc import Mapping
@@ -17,7 +18,9 @@ import pyarrow.parquet as pq
 from yanmo.common.errors import DataError
 from yanmo.common.records import check_schema
 from yanmo.common.store.output import Output, read_json
+from yanmo.common.training_text import training_text
 
+log = logging.getLogger(__name__)
 Floats = npt.NDArray[np.float64]
 
 
@@ -78,11 +81,18 @@ WRITING = ("verse", "memorization", "contamination")
 
 
 def with_writing(evaluation: Evaluation, writing: Output | None) -> Evaluation:
-    """The evaluation with what `writing` holds in its summary, and each sample's nearest training text."""
+    """The evaluation with what `writing` holds in its summary, and each sample's nearest training text.
+
+    What was looked for in another text than the model's own training text is left out: a test split that is
+    clean of any other text says nothing.
+    """
     if writing is None:
         return evaluation
     said: dict[str, Any] = {name: read_json(writing, f"{name}.json") for name in WRITING}
-    nearest, rules = said["memorization"]["nearest"], said["verse"]["rules"]
+    said["verse"] = said["verse"]["rules"]
+    if not _looked_in_own_text(writing, evaluation.model):
+        return replace(evaluation, summary={**evaluation.summary, "verse": said["verse"]})
+    nearest = said["memorization"]["nearest"]
     genres = {
         genre: [
             {**text, "nearest": _nearest_named(nearest.get(f"{genre}/{i:04d}"))}
@@ -91,11 +101,33 @@ def with_writing(evaluation: Evaluation, writing: Output | None) -> Evaluation:
         for genre, texts in evaluation.samples["genres"].items()
     }
     samples = {**evaluation.samples, "genres": genres}
-    return replace(evaluation, summary={**evaluation.summary, **said, "verse": rules}, samples=samples)
+    return replace(evaluation, summary={**evaluation.summary, **said}, samples=samples)
 
 
-def _nearest_named(nearest: dict[str, Any] | None) -> str | None:
-    return f"{nearest['title']} ({nearest['likeness']:.2f})" if nearest else None
+def _looked_in_own_text(writing: Output, model: Output) -> bool:
+    """Whether copies were looked for in all of the text that the model's lineage names."""
+    known = training_text(model)
+    inputs = writing.manifest.inputs.items()
+    looked = {value["content_digest"] for name, value in inputs if name.startswith("documents") and value}
+    lacking = [
+        *known.unknown,
+        *(f"{t} was not looked in" for t in known.texts if t.content_digest not in looked),
+    ]
+    if lacking:
+        log.warning(
+            "%s does not cover the training text of %s (%s): copies and contamination are not judged; run "
+            "`yanmo evaluate` for it again",
+            writing,
+            model,
+            "; ".join(lacking),
+        )
+    return not lacking
+
+
+def _nearest_named(nearest: dict[str, Any] | None) -> dict[str, Any] | None:
+    if nearest is None:
+        return None
+    return {"title": str(nearest["title"])[:200], "likeness": float(nearest["likeness"])}
 
 
 def is_of(writing: Output, evaluation: Output) -> bool:
@@ -146,7 +178,13 @@ def _joined(challenger: Evaluation, champion: Evaluation) -> dict[str, Floats]:
     if not np.isfinite(values).all():
         raise DataError(f"{challenger.output} or {champion.output}: holds bits that are no finite number")
     genres = ours["genre"].to_numpy()
-    return {genre: values[genres == genre] for genre in dict.fromkeys(genres.tolist())}
+    scores = {genre: values[genres == genre] for genre in dict.fromkeys(genres.tolist())}
+    empty = [genre for genre, each in scores.items() if not each[:, 0].sum() > 0]
+    if empty:
+        raise DataError(
+            f"{challenger.output}: genre {', '.join(empty)} holds no characters; run `yanmo curate` again"
+        )
+    return scores
 
 
 def _short(value: Any) -> str:

@@ -2,19 +2,19 @@
 
 Is the comparison worth anything?
  1. Not more than `max_contamination` of the evaluated documents stand in the training text; else the verdict
-    is "not valid", whatever the figures are.
+    is "not valid", whatever the figures are. Where nobody looked, the sentence of a promotion says so.
 
 Is the challenger fit to reign, alone?
  2. It has not collapsed: its samples repeat themselves, or are empty, no more than `limits` allow.
  3. Every other figure named in `limits` (copying, rhyme, ...) is within its bound. A figure that was not
-    measured is shown as such and stops nobody.
+    measured is within no bound.
  4. It was not rolled back before: what a person has taken down, no night puts back.
 
 Is it better?
  5. Where there is no champion, a challenger that passes 1 to 4 becomes it.
  6. It is another model than the champion.
  7. The gain (champion's bits per character minus the challenger's, mean over genres) is above 0 beyond doubt:
-    so is the lower end of its 95 % interval, by a paired bootstrap over documents.
+    so is the lower end of its 95 % interval, by a paired bootstrap over documents (spread.py).
  8. The gain is at least `min_gain` of the champion's bits, so that the crown does not change hands for
     nothing.
  9. No genre is worse by more than `max_genre_loss` bits.
@@ -33,18 +33,15 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from yanmo.common.bootstrap import generator_for, interval, resampled_sums
+from yanmo.common.bootstrap import interval
 from yanmo.promote import words
 from yanmo.promote.limits import Limit
+from yanmo.promote.spread import CHALLENGER, CHAMPION, CHARACTERS, FEW_DOCUMENTS, drawn_gains
 from yanmo.promote.words import Words
 
 Floats = npt.NDArray[np.float64]
 Outcome = Literal["promoted", "not promoted", "not valid"]
-CHARACTERS, CHALLENGER, CHAMPION = 0, 1, 2
-"""Columns of the paired scores of one genre."""
-FEW_DOCUMENTS = 10
-"""Below this a percentile interval is too narrow, and is marked."""
-COLLAPSE = ("distinct_2", "written_share")
+COLLAPSE = ("distinct_2", "written_share", "repeated_share")
 """The figures of rule 2."""
 
 
@@ -116,7 +113,7 @@ def first_champion(mean: float, rules: Rules, evidence: Evidence = _NO_EVIDENCE)
     checks = fitness(rules, evidence)
     outcome = _outcome(checks)
     if outcome == "promoted":
-        return Verdict(outcome, words.first(mean), checks)
+        return Verdict(outcome, _told(words.first(mean), evidence), checks)
     return Verdict(outcome, words.refused(_failed(checks)), checks)
 
 
@@ -127,19 +124,22 @@ def judge(scores: Mapping[str, Floats], rules: Rules, evidence: Evidence = _NO_E
         scores: genre -> array of shape (documents, 3): characters, challenger's bits, champion's bits; at
             least one genre, and one document in each.
     """
-    drawn = {genre: _drawn_gains(values, rules, genre) for genre, values in scores.items()}
-    genres = {genre: _genre(values, drawn[genre], rules) for genre, values in scores.items()}
-    gain = _gain(genres, np.mean(list(drawn.values()), axis=0), rules)
+    drawn = drawn_gains(scores, rules.draws, rules.seed)
+    genres = {
+        genre: _genre(values, drawn[genre] if drawn else None, rules) for genre, values in scores.items()
+    }
+    gain = _gain(genres, np.mean(list(drawn.values()), axis=0) if drawn else None, rules)
+    sure = gain["interval"] is not None and gain["interval"][0] > 0
     checks = (
         *fitness(rules, evidence),
         Check("another_model", not evidence.same_model, words.ANOTHER, words.which(evidence.same_model)),
-        Check("beyond_doubt", gain["interval"][0] > 0, words.DOUBT, words.sure(gain, rules.level)),
+        Check("beyond_doubt", sure, words.DOUBT, words.sure(gain, rules.level)),
         Check("large_enough", gain["share"] >= rules.min_gain, words.least(rules.min_gain), words.size(gain)),
         _no_genre_lost(genres, rules),
     )
     outcome = _outcome(checks)
     if outcome == "promoted":
-        return Verdict(outcome, words.promoted(gain, rules), checks, gain, genres)
+        return Verdict(outcome, _told(words.promoted(gain, rules), evidence), checks, gain, genres)
     return Verdict(outcome, words.refused(_failed(checks), gain, rules), checks, gain, genres)
 
 
@@ -160,13 +160,16 @@ def _contamination(rules: Rules, evidence: Evidence) -> Check:
 
 def _within(limit: Limit, value: float | None) -> Check:
     name = "not_collapsed" if limit.figure in COLLAPSE else "within_limits"
-    passed = None if value is None else limit.holds(value)
-    return Check(name, passed, words.limit(limit), words.number(value))
+    return Check(name, value is not None and limit.holds(value), words.limit(limit), words.number(value))
 
 
 def _no_genre_lost(genres: Mapping[str, dict[str, Any]], rules: Rules) -> Check:
     worse = {name: g for name, g in genres.items() if -g["gain"] > rules.max_genre_loss}
     return Check("no_genre_lost", not worse, words.no_worse(rules.max_genre_loss), words.worse(worse))
+
+
+def _told(promoted: Words, evidence: Evidence) -> Words:
+    return promoted if evidence.contamination is not None else words.unsearched(promoted)
 
 
 def _failed(checks: tuple[Check, ...]) -> Check:
@@ -184,13 +187,7 @@ def _per_character(values: Floats, column: int) -> float:
     return float(values[:, column].sum() / values[:, CHARACTERS].sum())
 
 
-def _drawn_gains(values: Floats, rules: Rules, genre: str) -> Floats:
-    """The genre's gain in each draw of documents."""
-    sums = resampled_sums(values, rules.draws, generator_for(rules.seed, genre))
-    return np.asarray((sums[:, CHAMPION] - sums[:, CHALLENGER]) / sums[:, CHARACTERS])
-
-
-def _genre(values: Floats, drawn: Floats, rules: Rules) -> dict[str, Any]:
+def _genre(values: Floats, drawn: Floats | None, rules: Rules) -> dict[str, Any]:
     challenger, champion = _per_character(values, CHALLENGER), _per_character(values, CHAMPION)
     return {
         "documents": len(values),
@@ -198,11 +195,11 @@ def _genre(values: Floats, drawn: Floats, rules: Rules) -> dict[str, Any]:
         "challenger": round(challenger, 4),
         "champion": round(champion, 4),
         "gain": round(champion - challenger, 4),
-        "interval": [round(v, 4) for v in interval(drawn, rules.level)] if len(values) > 1 else None,
+        "interval": _interval(drawn if len(values) > 1 else None, rules),
     }
 
 
-def _gain(genres: Mapping[str, dict[str, Any]], drawn: Floats, rules: Rules) -> dict[str, Any]:
+def _gain(genres: Mapping[str, dict[str, Any]], drawn: Floats | None, rules: Rules) -> dict[str, Any]:
     challenger, champion = (
         float(np.mean([g[who] for g in genres.values()])) for who in ("challenger", "champion")
     )
@@ -211,5 +208,9 @@ def _gain(genres: Mapping[str, dict[str, Any]], drawn: Floats, rules: Rules) -> 
         "champion": round(champion, 4),
         "bits": round(champion - challenger, 4),
         "share": round((champion - challenger) / champion, 5),
-        "interval": [round(v, 4) for v in interval(drawn, rules.level)],
+        "interval": _interval(drawn, rules),
     }
+
+
+def _interval(drawn: Floats | None, rules: Rules) -> list[float] | None:
+    return None if drawn is None else [round(v, 4) for v in interval(drawn, rules.level)]

@@ -5,12 +5,14 @@ What an evaluation does not hold (an older one, or one without samples) is None:
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from yanmo.promote.evaluation import Evaluation
+from yanmo.promote.limits import VERSE
 
 _PLACES = {
     "loop_share": ("memorization", "samples", "loops"),
@@ -19,7 +21,6 @@ _PLACES = {
     "genre_obedience": ("memorization", "samples", "genre_obedience"),
 }
 """Where an evaluation keeps a figure: section, then names."""
-_RULES = ("rhyme", "alternation")
 
 
 def figures_of(evaluation: Evaluation) -> dict[str, float | None]:
@@ -32,7 +33,8 @@ def figures_of(evaluation: Evaluation) -> dict[str, float | None]:
         "written_share": min((_mean([_is_text(t) for t in texts]) for texts in shown), default=None),
         "ended_share": _mean([bool(t["ended"]) for t in every]) if every else None,
         **{name: found(evaluation.section(top), *path) for name, (top, *path) in _PLACES.items()},
-        **{name: _rule(evaluation.section("verse"), name) for name in _RULES},
+        "repeated_share": _repeated_share(evaluation.samples),
+        **{name: _rule(evaluation.section("verse"), name) for name in VERSE},
     }
 
 
@@ -58,7 +60,24 @@ def found(values: Any, *path: str) -> float | None:
 
 
 def _is_text(sample: Mapping[str, Any]) -> bool:
-    return len(sample["text"]) >= 2
+    return len("".join(sample["text"].split())) >= 2
+
+
+def _repeated_share(samples: Mapping[str, Any]) -> float | None:
+    """Samples that another of their genre equals, of the worst genre: a model that knows one text only.
+
+    Without temperature a genre's samples are one text by design; then there is nothing to compare.
+    """
+    if not any(samples["genres"].values()):
+        return None
+    if not samples["settings"].get("temperature", 1.0):
+        return 0.0
+    return max(_repeats([t["text"] for t in texts]) for texts in samples["genres"].values() if texts)
+
+
+def _repeats(texts: Sequence[str]) -> float:
+    times = Counter(texts)
+    return sum(n for n in times.values() if n > 1) / len(texts)
 
 
 def _distinct(texts: Sequence[Mapping[str, Any]]) -> float:

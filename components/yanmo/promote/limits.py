@@ -9,6 +9,25 @@ import math
 import re
 from dataclasses import dataclass
 
+VERSE = {
+    "form": "generated shi of four or eight lines of five or seven",
+    "equal_lines": "generated shi of an even number of lines, all of five or seven",
+    "rhyme": "generated regular poems that rhyme",
+    "rhyme_pairs": "neighbouring even lines of generated shi that rhyme",
+    "alternation": "generated regular lines whose tones alternate",
+    "alternation_any": "generated lines of five or seven whose tones alternate",
+    "opposition": "generated couplets of opposite tones",
+    "adhesion": "joints of generated couplets that share a tone",
+    "no_lone_level": "generated level endings without a lone level tone",
+    "mixed_ending": "generated lines that do not end in three equal tones",
+    "parallel": "generated middle couplets that are parallel",
+    "fresh": "characters new to their generated poem",
+    "own_tune": "generated ci of the usual line lengths of their tune",
+    "any_tune": "generated ci of the usual line lengths of some tune",
+    "sentence_rhyme": "neighbouring sentences of generated ci that rhyme",
+}
+"""Rules of verse, by the names that evaluate gives them -> of what the share is taken."""
+
 FIGURES = {
     "distinct_2": "share of different character pairs in the samples of the most repetitive genre",
     "written_share": "share of samples that hold two characters or more, of the genre with the fewest",
@@ -17,8 +36,8 @@ FIGURES = {
     "copied_8grams": "share of generated 8-grams that stand in the training text",
     "longest_copy": "longest run copied from the training text, characters",
     "genre_obedience": "share of samples that are of the genre asked for",
-    "rhyme": "share of generated regular poems that rhyme",
-    "alternation": "share of generated regular lines whose tones alternate",
+    "repeated_share": "share of samples that another one of the same genre equals, of the worst genre",
+    **VERSE,
 }
 """Name of a figure -> what it is; `yanmo.promote.health` reads them from an evaluation."""
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
 from yanmo.common.errors import DataError
-from yanmo.common.options import flag
+from yanmo.common.options import NONE, by_kind, flag
+from yanmo.common.stage_run import StageRun
 from yanmo.common.store.manifest import Reference
+from yanmo.common.store.objects import ObjectStore
 from yanmo.common.store.output import Output, open_reference
+from yanmo.common.training_text import training_text
 
 _MOST_SOURCES = 200
 """Raw input files listed on the page."""
@@ -100,19 +103,39 @@ def rerun_command(output: Output) -> str:
     manifest = output.manifest
     if not output.entries("config.yaml"):
         return ""
-    words = ["yanmo", manifest.stage, "--store", output.store.uri, *_options(output)]
-    for name, value in manifest.inputs.items():
-        words += [flag(name), _given(name, value)]
+    inputs = [word for name, value in manifest.inputs.items() for word in (flag(name), _given(name, value))]
+    values = {**manifest.options, **manifest.execution}
+    options = _options(output.store, f"{manifest.stage}/{manifest.key}/{manifest.attempt}", values)
+    words = ["yanmo", manifest.stage, "--store", output.store.uri, *options, *inputs, *_unkeyed(output)]
     return shlex.join([*words, "--pointer", "none"])
 
 
-def _options(output: Output) -> list[str]:
+def verdict_command(run: StageRun) -> str:
+    """The command that gives the verdict of a running promote again, and moves nothing."""
+    options = _options(
+        run.store, f"promote/{run.key}/{run.attempt.id}", by_kind(run.options, "semantic", "execution")
+    )
+    words = ["yanmo", "promote", "--store", run.store.uri, "--channel", run.options.channel, *options]
+    for name, value in run.inputs.items():
+        words += [flag(name), f"{value.manifest.stage}/{value.manifest.key}" if value else NONE]
+    return shlex.join([*words, "--dry-run"])
+
+
+def _options(store: ObjectStore, attempt: str, values: Mapping[str, Any]) -> list[str]:
     """The options: their file in a folder; flag by flag for a bucket, where no file can be named."""
-    manifest, folder = output.manifest, output.store.uri.removeprefix("file://")
+    folder = store.uri.removeprefix("file://")
     if folder.startswith("/"):
-        return ["--config", f"{folder}/cas/{manifest.stage}/{manifest.key}/{manifest.attempt}/config.yaml"]
-    values = {**manifest.options, **manifest.execution}
+        return ["--config", f"{folder}/cas/{attempt}/config.yaml"]
     return [f"{flag(n)}={str(v).lower() if isinstance(v, bool) else v}" for n, v in values.items()]
+
+
+def _unkeyed(output: Output) -> list[str]:
+    """Inputs that are in no key, hence in no manifest, and would be whatever the channel has last."""
+    if output.manifest.stage != "evaluate":
+        return []
+    model = output.input("model")
+    texts = training_text(model).texts if model else []
+    return ["--documents", f"{texts[0].manifest.stage}/{texts[0].manifest.key}" if texts else NONE]
 
 
 def _given(name: str, value: Any) -> str:

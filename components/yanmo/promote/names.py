@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from yanmo.promote.words import Words
+from yanmo.promote.words import VERSE_ZH, Words
 
 _GENRES = {
     "诗": "shi, poems",
@@ -43,34 +43,59 @@ _ZH = {
     "overlap": "与评测集重叠",
     "benchmark": "与基准测试重叠",
     "excluded": "按要求撤下",
-    # memorization, degeneration, contamination
-    "copied_8grams": "照抄的八字片段比例",
+    "writing": "写作",
+    # memorization, degeneration
+    "copied_8grams": "照抄的八字片段",
     "longest_copy": "最长照抄（字）",
-    "loops": "循环比例",
-    "repeated_lines": "重句比例",
-    "distinct_1": "不同单字比例",
-    "distinct_2": "不同字对比例",
-    "distinct_3": "不同三字比例",
-    "genre_obedience": "体裁相符比例",
-    "ended": "自行收尾比例",
-    "contamination_share": "见于训练文本的评测文本比例",
-    "contamination_window": "判定所用的连续字数",
-    # rules of verse
-    "form": "四句或八句，五言或七言",
-    "equal_lines": "句数为偶，五言或七言",
-    "rhyme": "偶句通押平水韵",
-    "rhyme_pairs": "相邻偶句押韵",
-    "alternation": "二四六平仄相间（近体）",
-    "alternation_any": "二四六平仄相间（各体）",
-    "opposition": "对：一联之内平仄相对",
-    "adhesion": "粘：两联之间平仄相粘",
-    "no_lone_level": "不犯孤平",
-    "mixed_ending": "不犯三平尾、三仄尾",
-    "parallel": "中间两联对仗（近似判断）",
-    "fresh": "诗中不重字",
-    "own_tune": "合本词牌常见句式",
-    "any_tune": "合某词牌常见句式",
-    "sentence_rhyme": "相邻韵句押韵",
+    "loops": "陷入循环的篇",
+    "repeated_lines": "篇内重句",
+    "distinct_1": "不同的单字",
+    "distinct_2": "不同的字对",
+    "distinct_3": "不同的三字",
+    "genre_obedience": "体裁相符的篇",
+    "ended": "自行收尾的篇",
+    # tasks
+    "task_genre": "辨体裁",
+    "task_next_line": "选下句（四选一）",
+    "task_punctuation": "补标点",
+    "task_chat": "答末问",
+    "accuracy": "正确率",
+    "f1": "F1",
+    "precision": "准确率",
+    "recall": "召回率",
+    "chrf": "chrF",
+    # what rules of verse look at
+    "poems": "首",
+    "regular poems": "首近体",
+    "pairs": "对句末",
+    "lines of regular poems": "句（近体）",
+    "lines of any poem": "句（各体）",
+    "couplets": "联",
+    "joints": "处联间",
+    "level endings": "平收句",
+    "lines": "句",
+    "characters": "字",
+    "poems of known tunes": "首（词牌已知）",
+    **VERSE_ZH,
+}
+
+
+_EN = {
+    "copied_8grams": "copied runs of eight characters",
+    "longest_copy": "longest copied run, characters",
+    "loops": "texts with a loop",
+    "repeated_lines": "lines repeated in their text",
+    "distinct_1": "different characters",
+    "distinct_2": "different pairs of characters",
+    "distinct_3": "different runs of three characters",
+    "genre_obedience": "texts of the genre asked for",
+    "ended": "texts that end by themselves",
+    "task_genre": "name the genre",
+    "task_next_line": "find the next line, one of four",
+    "task_punctuation": "restore punctuation",
+    "task_chat": "answer the last question",
+    "f1": "F1",
+    "chrf": "chrF",
 }
 
 
@@ -80,7 +105,7 @@ def called(name: str, title: str = "") -> Words:
     Args:
         title: what it is called in English, where that is not the name itself.
     """
-    english = title or name.replace("_", " ")
+    english = title or _EN.get(name, name.replace("_", " "))
     return Words(english, _ZH.get(name, _ZH.get(english, english)))
 
 

@@ -21,6 +21,7 @@ from yanmo.common.logs import human_bytes, human_seconds
 from yanmo.promote import names
 from yanmo.promote.charts import dot_chart, line_chart
 from yanmo.promote.report import baseline_wins
+from yanmo.promote.words import Words
 
 _HERE = Path(__file__).parent / "page"
 MOST_BYTES = 2_000_000
@@ -49,7 +50,8 @@ def render(report: Mapping[str, Any]) -> str:
             dots=dot_chart(table["columns"]),
             charts=training_charts(report["training"]),
             strongest=_strongest(baseline_wins(table)),
-            memorization=paired_rows(report["memorization"]),
+            memorization=memorization_rows(report),
+            champion_verse=_verse_by_name(report["champion_writing"]),
             made_at=report["made_at"].replace("T", " ").removesuffix("+00:00") + " UTC",
         )
     )
@@ -80,16 +82,36 @@ def training_charts(training: Mapping[str, Any] | None) -> dict[str, Any]:
     }
 
 
-def paired_rows(memorization: Any) -> list[tuple[str, Any, Any]]:
-    """(name, generated, held-out) of every plain figure of a memorization report; empty without one."""
-    if not isinstance(memorization, Mapping):
+def memorization_rows(report: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """{"name", "is_count", "figures"} of every plain figure; figures of challenger, champion, originals.
+
+    Empty where nobody measured them; the champion's are left out where nobody measured his.
+    """
+    own = report["memorization"]
+    if not isinstance(own, Mapping):
         return []
-    generated, held_out = memorization.get("generated"), memorization.get("held_out")
-    if not isinstance(generated, Mapping):
-        return []
-    other = held_out if isinstance(held_out, Mapping) else {}
-    plain = [n for n, v in generated.items() if isinstance(v, int | float) and not isinstance(v, bool)]
-    return [(name, generated[name], other.get(name)) for name in plain]
+    columns = [own["generated"], own["held_out"]]
+    if report["champion_writing"]:
+        columns.insert(1, (report["champion_writing"]["memorization"] or {}).get("generated", {}))
+    return [
+        {"name": name, "is_count": name == "longest_copy", "figures": [c.get(name) for c in columns]}
+        for name in own["generated"]
+    ]
+
+
+def _verse_by_name(writing: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Rule -> what the champion's texts obey; empty where nobody measured them."""
+    return {row["name"]: row["generated"] for row in (writing or {}).get("verse") or ()}
+
+
+def length_words(group: str) -> Words:
+    """A bin of lengths as a person reads it: `64-127` and the last one, `1024-`."""
+    low, _, high = group.partition("-")
+    return (
+        Words(f"{low} to {high}", f"{low} 至 {high} 字")
+        if high
+        else Words(f"{low} or more", f"{low} 字及以上")
+    )
 
 
 def _environment() -> Environment:
@@ -107,11 +129,12 @@ def _environment() -> Environment:
         "percent": lambda v: "–" if v is None else f"{100 * v:.1f} %",
         "count": lambda v: "–" if v is None else f"{v:,}",
         "number": number,
+        "option": option,
         "seconds": lambda v: "–" if v is None else human_seconds(v),
         "seconds_zh": lambda v: "–" if v is None else seconds_zh(v),
         "size": human_bytes,
     }
-    environment.globals |= {"gloss": names.gloss, "called": names.called}
+    environment.globals |= {"gloss": names.gloss, "called": names.called, "length_words": length_words}
     return environment
 
 
@@ -137,3 +160,8 @@ def number(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
     return str(value)[:200]
+
+
+def option(value: Any) -> str:
+    """The value of an option as a flag or a YAML file spells it."""
+    return str(value).lower() if isinstance(value, bool) else "''" if value == "" else str(value)

@@ -6,7 +6,7 @@ The page is made from this and from nothing else, so that a number on it can be 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -17,11 +17,12 @@ from yanmo.promote.evaluation import Evaluation
 from yanmo.promote.gate import Verdict
 from yanmo.promote.health import figures_of
 from yanmo.promote.lineage import Ancestor, trace
+from yanmo.promote.tables import group_rows, harness_rows, task_rows
 from yanmo.promote.training import training_report
 
-_MOST_SAMPLES = 12
+SCHEMA = "yanmo.report/2"
+_MOST_SAMPLES = 4
 _MOST_SAMPLE_CHARACTERS = 2000
-_MOST_SOURCES = 60
 
 
 def make_report(
@@ -32,17 +33,19 @@ def make_report(
     *,
     channel: str,
     options: Mapping[str, Any],
+    command: str,
 ) -> dict[str, Any]:
     """The document.
 
     Args:
         baselines: summary.json of the baselines, or None.
         options: of promote itself.
+        command: gives this verdict again.
     """
     lineage = trace(challenger.output)
     training = training_report(challenger.model)
     return {
-        "schema": "yanmo.report/1",
+        "schema": SCHEMA,
         "made_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "channel": channel,
         "verdict": {"promote": verdict.promote, **asdict(verdict)},
@@ -51,15 +54,20 @@ def make_report(
         "conditions": challenger.summary["conditions"],
         "bits_per_character": bits_table(challenger, champion, baselines),
         "guards": figures_of(challenger),
-        "sources": dict(list(challenger.summary.get("sources", {}).items())[:_MOST_SOURCES]),
+        "lengths": group_rows("lengths", challenger, champion),
+        "sources": group_rows("sources", challenger, champion),
+        "tasks": task_rows(challenger, champion),
+        "harness": harness_rows(challenger, champion),
         "verse": challenger.section("verse"),
         "memorization": challenger.section("memorization"),
         "contamination": challenger.section("contamination"),
+        "champion_writing": _writing_of(champion),
         "samples": _samples(challenger.samples),
         "training": training,
         "data": data_report(lineage),
         "cost": cost_report(a.output for a in lineage.ancestors),
         "options": dict(options),
+        "command": command,
         "stages": [_stage(a) for a in lineage.ancestors],
         "raw_files": [{"name": name, "sha256": digest} for name, digest in lineage.sources],
         "lost": lineage.lost,
@@ -70,12 +78,20 @@ def _named(model: Output) -> dict[str, Any]:
     return {"name": str(model), "key": model.manifest.key, "content_digest": model.content_digest}
 
 
+def _writing_of(champion: Evaluation | None) -> dict[str, Any] | None:
+    """How the champion writes; None where nobody measured it."""
+    if champion is None or champion.section("verse") is None:
+        return None
+    return {name: champion.section(name) for name in ("verse", "memorization")}
+
+
 def bits_table(
     challenger: Evaluation, champion: Evaluation | None, baselines: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    """{"columns": [{"id", "title", "rows": {genre or "mean": {"value", "interval", "few_documents"}}}], ...}.
+    """{"columns": [{"id", "title", "rows": {genre: cell}, "mean": cell}], "documents": {genre: counts}}.
 
-    The challenger is the first column; columns without any figure are left out.
+    A cell is {"value", "interval", "few_documents"}. The challenger is the first column; columns without
+    any figure are left out. The mean over genres stands apart, for a genre may have any name.
     """
     parts: list[tuple[str, str, Mapping[str, Any], str]] = [
         ("challenger", "challenger", challenger.summary, "bits_per_character"),
@@ -86,21 +102,27 @@ def bits_table(
     for name, baseline in (baselines or {}).get("baselines", {}).items():
         parts.append((name, baseline.get("title", name), baseline, "bits_per_character"))
     genres = challenger.summary["genres"]
-    columns = [_column(*part, (*genres, "mean")) for part in parts]
+    columns = [_column(*part, genres) for part in parts]
     return {
-        "columns": [c for c in columns if any(cell["value"] is not None for cell in c["rows"].values())],
+        "columns": [c for c in columns if any(cell["value"] is not None for cell in cells(c))],
         "documents": {g: {n: v[n] for n in ("documents", "characters")} for g, v in genres.items()},
     }
 
 
+def cells(column: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """All cells of a column, the mean last."""
+    return [*column["rows"].values(), column["mean"]]
+
+
 def _column(
-    name: str, title: str, part: Mapping[str, Any], field: str, rows: tuple[str, ...]
+    name: str, title: str, part: Mapping[str, Any], field: str, genres: Iterable[str]
 ) -> dict[str, Any]:
-    return {"id": name, "title": title, "rows": {row: _cell(part, row, field) for row in rows}}
+    found = part.get("genres", {})
+    rows = {genre: _cell(found.get(genre, {}), field) for genre in genres}
+    return {"id": name, "title": title, "rows": rows, "mean": _cell(part.get("mean", {}), field)}
 
 
-def _cell(part: Mapping[str, Any], row: str, field: str) -> dict[str, Any]:
-    figures = part.get("mean", {}) if row == "mean" else part.get("genres", {}).get(row, {})
+def _cell(figures: Mapping[str, Any], field: str) -> dict[str, Any]:
     interval = figures.get("interval") if field == "bits_per_character" else None
     few = bool(figures.get("few_documents")) and interval is not None
     return {"value": figures.get(field), "interval": interval, "few_documents": few}
@@ -134,15 +156,15 @@ def baseline_wins(table: Mapping[str, Any]) -> list[dict[str, Any]]:
     Returns:
         [{"id", "title", "won", "genres", "mean_gain"}]; models are left out.
     """
-    own = table["columns"][0]["rows"]
+    first = table["columns"][0]
     wins = []
     for column in table["columns"]:
         if column["id"] in ("challenger", "champion", "with_tag"):
             continue
-        genres = {g: c["value"] for g, c in column["rows"].items() if g != "mean" and c["value"] is not None}
-        won = sum(own[g]["value"] < value for g, value in genres.items())
-        mean = column["rows"]["mean"]["value"]
-        gain = mean - own["mean"]["value"] if mean is not None else None
+        genres = {g: c["value"] for g, c in column["rows"].items() if c["value"] is not None}
+        won = sum(first["rows"][g]["value"] < value for g, value in genres.items())
+        mean = column["mean"]["value"]
+        gain = mean - first["mean"]["value"] if mean is not None else None
         shown = {"id": column["id"], "title": column["title"], "won": won, "genres": len(genres)}
         wins.append({**shown, "mean_gain": gain})
     return wins

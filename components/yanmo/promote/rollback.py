@@ -26,7 +26,8 @@ class Plan:
     """What a rollback would do."""
 
     channel: str
-    reigning: Reference
+    reigning: Reference | None
+    """None where the pointer is lost."""
     target: Record
     """The record whose model will reign again."""
     last: Record
@@ -35,8 +36,10 @@ class Plan:
     """The pointer was moved by a run that was killed before its record."""
 
     def __str__(self) -> str:
-        now = f"{named(self.reigning)} is champion of channel {self.channel!r}"
         then = f"{named(self.target.model)} (number {self.target.number}, crowned {self.target.since})"
+        if self.reigning is None:
+            return f"channel {self.channel!r} has lost its champion; it will be {then}"
+        now = f"{named(self.reigning)} is champion of channel {self.channel!r}"
         if self.half_done:
             return f"{now} by a rollback that was not entered into the history; the record will be written"
         return f"{now}; it will be {then}. {named(self.reigning)} will be barred from the crown"
@@ -46,13 +49,14 @@ def plan_rollback(store: ObjectStore, channel: str, number: int = 0) -> Plan:
     """What to do; nothing is moved, and the target's files are verified.
 
     Args:
-        number: record whose model shall reign; 0 is the champion before the present one.
+        number: record whose model shall reign; 0 is the champion before the present one, or the last one
+            where the pointer to it is lost.
 
     Raises:
         DataError: there is nothing to go back to, or the target is damaged.
     """
     records, reigning = all_records(store, channel), read_pointer(store, channel, CHAMPION)
-    if not records or reigning is None:
+    if not records:
         raise DataError(
             f"channel {channel!r} of {store.uri} has no champion to roll back; see `yanmo promote history`"
         )
@@ -62,11 +66,19 @@ def plan_rollback(store: ObjectStore, channel: str, number: int = 0) -> Plan:
         )
     last = records[-1]
     half_done = _is_half_done(records, reigning)
-    target = (
-        _restored(records, number)
-        if number
-        else _before(records, last.model if half_done else reigning, channel)
-    )
+    if number or reigning is None:
+        target = _restored(records, number or last.number)
+    else:
+        target = _before(records, last.model if half_done else reigning, channel)
+    if reigning is not None:
+        _check_target(records, reigning, target, channel, half_done)
+    check_model(open_reference(store, target.model), f"model of number {target.number}, the former champion")
+    return Plan(channel=channel, reigning=reigning, target=target, last=last, half_done=half_done)
+
+
+def _check_target(
+    records: Sequence[Record], reigning: Reference, target: Record, channel: str, half_done: bool
+) -> None:
     same = target.model.content_digest == reigning.content_digest
     if half_done and not same:
         own = max(r.number for r in records if r.model.content_digest == reigning.content_digest)
@@ -76,13 +88,11 @@ def plan_rollback(store: ObjectStore, channel: str, number: int = 0) -> Plan:
         )
     if same and not half_done:
         raise DataError(f"{named(reigning)} is the champion of channel {channel!r} already; nothing to do")
-    check_model(open_reference(store, target.model), f"model of number {target.number}, the former champion")
-    return Plan(channel=channel, reigning=reigning, target=target, last=last, half_done=half_done)
 
 
-def _is_half_done(records: Sequence[Record], reigning: Reference) -> bool:
+def _is_half_done(records: Sequence[Record], reigning: Reference | None) -> bool:
     """Whether the pointer names a former champion though the last record is about another model."""
-    if records[-1].model.content_digest == reigning.content_digest:
+    if reigning is None or records[-1].model.content_digest == reigning.content_digest:
         return False
     return any(r.model.content_digest == reigning.content_digest for r in records)
 
@@ -134,11 +144,10 @@ def roll_back(store: ObjectStore, plan: Plan, *, who: str, why: str) -> Record:
 def _record(plan: Plan, who: str, why: str, last: Record | None = None) -> Record:
     last, target, now = last or plan.last, plan.target, utc_now()
     taken_down = plan.last.model if plan.half_done else plan.reigning
-    kept = [
-        bar
-        for bar in last.barred
-        if bar.model not in (target.model.content_digest, taken_down.content_digest)
-    ]
+    own = {target.model.content_digest} | ({taken_down.content_digest} if taken_down else set())
+    barred = [bar for bar in last.barred if bar.model not in own]
+    if taken_down:
+        barred.append(Barred(model=taken_down.content_digest, when=now, who=who, why=why))
     return Record(
         number=last.number + 1,
         crowned_at=now,
@@ -151,7 +160,7 @@ def _record(plan: Plan, who: str, why: str, last: Record | None = None) -> Recor
         restores=target.number,
         who=who,
         why=why,
-        barred=(*kept, Barred(model=taken_down.content_digest, when=now, who=who, why=why)),
+        barred=tuple(barred),
     )
 
 

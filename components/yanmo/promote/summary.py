@@ -32,14 +32,20 @@ def summary_text(report: Mapping[str, Any], seed: int) -> str:
 def _table_lines(table: Mapping[str, Any]) -> list[str]:
     columns = table["columns"]
     rows = [["genre", *(c["title"] for c in columns)]]
-    for name in columns[0]["rows"]:
-        values = [c["rows"][name]["value"] for c in columns]
-        rows.append([name, *("-" if v is None else f"{v:.3f}" for v in values)])
+    for genre in columns[0]["rows"]:
+        rows.append([genre, *(_bits(c["rows"][genre]) for c in columns)])
+    rows.append(["mean", *(_bits(c["mean"]) for c in columns)])
     return text_table(rows)
 
 
+def _bits(cell: Mapping[str, Any]) -> str:
+    return "-" if cell["value"] is None else f"{cell['value']:.3f}"
+
+
 def _notes(table: Mapping[str, Any]) -> list[str]:
-    few = [name for name, cell in table["columns"][0]["rows"].items() if cell["few_documents"]]
+    own = table["columns"][0]
+    few = [name for name, cell in own["rows"].items() if cell["few_documents"]]
+    few += ["mean"] if own["mean"]["few_documents"] else []
     notes = [f"{name}: few documents: the interval is too narrow" for name in few]
     return [*notes, ""] if notes else []
 

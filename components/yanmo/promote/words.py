@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from yanmo.promote.limits import Limit
+from yanmo.promote.limits import VERSE, Limit
 
 if TYPE_CHECKING:
     from yanmo.promote.gate import Check, Rules
@@ -27,6 +27,23 @@ ANOTHER = Words("another model than the champion", "与现任冠军不是同一�
 DOUBT = Words("gain above 0 beyond doubt", "提升确实大于零")
 NEW = Words("not rolled back before", "不曾被人工撤下")
 _UNMEASURED = Words("not measured", "未测量")
+VERSE_ZH = {
+    "form": "四句或八句，五言或七言",
+    "equal_lines": "句数为偶，五言或七言",
+    "rhyme": "偶句通押平水韵",
+    "rhyme_pairs": "相邻偶句押韵",
+    "alternation": "二四六平仄相间（近体）",
+    "alternation_any": "二四六平仄相间（各体）",
+    "opposition": "对：一联之内平仄相对",
+    "adhesion": "粘：两联之间平仄相粘",
+    "no_lone_level": "不犯孤平",
+    "mixed_ending": "不犯三平尾、三仄尾",
+    "parallel": "中间两联对仗（近似判断）",
+    "fresh": "诗中不重字",
+    "own_tune": "合本词牌常见句式",
+    "any_tune": "合某词牌常见句式",
+    "sentence_rhyme": "相邻韵句押韵",
+}
 _FIGURES_ZH = {
     "distinct_2": "最重复的体裁中不同字对的比例",
     "written_share": "有文字的样例比例",
@@ -35,8 +52,8 @@ _FIGURES_ZH = {
     "copied_8grams": "生成的八字片段见于训练文本的比例",
     "longest_copy": "照抄训练文本的最长片段（字）",
     "genre_obedience": "体裁相符的样例比例",
-    "rhyme": "生成的近体诗押韵比例",
-    "alternation": "生成的近体诗句平仄相间比例",
+    "repeated_share": "最重复的体裁中与他篇雷同的样例比例",
+    **{name: f"生成诗词合“{rule}”的比例" for name, rule in VERSE_ZH.items()},
 }
 _FIGURES_EN = {
     "distinct_2": "different character pairs in samples",
@@ -46,8 +63,8 @@ _FIGURES_EN = {
     "copied_8grams": "generated 8-grams found in the training text",
     "longest_copy": "longest copied run, characters",
     "genre_obedience": "samples of the genre asked for",
-    "rhyme": "generated regular poems that rhyme",
-    "alternation": "generated regular lines whose tones alternate",
+    "repeated_share": "samples that another one of their genre equals",
+    **VERSE,
 }
 
 
@@ -60,6 +77,8 @@ def which(same_model: bool) -> Words:
 
 def sure(gain: Mapping[str, Any], level: float) -> Words:
     """Finding of rule 7."""
+    if gain["interval"] is None:
+        return Words("no interval: one text in each genre", "没有区间：每个体裁只有一篇")
     low, high = gain["interval"]
     return Words(
         f"{100 * level:g} % interval {low:+.3f} to {high:+.3f} bits",
@@ -154,19 +173,36 @@ def refused(check: Check, gain: Mapping[str, Any] | None = None, rules: Rules | 
     return _FITNESS[check.name](check)
 
 
+def _out_of_bounds(check: Check, what: Words) -> Words:
+    """The sentence for a limit that is passed, or whose figure nobody measured."""
+    if check.finding == _UNMEASURED:
+        return Words(
+            f"Not promoted: a limit is set on what was not measured: {check.rule.en}. Evaluate with "
+            "--samples and --documents, or leave it out of --limits.",
+            f"不晋升：所限指标未测量：{check.rule.zh}。"
+            "请以 --samples 与 --documents 重新评测，或从 --limits 中去掉。",
+        )
+    return Words(
+        f"Not promoted: {what.en}: {check.rule.en}, found {check.finding.en}.",
+        f"不晋升：{what.zh}：{check.rule.zh}，实为 {check.finding.zh}。",
+    )
+
+
+def unsearched(sentence: Words) -> Words:
+    """`sentence`, of a promotion for which nobody looked for the test in the training text."""
+    return Words(
+        f"{sentence.en} Whether the evaluated texts stand in the training text was not measured.",
+        f"{sentence.zh}评测文本是否见于训练文本，未测量。",
+    )
+
+
 _FITNESS = {
     "not_contaminated": lambda c: Words(
         f"Not valid: {c.finding.en} of the evaluated texts stand in the training text; expected {c.rule.en}.",
         f"无效：评测文本有 {c.finding.zh} 见于训练文本；要求{c.rule.zh}。",
     ),
-    "not_collapsed": lambda c: Words(
-        f"Not promoted: the model has collapsed: {c.rule.en}, found {c.finding.en}.",
-        f"不晋升：模型已坍塌：{c.rule.zh}，实为 {c.finding.zh}。",
-    ),
-    "within_limits": lambda c: Words(
-        f"Not promoted: a figure is out of its limits: {c.rule.en}, found {c.finding.en}.",
-        f"不晋升：指标越限：{c.rule.zh}，实为 {c.finding.zh}。",
-    ),
+    "not_collapsed": lambda c: _out_of_bounds(c, Words("the model has collapsed", "模型已坍塌")),
+    "within_limits": lambda c: _out_of_bounds(c, Words("a figure is out of its limits", "指标越限")),
     "not_rolled_back": lambda c: Words(
         f"Not promoted: this model was taken down before: {c.finding.en}.",
         f"不晋升：此模型{c.finding.zh}。",
@@ -190,6 +226,11 @@ def _compared(check: Check, gain: Mapping[str, Any], rules: Rules) -> Words | No
         return Words(
             f"Not promoted: no better than the champion: {against.en}.",
             f"不晋升：不优于现任冠军：{against.zh}。",
+        )
+    if check.name == "beyond_doubt" and gain["interval"] is None:
+        return Words(
+            f"Not promoted: the gain may be luck: {against.en}, on one text in each genre. Evaluate on more.",
+            f"不晋升：提升可能出于偶然：{against.zh}，且每个体裁只有一篇。请用更多文本评测。",
         )
     if check.name == "beyond_doubt":
         return Words(

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from yanmo.common.errors import DataError
-from yanmo.common.options import by_kind
+from yanmo.common.options import NONE, by_kind
 from yanmo.common.records import GENRE_ALIASES
 from yanmo.common.stage_run import Finish, StageRun
 from yanmo.common.store.commit import Result
@@ -21,6 +21,7 @@ from yanmo.promote.champion import (
     Coronation,
     check_model,
     crown,
+    named,
     read_champion,
     settle,
 )
@@ -37,6 +38,7 @@ from yanmo.promote.evaluation import (
 from yanmo.promote.gate import Evidence, Rules, Verdict, first_champion, judge
 from yanmo.promote.health import contamination_of, figures_of
 from yanmo.promote.limits import parse_limits
+from yanmo.promote.lineage import verdict_command
 
 log = logging.getLogger(__name__)
 _ASCII = {genre: alias for alias, genre in GENRE_ALIASES.items()}
@@ -73,20 +75,46 @@ def _compared(run: StageRun) -> dict[str, Any]:
     challenger = open_evaluation(run.input("challenger"))
     check_model(challenger.model, "challenger")
     run.extra["previous"] = None
+    last = last_record(run.store, run.options.channel)
     if run.options.dry_run:
-        return {}
+        _check_dry_run(run)
+        return _barred(run, last, challenger.model)
     found = read_champion(run.store, run.options.channel)
     if found is None:
-        if run.inputs["champion"] is not None:
-            log.warning("channel %r has no champion; --champion is not used", run.options.channel)
-        return _compare_with(run, None)
+        return _without_champion(run, last)
     reference, champion = found
     run.extra["previous"] = reference
-    last = last_record(run.store, run.options.channel)
     if champion.content_digest == challenger.model.content_digest:
         return _compare_as_crowned(run, last, challenger.output, champion)
     measured = _measured_champion(run, champion, challenger.summary["conditions"])
     return _compare_with(run, measured) | _barred(run, last, challenger.model)
+
+
+def _check_dry_run(run: StageRun) -> None:
+    """Any two evaluations may be compared, but a champion is not passed over unless that is asked for."""
+    options = run.options
+    if run.inputs["champion"] is None and options.champion != NONE and options.inputs == "latest":
+        reigning = read_pointer(run.store, options.channel, CHAMPION)
+        if reigning is not None:
+            raise DataError(
+                f"the champion {named(reigning)} has no evaluation to compare with; run `yanmo evaluate "
+                f"--model train/{reigning.key} --documents none --pointer champion_evaluation`, or give "
+                "--champion (an evaluation, or none)"
+            )
+
+
+def _without_champion(run: StageRun, last: Record | None) -> dict[str, Any]:
+    """The first model of a channel. One whose history names a champion has lost the pointer to it."""
+    channel = run.options.channel
+    if last is not None:
+        raise DataError(
+            f"channel {channel!r} has no pointer {CHAMPION}, but its history names {named(last.model)}: the "
+            "pointer is lost, and no model is crowned unseen. Bring it back: `yanmo promote rollback --why "
+            f"'pointer lost' --store {run.store.uri} --channel {channel}`"
+        )
+    if run.inputs["champion"] is not None:
+        log.warning("channel %r has no champion; --champion is not used", channel)
+    return _compare_with(run, None)
 
 
 def _compare_as_crowned(
@@ -146,7 +174,7 @@ def work(run: StageRun) -> Result:
     from yanmo.promote.summary import summary_text
 
     challenger = with_writing(open_evaluation(run.input("challenger")), run.inputs["writing"])
-    champion = open_evaluation(run.inputs["champion"]) if run.inputs["champion"] else None
+    champion = _opened_champion(run.inputs["champion"], run.inputs["champion_writing"])
     verdict = _judged(run, challenger, champion)
     baselines = run.inputs["baselines"]
     figures = read_json(baselines, "summary.json") if baselines else None
@@ -157,6 +185,7 @@ def work(run: StageRun) -> Result:
         figures,
         channel=run.options.channel,
         options=by_kind(run.options, "semantic"),
+        command=verdict_command(run),
     )
     run.attempt.write("verdict.json", _json(_verdict_record(verdict, challenger, champion)))
     run.attempt.write("report.json", _json(report), role="record")
@@ -165,6 +194,18 @@ def work(run: StageRun) -> Result:
     return Result(
         counts={"promote": str(verdict.promote).lower()}, metadata={"sentence": verdict.sentence.en}
     )
+
+
+def _opened_champion(evaluation: Output | None, writing: Output | None) -> Evaluation | None:
+    """The champion's evaluation, with how it writes where that was measured; nothing is decided by it."""
+    if evaluation is None:
+        return None
+    champion = open_evaluation(evaluation)
+    try:
+        return with_writing(champion, writing if writing and is_of(writing, evaluation) else None)
+    except DataError as error:
+        log.warning("how the champion writes is not shown: %s", error)
+        return champion
 
 
 def _judged(run: StageRun, challenger: Evaluation, champion: Evaluation | None) -> Verdict:
@@ -248,7 +289,7 @@ def metrics(report: dict[str, Any], promoted: bool) -> dict[str, float]:
     found = {
         "gain_bits": gain.get("bits"),
         "gain_percent": round(100 * gain["share"], 3) if gain else None,
-        "gain_lowest_bits": gain["interval"][0] if gain else None,
+        "gain_lowest_bits": gain["interval"][0] if gain and gain["interval"] else None,
         "wall_seconds": total["seconds"],
         "cpu_seconds": total["cpu_seconds"],
         "gpu_hours": total["gpu_hours"],
@@ -257,10 +298,9 @@ def metrics(report: dict[str, Any], promoted: bool) -> dict[str, float]:
     }
     for column in report["bits_per_character"]["columns"]:
         if column["id"].isascii():
-            found[f"bpc_{column['id']}"] = column["rows"]["mean"]["value"]
+            found[f"bpc_{column['id']}"] = column["mean"]["value"]
     for i, (genre, cell) in enumerate(report["bits_per_character"]["columns"][0]["rows"].items()):
-        if genre != "mean":
-            found[f"bpc_challenger_{_ASCII.get(genre, f'genre_{i}')}"] = cell["value"]
+        found[f"bpc_challenger_{_ASCII.get(genre, f'genre_{i}')}"] = cell["value"]
     return {"promoted": float(promoted)} | {n: float(v) for n, v in found.items() if v is not None}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
 
 from yanmo.common.options import input_ref, opt
@@ -11,6 +12,15 @@ from yanmo.common.stage import Stage
 from yanmo.train.options.endurance import EnduranceOptions
 from yanmo.train.options.engine import AUTO, EngineOptions
 from yanmo.train.schedule import SCHEDULES
+
+_TOO_MUCH = {
+    "dropout": (1, "nothing would be left of the layers; expected less than 1"),
+    **dict.fromkeys(
+        ("momentum", "adam_beta1", "adam_beta2"), (1, "gradients would never count; expected less than 1")
+    ),
+    "memory_share": (0, "leaves no memory; expected more than 0"),
+}
+"""Ends of shares that make no training, and why."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,8 +161,9 @@ class TrainConfig(EngineOptions, EnduranceOptions):
     )
 
     def __post_init__(self) -> None:
-        for problem in (*self._wrong_numbers(), *self._contradictions(), *self._wrong_hours()):
-            raise ValueError(problem)
+        for look in (self._wrong_numbers, self._contradictions, self._wrong_hours):
+            for problem in look():  # each rests on what the ones before have let pass
+                raise ValueError(problem)
         _ = self.packing_plan  # refuses what contradicts
 
     def _wrong_hours(self) -> list[str]:
@@ -186,6 +197,7 @@ class TrainConfig(EngineOptions, EnduranceOptions):
             **dict.fromkeys(("batch_rows", "layers", "width", "heads", "kv_heads", "feed_forward"), 1),
             **dict.fromkeys(("steps", "ranks", "threads", "log_every", "reference_batch"), 1),
             "monitor_every": 1,
+            "embedding_std": 0,
             **dict.fromkeys(("restart_factor", "plateau_validations"), 1),
             **dict.fromkeys(("restart_steps", "early_stopping", "early_min_delta"), 0),
             **{"head_width": 2, "micro_batch": AUTO},
@@ -200,9 +212,9 @@ class TrainConfig(EngineOptions, EnduranceOptions):
             ),
         }
         problems = [
-            f"--{name.replace('_', '-')} {getattr(self, name)}: expected at least {low}"
+            f"--{name.replace('_', '-')} {getattr(self, name)}: expected a number of at least {low}"
             for name, low in least.items()
-            if not getattr(self, name) >= low
+            if not low <= getattr(self, name) < math.inf
         ]
         shares = (
             *("tag_share", "token_noise", "floor", "momentum", "adam_beta1", "adam_beta2"),
@@ -213,6 +225,11 @@ class TrainConfig(EngineOptions, EnduranceOptions):
             f"--{name.replace('_', '-')} {getattr(self, name)}: expected 0 to 1"
             for name in shares
             if not 0 <= getattr(self, name) <= 1
+        ]
+        problems += [
+            f"--{name.replace('_', '-')} {getattr(self, name):g}: {why}"
+            for name, (wrong, why) in _TOO_MUCH.items()
+            if getattr(self, name) == wrong
         ]
         return problems
 

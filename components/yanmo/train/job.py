@@ -99,7 +99,7 @@ class Job:
 
 _MARK = b"yanmo-status "
 _MOST = 1500
-"""Characters of a message and of a traceback; a line below 4096 bytes goes through a pipe in one piece."""
+"""Bytes of a message and of a traceback; a line below 4096 bytes goes through a pipe in one piece."""
 
 
 @dataclass(frozen=True)
@@ -128,18 +128,24 @@ class Status:
 
 def parse_status(line: bytes) -> Status | None:
     """The status that a line of the workers' log holds; None when it is an ordinary line."""
-    if not line.startswith(_MARK):
+    _, mark, text = line.partition(_MARK)  # behind what another process wrote without an end of line
+    if not mark:
         return None
-    return Status(**json.loads(line.removeprefix(_MARK)))
+    try:
+        return Status(**json.loads(text))
+    except (ValueError, TypeError):  # another process wrote into it: the rank then counts as lost
+        return None
 
 
 def failure(rank: int, error: BaseException, *, follows: bool = False) -> Status:
     """The status of a rank that ends with `error`."""
     code = exit_code(error)
     text = advice(error) if isinstance(error, Exception) else repr(error)
-    trace = "".join(traceback.format_exception(error))[-_MOST:]
+    text = text.encode(errors="replace")[:_MOST].decode(errors="ignore")
+    trace = "".join(traceback.format_exception(error)).encode(errors="replace")[-_MOST:]
     full = is_out_of_memory(error)
-    return Status(rank, "failed", 0, int(code), text[:_MOST], trace, time.time(), follows, full)
+    shown = trace.decode(errors="ignore")
+    return Status(rank, "failed", 0, int(code), text, shown, time.time(), follows, full)
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -189,10 +195,20 @@ def raise_failure(statuses: list[Status], ranks: int, log_tail: str) -> None:
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """The lines of a metrics.jsonl; a last line that is being written is left out."""
+    """The lines of a metrics.jsonl; one that is being written, or that a power cut damaged, is left out."""
+    if not path.exists():
+        return []
+    return parse_lines(path.read_bytes())
+
+
+def parse_lines(data: bytes) -> list[dict[str, Any]]:
+    """The whole lines of a part of a metrics.jsonl. A damaged one must not end a training, or its rerun."""
     lines = []
-    if path.exists():
-        for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
-            if line.endswith("\n"):
-                lines.append(json.loads(line))
+    for line in data[: data.rfind(b"\n") + 1].splitlines():
+        try:
+            value = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(value, dict) and "step" in value:
+            lines.append(value)
     return lines

@@ -64,6 +64,8 @@ class Loop:
     rewinds: int = 0
     best: float = math.inf
     """Best validation so far, bits per character."""
+    _best_checkpoint: str = ""
+    """The checkpoint of it: in the state, as a kill may come between its commit and the pointer."""
     saves: int = 0
     _offset: int = 0
     """Samples stepped over by rewinds: how far the data is ahead of the steps."""
@@ -222,6 +224,7 @@ class Loop:
             "offset": self._offset,
             "rewinds": self.rewinds,
             "best": None if math.isinf(self.best) else self.best,
+            "best_checkpoint": self._best_checkpoint,
             "saves": self.saves,
             "judge": self.judge.state(),
             "validated_step": self._validated_step,
@@ -240,6 +243,18 @@ class Loop:
         self.best = math.inf if progress["best"] is None else progress["best"]
         self.judge.restore(progress["judge"])
         self._validated_step = progress["validated_step"]
+        self._find_the_best(progress.get("best_checkpoint", ""))
+
+    def _find_the_best(self, name: str) -> None:
+        """Point at the best checkpoint that a state names; where it is gone, begin anew."""
+        root = self.folder / job.CHECKPOINTS
+        there = self.agreement.from_first((root / name / "manifest.json").is_file()) if name else True
+        self._best_checkpoint = name if there else ""
+        if not there:
+            self.best = math.inf
+            log.warning("the best model so far, %s, is gone; the next validation begins anew", name)
+        elif name and self.engine.rank == 0:
+            checkpoint.point(root, checkpoint.BEST, name)
 
     def _line_due(self) -> bool:
         return self.step % self.options.log_every == 0 or self.step == self.options.steps
@@ -306,7 +321,7 @@ class Loop:
             return
         began = time.monotonic()
         self.beat("validation")
-        found = self.validation.bits_per_character(self.engine)
+        found = self.validation.bits_per_character(self.engine, lambda: self.beat("validation"))
         self.watch.add("validation", began)
         self.record.validation(self.step, found)
         self._validated_step = self.step
@@ -314,7 +329,7 @@ class Loop:
             log.info("step %d: %s", self.step, what)
             self.record.event(self.step, "validation", decision=what)
         if self.options.valid_every and found.get("mean", math.inf) < self.best:
-            self.best = found["mean"]
+            self.best, self._best_checkpoint = found["mean"], checkpoint.name_of(self.step)
             self._keep_best()
 
     def _go_back_to_the_best(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,15 +48,21 @@ class Validation:
             spans=[index.loss_spans.get(i) for i in chosen],
         )
 
-    def bits_per_character(self, engine: Engine) -> dict[str, float]:
-        """By genre, and their `mean`; every rank scores its share and gets all figures."""
+    def bits_per_character(self, engine: Engine, beat: Callable[[], None] = lambda: None) -> dict[str, float]:
+        """By genre, and their `mean`; every rank scores its share and gets all figures.
+
+        Args:
+            beat: called again and again: a long validation is no hang.
+        """
         mine = range(engine.rank, len(self.documents), engine.world_size)
         with engine.scoring() as decoder:
-            scored = token_bits(decoder, [self.documents[i] for i in mine])
+            scored = token_bits(decoder, [self.documents[i] for i in mine], each_batch=beat)
         bits = [counted_bits(each, self.spans[i]) for i, each in zip(mine, scored, strict=True)]
         sums = np.bincount(self.genre[list(mine)], bits, len(self.genres))
-        total = torch.from_numpy(sums).to(engine.device)
-        dist.all_reduce(total)
+        total = torch.from_numpy(sums)
+        if engine.world_size > 1:  # one process stays on the CPU: MPS knows no float64
+            total = total.to(engine.device)
+            dist.all_reduce(total)
         characters = np.bincount(self.genre, self.characters, len(self.genres))
         found = {
             genre: float(total[i]) / characters[i] for i, genre in enumerate(self.genres) if characters[i]

@@ -62,6 +62,7 @@ def train_rank(work: Job, rank: int, beat: Callable[[str], None] = lambda doing:
         beat: told what is being done, each time that it changes.
     """
     options = work.options
+    beat("importing torch")
     before_torch(options)
     device = find_device(options.device)
     check_compiler(options, device)
@@ -81,6 +82,7 @@ def train_rank(work: Job, rank: int, beat: Callable[[str], None] = lambda doing:
     from yanmo.train.loop import Loop, identity_of
     from yanmo.train.validate import Validation
 
+    beat("opening the token cache")
     cache = TokenCache.open(work.open(work.token_cache))
     samples = Samples(
         cache,
@@ -91,10 +93,12 @@ def train_rank(work: Job, rank: int, beat: Callable[[str], None] = lambda doing:
         noise_share=options.token_noise,
         prefetch=True,
     )
+    beat("making the first weights")
     decoder = _decoder(work, cache, samples, rank)
     shape = dataclasses.asdict(decoder.config)
     parameters = sum(p.numel() for p in decoder.parameters())
     attention = prepare(decoder, options, device)
+    beat("joining the other ranks")
     engine = open_engine(decoder, options, device)
     if rank == 0:
         _describe(engine, samples, parameters, attention)
@@ -116,6 +120,7 @@ def train_rank(work: Job, rank: int, beat: Callable[[str], None] = lambda doing:
     loop.resume()
     state = loop.run()
     if state == "done":
+        beat("writing the model")
         _export(work, loop, cache, decoder.config)
     return Status(rank, state, loop.step)
 
@@ -202,6 +207,9 @@ def _export(work: Job, loop: Any, cache: Any, config: Any) -> None:
         "ranks": loop.engine.world_size,
     }
     (folder / job.RESULT).write_text(json.dumps(result), encoding="utf-8")
+    for path in folder.iterdir():  # a power cut after the rename must leave no empty files under its name
+        with path.open("rb+") as file:
+            os.fsync(file.fileno())
     folder.replace(work.folder / job.EXPORT)
 
 

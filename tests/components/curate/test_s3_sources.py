@@ -12,6 +12,7 @@ import pytest
 from servers.s3 import S3Server
 
 from yanmo.common.errors import DataError, UsageError
+from yanmo.common.store import s3_files
 from yanmo.curate.raw_files import list_files, open_file
 
 DOCUMENTS = Path(__file__).parents[2] / "data" / "documents.jsonl"
@@ -72,6 +73,20 @@ def test_a_large_object_is_streamed_sought_and_its_change_is_noticed(
         put(s3_server, bucket, big=data[::-1])
         with pytest.raises(DataError, match="changed while it was read"):
             stream.read()
+
+
+def test_a_large_object_read_at_once_takes_one_request_per_8_mib(
+    s3_server: S3Server, bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(s3_server, bucket, big=bytes(17 << 20))
+    asked: list[int] = []
+    get = s3_files._Stream._get
+    monkeypatch.setattr(
+        s3_files._Stream, "_get", lambda self, at, length: asked.append(length) or get(self, at, length)
+    )
+    with open_file(f"s3://{bucket}/big") as stream:
+        assert len(stream.read()) == 17 << 20
+    assert asked == [8 << 20, 8 << 20, 1 << 20]
 
 
 def test_curate_reads_a_bucket_like_a_folder(

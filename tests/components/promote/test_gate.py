@@ -86,6 +86,30 @@ def test_a_true_gain_of_one_percent_is_nearly_always_seen():
     assert sum(judge(scores(0.08, seed=seed), RULES).promote for seed in range(50)) >= 45
 
 
+def exact(**gains):
+    """Ten equal documents of 100 characters a genre; the champion has 8 bits per character."""
+    return {g: np.tile([100.0, 800.0 - 100 * gain, 800.0], (10, 1)) for g, gain in gains.items()}
+
+
+def test_what_stands_exactly_at_a_limit_is_within_it():
+    passed = judge(exact(诗=0.098, 词=-0.05), RULES, Evidence(contamination=1.0))
+    assert passed.gain["share"] == RULES.min_gain and passed.genres["词"]["gain"] == -RULES.max_genre_loss
+    assert passed.promote
+    assert not judge(exact(诗=0.0979, 词=-0.05), RULES).promote
+    assert not judge(exact(诗=0.2, 词=-0.0501), RULES).promote
+
+
+def test_no_gain_at_all_is_not_beyond_doubt():
+    nothing_asked = Rules(min_gain=0.0, max_genre_loss=1.0, level=0.95, draws=200, seed=0)
+    verdict = judge(exact(诗=0.0), nothing_asked)
+    assert [c.name for c in verdict.checks if c.passed is False] == ["beyond_doubt"]
+
+
+def test_ten_documents_of_a_genre_are_not_few():
+    genres = judge(scores(0.2, documents={"诗": 9, "词": 10}), RULES).genres
+    assert genres["诗"]["few_documents"] and not genres["词"]["few_documents"]
+
+
 FIT = {"distinct_2": 0.9, "written_share": 1.0}
 
 

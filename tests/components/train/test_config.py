@@ -42,6 +42,13 @@ from yanmo.train.config import TrainConfig
         (["--night=21:00-08:00", "--night-micro-batch=5"], "--night-micro-batch 5"),
         (["--memory-share=1.5"], "--memory-share"),
         (["--rewinds=-1"], "--rewinds"),
+        (["--ranks=0"], "--ranks 0: expected a number of at least 1"),
+        (["--kv-heads=0"], "--kv-heads 0"),
+        (["--clip=inf"], "--clip inf: expected a number"),
+        (["--embedding-std=-1"], "--embedding-std"),
+        (["--dropout=1"], "--dropout 1: nothing would be left"),
+        (["--adam-beta2=1"], "--adam-beta2 1"),
+        (["--memory-share=0"], "--memory-share 0: leaves no memory"),
     ],
 )
 def test_a_contradiction_is_refused_by_name(flags, word):

@@ -62,3 +62,23 @@ def test_a_line_that_is_being_written_is_not_read(tmp_path):
     assert read_metrics(path) == []
     path.write_text('{"step": 1}\n{"step": 2}\n{"st', encoding="utf-8")
     assert [x["step"] for x in read_metrics(path)] == [1, 2]
+
+
+def test_a_status_is_found_behind_a_half_line_and_a_mixed_up_one_is_no_status(capfd):
+    Status(1, "paused", step=7).send()
+    line = capfd.readouterr().err.encode()
+    found = parse_status(b"progress 17 %" + line)
+    assert found is not None and (found.rank, found.step) == (1, 7)
+    assert parse_status(line[:40] + b"12:00:00 train another rank's\n") is None
+
+
+def test_a_long_message_in_chinese_goes_through_the_pipe_in_one_piece(capfd):
+    failure(0, DataError("\u5b57" * 5000)).send()
+    line = capfd.readouterr().err.encode()
+    assert len(line) <= 4096 and parse_status(line).message.startswith("\u5b57" * 400)
+
+
+def test_a_line_that_a_power_cut_damaged_is_left_out(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(b'{"step": 1}\n\0\0\0\0\n"text"\n{"step": 2, "loss": "\xe2\x80\xa8"}\n')
+    assert [x["step"] for x in read_metrics(path)] == [1, 2]

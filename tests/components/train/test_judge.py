@@ -26,6 +26,9 @@ def test_a_judge_ends_the_training_after_so_many_validations_without_a_gain():
     other.restore(json.loads(json.dumps(judge.state())))
     for one in (judge, other):
         assert one.hear(3.92) and one.is_over
+    ended = Judge.of(TrainConfig(early_stopping=2, early_min_delta=0.1, **VALIDATED))
+    ended.restore(json.loads(json.dumps(other.state())))
+    assert ended.is_over, "a run that was killed after its end does not train on"
 
 
 def test_a_judge_lowers_the_rate_on_a_plateau_and_nothing_else():

@@ -33,3 +33,17 @@ def test_chosen_documents_keep_their_spans(cache):
     assert [spans for spans in found.spans if spans] == [[[3, 6]]]
     where = next(i for i, spans in enumerate(found.spans) if spans)
     assert len(found.documents[where]) == index.length[1]
+
+
+@pytest.mark.usefixtures("one_rank")
+def test_a_long_validation_gives_signs_of_life(cache, tiny):
+    from yanmo.train.backends.engine import open_engine
+    from yanmo.train.config import TrainConfig
+    from yanmo.train.models.start import decoder_shape
+
+    options = TrainConfig(**{**tiny, "backend": "torch", "valid_characters": 10_000})
+    engine = open_engine(decoder_shape(options, cache.vocab_size), options, "cpu")
+    validation, beats = Validation.choose(cache, options.valid_characters), []
+    found = validation.bits_per_character(engine, lambda: beats.append(1))
+    assert len(beats) >= sum(len(d) for d in validation.documents) // 1024 > 1
+    assert found == validation.bits_per_character(engine)

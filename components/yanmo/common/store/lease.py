@@ -90,6 +90,11 @@ class Lease:
         info = self.store.stat(self.name)
         return self.store.clock() - info.modified if info else 0.0
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether a renewal has found another run's lease; costs nothing, and may be late."""
+        return self._lost
+
     def check(self) -> None:
         """Raise `LeaseLost` when this run may no longer commit."""
         if not self._lost:

@@ -92,7 +92,7 @@ def swap_pointer(
             store.create(path, data)
         else:
             current, version = store.read(path)
-            if current != expected.to_json().encode():
+            if Reference.from_json(current, f"{store.uri}/{path}") != expected:
                 return False
             store.replace(path, data, version)
     except (AlreadyExists, Changed, FileNotFoundError):

@@ -22,7 +22,7 @@ from typing import Any
 from yanmo.common.errors import DataError
 from yanmo.common.store.file_store import FileStore
 from yanmo.common.store.lease import Lease
-from yanmo.common.store.manifest import FileEntry
+from yanmo.common.store.manifest import FileEntry, file_sha256
 from yanmo.common.store.objects import AlreadyExists, Changed, ObjectStore, Wanted
 
 log = logging.getLogger(__name__)
@@ -52,22 +52,33 @@ class WorkFolder:
         """
         if self.is_in_store:
             return
-        with self._lock, self._copies(f"{self.name}/{lease.attempt}", names) as prefix:
-            written = self.store.publish(prefix, names)
-            files = [
-                asdict(
-                    FileEntry(
-                        path=f"{lease.attempt}/{name}", bytes=one.bytes, sha256=one.sha256, role="record"
-                    )
-                )
-                for name, one in zip(names, written, strict=True)
-            ]
+        with self._lock:
+            saved = self._saved_already(lease.attempt, names)
+            new = [name for name in names if name not in saved]
+            with self._copies(f"{self.name}/{lease.attempt}", new) as prefix:
+                written = dict(zip(new, self.store.publish(prefix, new), strict=True))
+            files = []
+            for name in names:
+                one = written.get(name) or saved[name]
+                path = f"{lease.attempt}/{name}"
+                files.append(asdict(FileEntry(path=path, bytes=one.bytes, sha256=one.sha256, role="record")))
             lease.check()
             before = self._swap({"label": label, "files": files})
             kept = {file["path"] for file in self._read()[0]["files"]}
             for old in {file["path"] for file in before} - kept:
                 self.store.delete(f"{self.name}/{old}")
         log.info("saved %s to %s/%s", label, self.store.uri, self.name)
+
+    def _saved_already(self, attempt: str, names: Sequence[str]) -> dict[str, FileEntry]:
+        """The files that the saved state of this run holds as they are here: they need not travel again."""
+        found = {}
+        known = {file["path"]: FileEntry(**file) for file in self._read()[0].get("files", [])}
+        for name in names:
+            entry = known.get(f"{attempt}/{name}")
+            path = self.path / name
+            if entry and path.stat().st_size == entry.bytes and file_sha256(path) == entry.sha256:
+                found[name] = entry
+        return found
 
     @contextlib.contextmanager
     def _copies(self, prefix: str, names: Sequence[str]) -> Iterator[str]:

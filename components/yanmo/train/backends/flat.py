@@ -28,8 +28,8 @@ from yanmo.train.data import Batch
 
 
 def collective_timeout(options: TrainConfig) -> timedelta:
-    """How long a collective may wait: longer than the watchdog, which says more; 600 s without one."""
-    return timedelta(seconds=1.5 * options.hang_seconds + 60 if options.hang_seconds else 600)
+    """How long a collective may wait: longer than the watchdog, which says more; ten years without one."""
+    return timedelta(seconds=1.5 * options.hang_seconds + 60) if options.hang_seconds else timedelta(3650)
 
 
 class FlatEngine:

@@ -94,7 +94,8 @@ class PlainEngine(FlatEngine):
 
     def accumulate(self, rows: Batch, num_targets: int) -> Tensor:
         """See `Engine`."""
-        loss: Tensor = self._loss(self._module, rows, 1.0 / num_targets)
+        num_targets = max(num_targets, 1)  # a batch of questions only, of chats, has none
+        loss = self._loss(self._module, rows, 1.0 / num_targets)
         if self.forwarded:
             self.forwarded()
         loss.backward()  # type: ignore[no-untyped-call]

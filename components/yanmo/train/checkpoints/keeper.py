@@ -1,19 +1,30 @@
-"""Keeps the newest checkpoint in a far store while the workers train: a lost node costs one interval."""
+"""Keeps the newest checkpoint in a far store while the workers train: a lost node costs one interval.
+
+With it goes the checkpoint of the best validation, which early stopping hands over at the end. Without torch:
+the supervisor runs this.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
 import shutil
 import threading
+from collections.abc import Iterator
+from pathlib import Path
 from types import TracebackType
+from typing import Any
 
-from yanmo.common.errors import EnvironmentFault
+from yanmo.common.errors import DataError, EnvironmentFault, LeaseLost
 from yanmo.common.store.lease import Lease
 from yanmo.common.store.work_folder import WorkFolder
 from yanmo.train import job
 
 log = logging.getLogger(__name__)
 _POLL_SECONDS = 1.0
+_LONGEST_PAUSE_SECONDS = 60.0
+"""Between tries while the store cannot be reached; each is a line of the log."""
+_MANIFEST = "manifest.json"
 
 
 class Keeper:
@@ -25,6 +36,7 @@ class Keeper:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._saved = ""
+        self._lost: LeaseLost | None = None
 
     def restore(self) -> None:
         """Bring the saved checkpoint here if it is newer than those of this machine.
@@ -32,12 +44,23 @@ class Keeper:
         Raises:
             DataError: it is damaged, and there is none here to go on from.
         """
-        if self._work.restore(self._newest()):
-            metrics = self._root / self._newest() / job.METRICS
+        before = self._newest()
+        try:
+            is_new = self._work.restore(self._label(before))
+        except DataError as error:
+            if not before:
+                raise
+            log.warning("%s; going on from %s, which is on this machine", error, before)
+            is_new = False
+        if is_new:
+            newest = max(self._whole(), key=self._label)
+            metrics = self._root / newest / job.METRICS
             if metrics.exists():
                 shutil.copyfile(metrics, self._work.path / job.METRICS)
-            (self._root / "latest").write_text(self._newest(), encoding="utf-8")
-        self._saved = self._newest()
+            for stale in list(self._whole()):  # of before a rewind that another machine made
+                if stale > newest:
+                    shutil.rmtree(self._root / stale)
+        self._saved = self._label(self._newest())
 
     def save(self) -> None:
         """Save the newest checkpoint now.
@@ -45,30 +68,76 @@ class Keeper:
         Raises:
             StorageError: it is on this machine only.
         """
-        label = self._newest()
-        folder = self._root / label
-        if not label or label == self._saved or self._work.is_in_store:
+        name = self._newest()
+        label = self._label(name)
+        if not name or label == self._saved or self._work.is_in_store:
             return
         metrics = self._work.path / job.METRICS
         if metrics.exists():  # its lines up to this step belong to the state
-            shutil.copyfile(metrics, folder / job.METRICS)
-        names = sorted(path.relative_to(self._work.path).as_posix() for path in folder.iterdir())
+            shutil.copyfile(metrics, self._root / name / job.METRICS)
+        best = self._progress(name).get("best_checkpoint")
+        names = self._files(name)
+        if best and best != name and self._is_whole(best):
+            names = self._files(best) + names
         self._work.save(label, names, self._lease)
         self._saved = label
 
+    def check(self) -> None:
+        """Raise LeaseLost where another run has taken the key over, for which this one trains in vain."""
+        if self._lost:
+            raise self._lost
+        if self._lease.is_lost:
+            self._lease.check()
+
+    def _files(self, name: str) -> list[str]:
+        """A checkpoint's files, the manifest last: a restore that is killed leaves none that looks whole."""
+        files = sorted((self._root / name).iterdir(), key=lambda path: (path.name == _MANIFEST, path.name))
+        return [path.relative_to(self._work.path).as_posix() for path in files]
+
+    def _whole(self) -> Iterator[str]:
+        """Names of the checkpoints on this machine, newest first."""
+        names = sorted((path.name for path in self._root.glob("step-*")), reverse=True)
+        return (name for name in names if self._is_whole(name))
+
     def _newest(self) -> str:
         """Name of the newest checkpoint on this machine; "" for none."""
-        found = [path.name for path in self._root.glob("step-*") if (path / "manifest.json").is_file()]
-        return max(found, default="")
+        return next(self._whole(), "")
+
+    def _is_whole(self, name: str) -> bool:
+        """Whether the files have the sizes that the manifest says; a cut one is better brought anew."""
+        folder = self._root / name
+        try:
+            files = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))["files"]
+            return all((folder / file["name"]).stat().st_size == file["bytes"] for file in files)
+        except (OSError, ValueError, KeyError, TypeError):
+            return False
+
+    def _label(self, name: str) -> str:
+        """What sorts states by age: after a rewind an earlier step is the newer state."""
+        rewinds = self._progress(name).get("rewinds", 0) if name else 0
+        return f"step-~{rewinds:03d}-{name}" if rewinds else name
+
+    def _progress(self, name: str) -> dict[str, Any]:
+        path: Path = self._root / name / "index.json"
+        try:
+            return dict(json.loads(path.read_text(encoding="utf-8"))["progress"])
+        except (ValueError, KeyError, TypeError):  # damaged: the workers pass it over
+            return {}
 
     def _run(self) -> None:
-        while not self._stop.wait(_POLL_SECONDS):
+        pause = _POLL_SECONDS
+        while not self._stop.wait(pause):
             try:
                 self.save()
+                pause = _POLL_SECONDS
             except FileNotFoundError:
                 pass  # the workers replaced it by a newer one while it was being read
-            except (OSError, EnvironmentFault) as error:
+            except LeaseLost as error:
+                self._lost = error
+                return
+            except (OSError, EnvironmentFault, DataError) as error:
                 log.warning("the last checkpoint is on this machine only: %s", error)
+                pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
     def __enter__(self) -> Keeper:
         if not self._work.is_in_store:

@@ -23,16 +23,24 @@ _ROUNDING = 1e-4
 def active_units(activations_NF: Tensor) -> float:
     """Share of units that are not dormant."""
     score_F = activations_NF.float().abs().mean(0)
+    if not torch.isfinite(score_F).all():
+        return math.nan
     return float((score_F > DORMANT * score_F.mean()).float().mean())
 
 
 def effective_rank(hidden_ND: Tensor) -> float:
     """exp of the entropy of the normalized singular values of the centred states (Roy & Vetterli 2007).
 
-    1 when all states lie on a line or are one, up to min(N - 1, D) when they spread evenly in all directions.
+    1 when all states lie on a line or are one, up to min(N - 1, D) when they spread evenly in all directions;
+    NaN where they are not finite, as in a step that will be skipped.
     """
     states = hidden_ND.float()
-    values = torch.linalg.svdvals(states - states.mean(0))
+    if not torch.isfinite(states).all():
+        return math.nan
+    try:
+        values = torch.linalg.svdvals(states - states.mean(0))
+    except torch.linalg.LinAlgError:  # type: ignore[attr-defined]  # LAPACK did not converge: no reason to end a training
+        return math.nan
     values = values[values > _ROUNDING * states.norm()]  # else equal states have the rank of their rounding
     share = values / values.sum()
     return float(torch.exp(-(share * share.log()).sum()))

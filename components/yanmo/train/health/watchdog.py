@@ -5,6 +5,9 @@ or for ever. Here each rank has a thread that expects a `beat` every so often; w
 stacks with faulthandler and ends the process with exit code 75, so that the run is tried again. While beats
 come it touches a file once a second, from which the supervisor sees a rank that is frozen itself (SIGSTOP, a
 stuck driver) and cannot say so.
+
+Silence is counted only while somebody was awake to hear it: a clock that is set, a machine that slept or a
+container that was paused for hours ends nothing.
 """
 
 from __future__ import annotations
@@ -20,6 +23,26 @@ from pathlib import Path
 
 FOLDER = "heartbeats"
 _PERIOD_SECONDS = 1.0
+_MOST_GAP_SECONDS = 5.0
+"""Counted of the time between two looks; what is more, the listener itself stood still."""
+
+
+class Silence:
+    """For how long a value has not changed, by one who looks at it again and again."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._value: object = None
+        self._looked = clock()
+        self._seconds = 0.0
+
+    def look(self, value: object) -> float:
+        """Seconds since `value` became what it is now, those left out in which nobody looked."""
+        now = self._clock()
+        gap = min(now - self._looked, _MOST_GAP_SECONDS)
+        self._seconds = self._seconds + gap if value == self._value else 0.0
+        self._value, self._looked = value, now
+        return self._seconds
 
 
 class Watchdog:
@@ -39,8 +62,9 @@ class Watchdog:
         self._thread = threading.Thread(target=self._run, daemon=True, name="watchdog")
 
     def start(self) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._path.write_text(str(os.getpid()), encoding="utf-8")
+        with suppress(OSError):  # a full disk: who writes what matters says so
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._path.write_text(str(os.getpid()), encoding="utf-8")
         self._thread.start()
 
     def stop(self) -> None:
@@ -52,9 +76,9 @@ class Watchdog:
         self._doing, self._beat = doing, time.monotonic()
 
     def _run(self) -> None:
-        touched = 0.0
+        touched, silence = 0.0, Silence()
         while not self._stop.wait(_PERIOD_SECONDS):
-            silent = time.monotonic() - self._beat
+            silent = silence.look(self._beat)
             if self._limit and silent > self._limit:
                 self._end(silent)
             if self._beat > touched:
@@ -78,14 +102,22 @@ def heartbeat_path(folder: Path, rank: int) -> Path:
     return folder / FOLDER / f"rank-{rank:05d}"
 
 
-def silent_ranks(folder: Path, seconds: float, now: Callable[[], float] = time.time) -> list[int]:
-    """Ranks whose heartbeat is older than so many seconds, in order."""
-    found = []
-    for path in sorted((folder / FOLDER).glob("rank-*")):
-        with suppress(FileNotFoundError):
-            if now() - path.stat().st_mtime > seconds:
-                found.append(int(path.name.removeprefix("rank-")))
-    return found
+class Heartbeats:
+    """The ranks' heartbeats as the supervisor sees them: by when they change, not by what a clock says."""
+
+    def __init__(self, folder: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        self._folder, self._clock = folder / FOLDER, clock
+        self._silence: dict[Path, Silence] = {}
+
+    def silent(self, seconds: float) -> list[int]:
+        """Ranks whose heartbeat has not come for more than so many seconds, in order; ask again and again."""
+        found = []
+        for path in sorted(self._folder.glob("rank-*")):
+            with suppress(FileNotFoundError):
+                silence = self._silence.setdefault(path, Silence(self._clock))
+                if silence.look(path.stat().st_mtime_ns) > seconds:
+                    found.append(int(path.name.removeprefix("rank-")))
+        return found
 
 
 def forget_heartbeats(folder: Path) -> None:

@@ -16,6 +16,7 @@ Measured against peaks in docs/train.md.
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 from dataclasses import dataclass
@@ -153,7 +154,8 @@ def gpu_name() -> str:
 def divisors(options: TrainConfig) -> list[int]:
     """The micro batches that divide a rank's rows, largest first."""
     rows = options.rank_rows
-    return [n for n in range(rows, 0, -1) if rows % n == 0]
+    small = [n for n in range(1, math.isqrt(rows) + 1) if rows % n == 0]
+    return sorted({*small, *(rows // n for n in small)}, reverse=True)
 
 
 def largest_that_fits(options: TrainConfig, vocab_size: int, device: str) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +43,9 @@ class Exporter:
 
     def show(self) -> None:
         """Take in the lines that are new; costs a stat when there are none."""
-        for line in self._new_lines():
-            self._take(line)
+        with suppress(OSError):  # what cannot be shown now must not end the training
+            for line in self._new_lines():
+                self._take(line)
 
     def _new_lines(self) -> list[dict[str, Any]]:
         size = self._path.stat().st_size if self._path.exists() else 0
@@ -60,7 +61,7 @@ class Exporter:
             data = file.read()
         whole = data[: data.rfind(b"\n") + 1]
         self._read += len(whole)
-        return [json.loads(line) for line in whole.splitlines()]
+        return job.parse_lines(whole)
 
     def _take(self, line: dict[str, Any]) -> None:
         gauge = self._telemetry.gauge

@@ -93,7 +93,7 @@ class Ledger:
         if not self._pending:
             return []
         numbers = torch.stack([torch.stack([p.nats, p.moved.float()]) for p in self._pending])
-        nats, moved = numbers.to(device="cpu", dtype=torch.float64).T
+        nats, moved = numbers.cpu().double().T
         *sums, cpu = self.agreement.sums(torch.cat([nats, torch.tensor([self._cpu_seconds]).double()]))
         found = []
         for pending, total, has_moved in zip(self._pending, sums, moved.tolist(), strict=True):

@@ -44,9 +44,10 @@ class Record:
         if self._file:
             self._file.close()
         lines = [line for line in job.read_metrics(self._path) if line["step"] <= step]
-        self._file = self._path.open("w", encoding="utf-8")
-        for line in lines:
-            self._write(line)
+        temporary = self._path.with_name(f".tmp-{self._path.name}")  # a kill in here must lose no line
+        temporary.write_text("".join(map(_text, lines)), encoding="utf-8")
+        temporary.replace(self._path)
+        self._file = self._path.open("a", encoding="utf-8")
 
     def line(self, step: int, interval: Interval, watch: Stopwatch) -> None:
         """One interval's figures; begins the next one."""
@@ -114,8 +115,12 @@ class Record:
 
     def _write(self, line: dict[str, Any]) -> None:
         if self._file:
-            self._file.write(json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n")
+            self._file.write(_text(line))
             self._file.flush()
+
+
+def _text(line: dict[str, Any]) -> str:
+    return json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def _finite(value: float) -> float | None:

@@ -36,14 +36,16 @@ the training in metrics.jsonl. Licences of the training text, by documents: {lic
 """
 
 
-def model_card(options: TrainConfig, result: dict[str, Any], valid: dict[str, float], cache: Output) -> str:
+def model_card(
+    options: TrainConfig, result: dict[str, Any], valid: dict[str, float | None], cache: Output
+) -> str:
     """The card's text.
 
     Args:
         result: what the workers said of the finished model, and its own shape (layers, width).
-        valid: genre -> bits per character.
+        valid: genre -> bits per character; None where they were no number.
     """
-    rows = [f"| {genre} | {bits:.3f} |" for genre, bits in valid.items()]
+    rows = [f"| {genre} | {_shown(bits)} |" for genre, bits in valid.items()]
     table = "\n".join(["| genre | bits per character |", "|---|---|", *rows]) if rows else "Not measured."
     return _CARD.format(
         parameters=result["parameters"] / 1e6,
@@ -58,6 +60,10 @@ def model_card(options: TrainConfig, result: dict[str, Any], valid: dict[str, fl
         tagged=100 * options.tag_share,
         licenses=licenses_of(cache),
     )
+
+
+def _shown(bits: float | None) -> str:
+    return "not finite" if bits is None else f"{bits:.3f}"
 
 
 def licenses_of(cache: Output) -> str:

@@ -140,7 +140,7 @@ def tokens_per_second(run: StageRun, options: TrainConfig) -> float:
             watch(process, said, folder, hang_seconds=limit, stopping=[], each_time=lambda: None)
         finally:
             end(process)
-        said.join()
+        said.wait()
         lines = [x for x in read_metrics(folder / job.METRICS) if "loss" in x][_WARM_STEPS:]
     if not lines or any(status.state != "done" for status in said.statuses):
         log.debug("it ended with %s", [status.message for status in said.statuses])

@@ -31,7 +31,7 @@ from yanmo.train.checkpoints.keeper import Keeper
 from yanmo.train.config import TrainConfig
 from yanmo.train.health.watchdog import FOLDER as HEARTBEATS
 from yanmo.train.job import Job, Status, clear, raise_failure, read_metrics
-from yanmo.train.memory.estimate import shape_of
+from yanmo.train.memory.estimate import divisors, shape_of
 from yanmo.train.memory.fitting import fitted
 from yanmo.train.memory.micro_batch import halve_micro_batch, largest_micro_batch
 from yanmo.train.metrics.exporter import Exporter
@@ -101,7 +101,7 @@ def _checked(options: TrainConfig, cache: TokenCache, model: Output | None, fold
 
 
 def _check_space(folder: Path, options: TrainConfig, cache: TokenCache) -> None:
-    """Refuse to start where two checkpoints and the model will not fit.
+    """Refuse to start where two checkpoints and the model will not fit beside what is not this run's.
 
     Raises:
         StorageError: too little space, how much there is and is needed.
@@ -109,7 +109,8 @@ def _check_space(folder: Path, options: TrainConfig, cache: TokenCache) -> None:
     parameters = num_parameters(shape_of(options), cache.vocab_size)
     needed = parameters * 4 * (3 * 3 + 2)  # weight and two states, three times; the model twice
     free = shutil.disk_usage(folder).free
-    if free < needed:
+    own = sum(path.stat().st_size for path in folder.glob(f"{job.CHECKPOINTS}/*/*"))  # of a run that goes on
+    if free + own < needed:
         raise StorageError(
             f"{folder}: {human_bytes(free)} free, checkpoints and model of {parameters / 1e6:.1f} M "
             f"parameters need {human_bytes(needed)}; free space, or give another --store"
@@ -144,7 +145,8 @@ def _for_shift(task: Job, shift: Shift) -> Job:
     options = task.options.by_night() if shift.is_night else task.options
     most, note = largest_micro_batch(task.folder)
     if most and options.micro_rows > most:
-        options = dataclasses.replace(options, micro_batch=most)
+        rows = next(n for n in divisors(options) if n <= most)  # of other --ranks than those that it was for
+        options = dataclasses.replace(options, micro_batch=rows)
     elif shift.is_night or task.options.night:
         note = f"settings of the {'night' if shift.is_night else 'day'}"
     else:
@@ -157,6 +159,11 @@ def _for_shift(task: Job, shift: Shift) -> Job:
 
 def _one_shift(task: Job, exporter: Exporter, keeper: Keeper, stopping: list[float]) -> list[Status] | None:
     """How the ranks ended; None when the micro batch was halved and they have to be started again."""
+
+    def look() -> None:
+        exporter.show()
+        keeper.check()
+
     with power_limit(task.options.power_watts):
         process = start(task.options, task.write())
         said = WorkersLog(process, task.folder / "workers.log")
@@ -169,11 +176,11 @@ def _one_shift(task: Job, exporter: Exporter, keeper: Keeper, stopping: list[flo
                     task.folder,
                     hang_seconds=task.options.hang_seconds,
                     stopping=stopping,
-                    each_time=exporter.show,
+                    each_time=look,
                 )
         finally:
             end(process)
-        said.join()
+        said.wait()
     exporter.show()
     full = [status for status in said.statuses if status.out_of_memory]
     if full and not stopping:
@@ -185,7 +192,7 @@ def _one_shift(task: Job, exporter: Exporter, keeper: Keeper, stopping: list[flo
 
 @contextmanager
 def _stop_file(path: Path) -> Iterator[list[float]]:
-    """While inside, SIGTERM and Ctrl-C create the file that asks the workers to save and end.
+    """While inside, SIGTERM, SIGHUP and Ctrl-C create the file that asks the workers to save and end.
 
     Yields:
         A list that holds the time of the first request, once there was one.
@@ -193,12 +200,17 @@ def _stop_file(path: Path) -> Iterator[list[float]]:
     asked: list[float] = []
 
     def stop(signum: int, frame: FrameType | None) -> None:
-        path.touch()
         if not asked:
             asked.append(time.monotonic())
             log.info("asked to stop: saving after this step")
+        try:
+            path.touch()
+        except OSError as error:  # an exception in here could end the stage anywhere
+            log.warning("%s cannot be written (%s): the workers end without saving", path, error)
 
     before = {s: signal.signal(s, stop) for s in (signal.SIGTERM, signal.SIGINT)}
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # a terminal that is gone; nohup ignores it
+        before[signal.SIGHUP] = signal.signal(signal.SIGHUP, stop)
     try:
         yield asked
     finally:
@@ -214,7 +226,7 @@ def _result(run: StageRun, cache: TokenCache, folder: Path) -> Result:
         run.attempt.add(name)
     lines = read_metrics(folder / job.METRICS)
     run.attempt.write("metrics.jsonl", (folder / job.METRICS).read_bytes(), role="record")
-    valid: dict[str, float] = {}
+    valid: dict[str, float | None] = {}
     for line in lines:
         valid = line.get("valid_bits_per_character", valid)
     if (folder / job.TRACE).exists():

@@ -13,13 +13,15 @@ import os
 import signal
 import sys
 
+PARENT = "YANMO_PARENT"
+"""The variable that tells a process who started it: a parent killed at once leaves no other trace."""
 _PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent() -> None:
     """Ask Linux to kill this process when its parent ends; does nothing on other systems."""
     if sys.platform == "linux":
-        parent = os.getppid()
+        parent = int(os.environ.get(PARENT, os.getppid()))
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:  # it ended in between
             os.kill(os.getpid(), signal.SIGKILL)
@@ -27,6 +29,7 @@ def die_with_parent() -> None:
 
 if __name__ == "__main__":
     die_with_parent()
+    os.environ[PARENT] = str(os.getpid())  # the workers' parent
     from torch.distributed.run import main
 
     main(sys.argv[1:])

@@ -12,12 +12,14 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from io import FileIO
 from pathlib import Path
 
 from yanmo.common.errors import StorageError
 from yanmo.train.config import TrainConfig
-from yanmo.train.health.watchdog import silent_ranks
+from yanmo.train.health.watchdog import Heartbeats
 from yanmo.train.job import Status, parse_status
+from yanmo.train.supervision.torchrun import PARENT
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +32,8 @@ _FOLLOW_SECONDS = 15.0
 """How long the other ranks may take to end after one failed: they may wait for it in a collective."""
 _FROZEN_SECONDS = 20.0
 """How long after `--hang-seconds` a silent rank is taken for frozen: a live one has ended itself by then."""
+_LAST_WORDS_SECONDS = 30.0
+"""How long the workers' log is read on after they have ended."""
 
 
 class Frozen(StorageError):
@@ -47,6 +51,7 @@ def start(options: TrainConfig, job_path: Path) -> subprocess.Popen[bytes]:
         "OMP_NUM_THREADS": str(options.threads),
         "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(int(_GRACE_SECONDS)),
         "PYTHONWARNINGS": "ignore",
+        PARENT: str(os.getpid()),
         # Sums in another order give other last digits; this keeps one machine's runs equal.
         "MKL_CBWR": os.environ.get("MKL_CBWR", "AUTO,STRICT"),
     }
@@ -72,7 +77,7 @@ def watch(
     Raises:
         Frozen: a rank stands still.
     """
-    failed_at = 0.0
+    failed_at, heartbeats = 0.0, Heartbeats(folder)
     while process.poll() is None:
         time.sleep(_POLL_SECONDS)
         each_time()
@@ -84,7 +89,7 @@ def watch(
             failed_at = now
         if failed_at and now - failed_at > _FOLLOW_SECONDS:
             return
-        silent = silent_ranks(folder, hang_seconds + _FROZEN_SECONDS) if hang_seconds else []
+        silent = heartbeats.silent(hang_seconds + _FROZEN_SECONDS) if hang_seconds else []
         if silent and not failed_at:
             raise Frozen(
                 f"rank {silent[0]} stands still and does not answer (a stopped process, a stuck driver): no "
@@ -114,18 +119,31 @@ class WorkersLog(threading.Thread):
         self.statuses: list[Status] = []
 
     def run(self) -> None:
-        file = self._path.open("ab", buffering=0)
-        for line in self._pipe:
-            status = parse_status(line)
-            if status is not None:
-                self.statuses.append(status)
-                continue
-            self._tail.append(line.decode(errors="replace"))
-            with suppress(OSError):  # a full disk must not block the workers' writes
-                file.write(line)
-            if _OURS.match(line):
-                sys.stderr.buffer.write(line)
-                sys.stderr.flush()
+        # Nothing may end this thread: workers block where nobody reads, and their last words are here.
+        with self._open() as file:
+            for line in self._pipe:
+                status = parse_status(line)
+                if status is not None:
+                    self.statuses.append(status)
+                    continue
+                self._tail.append(line.decode(errors="replace"))
+                with suppress(OSError):  # a full disk
+                    file.write(line)
+                if _OURS.match(line):
+                    with suppress(OSError, ValueError):  # a full disk, a terminal or `| tee` that is gone
+                        sys.stderr.buffer.write(line)
+                        sys.stderr.flush()
+
+    def _open(self) -> FileIO:
+        try:
+            return FileIO(self._path, "ab")
+        except OSError as error:
+            log.warning("%s cannot be written (%s); the workers' log is not kept", self._path, error)
+            return FileIO(os.devnull, "wb")
+
+    def wait(self) -> None:
+        """Until all is read; not for ever, as a process that outlives the workers may hold the pipe's end."""
+        self.join(_LAST_WORDS_SECONDS)
 
     @property
     def tail(self) -> str:

@@ -12,7 +12,7 @@ from yanmo.model.decoder import Decoder, DecoderConfig
 from yanmo.train.backends.engine import Part, open_engine
 from yanmo.train.backends.optimizer import MatrixAdamW, parameter_groups
 from yanmo.train.config import TrainConfig
-from yanmo.train.data import Batch
+from yanmo.train.data import NO_TARGET, Batch
 
 pytestmark = pytest.mark.usefixtures("one_rank")
 
@@ -209,3 +209,12 @@ def test_the_scoring_decoder_has_whole_weights(chosen):
     with engine.scoring() as decoder, torch.no_grad():
         assert torch.allclose(decoder(ids), plain(ids), atol=1e-6)
     train(engine, range(2, 3))
+
+
+@backends
+def test_a_batch_without_a_target_is_a_step_of_nothing(chosen):
+    engine, whole = open_engine(random_decoder(), options(**chosen), "cpu"), batch(0)
+    silent = Batch(whole.ids_BT, np.full_like(whole.targets_BT, NO_TARGET), whole.segments_BT)
+    assert float(engine.accumulate(silent, silent.num_targets)) == 0 and engine.step()
+    assert engine.gradient_norm() == 0
+    assert all(bool(torch.isfinite(part.values).all()) for part in engine.parts())

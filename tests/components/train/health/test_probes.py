@@ -88,3 +88,16 @@ def test_looking_inside_gives_every_layer_and_leaves_no_hook(generator):
     decoder.model.embed_tokens.weight.data[:] = decoder.model.embed_tokens.weight.data[0]
     dead = look_inside(decoder, ids, segments)
     assert max(dead["active_units"]) < 0.2 and max(dead["effective_rank"]) < 3
+
+
+def test_states_that_are_not_finite_end_no_training(generator):
+    states = torch.randn(50, 20, generator=generator)
+    states[3, 4] = math.inf
+    assert math.isnan(effective_rank(states)) and math.isnan(active_units(states))
+    torch.manual_seed(0)
+    model = Decoder(SHAPE).eval()
+    with torch.no_grad():
+        model.model.embed_tokens.weight[7] = math.nan
+    ids = torch.full((1, 16), 7)
+    found = look_inside(model, ids, torch.ones_like(ids))
+    assert all(math.isnan(x) for x in (*found["effective_rank"], found["output_entropy"]))

@@ -169,3 +169,47 @@ def test_every_so_manyth_checkpoint_and_the_best_are_kept(train, tmp_path):
     assert best == min(means, key=means.get)
     # One that is saved only as the best of a validation counts as a checkpoint as well.
     assert kept >= {4, 8, 11, best} and len(kept) <= 6
+
+
+def test_a_kill_between_the_best_checkpoint_and_its_pointer_loses_no_best_model(train, tmp_path, monkeypatch):
+    options = {"steps": 12, "valid_every": 3, "early_stopping": 3, "early_min_delta": 0.2}
+    train("whole", **options)
+    point = checkpoint.point
+
+    def killed(root, pointer, name):
+        if pointer == checkpoint.BEST and name == checkpoint.name_of(6):
+            raise KeyboardInterrupt
+        point(root, pointer, name)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(checkpoint, "point", killed)
+        train("cut", **options)
+    root = tmp_path / "cut" / job.CHECKPOINTS
+    assert checkpoint.pointed(root, checkpoint.BEST).name == checkpoint.name_of(3)
+    with monkeypatch.context() as patch:  # no later validation is better
+        from yanmo.train.validate import Validation
+
+        patch.setattr(Validation, "bits_per_character", lambda self, engine: {"mean": 99.0})
+        train("cut", **options)
+    assert checkpoint.pointed(root, checkpoint.BEST).name == checkpoint.name_of(6)
+    (event,) = events(tmp_path / "cut", "best")
+    assert event["best_step"] == 6
+
+
+def test_a_best_model_that_is_gone_is_not_missed_in_silence(train, tmp_path):
+    options = {"steps": 8, "valid_every": 2, "early_stopping": 8}
+    train("a", **options, shift={"ends_at": None})
+    root = tmp_path / "a" / job.CHECKPOINTS
+    checkpoint.drop_after(root, 6)
+    shutil.rmtree(tmp_path / "a" / job.EXPORT)
+    index = root / checkpoint.name_of(6) / "index.json"
+    state = json.loads(index.read_text())
+    state["progress"] |= {"best_checkpoint": checkpoint.name_of(2), "best": 0.5}
+    index.write_text(json.dumps(state))
+    manifest = json.loads((index.parent / "manifest.json").read_text())
+    manifest["files"] = [
+        e if e["name"] != "index.json" else checkpoint._entry(index) for e in manifest["files"]
+    ]
+    (index.parent / "manifest.json").write_text(json.dumps(manifest))
+    assert train("a", **options).state == "done"
+    assert checkpoint.pointed(root, checkpoint.BEST).name == checkpoint.name_of(8)

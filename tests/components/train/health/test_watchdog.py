@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 
-from yanmo.train.health.watchdog import forget_heartbeats, heartbeat_path, silent_ranks
+from yanmo.train.health.watchdog import Heartbeats, Silence, forget_heartbeats, heartbeat_path
 
 HANGING = """
 import sys, time
@@ -40,19 +40,45 @@ def test_a_hang_dumps_the_stacks_says_what_it_was_doing_and_exits_75(tmp_path):
 
 
 def test_a_frozen_rank_falls_silent(tmp_path):
-    process = start(tmp_path, 600)
+    now = [0.0]
+    process, heartbeats = start(tmp_path, 600), Heartbeats(tmp_path, clock=lambda: now[0])
     try:
         assert process.stdout.readline() == "ready\n"
         assert heartbeat_path(tmp_path, 3).read_text() == str(process.pid)
         process.send_signal(signal.SIGSTOP)
-        age = time.time() - heartbeat_path(tmp_path, 3).stat().st_mtime
-        assert silent_ranks(tmp_path, 1e6) == []
-        assert silent_ranks(tmp_path, 50, now=lambda: time.time() + age + 60) == [3]
+        assert heartbeats.silent(3) == []
+        for now[0] in (2.0, 4.0):
+            found = heartbeats.silent(3)
+        assert found == [3]
+        os.utime(heartbeat_path(tmp_path, 3), (1, 1))  # any other time is a sign of life
+        assert heartbeats.silent(3) == []
     finally:
         process.kill()
         process.communicate()
     forget_heartbeats(tmp_path)
-    assert silent_ranks(tmp_path, -1e9) == []
+    assert heartbeats.silent(-1e9) == []
+
+
+def test_a_clock_that_is_set_or_a_machine_that_slept_freezes_nobody(tmp_path):
+    now = [0.0]
+    heartbeats, path = Heartbeats(tmp_path, clock=lambda: now[0]), heartbeat_path(tmp_path, 0)
+    path.parent.mkdir()
+    path.touch()
+    os.utime(path, (1e9, 1e9))  # by the wall clock, now, it is years old
+    assert heartbeats.silent(60) == []
+    now[0] += 8 * 3600.0  # this process slept too: no heartbeat could come
+    assert heartbeats.silent(60) == []
+
+
+def test_silence_is_counted_while_somebody_listens():
+    now = [0.0]
+    silence = Silence(clock=lambda: now[0])
+    assert silence.look("a") == 0
+    now[0] = 2.0
+    assert silence.look("a") == 2.0
+    now[0] = 1000.0
+    assert silence.look("a") < 10
+    assert silence.look("b") == 0
 
 
 def test_a_limit_of_zero_ends_nothing(tmp_path):

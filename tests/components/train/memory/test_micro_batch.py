@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import pytest
@@ -60,3 +61,11 @@ def test_what_counts_as_out_of_memory():
             allocate()
         assert is_out_of_memory(caught.value), caught.value
     assert not is_out_of_memory(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
+
+
+def test_rows_that_fitted_on_other_ranks_are_cut_to_a_divisor(task):
+    night = Shift(True, 1000.0, "changed", "--night is over")
+    halve_micro_batch(_for_shift(task, night), Status(0, "failed", out_of_memory=True))
+    assert largest_micro_batch(task.folder)[0] == 6
+    on_three = dataclasses.replace(task.options, ranks=3, micro_batch=8, night_micro_batch=8)
+    assert _for_shift(dataclasses.replace(task, options=on_three), night).options.micro_rows == 4

@@ -42,3 +42,9 @@ def test_a_lineage_that_is_gone_loses_no_model(tmp_path: Path) -> None:
     cache = chain(FileStore(tmp_path))
     shutil.rmtree(tmp_path / "cas/balance")
     assert licenses_of(cache) == "not known"
+
+
+def test_a_validation_that_was_no_number_does_not_lose_the_model(tmp_path: Path) -> None:
+    result = {"parameters": 4_330_000, "steps": 450, "tokens": 890_000, "layers": 3, "width": 192}
+    card = model_card(TrainConfig(), result, {"\u8bd7": None, "mean": None}, chain(FileStore(tmp_path)))
+    assert "| mean | not finite |" in card

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,10 +13,16 @@ from pathlib import Path
 
 import pytest
 
+from yanmo.common.errors import StorageError
 from yanmo.common.options import flag
 from yanmo.common.store.objects import open_store
 from yanmo.common.store.output import Output, open_reference
 from yanmo.common.store.pointers import read_pointer
+from yanmo.common.token_cache import TokenCache
+from yanmo.train.config import TrainConfig
+from yanmo.train.memory.estimate import shape_of
+from yanmo.train.options.sizes import num_parameters
+from yanmo.train.supervision.supervisor import _check_space, _stop_file
 
 
 def command(store: Path, options: dict) -> list[str]:
@@ -189,3 +196,38 @@ def test_training_goes_on_from_a_committed_model(store, tiny):
     opened = open_store(str(store))
     tuned = open_reference(opened, read_pointer(opened, "dev", "tuned"))
     assert losses(tuned)[0] < losses(first)[0]
+
+
+def test_a_run_that_goes_on_needs_no_second_room_for_its_checkpoints(tmp_path, monkeypatch, store_template):
+    opened = open_store(str(store_template))
+    cache = TokenCache.open(open_reference(opened, read_pointer(opened, "dev", "tokenize")))
+    options = TrainConfig(layers=1, width=32, heads=1)
+    needed = 44 * num_parameters(shape_of(options), cache.vocab_size)
+    disk = shutil._ntuple_diskusage(10 * needed, 0, needed - 10_000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: disk)
+    with pytest.raises(StorageError, match="free space"):
+        _check_space(tmp_path, options, cache)
+    saved = tmp_path / "checkpoints" / "step-00000001"
+    saved.mkdir(parents=True)
+    (saved / "rank-00000.safetensors").write_bytes(bytes(10_000))
+    _check_space(tmp_path, options, cache)
+
+
+def test_a_terminal_that_is_closed_stops_the_run_in_order_unless_nohup_says_otherwise(tmp_path):
+    with _stop_file(tmp_path / "stop") as stopping:
+        os.kill(os.getpid(), signal.SIGHUP)
+        assert len(stopping) == 1 and (tmp_path / "stop").exists()
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with _stop_file(tmp_path / "stop") as stopping:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert not stopping
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_a_stop_that_cannot_be_written_down_is_heard_all_the_same(tmp_path, caplog):
+    with _stop_file(tmp_path / "no such folder" / "stop") as stopping:
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert len(stopping) == 1
+    assert "end without saving" in caplog.text

@@ -1,0 +1,156 @@
+"""A decoder arranged for reading whole texts on a CPU: the same sums in fewer and larger matrix products.
+
+Queries, keys and values come from one product, gate and up from another, with the norms' weights multiplied
+in once; residuals are added inside the products; attention is causal by its kernel and not by a mask; the
+last layer leaves out what nothing reads. Logits are made for the tokens that count alone, in pieces that
+stay in the cache while they are exponentiated and summed: the whole table is never written. Nothing is
+approximated; sums in another order differ in the last digits of fp32.
+
+The demo's model (4 M parameters, 8,192 tokens) reads 1.4 times as many tokens per CPU-second as through
+`Decoder.hidden` and `cross_entropy`; of what is left, two thirds are matrix products at the processor's own
+speed. The price is a second copy of the layers' matrices in memory.
+
+    B = rows, T = positions, N = B * T, D = model width, H = query heads, K = key/value heads, E = head width
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from yanmo.model.decoder import Block, Decoder
+
+_LOGITS = 1 << 19
+"""Logits held at a time by each thread, 2 MB."""
+_FEWEST_COLUMNS = 512
+"""Narrower products are slower: 1,024 x 192 by 192 x 128 takes 1.2 times as long for each column."""
+_SAFE = 60.0
+"""Logits up to this size are exponentiated as they are: a million of e^60 are still finite in fp32."""
+
+
+class _Layer(NamedTuple):
+    qkv: Tensor
+    """(D, (H + 2K) E)"""
+    head_norms: Tensor
+    """(H + K, E): weights of the norms of queries and keys."""
+    o: Tensor
+    gate_up: Tensor
+    """(D, 2 I)"""
+    down: Tensor
+
+
+class Reader:
+    """The weights of a decoder on a CPU, as they are when it is made: later changes do not show."""
+
+    @torch.no_grad()
+    def __init__(self, model: Decoder) -> None:
+        self.config = config = model.config
+        self.device = model.lm_head.weight.device
+        self._embedding = model.model.embed_tokens.weight.detach()
+        self._layers = [_arranged(cast(Block, layer)) for layer in model.model.layers]
+        self._last_norm = model.model.norm.weight.detach()
+        self._head = model.lm_head.weight.detach()
+        self._longest_row = float(self._head.norm(dim=1).max())
+        exponents = torch.arange(0, config.head_dim, 2).float() / config.head_dim
+        angles_TE = torch.arange(config.max_position_embeddings)[:, None] * config.rope_theta**-exponents
+        self._cos, self._sin = angles_TE.cos()[:, None], angles_TE.sin()[:, None]
+
+    @torch.no_grad()
+    def hidden(self, ids_BT: Tensor, wanted_BT: Tensor) -> Tensor:
+        """What the head reads at the wanted positions of rows of one document each: (wanted, D).
+
+        Args:
+            ids_BT: token ids, padding after them; at most as many as the model's context.
+            wanted_BT: booleans.
+        """
+        x_ND, wanted = self._embedding[ids_BT.flatten()], wanted_BT.flatten()
+        for i, layer in enumerate(self._layers):
+            mixed = self._attended(layer, self._normed(x_ND), *ids_BT.shape)
+            if i == len(self._layers) - 1 and not wanted.all():
+                x_ND, mixed = x_ND[wanted], mixed[wanted]
+            x_ND.addmm_(mixed, layer.o)
+            both = self._normed(x_ND) @ layer.gate_up
+            inner = both.shape[1] // 2
+            x_ND.addmm_(F.silu(both[:, :inner]).mul_(both[:, inner:]), layer.down)
+        found: Tensor = self._normed(x_ND).mul_(self._last_norm)
+        return found
+
+    def _normed(self, x: Tensor) -> Tensor:
+        """Each last dimension with a root mean square of 1 (RMSNorm without its weights)."""
+        squares = torch.linalg.vector_norm(x, dim=-1, keepdim=True).square_()
+        scale: Tensor = squares.div_(x.shape[-1]).add_(self.config.rms_norm_eps).rsqrt_()
+        return x * scale
+
+    def _attended(self, layer: _Layer, x_ND: Tensor, B: int, T: int) -> Tensor:
+        """What the output projection reads: (N, H E)."""
+        H, K, E = self.config.num_attention_heads, self.config.num_key_value_heads, self.config.head_dim
+        qkv = (x_ND @ layer.qkv).view(B, T, H + 2 * K, E)
+        qk = self._normed(qkv[:, :, : H + K]).mul_(layer.head_norms)
+        first, second = qk.chunk(2, dim=-1)
+        cos, sin = self._cos[:T], self._sin[:T]
+        turned = torch.empty_like(qk)
+        torch.mul(first, cos, out=turned[..., : E // 2]).addcmul_(second, sin, value=-1)
+        torch.mul(second, cos, out=turned[..., E // 2 :]).addcmul_(first, sin)
+        q, k, v = (x.transpose(1, 2) for x in (turned[:, :, :H], turned[:, :, H:], qkv[:, :, H + K :]))
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=H != K)
+        return mixed.transpose(1, 2).reshape(B * T, H * E)
+
+    @torch.no_grad()
+    def nats(self, hidden: Tensor, targets: Tensor) -> Tensor:
+        """-ln p of each target (float64).
+
+        Args:
+            hidden: (N, D), of `hidden`.
+            targets: (N,) token ids.
+        """
+        longest = torch.linalg.vector_norm(hidden, dim=1).max() if len(hidden) else torch.zeros(())
+        is_safe = bool(longest * self._longest_row < _SAFE)  # not of NaN
+        total = torch.zeros(len(hidden), dtype=torch.float64)
+        top = torch.zeros(len(hidden)) if is_safe else torch.full((len(hidden),), -torch.inf)
+        for _, logits in self._logits(hidden):
+            if not is_safe:
+                before, top = top, torch.maximum(top, logits.amax(1))
+                total *= (before - top).double().exp_()
+                logits -= top[:, None]
+            total += logits.exp_().sum(1)
+        return total.log_().add_(top).sub_(torch.linalg.vecdot(hidden, self._head[targets]))
+
+    @torch.no_grad()
+    def are_likeliest(self, hidden: Tensor, targets: Tensor) -> Tensor:
+        """Whether no token is likelier than each target: (N,) booleans."""
+        top, wanted = (torch.full((len(hidden),), -torch.inf) for _ in range(2))
+        for first, logits in self._logits(hidden):
+            torch.maximum(top, logits.amax(1), out=top)
+            here = ((targets >= first) & (targets < first + logits.shape[1])).nonzero().flatten()
+            wanted[here] = logits[here, targets[here] - first]
+        return wanted >= top
+
+    def _logits(self, hidden: Tensor) -> Iterator[tuple[int, Tensor]]:
+        """First id and logits (N, ids) of one piece of the vocabulary after another, in the same memory."""
+        columns = max(_FEWEST_COLUMNS, _LOGITS // max(1, len(hidden)))
+        room = torch.empty(len(hidden) * columns)
+        for first in range(0, len(self._head), columns):
+            weight = self._head[first : first + columns]
+            logits = room[: len(hidden) * len(weight)].view(-1, len(weight))
+            yield first, torch.mm(hidden, weight.T, out=logits)
+
+
+def _arranged(block: Block) -> _Layer:
+    attention, mlp = block.self_attn, block.mlp
+    E = attention.head_dim
+    before, between = block.input_layernorm.weight, block.post_attention_layernorm.weight
+    qkv = torch.cat([attention.q_proj.weight, attention.k_proj.weight, attention.v_proj.weight])
+    gate_up = torch.cat([mlp.gate_proj.weight, mlp.up_proj.weight])
+    heads = [len(layer.weight) // E for layer in (attention.q_proj, attention.k_proj)]
+    norms = (attention.q_norm.weight.expand(heads[0], E), attention.k_norm.weight.expand(heads[1], E))
+    return _Layer(
+        (qkv * before).T.contiguous(),
+        torch.cat(norms),
+        attention.o_proj.weight.detach().T,
+        (gate_up * between).T.contiguous(),
+        mlp.down_proj.weight.detach().T,
+    )

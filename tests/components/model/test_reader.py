@@ -1,0 +1,112 @@
+"""The fast way to read texts gives what the decoder itself gives."""
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from yanmo.model import reader as module
+from yanmo.model.decoder import Decoder, DecoderConfig
+from yanmo.model.reader import Reader
+from yanmo.model.scoring import are_likeliest, token_bits
+
+SHAPES = [(2, 1), (4, 2), (3, 3)]
+
+
+def drawn(heads=(4, 2), vocabulary=600):
+    torch.manual_seed(3)
+    config = DecoderConfig(
+        vocab_size=vocabulary,
+        hidden_size=24,
+        num_hidden_layers=2,
+        num_attention_heads=heads[0],
+        num_key_value_heads=heads[1],
+        head_dim=8,
+        intermediate_size=40,
+        max_position_embeddings=12,
+    )
+    model = Decoder(config).eval()
+    for name, parameter in model.named_parameters():
+        torch.nn.init.normal_(parameter, mean=1.0 if "norm" in name else 0.0, std=0.3)
+    return model
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("heads", SHAPES)
+def test_hidden_states_are_the_decoders_whatever_heads_share(heads):
+    model = drawn(heads)
+    ids = torch.randint(0, 600, (5, 12))
+    wanted = torch.rand(5, 12) < 0.5
+    expected = model.hidden(ids, torch.zeros_like(ids))
+    torch.testing.assert_close(Reader(model).hidden(ids, wanted), expected[wanted], atol=2e-5, rtol=1e-4)
+    everything = torch.ones_like(wanted)
+    torch.testing.assert_close(
+        Reader(model).hidden(ids, everything), expected.flatten(0, 1), atol=2e-5, rtol=1e-4
+    )
+
+
+@pytest.mark.parametrize("size", [1.0, 30.0, 3000.0])
+@pytest.mark.parametrize("columns", [64, 512, 4096])
+def test_nats_are_those_of_the_whole_table_however_large_the_logits_and_the_pieces(
+    monkeypatch, size, columns
+):
+    monkeypatch.setattr(module, "_FEWEST_COLUMNS", columns)
+    monkeypatch.setattr(module, "_LOGITS", 1)
+    model, hidden, targets = drawn(), size * torch.randn(33, 24), torch.randint(0, 600, (33,))
+    logits = hidden.double() @ model.lm_head.weight.double().T
+    expected = F.cross_entropy(logits, targets, reduction="none")
+    # A logit of 3,000 times 24 has 1e-3 of rounding in fp32, whoever computes it.
+    torch.testing.assert_close(
+        Reader(model).nats(hidden, targets), expected.detach(), atol=2e-6 * size, rtol=2e-6
+    )
+    best = logits.argmax(1)
+    assert Reader(model).are_likeliest(hidden, best).all()
+    assert not Reader(model).are_likeliest(hidden, (best + 1) % 600).any()
+
+
+def test_a_model_that_diverged_gives_no_number():
+    model = drawn()
+    hidden = torch.tensor([[float("nan")] * 24, [float("inf")] * 24])
+    assert not Reader(model).nats(hidden, torch.tensor([1, 2])).isfinite().any()
+
+
+def texts():
+    rng = np.random.default_rng(0)
+    return [rng.integers(0, 600, n) for n in (2, 9, 13, 1, 14, 40, 40)]
+
+
+def test_bits_are_the_decoders_and_what_does_not_count_has_none():
+    model, rng = drawn(), np.random.default_rng(1)
+    plain = token_bits(model, texts())
+    for found, expected in zip(token_bits(Reader(model), texts(), threads=2), plain, strict=True):
+        np.testing.assert_allclose(found, expected, atol=2e-5)
+    counted = [rng.random(len(bits)) < 0.3 for bits in plain]
+    counted[5][:] = False
+    for each in (model, Reader(model)):
+        some = token_bits(each, texts(), counted=counted)
+        for found, expected, wanted in zip(some, plain, counted, strict=True):
+            np.testing.assert_allclose(found, np.where(wanted, expected, 0.0), atol=2e-5)
+
+
+def test_windows_in_which_nothing_counts_are_not_read(monkeypatch):
+    model, read = drawn(), []
+    original = Reader.hidden
+    monkeypatch.setattr(Reader, "hidden", lambda *args: read.append(args[1].numel()) or original(*args))
+    counted = [np.arange(len(t) - 1) >= len(t) - 4 for t in texts()]
+    token_bits(Reader(model), texts()[5:], counted=counted[5:])
+    assert sum(read) == 2 * 9  # the last window of each, of five
+
+
+@torch.no_grad()
+def test_a_continuation_is_the_likeliest_where_each_of_its_tokens_is():
+    model = drawn()
+    text = [5, 6, 7]
+    for _ in range(4):
+        text.append(int(model(torch.tensor([text]))[0, -1].argmax()))
+    other = [*text[:-1], (text[-1] + 1) % 600]
+    counted = [np.arange(6) >= 2] * 2
+    reads = [np.array(text), np.array(other)]
+    found = are_likeliest(Reader(model), reads, counted)
+    assert [best for _, best in found] == [True, False]
+    expected = [b[2:].sum() for b in token_bits(model, reads)]
+    np.testing.assert_allclose([bits for bits, _ in found], expected, rtol=1e-5)

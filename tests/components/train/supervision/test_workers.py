@@ -1,0 +1,84 @@
+"""The log of the workers is read to its end, whatever becomes of the disk, the terminal, or a grandchild."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+import time
+
+import pytest
+
+from yanmo.train.supervision import workers
+from yanmo.train.supervision.workers import WorkersLog
+
+TALK = """
+import sys
+from yanmo.train.job import Status
+for n in range(4000):  # more than a pipe holds
+    print(f"12:00:00 train line {n}", file=sys.stderr)
+Status(0, "paused", step=5).send()
+"""
+
+
+def talking(code: str = TALK) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE)
+
+
+ORPHAN = """
+import os, subprocess, sys
+from yanmo.train.supervision.torchrun import PARENT
+child = subprocess.Popen(
+    [sys.executable, "-m", "yanmo.train.supervision.torchrun", "--nproc-per-node=1", "-m", "timeit"],
+    env={**os.environ, PARENT: "1" if sys.argv[1] == "dead" else str(os.getpid())},
+)
+print(child.wait(timeout=120))
+"""
+
+
+@pytest.mark.parametrize(("parent", "code"), [("dead", "-9"), ("alive", "0")])
+def test_torchrun_whose_supervisor_died_before_it_could_ask_does_not_run_on(parent, code):
+    if parent == "alive":
+        pytest.importorskip("torch")
+    command = [sys.executable, "-c", ORPHAN, parent]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
+    assert done.stdout.split()[-1] == code, done.stderr
+
+
+class Gone(io.RawIOBase):
+    """Where a terminal was, or the disk is full."""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data) -> int:
+        raise OSError(32, "Broken pipe")
+
+
+@pytest.mark.parametrize("what", ["terminal", "disk", "all is well"])
+def test_the_workers_last_words_are_heard(what, tmp_path, monkeypatch):
+    path = tmp_path / "workers.log"
+    if what == "disk":
+        path = tmp_path / "no such folder" / "workers.log"
+    if what == "terminal":
+        monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(io.BufferedWriter(Gone())))
+    process = talking()
+    said = WorkersLog(process, path)
+    said.start()
+    assert process.wait(timeout=60) == 0
+    said.wait()
+    assert [status.step for status in said.statuses] == [5]
+    assert path.exists() == (what != "disk")
+    monkeypatch.undo()
+
+
+def test_a_grandchild_that_keeps_the_pipe_open_is_not_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(workers, "_LAST_WORDS_SECONDS", 1.0)
+    process = talking(f"import subprocess; subprocess.Popen(['sleep', '60'])\n{TALK}")
+    said = WorkersLog(process, tmp_path / "workers.log")
+    said.start()
+    assert process.wait(timeout=60) == 0
+    began = time.monotonic()
+    said.wait()
+    assert time.monotonic() - began < 30
+    assert [status.step for status in said.statuses] == [5]
