@@ -27,7 +27,7 @@ from yanmo.train.backends.engine import Reader
 from yanmo.train.backends.flat import FlatEngine, collective_timeout, copy_with
 from yanmo.train.backends.loss_module import LossModule
 from yanmo.train.backends.optimizer import MatrixAdamW, Piece, parameter_groups
-from yanmo.train.backends.zero_config import engine_config
+from yanmo.train.backends.zero_config import engine_config, fit_buckets
 from yanmo.train.config import TrainConfig
 from yanmo.train.data import Batch
 
@@ -83,10 +83,12 @@ class ZeroEngine(FlatEngine):
         self.optimizer = MatrixAdamW(
             parameter_groups(decoder, options), (options.adam_beta1, options.adam_beta2)
         )
+        config = engine_config(options, check_batch=False)
+        fit_buckets(config, sum(shape.numel() for shape in self._shapes.values()), self.world_size)
         self._engine = deepspeed.initialize(
             model=LossModule(decoder),
             optimizer=self.optimizer,
-            config=engine_config(options, check_batch=False),
+            config=config,
             dist_init_required=False,
         )[0]
         if self._shared_out:
