@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections import defaultdict
@@ -15,6 +16,7 @@ import zstandard
 
 ROOT = Path(__file__).parents[2]
 CORPUS = ROOT / "corpus/small.jsonl.zst"
+ENV = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "components"), str(ROOT / "pipelines")])}
 PER_GENRE = 120
 SETTINGS = {
     "train_steps": "6",
@@ -44,10 +46,21 @@ def run(folder: Path, **changed: str) -> tuple[subprocess.CompletedProcess[str],
     command = [sys.executable, "-m", "yanmo.cli", "run", "--store=runs/demo", "--channel=demo"]
     for name, value in {"curate_sources": "text.jsonl", **SETTINGS, **changed}.items():
         command += ["--set", f"{name}={value}"]
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "components"), str(ROOT / "pipelines")])}
-    ended = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True)
+    ended = subprocess.run(command, cwd=folder, env=ENV, capture_output=True, text=True)
     made = re.findall(r"^\S+ (\w+) +committed \w+/", ended.stderr, flags=re.MULTILINE)
     return ended, list(dict.fromkeys(made))
+
+
+def printed_commands(folder: Path) -> dict[str, list[str]]:
+    """Stage -> the command by which the page says that it can be made again."""
+    pointer = json.loads((folder / "runs/demo/pointers/demo/promote.json").read_text())
+    (path,) = (folder / "runs/demo/cas/promote" / pointer["key"]).glob("*/report.json")
+    report = json.loads(path.read_text(encoding="utf-8"))
+    printed = {s["stage"]: s["command"] for s in report["stages"] if s["command"]}
+    commands = {name: shlex.split(text) for name, text in {**printed, "promote": report["command"]}.items()}
+    assert set(commands) == set(ALL)
+    assert all(words[:2] == ["yanmo", name] for name, words in commands.items())
+    return {name: [sys.executable, "-m", "yanmo.cli", *words[1:]] for name, words in commands.items()}
 
 
 ALL = ["curate", "balance", "tokenize", "train", "evaluate", "promote"]
@@ -69,6 +82,13 @@ def test_the_road_from_raw_text_to_a_champion_and_what_a_change_makes_again(tmp_
     second, made = run(tmp_path)
     assert second.returncode == 0 and made == [], "every key is committed"
     assert "already champion" in second.stderr and "Nothing new to judge" in second.stdout
+
+    for name, command in printed_commands(tmp_path).items():
+        again = subprocess.run(command, cwd=tmp_path, env=ENV, capture_output=True, text=True)
+        assert again.returncode == 0, again.stderr
+        assert re.search(rf" {name}/\w+ is committed already; nothing to do$", again.stderr, re.MULTILINE), (
+            name
+        )
 
     third, made = run(tmp_path, evaluate_temperature="0.7")
     assert third.returncode == 0 and set(made) <= {"evaluate", "promote"} and "evaluate" in made
@@ -100,7 +120,6 @@ def test_a_stages_bad_options_are_refused_before_the_first_stage_runs(
     command = [sys.executable, "-m", "yanmo.cli", "run", "--set", f"{name}={value}"]
     if name != "curate_sources":
         command += ["--set", "curate_sources=text.jsonl"]
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "components"), str(ROOT / "pipelines")])}
-    ended = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
+    ended = subprocess.run(command, cwd=tmp_path, env=ENV, capture_output=True, text=True)
     assert ended.returncode == 64 and words in ended.stderr, ended.stderr
     assert not list(tmp_path.iterdir())

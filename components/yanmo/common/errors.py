@@ -80,4 +80,7 @@ def advice(error: BaseException) -> str:
             f"no space left on device{where}; nothing half-written is visible. "
             "Free space and run the same command again"
         )
+    if isinstance(error, OSError) and error.errno == errno.EROFS:
+        where = error.filename or "the disk"
+        return f"{where}: read-only; mount it for writing, or give another --store or --scratch"
     return str(error) or type(error).__name__

@@ -57,8 +57,8 @@ class _LinearCrossEntropy(torch.autograd.Function):
 def _nats(probability: Tensor, logits: Tensor, target: Tensor) -> Tensor:
     """Sum of -log of the targets' probabilities, also where one is too small for fp32.
 
-    The pass over all logits is only made where it is needed, but a device would be asked and waited for:
-    there it is always made.
+    On a GPU a look at the smallest one would wait for all kernels before it, in each chunk: there the
+    careful way is always taken.
     """
     if not probability.is_cpu or probability.min() < _SMALL:
         return (torch.logsumexp(logits, 1, keepdim=True) - logits.gather(1, target)).sum()

@@ -2,6 +2,8 @@
 
     pointers/<channel>/champion.json            reference of the champion's model
     pointers/<channel>/champion_evaluation.json its evaluation
+    pointers/<channel>/champion_evaluation_writing.json
+                                                how it writes, for the page
     pointers/<channel>/history/                 see chronicle.py
 
 The pointer counts; a record is written after it moved. A run killed in between is healed by the next one,
@@ -24,6 +26,8 @@ from yanmo.promote.chronicle import Record, last_record, write_record
 log = logging.getLogger(__name__)
 CHAMPION = "champion"
 CHAMPION_EVALUATION = "champion_evaluation"
+CHAMPION_WRITING = "champion_evaluation_writing"
+"""The part `writing` of that evaluation, as `--pointer champion_evaluation` names it."""
 
 
 class CrownLost(StorageError):

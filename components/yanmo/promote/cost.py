@@ -23,7 +23,10 @@ def cost_report(outputs: Iterable[Output]) -> dict[str, Any]:
     """
     stages = [_stage(output) for output in outputs if output.entries("metrics.prom")]
     names = ("seconds", "cpu_seconds", "gpu_hours", "kwh")
-    return {"stages": stages, "total": {name: _sum(stage[name] for stage in stages) for name in names}}
+    total = {name: _sum(stage[name] for stage in stages) for name in names}
+    if any(stage["gpu_hours"] is None for stage in stages):  # not 0 hours, when nobody knows
+        total["gpu_hours"] = None
+    return {"stages": stages, "total": total}
 
 
 def _stage(output: Output) -> dict[str, Any]:
@@ -73,6 +76,5 @@ def _metrics(output: Output) -> dict[str, float]:
 
 
 def _sum(values: Iterable[float | None]) -> float | None:
-    """The sum; None where one of them is: a part is not the whole."""
-    known = list(values)
-    return None if not known or None in known else float(sum(v for v in known if v is not None))
+    known = [v for v in values if v is not None]
+    return sum(known) if known else None

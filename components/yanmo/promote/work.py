@@ -14,10 +14,11 @@ from yanmo.common.stage_run import Finish, StageRun
 from yanmo.common.store.commit import Result
 from yanmo.common.store.manifest import digest
 from yanmo.common.store.output import Output, open_reference, read_json
-from yanmo.common.store.pointers import read_pointer
+from yanmo.common.store.pointers import move_pointer, read_pointer
 from yanmo.promote.champion import (
     CHAMPION,
     CHAMPION_EVALUATION,
+    CHAMPION_WRITING,
     Coronation,
     check_model,
     crown,
@@ -274,13 +275,22 @@ def _crowned(run: StageRun, output: Output, verdict: dict[str, Any]) -> bool:
     now = read_pointer(store, channel, CHAMPION)
     if now is not None and now.content_digest == coronation.model.content_digest:
         record = settle(store, channel, coronation)
+        _keep_writing(run)
         log.info("%s is already champion of channel %r since %s", coronation.model, channel, record.since)
         return True
     log.info("%s", verdict["sentence"]["en"])
     if verdict["promote"]:
         record = crown(store, channel, coronation)
         log.info("%s is champion of channel %r (number %d)", coronation.model, channel, record.number)
+        _keep_writing(run)
     return bool(verdict["promote"])
+
+
+def _keep_writing(run: StageRun) -> None:
+    """Let the next page show how this champion writes."""
+    writing = run.inputs["writing"]
+    if writing is not None:
+        move_pointer(run.store, run.options.channel, CHAMPION_WRITING, writing.reference)
 
 
 def metrics(report: dict[str, Any], promoted: bool) -> dict[str, float]:

@@ -70,6 +70,8 @@ class Loop:
     _offset: int = 0
     """Samples stepped over by rewinds: how far the data is ahead of the steps."""
     _saved_step: int = -1
+    _lines: int | None = None
+    """Of metrics.jsonl when the checkpoint was made that the training stands on."""
     _validated_step: int = -1
     """Of the last validation: one that a checkpoint holds is not made, and not heard by the judge, again."""
     _saved_at: float = field(default_factory=time.monotonic)
@@ -102,7 +104,7 @@ class Loop:
         if found is not None:
             self._load(found)
             log.info("resuming at step %d of %d from %s", self.step, self.options.steps, found)
-        self.record.open(self.step)
+        self.record.open(self.step, self._lines)
         if self.note:
             rows = self.options.micro_rows
             self.record.event(self.step, "settings", reason=self.note, micro_batch=rows)
@@ -228,6 +230,7 @@ class Loop:
             "saves": self.saves,
             "judge": self.judge.state(),
             "validated_step": self._validated_step,
+            "lines": self.record.count,
         }
 
     def _load(self, folder: Path) -> None:
@@ -243,6 +246,7 @@ class Loop:
         self.best = math.inf if progress["best"] is None else progress["best"]
         self.judge.restore(progress["judge"])
         self._validated_step = progress["validated_step"]
+        self._lines = progress.get("lines")
         self._find_the_best(progress.get("best_checkpoint", ""))
 
     def _find_the_best(self, name: str) -> None:
@@ -299,7 +303,7 @@ class Loop:
         first = self._first_sample()
         self._offset += next_sample - first
         self.skipped.append(Skipped(first, next_sample - first, came_from, trouble.reason))
-        self.record.open(self.step)
+        self.record.open(self.step, self._lines)
         self.record.event(
             self.step,
             "rewind",

@@ -21,6 +21,7 @@ from yanmo.common.store.pointers import read_pointer
 from yanmo.promote.command import main
 
 NUMBERS = {"诗": 60, "词": 40, "文": 30, "赋": 20}
+LENGTH = {"documents": 1, "characters": 2000, "bits_per_character": 8.0, "few_documents": False}
 METRICS = "".join(
     json.dumps({"step": s, "loss": 9 - s / 50, "bits_per_character": 9 - s / 50}) + "\n"
     for s in range(0, 100, 10)
@@ -33,20 +34,32 @@ class Stage:
 
     store: object
     folder: object
+    numbers: dict = dataclasses.field(default_factory=lambda: dict(NUMBERS))
+    """Genre -> documents of each evaluation."""
 
-    def model(self, seed, channel="dev"):
+    def text(self, name="text"):
+        """Curated documents, by reference: nothing in promote reads them."""
+        return commit(self.store, "curate", {"text": name}, options={"name": name})
+
+    def model(self, seed, channel="dev", *, text=None, base=None):
+        """A model trained on `text`, which began from the model `base`."""
+        balanced = commit(self.store, "balance", {"b": f"{text}"}, inputs={"documents": text or self.text()})
+        cache = commit(self.store, "tokenize", {"t": f"{text}"}, inputs={"documents": balanced})
         files = {"model.safetensors": f"weights {seed}", "config.json": "{}"}
         files["metrics.jsonl"] = (
             METRICS + '{"step": 90, "valid_bits_per_character": {"诗": 8.0, "mean": 8.5}}\n'
         )
-        return commit(self.store, "train", files, options={"seed": seed}, channel=channel)
+        inputs = {"token_cache": cache, "model": base}
+        return commit(self.store, "train", files, inputs=inputs, options={"seed": seed}, channel=channel)
 
     def evaluate(
         self, model, bits=8.0, *, shift=None, split="test", pointer="evaluate", texts=("明月",), **more
     ):
         """Commit an evaluation of `model` at about `bits` per character; `shift` by genre."""
         rows = [
-            self._row(g, i, bits + (shift or {}).get(g, 0.0)) for g, n in NUMBERS.items() for i in range(n)
+            self._row(g, i, bits + (shift or {}).get(g, 0.0))
+            for g, n in self.numbers.items()
+            for i in range(n)
         ]
         table = pa.Table.from_pylist(rows, schema=EVALUATION)
         summary = self._summary(table, model, split)
@@ -55,7 +68,7 @@ class Stage:
         files = {
             "documents-00000-of-00001.parquet": lambda path: write_parquet(table, path),
             "summary.json": json.dumps(summary),
-            "samples.json": json.dumps({**samples, "genres": dict.fromkeys(NUMBERS, shown)}),
+            "samples.json": json.dumps({**samples, "genres": dict.fromkeys(self.numbers, shown)}),
         }
         options = {"bits": bits, "shift": shift, "split": split, **more}
         return commit(
@@ -64,7 +77,7 @@ class Stage:
 
     @staticmethod
     def _row(genre, i, bits):
-        draw = np.random.default_rng([i, ord(genre)])
+        draw = np.random.default_rng([i, sum(map(ord, genre))])
         characters = int(draw.integers(20, 80))
         row = {
             "id": f"{genre}{i:04d}",
@@ -75,10 +88,9 @@ class Stage:
         }
         return {**row, "characters": characters, "bits": characters * (bits + draw.normal(0, 0.3))}
 
-    @staticmethod
-    def _summary(table, model, split):
+    def _summary(self, table, model, split):
         genres = {}
-        for genre, number in NUMBERS.items():
+        for genre, number in self.numbers.items():
             part = table.filter(pc.equal(table["genre"], genre))
             characters, bits = (pc.sum(part[c]).as_py() for c in ("characters", "bits"))
             figures = {"documents": number, "characters": characters, "few_documents": False}
@@ -92,6 +104,10 @@ class Stage:
             "genres": genres,
             "mean": {"bits_per_character": mean, "interval": [7.9, 8.1], "few_documents": False},
             "sources": {"a/b": {"documents": 1, "characters": 1, "bits_per_character": 8.0}},
+            "lengths": {
+                "64-127": {**LENGTH, "interval": [7.9, 8.1]},
+                "1024-": {"documents": 1, "characters": 50, "bits_per_character": 8.5, "few_documents": True},
+            },
         }
 
     def promote(self, *more):

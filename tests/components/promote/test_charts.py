@@ -47,19 +47,20 @@ def test_ticks_are_round_and_labels_short():
 
 def column(name, value, interval=None):
     cell = {"value": value, "interval": interval, "few_documents": False}
-    return {"id": name, "title": name, "rows": {"诗": cell, "mean": cell}}
+    return {"id": name, "title": name, "rows": {"诗": cell}, "mean": cell}
 
 
 def test_a_baseline_too_far_away_is_named_and_does_not_squeeze_the_others():
     chart = dot_chart([column("challenger", 8.0, [7.9, 8.1]), column("champion", 8.2), column("xz", 10.5)])
     assert chart.left_out == ("xz",) and chart.styles == {"challenger": "challenger", "champion": "champion"}
-    (name, (champion, challenger)), _ = chart.rows
+    ((name, (champion, challenger)),) = chart.rows
+    assert chart.mean == (champion, challenger)
     assert name == "诗" and challenger.low < challenger.at < challenger.high < champion.at < 100
     assert champion.low is None
 
 
 def test_one_figure_alone_is_still_a_chart():
-    ((_, (mark,)), _) = dot_chart([column("challenger", 8.0)]).rows
+    ((_, (mark,)),) = dot_chart([column("challenger", 8.0)]).rows
     assert 0 <= mark.at <= 100
 
 
@@ -136,3 +137,15 @@ def test_cost_is_read_from_what_stages_recorded(stage):
     )
     assert second["kwh"] is None and second["cpu_seconds"] is None
     assert cost["total"] == {"seconds": 7210.0, "cpu_seconds": 90.0, "gpu_hours": 4.0, "kwh": 1.0}
+
+
+def test_gpu_hours_that_one_stage_does_not_know_are_not_known_in_all(stage):
+    prom = "yanmo_train_duration_seconds 50.0\n"
+    options = {"metrics.prom": prom}
+    known = commit(
+        stage.store, "train", options, metadata={"device": "cuda:0", "ranks": 8, "seconds": 3600.0}
+    )
+    unknown = commit(stage.store, "train", options, options={"a": 1}, metadata={"device": "auto"})
+    cost = cost_report([known, unknown])
+    assert [s["gpu_hours"] for s in cost["stages"]] == [8.0, None]
+    assert cost["total"]["gpu_hours"] is None and cost["total"]["seconds"] == 3650.0

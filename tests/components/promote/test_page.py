@@ -18,10 +18,13 @@ from tiny_store import commit
 from yanmo.common.errors import DataError
 from yanmo.common.store.output import open_reference
 from yanmo.promote import page
+from yanmo.promote.command import main
 from yanmo.promote.evaluation import open_evaluation
 from yanmo.promote.lineage import trace
 from yanmo.promote.page import MOST_BYTES, SCRIPT, render
 from yanmo.promote.summary import chosen_verses
+from yanmo.promote.tables import group_rows, harness_rows, task_rows
+from yanmo.promote.work import metrics
 
 HOSTILE = '<script>alert("x")</script><img src=//evil.example/x onerror=alert(1)> & "明月"'
 VOID = {"meta", "input", "br", "img", "link"}
@@ -118,26 +121,25 @@ def test_hostile_words_anywhere_in_the_report_are_escaped(report):
                 (n if fixed(path) else f"{n}{HOSTILE}"): poisoned(v, (*path, n)) for n, v in value.items()
             }
         if isinstance(value, list):
-            return [poisoned(v, path) for v in value]
+            return [poisoned(v, (*path, "[]")) for v in value]
         return f"{value}{HOSTILE}" if isinstance(value, str) and path[-1:] not in KEPT else value
 
     def fixed(path):
         return not path or path[-1] not in (
             "genres",
             "documents",
+            "rows",
             "sources",
+            "lengths",
             "dropped",
             "licenses",
             "options",
             "inputs",
         )
 
-    KEPT = [("outcome",), ("made_at",), ("id",)]
-    hostile = poisoned(report)
-    for column in hostile["bits_per_character"]["columns"]:  # rows are looked up by the names of genres
-        rows = {n if n == "mean" else f"{n}{HOSTILE}": v for n, v in column["rows"].items()}
-        column["rows"] = rows
-    html = render(hostile)
+    KEPT = [("outcome",), ("made_at",), ("id",), ("how",), ("measure",)]
+    report |= {name: with_everything()[name] for name in EXTRA}
+    html = render(poisoned(report))
     assert html.count("<script>") == 1 and "<img" not in html
     assert "onerror" not in {name for name, _ in Page(html).attributes}
 
@@ -190,22 +192,72 @@ def test_a_first_champion_has_no_comparison(stage):
 
 def test_verse_and_memorization_are_shown_where_they_were_measured(report):
     assert "格律" not in render(report)
-    share = {"of": 10, "share": 0.4, "interval": [0.1, 0.7]}
-    row = {"name": "rhyme", "title": "all even lines rhyme", "genre": "诗", "unit": "poems"}
-    report["verse"] = [
-        {**row, "held_out": {**share, "share": 0.91}, "chance": {**share, "share": 0.04}, "generated": share}
-    ]
-    report["verse"].append(
-        {**row, "name": "new", "held_out": share, "chance": share, "generated": {"of": 0, "share": None}}
-    )
-    report["memorization"] = {
-        "generated": {"copied_8grams": 0.31, "longest_copy": 12},
-        "held_out": {"copied_8grams": 0.08},
-    }
-    report["contamination"] = {"share": 0.001, "limit": 0.01}
+    report |= with_everything()
+    jsonschema.validate(report, SCHEMA)
     text = Page(render(report)).text
-    assert "偶句通押平水韵" in text and "40.0 %91.0 %4.0 %10" in text
-    assert "copied 8grams" in text and "0.31" in text and "0.001" in text
+    assert "偶句通押平水韵" in text and "40.0 %10.0 – 70.0 %20.0 %91.0 %4.0 %" in text
+    assert "1,010 regular poems" in text
+    assert "copied runs of eight characters照抄的八字片段31.00 %2.00 %8.00 %" in text
+    assert "longest copied run, characters最长照抄（字）12–9" in text
+    assert "Evaluated texts that stand in the training text见于训练文本的评测文本: 0.10 %" in text
+    assert "诗 shi, poems7991" in text.replace("\n", "")
+    assert "How the champion writes was not measured" not in text
+    report["champion_writing"] = None
+    text = Page(render(report)).text
+    assert "How the champion writes was not measured" in text and "20.0 %91.0 %" not in text
+
+
+def test_tasks_are_shown_where_they_were_set(report):
+    assert "任务" not in render(report)
+    report |= with_everything()
+    jsonschema.validate(report, SCHEMA)
+    text = Page(render(report)).text
+    assert "name the genre辨体裁 accuracy正确率65.0 %59.0 – 71.0 %58.5 %25.0 %100.0 %200" in squeezed(text)
+    assert "answer the last question答末问 chrFchrF31.4––95.0 %40" in squeezed(text)
+    assert "lm-evaluation-harness 0.4.9" in text and "C3acc0.4± 0.010.38" in squeezed(text)
+    report["tasks"]["how"], report["tasks"]["rows"] = "likelihood", report["tasks"]["rows"][:1]
+    text = Page(render(report)).text
+    assert "in the form asked for" not in text and "chrF is" not in text
+
+
+def squeezed(text):
+    return "".join(line.strip() for line in text.splitlines())
+
+
+SHARE = {"of": 1010, "share": 0.4, "interval": [0.1, 0.7]}
+
+
+def with_everything():
+    """What a report holds where everything was measured."""
+    row = {"name": "rhyme", "title": "all even lines rhyme", "genre": "诗", "unit": "regular poems"}
+    original, chance = {**SHARE, "share": 0.91}, {"of": 9, "share": 0.04}
+    nothing = {"of": 0, "share": None, "interval": None}
+    new = {**row, "name": "new", "held_out": original, "chance": nothing, "generated": nothing}
+    own, other = {"copied_8grams": 0.31, "longest_copy": 12}, {"copied_8grams": 0.08, "longest_copy": 9}
+    figures = dict.fromkeys(("copied_8grams", "loops", "distinct_2", "genre_obedience", "ended"), 0.5)
+    by_genre = {"诗": {"generated": figures, "held_out": {**figures, "loops": None}}}
+    task = {"of": 200, "champion": 0.585, "chance": 0.25, "obedient": 1.0}
+    genre = {**task, "task": "genre", "measure": "accuracy", "value": 0.65, "interval": [0.59, 0.71]}
+    chat = {"task": "chat", "measure": "chrf", "value": 31.41, "interval": None, "obedient": 0.95, "of": 40}
+    c3 = {"task": "C3", "metric": "acc", "value": 0.4, "error": 0.01, "champion": 0.38}
+    return {
+        "verse": [{**row, "held_out": original, "chance": chance, "generated": SHARE}, new],
+        "memorization": {"window": 8, "generated": own, "held_out": other, "genres": by_genre},
+        "contamination": {
+            "window": 13,
+            "share": 0.001,
+            "genres": {"诗": {"documents": 799, "with_a_shared_run": 1, "with_a_fifth_shared": 0}},
+        },
+        "champion_writing": {
+            "verse": [{**row, "generated": {**SHARE, "share": 0.2}}, new],
+            "memorization": {"generated": {"copied_8grams": 0.02}},
+        },
+        "tasks": {"how": "chat", "rows": [genre, {**chat, "champion": None, "chance": None}]},
+        "harness": {"version": "0.4.9", "rows": [c3]},
+    }
+
+
+EXTRA = tuple(with_everything())
 
 
 def test_a_page_that_would_be_too_large_is_refused(report):
@@ -316,3 +368,78 @@ def test_in_a_bucket_the_command_spells_out_every_option(stage, monkeypatch):
     words = shlex.split(trace(model).ancestors[0].command)
     assert words[:4] == ["yanmo", "train", "--store", "s3://bucket/prefix"]
     assert sorted(words[4:-2]) == ["--start=", "--steps=3", "--tied-head=false"]
+
+
+def test_a_genre_may_be_called_mean_or_total(stage):
+    """The mean over genres is another row, another column of metrics, and another word in the summary."""
+    stage.numbers = {"诗": 30, "mean": 30, "total": 30}
+    stage.evaluate(stage.model(1), 8.0)
+    stage.promote()
+    stage.evaluate(stage.model(2), 7.8, shift={"mean": 0.1})
+    assert stage.promote() == 0
+    report = json.loads(written(stage, "report.json"))
+    jsonschema.validate(report, SCHEMA)
+    own = report["bits_per_character"]["columns"][0]
+    assert list(own["rows"]) == ["诗", "mean", "total"]
+    assert own["rows"]["mean"]["value"] > own["mean"]["value"] + 0.03
+    assert report["verdict"]["genres"]["mean"]["gain"] == pytest.approx(0.1, abs=0.01)
+    figures = metrics(report, True)
+    assert figures["bpc_challenger"] == own["mean"]["value"]
+    assert figures["bpc_challenger_genre_1"] == own["rows"]["mean"]["value"]
+    lines = written(stage, "summary.txt").splitlines()
+    shown = [line.split()[1] for line in lines[:10] if line.startswith("mean ")]
+    assert shown == [f"{own['rows']['mean']['value']:.3f}", f"{own['mean']['value']:.3f}"]
+    html = written(stage, "report.html")
+    assert html.count("各体平均") == Page(html).text.count("mean of genres")
+    assert html.count('<span class="genre-name">mean</span>') == 3, "chart, table, gains"
+
+
+def test_figures_by_length_and_source_stand_beside_the_champions(stage):
+    stage.evaluate(stage.model(1), 8.0)
+    stage.promote()
+    stage.evaluate(stage.model(2), 7.8)
+    stage.promote()
+    report = json.loads(written(stage, "report.json"))
+    assert report["lengths"]["64-127"]["champion"] == 8.0 and report["lengths"]["1024-"]["few_documents"]
+    text = squeezed(Page(written(stage, "report.html")).text)
+    assert "64 to 12764 至 127 字12,0008.0007.900 – 8.1008.000" in text
+    assert "1024 or more1024 字及以上1508.500few texts篇数太少8.500" in text
+    assert "a/b118.0008.000" in text
+
+
+def test_of_many_sources_the_largest_are_shown(stage):
+    evaluation = open_evaluation(stage.evaluate(stage.model(1)))
+    figures = {"documents": 1, "bits_per_character": 8.0}
+    evaluation.summary["sources"] = {f"s{i}": {**figures, "characters": i} for i in range(100)}
+    assert list(group_rows("sources", evaluation, None)) == [f"s{i}" for i in range(99, 39, -1)]
+
+
+def test_tasks_and_harness_are_compared_only_where_they_were_set_alike(stage):
+    tasks = {
+        "how": "likelihood",
+        "genre": {"of": 20, "accuracy": 0.5, "interval": [0.3, 0.7], "chance": 0.25},
+    }
+    other = {**tasks, "genre": {**tasks["genre"], "of": 10, "accuracy": 0.9}}
+    harness = {"version": "1", "tasks": {"C3": {"alias": "C3", "acc,none": 0.4, "acc_stderr,none": "N/A"}}}
+    own, alike, unlike = (open_evaluation(stage.evaluate(stage.model(i))) for i in (1, 2, 3))
+    own.summary.update(tasks=tasks, harness=harness)
+    alike.summary.update(tasks=tasks, harness=harness)
+    unlike.summary.update(tasks=other)
+    (row,) = task_rows(own, alike)["rows"]
+    assert (row["value"], row["champion"], row["obedient"]) == (0.5, 0.5, None)
+    assert task_rows(own, unlike)["rows"][0]["champion"] is None
+    (row,) = harness_rows(own, alike)["rows"]
+    assert row == {"task": "C3", "metric": "acc", "value": 0.4, "error": None, "champion": 0.4}
+    assert task_rows(unlike, None) and harness_rows(unlike, own) is None
+
+
+def test_the_verdicts_own_command_finds_it_again(judged, caplog):
+    """Also after the crown has moved: `--dry-run` compares what is named."""
+    report = json.loads(written(judged, "report.json"))
+    key, words = judged.pointer("promote").key, shlex.split(report["command"])
+    assert words[:2] == ["yanmo", "promote"] and words[-1] == "--dry-run"
+    judged.evaluate(judged.model(3), 7.0)
+    judged.promote()
+    caplog.clear()
+    assert main([*words[2:], "--metrics-port", "-1"]) == 0
+    assert f"promote/{key[:12]} is committed already" in caplog.text

@@ -188,3 +188,58 @@ def test_records_of_earlier_versions_are_read(stage, three):
     path.write_text(json.dumps(values))
     first = all_records(stage.store, "dev")[0]
     assert (first.number, first.kind, first.barred) == (1, "promotion", ())
+
+
+def test_a_lost_pointer_crowns_nobody_unseen_and_comes_back_by_a_rollback(stage, three, caplog):
+    reigning = stage.pointer("champion")
+    stage.store.delete("pointers/dev/champion.json")
+    stage.evaluate(stage.model(9), 9.9)
+    assert stage.promote() == 65
+    assert "has no pointer champion, but its history names" in caplog.text
+    assert stage.pointer("champion") is None
+    assert stage.tool("rollback", "--why", "pointer lost", "--yes") == 0
+    assert stage.pointer("champion").content_digest == reigning.content_digest
+    last = all_records(stage.store, "dev")[-1]
+    assert (last.kind, last.previous, last.barred) == ("rollback", None, ())
+    assert stage.promote() == 0 and "no better than the champion" in stage.verdict()["sentence"]["en"]
+
+
+def test_a_record_missing_between_others_is_found(stage, three, caplog):
+    """It may have said who was taken down."""
+    stage.records()[1].unlink()
+    stage.evaluate(stage.model(9), 5.0)
+    assert stage.promote() == 65
+    assert "history/000002.json: a record of a champion is missing between others" in caplog.text
+
+
+def test_a_pointer_that_was_restored_by_hand_can_be_replaced(stage, three):
+    path = stage.folder / "pointers/dev/champion.json"
+    path.write_text(json.dumps(json.loads(path.read_text())))  # the same reference, other white space
+    better = stage.model(9)
+    stage.evaluate(better, 5.0)
+    assert stage.promote() == 0
+    assert stage.pointer("champion").key == better.reference.key
+
+
+@pytest.mark.parametrize("damage", ["{}", "", '{"schema": "yanmo.reference/1", "sta'])
+def test_a_truncated_pointer_is_named_and_crowns_nobody(stage, three, caplog, damage):
+    path = stage.folder / "pointers/dev/champion.json"
+    path.write_text(damage)
+    stage.evaluate(stage.model(9), 5.0)
+    assert stage.promote() == 65
+    assert "pointers/dev/champion.json" in caplog.text and path.read_text() == damage
+
+
+def test_a_dry_run_says_what_a_run_would_say_of_a_barred_model(stage, three, caplog):
+    taken = stage.pointer("champion_evaluation")
+    assert stage.tool("rollback", "--why", "rude", "--yes") == 0
+    caplog.clear()
+    assert stage.promote("--dry-run", "--challenger", f"evaluate/{taken.key}") == 0
+    assert "dry run, nothing moved. Not promoted: this model was taken down before" in caplog.text
+
+
+def test_a_dry_run_does_not_pass_over_a_champion_whose_evaluation_is_lost(stage, three, caplog):
+    stage.store.delete("pointers/dev/champion_evaluation.json")
+    assert stage.promote("--dry-run") == 65
+    assert "has no evaluation to compare with" in caplog.text
+    assert stage.promote("--dry-run", "--champion", "none") == 0

@@ -286,3 +286,44 @@ def test_a_flipped_bit_in_a_champions_record_is_found_or_says_nothing(stage):
             assert "history/000001.json" in str(error)
             found += 1
     assert found > 0.9 * len(good), "only the seal itself may be damaged unseen"
+
+
+@pytest.mark.parametrize("whose", ["challenger", "champion"])
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json", "metrics.jsonl"])
+def test_a_flipped_bit_in_any_file_of_a_model_is_found_and_nobody_is_crowned(stage, caplog, whose, name):
+    models = {"champion": stage.model(1), "challenger": stage.model(2)}
+    stage.evaluate(models["champion"])
+    stage.promote()
+    stage.evaluate(models["challenger"], 7.0)
+    manifest = models[whose].manifest
+    path = stage.folder / f"cas/train/{manifest.key}/{manifest.attempt}/{name}"
+    path.write_bytes(bytes([path.read_bytes()[0] ^ 1]) + path.read_bytes()[1:])
+    assert stage.promote() == 65
+    assert f"the {whose}'s model is damaged" in caplog.text and name in caplog.text
+    assert stage.pointer("champion").key == models["champion"].manifest.key
+
+
+@pytest.mark.parametrize("cut", [0, 1, 300])
+def test_a_truncated_manifest_of_the_champion_is_named(stage, caplog, cut):
+    champion_model = stage.model(1)
+    stage.evaluate(champion_model)
+    stage.promote()
+    stage.evaluate(stage.model(2), 7.0)
+    path = stage.folder / champion_model.reference.manifest_uri
+    path.write_bytes(path.read_bytes()[:cut])
+    assert stage.promote() == 65
+    assert champion_model.reference.manifest_uri in caplog.text
+    assert stage.pointer("champion").key == champion_model.manifest.key
+
+
+@pytest.mark.parametrize("name", ["documents-00000-of-00001.parquet", "summary.json", "samples.json"])
+def test_a_flipped_bit_in_any_file_of_an_evaluation_is_found(stage, caplog, name):
+    stage.evaluate(stage.model(1))
+    stage.promote()
+    second = stage.evaluate(stage.model(2), 7.0)
+    path = stage.folder / f"cas/evaluate/{second.manifest.key}/{second.manifest.attempt}/{name}"
+    data = path.read_bytes()
+    path.write_bytes(data[:40] + bytes([data[40] ^ 4]) + data[41:])
+    assert stage.promote() == 65
+    assert name in caplog.text and "changed since it was committed" in caplog.text
+    assert len(stage.records()) == 1

@@ -7,17 +7,36 @@ from tiny_store import commit
 from yanmo.common.store.output import open_reference
 from yanmo.promote.evaluation import open_evaluation, with_writing
 
+RULE = {"name": "rhyme", "title": "rhyme", "genre": "诗", "unit": "poems"}
+SHARE = {"of": 10, "share": 0.4, "interval": [0.1, 0.7]}
 
-def write(stage, evaluation, contamination, pointer="writing"):
+
+def write(stage, evaluation, contamination, pointer="writing", texts=None, rhyme=SHARE):
+    """What evaluate would say of these samples, copies being looked for in `texts`."""
+    rules = [{**RULE, "held_out": SHARE, "chance": SHARE, "generated": rhyme}]
+    names = ("documents", "documents_2")
+    looked = dict(zip(names, [stage.text()] if texts is None else texts, strict=False))
     files = {
-        "verse.json": json.dumps({"rules": []}),
+        "verse.json": json.dumps({"rules": rules}),
         "memorization.json": json.dumps(
-            {"nearest": {"诗/0000": {"title": "静夜思", "likeness": 0.5}}, "samples": {"loops": 0.9}}
+            {
+                "window": 8,
+                "generated": {"copied_8grams": 0.3},
+                "held_out": {"copied_8grams": 0.1},
+                "genres": {},
+                "nearest": {"诗/0000": {"title": "静夜思", "likeness": 0.5}},
+                "samples": {"loops": 0.9},
+            }
         ),
-        "contamination.json": json.dumps({"share": contamination, "genres": {}}),
+        "contamination.json": json.dumps({"window": 13, "share": contamination, "genres": {}}),
     }
     return commit(
-        stage.store, "writing", files, inputs={"evaluation": evaluation}, options={"c": contamination}
+        stage.store,
+        "writing",
+        files,
+        inputs={"evaluation": evaluation, **looked},
+        options={"c": contamination},
+        pointer=pointer,
     )
 
 
@@ -36,7 +55,8 @@ def test_a_clean_one_is_crowned_and_the_nearest_text_is_named(stage):
         open_reference(stage.store, stage.pointer(name)) for name in ("evaluate", "writing")
     )
     samples = with_writing(open_evaluation(evaluation), writing).samples["genres"]
-    assert samples["诗"][0]["nearest"] == "静夜思 (0.50)" and samples["词"][0]["nearest"] is None
+    assert samples["诗"][0]["nearest"] == {"title": "静夜思", "likeness": 0.5}
+    assert samples["词"][0]["nearest"] is None
 
 
 def test_a_loop_is_held_against_a_model_where_a_limit_says_so(stage):
@@ -51,3 +71,77 @@ def test_figures_of_another_evaluation_are_not_used(stage, caplog):
     assert stage.promote() == 0
     assert "is not used: contamination and writing are not judged" in caplog.text
     assert stage.verdict()["promote"]
+
+
+def test_a_test_split_clean_of_another_text_is_not_clean(stage, caplog):
+    """Copies were looked for in a text that the model was not trained on."""
+    write(stage, stage.evaluate(stage.model(1)), 0.0, texts=[stage.text("another")])
+    assert stage.promote() == 0
+    assert "does not cover the training text of train/" in caplog.text
+    assert "was not looked in" in caplog.text
+    assert stage.verdict()["sentence"]["en"].endswith("stand in the training text was not measured.")
+    report = json.loads(written(stage, "report.json"))
+    assert report["contamination"] is None and report["memorization"] is None
+    assert report["verse"], "the form of verse does not depend on the text"
+    assert stage.promote("--limits", "loop_share<=1", "--dry-run") == 0
+    assert "a limit is set on what was not measured" in caplog.text
+
+
+def written(stage, name):
+    return open_reference(stage.store, stage.pointer("promote")).path(name).read_text(encoding="utf-8")
+
+
+def test_the_text_of_the_model_that_a_model_began_from_counts_too(stage):
+    old, new = stage.text("old"), stage.text("new")
+    evaluation = stage.evaluate(stage.model(2, text=new, base=stage.model(1, text=old)))
+    write(stage, evaluation, 0.0, texts=[new])
+    stage.promote("--dry-run", "--pointer", "promote")
+    assert stage.pointer("champion") is None
+    write(stage, evaluation, 0.02, texts=[new, old])
+    assert stage.promote() == 0
+    assert stage.verdict()["outcome"] == "not valid"
+
+
+def test_a_model_of_unknown_text_is_not_called_clean(stage, caplog):
+    model = commit(stage.store, "train", {"model.safetensors": "w", "config.json": "{}"})
+    write(stage, stage.evaluate(model), 0.0)
+    assert stage.promote() == 0
+    assert "does not say which documents it was trained on" in caplog.text
+    assert "was not measured" in stage.verdict()["sentence"]["en"]
+
+
+def test_a_rule_of_verse_that_found_nothing_to_look_at_keeps_no_limit(stage, caplog):
+    write(stage, stage.evaluate(stage.model(1)), 0.0, rhyme={"of": 0, "share": None, "interval": None})
+    assert stage.promote("--limits", "rhyme>=0.1") == 0
+    assert "a limit is set on what was not measured: generated regular poems that rhyme" in caplog.text
+    assert stage.pointer("champion") is None
+
+
+def test_a_rule_of_verse_is_found_by_its_name(stage):
+    write(stage, stage.evaluate(stage.model(1)), 0.0)
+    assert stage.promote("--limits", "rhyme>=0.41") == 0 and stage.pointer("champion") is None
+    assert stage.promote("--limits", "rhyme>=0.4") == 0 and stage.pointer("champion")
+
+
+def test_how_the_champion_writes_is_shown_where_it_was_measured(stage):
+    first = stage.evaluate(stage.model(1), 8.0)
+    write(stage, first, 0.0)
+    stage.promote()
+    assert stage.pointer("champion_evaluation_writing") == stage.pointer("writing")
+    stage.evaluate(stage.model(2), 7.8)
+    stage.promote()
+    report = json.loads(written(stage, "report.json"))
+    assert report["champion_writing"]["verse"][0]["generated"]["share"] == 0.4
+    assert report["champion_writing"]["memorization"]["generated"]["copied_8grams"] == 0.3
+    stage.evaluate(stage.model(3), 7.6)
+    stage.promote()
+    report = json.loads(written(stage, "report.json"))
+    assert report["champion_writing"] is None, "what is there is about the champion before"
+
+
+def test_a_model_that_writes_one_text_only_has_collapsed(stage, caplog):
+    stage.evaluate(stage.model(1), texts=("明月几时有，把酒问青天。",) * 4)
+    assert stage.promote() == 0
+    assert "the model has collapsed: samples that another one of their genre equals" in caplog.text
+    stage.evaluate(stage.model(2), texts=("明月几时有", "把酒问青天", "明月几时有", "不知天上宫阙"))
+    assert stage.promote() == 0 and stage.pointer("champion"), "half of them is within the bound"

@@ -33,17 +33,25 @@ class Record:
         self._options, self._engine, self._samples = options, engine, samples
         self._path = folder / job.METRICS
         self._file: TextIO | None = None
+        self.count = 0
+        """Lines written so far, on rank 0."""
         self._said = time.monotonic()
         decoder = engine.decoder
         self._machine = Machine(engine.device, options, decoder.config, decoder.attention)
 
-    def open(self, step: int) -> None:
-        """Continue metrics.jsonl, without the lines of steps that will be made again."""
+    def open(self, step: int, count: int | None = None) -> None:
+        """Continue metrics.jsonl, without the lines of what will be made again.
+
+        Args:
+            count: lines that there were when the checkpoint of `step` was made; None where nobody knows. What
+                came after it, such as a rewind to it, has the same step.
+        """
         if self._engine.rank:
             return
         if self._file:
             self._file.close()
-        lines = [line for line in job.read_metrics(self._path) if line["step"] <= step]
+        lines = [line for line in job.read_metrics(self._path)[:count] if line["step"] <= step]
+        self.count = len(lines)
         temporary = self._path.with_name(f".tmp-{self._path.name}")  # a kill in here must lose no line
         temporary.write_text("".join(map(_text, lines)), encoding="utf-8")
         temporary.replace(self._path)
@@ -117,6 +125,7 @@ class Record:
         if self._file:
             self._file.write(_text(line))
             self._file.flush()
+            self.count += 1
 
 
 def _text(line: dict[str, Any]) -> str:

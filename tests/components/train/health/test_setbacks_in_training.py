@@ -99,6 +99,28 @@ def test_a_run_that_rewound_resumes_to_the_last_digit(train, poison, tmp_path):
     assert events(tmp_path / "cut", "rewind") == events(tmp_path / "whole", "rewind")
 
 
+def test_a_kill_after_a_rewind_and_before_the_next_checkpoint_records_it_once(
+    train, poison, tmp_path, monkeypatch
+):
+    from yanmo.train.metrics.record import Record
+
+    poison(6, 7, 8)
+    options = {"steps": 14, "checkpoint_steps": 2}
+    train("whole", **options)
+    line = Record.line
+
+    def killed(self, step, *rest):
+        if step == 5 and events(tmp_path / "cut", "rewind"):
+            raise KeyboardInterrupt
+        line(self, step, *rest)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Record, "line", killed)
+        train("cut", **options)
+    assert train("cut", **options).state == "done"
+    assert events(tmp_path / "cut", "rewind") == events(tmp_path / "whole", "rewind") != []
+
+
 def test_a_run_that_rewinds_too_often_ends_as_diverged(train, poison):
     poison(*range(5, 20))
     with pytest.raises(UsageError, match=r"after 2 rewinds.*diverged"):
@@ -189,7 +211,7 @@ def test_a_kill_between_the_best_checkpoint_and_its_pointer_loses_no_best_model(
     with monkeypatch.context() as patch:  # no later validation is better
         from yanmo.train.validate import Validation
 
-        patch.setattr(Validation, "bits_per_character", lambda self, engine: {"mean": 99.0})
+        patch.setattr(Validation, "bits_per_character", lambda self, engine, beat: {"mean": 99.0})
         train("cut", **options)
     assert checkpoint.pointed(root, checkpoint.BEST).name == checkpoint.name_of(6)
     (event,) = events(tmp_path / "cut", "best")

@@ -1,0 +1,117 @@
+"""Copies are looked for in the text that the model was trained on, whatever documents the run is given."""
+
+import pytest
+from tiny_store import GENRES, commit, copied, make_model, make_row, parquet, read
+
+from yanmo.common.stage_run import main as run_stage
+from yanmo.common.store.output import open_reference
+from yanmo.common.store.pointers import read_pointer
+from yanmo.common.training_text import training_text
+from yanmo.evaluate.config import STAGE
+from yanmo.evaluate.work import finish, prepare, work
+
+FILE = "train-00000-of-00001.parquet"
+
+
+def main(arguments):
+    return run_stage(STAGE, work, prepare=prepare, finish=finish, argv=arguments)
+
+
+def opened(ground, name):
+    return open_reference(ground.store, read_pointer(ground.store, "dev", name))
+
+
+def text_with(ground, name, rows):
+    return commit(ground.store, "curate", {FILE: parquet(rows)}, options={"name": name}, pointer=name)
+
+
+def model_of(ground, folder, text, *, base=None, seed=1):
+    """A model whose manifests lead through a token cache and balanced documents to `text`."""
+    options = {"seed": seed}
+    balanced = commit(ground.store, "balance", {"b": "b"}, inputs={"documents": text}, options=options)
+    cache = commit(ground.store, "tokenize", {"t": "t"}, inputs={"documents": balanced}, options=options)
+    names = make_model(folder, seed=seed)
+    inputs = {"token_cache": cache, "model": base}
+    return commit(ground.store, "train", copied(folder, names), inputs=inputs, options=options)
+
+
+@pytest.fixture
+def leak(ground):
+    """A training text that holds half of the test split."""
+    test = [make_row(g, "test", i) for g in GENRES for i in range(6)]
+    leaked = [{**row, "split": "train", "id": f"{i:064d}"} for i, row in enumerate(test)]
+    return text_with(ground, "leak", leaked + [make_row(g, "train", i) for g in GENRES for i in range(40)])
+
+
+def contamination(ground):
+    return read(opened(ground, "writing"), "contamination.json")["share"]
+
+
+def test_a_clean_text_that_the_model_was_not_trained_on_does_not_make_it_clean(
+    ground, leak, tmp_path, caplog
+):
+    model_of(ground, tmp_path / "leaky", leak)
+    given = ("--documents", f"curate/{ground.documents.reference.key}")
+    assert main(ground.arguments("--samples", "1", *given)) == 0
+    assert "is not what train/" in caplog.text and f"looking for copies in {leak}" in caplog.text
+    assert contamination(ground) == 0.5
+    assert opened(ground, "writing").input("documents").content_digest == leak.content_digest
+
+
+def test_the_text_of_the_model_that_it_began_from_is_searched_too(ground, leak, tmp_path):
+    base = model_of(ground, tmp_path / "base", leak)
+    tuned = model_of(ground, tmp_path / "tuned", ground.documents, base=base, seed=2)
+    assert training_text(tuned).texts[0].content_digest == ground.documents.content_digest
+    given = ("--documents", f"curate/{ground.documents.reference.key}")
+    assert main(ground.arguments("--samples", "1", *given)) == 0
+    assert contamination(ground) == 0.5
+
+
+def test_a_lineage_with_a_gap_says_where(ground, leak, tmp_path):
+    model = model_of(ground, tmp_path / "model2", leak)
+    ground.store.delete(leak.reference.manifest_uri)
+    known = training_text(model)
+    assert known.texts == [] and "no such output; run the curate stage again" in known.unknown[0]
+    assert "does not say which documents" in training_text(ground.model).unknown[0]
+
+
+def test_a_damaged_text_of_the_champion_does_not_stop_the_night(ground, leak, tmp_path, caplog):
+    model_of(ground, tmp_path / "leaky", leak)
+    folder = ground.folder / f"cas/curate/{leak.manifest.key}/{leak.manifest.attempt}"
+    (folder / FILE).write_bytes(b"PAR1")
+    assert main(ground.arguments("--samples", "1", "--documents", f"curate/{leak.reference.key}")) == 65
+    given = ("--samples", "1", "--documents", f"curate/{ground.documents.reference.key}")
+    assert main(ground.arguments(*given, "--pointer", "champion_evaluation")) == 0
+    assert "is not measured" in caplog.text
+    assert read_pointer(ground.store, "dev", "writing") is None
+
+
+def test_the_champions_parts_leave_the_channels_own_alone(ground, tmp_path):
+    given = ("--samples", "1", "--documents", f"curate/{ground.documents.reference.key}")
+    assert main(ground.arguments(*given)) == 0
+    own = read_pointer(ground.store, "dev", "writing")
+    assert main(ground.arguments(*given, "--seed", "9", "--pointer", "champion_evaluation")) == 0
+    assert read_pointer(ground.store, "dev", "writing") == own
+    other = opened(ground, "champion_evaluation_writing")
+    assert other.reference != own
+    assert other.input("evaluation").reference == read_pointer(ground.store, "dev", "champion_evaluation")
+
+
+def test_a_genre_may_be_called_mean_or_total(ground, tmp_path, caplog):
+    """Aggregates stand apart from genres, in the summary, the log and on /metrics."""
+    caplog.set_level("INFO", logger="yanmo")
+    rows = [make_row(g, "test", i) for g in ("诗", "mean", "total") for i in range(12)]
+    files = {"test-00000-of-00001.parquet": parquet(rows)}
+    commit(ground.store, "evaluation_set", files, options={"odd": 1})
+    assert main(ground.arguments("--samples", "0", "--documents", "none")) == 0
+    output = opened(ground, "evaluate")
+    summary = read(output, "summary.json")
+    assert list(summary["genres"]) == ["诗", "mean", "total"]
+    bits = [g["bits_per_character"] for g in summary["genres"].values()]
+    assert summary["mean"]["bits_per_character"] == pytest.approx(sum(bits) / 3, abs=1e-4)
+    table = [line.split() for line in caplog.messages]
+    shown = [row[1] for row in table if row and row[0] == "mean" and len(row) > 2]
+    assert shown == [f"{bits[1]:.3f}", f"{summary['mean']['bits_per_character']:.3f}"]
+    prom = output.path("metrics.prom").read_text(encoding="utf-8")
+    assert f'yanmo_evaluate_bits_per_character{{genre="mean"}} {bits[1]}' in prom
+    assert f"yanmo_evaluate_mean_bits_per_character {summary['mean']['bits_per_character']}" in prom
