@@ -27,8 +27,9 @@ from yanmo.common.text_table import text_table
 from yanmo.promote.champion import CHAMPION, CrownLost, named
 from yanmo.promote.chronicle import Record, all_records
 from yanmo.promote.config import STAGE
+from yanmo.promote.opponent import prepare
 from yanmo.promote.rollback import plan_rollback, roll_back
-from yanmo.promote.work import finish, prepare, work
+from yanmo.promote.work import finish, work
 
 log = logging.getLogger(__name__)
 _RACES = 5

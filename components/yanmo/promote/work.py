@@ -1,4 +1,4 @@
-"""The promote stage: whom to compare with, the verdict, and the crown."""
+"""The promote stage: the verdict, its page, and the crown."""
 
 from __future__ import annotations
 
@@ -8,29 +8,22 @@ from dataclasses import asdict
 from typing import Any
 
 from yanmo.common.errors import DataError
-from yanmo.common.options import NONE, by_kind
+from yanmo.common.options import by_kind
 from yanmo.common.records import GENRE_ALIASES
 from yanmo.common.stage_run import Finish, StageRun
 from yanmo.common.store.commit import Result
-from yanmo.common.store.manifest import digest
-from yanmo.common.store.output import Output, open_reference, read_json
+from yanmo.common.store.output import Output, read_json
 from yanmo.common.store.pointers import move_pointer, read_pointer
 from yanmo.promote.champion import (
     CHAMPION,
-    CHAMPION_EVALUATION,
     CHAMPION_WRITING,
     Coronation,
-    check_model,
     crown,
-    named,
-    read_champion,
     settle,
 )
-from yanmo.promote.chronicle import Record, all_records, last_record, record_name
 from yanmo.promote.config import PromoteConfig
 from yanmo.promote.evaluation import (
     Evaluation,
-    evaluate_command,
     is_of,
     open_evaluation,
     paired_scores,
@@ -43,129 +36,6 @@ from yanmo.promote.lineage import verdict_command
 
 log = logging.getLogger(__name__)
 _ASCII = {genre: alias for alias, genre in GENRE_ALIASES.items()}
-
-
-def prepare(run: StageRun) -> dict[str, Any]:
-    """Find out whom the challenger is compared with, and that both models are whole.
-
-    A challenger that is champion already is compared with whom it was compared when it was crowned, so that
-    the same verdict is found under the same key.
-
-    Raises:
-        DataError: a model is damaged, or the champion's evaluation is missing or of another model.
-    """
-    return _own_writing(run) | _compared(run)
-
-
-def _own_writing(run: StageRun) -> dict[str, Any]:
-    """Leave out figures of writing that belong to another evaluation: the channel's latest may."""
-    writing, challenger = run.inputs["writing"], run.input("challenger")
-    if writing is None or is_of(writing, challenger):
-        return {}
-    log.warning(
-        "%s is not of %s and is not used: contamination and writing are not judged; run `yanmo evaluate` "
-        "with --documents, or give --writing",
-        writing,
-        challenger,
-    )
-    run.inputs["writing"] = None
-    return {"writing": None}
-
-
-def _compared(run: StageRun) -> dict[str, Any]:
-    challenger = open_evaluation(run.input("challenger"))
-    check_model(challenger.model, "challenger")
-    run.extra["previous"] = None
-    last = last_record(run.store, run.options.channel)
-    if run.options.dry_run:
-        _check_dry_run(run)
-        return _barred(run, last, challenger.model)
-    found = read_champion(run.store, run.options.channel)
-    if found is None:
-        return _without_champion(run, last)
-    reference, champion = found
-    run.extra["previous"] = reference
-    if champion.content_digest == challenger.model.content_digest:
-        return _compare_as_crowned(run, last, challenger.output, champion)
-    measured = _measured_champion(run, champion, challenger.summary["conditions"])
-    return _compare_with(run, measured) | _barred(run, last, challenger.model)
-
-
-def _check_dry_run(run: StageRun) -> None:
-    """Any two evaluations may be compared, but a champion is not passed over unless that is asked for."""
-    options = run.options
-    if run.inputs["champion"] is None and options.champion != NONE and options.inputs == "latest":
-        reigning = read_pointer(run.store, options.channel, CHAMPION)
-        if reigning is not None:
-            raise DataError(
-                f"the champion {named(reigning)} has no evaluation to compare with; run `yanmo evaluate "
-                f"--model train/{reigning.key} --documents none --pointer champion_evaluation`, or give "
-                "--champion (an evaluation, or none)"
-            )
-
-
-def _without_champion(run: StageRun, last: Record | None) -> dict[str, Any]:
-    """The first model of a channel. One whose history names a champion has lost the pointer to it."""
-    channel = run.options.channel
-    if last is not None:
-        raise DataError(
-            f"channel {channel!r} has no pointer {CHAMPION}, but its history names {named(last.model)}: the "
-            "pointer is lost, and no model is crowned unseen. Bring it back: `yanmo promote rollback --why "
-            f"'pointer lost' --store {run.store.uri} --channel {channel}`"
-        )
-    if run.inputs["champion"] is not None:
-        log.warning("channel %r has no champion; --champion is not used", channel)
-    return _compare_with(run, None)
-
-
-def _compare_as_crowned(
-    run: StageRun, record: Record | None, challenger: Output, champion: Output
-) -> dict[str, Any]:
-    """The challenger is champion: the comparison by which it was crowned, if it was measured as it is now."""
-    if record is None or record.model.content_digest != champion.content_digest:
-        return {}  # crowned by a run that was killed before its record: same inputs, same key
-    if record.kind == "rollback" or record.evaluation.content_digest != challenger.content_digest:
-        return _compare_with(run, challenger)
-    before = record.compared_with
-    return _compare_with(run, open_reference(run.store, before) if before else None)
-
-
-def _compare_with(run: StageRun, champion: Output | None) -> dict[str, Any]:
-    run.inputs["champion"] = champion
-    return {"champion": champion}
-
-
-def _barred(run: StageRun, record: Record | None, model: Output) -> dict[str, Any]:
-    """A model that was taken down is judged under a key of its own, and the verdict says so."""
-    bar = record.bar_on(model.content_digest) if record else None
-    run.extra["rolled_back"] = str(bar) if bar else ""
-    if bar is None or record is None:
-        return {}
-    where = record_name(run.options.channel, record.number)
-    return {"rolled_back": {"content_digest": digest(asdict(bar)), "uri": where}}
-
-
-def _measured_champion(run: StageRun, champion: Output, conditions: dict[str, str]) -> Output:
-    """The champion's evaluation: the given one, or the channel's where another was crowned since."""
-    given, channel = run.inputs["champion"], run.options.channel
-    command = evaluate_command(champion, conditions)
-    if given is None:
-        raise DataError(f"the champion {champion} has no evaluation to compare with; run {command} first")
-    measured = open_evaluation(given).model
-    if measured.content_digest == champion.content_digest:
-        return given
-    reigned = {record.model.content_digest for record in all_records(run.store, channel)}
-    pointer = read_pointer(run.store, channel, CHAMPION_EVALUATION)
-    own = open_reference(run.store, pointer) if pointer and measured.content_digest in reigned else None
-    if own is None or open_evaluation(own).model.content_digest != champion.content_digest:
-        raise DataError(
-            f"{given} measures {measured}, but the champion of channel {channel!r} is {champion}; run "
-            f"{command} first"
-        )
-    log.warning(
-        "%s measures %s; the champion of channel %r is %s, by %s", given, measured, channel, champion, own
-    )
-    return own
 
 
 def work(run: StageRun) -> Result:
