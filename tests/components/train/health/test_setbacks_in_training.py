@@ -59,10 +59,12 @@ def losses(place) -> dict[int, float]:
     return {line["step"]: line["loss"] for line in lines(place) if "loss" in line}
 
 
-def test_a_poisoned_step_is_skipped_and_recorded_and_training_goes_on(train, poison, tmp_path):
+def test_a_poisoned_step_is_skipped_and_recorded_and_training_goes_on(train, poison, tmp_path, caplog):
     train("clean")
     poison(4)
+    assert "skipped" not in caplog.text
     assert train("a").state == "done"
+    assert "skipped 1 of the steps up to 4: loss or gradient not finite" in caplog.text
     assert events(tmp_path / "a", "skipped") == [
         {"step": 4, "event": "skipped", "first_sample": 3 * ROWS, "samples": ROWS}
     ]
