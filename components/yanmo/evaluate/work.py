@@ -94,7 +94,11 @@ def work(run: StageRun) -> Result:
     run.extra["pieces"] = pieces
     return Result(
         counts={"documents": len(documents), "characters": figures["total"]["characters"], "chats": chats},
-        metadata={"text_form": text_form(evaluation_set), "split": options.split},
+        metadata={
+            "text_form": text_form(evaluation_set),
+            "split": options.split,
+            **_ran_on(options.device),
+        },
     )
 
 
@@ -156,6 +160,16 @@ def _measure(run: StageRun, pieces: KeptPieces) -> _Measured:
     genres = sorted({d.genre for d in documents}, key=genre_order)
     answers = {"samples": _samples(run, loaded, genres, pieces)}
     return _Measured(documents, scores, number, answers | _answers(run, loaded, documents, pieces))
+
+
+def _ran_on(device: str) -> dict[str, Any]:
+    """What scored, for the cost on promote's page: a device, and how many of it over all processes."""
+    import torch
+
+    from yanmo.evaluate.pieces import Ranks
+
+    gpus = torch.cuda.device_count() if device != "cpu" else 0
+    return {"device": "cuda" if gpus else "cpu", "ranks": max(gpus, 1) * Ranks.of_environment().world_size}
 
 
 def _samples(run: StageRun, loaded: LoadedModel, genres: list[str], pieces: KeptPieces) -> dict[str, Any]:

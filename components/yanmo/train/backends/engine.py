@@ -60,9 +60,12 @@ class Engine(Protocol):
     device: torch.device
     rank: int
     world_size: int
-    updates: int
-    """Updates done: steps without those that were skipped. AdamW's bias correction follows it, so that it
-    belongs to a checkpoint."""
+
+    @property
+    def updates(self) -> int:
+        """Updates done: steps without those that were skipped. AdamW's bias correction follows it, so that it
+        belongs to a checkpoint. Reading it waits for the device."""
+
     forwarded: Callable[[], None] | None
     """Called between forward and backward of each micro batch: for the clock. None costs nothing."""
     observer: Callable[[list[Part]], None] | None
@@ -80,12 +83,12 @@ class Engine(Protocol):
             The summed loss of these rows in nats: fp32, no dimensions, on the device, detached.
         """
 
-    def step(self) -> bool:
+    def step(self) -> Tensor:
         """Reduce the gradient over ranks, clip it, update, and begin a new gradient.
 
         Returns:
-            Whether the weights moved. False on all ranks alike where the gradient was not finite; then
-            neither weights nor states have changed.
+            Whether the weights moved: bool, no dimensions, on the device. False on all ranks alike where the
+            gradient was not finite; then neither weights nor states have changed.
         """
 
     def skip(self) -> None:

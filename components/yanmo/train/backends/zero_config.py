@@ -74,6 +74,23 @@ def engine_config(options: TrainConfig, *, check_batch: bool = True) -> dict[str
     return config
 
 
+def fit_buckets(config: dict[str, Any], elements: int, ranks: int) -> None:
+    """Make DeepSpeed's gradient bucket no larger than the gradient: it is allocated whole, on every step.
+
+    Its default holds 5e8 numbers, in fp32 2 GB of a GPU's memory whatever the model. One rank has nothing to
+    scatter, and without that saves three copies of the gradient: the same gradient, 3 % less of a step's time
+    (`tiny`, 16 rows, docs/train.md). What a file says stays.
+
+    Args:
+        config: of `engine_config`.
+        elements: parameters of the model.
+    """
+    zero = config["zero_optimization"]
+    zero.setdefault("reduce_bucket_size", min(elements, 500_000_000))
+    if ranks == 1 and zero["stage"] < 3:
+        zero.setdefault("reduce_scatter", False)
+
+
 def _read(path: str) -> dict[str, Any]:
     try:
         value = json.loads(Path(path).read_text(encoding="utf-8"))

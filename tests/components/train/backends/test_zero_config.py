@@ -102,6 +102,28 @@ def test_a_file_that_is_no_object_is_refused(text, tmp_path):
         engine_config(TrainConfig(deepspeed_config=str(tmp_path / "none.json")))
 
 
+def test_the_bucket_is_no_larger_than_the_gradient_unless_the_file_says_so(tmp_path):
+    made = engine_config(TrainConfig())
+    zero_config.fit_buckets(made, 4_300_000, 2)
+    assert made["zero_optimization"]["reduce_bucket_size"] == 4_300_000
+    large = engine_config(TrainConfig())
+    zero_config.fit_buckets(large, 7_000_000_000, 2)
+    assert large["zero_optimization"]["reduce_bucket_size"] == 500_000_000
+    said = {"reduce_bucket_size": 1000, "reduce_scatter": True}
+    theirs = merged(tmp_path, json.dumps({"zero_optimization": said}))
+    zero_config.fit_buckets(theirs, 4_300_000, 1)
+    assert theirs["zero_optimization"] == {"stage": 1, **said}
+
+
+@pytest.mark.parametrize(
+    ("ranks", "stage", "scatters"), [(1, 1, False), (1, 2, False), (1, 3, True), (2, 1, True)]
+)
+def test_one_rank_scatters_nothing(ranks, stage, scatters):
+    made = engine_config(TrainConfig(zero_stage=stage))
+    zero_config.fit_buckets(made, 10, ranks)
+    assert made["zero_optimization"].get("reduce_scatter", True) is scatters
+
+
 def test_workers_that_start_again_with_less_keep_the_file(tmp_path):
     path = tmp_path / "ds.json"
     path.write_text(
