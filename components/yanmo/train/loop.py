@@ -347,8 +347,14 @@ class Loop:
     def _go_back_to_the_best(self) -> None:
         """With early stopping, hand over the best model instead of the last one."""
         root = self.folder / job.CHECKPOINTS
+        if not self.options.early_stopping:
+            return
         best = checkpoint.pointed(root, checkpoint.BEST) if self.engine.rank == 0 else None
-        best = self.agreement.from_first(best) if self.options.early_stopping else None
+        problem = checkpoint.fault(best) if best else None
+        if problem:
+            self._warn("the best model, %s, is damaged (%s); the last one is handed over", best, problem)
+            self.record.event(self.step, "best", damaged=problem)
+        best = self.agreement.from_first(None if problem else best)
         if best is not None and checkpoint.step_of(best) != self.step:
             came_from = self.step
             self._load(best)
