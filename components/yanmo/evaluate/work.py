@@ -91,7 +91,11 @@ def work(run: StageRun) -> Result:
     run.extra["pieces"] = pieces
     return Result(
         counts={"documents": len(documents), "characters": figures["total"]["characters"], "chats": chats},
-        metadata={"text_form": text_form(evaluation_set), "split": options.split},
+        metadata={
+            "text_form": text_form(evaluation_set),
+            "split": options.split,
+            **_ran_on(options.device),
+        },
     )
 
 
@@ -119,6 +123,16 @@ def _pieces(run: StageRun) -> KeptPieces:
         anew=options.force,
         is_committed=lambda: ranks.rank > 0 and find_output(run.store, run.stage.name, run.key) is not None,
     )
+
+
+def _ran_on(device: str) -> dict[str, Any]:
+    """What scored, for the cost on promote's page: a device, and how many of it over all processes."""
+    import torch
+
+    from yanmo.evaluate.pieces import Ranks
+
+    gpus = torch.cuda.device_count() if device != "cpu" else 0
+    return {"device": "cuda" if gpus else "cpu", "ranks": max(gpus, 1) * Ranks.of_environment().world_size}
 
 
 def conditions(
