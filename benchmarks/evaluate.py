@@ -105,7 +105,8 @@ def of_shape(output: Output, loaded: LoadedModel, width: int, layers: int, conte
     )
     model = Decoder(config)
     model.initialize(torch.Generator().manual_seed(0), 1.0, "depth")
-    shutil.copyfile(output.path("tokenizer.json"), folder / "tokenizer.json")
+    for path in output.path("tokenizer.json").parent.glob("*token*"):
+        shutil.copyfile(path, folder / path.name)
     hf_export.save(model, loaded.symbols, folder)
     return str(folder)
 
