@@ -33,7 +33,6 @@ import os
 import random
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from typing import Any
@@ -47,6 +46,8 @@ import numpy as np  # noqa: E402
 import torch  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
+from train_nanogpt import NanoGPT  # noqa: E402
+from train_trainer import hugging_face  # noqa: E402
 
 from yanmo.common.options import load  # noqa: E402
 from yanmo.model.decoder import Decoder  # noqa: E402
@@ -94,6 +95,8 @@ def main() -> None:
 
 class Bench:
     """The task that all contestants get."""
+
+    rate = _RATE
 
     def __init__(self, asked: argparse.Namespace) -> None:
         self.asked, self.device = asked, asked.device
@@ -247,127 +250,6 @@ def _with_loss(decoder: Decoder) -> Callable[[Tensor, Tensor, int], Tensor]:
 
     module = LossModule(decoder)
     return lambda ids, segments, count: module(ids[:, :-1], segments, ids[:, 1:].contiguous(), 1.0 / count)
-
-
-class NanoGPT(nn.Module):
-    """Written after nanoGPT's model.py: learned positions, LayerNorm, fused qkv, GELU, tied head."""
-
-    def __init__(self, vocabulary: int, context: int, layers: int, width: int, heads: int) -> None:
-        super().__init__()
-        self.heads = heads
-        self.tokens, self.positions = nn.Embedding(vocabulary, width), nn.Embedding(context, width)
-        self.blocks = nn.ModuleList(
-            nn.ModuleDict(
-                {
-                    "norm1": nn.LayerNorm(width, bias=False),
-                    "qkv": nn.Linear(width, 3 * width, bias=False),
-                    "out": nn.Linear(width, width, bias=False),
-                    "norm2": nn.LayerNorm(width, bias=False),
-                    "up": nn.Linear(width, 4 * width, bias=False),
-                    "down": nn.Linear(4 * width, width, bias=False),
-                }
-            )
-            for _ in range(layers)
-        )
-        self.norm = nn.LayerNorm(width, bias=False)
-        self.head = nn.Linear(width, vocabulary, bias=False)
-        for parameter in self.parameters():
-            if parameter.ndim == 2:
-                nn.init.normal_(parameter, std=0.02)
-        self.head.weight = self.tokens.weight
-
-    def forward(self, ids: Tensor) -> Tensor:
-        x = self.tokens(ids) + self.positions(torch.arange(ids.shape[1], device=ids.device))
-        for block in self.blocks:
-            q, k, v = block["qkv"](block["norm1"](x)).unflatten(2, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
-            mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2)
-            x = x + block["out"](mixed)
-            x = x + block["down"](F.gelu(block["up"](block["norm2"](x))))
-        return self.head(self.norm(x))
-
-
-def hugging_face(bench: Bench, deepspeed: bool) -> Step:
-    """transformers' Trainer, fed one block of steps at a time through its own `train()`.
-
-    Its start-up is not counted: it runs in a thread that makes one step each time it is asked.
-    """
-    from transformers import Qwen3Config, Qwen3ForCausalLM, Trainer, TrainerCallback, TrainingArguments
-
-    c, asked = bench.shape, bench.asked
-    config = Qwen3Config(**dataclasses.asdict(c), use_cache=False, attn_implementation="sdpa")
-    model = Qwen3ForCausalLM(config).to(bench.dtype if not deepspeed else torch.float32)
-    model.load_state_dict(bench.weights)
-    ds = {
-        "zero_optimization": {"stage": 1},
-        "train_micro_batch_size_per_gpu": asked.rows,
-        "gradient_accumulation_steps": 1,
-        "gradient_clipping": 1.0,
-        "zero_allow_untested_optimizer": True,
-        "bf16": {"enabled": bench.dtype == torch.bfloat16},
-    }
-    folder = tempfile.mkdtemp()
-    arguments = TrainingArguments(
-        output_dir=folder,
-        per_device_train_batch_size=asked.rows,
-        max_steps=10**6,
-        learning_rate=_RATE,
-        lr_scheduler_type="constant",
-        adam_beta2=0.95,
-        max_grad_norm=1.0,
-        optim="adamw_torch_fused",
-        report_to=[],
-        logging_strategy="no",
-        save_strategy="no",
-        disable_tqdm=True,
-        bf16=deepspeed and bench.dtype == torch.bfloat16,
-        use_cpu=bench.device == "cpu",
-        deepspeed=ds if deepspeed else None,
-        dataloader_num_workers=0,
-        seed=0,
-    )
-    return _Paused(bench, model, arguments, Trainer, TrainerCallback)
-
-
-class _Paused:
-    """A Trainer in a thread, that makes one step each time it is called."""
-
-    def __init__(self, bench: Bench, model: nn.Module, arguments: Any, trainer: Any, callback: Any) -> None:
-        import threading
-
-        self._go, self._done = threading.Semaphore(0), threading.Semaphore(0)
-        outer = self
-        self.failed: BaseException | None = None
-
-        class Rows(torch.utils.data.Dataset):  # type: ignore[type-arg]
-            def __len__(self) -> int:
-                return 10**6
-
-            def __getitem__(self, index: int) -> dict[str, Tensor]:
-                row = torch.from_numpy(bench.ids(index // bench.asked.rows)[index % bench.asked.rows])
-                return {"input_ids": row[:-1], "labels": row[:-1]}
-
-        class Pause(callback):  # type: ignore[misc]
-            def on_step_begin(self, *args: Any, **kwargs: Any) -> None:
-                outer._go.acquire()
-
-            def on_step_end(self, *args: Any, **kwargs: Any) -> None:
-                outer._done.release()
-
-        def work() -> None:
-            torch.set_num_threads(bench.asked.threads)
-            try:
-                trainer(model=model, args=arguments, train_dataset=Rows(), callbacks=[Pause()]).train()
-            except BaseException as error:
-                outer.failed = error
-                outer._done.release()
-
-        threading.Thread(target=work, daemon=True).start()
-
-    def __call__(self, number: int) -> None:
-        self._go.release()
-        self._done.acquire()
-        if self.failed:
-            raise self.failed
 
 
 def measure(bench: Bench, contestants: dict[str, Step]) -> dict[str, list[float]]:

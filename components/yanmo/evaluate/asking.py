@@ -153,7 +153,7 @@ def answer_all(
     most_tokens: int,
     *,
     workers: int = 1,
-    pieces: Pieces,
+    pieces: Pieces | None = None,
 ) -> list[str]:
     """The likeliest answer to each conversation, up to its end mark; prompts of one length go together."""
     prompts = [prompt_ids(loaded.tokenizer, turns, loaded.symbols.bos) for turns in asked]
@@ -167,7 +167,7 @@ def answer_all(
         for part in parts
     ]
     answers = [""] * len(asked)
-    for chosen, said in zip(together, pieces.all(name, jobs, workers), strict=True):
+    for chosen, said in zip(together, (pieces or Pieces()).all(name, jobs, workers), strict=True):
         for i, text in zip(chosen, said, strict=True):
             answers[i] = text
     return answers

@@ -147,17 +147,19 @@ def loglikelihoods(
     Context and continuation are encoded together and cut where the context ends, white space at its end
     belonging to the continuation, as the harness does for its own models.
     """
-    reads, counted = [], []
-    for context, continuation in pairs:
-        blank = len(context) - len(context.rstrip())
-        if blank:
-            continuation, context = context[-blank:] + continuation, context[:-blank]
-        both = loaded.encode([context + continuation])[0][:-1]
-        head = min(len(loaded.encode([context])[0]) - 1, len(both) - 1)
-        reads.append(np.array(both))
-        counted.append(np.arange(1, len(both)) >= head)
+    cut = [_cut(context, continuation) for context, continuation in pairs]
+    heads = loaded.encode([context for context, _ in cut])
+    both = loaded.encode([context + continuation for context, continuation in cut])
+    reads = [np.array(ids[:-1]) for ids in both]
+    begins = [min(len(head) - 1, len(read) - 1) for head, read in zip(heads, reads, strict=True)]
+    counted = [np.arange(1, len(read)) >= begin for read, begin in zip(reads, begins, strict=True)]
     scored = are_likeliest(loaded.reader, reads, counted, threads=workers)
     return [(-_NATS * bits, best) for bits, best in scored]
+
+
+def _cut(context: str, continuation: str) -> tuple[str, str]:
+    blank = len(context) - len(context.rstrip())
+    return (context[:-blank], context[-blank:] + continuation) if blank else (context, continuation)
 
 
 def _generated(loaded: LoadedModel, context: str, options: dict[str, Any]) -> str:

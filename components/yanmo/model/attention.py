@@ -18,8 +18,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor
 
 from yanmo.common.errors import EnvironmentFault
@@ -43,7 +45,23 @@ class Documents:
     two, so that compiled code sees few lengths; only on the varlen path."""
 
 
-def documents(segments_BT: Tensor, dtype: torch.dtype, path: str = "auto") -> Documents:
+def document_bounds(segments_BT: NDArray[Any]) -> NDArray[np.int32]:
+    """`Documents.bounds` of rows that are still on the host: a device would be waited for.
+
+    Args:
+        segments_BT: as `documents` wants them.
+    """
+    starts_BT = np.ones(segments_BT.shape, bool)
+    starts_BT[:, 1:] = segments_BT[:, 1:] != segments_BT[:, :-1]
+    begins = np.flatnonzero(starts_BT)
+    bounds = np.full(1 << len(begins).bit_length(), segments_BT.size, np.int32)
+    bounds[: len(begins)] = begins
+    return bounds
+
+
+def documents(
+    segments_BT: Tensor, dtype: torch.dtype, path: str = "auto", bounds: Tensor | None = None
+) -> Documents:
     """The layout of rows whose positions carry the number of their document.
 
     Args:
@@ -51,6 +69,7 @@ def documents(segments_BT: Tensor, dtype: torch.dtype, path: str = "auto") -> Do
         dtype: of the activations.
         path: varlen, flash (the rows must hold one document each) or masked; auto is the best of the two
             that keep documents apart.
+        bounds: `document_bounds`, where the rows were at hand; only used on the varlen path.
     """
     B, T = segments_BT.shape
     if path == "auto":
@@ -62,6 +81,8 @@ def documents(segments_BT: Tensor, dtype: torch.dtype, path: str = "auto") -> Do
     positions_BT = index_T - first_BT
     if path == "flash":
         return Documents(positions_BT)
+    if path == "varlen" and bounds is not None:
+        return Documents(positions_BT, bounds=bounds)
     if path == "varlen":
         begins = starts_BT.flatten().nonzero().flatten().to(torch.int32)
         missing = (1 << len(begins).bit_length()) - len(begins)

@@ -131,15 +131,16 @@ class Decoder(nn.Module):
         if config.tie_word_embeddings:
             self.lm_head.weight = self.model.embed_tokens.weight
 
-    def hidden(self, ids_BT: Tensor, segments_BT: Tensor) -> Tensor:
+    def hidden(self, ids_BT: Tensor, segments_BT: Tensor, bounds: Tensor | None = None) -> Tensor:
         """What the head reads: (B, T, D).
 
         Args:
             ids_BT: token ids.
             segments_BT: number of the document at each position; positions restart where it changes.
+            bounds: see `yanmo.model.attention.documents`.
         """
         x_BTD = self.model.embed_tokens(ids_BT)
-        layout = documents(segments_BT, x_BTD.dtype, self.attention)
+        layout = documents(segments_BT, x_BTD.dtype, self.attention, bounds)
         rotary = rotary_tables(layout.positions_BT, self.config, x_BTD.dtype)
         for layer in self.model.layers:
             if self.recompute and torch.is_grad_enabled():

@@ -4,7 +4,15 @@ import pytest
 import torch
 
 from yanmo.common.errors import EnvironmentFault
-from yanmo.model.attention import attend, best_path, choose_path, documents, path_name, varlen_kernel
+from yanmo.model.attention import (
+    attend,
+    best_path,
+    choose_path,
+    document_bounds,
+    documents,
+    path_name,
+    varlen_kernel,
+)
 
 
 def by_hand(q, k, v, segments):
@@ -33,6 +41,14 @@ def test_attention_equals_float64_arithmetic_over_each_document(dtype, tolerance
     q, k, v = (torch.randn(2, 8, heads, 16).to(dtype) for heads in (4, 2, 2))
     found = attend(q, k, v, documents(SEGMENTS, dtype)).double()
     assert (found - by_hand(q, k, v, SEGMENTS)).abs().max() < tolerance
+
+
+def test_bounds_made_on_the_host_equal_those_made_on_the_device():
+    for segments in (SEGMENTS, SEGMENTS[:1], SEGMENTS[:, :4], torch.ones(3, 7), torch.arange(8)[None]):
+        bounds = documents(segments, torch.bfloat16, "varlen").bounds
+        assert document_bounds(segments.numpy()).tolist() == bounds.tolist()
+        given = documents(segments, torch.bfloat16, "varlen", bounds)
+        assert given.bounds is bounds and bounds.dtype == torch.int32
 
 
 def test_positions_restart_with_each_document_even_if_its_number_came_before():

@@ -127,9 +127,27 @@ def test_a_starting_model_that_does_not_fit_into_memory_is_refused_by_its_own_sh
 
 
 @pytest.mark.parametrize("text", ["[]", "{", "\n", '{"vocab_size": 400}'])
-def test_a_starting_model_whose_config_says_no_shape_is_refused(text, command, store):
+def test_a_starting_model_whose_config_is_none_is_refused(text, command, store):
     code, said = command(model=model_like(store, config=text))
     assert code == 65 and "config.json" in said, said
+    assert no_worker_began(store)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("num_key_value_heads", 0),
+        ("hidden_size", "32"),
+        ("num_hidden_layers", -1),
+        ("num_attention_heads", None),
+        ("head_dim", 15),
+        ("tie_word_embeddings", 1),
+        ("intermediate_size", 4.5),
+    ],
+)
+def test_a_starting_model_of_an_impossible_shape_is_refused(name, value, command, store):
+    code, said = command(model=model_like(store, **{name: value}))
+    assert code == 65 and "says no shape of a decoder" in said and f"{name} {value!r}" in said, said
     assert no_worker_began(store)
 
 

@@ -142,14 +142,15 @@ def test_max_seconds_pauses_and_a_run_outside_of_its_night_does_not_begin(store,
     assert day.returncode == 0 and "has not begun" in day.stderr, day.stderr
 
 
-def test_the_benchmark_prints_an_options_file_and_trains_nothing(store, tiny, tmp_path):
+def test_the_benchmark_prints_an_options_file_and_trains_nothing(store, tiny, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))  # no compiler, which would take half a minute to try
     options = {**tiny, "batch_rows": 1, "benchmark": "true"}  # three settings; test_grid.py looks at all
     done = stage(store, options)
     assert done.returncode == 0 and "trains no model" in done.stderr, done.stderr
     path = tmp_path / "best.yaml"
     path.write_text(done.stdout)
     best = load(TrainConfig, [f"--config={path}", "--batch-rows=1"], "yanmo train")
-    assert best.micro_batch >= 1 and best.threads >= 1
+    assert best.micro_batch >= 1 and best.threads >= 1 and "# --precision bf16" in done.stdout
     assert not list(store.glob("pointers/dev/train.json"))
 
 

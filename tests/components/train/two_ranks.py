@@ -136,7 +136,7 @@ def poisoned(engine: Any) -> tuple[bool, bool]:
         engine.decoder.model.norm.forward = lambda x: plain(x) * float("nan")
     share = ROWS // engine.world_size
     engine.accumulate(rows.rows(engine.rank * share, (engine.rank + 1) * share), rows.num_targets)
-    moved = engine.step()
+    moved = bool(engine.step())
     if engine.rank == engine.world_size - 1:
         engine.decoder.model.norm.forward = plain
     after = joined(parts(engine))

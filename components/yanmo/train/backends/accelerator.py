@@ -37,16 +37,19 @@ def find_device(asked: str) -> str:
     return asked if asked != "auto" else "cuda" if found["cuda"] else "cpu"
 
 
+def has_compiler() -> bool:
+    """Whether torch.compile finds a C++ compiler: one named in CXX or on PATH."""
+    asked = os.environ.get("CXX", "")
+    return any(shutil.which(name) for name in (asked, *_COMPILERS) if name)
+
+
 def check_compiler(options: TrainConfig, device: str) -> None:
     """Refuse --compile where it would fail at the first step.
 
     Raises:
         EnvironmentFault: no C++ compiler for a CPU, none of triton's for CUDA.
     """
-    if not options.compile or device != "cpu":
-        return
-    asked = os.environ.get("CXX", "")
-    if not any(shutil.which(name) for name in (asked, *_COMPILERS) if name):
+    if options.compile and device == "cpu" and not has_compiler():
         raise EnvironmentFault(
             f"--compile on a CPU needs a C++ compiler: none of {', '.join(_COMPILERS)} is on PATH; install "
             "g++, name one in CXX, or train without --compile"

@@ -19,6 +19,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from yanmo.common.errors import UsageError
 from yanmo.model.decoder import Decoder
 from yanmo.train.config import TrainConfig
 from yanmo.train.data import Batch
@@ -59,9 +60,12 @@ class Engine(Protocol):
     device: torch.device
     rank: int
     world_size: int
-    updates: int
-    """Updates done: steps without those that were skipped. AdamW's bias correction follows it, so that it
-    belongs to a checkpoint."""
+
+    @property
+    def updates(self) -> int:
+        """Updates done: steps without those that were skipped. AdamW's bias correction follows it, so that it
+        belongs to a checkpoint. Reading it waits for the device."""
+
     forwarded: Callable[[], None] | None
     """Called between forward and backward of each micro batch: for the clock. None costs nothing."""
     observer: Callable[[list[Part]], None] | None
@@ -79,12 +83,12 @@ class Engine(Protocol):
             The summed loss of these rows in nats: fp32, no dimensions, on the device, detached.
         """
 
-    def step(self) -> bool:
+    def step(self) -> Tensor:
         """Reduce the gradient over ranks, clip it, update, and begin a new gradient.
 
         Returns:
-            Whether the weights moved. False on all ranks alike where the gradient was not finite; then
-            neither weights nor states have changed.
+            Whether the weights moved: bool, no dimensions, on the device. False on all ranks alike where the
+            gradient was not finite; then neither weights nor states have changed.
         """
 
     def skip(self) -> None:
@@ -119,6 +123,9 @@ def open_engine(decoder: Decoder, options: TrainConfig, device: str) -> Engine:
     Args:
         decoder: with the first weights on rank 0; the other ranks get them from there.
         device: cpu, cuda or mps.
+
+    Raises:
+        UsageError: DeepSpeed does not take what --deepspeed-config says.
     """
     if options.backend == "torch":
         from yanmo.train.backends.plain import PlainEngine
@@ -126,4 +133,11 @@ def open_engine(decoder: Decoder, options: TrainConfig, device: str) -> Engine:
         return PlainEngine(decoder, options, device)
     from yanmo.train.backends.zero import ZeroEngine
 
-    return ZeroEngine(decoder, options, device)
+    try:
+        return ZeroEngine(decoder, options, device)
+    except (AssertionError, ValueError, TypeError) as error:
+        if isinstance(error, UsageError) or not options.deepspeed_config:
+            raise
+        raise UsageError(
+            f"--deepspeed-config {options.deepspeed_config}: DeepSpeed refuses it: {error}"
+        ) from error

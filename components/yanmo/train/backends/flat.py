@@ -13,10 +13,13 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
+import numpy as np
 import torch
 import torch.distributed as dist
+from numpy.typing import NDArray
 from torch import Tensor
 
+from yanmo.model.attention import document_bounds
 from yanmo.model.decoder import Decoder
 from yanmo.train.backends.engine import WEIGHT, Part, Reader
 from yanmo.train.backends.optimizer import MatrixAdamW, Piece, cut_places
@@ -43,7 +46,8 @@ class FlatEngine:
     pieces: list[list[Piece]]
 
     def __init__(self) -> None:
-        self.updates = 0
+        self._updates: int | Tensor = 0
+        """Where it lies on the device only reading it waits."""
         self.forwarded: Callable[[], None] | None = None
         self._observer: Callable[[list[Part]], None] | None = None
 
@@ -60,6 +64,11 @@ class FlatEngine:
 
     def _is_muon(self, i: int) -> bool:
         return bool(self.optimizer.param_groups[i]["muon"])
+
+    @property
+    def updates(self) -> int:
+        """See `Engine`."""
+        return int(self._updates)
 
     @property
     def observer(self) -> Callable[[list[Part]], None] | None:
@@ -111,7 +120,7 @@ class FlatEngine:
 
     def restore(self, read: Reader, updates: int) -> None:
         """See `Engine`."""
-        self.updates = updates
+        self._updates = updates
         for name, kind, start, values in self._held():
             values.copy_(read(name, kind, start, len(values)))
         for flat in self.flats:
@@ -153,14 +162,21 @@ class FlatEngine:
         finally:
             self.decoder.train()
 
-    def _tensors(self, rows: Batch) -> tuple[Tensor, Tensor, Tensor]:
-        """ids, segments and targets on the device; the copy does not wait."""
-        arrays = (rows.ids_BT, rows.segments_BT, rows.targets_BT)
-        ids, segments, targets = (torch.from_numpy(x) for x in arrays)
+    def _loss(self, module: Callable[..., Tensor], rows: Batch, scale: float) -> Tensor:
+        """What `LossModule` says of rows; neither the copy to the device nor the call waits for it."""
+        arrays: list[NDArray[Any]] = [
+            rows.ids_BT,
+            rows.segments_BT,
+            rows.targets_BT,
+            np.flatnonzero(rows.targets_BT >= 0),
+        ]
+        if self.decoder.attention == "varlen":
+            arrays.append(document_bounds(rows.segments_BT))
+        tensors = [torch.from_numpy(x) for x in arrays]
         if self.device.type == "cuda":
-            ids, segments, targets = (x.pin_memory() for x in (ids, segments, targets))
-        ids, segments, targets = (x.to(self.device, non_blocking=True) for x in (ids, segments, targets))
-        return ids, segments, targets
+            tensors = [x.pin_memory() for x in tensors]
+        ids, segments, targets, *places = (x.to(self.device, non_blocking=True) for x in tensors)
+        return module(ids, segments, targets, scale, *places)
 
 
 def copy_with(decoder: Decoder, weights: dict[str, Tensor], device: torch.device) -> Decoder:

@@ -15,9 +15,23 @@ class LossModule(nn.Module):
         super().__init__()
         self.decoder = decoder
 
-    def forward(self, ids_BT: Tensor, segments_BT: Tensor, targets_BT: Tensor, scale: float) -> Tensor:
-        """The summed loss of the positions that have a target, times `scale`."""
-        hidden_BTD = self.decoder.hidden(ids_BT, segments_BT)
-        at = (targets_BT >= 0).flatten().nonzero().squeeze(1)
+    def forward(
+        self,
+        ids_BT: Tensor,
+        segments_BT: Tensor,
+        targets_BT: Tensor,
+        scale: float,
+        at: Tensor | None = None,
+        bounds: Tensor | None = None,
+    ) -> Tensor:
+        """The summed loss of the positions that have a target, times `scale`.
+
+        Args:
+            at: those positions in the flattened rows; without it the device is asked and waited for.
+            bounds: see `yanmo.model.attention.documents`.
+        """
+        hidden_BTD = self.decoder.hidden(ids_BT, segments_BT, bounds)
+        if at is None:
+            at = (targets_BT >= 0).flatten().nonzero().squeeze(1)
         hidden_ND = hidden_BTD.flatten(0, 1).index_select(0, at)
         return linear_cross_entropy(hidden_ND, self.decoder.lm_head.weight, targets_BT.flatten()[at], scale)

@@ -113,6 +113,9 @@ class MatrixAdamW(torch.optim.AdamW):
         self._cut: dict[int, Cuts] = {}
         self.idle = False
         """While True a step changes nothing: for engines whose own step also clears gradients."""
+        self.found_inf: Tensor | None = None
+        """1 where a step must change nothing, else 0 (fp32, no dimensions, on the device), for who does not
+        want to wait for it. torch's fused AdamW looks at an attribute of this name."""
         self.observer: Callable[[Tensor], None] | None = None
         """Called with each parameter that has a gradient, before it is updated."""
 
@@ -163,11 +166,16 @@ class MatrixAdamW(torch.optim.AdamW):
         if "momentum_buffer" not in state:
             state["momentum_buffer"] = torch.zeros_like(parameter)
         momentum, gradient = state["momentum_buffer"], parameter.grad
-        momentum.lerp_(gradient, 1 - group["momentum"])
+        blend, decay = 1 - group["momentum"], 1 - group["lr"] * group["weight_decay"]
+        refused = None if self.found_inf is None else self.found_inf.bool()
+        if refused is not None:
+            gradient.masked_fill_(refused, 0.0)
+            blend, decay = torch.where(refused, 0.0, blend), torch.where(refused, 1.0, decay)
+        momentum.lerp_(gradient, blend)
         nesterov = gradient.lerp(momentum, group["momentum"])
-        parameter.mul_(1 - group["lr"] * group["weight_decay"])
+        parameter.mul_(decay)
         if id(parameter) not in self._pieces:
-            parameter.add_(_update(nesterov), alpha=-group["lr"])
+            parameter.add_(_unless(refused, _update(nesterov)), alpha=-group["lr"])
             return
         done = self._cut_updates(parameter, nesterov)
         for piece in self._pieces[id(parameter)]:
@@ -176,7 +184,8 @@ class MatrixAdamW(torch.optim.AdamW):
             else:
                 update = _update(nesterov[piece.at : piece.at + piece.count].view(piece.shape))
             part = update.reshape(-1)[piece.start : piece.start + piece.count]
-            parameter[piece.at : piece.at + piece.count].add_(part, alpha=-group["lr"])
+            place = parameter[piece.at : piece.at + piece.count]
+            place.add_(_unless(refused, part), alpha=-group["lr"])
 
     def _cut_updates(self, parameter: Tensor, nesterov: Tensor) -> dict[str, Tensor]:
         """The updates of the matrices that are cut: each rank adds its parts to zeros, then computes."""
@@ -203,6 +212,10 @@ class MatrixAdamW(torch.optim.AdamW):
 def _matrix(buffer: Tensor, cut: Cuts, name: str) -> Tensor:
     begin, shape = cut.places[name], cut.shapes[name]
     return buffer[begin : begin + shape.numel()].view(shape)
+
+
+def _unless(refused: Tensor | None, update: Tensor) -> Tensor:
+    return update if refused is None else update.masked_fill(refused, 0.0)
 
 
 def _update(matrix: Tensor) -> Tensor:

@@ -58,6 +58,8 @@ class PlainEngine(FlatEngine):
         self.optimizer = MatrixAdamW(groups, (options.adam_beta1, options.adam_beta2))
         self._locate(flats, pieces)
         self._norm = torch.zeros(())
+        self._defers = self.device.type != "cpu"
+        """Whether the optimizer decides on the device; a CPU has nothing to wait for."""
 
     def _flatten(self, parameters: list[Tensor], names: dict[int, str]) -> tuple[Tensor, Tensor, list[Piece]]:
         """One fp32 tensor of a group, what the forward reads of it, and where what lies in it."""
@@ -93,28 +95,30 @@ class PlainEngine(FlatEngine):
     def accumulate(self, rows: Batch, num_targets: int) -> Tensor:
         """See `Engine`."""
         num_targets = max(num_targets, 1)  # a batch of questions only, of chats, has none
-        loss: Tensor = self._module(*self._tensors(rows), 1.0 / num_targets)
+        loss = self._loss(self._module, rows, 1.0 / num_targets)
         if self.forwarded:
             self.forwarded()
         loss.backward()  # type: ignore[no-untyped-call]
         return loss.detach().float() * num_targets
 
-    def step(self) -> bool:
-        """See `Engine`."""
+    def step(self) -> Tensor:
+        """See `Engine`; on a device that computes while the host goes on nothing is read back."""
         gradients = [flat.grad for flat in self.flats if flat.grad is not None]
         if self.world_size > 1:
             for gradient in gradients:
                 dist.all_reduce(gradient)
         self._norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(g) for g in gradients]))
-        finite = bool(torch.isfinite(self._norm))
-        if finite:
+        finite = torch.isfinite(self._norm)
+        if self._defers:
+            self.optimizer.found_inf = (~finite).float()
+        if self._defers or finite:
             if self.options.clip:
                 share = (self.options.clip / (self._norm + 1e-6)).clamp(max=1.0)
                 for gradient in gradients:
                     gradient.mul_(share)
             self.optimizer.step()
             self._copy_to_forward()
-            self.updates += 1
+        self._updates = self._updates + finite
         self.skip()
         return finite
 

@@ -27,7 +27,7 @@ from yanmo.train.backends.engine import Reader
 from yanmo.train.backends.flat import FlatEngine, collective_timeout, copy_with
 from yanmo.train.backends.loss_module import LossModule
 from yanmo.train.backends.optimizer import MatrixAdamW, Piece, parameter_groups
-from yanmo.train.backends.zero_config import engine_config
+from yanmo.train.backends.zero_config import engine_config, fit_buckets
 from yanmo.train.config import TrainConfig
 from yanmo.train.data import Batch
 
@@ -83,10 +83,12 @@ class ZeroEngine(FlatEngine):
         self.optimizer = MatrixAdamW(
             parameter_groups(decoder, options), (options.adam_beta1, options.adam_beta2)
         )
+        config = engine_config(options, check_batch=False)
+        fit_buckets(config, sum(shape.numel() for shape in self._shapes.values()), self.world_size)
         self._engine = deepspeed.initialize(
             model=LossModule(decoder),
             optimizer=self.optimizer,
-            config=engine_config(options, check_batch=False),
+            config=config,
             dist_init_required=False,
         )[0]
         if self._shared_out:
@@ -139,18 +141,19 @@ class ZeroEngine(FlatEngine):
         """See `Engine`."""
         # DeepSpeed averages over ranks; this takes it back. A batch of chats' questions has no target.
         scale = self.world_size / max(num_targets, 1)
-        loss: Tensor = self._engine(*self._tensors(rows), scale)
+        loss = self._loss(self._engine, rows, scale)
         if self.forwarded:
             self.forwarded()
         self._engine.backward(loss)
         return loss.detach().float() / scale
 
-    def step(self) -> bool:
-        """See `Engine`."""
+    def step(self) -> Tensor:
+        """See `Engine`. DeepSpeed itself reads whether a gradient was not finite, and its norm: no option
+        of its lets the device decide, so that here the host waits once a step, for the backward."""
         self._engine.step()
         applied = bool(self._engine.was_step_applied())
-        self.updates += applied
-        return applied
+        self._updates = self.updates + applied
+        return torch.full((), applied, device=self.device)
 
     def skip(self) -> None:
         """See `Engine`."""

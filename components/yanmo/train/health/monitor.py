@@ -8,7 +8,7 @@ off: no hook, no copy, nothing.
 A warning names the figure, the layer and what it means, once per figure until it was good again. Thresholds:
 
     active_units < 0.5         half of the units dormant; Sokar et al. 2023 (arXiv 2302.12902)
-    effective_rank < 3         states on a plane; what healthy trainings showed here is in docs/train
+    effective_rank < 3         states on a plane; ours, see the healthy and sick trainings in docs/night.md
     attention_entropy < 0.05   Zhai et al. 2023 (arXiv 2303.06296): training diverges where it falls to 0
     output_entropy < 0.01      one token, always
     update_ratio > 0.5         an update of half of the weights; 1e-3 is usual (Karpathy, CS231n notes)

@@ -26,8 +26,8 @@ class PendingStep:
     targets: int
     """Of the global batch."""
     first_sample: int
-    moved: bool
-    """Whether it moved the weights."""
+    moved: Tensor
+    """Whether it moved the weights (bool scalar, on the device; the same on every rank)."""
 
 
 @dataclass(frozen=True)
@@ -92,11 +92,12 @@ class Ledger:
         """The steps since the last call, in order, and into the interval; all ranks call it together."""
         if not self._pending:
             return []
-        nats = torch.stack([p.nats for p in self._pending]).cpu().double()
+        numbers = torch.stack([torch.stack([p.nats, p.moved.float()]) for p in self._pending])
+        nats, moved = numbers.cpu().double().T
         *sums, cpu = self.agreement.sums(torch.cat([nats, torch.tensor([self._cpu_seconds]).double()]))
         found = []
-        for pending, total in zip(self._pending, sums, strict=True):
-            good = pending.moved and math.isfinite(total)
+        for pending, total, has_moved in zip(self._pending, sums, moved.tolist(), strict=True):
+            good = bool(has_moved) and math.isfinite(total)
             loss = total / max(pending.targets, 1)
             found.append(StepResult(pending.step, loss, pending.first_sample, good))
             if good:

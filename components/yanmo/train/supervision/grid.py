@@ -1,8 +1,12 @@
 """`--benchmark`: tries execution settings on this machine and prints the fastest as an options file.
 
 Only settings that change no sample and no key: how many ranks and threads (on a CPU), micro batch, ZeRO
-stage, backend. Each is a real training of a few steps in a folder that is thrown away. Ranks and threads are
-tried with every micro batch; backend and stage then with the best of those, as they hardly depend on it.
+stage, backend, torch.compile where a compiler is there. Each is a real training of a few steps in a folder
+that is thrown away. Ranks and threads are tried with every micro batch; backend, stage and compiling then
+with the best of those, as they hardly depend on it.
+
+The precision is semantic: another one makes another model. It is measured with the best setting and said in a
+comment, and stays out of the options file.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from typing import Any
 from yanmo.common.options_file import dump_yaml
 from yanmo.common.stage_run import Skip, StageRun
 from yanmo.train import job
+from yanmo.train.backends.accelerator import has_compiler
 from yanmo.train.config import TrainConfig
 from yanmo.train.job import Job, read_metrics
 from yanmo.train.supervision.workers import WorkersLog, end, start, watch
@@ -64,8 +69,13 @@ def best_settings(run: StageRun) -> Setting:
     for change in second_settings(options):
         measure({**best, **change})
     best, speed = max(speeds, key=lambda pair: pair[1])
+    if not options.compile and _can_compile(options):
+        measure({**best, "compile": True})
+        best, speed = max(speeds, key=lambda pair: pair[1])
+    advice = _advice(run, best, speed)
     rows = [[f"{v:.0f}", *(f"{name}={value}" for name, value in s.items())] for s, v in speeds]
     sys.stdout.write("".join(f"# {' '.join(row)}\n" for row in sorted(rows, key=lambda r: -float(r[0]))))
+    sys.stdout.write(f"# {advice}\n")
     sys.stdout.write(dump_yaml(best))
     sys.stdout.flush()
     return {**best, "tokens_per_second": round(speed)}
@@ -94,6 +104,24 @@ def second_settings(options: TrainConfig) -> Iterator[Setting]:
 
 def _has_gpu() -> bool:
     return any(Path("/dev").glob("nvidia[0-9]*"))
+
+
+def _can_compile(options: TrainConfig) -> bool:
+    """Whether torch.compile may be tried: on a GPU with its own compiler, on a CPU with one of C++."""
+    return has_compiler() or (options.device in ("auto", "cuda") and _has_gpu())
+
+
+def _advice(run: StageRun, best: Setting, speed: float) -> str:
+    """What the other precision would do, in a line."""
+    options: TrainConfig = run.options
+    other = "bf16" if options.precision == "fp32" else "fp32"
+    found = tokens_per_second(run, dataclasses.replace(options, **{**best, "precision": other}))
+    if not found or not speed:
+        return f"--precision {other} does not run with these settings"
+    return (
+        f"--precision {other}: {found:.0f} tokens/s, {found / speed:.2f} times {options.precision}; it makes "
+        "another model (another key), so that it is not in this file"
+    )
 
 
 def tokens_per_second(run: StageRun, options: TrainConfig) -> float:

@@ -48,6 +48,8 @@ CONTRADICTIONS = [
     ({"activation_checkpointing": {"cpu_checkpointing": True}}, "--gradient-checkpointing"),
     ({"checkpoint": {"load_universal": True}}, "checkpoints are in our own format"),
     ({"zero_optimization": {"offload_param": {"device": "cpu"}}}, "offload_param"),
+    ({"amp": {"enabled": True}}, "--precision"),
+    ({"communication_data_type": "bf16"}, "reduced in fp32"),
 ]
 
 
@@ -65,12 +67,61 @@ def test_each_key_that_an_option_decides_was_contradicted_above():
     assert {names(theirs) for theirs, _ in CONTRADICTIONS} == {*zero_config._OURS, *zero_config._NEVER}
 
 
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        {"data_types": {"grad_accum_dtype": "bf16"}},
+        {"zero_allow_untested_optimizer": False},
+        {"zero_optimization": 3},
+        {"zero_force_ds_cpu_optimizer": True},
+    ],
+)
+def test_what_the_engine_rests_on_cannot_be_taken_from_under_it(theirs, tmp_path):
+    with pytest.raises(UsageError, match="the engine rests on"):
+        merged(tmp_path, json.dumps(theirs))
+    assert merged(tmp_path, '{"steps_per_print": 5}')["steps_per_print"] == 5
+
+
+@pytest.mark.usefixtures("one_rank")
+def test_what_deepspeed_itself_refuses_is_the_users_to_mend(tmp_path, tiny):
+    from yanmo.train.backends.engine import open_engine
+    from yanmo.train.models.start import decoder_shape
+
+    path = tmp_path / "ds.json"
+    path.write_text('{"zero_optimization": {"reduce_bucket_size": "many"}}', encoding="utf-8")
+    options = TrainConfig(**{**tiny, "deepspeed_config": str(path)})
+    with pytest.raises(UsageError, match=r"(?s)DeepSpeed refuses it.*reduce_bucket_size"):
+        open_engine(decoder_shape(options, 60), options, "cpu")
+
+
 @pytest.mark.parametrize("text", ["{", "[]", ""])
 def test_a_file_that_is_no_object_is_refused(text, tmp_path):
     with pytest.raises(UsageError, match="--deepspeed-config"):
         merged(tmp_path, text)
     with pytest.raises(UsageError, match="cannot be read"):
         engine_config(TrainConfig(deepspeed_config=str(tmp_path / "none.json")))
+
+
+def test_the_bucket_is_no_larger_than_the_gradient_unless_the_file_says_so(tmp_path):
+    made = engine_config(TrainConfig())
+    zero_config.fit_buckets(made, 4_300_000, 2)
+    assert made["zero_optimization"]["reduce_bucket_size"] == 4_300_000
+    large = engine_config(TrainConfig())
+    zero_config.fit_buckets(large, 7_000_000_000, 2)
+    assert large["zero_optimization"]["reduce_bucket_size"] == 500_000_000
+    said = {"reduce_bucket_size": 1000, "reduce_scatter": True}
+    theirs = merged(tmp_path, json.dumps({"zero_optimization": said}))
+    zero_config.fit_buckets(theirs, 4_300_000, 1)
+    assert theirs["zero_optimization"] == {"stage": 1, **said}
+
+
+@pytest.mark.parametrize(
+    ("ranks", "stage", "scatters"), [(1, 1, False), (1, 2, False), (1, 3, True), (2, 1, True)]
+)
+def test_one_rank_scatters_nothing(ranks, stage, scatters):
+    made = engine_config(TrainConfig(zero_stage=stage))
+    zero_config.fit_buckets(made, 10, ranks)
+    assert made["zero_optimization"].get("reduce_scatter", True) is scatters
 
 
 def test_workers_that_start_again_with_less_keep_the_file(tmp_path):
