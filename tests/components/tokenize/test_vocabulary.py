@@ -3,7 +3,7 @@ import math
 import pytest
 
 from yanmo.common.errors import DataError
-from yanmo.tokenize.vocabulary import ALWAYS, BYTES, SPECIAL, TAGS, Counts, choose
+from yanmo.tokenize.vocabulary import ALWAYS, BYTES, SPECIAL, TAGS, Counts, _characters, choose
 
 SETTINGS = {"min_character_count": 3, "character_share": 0.7, "dictionary_weight": 0.01}
 
@@ -95,3 +95,13 @@ def test_text_without_any_known_word_still_gives_a_whole_vocabulary(lexicon, wor
 
     nothing = Counts(words=np.zeros(words.vocab_size, np.int64))
     assert len(choose(nothing, lexicon, words, size=2048, **SETTINGS).pieces) == 2048
+
+
+def test_characters_may_take_exactly_their_share():
+    counted = Counts().characters
+    for code, number in zip(map(ord, "春江潮水连"), (3, 3, 4, 5, 6), strict=True):
+        counted[code] = number
+    everything = ALWAYS | set("春江潮水连")
+    assert _characters(counted, len(everything), 3, 1.0) == (everything, 3)
+    assert _characters(counted, len(everything) - 1, 3, 1.0) == (everything - set("春江"), 4)
+    assert _characters(counted, 2 * len(everything), 3, 0.5) == (everything, 3)
