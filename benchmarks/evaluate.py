@@ -1,57 +1,66 @@
 """Speed of scoring, beside lm-evaluation-harness on the same documents of the same model in one run.
 
     python benchmarks/evaluate.py --store file:///path/of/store --channel demo [--documents 40] [--harness]
+                                  [--harness-batch 1 16 auto] [--shape 512 8 8192] [--rounds 3]
 
-The harness reads the exported folder through its own `hf` model (transformers, fp32, one thread, the same
-context) and gives `loglikelihood_rolling` of each text; both charge every character of the text. Its windows
-do not overlap, so a long text is read once and not twice, behind less context: both ways are timed.
+The harness reads the exported folder through its own `hf` model (transformers, fp32, the same context). Two
+kinds of question, each asked of both:
+
+    rolling  `loglikelihood_rolling` of each text. Its windows do not overlap, so a text longer than the
+             context is read once and not twice, behind less context; yanmo is timed as it measures and as
+             the harness reads
+    answers  `loglikelihood` of the latter half of each text behind its first half, texts cut to the
+             context: the same windows in both
+
+`--shape width layers context` takes a model of random weights and that shape in place of the store's.
+Lowest CPU-seconds of some rounds, the systems taking turns, on one thread or `--threads`; and wall-seconds.
 `--harness` needs `pip install 'yanmo[harness]' transformers accelerate`.
-CPU-seconds and wall-seconds, one thread each.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import shutil
+import tempfile
 import time
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
 
-os.environ.update(HF_HUB_OFFLINE="1", HF_DATASETS_OFFLINE="1", TOKENIZERS_PARALLELISM="false")
+os.environ.update(
+    LOGLEVEL="ERROR", HF_HUB_OFFLINE="1", HF_DATASETS_OFFLINE="1", TOKENIZERS_PARALLELISM="false"
+)
 
 import numpy as np
 import torch
 
 from yanmo.common.store.objects import open_store
-from yanmo.common.store.output import open_reference
+from yanmo.common.store.output import Output, open_reference
 from yanmo.common.store.pointers import read_pointer
 from yanmo.evaluate.budget import first_of_each_genre
-from yanmo.evaluate.documents import Document, read_split
+from yanmo.evaluate.documents import read_split
+from yanmo.evaluate.harness import loglikelihoods
 from yanmo.evaluate.scoring import LoadedModel, load_model
+from yanmo.model import hf_export
+from yanmo.model.decoder import Decoder, DecoderConfig
 from yanmo.model.scoring import token_bits
 
-
-def timed(name: str, characters: int, run: Callable[[], Any]) -> tuple[Any, float]:
-    """What `run` gives and its CPU-seconds; prints them."""
-    wall, cpu = time.perf_counter(), time.process_time()
-    found = run()
-    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    print(
-        f"{name:24} {cpu:7.2f} CPU s {wall:7.2f} s {characters / cpu:9.0f} characters per CPU s", flush=True
-    )
-    return found, cpu
+Pairs = list[tuple[str, str]]
 
 
-def ours(loaded: LoadedModel, documents: list[Document], stride: int = 0) -> float:
+def rolling(loaded: LoadedModel, texts: list[str], threads: int, stride: int = 0) -> float:
     """Bits of all texts, without their end: the harness does not score it."""
-    ids = loaded.encode([d.text for d in documents])
-    return float(
-        sum(b.sum() for b in token_bits(loaded.model, [np.array(i[:-1]) for i in ids], stride=stride))
-    )
+    reads = [np.array(ids[:-1]) for ids in loaded.encode(texts)]
+    return float(sum(b.sum() for b in token_bits(loaded.reader, reads, stride=stride, threads=threads)))
 
 
-def harness(folder: str, context: int, batch: int) -> Callable[[list[Document]], float]:
-    """The harness's own reading of the same texts."""
+def answers(loaded: LoadedModel, pairs: Pairs, threads: int) -> float:
+    """Bits of all second halves."""
+    return -sum(nats for nats, _ in loglikelihoods(loaded, pairs, threads)) / float(np.log(2))
+
+
+def harness(folder: str, context: int, batch: str) -> tuple[Callable[..., float], Callable[..., float]]:
+    """The harness's own reading of the same texts, and of the same halves."""
     from lm_eval.api.instance import Instance
     from lm_eval.models.huggingface import HFLM
 
@@ -60,11 +69,64 @@ def harness(folder: str, context: int, batch: int) -> Callable[[list[Document]],
         add_bos_token=False, prefix_token_id=0,
     )  # fmt: skip
 
-    def run(documents: list[Document]) -> float:
-        asked = [Instance("loglikelihood_rolling", {}, (d.text,), i) for i, d in enumerate(documents)]
+    def roll(texts: list[str]) -> float:
+        asked = [Instance("loglikelihood_rolling", {}, (text,), i) for i, text in enumerate(texts)]
         return -float(sum(model.loglikelihood_rolling(asked, disable_tqdm=True))) / float(np.log(2))
 
-    return run
+    def answer(pairs: Pairs) -> float:
+        asked = [Instance("loglikelihood", {}, pair, i) for i, pair in enumerate(pairs)]
+        found = model.loglikelihood(asked, disable_tqdm=True)
+        return -float(sum(nats for nats, _ in found)) / float(np.log(2))
+
+    return roll, answer
+
+
+def halves(loaded: LoadedModel, texts: list[str], context: int) -> Pairs:
+    """First and second half of as much of each text as the context holds."""
+    cut = (
+        text[: int((context - 8) * len(text) / len(ids))]
+        for text, ids in zip(texts, loaded.encode(texts), strict=True)
+    )
+    return [(text[: len(text) // 2], text[len(text) // 2 :]) for text in cut if len(text) > 3]
+
+
+def of_shape(output: Output, loaded: LoadedModel, width: int, layers: int, context: int) -> str:
+    """A folder with a model of random weights and the store's tokenizer."""
+    folder = Path(tempfile.mkdtemp())
+    config = DecoderConfig(
+        vocab_size=loaded.model.config.vocab_size,
+        hidden_size=width,
+        num_hidden_layers=layers,
+        num_attention_heads=width // 64,
+        num_key_value_heads=max(1, width // 128),
+        head_dim=64,
+        intermediate_size=3 * width,
+        max_position_embeddings=context,
+    )
+    model = Decoder(config)
+    model.initialize(torch.Generator().manual_seed(0), 1.0, "depth")
+    shutil.copyfile(output.path("tokenizer.json"), folder / "tokenizer.json")
+    hf_export.save(model, loaded.symbols, folder)
+    return str(folder)
+
+
+def timed(name: str, characters: int, rounds: int, runs: dict[str, Callable[[], float]]) -> dict[str, float]:
+    """The lowest CPU-seconds of each, run in turns; prints them, and the wall-seconds of the same round."""
+    best: dict[str, tuple[float, float]] = {}
+    bits = {label: run() for label, run in runs.items()}  # warm
+    for _ in range(rounds):
+        for label, run in runs.items():
+            wall, cpu = time.perf_counter(), time.process_time()
+            run()
+            took = time.process_time() - cpu, time.perf_counter() - wall
+            best[label] = min(best.get(label, took), took)
+    for label, (cpu, wall) in best.items():
+        print(
+            f"{name:8} {label:24} {cpu:7.2f} CPU s {wall:7.2f} s {characters / cpu:8.0f} characters/CPU s "
+            f"{bits[label] / characters:8.4f} bits each",
+            flush=True,
+        )
+    return {label: cpu for label, (cpu, _) in best.items()}
 
 
 def main() -> None:
@@ -73,29 +135,46 @@ def main() -> None:
     parser.add_argument("--channel", default="demo")
     parser.add_argument("--documents", type=int, default=40, help="of each genre")
     parser.add_argument("--harness", action="store_true", help="also time lm-evaluation-harness")
-    parser.add_argument("--harness-batch", type=int, default=16, help="its batch size")
+    parser.add_argument("--harness-batch", nargs="+", default=["1", "16"], help="its batch sizes; it takes 1")
+    parser.add_argument("--shape", type=int, nargs=3, metavar=("WIDTH", "LAYERS", "CONTEXT"))
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=1)
     args = parser.parse_args()
-    torch.set_num_threads(1)
+    torch.set_num_threads(args.threads)
     store = open_store(args.store)
-    model, texts = (
+    output, evaluation_set = (
         open_reference(store, read_pointer(store, args.channel, n)) for n in ("train", "evaluation_set")
     )
-    loaded = load_model(model)
-    documents = first_of_each_genre(read_split(texts, "test"), args.documents)
-    characters = sum(d.characters for d in documents)
-    print(f"{len(documents)} documents, {characters} characters, torch {torch.__version__}, 1 thread")
-    ours(loaded, documents[:4])
-    bits, mine = timed("yanmo", characters, lambda: ours(loaded, documents))
-    print(f"{'':24} {bits / characters:.4f} bits per character")
+    loaded = load_model(output)
+    folder = str(output.path("config.json").parent)
+    if args.shape:
+        folder = of_shape(output, loaded, *args.shape)
+        loaded = LoadedModel(output, hf_export.load(Path(folder))[0], loaded.symbols, loaded.tokenizer)
+    texts = [d.text for d in first_of_each_genre(read_split(evaluation_set, "test"), args.documents)]
     context = loaded.model.config.max_position_embeddings
-    bits, alike = timed("yanmo, no overlap", characters, lambda: ours(loaded, documents, context))
-    print(f"{'':24} {bits / characters:.4f} bits per character")
-    if args.harness:
-        run = harness(str(model.path("config.json").parent), context, args.harness_batch)
-        run(documents[:4])
-        theirs, cpu = timed("lm-evaluation-harness", characters, lambda: run(documents))
-        print(f"{'':24} {theirs / characters:.4f} bits per character")
-        print(f"ratio {cpu / mine:.2f}; without overlap, as the harness reads, {cpu / alike:.2f}")
+    pairs = halves(loaded, texts, context)
+    print(
+        f"{len(texts)} documents, {sum(map(len, texts))} characters, context {context}, "
+        f"{sum(p.numel() for p in loaded.model.parameters()) / 1e6:.1f} M parameters, "
+        f"torch {torch.__version__}, {args.threads} threads"
+    )
+    roll: dict[str, Callable[[], float]] = {
+        "yanmo": lambda: rolling(loaded, texts, args.threads),
+        "yanmo, no overlap": lambda: rolling(loaded, texts, args.threads, context),
+    }
+    answer: dict[str, Callable[[], float]] = {"yanmo": lambda: answers(loaded, pairs, args.threads)}
+    for batch in args.harness_batch if args.harness else []:
+        theirs = harness(folder, context, batch)
+        roll[f"lm-eval, batch {batch}"] = lambda run=theirs[0]: run(texts)  # type: ignore[misc]
+        answer[f"lm-eval, batch {batch}"] = lambda run=theirs[1]: run(pairs)  # type: ignore[misc]
+    for name, characters, runs in (
+        ("rolling", sum(map(len, texts)), roll),
+        ("answers", sum(len(b) for _, b in pairs), answer),
+    ):
+        took = timed(name, characters, args.rounds, runs)
+        for ours in (label for label in took if label.startswith("yanmo")):
+            for other in (label for label in took if label.startswith("lm-eval")):
+                print(f"{name}: {ours} is {took[other] / took[ours]:.2f} times as fast as {other}")
 
 
 if __name__ == "__main__":

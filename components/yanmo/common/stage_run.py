@@ -143,6 +143,7 @@ def main(
     *,
     prepare: Prepare | None = None,
     finish: Callable[[StageRun, Output], Finish] | None = None,
+    assist: Callable[[StageRun], None] | None = None,
     argv: Sequence[str] | None = None,
 ) -> int:
     """Run `stage` for a command line and return the process's exit code.
@@ -152,6 +153,7 @@ def main(
         prepare: what else the key depends on, beyond options and references: input name -> `Output`
             or {"content_digest", "uri"}. May put things for the work into `run.extra`.
         finish: called with the output whether it was made now or before.
+        assist: does a share of the work where RANK is above 0: without lease, output, or pointer.
         argv: the command line; the process's own by default.
     """
     started = time.monotonic()
@@ -175,9 +177,16 @@ def main(
             inputs = resolve_inputs(store, options)
             run = StageRun(stage=stage, options=options, store=store, inputs=inputs, telemetry=telemetry)
             try:
-                output = _output_of(run, work, prepare, started)
+                recipe = _recipe_of(run, prepare)
+                if assist and is_helper():
+                    if find_whole(store, stage.name, recipe.key) is None:
+                        assist(run)
+                    return ExitCode.DONE
+                output = _output_of(run, recipe, work, started)
             except Skip as reason:
                 log.info("nothing to do: %s", reason)
+                if assist and is_helper():
+                    return ExitCode.DONE
                 _hand_over(run, None, Finish(), outputs, status="done")
                 return ExitCode.DONE
             shown = finish(run, output) if finish and output else Finish()
@@ -192,7 +201,12 @@ def main(
         return code
 
 
-def _output_of(run: StageRun, work: Work, prepare: Prepare | None, started: float) -> Output | None:
+def is_helper() -> bool:
+    """Whether this process is one of several ranks and not the first: it hands nothing over."""
+    return os.environ.get("RANK", "0") not in ("", "0")
+
+
+def _recipe_of(run: StageRun, prepare: Prepare | None) -> Recipe:
     options, stage = run.options, run.stage
     unkeyed = {f.name for f in option_fields(type(options), "input") if not f.metadata["keyed"]}
     inputs: dict[str, Any] = {n: v for n, v in run.inputs.items() if n not in unkeyed}
@@ -207,6 +221,11 @@ def _output_of(run: StageRun, work: Work, prepare: Prepare | None, started: floa
         run_id=options.run_id,
     )
     run.key, run.pinned = recipe.key, recipe.outputs
+    return recipe
+
+
+def _output_of(run: StageRun, recipe: Recipe, work: Work, started: float) -> Output | None:
+    options, stage = run.options, run.stage
     if not options.force:
         found = find_whole(run.store, stage.name, recipe.key)
         if found is not None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections import defaultdict
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -13,6 +14,7 @@ import torch
 from yanmo.common.errors import DataError
 from yanmo.evaluate.chats import END, Turn, has_marks, prompt_ids
 from yanmo.evaluate.documents import Document
+from yanmo.evaluate.pieces import Job, Pieces, plan_of
 from yanmo.evaluate.scoring import LoadedModel
 from yanmo.evaluate.tasks import LETTERS, Task, choice_figures, chrf, make_tasks, punctuation_figures
 from yanmo.model.generate import generate
@@ -21,39 +23,59 @@ from yanmo.model.scoring import token_bits
 log = logging.getLogger(__name__)
 _MOST_TOKENS = {"punctuation": 192, "genre": 8, "next_line": 8, "chat": 256}
 _AT_A_TIME = 64
+T = TypeVar("T")
+Ask = Callable[[str, Sequence[Sequence[Turn]], int], list[str]]
+"""(name of the pieces, conversations, most tokens of an answer) -> answers."""
 
 
 def measure_tasks(
-    loaded: LoadedModel, documents: Sequence[Document], how: str, *, per_genre: int, seed: int, workers: int
+    loaded: LoadedModel,
+    documents: Sequence[Document],
+    how: str,
+    *,
+    per_genre: int,
+    seed: int,
+    workers: int,
+    pieces: Pieces | None = None,
 ) -> dict[str, Any]:
     """The figures of a model's answers.
 
     Args:
         how: `chat` asks in words, through the chat template; `likelihood` lets it choose.
         per_genre: documents of each genre that tasks are made from, and chats that are answered.
+        workers: questions by likelihood, or batches of answers, at a time, one core each.
+        pieces: where answers are kept.
 
     Raises:
         DataError: a chat is wanted of a tokenizer without marks.
     """
-    tasks = make_tasks(documents, per_genre, seed)
+    tasks, pieces = make_tasks(documents, per_genre, seed), pieces or Pieces()
     log.info("tasks: %d, answered by %s", len(tasks), how)
     if how == "likelihood":
-        return {"how": how, **_by_likelihood(loaded, tasks, workers)}
+        return {"how": how, **_by_likelihood(loaded, tasks, workers, pieces)}
     if not has_marks(loaded.tokenizer):
         raise DataError(
             f"{loaded.output}: its tokenizer has no {END}, so it is no chat model; use --tasks likelihood"
         )
-    return {"how": how, **_in_words(loaded, tasks), **_chats(loaded, documents, per_genre)}
+    torch.set_num_threads(1)  # of each operation: equal sums whatever the number of workers
+    ask = functools.partial(answer_all, loaded, workers=workers, pieces=pieces)
+    return {"how": how, **_in_words(ask, tasks), **_chats(ask, documents, per_genre)}
 
 
-def _by_likelihood(loaded: LoadedModel, tasks: Sequence[Task], workers: int) -> dict[str, Any]:
+def _by_likelihood(
+    loaded: LoadedModel, tasks: Sequence[Task], workers: int, pieces: Pieces
+) -> dict[str, Any]:
     found = {}
     for kind in ("genre", "next_line"):
         chosen = [t for t in tasks if t.kind == kind]
         if kind == "genre":  # a genre without tag cannot be asked for
             chosen = [t for t in chosen if all(loaded.symbols.tag(g) is not None for g in t.choices)]
         if chosen:
-            bits = iter(_costs(loaded, chosen, workers))
+            jobs = [
+                Job(plan_of([vars(t) for t in part]), functools.partial(_costs, loaded, part, workers))
+                for part in _cut(chosen, _AT_A_TIME)
+            ]
+            bits = (bit for part in pieces.all(f"tasks-{kind.replace('_', '-')}", jobs) for bit in part)
             likeliest = [min((next(bits), i) for i in range(len(t.choices)))[1] for t in chosen]
             found[kind] = choice_figures(
                 chosen, [t.choices[i] for t, i in zip(chosen, likeliest, strict=True)]
@@ -98,14 +120,14 @@ def read_choice(task: Task, answer: str) -> str | None:
     return task.choices[LETTERS.index(said)] if len(said) == 1 and said in LETTERS else None
 
 
-def _in_words(loaded: LoadedModel, tasks: Sequence[Task]) -> dict[str, Any]:
+def _in_words(ask: Ask, tasks: Sequence[Task]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for kind in ("punctuation", "genre", "next_line"):
         chosen = [t for t in tasks if t.kind == kind]
         if not chosen:
             continue
         asked = [[Turn("user", question(t))] for t in chosen]
-        answers = answer_all(loaded, asked, _MOST_TOKENS[kind])
+        answers = ask(f"answers-{kind.replace('_', '-')}", asked, _MOST_TOKENS[kind])
         if kind == "punctuation":
             found[kind] = punctuation_figures(chosen, answers)
         else:
@@ -114,35 +136,57 @@ def _in_words(loaded: LoadedModel, tasks: Sequence[Task]) -> dict[str, Any]:
     return found
 
 
-def _chats(loaded: LoadedModel, documents: Sequence[Document], number: int) -> dict[str, Any]:
+def _chats(ask: Ask, documents: Sequence[Document], number: int) -> dict[str, Any]:
     """chrF of the answers to the last question of each chat, its own answer being the reference."""
     chats = [d.turns for d in documents if d.turns and d.turns[-1].is_answer and len(d.turns) > 1][:number]
     if not chats:
         return {}
-    answers = answer_all(loaded, [turns[:-1] for turns in chats], _MOST_TOKENS["chat"])
+    answers = ask("answers-chat", [turns[:-1] for turns in chats], _MOST_TOKENS["chat"])
     pairs = [(answer, turns[-1].text) for answer, turns in zip(answers, chats, strict=True)]
     return {"chat": {"of": len(chats), "chrf": round(chrf(pairs), 2)}}
 
 
-def answer_all(loaded: LoadedModel, asked: Sequence[Sequence[Turn]], most_tokens: int) -> list[str]:
+def answer_all(
+    loaded: LoadedModel,
+    name: str,
+    asked: Sequence[Sequence[Turn]],
+    most_tokens: int,
+    *,
+    workers: int = 1,
+    pieces: Pieces | None = None,
+) -> list[str]:
     """The likeliest answer to each conversation, up to its end mark; prompts of one length go together."""
     prompts = [prompt_ids(loaded.tokenizer, turns, loaded.symbols.bos) for turns in asked]
     by_length = defaultdict(list)
     for i, prompt in enumerate(prompts):
         by_length[len(prompt)].append(i)
+    together = [chosen for rows in by_length.values() for chosen in _cut(rows, _AT_A_TIME)]
+    parts = [[prompts[i] for i in chosen] for chosen in together]
+    jobs = [
+        Job(plan_of(part, most_tokens), functools.partial(_answers, loaded, part, most_tokens))
+        for part in parts
+    ]
+    answers = [""] * len(asked)
+    for chosen, said in zip(together, (pieces or Pieces()).all(name, jobs, workers), strict=True):
+        for i, text in zip(chosen, said, strict=True):
+            answers[i] = text
+    return answers
+
+
+def _answers(loaded: LoadedModel, prompts: Sequence[Sequence[int]], most_tokens: int) -> list[str]:
+    """The answers to prompts of one length."""
     end = loaded.tokenizer.token_to_id(END)
     assert end is not None  # or prompt_ids would have said so
-    answers = [""] * len(asked)
-    for rows in by_length.values():
-        for chosen in (rows[i : i + _AT_A_TIME] for i in range(0, len(rows), _AT_A_TIME)):
-            written = generate(
-                loaded.model,
-                [prompts[i] for i in chosen],
-                eos=end,
-                generator=torch.Generator().manual_seed(0),
-                max_new_tokens=most_tokens,
-                temperature=0.0,
-            )
-            for i, ids in zip(chosen, written, strict=True):
-                answers[i] = loaded.tokenizer.decode(ids)
-    return answers
+    written = generate(
+        loaded.model,
+        prompts,
+        eos=end,
+        generator=torch.Generator().manual_seed(0),
+        max_new_tokens=most_tokens,
+        temperature=0.0,
+    )
+    return [loaded.tokenizer.decode(ids) for ids in written]
+
+
+def _cut(items: Sequence[T], size: int) -> list[Sequence[T]]:
+    return [items[i : i + size] for i in range(0, len(items), size)]

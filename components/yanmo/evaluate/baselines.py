@@ -13,6 +13,7 @@ import json
 import logging
 import multiprocessing
 from collections.abc import Callable, Sequence
+from multiprocessing import connection
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -23,7 +24,7 @@ from yanmo.common.documents import text_form
 from yanmo.common.errors import EnvironmentFault
 from yanmo.common.records import num_characters
 from yanmo.common.stage_run import StageRun
-from yanmo.common.store.commit import Attempt, Result
+from yanmo.common.store.commit import Attempt, Result, work_name
 from yanmo.common.store.output import Output
 from yanmo.evaluate.budget import first_of_each_genre
 from yanmo.evaluate.documents import (
@@ -37,6 +38,7 @@ from yanmo.evaluate.documents import (
 )
 from yanmo.evaluate.measures import Bootstrap, summarize
 from yanmo.evaluate.mixture import mixture_bits
+from yanmo.evaluate.pieces import KeptPieces
 from yanmo.evaluate.ppmd import added_bytes as added_bytes_of_ppmd
 from yanmo.evaluate.table import evaluation_table, write_documents
 from yanmo.evaluate.xz import added_bytes
@@ -45,6 +47,7 @@ log = logging.getLogger(__name__)
 REVISION = 3
 """Raised by hand when the same texts give other figures."""
 _BOOTSTRAP = Bootstrap(draws=2000, seed=0)
+_BASELINES = ("xz", "ppmd", "mixture")
 Floats = npt.NDArray[np.float64]
 
 
@@ -57,7 +60,11 @@ def committed_baselines(run: StageRun, documents_per_genre: int = 0) -> Output:
     documents = run.input("documents")
     options, evaluation_set = run.options, run.input("evaluation_set")
 
+    kept: list[KeptPieces] = []
+
     def build(attempt: Attempt) -> Result:
+        work = work_name(attempt.stage, attempt.key)
+        kept.append(KeptPieces(attempt.store, work, anew=options.force))
         return _build(
             attempt,
             documents,
@@ -65,9 +72,10 @@ def committed_baselines(run: StageRun, documents_per_genre: int = 0) -> Output:
             options.split,
             options.baseline_characters,
             documents_per_genre,
+            kept[0],
         )
 
-    return run.part(
+    found = run.part(
         "baselines",
         REVISION,
         {"split": options.split, "baseline_characters": options.baseline_characters}
@@ -75,10 +83,19 @@ def committed_baselines(run: StageRun, documents_per_genre: int = 0) -> Output:
         {"documents": documents, "evaluation_set": evaluation_set},
         build,
     )
+    for pieces in kept:
+        pieces.clear(_BASELINES)
+    return found
 
 
 def _build(
-    attempt: Attempt, documents: Output, evaluation_set: Output, split: str, most: int, per_genre: int
+    attempt: Attempt,
+    documents: Output,
+    evaluation_set: Output,
+    split: str,
+    most: int,
+    per_genre: int,
+    pieces: KeptPieces,
 ) -> Result:
     check_same_form(evaluation_set, documents, "baselines from")
     scored = first_of_each_genre(_plain_texts(evaluation_set, split), per_genre)
@@ -86,7 +103,7 @@ def _build(
     fitted = _plain_texts(evaluation_set, other) if evaluation_set.entries(f"{other}-*.parquet") else []
     sources = training_texts(documents, most)
     log.info("baselines: xz -9e, PPMd and 5-grams learn from %d documents", len(sources))
-    compressed, ppmd, (plain, mixed, weights) = _measure(sources, fitted, scored)
+    compressed, ppmd, (plain, mixed, weights) = _measure(sources, fitted, scored, pieces)
     summary = {
         "schema": "yanmo.baselines/3",
         "evaluation_set": evaluation_set.content_digest,
@@ -116,41 +133,78 @@ def _plain_texts(evaluation_set: Output, split: str) -> list[Document]:
     return [d for d in read_split(evaluation_set, split) if not d.turns]
 
 
-def _measure(sources: Sequence[Source], fitted: Sequence[Document], scored: Sequence[Document]) -> list[Any]:
-    """The figures of xz, PPMd's bits of each document, and those of the 5-grams; side by side."""
+def _measure(
+    sources: Sequence[Source], fitted: Sequence[Document], scored: Sequence[Document], pieces: KeptPieces
+) -> list[Any]:
+    """The figures of xz, PPMd's bits of each document, and those of the 5-grams; side by side.
+
+    Those that a run before this one finished are taken as they are.
+    """
     texts = [source.text for source in sources]
+    work: tuple[tuple[Callable[..., Any], tuple[Any, ...]], ...] = (
+        (xz_figures, (texts, scored)),
+        (ppmd_bits, (texts, scored)),
+        (mixture_bits, (by_genre(sources), fitted, scored)),
+    )
+    jobs = dict(zip(_BASELINES, work, strict=True))
+    found: dict[str, Any] = {name: pieces.kept(name) for name in jobs}
+    missing = [name for name in jobs if found[name] is None]
+    if len(missing) < len(jobs):
+        log.info("baselines made before and taken as they are: %s", ", ".join(jobs.keys() - set(missing)))
+
+    def keep(number: int, result: Any) -> None:
+        found[missing[number]] = _plain(result)
+        pieces.keep(missing[number], _plain(result))
+
     try:
-        return side_by_side(
-            (xz_figures, (texts, scored)),
-            (ppmd_bits, (texts, scored)),
-            (mixture_bits, (by_genre(sources), fitted, scored)),
-        )
+        side_by_side(*(jobs[name] for name in missing), done=keep)
     except EOFError as error:
         characters = sum(map(len, texts))
         raise EnvironmentFault(
             f"a process of the baselines died, probably for want of memory: {characters} characters of "
             "training text need about 350 bytes each and 0.8 GB for xz; lower --baseline-characters"
         ) from error
+    plain, mixed, weights = found["mixture"]
+    return [found["xz"], np.array(found["ppmd"]), (np.array(plain), np.array(mixed), weights)]
 
 
-def side_by_side(*jobs: tuple[Callable[..., Any], tuple[Any, ...]]) -> list[Any]:
+def _plain(result: Any) -> Any:
+    """Arrays as lists, tuples of them as lists of lists: what JSON gives back."""
+    if isinstance(result, tuple):
+        return [_plain(each) for each in result]
+    return result.tolist() if isinstance(result, np.ndarray) else result
+
+
+def side_by_side(
+    *jobs: tuple[Callable[..., Any], tuple[Any, ...]],
+    done: Callable[[int, Any], None] = lambda number, result: None,
+) -> list[Any]:
     """The results of functions called in a process each.
 
     Not a pool: these processes end with their job, also when this one was killed.
 
+    Args:
+        done: called with a job's number and result as soon as it is there.
+
     Raises:
         EOFError: a process died; what a function raised is raised here.
     """
-    spawn, waiting = multiprocessing.get_context("spawn"), []
-    for job in jobs:
+    spawn = multiprocessing.get_context("spawn")
+    waiting: dict[Any, int] = {}
+    for number, job in enumerate(jobs):
         receiver, sender = spawn.Pipe(duplex=False)
         spawn.Process(target=_send_result, args=(sender, *job), daemon=True).start()
         sender.close()
-        waiting.append(receiver)
-    results = [receiver.recv() for receiver in waiting]
-    for result in results:
-        if isinstance(result, Exception):
-            raise result
+        waiting[receiver] = number
+    results: list[Any] = [None] * len(jobs)
+    while waiting:
+        for ready in connection.wait(list(waiting)):
+            pipe: Any = ready
+            number, result = waiting.pop(pipe), pipe.recv()
+            if isinstance(result, Exception):
+                raise result
+            results[number] = result
+            done(number, result)
     return results
 
 

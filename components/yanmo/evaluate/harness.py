@@ -7,17 +7,20 @@ files whose `dataset_path` is `json` with local `data_files`. Nothing is asked o
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import itertools
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from yanmo.common.errors import DataError, EnvironmentFault, UsageError
+from yanmo.common.errors import DataError, EnvironmentFault, StorageError, UsageError
+from yanmo.evaluate.pieces import Job, Pieces, plan_of
 from yanmo.evaluate.scoring import LoadedModel
 from yanmo.model.generate import generate
 from yanmo.model.scoring import are_likeliest, token_bits
@@ -25,6 +28,8 @@ from yanmo.model.scoring import are_likeliest, token_bits
 log = logging.getLogger(__name__)
 _NATS = float(np.log(2))
 _MOST_TOKENS = 128
+_PAIRS, _TEXTS, _GENERATED = 512, 64, 8
+"""Questions of each kind that are answered at a time and kept."""
 
 
 def folder_digest(folder: str) -> str:
@@ -44,11 +49,19 @@ def folder_digest(folder: str) -> str:
     return found.hexdigest()
 
 
-def run_harness(loaded: LoadedModel, folder: str, *, limit: int = 0, workers: int = 1) -> dict[str, Any]:
+def run_harness(
+    loaded: LoadedModel,
+    folder: str,
+    *,
+    limit: int = 0,
+    workers: int = 1,
+    pieces: Pieces | None = None,
+) -> dict[str, Any]:
     """The figures of every task in `folder`.
 
     Args:
         limit: examples of each task; 0 takes all.
+        pieces: where the model's answers are kept.
 
     Raises:
         EnvironmentFault: lm-evaluation-harness is not installed.
@@ -70,13 +83,15 @@ def run_harness(loaded: LoadedModel, folder: str, *, limit: int = 0, workers: in
         names = list(manager.all_tasks)
         log.info("harness %s: %s", lm_eval.__version__, ", ".join(names))
         results = lm_eval.simple_evaluate(
-            model=_language_model(loaded, workers),
+            model=_language_model(loaded, workers, pieces or Pieces()),
             tasks=names,
             task_manager=manager,
             limit=limit or None,
             log_samples=False,
             bootstrap_iters=1000,
         )
+    except StorageError:  # not now, while a piece was written
+        raise
     except Exception as error:  # tasks are code of others: anything can come out of them
         raise DataError(f"{folder}: lm-evaluation-harness cannot run its tasks: {error!r}") from error
     finally:
@@ -92,20 +107,34 @@ def _plain(results: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     }
 
 
-def _language_model(loaded: LoadedModel, workers: int) -> Any:
+def _language_model(loaded: LoadedModel, workers: int, pieces: Pieces) -> Any:
     """The harness's view of a model."""
     from lm_eval.api.model import LM
 
+    asked = itertools.count()  # the harness asks in the same order every time
+
+    def in_pieces(requests: Sequence[Any], size: int, answer: Callable[[list[Any]], list[Any]]) -> list[Any]:
+        questions = [list(r.args) for r in requests]
+        parts = [questions[i : i + size] for i in range(0, len(questions), size)]
+        jobs = [Job(plan_of(part), functools.partial(answer, part)) for part in parts]
+        return [each for part in pieces.all(f"harness-{next(asked):02d}", jobs) for each in part]
+
     class OurModel(LM):  # type: ignore[misc]
         def loglikelihood(self, requests: Sequence[Any], **_: Any) -> list[tuple[float, bool]]:
-            return loglikelihoods(loaded, [r.args for r in requests], workers)
+            def answer(pairs: list[Any]) -> list[Any]:
+                return [list(each) for each in loglikelihoods(loaded, pairs, workers)]
+
+            return [(bits, best) for bits, best in in_pieces(requests, _PAIRS, answer)]
 
         def loglikelihood_rolling(self, requests: Sequence[Any], **_: Any) -> list[float]:
-            reads = [np.array(loaded.encode([r.args[0]])[0][:-1]) for r in requests]
-            return [-_NATS * float(b.sum()) for b in token_bits(loaded.reader, reads, threads=workers)]
+            def answer(texts: list[Any]) -> list[Any]:
+                reads = [np.array(ids[:-1]) for ids in loaded.encode([text for (text,) in texts])]
+                return [-_NATS * float(b.sum()) for b in token_bits(loaded.reader, reads, threads=workers)]
+
+            return in_pieces(requests, _TEXTS, answer)
 
         def generate_until(self, requests: Sequence[Any], **_: Any) -> list[str]:
-            return [_generated(loaded, *r.args) for r in requests]
+            return in_pieces(requests, _GENERATED, lambda part: [_generated(loaded, *each) for each in part])
 
     return OurModel()
 
@@ -118,17 +147,19 @@ def loglikelihoods(
     Context and continuation are encoded together and cut where the context ends, white space at its end
     belonging to the continuation, as the harness does for its own models.
     """
-    reads, counted = [], []
-    for context, continuation in pairs:
-        blank = len(context) - len(context.rstrip())
-        if blank:
-            continuation, context = context[-blank:] + continuation, context[:-blank]
-        both = loaded.encode([context + continuation])[0][:-1]
-        head = min(len(loaded.encode([context])[0]) - 1, len(both) - 1)
-        reads.append(np.array(both))
-        counted.append(np.arange(1, len(both)) >= head)
+    cut = [_cut(context, continuation) for context, continuation in pairs]
+    heads = loaded.encode([context for context, _ in cut])
+    both = loaded.encode([context + continuation for context, continuation in cut])
+    reads = [np.array(ids[:-1]) for ids in both]
+    begins = [min(len(head) - 1, len(read) - 1) for head, read in zip(heads, reads, strict=True)]
+    counted = [np.arange(1, len(read)) >= begin for read, begin in zip(reads, begins, strict=True)]
     scored = are_likeliest(loaded.reader, reads, counted, threads=workers)
     return [(-_NATS * bits, best) for bits, best in scored]
+
+
+def _cut(context: str, continuation: str) -> tuple[str, str]:
+    blank = len(context) - len(context.rstrip())
+    return (context[:-blank], context[-blank:] + continuation) if blank else (context, continuation)
 
 
 def _generated(loaded: LoadedModel, context: str, options: dict[str, Any]) -> str:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 
 from yanmo.common.bootstrap import generator_for
+from yanmo.evaluate.pieces import Job, Pieces, plan_of
 from yanmo.evaluate.scoring import LoadedModel
 from yanmo.model.generate import generate
 
@@ -28,12 +29,17 @@ class SampleOptions:
 
 
 def write_samples(
-    loaded: LoadedModel, genres: Sequence[str], options: SampleOptions, workers: int = 1
+    loaded: LoadedModel,
+    genres: Sequence[str],
+    options: SampleOptions,
+    workers: int = 1,
+    pieces: Pieces | None = None,
 ) -> dict[str, Any]:
     """Texts of each genre, each behind its genre tag (behind nothing where it has none).
 
     Args:
         workers: genres written at a time, one core each; the texts do not depend on it.
+        pieces: where the texts of a genre are kept.
 
     Returns:
         {genre: [{"text", "tokens", "ended", "distinct_2"}]} and the settings; `ended` is whether the model
@@ -41,8 +47,11 @@ def write_samples(
     """
     chosen = list(genres) if options.number else []
     torch.set_num_threads(1)
-    with ThreadPoolExecutor(workers) as pool:
-        texts = list(pool.map(lambda genre: _texts(loaded, genre, options), chosen))
+    jobs = [
+        Job(plan_of(genre, asdict(options)), functools.partial(_texts, loaded, genre, options))
+        for genre in chosen
+    ]
+    texts = (pieces or Pieces()).all("samples", jobs, workers)
     return {"settings": asdict(options), "genres": dict(zip(chosen, texts, strict=True))}
 
 

@@ -1,7 +1,7 @@
 """Bits of every document under one model, without and with its genre tag.
 
 Both readings go through one pool, in batches that do not depend on how many workers there are, so that any
-number of them gives the same figures; every part of about a quarter of a million tokens is written down.
+number of them gives the same figures; every piece of some ten thousand tokens is written down.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import functools
 import hashlib
 import logging
 import math
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from yanmo.common.errors import DataError, UsageError
 from yanmo.common.store.output import Output
 from yanmo.evaluate.chats import chat_ids
 from yanmo.evaluate.documents import Document
-from yanmo.evaluate.parts import Parts
+from yanmo.evaluate.pieces import Job, Pieces
 from yanmo.model import hf_export, scoring
 from yanmo.model.decoder import Decoder
 from yanmo.model.reader import Reader
@@ -34,8 +35,9 @@ log = logging.getLogger(__name__)
 Floats = npt.NDArray[np.float64]
 _DIGITS = 4
 """Decimals of a document's bits; the rest depends on the processor's order of summation."""
-_PART_TOKENS = 1 << 18
-"""Tokens read for a part of the scores: what a kill costs, ten to thirty seconds of the demo's model."""
+_PIECE_TOKENS = 1 << 16
+"""Tokens read for a piece of the scores: what a kill costs, and what ranks share; some seconds of the demo's
+model."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,7 @@ def score(
     workers: int,
     stride: int = 0,
     device: str = "cpu",
-    parts: Parts | None = None,
+    pieces: Pieces | None = None,
 ) -> Scores:
     """The bits of every document, line breaks and `<|eos|>` included; of a chat, those of its answers.
 
@@ -127,7 +129,7 @@ def score(
         workers: batches scored at a time on a CPU; the figures do not depend on it.
         stride: tokens by which windows advance; 0 takes half the model's context.
         device: `cpu`, `cuda` (all that there are) or `auto`.
-        parts: where figures are kept as they come, and taken from on a new start.
+        pieces: where figures are kept as they come, and taken from on a new start.
 
     Raises:
         DataError: the model gives a figure that is not finite.
@@ -143,7 +145,7 @@ def score(
     batches = _planned(reads, context, stride, on_cpu=models[0] is loaded.reader)
     tokens = np.array([read.counted.sum() for read in plain], np.int32)
     log.info("scoring %d documents, %d tokens", len(documents), tokens.sum())
-    figures = _in_parts(models, reads, batches, workers, parts)
+    figures = _in_pieces(models, reads, batches, workers, pieces or Pieces())
     bits, second = _sums(batches, figures, len(plain), list(tagged), context)
     _check_finite(loaded.output, np.concatenate([bits, second[list(tagged)]]))
     read = sum(w.length for batch in batches for w in batch)
@@ -196,7 +198,13 @@ def on_devices(model: Decoder, device: str) -> list[Decoder]:
     number = torch.cuda.device_count() if device != "cpu" else 0
     if device == "cuda" and not number:
         raise UsageError("--device cuda: this machine shows no GPU to torch; use --device cpu or auto")
-    return [copy.deepcopy(model).to(f"cuda:{i}") for i in range(number)]
+    return [copy.deepcopy(model).to(f"cuda:{i}") for i in share_of_devices(number)]
+
+
+def share_of_devices(number: int) -> list[int]:
+    """The GPUs of this process: all that it sees, or its share where torchrun started others beside it."""
+    local, beside = (int(os.environ.get(n) or d) for n, d in (("LOCAL_RANK", "0"), ("LOCAL_WORLD_SIZE", "1")))
+    return list(range(number))[local::beside] or ([local % number] if number else [])
 
 
 def _planned(reads: Sequence[Read], context: int, stride: int, *, on_cpu: bool) -> list[list[scoring.Window]]:
@@ -222,46 +230,37 @@ def operations(model: Decoder, documents: Sequence[Read], stride: int, *, with_t
     return 2.0 * weights * np.array(read, np.float64)
 
 
-def _in_parts(
+def _in_pieces(
     models: Sequence[Decoder | Reader],
     reads: Sequence[Read],
     batches: Sequence[list[scoring.Window]],
     workers: int,
-    parts: Parts | None,
+    pieces: Pieces,
 ) -> Floats:
-    """Of each window the counted bits, and those of its last token: (windows, 2), part by part."""
-    groups = _groups(batches)
-    found, kept = [], 0
-    for number, group in enumerate(groups):
-        plan, count = _plan_digest(reads, group), sum(map(len, group))
-        figures = parts.read(number, plan, count) if parts else None
-        if figures is None:
-            figures = _window_bits(models, reads, group, workers)
-            if parts:
-                parts.write(number, plan, figures)
-        else:
-            kept += 1
-        found.append(figures)
-    if kept:
-        log.info("%d of %d parts were scored before and are taken as they are", kept, len(groups))
-    return np.concatenate(found) if found else np.zeros((0, 2))
+    """Of each window the counted bits, and those of its last token: (windows, 2), piece by piece."""
+    jobs = [
+        Job(_plan_digest(reads, group), functools.partial(_window_bits, models, reads, group, workers))
+        for group in _groups(batches)
+    ]
+    found = [row for rows in pieces.all("bits", jobs) for row in rows]
+    return np.array(found, np.float64).reshape(-1, 2)
 
 
 def _groups(batches: Sequence[list[scoring.Window]]) -> list[list[list[scoring.Window]]]:
-    """Batches of one part each; what is scored together does not depend on where a run began."""
+    """Batches of one piece each; what is scored together does not depend on where a run began."""
     groups: list[list[list[scoring.Window]]] = []
     room = 0
     for batch in batches:
         if room <= 0:
             groups.append([])
-            room = _PART_TOKENS
+            room = _PIECE_TOKENS
         groups[-1].append(batch)
         room -= sum(w.length for w in batch)
     return groups
 
 
 def _plan_digest(reads: Sequence[Read], group: Sequence[list[scoring.Window]]) -> str:
-    """What a part was made of: the windows and the tokens that they read."""
+    """What a piece is made of: the windows and the tokens that they read."""
     found = hashlib.sha256()
     for window in (w for batch in group for w in batch):
         read = reads[window.document]
@@ -276,10 +275,10 @@ def _window_bits(
     reads: Sequence[Read],
     group: Sequence[list[scoring.Window]],
     workers: int,
-) -> Floats:
+) -> list[list[float]]:
     tokens, counted = [read.ids for read in reads], [read.counted for read in reads]
     scored = scoring.score_batches(models, tokens, group, workers, counted)
-    return np.array([(each.sum(), each[-1]) for _, bits in scored for each in bits], np.float64)
+    return [[float(each.sum()), float(each[-1])] for _, bits in scored for each in bits]
 
 
 def _sums(

@@ -7,19 +7,20 @@ import logging
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from yanmo.common.documents import text_form
-from yanmo.common.errors import DataError
+from yanmo.common.errors import DataError, UsageError
 from yanmo.common.options import NONE
 from yanmo.common.records import GENRE_ALIASES, GENRES
 from yanmo.common.stage_run import Finish, Skip, StageRun
-from yanmo.common.store.commit import Result
-from yanmo.common.store.output import Output, read_json
+from yanmo.common.store.commit import Result, work_name
+from yanmo.common.store.output import Output, find_output, read_json
 
 if TYPE_CHECKING:
     from yanmo.evaluate.documents import Document
-    from yanmo.evaluate.scoring import LoadedModel
+    from yanmo.evaluate.pieces import KeptPieces
+    from yanmo.evaluate.scoring import LoadedModel, Scores
 
 log = logging.getLogger(__name__)
 _ASCII = {genre: alias for alias, genre in GENRE_ALIASES.items()}
@@ -61,12 +62,85 @@ def _wanted_none(options: Any) -> bool:
 def work(run: StageRun) -> Result:
     """Measure the model and commit its figures."""
     # Imported here: a run that finds its key committed must not wait two seconds for torch.
-    from yanmo.evaluate.budget import first_of_each_genre
-    from yanmo.evaluate.documents import check_same_form, read_split
     from yanmo.evaluate.measures import Bootstrap, summarize
-    from yanmo.evaluate.parts import KeptParts
-    from yanmo.evaluate.scoring import load_model, score
     from yanmo.evaluate.table import evaluation_table, write_documents
+
+    options, evaluation_set = run.options, run.input("evaluation_set")
+    pieces = _pieces(run)
+    measured = _measure(run, pieces)
+    documents, scores = measured.documents, measured.scores
+    bootstrap = Bootstrap(options.bootstrap_draws, options.seed)
+    figures = summarize(documents, scores.bits, bootstrap, scores.bits_with_tag, scores.tokens)
+    chats = sum(bool(d.turns) for d in documents)
+    shared = conditions(
+        evaluation_set,
+        options.split,
+        stride=options.stride,
+        documents_per_genre=measured.per_genre,
+        has_chats=bool(chats),
+    )
+    summary = {
+        "schema": "yanmo.evaluation/2",
+        "conditions": shared,
+        "model": run.input("model").content_digest,
+        "bootstrap": vars(bootstrap),
+        **figures,
+    }
+    table = evaluation_table(documents, options.split, scores.tokens, scores.bits, scores.bits_with_tag)
+    write_documents(run.attempt, "documents", table, text_form(evaluation_set))
+    for name, value in {"summary": summary, **measured.answers}.items():
+        run.attempt.write(f"{name}.json", _json(value))
+    _show(run, figures)
+    run.extra["pieces"] = pieces
+    return Result(
+        counts={"documents": len(documents), "characters": figures["total"]["characters"], "chats": chats},
+        metadata={
+            "text_form": text_form(evaluation_set),
+            "split": options.split,
+            **_ran_on(options.device),
+        },
+    )
+
+
+def assist(run: StageRun) -> None:
+    """Make a share of the pieces for rank 0, which alone commits."""
+    from yanmo.evaluate.pieces import Committed
+
+    try:
+        _measure(run, _pieces(run))
+    except Committed:
+        log.info("the output is committed; nothing is left to do")
+
+
+def _pieces(run: StageRun) -> KeptPieces:
+    from yanmo.evaluate.pieces import KeptPieces, Ranks
+
+    ranks, options = Ranks.of_environment(), run.options
+    if options.force and ranks.world_size > 1:
+        raise UsageError("--force with WORLD_SIZE > 1: make it anew in one process, or raise --seed")
+    return KeptPieces(
+        run.store,
+        work_name(run.stage.name, run.key),
+        ranks,
+        anew=options.force,
+        is_committed=lambda: ranks.rank > 0 and find_output(run.store, run.stage.name, run.key) is not None,
+    )
+
+
+class _Measured(NamedTuple):
+    documents: list[Document]
+    scores: Scores
+    per_genre: int
+    """Documents of each genre that were scored; 0 for all."""
+    answers: dict[str, Any]
+    """File -> its value: samples, tasks, harness."""
+
+
+def _measure(run: StageRun, pieces: KeptPieces) -> _Measured:
+    """All that the model is asked, piece by piece, in the same order in every rank."""
+    from yanmo.evaluate.budget import first_of_each_genre
+    from yanmo.evaluate.documents import check_same_form, genre_order, read_split
+    from yanmo.evaluate.scoring import load_model, score
 
     options, evaluation_set = run.options, run.input("evaluation_set")
     documents = read_split(evaluation_set, options.split)
@@ -74,7 +148,6 @@ def work(run: StageRun) -> Result:
     loaded = load_model(run.input("model"))
     number = _documents_per_genre(loaded, documents, options)
     documents = first_of_each_genre(documents, number)
-    parts = KeptParts(run.work_folder, run.attempt.lease, anew=options.force)
     scores = score(
         loaded,
         documents,
@@ -82,39 +155,24 @@ def work(run: StageRun) -> Result:
         workers=options.workers,
         stride=options.stride,
         device=options.device,
-        parts=parts,
+        pieces=pieces,
     )
-    bootstrap = Bootstrap(options.bootstrap_draws, options.seed)
-    figures = summarize(documents, scores.bits, bootstrap, scores.bits_with_tag, scores.tokens)
-    chats = sum(bool(d.turns) for d in documents)
-    measured = conditions(
-        evaluation_set,
-        options.split,
-        stride=options.stride,
-        documents_per_genre=number,
-        has_chats=bool(chats),
-    )
-    summary = {
-        "schema": "yanmo.evaluation/2",
-        "conditions": measured,
-        "model": run.input("model").content_digest,
-        "bootstrap": vars(bootstrap),
-        **figures,
-    }
-    table = evaluation_table(documents, options.split, scores.tokens, scores.bits, scores.bits_with_tag)
-    write_documents(run.attempt, "documents", table, text_form(evaluation_set))
-    run.attempt.write("summary.json", _json(summary))
-    _write_samples(run, loaded, list(figures["genres"]))
-    _write_answers(run, loaded, documents)
-    _show(run, figures)
-    parts.clear()
-    return Result(
-        counts={"documents": len(documents), "characters": figures["total"]["characters"], "chats": chats},
-        metadata={"text_form": text_form(evaluation_set), "split": options.split},
-    )
+    genres = sorted({d.genre for d in documents}, key=genre_order)
+    answers = {"samples": _samples(run, loaded, genres, pieces)}
+    return _Measured(documents, scores, number, answers | _answers(run, loaded, documents, pieces))
 
 
-def _write_samples(run: StageRun, loaded: LoadedModel, genres: list[str]) -> None:
+def _ran_on(device: str) -> dict[str, Any]:
+    """What scored, for the cost on promote's page: a device, and how many of it over all processes."""
+    import torch
+
+    from yanmo.evaluate.pieces import Ranks
+
+    gpus = torch.cuda.device_count() if device != "cpu" else 0
+    return {"device": "cuda" if gpus else "cpu", "ranks": max(gpus, 1) * Ranks.of_environment().world_size}
+
+
+def _samples(run: StageRun, loaded: LoadedModel, genres: list[str], pieces: KeptPieces) -> dict[str, Any]:
     from yanmo.evaluate.samples import SampleOptions, write_samples
 
     options = run.options
@@ -125,13 +183,14 @@ def _write_samples(run: StageRun, loaded: LoadedModel, genres: list[str]) -> Non
         top_p=options.top_p,
         seed=options.seed,
     )
-    samples = write_samples(loaded, genres, sampling, options.workers)
-    run.attempt.write("samples.json", _json(samples))
+    return write_samples(loaded, genres, sampling, options.workers, pieces)
 
 
-def _write_answers(run: StageRun, loaded: LoadedModel, documents: Sequence[Document]) -> None:
+def _answers(
+    run: StageRun, loaded: LoadedModel, documents: Sequence[Document], pieces: KeptPieces
+) -> dict[str, Any]:
     """What the model answers to our own tasks and to the harness's, where they are asked for."""
-    options = run.options
+    options, found = run.options, {}
     if options.tasks != "none":
         from yanmo.evaluate.asking import measure_tasks
 
@@ -142,15 +201,21 @@ def _write_answers(run: StageRun, loaded: LoadedModel, documents: Sequence[Docum
             per_genre=options.task_documents,
             seed=options.seed,
             workers=options.workers,
+            pieces=pieces,
         )
-        run.attempt.write("tasks.json", _json({"schema": "yanmo.tasks/1", **answered}))
+        found["tasks"] = {"schema": "yanmo.tasks/1", **answered}
     if options.harness_tasks:
         from yanmo.evaluate.harness import run_harness
 
-        found = run_harness(
-            loaded, options.harness_tasks, limit=options.harness_limit, workers=options.workers
+        figures = run_harness(
+            loaded,
+            options.harness_tasks,
+            limit=options.harness_limit,
+            workers=options.workers,
+            pieces=pieces,
         )
-        run.attempt.write("harness.json", _json({"schema": "yanmo.harness/1", **found}))
+        found["harness"] = {"schema": "yanmo.harness/1", **figures}
+    return found
 
 
 def conditions(
@@ -193,6 +258,8 @@ def _documents_per_genre(loaded: LoadedModel, documents: Sequence[Document], opt
 
 def finish(run: StageRun, output: Output) -> Finish:
     """Baselines, how the model writes, the table in the log, and the figures for KFP's UI."""
+    if "pieces" in run.extra:
+        run.extra.pop("pieces").clear()
     summary, counts = read_json(output, "summary.json"), output.manifest.counts
     number = int(summary["conditions"].get("documents_per_genre", 0))
     parts: dict[str, Output] = {}

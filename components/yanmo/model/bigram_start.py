@@ -113,7 +113,7 @@ def set_bigram_start(
     matrix = _LogRatio(bigrams, V)
     right_VR = _right_factors(matrix, rank, generator)
     rows_VR = matrix.times(right_VR)
-    rms = rows_VR.pow(2).mean().sqrt()
+    rms = rows_VR.pow(2).mean().sqrt().clamp(min=1e-12)  # 0 where no token follows another
     rows_VR, right_VR = rows_VR / rms, right_VR * rms
     # A constant coordinate carries log p(y), and is large enough that the final norm is nearly constant.
     constant = math.sqrt(rank)
@@ -130,7 +130,10 @@ def set_bigram_start(
 
 
 def _right_factors(matrix: _LogRatio, rank: int, generator: torch.Generator) -> Tensor:
-    """The first right singular vectors of the weighted matrix, (V, rank), by randomized SVD."""
+    """The first right singular vectors of the weighted matrix, (V, rank), by randomized SVD.
+
+    A model wider than its vocabulary gets zeros for those that there are not.
+    """
     V = len(matrix.base)
     wide = min(rank + _OVERSAMPLE, V)
     sketch = matrix.weight * matrix.times(torch.randn(V, wide, generator=generator))
@@ -140,4 +143,5 @@ def _right_factors(matrix: _LogRatio, rank: int, generator: torch.Generator) -> 
         sketch = matrix.weight * matrix.times(sketch)
     basis = torch.linalg.qr(sketch)[0]
     vectors: Tensor = torch.linalg.svd(matrix.transposed_times(basis), full_matrices=False)[0]
-    return vectors[:, :rank].contiguous()
+    missing = vectors.new_zeros(V, max(rank - vectors.shape[1], 0))
+    return torch.cat([vectors[:, :rank], missing], 1).contiguous()

@@ -128,11 +128,30 @@ def load(folder: Path) -> Loaded:
     return Loaded(model.eval(), symbols)
 
 
+def _check_kind(path: Path, value: dict[str, Any]) -> None:
+    """Refuse what our decoder would compute otherwise without a word.
+
+    Raises:
+        DataError: scaled rotary positions, another activation, a sliding window.
+    """
+    rope = value.get("rope_scaling") or value.get("rope_parameters") or {}
+    kind = rope.get("rope_type", rope.get("type", "default"))
+    wrong = {
+        f"rope_type {kind!r}": kind != "default",
+        f"hidden_act {value.get('hidden_act')!r}": value.get("hidden_act", "silu") != "silu",
+        "use_sliding_window": bool(value.get("use_sliding_window")),
+    }
+    for what, is_wrong in wrong.items():
+        if is_wrong:
+            raise DataError(f"{path}: {what} is not supported; expected a plain Qwen3 model")
+
+
 def _read_config(folder: Path) -> tuple[DecoderConfig, Symbols]:
     path = folder / "config.json"
     value = json.loads(path.read_text(encoding="utf-8"))
     if value.get("model_type") != "qwen3":
         raise DataError(f"{path}: expected model_type qwen3, found {value.get('model_type')!r}")
+    _check_kind(path, value)
     value.setdefault("rope_theta", value.get("rope_parameters", {}).get("rope_theta", 10_000.0))
     names = [field.name for field in dataclasses.fields(DecoderConfig)]
     missing = [name for name in names if name not in value]

@@ -15,7 +15,7 @@ speed. The price is a second copy of the layers' matrices in memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple, cast
 
 import torch
@@ -81,9 +81,8 @@ class Reader:
 
     def _normed(self, x: Tensor) -> Tensor:
         """Each last dimension with a root mean square of 1 (RMSNorm without its weights)."""
-        squares = torch.linalg.vector_norm(x, dim=-1, keepdim=True).square_()
-        scale: Tensor = squares.div_(x.shape[-1]).add_(self.config.rms_norm_eps).rsqrt_()
-        return x * scale
+        squares: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True).square_()
+        return x * squares.div_(x.shape[-1]).add_(self.config.rms_norm_eps).rsqrt_()
 
     def _attended(self, layer: _Layer, x_ND: Tensor, B: int, T: int) -> Tensor:
         """What the output projection reads: (N, H E)."""
@@ -99,7 +98,6 @@ class Reader:
         mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=H != K)
         return mixed.transpose(1, 2).reshape(B * T, H * E)
 
-    @torch.no_grad()
     def nats(self, hidden: Tensor, targets: Tensor) -> Tensor:
         """-ln p of each target (float64).
 
@@ -107,27 +105,36 @@ class Reader:
             hidden: (N, D), of `hidden`.
             targets: (N,) token ids.
         """
-        longest = torch.linalg.vector_norm(hidden, dim=1).max() if len(hidden) else torch.zeros(())
-        is_safe = bool(longest * self._longest_row < _SAFE)  # not of NaN
-        total = torch.zeros(len(hidden), dtype=torch.float64)
-        top = torch.zeros(len(hidden)) if is_safe else torch.full((len(hidden),), -torch.inf)
-        for _, logits in self._logits(hidden):
-            if not is_safe:
-                before, top = top, torch.maximum(top, logits.amax(1))
-                total *= (before - top).double().exp_()
-                logits -= top[:, None]
-            total += logits.exp_().sum(1)
-        return total.log_().add_(top).sub_(torch.linalg.vecdot(hidden, self._head[targets]))
+        total, shift = self._summed(hidden, lambda first, logits: None)
+        return total.log_().add_(shift).sub_(torch.linalg.vecdot(hidden, self._head[targets]))
 
-    @torch.no_grad()
-    def are_likeliest(self, hidden: Tensor, targets: Tensor) -> Tensor:
-        """Whether no token is likelier than each target: (N,) booleans."""
+    def ranked_nats(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """-ln p of each target (float64), and whether no token is likelier than it."""
         top, wanted = (torch.full((len(hidden),), -torch.inf) for _ in range(2))
-        for first, logits in self._logits(hidden):
+
+        def look(first: int, logits: Tensor) -> None:
             torch.maximum(top, logits.amax(1), out=top)
             here = ((targets >= first) & (targets < first + logits.shape[1])).nonzero().flatten()
             wanted[here] = logits[here, targets[here] - first]
-        return wanted >= top
+
+        total, shift = self._summed(hidden, look)
+        return total.log_().add_(shift).sub_(wanted), wanted >= top
+
+    @torch.no_grad()
+    def _summed(self, hidden: Tensor, look: Callable[[int, Tensor], None]) -> tuple[Tensor, Tensor]:
+        """Sums of e^(logit - shift) over the vocabulary (float64), and the shifts; `look` sees all logits."""
+        longest = torch.linalg.vector_norm(hidden, dim=1).max() if len(hidden) else torch.zeros(())
+        is_safe = bool(longest * self._longest_row < _SAFE)  # not of NaN
+        total = torch.zeros(len(hidden), dtype=torch.float64)
+        shift = torch.zeros(len(hidden)) if is_safe else torch.full((len(hidden),), -torch.inf)
+        for first, logits in self._logits(hidden):
+            look(first, logits)
+            if not is_safe:
+                before, shift = shift, torch.maximum(shift, logits.amax(1))
+                total *= (before - shift).double().exp_()
+                logits -= shift[:, None]
+            total += logits.exp_().sum(1)
+        return total, shift
 
     def _logits(self, hidden: Tensor) -> Iterator[tuple[int, Tensor]]:
         """First id and logits (N, ids) of one piece of the vocabulary after another, in the same memory."""

@@ -106,8 +106,8 @@ def are_likeliest(
 
     def score(batch: list[Window]) -> list[tuple[float, bool]]:
         hidden, targets, ends = _read(reader, documents, batch, counted)
-        bits = reader.nats(hidden, targets).numpy() / math.log(2)
-        best = reader.are_likeliest(hidden, targets).numpy()
+        nats, ranks = reader.ranked_nats(hidden, targets)
+        bits, best = nats.numpy() / math.log(2), ranks.numpy()
         return [(float(bits[a:b].sum()), bool(best[a:b].all())) for a, b in itertools.pairwise([0, *ends])]
 
     for batch, scores in zip(batches, _mapped(score, batches, threads), strict=True):

@@ -42,6 +42,9 @@ def check_model(model: Output, who: str, advice: str = "") -> None:
     """
     try:
         model.paths("*")
+        missing = model.missing()  # the bucket's objects, of which this machine may only hold copies
+        if missing:
+            raise DataError(f"{missing}; run the train stage again with --force, or restore the file")
     except DataError as error:
         raise DataError(
             f"the {who}'s model is damaged, and the champion stays as it is: {error}{advice}"

@@ -85,6 +85,13 @@ def test_weights_are_shares_and_the_cap_is_seen() -> None:
     assert found["赋"].quota == "2w" and found["赋"].wanted == 3_600_000
 
 
+def test_amounts_and_percentages_are_cut_at_the_cap_and_what_was_asked_is_kept() -> None:
+    found = targets(parse_plan("词=900000,赋=500%,文=5"), AVAILABLE, max_repeats=4)
+    assert (found["词"].wanted, found["词"].units) == (900_000, 800_000)
+    assert (found["赋"].wanted, found["赋"].units) == (1_000_000, 800_000)
+    assert (found["文"].units, found["诗"].units) == (5, AVAILABLE["诗"])
+
+
 CLASSES = st.dictionaries(st.sampled_from("甲乙丙丁戊"), st.integers(1, 10**7), min_size=1)
 
 

@@ -15,7 +15,7 @@ from toy_outputs import wait_until
 from yanmo.common.errors import LeaseLost
 from yanmo.common.store import lease as lease_module
 from yanmo.common.store.file_store import FileStore
-from yanmo.common.store.lease import Lease
+from yanmo.common.store.lease import Lease, is_live
 
 NAME = "runs/toy/key/LEASE.json"
 
@@ -74,6 +74,21 @@ def test_a_lease_that_is_old_by_the_stores_clock_is_watched_for_half_its_time(st
     waiting.release()
 
 
+def test_a_lease_that_the_stores_clock_calls_young_is_watched_for_its_whole_time(
+    store: FileStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held(store).release()
+    rewrite(store, machine="other/boot/ns", expires_at=1.0, ttl_seconds=30)
+    monkeypatch.setattr(Lease, "_age", lambda lease: 0.0)  # a store whose clock stands still
+    waiting = Lease(store, NAME, "mine")
+    assert not waiting.acquire()
+    waiting._seen_at -= 22
+    assert not waiting.acquire()
+    waiting._seen_at -= 9
+    assert waiting.acquire()
+    waiting.release()
+
+
 @pytest.mark.parametrize("jump", [3600.0, -3600.0])
 def test_a_clock_that_jumps_neither_ends_nor_prolongs_another_machines_lease(
     store: FileStore, monkeypatch: pytest.MonkeyPatch, jump: float
@@ -115,6 +130,16 @@ def test_the_same_process_number_in_another_pid_namespace_is_not_taken_for_dead(
     machine = json.loads(store.read(NAME)[0])["machine"].rpartition("/")[0] + "/pid:[1]"
     rewrite(store, machine=machine, pid=999_999_999, process_start="1", expires_at=time.time() + 60)
     assert not Lease(store, NAME, "mine").acquire()
+
+
+def test_a_lease_is_live_for_lists_while_its_process_runs_or_elsewhere_for_its_time(store: FileStore) -> None:
+    lease = held(store)
+    assert is_live(store.read(NAME)[0], age=1e9), "its process runs"
+    lease.release()
+    assert not is_live(store.read(NAME)[0], age=0.0), "given back"
+    rewrite(store, machine="other/boot/ns", expires_at=1.0, ttl_seconds=30)
+    assert is_live(store.read(NAME)[0], age=30.0)
+    assert not is_live(store.read(NAME)[0], age=30.1)
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b"null", b"[]", b'{"expires_at": "x"}', b"\xff"])

@@ -144,6 +144,8 @@ def test_train_shares_no_run_with_a_benchmark(
     train = curate(FIXTURE).rows("train")
     victims = [r for r in train if len(han(r["text"])) > 40][:5]
     questions = [{"question": "下一句？" + han(v["text"])[5:25], "answers": ["甲", "乙"]} for v in victims]
+    quoting = han(victims[0]["text"])[5:18] + "甲乙丙丁戊己庚辛壬癸" * 10  # shares 13 characters of 113
+    questions.append({"question": quoting, "answers": ["甲", "乙"]})
     path = tmp_path / f"bench.{form}"
     path.write_bytes(_as_file(questions, form))
     curated = curate(FIXTURE, "--benchmarks", str(path))
@@ -152,10 +154,12 @@ def test_train_shares_no_run_with_a_benchmark(
     assert len(left) == len(train) - 5
     dropped = curated.report()["dropped"]["benchmark"]
     assert sum(v["documents"] for v in dropped.values()) == 5
-    assert curated.report()["benchmarks_in_train"]["with_a_shared_run"] == 5
+    shared = {"texts": 6, "with_a_shared_run": 6, "with_a_fifth_shared": 5}
+    assert curated.report()["benchmarks_in_train"] == shared
+    print("VALUE", curated.report()["benchmarks_in_train"])
     reported = curate(FIXTURE, "--benchmarks", str(path), "--overlap-action", "report")
     assert {r["id"] for r in reported.rows("train")} >= {v["id"] for v in victims}
-    assert reported.report()["benchmarks_in_train"]["with_a_shared_run"] == 5
+    assert reported.report()["benchmarks_in_train"] == shared
     curate(FIXTURE, "--benchmarks", str(path), "--max-overlap-share", "0.01", expect=65)
 
 

@@ -34,3 +34,12 @@ def test_the_judge_knows_the_genres_that_it_learned():
     assert judge.genres == ["诗", "文"]
     assert judge.genres_of(["把酒问明月，\n", "学而不亦说乎。"]) == ["诗", "文"]
     assert judge.genres_of([]) == []
+
+
+def test_the_judge_learns_from_so_many_characters_and_judges_by_the_first_hundred(monkeypatch):
+    monkeypatch.setattr("yanmo.evaluate.degeneration._JUDGE_CHARACTERS", 10)
+    verse, prose = "明月几时有，\n把酒问青天。", "子曰。学而时习之。不亦说乎。"
+    judge = GenreJudge({"诗": [verse, prose, prose, prose], "文": [prose, verse, verse, verse]})
+    assert judge.genres_of([verse, prose]) == ["诗", "文"], "of each genre the first text alone was read"
+    long_verse = (verse * 8)[:100]
+    assert judge.genres_of([long_verse + prose * 50]) == ["诗"]

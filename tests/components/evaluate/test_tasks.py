@@ -1,5 +1,7 @@
 """Tasks are made by document and seed alone, and answers are read strictly."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -106,6 +108,7 @@ def test_a_model_that_knows_its_tags_names_the_genre_by_likelihood(ground, docum
         loss.backward()
         best.step()
     trained.eval()
+    loaded = dataclasses.replace(loaded)  # its reader has the weights of before
     after = measure_tasks(loaded, marked, "likelihood", per_genre=12, seed=0, workers=2)["genre"]
     assert before["chance"] == 0.25 and after["accuracy"] == 1.0 > before["accuracy"]
 
@@ -113,8 +116,8 @@ def test_a_model_that_knows_its_tags_names_the_genre_by_likelihood(ground, docum
 def test_answers_do_not_depend_on_what_is_asked_beside(ground, model):  # noqa: F811
     loaded = load_model(model)
     asked = [[Turn("user", text)] for text in ("明月几时有", "青天", "把酒问青天明", "明月几时无")]
-    answers = answer_all(loaded, asked, 6)
-    assert answers == [answer_all(loaded, [turns], 6)[0] for turns in asked]
+    answers = answer_all(loaded, "all", asked, 6, workers=2)
+    assert answers == [answer_all(loaded, "one", [turns], 6)[0] for turns in asked]
     assert len(prompt_ids(loaded.tokenizer, asked[0], 0)) > 5
 
 
@@ -131,7 +134,9 @@ def test_the_stage_writes_the_figures_of_a_chat_model(ground, model, monkeypatch
 
 def test_a_chat_has_the_figure_of_its_last_answer(ground, model, monkeypatch):  # noqa: F811
     loaded, turns = load_model(model), turns_of(chat_row(CHAT))
-    monkeypatch.setattr(asking, "answer_all", lambda loaded, asked, most: [turns[-1].text for _ in asked])
+    monkeypatch.setattr(
+        asking, "answer_all", lambda loaded, name, asked, most, **_: [turns[-1].text for _ in asked]
+    )
     found = measure_tasks(
         loaded, [Document("1", "chat", "s", "x", turns=turns)], "chat", per_genre=2, seed=0, workers=1
     )

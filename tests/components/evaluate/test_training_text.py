@@ -17,6 +17,12 @@ def main(arguments):
     return run_stage(STAGE, work, prepare=prepare, finish=finish, argv=arguments)
 
 
+@pytest.fixture(autouse=True)
+def _log_of_the_stage(caplog, monkeypatch):
+    monkeypatch.setattr("yanmo.common.stage_run.setup", lambda level, stage: None)
+    caplog.set_level("INFO", logger="yanmo")
+
+
 def opened(ground, name):
     return open_reference(ground.store, read_pointer(ground.store, "dev", name))
 
@@ -97,9 +103,8 @@ def test_the_champions_parts_leave_the_channels_own_alone(ground, tmp_path):
     assert other.input("evaluation").reference == read_pointer(ground.store, "dev", "champion_evaluation")
 
 
-def test_a_genre_may_be_called_mean_or_total(ground, tmp_path, caplog):
+def test_a_genre_may_be_called_mean_or_total(ground, caplog):
     """Aggregates stand apart from genres, in the summary, the log and on /metrics."""
-    caplog.set_level("INFO", logger="yanmo")
     rows = [make_row(g, "test", i) for g in ("诗", "mean", "total") for i in range(12)]
     files = {"test-00000-of-00001.parquet": parquet(rows)}
     commit(ground.store, "evaluation_set", files, options={"odd": 1})
@@ -109,9 +114,9 @@ def test_a_genre_may_be_called_mean_or_total(ground, tmp_path, caplog):
     assert list(summary["genres"]) == ["诗", "mean", "total"]
     bits = [g["bits_per_character"] for g in summary["genres"].values()]
     assert summary["mean"]["bits_per_character"] == pytest.approx(sum(bits) / 3, abs=1e-4)
-    table = [line.split() for line in caplog.messages]
-    shown = [row[1] for row in table if row and row[0] == "mean" and len(row) > 2]
+    shown = [line.split()[1] for line in caplog.messages if line.startswith("mean ")]
     assert shown == [f"{bits[1]:.3f}", f"{summary['mean']['bits_per_character']:.3f}"]
+    assert output.manifest.metadata["device"] == "cpu" and output.manifest.metadata["ranks"] == 1
     prom = output.path("metrics.prom").read_text(encoding="utf-8")
     assert f'yanmo_evaluate_bits_per_character{{genre="mean"}} {bits[1]}' in prom
     assert f"yanmo_evaluate_mean_bits_per_character {summary['mean']['bits_per_character']}" in prom

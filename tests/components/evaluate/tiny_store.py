@@ -11,6 +11,7 @@ from tokenizers import Tokenizer, decoders, models
 
 from yanmo.common.records import DOCUMENTS, document_id, write_parquet
 from yanmo.common.store.commit import Recipe, Result, commit_once
+from yanmo.common.store.objects import open_store
 from yanmo.common.store.pointers import move_pointer
 from yanmo.model.decoder import Decoder, DecoderConfig
 from yanmo.model.hf_export import Symbols, save
@@ -115,6 +116,23 @@ class Ground:
 
     def arguments(self, *more):
         return ["--store", str(self.folder), "--metrics-port", "-1", "--workers", "1", *more]
+
+
+def make_ground(folder, model_folder):
+    """Training text, evaluation set and model in the store at `folder`, a path or a URI."""
+    store = open_store(str(folder))
+    train = [make_row(g, "train", i) for g in GENRES for i in range(40)]
+    test = [make_row(g, "test", i) for g in GENRES for i in range(12)]
+    valid = [make_row(g, "valid", i) for g in GENRES for i in range(3)]
+    documents = commit(store, "curate", {"train-00000-of-00001.parquet": parquet(train)})
+    evaluation_set = commit(
+        store,
+        "evaluation_set",
+        {"test-00000-of-00001.parquet": parquet(test), "valid-00000-of-00001.parquet": parquet(valid)},
+    )
+    names = make_model(model_folder)
+    model = commit(store, "train", copied(model_folder, names))
+    return Ground(store, folder, documents, evaluation_set, model)
 
 
 def read(output, name):

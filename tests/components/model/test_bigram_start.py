@@ -1,6 +1,7 @@
 """The bigram start: the sparse products equal the dense table's, and the decoder knows the bigrams."""
 
 import numpy as np
+import pytest
 import torch
 
 from yanmo.model.bigram_start import _LogRatio, count_bigrams, set_bigram_start
@@ -76,3 +77,16 @@ def test_the_same_seed_gives_the_same_start():
     a, b = started(12, tokens), started(12, tokens)
     assert torch.equal(a.lm_head.weight, b.lm_head.weight)
     assert abs(a.model.embed_tokens.weight.std().item() - 1.0) < 0.2
+
+
+def test_a_model_wider_than_its_vocabulary_starts_as_well():
+    tokens = text()
+    assert bits(started(V + 24, tokens), tokens) == pytest.approx(
+        bits(started(V + 1, tokens), tokens), abs=0.05
+    )
+
+
+def test_a_text_without_a_second_token_starts_finite():
+    decoder = started(12, text()[:1])
+    assert torch.isfinite(decoder.lm_head.weight).all()
+    assert torch.isfinite(decoder.model.embed_tokens.weight).all()

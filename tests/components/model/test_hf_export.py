@@ -74,3 +74,20 @@ def test_a_config_that_does_not_fit_is_refused(change, tmp_path):
     path.write_text(json.dumps({k: v for k, v in value.items() if v is not None}), encoding="utf-8")
     with pytest.raises(DataError, match=r"config\.json"):
         load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, "rope_type 'yarn'"),
+        ({"rope_parameters": {"rope_type": "linear", "rope_theta": 1e6}}, "rope_type 'linear'"),
+        ({"hidden_act": "gelu"}, "hidden_act 'gelu'"),
+        ({"use_sliding_window": True}, "use_sliding_window"),
+    ],
+)
+def test_what_our_decoder_would_compute_otherwise_is_refused(change, word, tmp_path):
+    save(random_model(False), SYMBOLS, tmp_path)
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    with pytest.raises(DataError, match=word):
+        load(tmp_path)

@@ -60,8 +60,11 @@ def test_nats_are_those_of_the_whole_table_however_large_the_logits_and_the_piec
         Reader(model).nats(hidden, targets), expected.detach(), atol=2e-6 * size, rtol=2e-6
     )
     best = logits.argmax(1)
-    assert Reader(model).are_likeliest(hidden, best).all()
-    assert not Reader(model).are_likeliest(hidden, (best + 1) % 600).any()
+    nats, is_likeliest = Reader(model).ranked_nats(hidden, best)
+    assert is_likeliest.all()
+    expected = F.cross_entropy(logits, best, reduction="none").detach()
+    torch.testing.assert_close(nats, expected, atol=2e-6 * size, rtol=2e-6)
+    assert not Reader(model).ranked_nats(hidden, (best + 1) % 600)[1].any()
 
 
 def test_a_model_that_diverged_gives_no_number():

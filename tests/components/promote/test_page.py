@@ -391,7 +391,7 @@ def test_a_genre_may_be_called_mean_or_total(stage):
     assert shown == [f"{own['rows']['mean']['value']:.3f}", f"{own['mean']['value']:.3f}"]
     html = written(stage, "report.html")
     assert html.count("各体平均") == Page(html).text.count("mean of genres")
-    assert html.count('<span class="genre-name">mean</span>') == 3, "chart, table, gains"
+    assert html.count('<span class="genre-name">mean</span>') == 4, "chart, table, gains, samples"
 
 
 def test_figures_by_length_and_source_stand_beside_the_champions(stage):

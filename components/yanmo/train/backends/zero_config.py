@@ -20,6 +20,7 @@ _OURS = {
     "bf16": "--precision",
     "fp16": "--precision bf16 (there is no fp16)",
     "torch_autocast": "--precision",
+    "communication_data_type": "the engine: gradients are reduced in fp32",
     "zero_optimization.stage": "--zero-stage",
     "zero_optimization.offload_optimizer": "--offload",
 }
@@ -30,7 +31,10 @@ _NEVER = {
     "zero_optimization.zero_hpz_partition_size": "checkpoints would miss parts of the weights",
     "activation_checkpointing": "give --gradient-checkpointing",
     "checkpoint": "checkpoints are in our own format",
+    "amp": "give --precision",
 }
+_FREE = ("steps_per_print",)
+"""What we say and a file may say otherwise."""
 _BATCH = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
 
 
@@ -66,7 +70,7 @@ def engine_config(options: TrainConfig, *, check_batch: bool = True) -> dict[str
     if options.deepspeed_config:
         theirs = _read(options.deepspeed_config)
         _check(theirs, options, [] if check_batch else _BATCH)
-        _merge(config, theirs)
+        _merge(config, theirs, f"--deepspeed-config {options.deepspeed_config}")
     return config
 
 
@@ -106,6 +110,7 @@ def _check(theirs: dict[str, Any], options: TrainConfig, excused: Sequence[str])
         "zero_optimization.stage": options.zero_stage,
         "bf16": {"enabled": options.precision == "bf16"},
         "fp16": {"enabled": False},
+        "communication_data_type": "fp32",
     }
     where = f"--deepspeed-config {options.deepspeed_config}"
     for name, reason in _NEVER.items():
@@ -126,10 +131,23 @@ def _at(config: dict[str, Any], name: str) -> Any:
     return value
 
 
-def _merge(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
-    """Take over what ours does not say already; `auto` and what we decide stay ours."""
+def _merge(ours: dict[str, Any], theirs: dict[str, Any], where: str, above: str = "") -> None:
+    """Take over what ours does not say already; `auto` and what an option decides stay ours.
+
+    Raises:
+        UsageError: it says otherwise about what the engine rests on, such as sums in fp32; says what.
+    """
     for key, value in theirs.items():
-        if isinstance(value, dict) and isinstance(ours.get(key), dict):
-            _merge(ours[key], value)
-        elif value != "auto" and key not in _BATCH:
+        name = f"{above}{key}"
+        if value == "auto" or key in _BATCH or name in _OURS:
+            continue
+        mine = ours.get(key)
+        if isinstance(value, dict) and isinstance(mine, dict):
+            _merge(mine, value, where, f"{name}.")
+        elif key in ours and value != mine and key not in _FREE:
+            raise UsageError(
+                f"{where}: {name} says {json.dumps(value)[:80]}, and the engine rests on "
+                f"{json.dumps(mine)[:80]}; drop it there"
+            )
+        else:
             ours[key] = value

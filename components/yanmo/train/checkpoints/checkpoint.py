@@ -126,18 +126,29 @@ def pointed(root: Path, pointer: str) -> Path | None:
 
 
 def prune(root: Path) -> None:
-    """Drop checkpoints, but the last two, those made to be kept, and the best."""
-    best = pointed(root, BEST)
-    for old in _folders(root)[_KEPT:]:
-        if old != best and not _is_kept(old):
+    """Drop checkpoints, but the last two, those made to be kept, the best, and one to rewind to.
+
+    That is the newest before steps that went wrong and may turn out to be trouble: where checkpoints come
+    every few steps, all newer ones may lie within it.
+    """
+    folders, best = _folders(root), pointed(root, BEST)
+    calm = next((folder for folder in folders if _is_calm(_index(folder))), None)
+    for old in folders[_KEPT:]:
+        if old not in (best, calm) and not _index(old).get("keep"):
             shutil.rmtree(old, ignore_errors=True)
 
 
-def _is_kept(folder: Path) -> bool:
+def _index(folder: Path) -> dict[str, Any]:
     try:
-        return bool(json.loads((folder / "index.json").read_text(encoding="utf-8"))["keep"])
-    except (OSError, ValueError, KeyError):
-        return False
+        return dict(json.loads((folder / "index.json").read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return {}
+
+
+def _is_calm(index: dict[str, Any]) -> bool:
+    """Whether the step before a checkpoint went well."""
+    health = index.get("progress", {}).get("health", {"bad": 1})
+    return not health.get("bad") and not health.get("high")
 
 
 def drop_after(root: Path, step: int) -> None:

@@ -1,7 +1,7 @@
 """Keeps the newest checkpoint in a far store while the workers train: a lost node costs one interval.
 
-With it goes the checkpoint of the best validation, which early stopping hands over at the end. Without torch:
-the supervisor runs this.
+With it goes the checkpoint of the best validation, which early stopping hands over at the end, and one to
+rewind to where the newest lies in trouble. Without torch: the supervisor runs this.
 """
 
 from __future__ import annotations
@@ -75,11 +75,8 @@ class Keeper:
         metrics = self._work.path / job.METRICS
         if metrics.exists():  # its lines up to this step belong to the state
             shutil.copyfile(metrics, self._root / name / job.METRICS)
-        best = self._progress(name).get("best_checkpoint")
-        names = self._files(name)
-        if best and best != name and self._is_whole(best):
-            names = self._files(best) + names
-        self._work.save(label, names, self._lease)
+        names = [file for other in self._besides(name) for file in self._files(other)]
+        self._work.save(label, names + self._files(name), self._lease)
         self._saved = label
 
     def check(self) -> None:
@@ -89,9 +86,22 @@ class Keeper:
         if self._lease.is_lost:
             self._lease.check()
 
+    def _besides(self, name: str) -> list[str]:
+        """Checkpoints that it cannot do without: the best and, where it lies in trouble, one from before."""
+        best = str(self._progress(name).get("best_checkpoint", ""))
+        calm = next((other for other in self._whole() if self._is_calm(other)), "")
+        found = [other for other in dict.fromkeys((best, calm)) if other and other != name]
+        return [other for other in found if self._is_whole(other)]
+
+    def _is_calm(self, name: str) -> bool:
+        """Whether the step before it went well: else it is none to rewind to."""
+        health = self._progress(name).get("health", {})
+        return not health.get("bad") and not health.get("high")
+
     def _files(self, name: str) -> list[str]:
         """A checkpoint's files, the manifest last: a restore that is killed leaves none that looks whole."""
-        files = sorted((self._root / name).iterdir(), key=lambda path: (path.name == _MANIFEST, path.name))
+        files = [path for path in (self._root / name).iterdir() if not path.name.startswith(".")]
+        files.sort(key=lambda path: (path.name == _MANIFEST, path.name))
         return [path.relative_to(self._work.path).as_posix() for path in files]
 
     def _whole(self) -> Iterator[str]:

@@ -31,8 +31,8 @@ class EnduranceOptions(StageOptions):
 
     keep_every: int = opt(
         0,
-        "every how many checkpoints one is kept for good; besides it the last two and the best are; 0 keeps "
-        "no others",
+        "every how many checkpoints one is kept to the end; besides it the last two and the best are; 0 "
+        "keeps no others",
         kind="execution",
         form=False,
     )

@@ -183,7 +183,7 @@ def _one_shift(task: Job, exporter: Exporter, keeper: Keeper, stopping: list[flo
         said.wait()
     exporter.show()
     full = [status for status in said.statuses if status.out_of_memory]
-    if full and not stopping:
+    if full:  # also while stopping: what did not fit must not be tried again
         halve_micro_batch(task, full[0])
         return None
     raise_failure(said.statuses, task.options.ranks, said.tail)

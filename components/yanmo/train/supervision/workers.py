@@ -75,7 +75,7 @@ def watch(
         each_time: called a few times a second.
 
     Raises:
-        Frozen: a rank stands still.
+        Frozen: a rank stands still, or the workers do not stop when they are asked to.
     """
     failed_at, heartbeats = 0.0, Heartbeats(folder)
     while process.poll() is None:
@@ -83,8 +83,10 @@ def watch(
         each_time()
         now = time.monotonic()
         if stopping and now - stopping[0] > _GRACE_SECONDS:
-            log.warning("workers did not save within %d s; ending them", _GRACE_SECONDS)
-            return
+            raise Frozen(
+                f"the workers did not save within {_GRACE_SECONDS:.0f} s after they were asked to stop, and "
+                "were ended; run the same command again, it goes on from the last checkpoint"
+            )
         if not failed_at and any(status.state == "failed" for status in said.statuses):
             failed_at = now
         if failed_at and now - failed_at > _FOLLOW_SECONDS:

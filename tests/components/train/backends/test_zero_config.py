@@ -48,6 +48,8 @@ CONTRADICTIONS = [
     ({"activation_checkpointing": {"cpu_checkpointing": True}}, "--gradient-checkpointing"),
     ({"checkpoint": {"load_universal": True}}, "checkpoints are in our own format"),
     ({"zero_optimization": {"offload_param": {"device": "cpu"}}}, "offload_param"),
+    ({"amp": {"enabled": True}}, "--precision"),
+    ({"communication_data_type": "bf16"}, "reduced in fp32"),
 ]
 
 
@@ -63,6 +65,33 @@ def test_each_key_that_an_option_decides_was_contradicted_above():
         return f"{name}.{next(iter(value))}" if name == "zero_optimization" else name
 
     assert {names(theirs) for theirs, _ in CONTRADICTIONS} == {*zero_config._OURS, *zero_config._NEVER}
+
+
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        {"data_types": {"grad_accum_dtype": "bf16"}},
+        {"zero_allow_untested_optimizer": False},
+        {"zero_optimization": 3},
+        {"zero_force_ds_cpu_optimizer": True},
+    ],
+)
+def test_what_the_engine_rests_on_cannot_be_taken_from_under_it(theirs, tmp_path):
+    with pytest.raises(UsageError, match="the engine rests on"):
+        merged(tmp_path, json.dumps(theirs))
+    assert merged(tmp_path, '{"steps_per_print": 5}')["steps_per_print"] == 5
+
+
+@pytest.mark.usefixtures("one_rank")
+def test_what_deepspeed_itself_refuses_is_the_users_to_mend(tmp_path, tiny):
+    from yanmo.train.backends.engine import open_engine
+    from yanmo.train.models.start import decoder_shape
+
+    path = tmp_path / "ds.json"
+    path.write_text('{"zero_optimization": {"reduce_bucket_size": "many"}}', encoding="utf-8")
+    options = TrainConfig(**{**tiny, "deepspeed_config": str(path)})
+    with pytest.raises(UsageError, match=r"(?s)DeepSpeed refuses it.*reduce_bucket_size"):
+        open_engine(decoder_shape(options, 60), options, "cpu")
 
 
 @pytest.mark.parametrize("text", ["{", "[]", ""])

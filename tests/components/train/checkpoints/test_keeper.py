@@ -87,6 +87,19 @@ def test_the_best_model_travels_with_the_newest_and_only_once(far, monkeypatch):
     lease.release()
 
 
+def test_in_trouble_a_checkpoint_from_before_it_travels_too(far):
+    keeper, root, lease = keeper_on(far, "here", "one")
+    checkpoint(root, 10, health={"bad": 0, "high": 0})
+    checkpoint(root, 20, health={"bad": 0, "high": 0})
+    checkpoint(root, 30, health={"bad": 0, "high": 2})
+    checkpoint(root, 40, health={"bad": 0, "high": 4})
+    keeper.save()
+    there, root, lease = keeper_on(far, "there", "two", lease)
+    there.restore()
+    assert steps(root) == [20, 40]
+    lease.release()
+
+
 def test_after_a_rewind_the_earlier_step_is_the_newer_state(far):
     keeper, root, lease = keeper_on(far, "here", "one")
     checkpoint(root, 10, rewinds=0)

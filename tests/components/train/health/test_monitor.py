@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
+import torch
 
 from yanmo.common.store.objects import open_store
 from yanmo.common.store.pointers import read_pointer
 from yanmo.train import job
 from yanmo.train.config import TrainConfig
+from yanmo.train.health.monitor import Monitor
 from yanmo.train.job import Job
 
 pytestmark = pytest.mark.usefixtures("one_rank")
@@ -62,3 +65,56 @@ def test_a_learning_rate_that_tears_the_weights_apart_is_warned_of_once(train, c
 def test_a_healthy_training_is_not_warned_of(train, caplog):
     train("a", monitor="full", monitor_every=1, steps=20)
     assert not [r.message for r in caplog.records if "monitor" in r.name]
+
+
+@pytest.fixture
+def warned(caplog):
+    """What a monitor says of the figures of a step: warned(monitor, step, **figures) -> warnings."""
+
+    def say(monitor: Monitor, step: int, **figures) -> list[str]:
+        caplog.clear()
+        monitor._of_the_step = lambda: {"grad_norm": {"0": 1.0}, **figures}
+        monitor.end(step, None)
+        return [r.getMessage() for r in caplog.records]
+
+    return say
+
+
+def monitor_of(*, warmup_steps: int = 0) -> Monitor:
+    engine = SimpleNamespace(rank=0, decoder=torch.nn.Linear(1, 1), observer=None)
+    return Monitor(engine, None, "fast", 1, warmup_steps)
+
+
+@pytest.mark.parametrize(
+    ("figure", "good", "bad"),
+    [
+        ("active_units", 0.5, 0.499),
+        ("effective_rank", 3.0, 2.99),
+        ("attention_entropy", 0.05, 0.0499),
+        ("output_entropy", 0.01, 0.0099),
+        ("update_ratio", 0.5, 0.501),
+    ],
+)
+def test_a_figure_is_bad_just_beyond_its_threshold_and_warned_of_anew_after_it_was_good(
+    figure, good, bad, warned
+):
+    monitor = monitor_of()
+    assert not warned(monitor, 1, **{figure: {"1": good}})
+    assert [text.split(":")[0] for text in warned(monitor, 2, **{figure: {"1": bad}})] == ["step 2, layer 1"]
+    assert not warned(monitor, 3, **{figure: {"1": bad}}), "once"
+    assert not warned(monitor, 4, **{figure: {"1": good}})
+    assert len(warned(monitor, 5, **{figure: {"1": bad}})) == 1
+
+
+def test_a_layer_without_a_millionth_of_the_largest_gradient_has_lost_it(warned):
+    monitor = monitor_of()
+    assert not warned(monitor, 1, grad_norm={"0": 2.0, "1": 2.0e-6})
+    (text,) = warned(monitor, 2, grad_norm={"0": 2.0, "1": 1.9e-6})
+    assert "layer 1" in text and "vanished" in text
+    assert not warned(monitor, 3, grad_norm={"0": 0.0, "1": 0.0}), "nothing to compare with"
+
+
+def test_nothing_is_said_until_the_warmup_is_over(warned):
+    monitor = monitor_of(warmup_steps=5)
+    assert not warned(monitor, 5, update_ratio={"0": 0.9})
+    assert len(warned(monitor, 6, update_ratio={"0": 0.9})) == 1

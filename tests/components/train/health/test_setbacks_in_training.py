@@ -235,3 +235,12 @@ def test_a_best_model_that_is_gone_is_not_missed_in_silence(train, tmp_path):
     (index.parent / "manifest.json").write_text(json.dumps(manifest))
     assert train("a", **options).state == "done"
     assert checkpoint.pointed(root, checkpoint.BEST).name == checkpoint.name_of(8)
+
+
+def test_a_checkpoint_from_before_the_trouble_outlives_those_made_in_it(train, poison, tmp_path):
+    poison(6, 7, 8, 9)
+    assert train("a", steps=14, checkpoint_steps=1, nonfinite_steps=4).state == "done"
+    (rewind,) = events(tmp_path / "a", "rewind")
+    assert (rewind["from_step"], rewind["step"]) == (9, 5)
+    kept = [checkpoint.step_of(p) for p in (tmp_path / "a" / job.CHECKPOINTS).glob("step-*")]
+    assert sorted(kept) == [12, 13], "no more than two once it is over"

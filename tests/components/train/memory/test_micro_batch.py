@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import subprocess
+import sys
+import time
 
 import pytest
 
@@ -69,3 +72,25 @@ def test_rows_that_fitted_on_other_ranks_are_cut_to_a_divisor(task):
     assert largest_micro_batch(task.folder)[0] == 6
     on_three = dataclasses.replace(task.options, ranks=3, micro_batch=8, night_micro_batch=8)
     assert _for_shift(dataclasses.replace(task, options=on_three), night).options.micro_rows == 4
+
+
+def test_out_of_memory_while_stopping_is_no_bug(task, tmp_path, monkeypatch):
+    from yanmo.common.store.lease import Lease
+    from yanmo.common.store.objects import open_store
+    from yanmo.common.store.work_folder import WorkFolder
+    from yanmo.common.telemetry import Telemetry
+    from yanmo.train.checkpoints.keeper import Keeper
+    from yanmo.train.metrics.exporter import Exporter
+    from yanmo.train.supervision import supervisor
+
+    code = "from yanmo.train.job import failure; failure(1, MemoryError()).send()"
+    full = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE)
+    monkeypatch.setattr(supervisor, "start", lambda options, path: full)
+    store = open_store(str(tmp_path))
+    lease = Lease(store, "runs/train/key/LEASE.json", "one")
+    assert lease.acquire()
+    keeper = Keeper(WorkFolder(store, "runs/train/key"), lease)
+    exporter = Exporter(Telemetry("train", port=-1), tmp_path)
+    assert supervisor._one_shift(task, exporter, keeper, [time.monotonic()]) is None
+    assert largest_micro_batch(tmp_path)[0] == 1
+    lease.release()

@@ -45,6 +45,17 @@ def test_torchrun_whose_supervisor_died_before_it_could_ask_does_not_run_on(pare
     assert done.stdout.split()[-1] == code, done.stderr
 
 
+def test_workers_that_do_not_stop_when_asked_are_ended_and_that_is_said(tmp_path):
+    process = talking("import time; time.sleep(600)")
+    said = WorkersLog(process, tmp_path / "workers.log")
+    said.start()
+    asked = [time.monotonic() - 200]
+    with pytest.raises(workers.Frozen, match=r"did not save within 120 s.*from the last checkpoint"):
+        workers.watch(process, said, tmp_path, hang_seconds=0, stopping=asked, each_time=lambda: None)
+    workers.end(process)
+    said.wait()
+
+
 class Gone(io.RawIOBase):
     """Where a terminal was, or the disk is full."""
 
