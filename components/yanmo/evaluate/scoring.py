@@ -6,12 +6,10 @@ number of them gives the same figures; every piece of some ten thousand tokens i
 
 from __future__ import annotations
 
-import copy
 import functools
 import hashlib
 import logging
 import math
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,6 +23,7 @@ from tokenizers import Tokenizer
 from yanmo.common.errors import DataError, UsageError
 from yanmo.common.store.output import Output
 from yanmo.evaluate.chats import chat_ids
+from yanmo.evaluate.devices import on_devices
 from yanmo.evaluate.documents import Document
 from yanmo.evaluate.pieces import Job, Pieces
 from yanmo.model import hf_export, scoring
@@ -187,24 +186,6 @@ def _tagged(
         for i, tag in tags
         if tag is not None
     }
-
-
-def on_devices(model: Decoder, device: str) -> list[Decoder]:
-    """A copy of the model on each GPU; none where the CPU is to be used.
-
-    Raises:
-        UsageError: a GPU is asked for, and there is none.
-    """
-    number = torch.cuda.device_count() if device != "cpu" else 0
-    if device == "cuda" and not number:
-        raise UsageError("--device cuda: this machine shows no GPU to torch; use --device cpu or auto")
-    return [copy.deepcopy(model).to(f"cuda:{i}") for i in share_of_devices(number)]
-
-
-def share_of_devices(number: int) -> list[int]:
-    """The GPUs of this process: all that it sees, or its share where torchrun started others beside it."""
-    local, beside = (int(os.environ.get(n) or d) for n, d in (("LOCAL_RANK", "0"), ("LOCAL_WORLD_SIZE", "1")))
-    return list(range(number))[local::beside] or ([local % number] if number else [])
 
 
 def _planned(reads: Sequence[Read], context: int, stride: int, *, on_cpu: bool) -> list[list[scoring.Window]]:

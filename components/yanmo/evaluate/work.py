@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from yanmo.common.documents import text_form
 from yanmo.common.errors import DataError, UsageError
@@ -18,9 +16,7 @@ from yanmo.common.store.commit import Result, work_name
 from yanmo.common.store.output import Output, find_output, read_json
 
 if TYPE_CHECKING:
-    from yanmo.evaluate.documents import Document
     from yanmo.evaluate.pieces import KeptPieces
-    from yanmo.evaluate.scoring import LoadedModel, Scores
 
 log = logging.getLogger(__name__)
 _ASCII = {genre: alias for alias, genre in GENRE_ALIASES.items()}
@@ -63,11 +59,12 @@ def work(run: StageRun) -> Result:
     """Measure the model and commit its figures."""
     # Imported here: a run that finds its key committed must not wait two seconds for torch.
     from yanmo.evaluate.measures import Bootstrap, summarize
+    from yanmo.evaluate.measuring import measure
     from yanmo.evaluate.table import evaluation_table, write_documents
 
     options, evaluation_set = run.options, run.input("evaluation_set")
     pieces = _pieces(run)
-    measured = _measure(run, pieces)
+    measured = measure(run, pieces)
     documents, scores = measured.documents, measured.scores
     bootstrap = Bootstrap(options.bootstrap_draws, options.seed)
     figures = summarize(documents, scores.bits, bootstrap, scores.bits_with_tag, scores.tokens)
@@ -104,10 +101,11 @@ def work(run: StageRun) -> Result:
 
 def assist(run: StageRun) -> None:
     """Make a share of the pieces for rank 0, which alone commits."""
+    from yanmo.evaluate.measuring import measure
     from yanmo.evaluate.pieces import Committed
 
     try:
-        _measure(run, _pieces(run))
+        measure(run, _pieces(run))
     except Committed:
         log.info("the output is committed; nothing is left to do")
 
@@ -127,41 +125,6 @@ def _pieces(run: StageRun) -> KeptPieces:
     )
 
 
-class _Measured(NamedTuple):
-    documents: list[Document]
-    scores: Scores
-    per_genre: int
-    """Documents of each genre that were scored; 0 for all."""
-    answers: dict[str, Any]
-    """File -> its value: samples, tasks, harness."""
-
-
-def _measure(run: StageRun, pieces: KeptPieces) -> _Measured:
-    """All that the model is asked, piece by piece, in the same order in every rank."""
-    from yanmo.evaluate.budget import first_of_each_genre
-    from yanmo.evaluate.documents import check_same_form, genre_order, read_split
-    from yanmo.evaluate.scoring import load_model, score
-
-    options, evaluation_set = run.options, run.input("evaluation_set")
-    documents = read_split(evaluation_set, options.split)
-    check_same_form(evaluation_set, run.input("model"), "a model of")
-    loaded = load_model(run.input("model"))
-    number = _documents_per_genre(loaded, documents, options)
-    documents = first_of_each_genre(documents, number)
-    scores = score(
-        loaded,
-        documents,
-        with_tag=options.with_tag,
-        workers=options.workers,
-        stride=options.stride,
-        device=options.device,
-        pieces=pieces,
-    )
-    genres = sorted({d.genre for d in documents}, key=genre_order)
-    answers = {"samples": _samples(run, loaded, genres, pieces)}
-    return _Measured(documents, scores, number, answers | _answers(run, loaded, documents, pieces))
-
-
 def _ran_on(device: str) -> dict[str, Any]:
     """What scored, for the cost on promote's page: a device, and how many of it over all processes."""
     import torch
@@ -170,52 +133,6 @@ def _ran_on(device: str) -> dict[str, Any]:
 
     gpus = torch.cuda.device_count() if device != "cpu" else 0
     return {"device": "cuda" if gpus else "cpu", "ranks": max(gpus, 1) * Ranks.of_environment().world_size}
-
-
-def _samples(run: StageRun, loaded: LoadedModel, genres: list[str], pieces: KeptPieces) -> dict[str, Any]:
-    from yanmo.evaluate.samples import SampleOptions, write_samples
-
-    options = run.options
-    sampling = SampleOptions(
-        number=options.samples,
-        most_tokens=options.sample_tokens,
-        temperature=options.temperature,
-        top_p=options.top_p,
-        seed=options.seed,
-    )
-    return write_samples(loaded, genres, sampling, options.workers, pieces)
-
-
-def _answers(
-    run: StageRun, loaded: LoadedModel, documents: Sequence[Document], pieces: KeptPieces
-) -> dict[str, Any]:
-    """What the model answers to our own tasks and to the harness's, where they are asked for."""
-    options, found = run.options, {}
-    if options.tasks != "none":
-        from yanmo.evaluate.asking import measure_tasks
-
-        answered = measure_tasks(
-            loaded,
-            documents,
-            options.tasks,
-            per_genre=options.task_documents,
-            seed=options.seed,
-            workers=options.workers,
-            pieces=pieces,
-        )
-        found["tasks"] = {"schema": "yanmo.tasks/1", **answered}
-    if options.harness_tasks:
-        from yanmo.evaluate.harness import run_harness
-
-        figures = run_harness(
-            loaded,
-            options.harness_tasks,
-            limit=options.harness_limit,
-            workers=options.workers,
-            pieces=pieces,
-        )
-        found["harness"] = {"schema": "yanmo.harness/1", **figures}
-    return found
 
 
 def conditions(
@@ -236,24 +153,6 @@ def conditions(
     if documents_per_genre:
         found["documents_per_genre"] = str(documents_per_genre)
     return found | ({"chats": "answers"} if has_chats else {})
-
-
-def _documents_per_genre(loaded: LoadedModel, documents: Sequence[Document], options: Any) -> int:
-    """How many documents of each genre the budget allows; 0 for all."""
-    from yanmo.evaluate.budget import OPERATIONS_PER_MINUTE, affordable
-    from yanmo.evaluate.scoring import encode, operations
-
-    largest = max(Counter(d.genre for d in documents).values())
-    number = options.budget_documents or largest
-    if options.budget_minutes:
-        cost = operations(
-            loaded.model, [encode(loaded, d) for d in documents], options.stride, with_tag=options.with_tag
-        )
-        number = min(number, affordable(documents, cost, options.budget_minutes * OPERATIONS_PER_MINUTE))
-    if number >= largest:
-        return 0
-    log.info("budget: %d documents of each genre, of %d in the largest", number, largest)
-    return int(number)
 
 
 def finish(run: StageRun, output: Output) -> Finish:

@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -84,14 +84,18 @@ def with_writing(evaluation: Evaluation, writing: Output | None) -> Evaluation:
     """The evaluation with what `writing` holds in its summary, and each sample's nearest training text.
 
     What was looked for in another text than the model's own training text is left out: a test split that is
-    clean of any other text says nothing.
+    clean of any other text says nothing. Of a part of it, contamination is kept as what it is `at_least`.
     """
     if writing is None:
         return evaluation
     said: dict[str, Any] = {name: read_json(writing, f"{name}.json") for name in WRITING}
     said["verse"] = said["verse"]["rules"]
-    if not _looked_in_own_text(writing, evaluation.model):
-        return replace(evaluation, summary={**evaluation.summary, "verse": said["verse"]})
+    covered = _covers(writing, evaluation.model)
+    if covered != "all":
+        kept = {"verse": said["verse"]}
+        if covered == "part":
+            kept["contamination"] = {**said["contamination"], "at_least": True}
+        return replace(evaluation, summary={**evaluation.summary, **kept})
     nearest = said["memorization"]["nearest"]
     genres = {
         genre: [
@@ -104,24 +108,26 @@ def with_writing(evaluation: Evaluation, writing: Output | None) -> Evaluation:
     return replace(evaluation, summary={**evaluation.summary, **said}, samples=samples)
 
 
-def _looked_in_own_text(writing: Output, model: Output) -> bool:
-    """Whether copies were looked for in all of the text that the model's lineage names."""
+def _covers(writing: Output, model: Output) -> Literal["all", "part", "nothing"]:
+    """How much of the text that the model was trained on was searched for copies.
+
+    Where the lineage has a gap, what was searched beside it may be what is missing: a part.
+    """
     known = training_text(model)
     inputs = writing.manifest.inputs.items()
     looked = {value["content_digest"] for name, value in inputs if name.startswith("documents") and value}
-    lacking = [
-        *known.unknown,
-        *(f"{t} was not looked in" for t in known.texts if t.content_digest not in looked),
-    ]
-    if lacking:
-        log.warning(
-            "%s does not cover the training text of %s (%s): copies and contamination are not judged; run "
-            "`yanmo evaluate` for it again",
-            writing,
-            model,
-            "; ".join(lacking),
-        )
-    return not lacking
+    missed = [f"{t} was not looked in" for t in known.texts if t.content_digest not in looked]
+    lacking = [*known.unknown, *missed]
+    if not lacking:
+        return "all"
+    log.warning(
+        "%s does not cover the training text of %s (%s): copies and contamination are not judged; run "
+        "`yanmo evaluate` for it again",
+        writing,
+        model,
+        "; ".join(lacking),
+    )
+    return "part" if known.unknown or looked & known.digests() else "nothing"
 
 
 def _nearest_named(nearest: dict[str, Any] | None) -> dict[str, Any] | None:

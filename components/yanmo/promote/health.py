@@ -38,9 +38,15 @@ def figures_of(evaluation: Evaluation) -> dict[str, float | None]:
     }
 
 
-def contamination_of(evaluation: Evaluation) -> float | None:
-    """Share of the evaluated documents that stand in the training text."""
-    return found(evaluation.section("contamination"), "share")
+def contamination_of(evaluation: Evaluation, limit: float) -> float | None:
+    """Share of the evaluated documents that stand in the training text.
+
+    Where only a part of that text was searched, a share within `limit` says nothing: None.
+    """
+    section = evaluation.section("contamination")
+    share = found(section, "share")
+    is_part = isinstance(section, Mapping) and bool(section.get("at_least"))
+    return None if share is None or (is_part and share <= limit) else share
 
 
 def _rule(rows: Any, name: str) -> float | None:

@@ -214,7 +214,7 @@ def _judged(run: StageRun, challenger: Evaluation, champion: Evaluation | None) 
     same = champion is not None and challenger.model.content_digest == champion.model.content_digest
     evidence = Evidence(
         same_model=same,
-        contamination=contamination_of(challenger),
+        contamination=contamination_of(challenger, run.options.max_contamination),
         figures=figures_of(challenger),
         rolled_back=run.extra.get("rolled_back", ""),
     )

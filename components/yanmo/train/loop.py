@@ -256,7 +256,7 @@ class Loop:
         self._best_checkpoint = name if there else ""
         if not there:
             self.best = math.inf
-            log.warning("the best model so far, %s, is gone; the next validation begins anew", name)
+            self._warn("the best model so far, %s, is gone; the next validation begins anew", name)
         elif name and self.engine.rank == 0:
             checkpoint.point(root, checkpoint.BEST, name)
 
@@ -265,16 +265,24 @@ class Loop:
 
     def _read(self) -> bool:
         """Read the losses since the last time; whether the training had to go back."""
-        trouble = None
+        trouble, before = None, len(self.skipped)
         for result in self.ledger.read():
             if not result.good:
                 rows = self.options.batch_rows
                 self.skipped.append(Skipped(result.first_sample, rows, result.step, "not finite"))
                 self.record.event(result.step, "skipped", first_sample=result.first_sample, samples=rows)
             trouble = self.health.note(result.step, result.loss, result.good) or trouble
+        if len(self.skipped) > before:
+            count, last = len(self.skipped) - before, self.skipped[-1].step
+            self._warn("skipped %d of the steps up to %d: loss or gradient not finite", count, last)
         if trouble:
             self._rewind(trouble)
         return trouble is not None
+
+    def _warn(self, message: str, *values: Any) -> None:
+        """What all ranks find is said once."""
+        if self.engine.rank == 0:
+            log.warning(message, *values)
 
     def _rewind(self, trouble: Trouble) -> None:
         """Go back to before the trouble, and on with the data after it.
@@ -312,7 +320,7 @@ class Loop:
             first_sample=first,
             samples=next_sample - first,
         )
-        log.warning(
+        self._warn(
             "step %d: %s; back to step %d, and on after the %d samples in between",
             came_from,
             trouble.reason,
@@ -339,8 +347,14 @@ class Loop:
     def _go_back_to_the_best(self) -> None:
         """With early stopping, hand over the best model instead of the last one."""
         root = self.folder / job.CHECKPOINTS
+        if not self.options.early_stopping:
+            return
         best = checkpoint.pointed(root, checkpoint.BEST) if self.engine.rank == 0 else None
-        best = self.agreement.from_first(best) if self.options.early_stopping else None
+        problem = checkpoint.fault(best) if best else None
+        if problem:
+            self._warn("the best model, %s, is damaged (%s); the last one is handed over", best, problem)
+            self.record.event(self.step, "best", damaged=problem)
+        best = self.agreement.from_first(None if problem else best)
         if best is not None and checkpoint.step_of(best) != self.step:
             came_from = self.step
             self._load(best)

@@ -9,12 +9,11 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))  # importlib mode leaves it out
 
 import browser as chromium
-from test_page import HOSTILE
+from test_page import HOSTILE, with_everything
 
 from yanmo.common.store.output import open_reference
 
 pytestmark = pytest.mark.skipif(chromium.program() is None, reason="needs Chromium or Chrome on the PATH")
-SHARE = {"of": 10, "share": 0.4, "interval": [0.1, 0.7]}
 VISIBLE = "(e => e && getComputedStyle(e).display !== 'none')"
 
 
@@ -26,7 +25,7 @@ def window(tmp_path_factory):
 
 @pytest.fixture
 def html(stage, tmp_path):
-    """A page with a champion, a hostile sample, and a verse table."""
+    """A page with a champion, a hostile sample, and every table."""
     from yanmo.promote.page import render
 
     stage.evaluate(stage.model(1), 8.0)
@@ -36,8 +35,7 @@ def html(stage, tmp_path):
     stage.promote()
     output = open_reference(stage.store, stage.pointer("promote"))
     report = json.loads(output.path("report.json").read_text(encoding="utf-8"))
-    row = {"name": "rhyme", "title": "rhyme", "genre": "诗", "unit": "poems"}
-    report["verse"] = [{**row, "held_out": SHARE, "chance": SHARE, "generated": SHARE}]
+    report |= with_everything()
     report["stages"][0]["options"]["hostile"] = HOSTILE * 20
     path = tmp_path / "report.html"
     path.write_text(render(report), encoding="utf-8")
@@ -134,3 +132,23 @@ def test_it_prints_with_everything_unfolded(window, html):
     window.open(html)
     assert window.pdf().startswith(b"%PDF")
     assert window.ask("[...document.querySelectorAll('details')].every(d => d.open)") is True
+
+
+@pytest.mark.parametrize("language", ["en-US", "zh-CN"])
+def test_words_and_figures_fit_a_phone_without_a_swipe_but_for_the_widest_table(window, html, language):
+    """Only the table with a column for each baseline, and long commands, may be wider than the screen."""
+    window.open(html, width=390, language=language)
+    window.ask("document.querySelectorAll('details').forEach(d => d.open = true)")
+    wide = """[...document.querySelectorAll('table.rules, table.words')].filter(t => t.offsetParent
+      && t.parentElement.scrollWidth > t.parentElement.clientWidth + 1).map(t => t.innerText.slice(0, 60))"""
+    assert window.ask(f"{wide}.join('|')") == ""
+
+
+def test_no_table_is_cut_on_paper(window, html):
+    window.open(html, width=690)  # A4 less the margins, at 96 pixels an inch
+    window.call("Emulation.setEmulatedMedia", media="print")
+    window.ask("document.querySelectorAll('details').forEach(d => d.open = true)")
+    cut = "[...document.querySelectorAll('.wide')].filter(e => e.scrollWidth > e.clientWidth + 1).length"
+    found = window.ask(cut)
+    window.call("Emulation.setEmulatedMedia", media="")
+    assert found == 0

@@ -212,8 +212,11 @@ def test_tasks_are_shown_where_they_were_set(report):
     report |= with_everything()
     jsonschema.validate(report, SCHEMA)
     text = Page(render(report)).text
-    assert "name the genre辨体裁 accuracy正确率65.0 %59.0 – 71.0 %58.5 %25.0 %100.0 %200" in squeezed(text)
-    assert "answer the last question答末问 chrFchrF31.4––95.0 %40" in squeezed(text)
+    assert (
+        "name the genre辨体裁 accuracy正确率, 200 questions题65.0 %59.0 – 71.0 %58.5 %25.0 %100.0 %"
+        in squeezed(text)
+    )
+    assert "answer the last question答末问 chrFchrF, 40 questions题31.4––95.0 %" in squeezed(text)
     assert "lm-evaluation-harness 0.4.9" in text and "C3acc0.4± 0.010.38" in squeezed(text)
     report["tasks"]["how"], report["tasks"]["rows"] = "likelihood", report["tasks"]["rows"][:1]
     text = Page(render(report)).text

@@ -102,6 +102,17 @@ def test_the_text_of_the_model_that_a_model_began_from_counts_too(stage):
     assert stage.verdict()["outcome"] == "not valid"
 
 
+def test_what_was_found_in_a_part_of_the_text_is_not_forgotten(stage):
+    old, new = stage.text("old"), stage.text("new")
+    evaluation = stage.evaluate(stage.model(2, text=new, base=stage.model(1, text=old)))
+    write(stage, evaluation, 0.02, texts=[new])
+    assert stage.promote() == 0
+    assert stage.verdict()["outcome"] == "not valid"
+    report = json.loads(written(stage, "report.json"))
+    assert report["contamination"]["at_least"] and report["memorization"] is None
+    assert "at least" in written(stage, "report.html")
+
+
 def test_a_model_of_unknown_text_is_not_called_clean(stage, caplog):
     model = commit(stage.store, "train", {"model.safetensors": "w", "config.json": "{}"})
     write(stage, stage.evaluate(model), 0.0)

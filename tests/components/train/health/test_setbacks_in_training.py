@@ -59,10 +59,12 @@ def losses(place) -> dict[int, float]:
     return {line["step"]: line["loss"] for line in lines(place) if "loss" in line}
 
 
-def test_a_poisoned_step_is_skipped_and_recorded_and_training_goes_on(train, poison, tmp_path):
+def test_a_poisoned_step_is_skipped_and_recorded_and_training_goes_on(train, poison, tmp_path, caplog):
     train("clean")
     poison(4)
+    assert "skipped" not in caplog.text
     assert train("a").state == "done"
+    assert "skipped 1 of the steps up to 4: loss or gradient not finite" in caplog.text
     assert events(tmp_path / "a", "skipped") == [
         {"step": 4, "event": "skipped", "first_sample": 3 * ROWS, "samples": ROWS}
     ]
@@ -244,3 +246,23 @@ def test_a_checkpoint_from_before_the_trouble_outlives_those_made_in_it(train, p
     assert (rewind["from_step"], rewind["step"]) == (9, 5)
     kept = [checkpoint.step_of(p) for p in (tmp_path / "a" / job.CHECKPOINTS).glob("step-*")]
     assert sorted(kept) == [12, 13], "no more than two once it is over"
+
+
+def test_a_best_model_that_is_damaged_does_not_lose_the_last_one(train, tmp_path, caplog, monkeypatch):
+    from yanmo.train.loop import Loop
+
+    options = {"steps": 6, "valid_every": 2, "early_stopping": 6}
+    back = Loop._go_back_to_the_best
+
+    def cut_short(self):
+        root = tmp_path / "a" / job.CHECKPOINTS
+        checkpoint.point(root, checkpoint.BEST, checkpoint.name_of(4))
+        path = root / checkpoint.name_of(4) / "rank-00000.safetensors"
+        path.write_bytes(path.read_bytes()[:100])
+        back(self)
+
+    monkeypatch.setattr(Loop, "_go_back_to_the_best", cut_short)
+    status = train("a", **options)
+    assert (status.state, status.step) == ("done", 6) and "is damaged" in caplog.text
+    (event,) = events(tmp_path / "a", "best")
+    assert "expected" in event["damaged"]
