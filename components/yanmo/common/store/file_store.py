@@ -54,7 +54,11 @@ def make_folders(path: Path) -> None:
         missing.append(path)
         path = path.parent
     for folder in reversed(missing):
-        folder.mkdir(exist_ok=True)
+        try:
+            folder.mkdir()
+        except FileExistsError:  # another writer's, maybe gone again: the caller tries anew
+            if folder.exists() and not folder.is_dir():
+                raise
         fsync_dir(folder.parent)
 
 
