@@ -81,6 +81,17 @@ def test_a_lineage_with_a_gap_says_where(ground, leak, tmp_path):
     assert "does not say which documents" in training_text(ground.model).unknown[0]
 
 
+def test_a_gap_in_a_models_own_text_does_not_hide_that_of_the_model_it_began_from(ground, leak, tmp_path):
+    base = model_of(ground, tmp_path / "base", leak)
+    tuned = model_of(ground, tmp_path / "tuned", ground.documents, base=base, seed=2)
+    ground.store.delete(tuned.input("token_cache").reference.manifest_uri)
+    known = training_text(tuned)
+    assert len(known.unknown) == 1 and known.digests() == {leak.content_digest}
+    given = ("--documents", f"curate/{ground.documents.reference.key}")
+    assert main(ground.arguments("--samples", "1", *given)) == 0
+    assert contamination(ground) == 0.5
+
+
 def test_a_damaged_text_of_the_champion_does_not_stop_the_night(ground, leak, tmp_path, caplog):
     model_of(ground, tmp_path / "leaky", leak)
     folder = ground.folder / f"cas/curate/{leak.manifest.key}/{leak.manifest.attempt}"
