@@ -178,14 +178,14 @@ def main(
             run = StageRun(stage=stage, options=options, store=store, inputs=inputs, telemetry=telemetry)
             try:
                 recipe = _recipe_of(run, prepare)
-                if assist and is_helper():
+                if assist and _is_helper():
                     if find_whole(store, stage.name, recipe.key) is None:
                         assist(run)
                     return ExitCode.DONE
                 output = _output_of(run, recipe, work, started)
             except Skip as reason:
                 log.info("nothing to do: %s", reason)
-                if assist and is_helper():
+                if assist and _is_helper():
                     return ExitCode.DONE
                 _hand_over(run, None, Finish(), outputs, status="done")
                 return ExitCode.DONE
@@ -201,7 +201,7 @@ def main(
         return code
 
 
-def is_helper() -> bool:
+def _is_helper() -> bool:
     """Whether this process is one of several ranks and not the first: it hands nothing over."""
     return os.environ.get("RANK", "0") not in ("", "0")
 
