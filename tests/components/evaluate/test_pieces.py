@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_store import make_ground, read
+from tiny_store import make_ground
 
 from yanmo.common.errors import UsageError
 from yanmo.common.stage_run import main
@@ -348,35 +348,3 @@ def test_pieces_on_a_far_store_are_taken_by_a_run_on_another_machine(
     first = evaluation(ground).content_digest
     assert evaluate(ground, "--force") == 0
     assert len(scored) - goes_on == total and evaluation(ground).content_digest == first
-
-
-def test_a_budget_of_documents_takes_the_first_of_each_genre(ground):
-    assert evaluate(ground, "--budget-documents", "5") == 0
-    summary = read(evaluation(ground), "summary.json")
-    assert [genre["documents"] for genre in summary["genres"].values()] == [5, 5, 5, 5]
-    assert summary["conditions"]["documents_per_genre"] == "5"
-    assert evaluate(ground, "--budget-documents", "12") == 0  # all that there are
-    assert "documents_per_genre" not in read(evaluation(ground), "summary.json")["conditions"]
-
-
-def test_a_budget_of_minutes_counts_operations_and_not_a_clock(ground):
-    # The tiny model takes 48 documents x 28 tokens x 2 readings x 2 x 11,000 weights = 6e7 operations,
-    # 50 microseconds at the stated speed: a third of that buys a third of the documents.
-    assert evaluate(ground, "--budget-minutes", "1e-5") == 0
-    some = read(evaluation(ground), "summary.json")
-    number = int(some["conditions"]["documents_per_genre"])
-    assert 1 <= number < 12 and some["total"]["documents"] == 4 * number
-    assert evaluate(ground, "--budget-minutes", "1e-9") == 0
-    assert read(evaluation(ground), "summary.json")["total"]["documents"] == 4
-    assert evaluate(ground, "--budget-minutes", "60") == 0
-    assert read(evaluation(ground), "summary.json")["total"]["documents"] == 48
-
-
-def test_a_stride_is_a_condition_of_comparison_and_must_fit_the_model(ground, caplog):
-    assert evaluate(ground, "--stride", "4") == 0
-    summary = read(evaluation(ground), "summary.json")
-    assert summary["conditions"]["scoring"] == "stride-4/1"
-    assert evaluate(ground, "--stride", "17") == 64
-    assert "--stride: stride 17: expected 1 to 16 tokens" in caplog.text
-    assert evaluate(ground, "--device", "tpu") == 64
-    json.dumps(summary, allow_nan=False)

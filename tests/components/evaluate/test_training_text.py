@@ -112,22 +112,3 @@ def test_the_champions_parts_leave_the_channels_own_alone(ground, tmp_path):
     other = opened(ground, "champion_evaluation_writing")
     assert other.reference != own
     assert other.input("evaluation").reference == read_pointer(ground.store, "dev", "champion_evaluation")
-
-
-def test_a_genre_may_be_called_mean_or_total(ground, caplog):
-    """Aggregates stand apart from genres, in the summary, the log and on /metrics."""
-    rows = [make_row(g, "test", i) for g in ("诗", "mean", "total") for i in range(12)]
-    files = {"test-00000-of-00001.parquet": parquet(rows)}
-    commit(ground.store, "evaluation_set", files, options={"odd": 1})
-    assert main(ground.arguments("--samples", "0", "--documents", "none")) == 0
-    output = opened(ground, "evaluate")
-    summary = read(output, "summary.json")
-    assert list(summary["genres"]) == ["诗", "mean", "total"]
-    bits = [g["bits_per_character"] for g in summary["genres"].values()]
-    assert summary["mean"]["bits_per_character"] == pytest.approx(sum(bits) / 3, abs=1e-4)
-    shown = [line.split()[1] for line in caplog.messages if line.startswith("mean ")]
-    assert shown == [f"{bits[1]:.3f}", f"{summary['mean']['bits_per_character']:.3f}"]
-    assert output.manifest.metadata["device"] == "cpu" and output.manifest.metadata["ranks"] == 1
-    prom = output.path("metrics.prom").read_text(encoding="utf-8")
-    assert f'yanmo_evaluate_bits_per_character{{genre="mean"}} {bits[1]}' in prom
-    assert f"yanmo_evaluate_mean_bits_per_character {summary['mean']['bits_per_character']}" in prom
