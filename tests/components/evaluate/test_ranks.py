@@ -113,6 +113,15 @@ def test_a_helping_rank_leaves_no_reference_and_does_nothing_for_a_committed_key
     assert not out.exists()
 
 
+def test_a_helping_rank_that_fails_does_not_end_the_run_for_good(ground, monkeypatch, caplog):
+    monkeypatch.setenv("RANK", "2")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert evaluate(ground, "--run-id", "night") == 64
+    assert "0 <= RANK < WORLD_SIZE" in caplog.text
+    monkeypatch.setenv("RANK", "0")
+    assert evaluate(ground, "--run-id", "night") == 0
+
+
 def test_ranks_cannot_be_told_to_make_all_anew(ground, monkeypatch, caplog):
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setenv("WORLD_SIZE", "2")
