@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 from enum import IntEnum
+from typing import TypeGuard
 
 
 class ExitCode(IntEnum):
@@ -72,9 +73,14 @@ def _of_the_system(error: OSError) -> ExitCode:
     return ExitCode.ENVIRONMENT if error.errno in _MACHINE else ExitCode.RETRY
 
 
+def is_out_of_space(error: BaseException) -> TypeGuard[OSError]:
+    """Whether a disk or a quota is full: the same run may go on later."""
+    return isinstance(error, OSError) and error.errno in _OUT_OF_SPACE
+
+
 def advice(error: BaseException) -> str:
     """`error` in one paragraph: what went wrong and, where the error does not say so, what to do."""
-    if isinstance(error, OSError) and error.errno in _OUT_OF_SPACE:
+    if is_out_of_space(error):
         where = f" while writing {error.filename}" if error.filename else ""
         return (
             f"no space left on device{where}; nothing half-written is visible. "

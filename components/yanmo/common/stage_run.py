@@ -156,7 +156,7 @@ def main(
         assist: does a share of the work where RANK is above 0: without lease, output, or pointer.
         argv: the command line; the process's own by default.
     """
-    started = time.monotonic()
+    started, helps = time.monotonic(), assist if _is_helper() else None
     try:
         options: StageOptions = load(stage.config, default_argv(argv), f"yanmo {stage.name}")
     except Exception as error:
@@ -178,16 +178,15 @@ def main(
             run = StageRun(stage=stage, options=options, store=store, inputs=inputs, telemetry=telemetry)
             try:
                 recipe = _recipe_of(run, prepare)
-                if assist and is_helper():
+                if helps:
                     if find_whole(store, stage.name, recipe.key) is None:
-                        assist(run)
+                        helps(run)
                     return ExitCode.DONE
                 output = _output_of(run, recipe, work, started)
             except Skip as reason:
                 log.info("nothing to do: %s", reason)
-                if assist and is_helper():
-                    return ExitCode.DONE
-                _hand_over(run, None, Finish(), outputs, status="done")
+                if not helps:
+                    _hand_over(run, None, Finish(), outputs, status="done")
                 return ExitCode.DONE
             shown = finish(run, output) if finish and output else Finish()
             _hand_over(run, output, shown, outputs, status="done" if output else "paused")
@@ -197,11 +196,12 @@ def main(
         return 128 + signal.SIGINT
     except Exception as error:
         code = failed(stage, error)
-        _record_fatal(stage, options, code, error)
+        if not helps:  # of several ranks it may fail alone
+            _record_fatal(stage, options, code, error)
         return code
 
 
-def is_helper() -> bool:
+def _is_helper() -> bool:
     """Whether this process is one of several ranks and not the first: it hands nothing over."""
     return os.environ.get("RANK", "0") not in ("", "0")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from yanmo.common.errors import DataError
@@ -33,16 +35,23 @@ def training_text(model: Output) -> TrainingText:
         if one.content_digest in seen:
             continue
         seen.add(one.content_digest)
-        try:
+        with _noting_a_gap(one, found):
             _add_text(one, found)
+        with _noting_a_gap(one, found):  # on its own: what is lost on one side does not hide the other
             base = one.input("model")
-            waiting += [base] if base else []
-        except DataError as error:
-            found.unknown.append(f"{one}: {error}")
-            continue
-        if base is None and one.manifest.inputs.get("model"):
-            found.unknown.append(f"{one}: began from a model from outside the store")
+            if base is not None:
+                waiting.append(base)
+            elif one.manifest.inputs.get("model"):
+                found.unknown.append(f"{one}: began from a model from outside the store")
     return found
+
+
+@contextlib.contextmanager
+def _noting_a_gap(model: Output, found: TrainingText) -> Iterator[None]:
+    try:
+        yield
+    except DataError as error:
+        found.unknown.append(f"{model}: {error}")
 
 
 def _add_text(model: Output, found: TrainingText) -> None:

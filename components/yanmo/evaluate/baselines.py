@@ -47,7 +47,6 @@ log = logging.getLogger(__name__)
 REVISION = 3
 """Raised by hand when the same texts give other figures."""
 _BOOTSTRAP = Bootstrap(draws=2000, seed=0)
-_BASELINES = ("xz", "ppmd", "mixture")
 Floats = npt.NDArray[np.float64]
 
 
@@ -84,7 +83,7 @@ def committed_baselines(run: StageRun, documents_per_genre: int = 0) -> Output:
         build,
     )
     for pieces in kept:
-        pieces.clear(_BASELINES)
+        pieces.clear()
     return found
 
 
@@ -141,20 +140,20 @@ def _measure(
     Those that a run before this one finished are taken as they are.
     """
     texts = [source.text for source in sources]
-    work: tuple[tuple[Callable[..., Any], tuple[Any, ...]], ...] = (
-        (xz_figures, (texts, scored)),
-        (ppmd_bits, (texts, scored)),
-        (mixture_bits, (by_genre(sources), fitted, scored)),
-    )
-    jobs = dict(zip(_BASELINES, work, strict=True))
+    jobs: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+        "xz": (xz_figures, (texts, scored)),
+        "ppmd": (ppmd_bits, (texts, scored)),
+        "mixture": (mixture_bits, (by_genre(sources), fitted, scored)),
+    }
     found: dict[str, Any] = {name: pieces.kept(name) for name in jobs}
     missing = [name for name in jobs if found[name] is None]
-    if len(missing) < len(jobs):
-        log.info("baselines made before and taken as they are: %s", ", ".join(jobs.keys() - set(missing)))
+    if taken := [name for name in jobs if name not in missing]:
+        log.info("baselines made before and taken as they are: %s", ", ".join(taken))
 
     def keep(number: int, result: Any) -> None:
-        found[missing[number]] = _plain(result)
-        pieces.keep(missing[number], _plain(result))
+        name = missing[number]
+        found[name] = _plain(result)
+        pieces.keep(name, found[name])
 
     try:
         side_by_side(*(jobs[name] for name in missing), done=keep)
@@ -178,8 +177,8 @@ def _plain(result: Any) -> Any:
 def side_by_side(
     *jobs: tuple[Callable[..., Any], tuple[Any, ...]],
     done: Callable[[int, Any], None] = lambda number, result: None,
-) -> list[Any]:
-    """The results of functions called in a process each.
+) -> None:
+    """Call functions in a process each.
 
     Not a pool: these processes end with their job, also when this one was killed.
 
@@ -196,16 +195,13 @@ def side_by_side(
         spawn.Process(target=_send_result, args=(sender, *job), daemon=True).start()
         sender.close()
         waiting[receiver] = number
-    results: list[Any] = [None] * len(jobs)
     while waiting:
         for ready in connection.wait(list(waiting)):
             pipe: Any = ready
             number, result = waiting.pop(pipe), pipe.recv()
             if isinstance(result, Exception):
                 raise result
-            results[number] = result
             done(number, result)
-    return results
 
 
 def _send_result(sender: Connection, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:

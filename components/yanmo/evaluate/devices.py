@@ -1,9 +1,10 @@
-"""The GPUs that score: each with a copy of the model."""
+"""What scores: GPUs, each with a copy of the model, or the CPU."""
 
 from __future__ import annotations
 
 import copy
 import os
+from typing import Any
 
 import torch
 
@@ -17,7 +18,7 @@ def on_devices(model: Decoder, device: str) -> list[Decoder]:
     Raises:
         UsageError: a GPU is asked for, and there is none.
     """
-    number = torch.cuda.device_count() if device != "cpu" else 0
+    number = _num_gpus(device)
     if device == "cuda" and not number:
         raise UsageError("--device cuda: this machine shows no GPU to torch; use --device cpu or auto")
     return [copy.deepcopy(model).to(f"cuda:{i}") for i in share_of_devices(number)]
@@ -25,5 +26,24 @@ def on_devices(model: Decoder, device: str) -> list[Decoder]:
 
 def share_of_devices(number: int) -> list[int]:
     """The GPUs of this process: all that it sees, or its share where torchrun started others beside it."""
-    local, beside = (int(os.environ.get(n) or d) for n, d in (("LOCAL_RANK", "0"), ("LOCAL_WORLD_SIZE", "1")))
-    return list(range(number))[local::beside] or ([local % number] if number else [])
+    local = int(os.environ.get("LOCAL_RANK") or 0)
+    return list(range(number))[local :: _num_beside()] or ([local % number] if number else [])
+
+
+def ran_on(device: str, world_size: int) -> dict[str, Any]:
+    """What scored, for the cost on promote's page: a device, and how many of it over all processes.
+
+    Those that torchrun started on one machine see the same GPUs, which count once.
+    """
+    gpus = _num_gpus(device)
+    number = gpus * world_size // _num_beside() if gpus else world_size
+    return {"device": "cuda" if gpus else "cpu", "ranks": number}
+
+
+def _num_gpus(device: str) -> int:
+    return torch.cuda.device_count() if device != "cpu" else 0
+
+
+def _num_beside() -> int:
+    """Processes of this run on this machine, as torchrun says."""
+    return int(os.environ.get("LOCAL_WORLD_SIZE") or 1)

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from yanmo.common.errors import DataError, EnvironmentFault, StorageError, UsageError
+from yanmo.common.errors import DataError, EnvironmentFault, StorageError, UsageError, is_out_of_space
 from yanmo.evaluate.pieces import Job, Pieces, plan_of
 from yanmo.evaluate.scoring import LoadedModel
 from yanmo.model.generate import generate
@@ -90,9 +90,9 @@ def run_harness(
             log_samples=False,
             bootstrap_iters=1000,
         )
-    except StorageError:  # not now, while a piece was written
-        raise
     except Exception as error:  # tasks are code of others: anything can come out of them
+        if isinstance(error, StorageError) or is_out_of_space(error):  # while a piece was written
+            raise
         raise DataError(f"{folder}: lm-evaluation-harness cannot run its tasks: {error!r}") from error
     finally:
         os.chdir(before)

@@ -15,7 +15,7 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -49,7 +49,7 @@ class Ranks(NamedTuple):
 
     @classmethod
     def of_environment(cls) -> Ranks:
-        """RANK and WORLD_SIZE, as torchrun, a TrainJob or an indexed Job set them.
+        """RANK and WORLD_SIZE, as torchrun sets them.
 
         Raises:
             UsageError: they are no such numbers.
@@ -142,16 +142,18 @@ class KeptPieces(Pieces):
 
     def kept(self, name: str) -> Any | None:
         """The value of the single piece `name`, if it is there."""
-        kept = None if self._anew else self._read(f"{self._folder}/{name}.json", "")
+        path = f"{self._folder}/{name}.json"
+        self._names.append(path)
+        kept = None if self._anew else self._read(path, "")
         return kept[0] if kept else None
 
     def keep(self, name: str, value: Any) -> None:
         """Write down the single piece `name`."""
         self._write(f"{self._folder}/{name}.json", _body("", value))
 
-    def clear(self, single: Iterable[str] = ()) -> None:
-        """The output is committed: remove the pieces of this run, and those `single` ones."""
-        for name in (*self._names, *(f"{self._folder}/{each}.json" for each in single)):
+    def clear(self) -> None:
+        """The output is committed: remove the pieces of this run."""
+        for name in self._names:
             self._store.delete(name)
 
     def _read(self, name: str, plan: str) -> tuple[Any] | None:
@@ -191,6 +193,7 @@ def _body(plan: str, value: Any) -> bytes:
 
 
 def _digest(value: Any) -> str:
+    """As manifest.digest, which refuses the NaN that a model may give whose training diverged."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 

@@ -58,8 +58,10 @@ def _wanted_none(options: Any) -> bool:
 def work(run: StageRun) -> Result:
     """Measure the model and commit its figures."""
     # Imported here: a run that finds its key committed must not wait two seconds for torch.
+    from yanmo.evaluate.devices import ran_on
     from yanmo.evaluate.measures import Bootstrap, summarize
     from yanmo.evaluate.measuring import measure
+    from yanmo.evaluate.pieces import Ranks
     from yanmo.evaluate.table import evaluation_table, write_documents
 
     options, evaluation_set = run.options, run.input("evaluation_set")
@@ -94,7 +96,7 @@ def work(run: StageRun) -> Result:
         metadata={
             "text_form": text_form(evaluation_set),
             "split": options.split,
-            **_ran_on(options.device),
+            **ran_on(options.device, Ranks.of_environment().world_size),
         },
     )
 
@@ -123,16 +125,6 @@ def _pieces(run: StageRun) -> KeptPieces:
         anew=options.force,
         is_committed=lambda: ranks.rank > 0 and find_output(run.store, run.stage.name, run.key) is not None,
     )
-
-
-def _ran_on(device: str) -> dict[str, Any]:
-    """What scored, for the cost on promote's page: a device, and how many of it over all processes."""
-    import torch
-
-    from yanmo.evaluate.pieces import Ranks
-
-    gpus = torch.cuda.device_count() if device != "cpu" else 0
-    return {"device": "cuda" if gpus else "cpu", "ranks": max(gpus, 1) * Ranks.of_environment().world_size}
 
 
 def conditions(

@@ -72,7 +72,7 @@ def committed_writing(run: StageRun, evaluation: Output) -> Output:
     Copies and contamination are looked for in the text that the model was trained on, whatever documents
     the run was given: a test split that is clean of another text says nothing.
     """
-    texts, evaluation_set = texts_of(run.input("model"), run.input("documents")), run.input("evaluation_set")
+    texts, evaluation_set = _texts_of(run.input("model"), run.input("documents")), run.input("evaluation_set")
     split = evaluation.manifest.metadata["split"]
     names = ["documents", *(f"documents_{i}" for i in range(2, len(texts) + 1))]
     return run.part(
@@ -84,7 +84,7 @@ def committed_writing(run: StageRun, evaluation: Output) -> Output:
     )
 
 
-def texts_of(model: Output, given: Output) -> list[Output]:
+def _texts_of(model: Output, given: Output) -> list[Output]:
     """The texts that copies are looked for in: those of the model's lineage; `given` where that has gaps."""
     known = training_text(model)
     for gap in known.unknown:

@@ -1,14 +1,17 @@
 """Tasks of lm-evaluation-harness from a local folder, with our model as its own."""
 
+import errno
 import importlib.util
 import json
+import sys
+import types
 
 import numpy as np
 import pytest
 import torch
 from tiny_store import HAN, read
 
-from yanmo.common.errors import DataError, EnvironmentFault, UsageError
+from yanmo.common.errors import DataError, EnvironmentFault, StorageError, UsageError
 from yanmo.common.stage_run import main
 from yanmo.common.store.output import open_reference
 from yanmo.common.store.pointers import read_pointer
@@ -96,6 +99,32 @@ def test_a_folder_is_known_by_its_files(folder, tmp_path):
 def test_an_absent_harness_is_named_with_what_to_do(ground, folder):
     with pytest.raises(EnvironmentFault, match=r"pip install 'yanmo\[harness\]'"):
         run_harness(load_model(ground.model), str(folder))
+
+
+@pytest.mark.parametrize(
+    ("raised", "expected"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), OSError),
+        (StorageError("not now"), StorageError),
+        (OSError(errno.EIO, "a task's own"), DataError),
+        (KeyError("a task's own"), DataError),
+    ],
+)
+def test_a_store_that_takes_no_piece_now_is_no_fault_of_the_tasks(
+    ground, folder, monkeypatch, raised, expected
+):
+    def simple_evaluate(**_):
+        raise raised
+
+    tasks = types.SimpleNamespace(TaskManager=lambda **_: types.SimpleNamespace(all_tasks=["next"]))
+    model = types.SimpleNamespace(LM=object)
+    lm_eval = types.SimpleNamespace(__version__="0", simple_evaluate=simple_evaluate)
+    parts = {"lm_eval": lm_eval, "lm_eval.tasks": tasks, "lm_eval.api": model, "lm_eval.api.model": model}
+    for name, part in parts.items():
+        monkeypatch.setitem(sys.modules, name, part)
+    with pytest.raises(expected) as found:
+        run_harness(load_model(ground.model), str(folder))
+    assert (found.value is raised) == (expected is not DataError)
 
 
 @needs_harness

@@ -1,18 +1,13 @@
-"""A killed evaluation goes on where it was, several ranks share one, and what they leave is checked."""
+"""A killed evaluation goes on where it was, and what it left is checked."""
 
 import importlib.util
 import json
-import os
 import shutil
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_store import make_ground, read
+from tiny_store import make_ground
 
-from yanmo.common.errors import UsageError
 from yanmo.common.stage_run import main
 from yanmo.common.store.objects import open_store
 from yanmo.common.store.output import open_reference
@@ -23,8 +18,6 @@ from yanmo.evaluate.documents import read_split
 from yanmo.evaluate.pieces import Job, KeptPieces, Ranks
 from yanmo.evaluate.scoring import load_model, score
 from yanmo.evaluate.work import assist, finish, prepare, work
-
-PROCESS = Path(__file__).parent / "evaluate_process.py"
 
 
 @pytest.fixture(autouse=True)
@@ -85,12 +78,6 @@ def test_a_piece_of_another_plan_is_not_taken(store):
     assert made == [0, 0]
 
 
-def test_ranks_begin_with_their_own_pieces_and_help_from_the_end():
-    assert Ranks(1, 3).order(7) == [1, 4, 6, 5, 3, 2, 0]
-    assert Ranks(0, 1).order(3) == [0, 1, 2]
-    assert Ranks(3, 4).order(2) == [1, 0]
-
-
 def test_a_rank_makes_what_a_dead_one_left_out_and_nothing_twice(store):
     made = []
     alone = KeptPieces(store, "runs/a/alone").all("bits", jobs([], 7))
@@ -104,14 +91,6 @@ def test_a_rank_makes_what_a_dead_one_left_out_and_nothing_twice(store):
     assert KeptPieces(store, "runs/a/b", Ranks(2, 3)).all("bits", jobs(made, 7)) == alone
     assert KeptPieces(store, "runs/a/b", Ranks(0, 3)).all("bits", jobs(made, 7)) == alone
     assert made == [1, 2, 5, 6, 4, 3, 0]
-
-
-@pytest.mark.parametrize(("rank", "size"), [("1", "1"), ("-1", "2"), ("one", "2"), ("0", "0"), ("1", "")])
-def test_a_rank_that_cannot_be_is_refused(monkeypatch, rank, size):
-    monkeypatch.setenv("RANK", rank)
-    monkeypatch.setenv("WORLD_SIZE", size)
-    with pytest.raises(UsageError, match="0 <= RANK < WORLD_SIZE"):
-        Ranks.of_environment()
 
 
 class Killed(BaseException):
@@ -243,90 +222,6 @@ def test_the_stage_leaves_no_pieces_and_makes_them_anew_when_forced(ground, monk
     assert len(scored) > 2 and evaluation(ground).content_digest == first
 
 
-@pytest.fixture(scope="module")
-def measured(tmp_path_factory):
-    """A store, and the content digest that one process gives for it."""
-    folder = tmp_path_factory.mktemp("measured")
-    make_ground(folder / "store", folder / "model")
-    shutil.copytree(folder / "store", folder / "copy")
-    ground = make_ground(folder / "copy", folder / "unused")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scoring, "_PIECE_TOKENS", 300)
-        patch.setattr("yanmo.common.stage_run.setup", lambda level, stage: None)
-        assert evaluate(ground, *TASKS) == 0
-    return folder / "store", evaluation(ground).content_digest
-
-
-@pytest.fixture
-def shared(measured, tmp_path):
-    """A copy of that store, and the digest."""
-    shutil.copytree(measured[0], tmp_path / "shared")
-    return make_ground(tmp_path / "shared", tmp_path / "model"), measured[1]
-
-
-def start(ground, rank, kill="-", number=0, size=2):
-    """A rank as a process of its own, which begins when all of them are ready."""
-    roots = os.pathsep.join(path for path in sys.path if path)
-    argv = ground.arguments("--documents", "none", *TASKS)
-    return subprocess.Popen(
-        [sys.executable, str(PROCESS), kill, str(number), str(size), str(ground.folder.parent), *argv],
-        env={**os.environ, "RANK": str(rank), "WORLD_SIZE": str(size), "PYTHONPATH": roots},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def ended(*processes):
-    """Exit codes and the pieces that each wrote."""
-    shown = [process.communicate(timeout=240) for process in processes]
-    return [process.returncode for process in processes], [out.split() for out, _ in shown]
-
-
-def test_two_processes_share_an_evaluation_and_give_the_bytes_of_one(shared):
-    ground, digest = shared
-    codes, (first, second) = ended(start(ground, 0), start(ground, 1))
-    assert codes == [0, 0]
-    assert first and second and not set(first) >= set(second)
-    assert evaluation(ground).content_digest == digest
-    assert not pieces_of(ground)
-
-
-def test_a_rank_that_is_killed_costs_no_figure(shared):
-    ground, digest = shared
-    codes, (_, second) = ended(start(ground, 0), start(ground, 1, kill="bits", number=1))
-    assert codes == [0, -9] and len(second) == 1
-    assert evaluation(ground).content_digest == digest
-
-
-def test_what_ranks_made_before_the_first_was_killed_is_taken_when_it_comes_back(shared):
-    ground, digest = shared
-    codes, _ = ended(start(ground, 0, kill="bits"), start(ground, 1))
-    assert codes == [-9, 0]
-    codes, (written,) = ended(start(ground, 0, size=1))
-    assert codes == [0] and not written
-    assert evaluation(ground).content_digest == digest
-
-
-def test_a_helping_rank_leaves_no_reference_and_does_nothing_for_a_committed_key(
-    ground, tmp_path, monkeypatch
-):
-    assert evaluate(ground) == 0
-    monkeypatch.setenv("RANK", "1")
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    monkeypatch.setattr(KeptPieces, "all", lambda *_, **__: pytest.fail("it works"))
-    out = tmp_path / "reference.json"
-    assert evaluate(ground, "--reference-out", str(out)) == 0
-    assert not out.exists()
-
-
-def test_ranks_cannot_be_told_to_make_all_anew(ground, monkeypatch, caplog):
-    monkeypatch.setenv("RANK", "0")
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    assert evaluate(ground, "--force") == 64
-    assert "in one process" in caplog.text
-
-
 def test_pieces_on_a_far_store_are_taken_by_a_run_on_another_machine(
     s3_server, s3_place, tmp_path, monkeypatch
 ):
@@ -348,35 +243,3 @@ def test_pieces_on_a_far_store_are_taken_by_a_run_on_another_machine(
     first = evaluation(ground).content_digest
     assert evaluate(ground, "--force") == 0
     assert len(scored) - goes_on == total and evaluation(ground).content_digest == first
-
-
-def test_a_budget_of_documents_takes_the_first_of_each_genre(ground):
-    assert evaluate(ground, "--budget-documents", "5") == 0
-    summary = read(evaluation(ground), "summary.json")
-    assert [genre["documents"] for genre in summary["genres"].values()] == [5, 5, 5, 5]
-    assert summary["conditions"]["documents_per_genre"] == "5"
-    assert evaluate(ground, "--budget-documents", "12") == 0  # all that there are
-    assert "documents_per_genre" not in read(evaluation(ground), "summary.json")["conditions"]
-
-
-def test_a_budget_of_minutes_counts_operations_and_not_a_clock(ground):
-    # The tiny model takes 48 documents x 28 tokens x 2 readings x 2 x 11,000 weights = 6e7 operations,
-    # 50 microseconds at the stated speed: a third of that buys a third of the documents.
-    assert evaluate(ground, "--budget-minutes", "1e-5") == 0
-    some = read(evaluation(ground), "summary.json")
-    number = int(some["conditions"]["documents_per_genre"])
-    assert 1 <= number < 12 and some["total"]["documents"] == 4 * number
-    assert evaluate(ground, "--budget-minutes", "1e-9") == 0
-    assert read(evaluation(ground), "summary.json")["total"]["documents"] == 4
-    assert evaluate(ground, "--budget-minutes", "60") == 0
-    assert read(evaluation(ground), "summary.json")["total"]["documents"] == 48
-
-
-def test_a_stride_is_a_condition_of_comparison_and_must_fit_the_model(ground, caplog):
-    assert evaluate(ground, "--stride", "4") == 0
-    summary = read(evaluation(ground), "summary.json")
-    assert summary["conditions"]["scoring"] == "stride-4/1"
-    assert evaluate(ground, "--stride", "17") == 64
-    assert "--stride: stride 17: expected 1 to 16 tokens" in caplog.text
-    assert evaluate(ground, "--device", "tpu") == 64
-    json.dumps(summary, allow_nan=False)

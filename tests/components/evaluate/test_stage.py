@@ -192,3 +192,54 @@ def test_kfp_gets_references_and_ascii_metrics(ground, tmp_path):
     assert all(isinstance(value, float) for value in metrics.values())
     body = json.loads((tmp_path / "kfp" / "baselines").read_text())
     assert body["stage"] == "baselines"
+
+
+def test_a_genre_may_be_called_mean_or_total(ground, caplog):
+    """Aggregates stand apart from genres, in the summary, the log and on /metrics."""
+    rows = [make_row(g, "test", i) for g in ("诗", "mean", "total") for i in range(12)]
+    files = {"test-00000-of-00001.parquet": parquet(rows)}
+    commit(ground.store, "evaluation_set", files, options={"odd": 1})
+    assert evaluate(ground, "--samples", "0") == 0
+    output = opened(ground)
+    summary = read(output, "summary.json")
+    assert list(summary["genres"]) == ["诗", "mean", "total"]
+    bits = [g["bits_per_character"] for g in summary["genres"].values()]
+    assert summary["mean"]["bits_per_character"] == pytest.approx(sum(bits) / 3, abs=1e-4)
+    shown = [line.split()[1] for line in caplog.messages if line.startswith("mean ")]
+    assert shown == [f"{bits[1]:.3f}", f"{summary['mean']['bits_per_character']:.3f}"]
+    assert output.manifest.metadata["device"] == "cpu" and output.manifest.metadata["ranks"] == 1
+    prom = output.path("metrics.prom").read_text(encoding="utf-8")
+    assert f'yanmo_evaluate_bits_per_character{{genre="mean"}} {bits[1]}' in prom
+    assert f"yanmo_evaluate_mean_bits_per_character {summary['mean']['bits_per_character']}" in prom
+
+
+def test_a_budget_of_documents_takes_the_first_of_each_genre(ground):
+    assert evaluate(ground, "--budget-documents", "5") == 0
+    summary = read(opened(ground), "summary.json")
+    assert [genre["documents"] for genre in summary["genres"].values()] == [5, 5, 5, 5]
+    assert summary["conditions"]["documents_per_genre"] == "5"
+    assert evaluate(ground, "--budget-documents", "12") == 0  # all that there are
+    assert "documents_per_genre" not in read(opened(ground), "summary.json")["conditions"]
+
+
+def test_a_budget_of_minutes_counts_operations_and_not_a_clock(ground):
+    # The tiny model takes 48 documents x 28 tokens x 2 readings x 2 x 11,000 weights = 6e7 operations,
+    # 50 microseconds at the stated speed: a third of that buys a third of the documents.
+    assert evaluate(ground, "--budget-minutes", "1e-5") == 0
+    some = read(opened(ground), "summary.json")
+    number = int(some["conditions"]["documents_per_genre"])
+    assert 1 <= number < 12 and some["total"]["documents"] == 4 * number
+    assert evaluate(ground, "--budget-minutes", "1e-9") == 0
+    assert read(opened(ground), "summary.json")["total"]["documents"] == 4
+    assert evaluate(ground, "--budget-minutes", "60") == 0
+    assert read(opened(ground), "summary.json")["total"]["documents"] == 48
+
+
+def test_a_stride_is_a_condition_of_comparison_and_must_fit_the_model(ground, caplog):
+    assert evaluate(ground, "--stride", "4") == 0
+    summary = read(opened(ground), "summary.json")
+    assert summary["conditions"]["scoring"] == "stride-4/1"
+    assert evaluate(ground, "--stride", "17") == 64
+    assert "--stride: stride 17: expected 1 to 16 tokens" in caplog.text
+    assert evaluate(ground, "--device", "tpu") == 64
+    json.dumps(summary, allow_nan=False)

@@ -81,6 +81,17 @@ def test_a_lineage_with_a_gap_says_where(ground, leak, tmp_path):
     assert "does not say which documents" in training_text(ground.model).unknown[0]
 
 
+def test_a_gap_in_a_models_own_text_does_not_hide_that_of_the_model_it_began_from(ground, leak, tmp_path):
+    base = model_of(ground, tmp_path / "base", leak)
+    tuned = model_of(ground, tmp_path / "tuned", ground.documents, base=base, seed=2)
+    ground.store.delete(tuned.input("token_cache").reference.manifest_uri)
+    known = training_text(tuned)
+    assert len(known.unknown) == 1 and known.digests() == {leak.content_digest}
+    given = ("--documents", f"curate/{ground.documents.reference.key}")
+    assert main(ground.arguments("--samples", "1", *given)) == 0
+    assert contamination(ground) == 0.5
+
+
 def test_a_damaged_text_of_the_champion_does_not_stop_the_night(ground, leak, tmp_path, caplog):
     model_of(ground, tmp_path / "leaky", leak)
     folder = ground.folder / f"cas/curate/{leak.manifest.key}/{leak.manifest.attempt}"
@@ -101,22 +112,3 @@ def test_the_champions_parts_leave_the_channels_own_alone(ground, tmp_path):
     other = opened(ground, "champion_evaluation_writing")
     assert other.reference != own
     assert other.input("evaluation").reference == read_pointer(ground.store, "dev", "champion_evaluation")
-
-
-def test_a_genre_may_be_called_mean_or_total(ground, caplog):
-    """Aggregates stand apart from genres, in the summary, the log and on /metrics."""
-    rows = [make_row(g, "test", i) for g in ("诗", "mean", "total") for i in range(12)]
-    files = {"test-00000-of-00001.parquet": parquet(rows)}
-    commit(ground.store, "evaluation_set", files, options={"odd": 1})
-    assert main(ground.arguments("--samples", "0", "--documents", "none")) == 0
-    output = opened(ground, "evaluate")
-    summary = read(output, "summary.json")
-    assert list(summary["genres"]) == ["诗", "mean", "total"]
-    bits = [g["bits_per_character"] for g in summary["genres"].values()]
-    assert summary["mean"]["bits_per_character"] == pytest.approx(sum(bits) / 3, abs=1e-4)
-    shown = [line.split()[1] for line in caplog.messages if line.startswith("mean ")]
-    assert shown == [f"{bits[1]:.3f}", f"{summary['mean']['bits_per_character']:.3f}"]
-    assert output.manifest.metadata["device"] == "cpu" and output.manifest.metadata["ranks"] == 1
-    prom = output.path("metrics.prom").read_text(encoding="utf-8")
-    assert f'yanmo_evaluate_bits_per_character{{genre="mean"}} {bits[1]}' in prom
-    assert f"yanmo_evaluate_mean_bits_per_character {summary['mean']['bits_per_character']}" in prom
