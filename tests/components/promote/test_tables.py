@@ -28,3 +28,12 @@ def test_tasks_and_harness_are_compared_only_where_they_were_set_alike(stage):
     (row,) = harness_rows(own, alike)["rows"]
     assert row == {"task": "C3", "metric": "acc", "value": 0.4, "error": None, "champion": 0.4}
     assert task_rows(unlike, None) and harness_rows(unlike, own) is None
+
+
+def test_what_is_no_number_is_no_figure_of_the_harness(stage):
+    """Of one example its error is NaN, which JSON does not have."""
+    evaluation = open_evaluation(stage.evaluate(stage.model(1)))
+    one_example = {"acc,none": float("nan"), "f1,none": 1.0, "f1_stderr,none": float("nan")}
+    evaluation.summary["harness"] = {"version": "1", "tasks": {"C3": one_example}}
+    (row,) = harness_rows(evaluation, None)["rows"]
+    assert (row["metric"], row["value"], row["error"]) == ("f1", 1.0, None)
