@@ -4,7 +4,8 @@
 
 EVALUATION: `evaluate/<key>` or a reference file, at least two, of models of one recipe with other seeds (five
 for the figures of docs/gate.md, which has the commands that train them). Everything goes through
-yanmo.promote.gate.judge with the stage's default rules.
+yanmo.promote.gate.judge with the stage's default rules about bits; `limits` are left out, as nothing here is
+known of samples, and a limit on what was not measured is not kept.
 
     random signs    a pair of real models; in each document they are exchanged or not, by a coin. No model is
                     better, and documents differ as much as real ones do.
@@ -74,11 +75,11 @@ def _opened(store: ObjectStore, given: str) -> Evaluation:
 
 
 class Gate:
-    """promote's rules with their defaults."""
+    """promote's rules about bits, with their defaults."""
 
     def __init__(self, min_gain: float) -> None:
         # A tenth of the stage's draws of documents: enough for the ends of an interval, over 1,000 verdicts.
-        self._rules = replace(rules_of(PromoteConfig(min_gain=min_gain)), draws=500)
+        self._rules = replace(rules_of(PromoteConfig(min_gain=min_gain)), draws=500, limits=())
 
     def promotes(self, scores: Scores) -> bool:
         """Whether the challenger of these scores would be crowned."""

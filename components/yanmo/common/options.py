@@ -167,7 +167,7 @@ def parser(cls: type, prog: str) -> argparse.ArgumentParser:
     hints = get_type_hints(cls)
     for field in option_fields(cls):
         kind, meta = hints[field.name], field.metadata
-        default = "" if meta["kind"] == "input" else f" (default: {_show(field.default)})"
+        default = "" if meta["kind"] == "input" else f" (default: {shown(field.default)})"
         groups[meta["kind"]].add_argument(
             flag(field.name),
             type=_parser_of(kind, meta.get("words") or {}),
@@ -181,12 +181,12 @@ def parser(cls: type, prog: str) -> argparse.ArgumentParser:
     return result
 
 
-def _show(value: Any) -> str:
-    """A default as `--help` shows it."""
-    return repr(value) if value == "" else _spelled(value)
+def shown(value: Any) -> str:
+    """A value as a person reads it, in `--help` or on a page."""
+    return repr(value) if value == "" else spelled(value)
 
 
-def _spelled(value: Any) -> str:
+def spelled(value: Any) -> str:
     """A value as a flag takes it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
@@ -230,7 +230,7 @@ def _expanded(cls: type, command: argparse.ArgumentParser, argv: list[str]) -> d
     before: list[str] = []
     for _ in range(2 if bundles else 0):  # a bundle may choose another one
         try:
-            before = [f"{flag(k)}={_spelled(v)}" for k, v in bundles(values).items()]  # type: ignore[misc]
+            before = [f"{flag(k)}={spelled(v)}" for k, v in bundles(values).items()]  # type: ignore[misc]
         except ValueError as error:
             raise UsageError(str(error)) from error
         values = vars(command.parse_args([*before, *argv]))
@@ -242,7 +242,7 @@ def _config_flags(command: argparse.ArgumentParser, argv: Sequence[str], prog: s
     pre = _Parser(prog=prog, add_help=False, allow_abbrev=False)
     pre.add_argument("--config")
     source = pre.parse_known_args(argv)[0].config
-    flags = [f"{flag(k)}={_spelled(v)}" for k, v in read_yaml(source).items()] if source else []
+    flags = [f"{flag(k)}={spelled(v)}" for k, v in read_yaml(source).items()] if source else []
     if "--config" in (f.partition("=")[0] for f in flags):
         raise UsageError(f"{shown_source(source)}: one options file cannot name another (`config`)")
     if flags:  # by itself, so that an error names the file

@@ -142,7 +142,12 @@ def _bits(store: ObjectStore, evaluation: Reference) -> str:
 
 def _reigns(last: Record, now: Reference | None) -> str:
     lines = [f"\nchampion: {named(now)}"]
-    if now is None or now.content_digest != last.model.content_digest:
+    if now is None:
+        lines.append(
+            "The pointer to the champion is lost; a rollback without --to brings the last one back, and "
+            "until then nobody is crowned."
+        )
+    elif now.content_digest != last.model.content_digest:
         lines.append(
             "The last change is not in the history yet; the next promote or the same rollback enters it."
         )

@@ -152,7 +152,7 @@ def paired_scores(challenger: Evaluation, champion: Evaluation) -> dict[str, Flo
     different = sorted(name for name in mine.keys() | theirs.keys() if mine.get(name) != theirs.get(name))
     if different:
         found = "; ".join(f"{n}: {_short(mine.get(n))} and {_short(theirs.get(n))}" for n in different)
-        command = evaluate_command(champion.model, mine)
+        command = evaluate_command(champion.model.manifest.key, mine)
         raise DataError(
             f"{challenger.output} (challenger) and {champion.output} (champion) were not measured alike: "
             f"{found}. Measure the champion anew: {command}"
@@ -160,13 +160,13 @@ def paired_scores(challenger: Evaluation, champion: Evaluation) -> dict[str, Flo
     return _joined(challenger, champion)
 
 
-def evaluate_command(model: Output, conditions: Mapping[str, str]) -> str:
-    """How to measure a champion so that it can be compared with what was measured under `conditions`."""
+def evaluate_command(key: str, conditions: Mapping[str, str]) -> str:
+    """How to measure the champion `key` to compare it with what was measured under `conditions`."""
     stride = re.fullmatch(r"stride-(\d+)/.*", conditions.get("scoring", ""))
     number = conditions.get("documents_per_genre")
     more = (f" --stride {stride[1]}" if stride else "") + (f" --budget-documents {number}" if number else "")
     return (
-        f"`yanmo evaluate --model train/{model.manifest.key} --documents none "
+        f"`yanmo evaluate --model train/{key} --documents none "
         f"--split {conditions.get('split', 'test')}{more} --pointer champion_evaluation`"
     )
 

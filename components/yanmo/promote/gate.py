@@ -31,15 +31,13 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from yanmo.common.bootstrap import interval
 from yanmo.promote import words
 from yanmo.promote.limits import Limit
-from yanmo.promote.spread import CHALLENGER, CHAMPION, CHARACTERS, FEW_DOCUMENTS, drawn_gains
+from yanmo.promote.spread import CHALLENGER, CHAMPION, CHARACTERS, FEW_DOCUMENTS, Floats, drawn_gains
 from yanmo.promote.words import Words
 
-Floats = npt.NDArray[np.float64]
 Outcome = Literal["promoted", "not promoted", "not valid"]
 COLLAPSE = ("distinct_2", "written_share", "repeated_share")
 """The figures of rule 2."""

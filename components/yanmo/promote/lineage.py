@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from yanmo.common.errors import DataError
-from yanmo.common.options import NONE, by_kind, flag
+from yanmo.common.options import NONE, by_kind, flag, spelled
 from yanmo.common.stage_run import StageRun
 from yanmo.common.store.manifest import Reference
 from yanmo.common.store.objects import ObjectStore
@@ -126,7 +126,7 @@ def _options(store: ObjectStore, attempt: str, values: Mapping[str, Any]) -> lis
     folder = store.uri.removeprefix("file://")
     if folder.startswith("/"):
         return ["--config", f"{folder}/cas/{attempt}/config.yaml"]
-    return [f"{flag(n)}={str(v).lower() if isinstance(v, bool) else v}" for n, v in values.items()]
+    return [f"{flag(n)}={spelled(v)}" for n, v in values.items()]
 
 
 def _unkeyed(output: Output) -> list[str]:

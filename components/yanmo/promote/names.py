@@ -29,6 +29,7 @@ _ZH = {
     "train": "训练",
     "evaluate": "评测",
     "baselines": "基线",
+    "writing": "写作",
     "promote": "裁决",
     # why documents were dropped
     "evaluation_set held": "留作评测集",
@@ -43,7 +44,6 @@ _ZH = {
     "overlap": "与评测集重叠",
     "benchmark": "与基准测试重叠",
     "excluded": "按要求撤下",
-    "writing": "写作",
     # memorization, degeneration
     "copied_8grams": "照抄的八字片段",
     "longest_copy": "最长照抄（字）",
@@ -78,8 +78,6 @@ _ZH = {
     "poems of known tunes": "首（词牌已知）",
     **VERSE_ZH,
 }
-
-
 _EN = {
     "copied_8grams": "copied runs of eight characters",
     "longest_copy": "longest copied run, characters",

@@ -52,7 +52,7 @@ def _compared(run: StageRun) -> dict[str, Any]:
     run.extra["previous"] = None
     last = last_record(run.store, run.options.channel)
     if run.options.dry_run:
-        _check_dry_run(run)
+        _check_dry_run(run, challenger.summary["conditions"])
         return _barred(run, last, challenger.model)
     found = read_champion(run.store, run.options.channel)
     if found is None:
@@ -65,16 +65,15 @@ def _compared(run: StageRun) -> dict[str, Any]:
     return _compare_with(run, measured) | _barred(run, last, challenger.model)
 
 
-def _check_dry_run(run: StageRun) -> None:
+def _check_dry_run(run: StageRun, conditions: dict[str, str]) -> None:
     """Any two evaluations may be compared, but a champion is not passed over unless that is asked for."""
     options = run.options
     if run.inputs["champion"] is None and options.champion != NONE and options.inputs == "latest":
         reigning = read_pointer(run.store, options.channel, CHAMPION)
         if reigning is not None:
             raise DataError(
-                f"the champion {named(reigning)} has no evaluation to compare with; run `yanmo evaluate "
-                f"--model train/{reigning.key} --documents none --pointer champion_evaluation`, or give "
-                "--champion (an evaluation, or none)"
+                f"the champion {named(reigning)} has no evaluation to compare with; run "
+                f"{evaluate_command(reigning.key, conditions)}, or give --champion (an evaluation, or none)"
             )
 
 
@@ -122,7 +121,7 @@ def _barred(run: StageRun, record: Record | None, model: Output) -> dict[str, An
 def _measured_champion(run: StageRun, champion: Output, conditions: dict[str, str]) -> Output:
     """The champion's evaluation: the given one, or the channel's where another was crowned since."""
     given, channel = run.inputs["champion"], run.options.channel
-    command = evaluate_command(champion, conditions)
+    command = evaluate_command(champion.manifest.key, conditions)
     if given is None:
         raise DataError(f"the champion {champion} has no evaluation to compare with; run {command} first")
     measured = open_evaluation(given).model

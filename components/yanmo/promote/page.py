@@ -18,6 +18,7 @@ from markupsafe import Markup
 
 from yanmo.common.errors import DataError
 from yanmo.common.logs import human_bytes, human_seconds
+from yanmo.common.options import shown
 from yanmo.promote import names
 from yanmo.promote.charts import dot_chart, line_chart
 from yanmo.promote.report import baseline_wins
@@ -129,7 +130,7 @@ def _environment() -> Environment:
         "percent": lambda v: "–" if v is None else f"{100 * v:.1f} %",
         "count": lambda v: "–" if v is None else f"{v:,}",
         "number": number,
-        "option": option,
+        "option": shown,
         "seconds": lambda v: "–" if v is None else human_seconds(v),
         "seconds_zh": lambda v: "–" if v is None else seconds_zh(v),
         "size": human_bytes,
@@ -160,8 +161,3 @@ def number(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
     return str(value)[:200]
-
-
-def option(value: Any) -> str:
-    """The value of an option as a flag or a YAML file spells it."""
-    return str(value).lower() if isinstance(value, bool) else "''" if value == "" else str(value)

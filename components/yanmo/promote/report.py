@@ -20,8 +20,9 @@ from yanmo.promote.lineage import Ancestor, trace
 from yanmo.promote.tables import group_rows, harness_rows, task_rows
 from yanmo.promote.training import training_report
 
-SCHEMA = "yanmo.report/2"
+_SCHEMA = "yanmo.report/2"
 _MOST_SAMPLES = 4
+"""Of each genre; evaluate looks for the nearest training text of as many."""
 _MOST_SAMPLE_CHARACTERS = 2000
 
 
@@ -45,7 +46,7 @@ def make_report(
     lineage = trace(challenger.output)
     training = training_report(challenger.model)
     return {
-        "schema": SCHEMA,
+        "schema": _SCHEMA,
         "made_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "channel": channel,
         "verdict": {"promote": verdict.promote, **asdict(verdict)},
@@ -104,12 +105,12 @@ def bits_table(
     genres = challenger.summary["genres"]
     columns = [_column(*part, genres) for part in parts]
     return {
-        "columns": [c for c in columns if any(cell["value"] is not None for cell in cells(c))],
+        "columns": [c for c in columns if any(cell["value"] is not None for cell in _cells(c))],
         "documents": {g: {n: v[n] for n in ("documents", "characters")} for g, v in genres.items()},
     }
 
 
-def cells(column: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _cells(column: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """All cells of a column, the mean last."""
     return [*column["rows"].values(), column["mean"]]
 

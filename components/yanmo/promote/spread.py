@@ -36,7 +36,7 @@ def drawn_gains(scores: Mapping[str, Floats], draws: int, seed: int) -> dict[str
     return {genre: _drawn(values, pool, draws, seed, genre) for genre, values in scores.items()}
 
 
-def gain_of(values: Floats) -> float:
+def _gain_of(values: Floats) -> float:
     """The champion's bits per character less the challenger's."""
     characters, challenger, champion = values.sum(axis=0)
     return float((champion - challenger) / characters)
@@ -49,7 +49,7 @@ def _drawn(values: Floats, pool: Floats, draws: int, seed: int, genre: str) -> F
         return own
     characters, generator = values[:, CHARACTERS], generator_for(seed, f"{genre} borrows")
     lent = pool[generator.integers(len(pool), size=(draws, len(values)))]
-    borrowed = gain_of(values) + (lent * characters).sum(axis=1) / characters.sum()
+    borrowed = _gain_of(values) + (lent * characters).sum(axis=1) / characters.sum()
     return own if own.std() > borrowed.std() else borrowed
 
 
@@ -61,6 +61,6 @@ def _residuals(scores: Mapping[str, Floats]) -> Floats:
         if n > 1:
             own = values[:, CHAMPION] - values[:, CHALLENGER]
             of_text = np.divide(own, characters, out=np.full(n, np.nan), where=characters > 0)
-            rest = of_text - gain_of(values)
+            rest = of_text - _gain_of(values)
             found.append(rest[np.isfinite(rest)] * np.sqrt(n / (n - 1)))
     return np.concatenate(found)

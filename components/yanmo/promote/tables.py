@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from yanmo.promote.evaluation import Evaluation
+from yanmo.promote.health import found
 
-MOST_SOURCES = 60
+_MOST_SOURCES = 60
 _TASKS = (
     ("genre", "accuracy"),
     ("next_line", "accuracy"),
@@ -32,8 +33,8 @@ def group_rows(name: str, challenger: Evaluation, champion: Evaluation | None) -
     own: Mapping[str, Any] = challenger.summary.get(name, {})
     other: Mapping[str, Any] = champion.summary.get(name, {}) if champion else {}
     chosen = list(own)
-    if len(own) > MOST_SOURCES:
-        chosen = sorted(own, key=lambda group: -int(own[group]["characters"]))[:MOST_SOURCES]
+    if len(own) > _MOST_SOURCES:
+        chosen = sorted(own, key=lambda group: -int(own[group]["characters"]))[:_MOST_SOURCES]
     return {group: _group(own[group], other.get(group, {})) for group in chosen}
 
 
@@ -49,7 +50,8 @@ def _group(own: Mapping[str, Any], other: Mapping[str, Any]) -> Row:
 def task_rows(challenger: Evaluation, champion: Evaluation | None) -> dict[str, Any] | None:
     """Our own tasks: {"how": chat or likelihood, "rows": [...]}; None where none were set.
 
-    Shares are 0 to 1; chrF is 0 to 100. Both models were asked the same where as many tasks were set alike.
+    Shares are 0 to 1; chrF is 0 to 100. The champion's figure counts where it was asked as many questions in
+    the same way.
     """
     own = challenger.section("tasks")
     if not isinstance(own, Mapping):
@@ -100,19 +102,11 @@ def _harness_of(evaluation: Evaluation) -> tuple[Any, Any]:
 def _harness(section: Mapping[str, Any]) -> Iterator[Row]:
     """One row per figure; the harness calls it `metric,filter` and its error `metric_stderr,filter`."""
     for task, figures in (section.get("tasks") or {}).items():
-        for name, value in figures.items():
+        for name in figures:
             metric, comma, how = name.partition(",")
-            if not comma or metric.endswith("_stderr") or not _is_number(value):
+            value = found(figures, name)
+            if not comma or metric.endswith("_stderr") or value is None:
                 continue
-            error = figures.get(f"{metric}_stderr,{how}")
             shown = metric if how == "none" else f"{metric} ({how})"
-            yield {
-                "task": task,
-                "metric": shown,
-                "value": value,
-                "error": error if _is_number(error) else None,
-            }
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+            error = found(figures, f"{metric}_stderr,{how}")
+            yield {"task": task, "metric": shown, "value": value, "error": error}

@@ -156,7 +156,6 @@ def test_train_shares_no_run_with_a_benchmark(
     assert sum(v["documents"] for v in dropped.values()) == 5
     shared = {"texts": 6, "with_a_shared_run": 6, "with_a_fifth_shared": 5}
     assert curated.report()["benchmarks_in_train"] == shared
-    print("VALUE", curated.report()["benchmarks_in_train"])
     reported = curate(FIXTURE, "--benchmarks", str(path), "--overlap-action", "report")
     assert {r["id"] for r in reported.rows("train")} >= {v["id"] for v in victims}
     assert reported.report()["benchmarks_in_train"] == shared

@@ -120,9 +120,13 @@ class Stage:
     def pointer(self, name):
         return read_pointer(self.store, "dev", name)
 
-    def verdict(self):
+    def written(self, name):
+        """The text of a file of the last verdict: verdict.json, report.json, report.html, summary.txt."""
         output = open_reference(self.store, self.pointer("promote"))
-        return json.loads(output.path("verdict.json").read_text(encoding="utf-8"))
+        return output.path(name).read_text(encoding="utf-8")
+
+    def verdict(self):
+        return json.loads(self.written("verdict.json"))
 
     def records(self):
         return sorted((self.folder / "pointers/dev/history").glob("*.json"))
@@ -133,3 +137,13 @@ def stage(tmp_path, caplog, monkeypatch):
     monkeypatch.setattr("yanmo.common.stage_run.setup", lambda level, stage: None)
     caplog.set_level("INFO", logger="yanmo")
     return Stage(open_store(str(tmp_path / "store")), tmp_path / "store")
+
+
+@pytest.fixture
+def judged(stage):
+    """A channel whose second model was just promoted."""
+    stage.evaluate(stage.model(1), 8.0)
+    stage.promote()
+    stage.evaluate(stage.model(2), 7.8)
+    stage.promote()
+    return stage

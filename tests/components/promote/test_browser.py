@@ -11,8 +11,6 @@ sys.path.insert(0, str(Path(__file__).parent))  # importlib mode leaves it out
 import browser as chromium
 from test_page import HOSTILE, with_everything
 
-from yanmo.common.store.output import open_reference
-
 pytestmark = pytest.mark.skipif(chromium.program() is None, reason="needs Chromium or Chrome on the PATH")
 VISIBLE = "(e => e && getComputedStyle(e).display !== 'none')"
 
@@ -33,8 +31,7 @@ def html(stage, tmp_path):
     long = "春江潮水连海平，海上明月共潮生。" * 40
     stage.evaluate(stage.model(2), 7.8, texts=(HOSTILE, long, "<style>body{display:none}</style>"))
     stage.promote()
-    output = open_reference(stage.store, stage.pointer("promote"))
-    report = json.loads(output.path("report.json").read_text(encoding="utf-8"))
+    report = json.loads(stage.written("report.json"))
     report |= with_everything()
     report["stages"][0]["options"]["hostile"] = HOSTILE * 20
     path = tmp_path / "report.html"

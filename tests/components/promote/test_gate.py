@@ -1,3 +1,6 @@
+import importlib.util
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -84,6 +87,17 @@ def test_equal_models_change_the_crown_in_at_most_one_draw_of_twenty():
 
 def test_a_true_gain_of_one_percent_is_nearly_always_seen():
     assert sum(judge(scores(0.08, seed=seed), RULES).promote for seed in range(50)) >= 45
+
+
+def test_the_simulation_puts_figures_through_the_rules_about_bits():
+    """benchmarks/gate.py knows nothing of samples: no limit on them may refuse what it draws."""
+    path = Path(__file__).parents[3] / "benchmarks/gate.py"
+    spec = importlib.util.spec_from_file_location("gate_simulation", path)
+    simulation = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(simulation)
+    gate = simulation.Gate(0.003)
+    assert gate.promotes(scores(0.2))
+    assert not gate.promotes(scores(0.02)) and not gate.promotes(scores({"诗": 0.9, "词": -0.2}, noise=0.0))
 
 
 def exact(**gains):

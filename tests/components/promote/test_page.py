@@ -5,9 +5,6 @@ import copy
 import hashlib
 import json
 import re
-import shlex
-import subprocess
-import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -18,17 +15,12 @@ from tiny_store import commit
 from yanmo.common.errors import DataError
 from yanmo.common.store.output import open_reference
 from yanmo.promote import page
-from yanmo.promote.command import main
 from yanmo.promote.evaluation import open_evaluation
-from yanmo.promote.lineage import trace
 from yanmo.promote.page import MOST_BYTES, SCRIPT, render
-from yanmo.promote.summary import chosen_verses
-from yanmo.promote.tables import group_rows, harness_rows, task_rows
 from yanmo.promote.work import metrics
 
 HOSTILE = '<script>alert("x")</script><img src=//evil.example/x onerror=alert(1)> & "明月"'
 VOID = {"meta", "input", "br", "img", "link"}
-ROOT = Path(__file__).parents[3]
 SCHEMA = json.loads((Path(page.__file__).parent / "page/report.schema.json").read_text(encoding="utf-8"))
 
 
@@ -62,13 +54,8 @@ class Page(HTMLParser):
         return " ".join("".join(self.words).split())
 
 
-def written(stage, name):
-    output = open_reference(stage.store, stage.pointer("promote"))
-    return output.path(name).read_text(encoding="utf-8")
-
-
 @pytest.fixture
-def judged(stage):
+def hostile(stage):
     """A channel whose second model was just promoted, with a hostile sample."""
     stage.evaluate(stage.model(1), 8.0)
     stage.promote()
@@ -78,13 +65,13 @@ def judged(stage):
 
 
 @pytest.fixture
-def html(judged):
-    return written(judged, "report.html")
+def html(hostile):
+    return hostile.written("report.html")
 
 
 @pytest.fixture
-def report(judged):
-    return json.loads(written(judged, "report.json"))
+def report(hostile):
+    return json.loads(hostile.written("report.json"))
 
 
 def test_the_page_asks_nothing_of_anyone(html):
@@ -184,10 +171,10 @@ def test_the_report_obeys_its_schema_and_holds_the_numbers(report):
 def test_a_first_champion_has_no_comparison(stage):
     stage.evaluate(stage.model(1))
     stage.promote()
-    report = json.loads(written(stage, "report.json"))
+    report = json.loads(stage.written("report.json"))
     jsonschema.validate(report, SCHEMA)
     assert report["champion"] is None and report["verdict"]["gain"] is None
-    assert "document by document" not in written(stage, "report.html")
+    assert "document by document" not in stage.written("report.html")
 
 
 def test_verse_and_memorization_are_shown_where_they_were_measured(report):
@@ -272,21 +259,7 @@ def test_a_page_that_would_be_too_large_is_refused(report):
 def test_long_samples_and_many_of_them_are_cut(stage):
     stage.evaluate(stage.model(1), texts=("月" * 100_000,) * 40)
     assert stage.promote() == 0
-    assert len(written(stage, "report.html").encode()) < MOST_BYTES
-
-
-def test_lineage_leads_to_the_raw_files_with_the_commands_between(stage):
-    raw = {"content_digest": "d" * 64, "uri": "file:///data/a.jsonl", "files": []}
-    raw["files"] = [{"name": "a.jsonl", "sha256": "5" * 64, "bytes": 3}]
-    config = {"config.yaml": "{}\n"}
-    documents = commit(stage.store, "curate", config, inputs={"sources": raw, "evaluation_set": None})
-    model = commit(stage.store, "train", config, inputs={"documents": documents})
-    found = trace(model)
-    assert [a.output.manifest.stage for a in found.ancestors] == ["train", "curate"]
-    assert found.sources == [("a.jsonl", "5" * 64)]
-    train, curate = (a.command for a in found.ancestors)
-    assert f"--documents curate/{documents.reference.key}" in train and "/config.yaml" in train
-    assert "--sources /data/a.jsonl" in curate and "--evaluation-set none" in curate
+    assert len(stage.written("report.html").encode()) < MOST_BYTES
 
 
 def test_a_lost_ancestor_is_named_and_stops_nothing(stage):
@@ -295,27 +268,7 @@ def test_a_lost_ancestor_is_named_and_stops_nothing(stage):
     stage.store.delete(documents.reference.manifest_uri)
     stage.evaluate(model)
     assert stage.promote() == 0
-    assert "no such output; run the curate stage again" in Page(written(stage, "report.html")).text
-
-
-def test_three_verses_are_chosen_by_seed():
-    samples = {"genres": {g: [{"text": f"{g}{i}"} for i in range(5)] for g in ("文", "赋", "曲", "诗", "词")}}
-    shown = [chosen_verses(samples, seed) for seed in range(20)]
-    assert shown[3] == chosen_verses(samples, 3)
-    assert all([genre for genre, _ in verses][:2] == ["诗", "词"] for verses in shown)
-    assert {verses[2][0] for verses in shown} == {"文", "赋", "曲"}
-    assert len({verses[0][1] for verses in shown}) > 1
-    assert chosen_verses({"genres": {"文": [{"text": "a"}]}}, 0) == [("文", "a")]
-
-
-def test_the_summary_ends_with_verdict_and_verses(judged):
-    output = open_reference(judged.store, judged.pointer("promote"))
-    text = output.path("summary.txt").read_text(encoding="utf-8")
-    lines = text.splitlines()
-    assert lines[2].split() == ["genre", "challenger", "champion"]
-    assert [line.split()[0] for line in lines[3:8]] == ["诗", "词", "文", "赋", "mean"]
-    assert any(line.startswith("Promoted: 7.79") for line in lines)
-    assert text.count("(generated)") == 3
+    assert "no such output; run the curate stage again" in Page(stage.written("report.html")).text
 
 
 def test_a_champion_evaluation_shows_in_the_figures(judged):
@@ -334,43 +287,9 @@ def test_the_summary_says_in_how_many_genres_a_baseline_is_beaten(stage):
     baselines = commit(stage.store, "baselines", {"summary.json": json.dumps(summary)})
     stage.evaluate(stage.model(1), 8.0)
     assert stage.promote("--baselines", f"baselines/{baselines.reference.key}") == 0
-    output = open_reference(stage.store, stage.pointer("promote"))
-    text = output.path("summary.txt").read_text(encoding="utf-8")
+    text = stage.written("summary.txt")
     assert "Against xz -9e: fewer bits in 3 of 4 genres, fewer on average." in text
-    assert "better in 3 of 4 genres" in Page(written(stage, "report.html")).text
-
-
-def test_the_printed_command_makes_the_output_again(stage, tmp_path):
-    text = tmp_path / "my poems" / "春.jsonl"
-    text.parent.mkdir()
-    text.write_bytes((ROOT / "tests/data/documents.jsonl").read_bytes())
-    (tmp_path / "sources.yaml").write_text(
-        "sources:\n  - path: my poems/春.jsonl\n    license: CC0-1.0\n", encoding="utf-8"
-    )
-    again = [sys.executable, "-m", "yanmo.cli", "curate", "--store", str(stage.folder), "--workers", "1"]
-    given = ["--sources", str(tmp_path / "sources.yaml"), "--max-filter-share", "1"]
-    made = subprocess.run([*again, *given], capture_output=True, text=True)
-    assert made.returncode == 0, made.stderr
-    output = open_reference(stage.store, stage.pointer("curate"))
-    (ancestor,) = (a for a in trace(output).ancestors if a.output.manifest.stage == "curate")
-    printed = shlex.split(ancestor.command)
-    assert printed[:2] == ["yanmo", "curate"]
-    command = [sys.executable, "-m", "yanmo.cli", *printed[1:]]
-    found = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
-    assert found.returncode == 0, found.stderr
-    assert f"{output} is committed already" in found.stderr
-    forced = subprocess.run([*command, "--force"], capture_output=True, text=True, cwd=tmp_path)
-    assert forced.returncode == 0, forced.stderr
-    assert open_reference(stage.store, output.reference).content_digest == output.content_digest
-
-
-def test_in_a_bucket_the_command_spells_out_every_option(stage, monkeypatch):
-    options = {"steps": 3, "start": "", "tied_head": False}
-    model = commit(stage.store, "train", {"config.yaml": "{}\n"}, options=options)
-    monkeypatch.setattr(stage.store, "uri", "s3://bucket/prefix")
-    words = shlex.split(trace(model).ancestors[0].command)
-    assert words[:4] == ["yanmo", "train", "--store", "s3://bucket/prefix"]
-    assert sorted(words[4:-2]) == ["--start=", "--steps=3", "--tied-head=false"]
+    assert "better in 3 of 4 genres" in Page(stage.written("report.html")).text
 
 
 def test_a_genre_may_be_called_mean_or_total(stage):
@@ -380,7 +299,7 @@ def test_a_genre_may_be_called_mean_or_total(stage):
     stage.promote()
     stage.evaluate(stage.model(2), 7.8, shift={"mean": 0.1})
     assert stage.promote() == 0
-    report = json.loads(written(stage, "report.json"))
+    report = json.loads(stage.written("report.json"))
     jsonschema.validate(report, SCHEMA)
     own = report["bits_per_character"]["columns"][0]
     assert list(own["rows"]) == ["诗", "mean", "total"]
@@ -389,10 +308,10 @@ def test_a_genre_may_be_called_mean_or_total(stage):
     figures = metrics(report, True)
     assert figures["bpc_challenger"] == own["mean"]["value"]
     assert figures["bpc_challenger_genre_1"] == own["rows"]["mean"]["value"]
-    lines = written(stage, "summary.txt").splitlines()
+    lines = stage.written("summary.txt").splitlines()
     shown = [line.split()[1] for line in lines[:10] if line.startswith("mean ")]
     assert shown == [f"{own['rows']['mean']['value']:.3f}", f"{own['mean']['value']:.3f}"]
-    html = written(stage, "report.html")
+    html = stage.written("report.html")
     assert html.count("各体平均") == Page(html).text.count("mean of genres")
     assert html.count('<span class="genre-name">mean</span>') == 4, "chart, table, gains, samples"
 
@@ -402,47 +321,9 @@ def test_figures_by_length_and_source_stand_beside_the_champions(stage):
     stage.promote()
     stage.evaluate(stage.model(2), 7.8)
     stage.promote()
-    report = json.loads(written(stage, "report.json"))
+    report = json.loads(stage.written("report.json"))
     assert report["lengths"]["64-127"]["champion"] == 8.0 and report["lengths"]["1024-"]["few_documents"]
-    text = squeezed(Page(written(stage, "report.html")).text)
+    text = squeezed(Page(stage.written("report.html")).text)
     assert "64 to 12764 至 127 字12,0008.0007.900 – 8.1008.000" in text
     assert "1024 or more1024 字及以上1508.500few texts篇数太少8.500" in text
     assert "a/b118.0008.000" in text
-
-
-def test_of_many_sources_the_largest_are_shown(stage):
-    evaluation = open_evaluation(stage.evaluate(stage.model(1)))
-    figures = {"documents": 1, "bits_per_character": 8.0}
-    evaluation.summary["sources"] = {f"s{i}": {**figures, "characters": i} for i in range(100)}
-    assert list(group_rows("sources", evaluation, None)) == [f"s{i}" for i in range(99, 39, -1)]
-
-
-def test_tasks_and_harness_are_compared_only_where_they_were_set_alike(stage):
-    tasks = {
-        "how": "likelihood",
-        "genre": {"of": 20, "accuracy": 0.5, "interval": [0.3, 0.7], "chance": 0.25},
-    }
-    other = {**tasks, "genre": {**tasks["genre"], "of": 10, "accuracy": 0.9}}
-    harness = {"version": "1", "tasks": {"C3": {"alias": "C3", "acc,none": 0.4, "acc_stderr,none": "N/A"}}}
-    own, alike, unlike = (open_evaluation(stage.evaluate(stage.model(i))) for i in (1, 2, 3))
-    own.summary.update(tasks=tasks, harness=harness)
-    alike.summary.update(tasks=tasks, harness=harness)
-    unlike.summary.update(tasks=other)
-    (row,) = task_rows(own, alike)["rows"]
-    assert (row["value"], row["champion"], row["obedient"]) == (0.5, 0.5, None)
-    assert task_rows(own, unlike)["rows"][0]["champion"] is None
-    (row,) = harness_rows(own, alike)["rows"]
-    assert row == {"task": "C3", "metric": "acc", "value": 0.4, "error": None, "champion": 0.4}
-    assert task_rows(unlike, None) and harness_rows(unlike, own) is None
-
-
-def test_the_verdicts_own_command_finds_it_again(judged, caplog):
-    """Also after the crown has moved: `--dry-run` compares what is named."""
-    report = json.loads(written(judged, "report.json"))
-    key, words = judged.pointer("promote").key, shlex.split(report["command"])
-    assert words[:2] == ["yanmo", "promote"] and words[-1] == "--dry-run"
-    judged.evaluate(judged.model(3), 7.0)
-    judged.promote()
-    caplog.clear()
-    assert main([*words[2:], "--metrics-port", "-1"]) == 0
-    assert f"promote/{key[:12]} is committed already" in caplog.text

@@ -204,6 +204,14 @@ def test_a_lost_pointer_crowns_nobody_unseen_and_comes_back_by_a_rollback(stage,
     assert stage.promote() == 0 and "no better than the champion" in stage.verdict()["sentence"]["en"]
 
 
+def test_the_history_says_that_the_pointer_is_lost(stage, three, capsys):
+    stage.store.delete("pointers/dev/champion.json")
+    assert stage.tool("history") == 0
+    said = capsys.readouterr().out
+    assert "champion: none" in said and "The pointer to the champion is lost; a rollback" in said
+    assert "the next promote" not in said, "it enters nothing: it is refused"
+
+
 def test_a_record_missing_between_others_is_found(stage, three, caplog):
     """It may have said who was taken down."""
     stage.records()[1].unlink()

@@ -80,15 +80,11 @@ def test_a_test_split_clean_of_another_text_is_not_clean(stage, caplog):
     assert "does not cover the training text of train/" in caplog.text
     assert "was not looked in" in caplog.text
     assert stage.verdict()["sentence"]["en"].endswith("stand in the training text was not measured.")
-    report = json.loads(written(stage, "report.json"))
+    report = json.loads(stage.written("report.json"))
     assert report["contamination"] is None and report["memorization"] is None
     assert report["verse"], "the form of verse does not depend on the text"
     assert stage.promote("--limits", "loop_share<=1", "--dry-run") == 0
     assert "a limit is set on what was not measured" in caplog.text
-
-
-def written(stage, name):
-    return open_reference(stage.store, stage.pointer("promote")).path(name).read_text(encoding="utf-8")
 
 
 def test_the_text_of_the_model_that_a_model_began_from_counts_too(stage):
@@ -108,9 +104,9 @@ def test_what_was_found_in_a_part_of_the_text_is_not_forgotten(stage):
     write(stage, evaluation, 0.02, texts=[new])
     assert stage.promote() == 0
     assert stage.verdict()["outcome"] == "not valid"
-    report = json.loads(written(stage, "report.json"))
+    report = json.loads(stage.written("report.json"))
     assert report["contamination"]["at_least"] and report["memorization"] is None
-    assert "at least" in written(stage, "report.html")
+    assert "at least" in stage.written("report.html")
 
 
 def test_a_model_of_unknown_text_is_not_called_clean(stage, caplog):
@@ -141,12 +137,12 @@ def test_how_the_champion_writes_is_shown_where_it_was_measured(stage):
     assert stage.pointer("champion_evaluation_writing") == stage.pointer("writing")
     stage.evaluate(stage.model(2), 7.8)
     stage.promote()
-    report = json.loads(written(stage, "report.json"))
+    report = json.loads(stage.written("report.json"))
     assert report["champion_writing"]["verse"][0]["generated"]["share"] == 0.4
     assert report["champion_writing"]["memorization"]["generated"]["copied_8grams"] == 0.3
     stage.evaluate(stage.model(3), 7.6)
     stage.promote()
-    report = json.loads(written(stage, "report.json"))
+    report = json.loads(stage.written("report.json"))
     assert report["champion_writing"] is None, "what is there is about the champion before"
 
 

@@ -1,0 +1,22 @@
+"""What a person reads at the end of a run."""
+
+from yanmo.promote.summary import chosen_verses
+
+
+def test_three_verses_are_chosen_by_seed():
+    samples = {"genres": {g: [{"text": f"{g}{i}"} for i in range(5)] for g in ("文", "赋", "曲", "诗", "词")}}
+    shown = [chosen_verses(samples, seed) for seed in range(20)]
+    assert shown[3] == chosen_verses(samples, 3)
+    assert all([genre for genre, _ in verses][:2] == ["诗", "词"] for verses in shown)
+    assert {verses[2][0] for verses in shown} == {"文", "赋", "曲"}
+    assert len({verses[0][1] for verses in shown}) > 1
+    assert chosen_verses({"genres": {"文": [{"text": "a"}]}}, 0) == [("文", "a")]
+
+
+def test_the_summary_ends_with_verdict_and_verses(judged):
+    text = judged.written("summary.txt")
+    lines = text.splitlines()
+    assert lines[2].split() == ["genre", "challenger", "champion"]
+    assert [line.split()[0] for line in lines[3:8]] == ["诗", "词", "文", "赋", "mean"]
+    assert any(line.startswith("Promoted: 7.79") for line in lines)
+    assert text.count("(generated)") == 3
