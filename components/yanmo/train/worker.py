@@ -78,8 +78,9 @@ def train_rank(work: Job, rank: int, beat: Callable[[str], None] = lambda doing:
     from yanmo.common.token_cache import TokenCache
     from yanmo.train.agreement import Agreement
     from yanmo.train.backends.engine import open_engine
+    from yanmo.train.checkpoints.resumable import identity_of
     from yanmo.train.data import Samples
-    from yanmo.train.loop import Loop, identity_of
+    from yanmo.train.loop import Loop
     from yanmo.train.validate import Validation
 
     beat("opening the token cache")
