@@ -16,6 +16,7 @@ from typing import Any
 from yanmo.common.logs import setup
 from yanmo.train import job
 from yanmo.train.backends.accelerator import before_torch, check_compiler, find_device, prepare
+from yanmo.train.config import TrainConfig
 from yanmo.train.health.watchdog import Watchdog
 from yanmo.train.job import Job, Status, failure
 from yanmo.train.supervision.torchrun import die_with_parent
@@ -63,36 +64,17 @@ def train_rank(work: Job, rank: int, beat: Callable[[str], None] = lambda doing:
     """
     options = work.options
     beat("importing torch")
-    before_torch(options)
-    device = find_device(options.device)
-    check_compiler(options, device)
-    if options.backend == "deepspeed":
-        from yanmo.train.backends.zero import import_deepspeed
-
-        import_deepspeed(device, options.compile)
-    import torch
-
-    torch.set_num_threads(options.threads)
-    torch.manual_seed(options.seed * 1_000_003 + rank)  # dropout's; first weights have their own
-    _limit_memory(device, options.memory_share)
+    device = _import_torch(options, rank)
     from yanmo.common.token_cache import TokenCache
     from yanmo.train.agreement import Agreement
     from yanmo.train.backends.engine import open_engine
-    from yanmo.train.data import Samples
-    from yanmo.train.loop import Loop, identity_of
+    from yanmo.train.checkpoints.resumable import identity_of
+    from yanmo.train.loop import Loop
     from yanmo.train.validate import Validation
 
     beat("opening the token cache")
     cache = TokenCache.open(work.open(work.token_cache))
-    samples = Samples(
-        cache,
-        packing=options.packing_plan,
-        seed=options.seed,
-        tag_share=options.tag_share,
-        pad=cache.special.pad,
-        noise_share=options.token_noise,
-        prefetch=True,
-    )
+    samples = _samples(options, cache)
     beat("making the first weights")
     decoder = _decoder(work, cache, samples, rank)
     shape = dataclasses.asdict(decoder.config)
@@ -123,6 +105,37 @@ def train_rank(work: Job, rank: int, beat: Callable[[str], None] = lambda doing:
         beat("writing the model")
         _export(work, loop, cache, decoder.config)
     return Status(rank, state, loop.step)
+
+
+def _import_torch(options: TrainConfig, rank: int) -> str:
+    """Import torch, and DeepSpeed where it trains, as the options ask; the device to train on."""
+    before_torch(options)
+    device = find_device(options.device)
+    check_compiler(options, device)
+    if options.backend == "deepspeed":
+        from yanmo.train.backends.zero import import_deepspeed
+
+        import_deepspeed(device, options.compile)
+    import torch
+
+    torch.set_num_threads(options.threads)
+    torch.manual_seed(options.seed * 1_000_003 + rank)  # dropout's; first weights have their own
+    _limit_memory(device, options.memory_share)
+    return device
+
+
+def _samples(options: TrainConfig, cache: Any) -> Any:
+    from yanmo.train.data import Samples
+
+    return Samples(
+        cache,
+        packing=options.packing_plan,
+        seed=options.seed,
+        tag_share=options.tag_share,
+        pad=cache.special.pad,
+        noise_share=options.token_noise,
+        prefetch=True,
+    )
 
 
 def _decoder(work: Job, cache: Any, samples: Any, rank: int) -> Any:

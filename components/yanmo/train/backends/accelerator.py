@@ -47,7 +47,7 @@ def check_compiler(options: TrainConfig, device: str) -> None:
     """Refuse --compile where it would fail at the first step.
 
     Raises:
-        EnvironmentFault: no C++ compiler for a CPU, none of triton's for CUDA.
+        EnvironmentFault: no C++ compiler for a CPU; for CUDA nothing is looked for.
     """
     if options.compile and device == "cpu" and not has_compiler():
         raise EnvironmentFault(

@@ -29,6 +29,7 @@ from yanmo.common.errors import DataError
 from yanmo.common.store.manifest import file_sha256
 from yanmo.model.weights_file import write_tensors
 from yanmo.train.backends.engine import Engine
+from yanmo.train.health.setbacks import is_calm
 
 log = logging.getLogger(__name__)
 
@@ -132,7 +133,7 @@ def prune(root: Path) -> None:
     every few steps, all newer ones may lie within it.
     """
     folders, best = _folders(root), pointed(root, BEST)
-    calm = next((folder for folder in folders if _is_calm(_index(folder))), None)
+    calm = next((folder for folder in folders if is_calm(_index(folder).get("progress", {}))), None)
     for old in folders[_KEPT:]:
         if old not in (best, calm) and not _index(old).get("keep"):
             shutil.rmtree(old, ignore_errors=True)
@@ -143,12 +144,6 @@ def _index(folder: Path) -> dict[str, Any]:
         return dict(json.loads((folder / "index.json").read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
         return {}
-
-
-def _is_calm(index: dict[str, Any]) -> bool:
-    """Whether the step before a checkpoint went well."""
-    health = index.get("progress", {}).get("health", {"bad": 1})
-    return not health.get("bad") and not health.get("high")
 
 
 def drop_after(root: Path, step: int) -> None:

@@ -19,6 +19,7 @@ from yanmo.common.errors import DataError, EnvironmentFault, LeaseLost
 from yanmo.common.store.lease import Lease
 from yanmo.common.store.work_folder import WorkFolder
 from yanmo.train import job
+from yanmo.train.health.setbacks import is_calm
 
 log = logging.getLogger(__name__)
 _POLL_SECONDS = 1.0
@@ -89,14 +90,9 @@ class Keeper:
     def _besides(self, name: str) -> list[str]:
         """Checkpoints that it cannot do without: the best and, where it lies in trouble, one from before."""
         best = str(self._progress(name).get("best_checkpoint", ""))
-        calm = next((other for other in self._whole() if self._is_calm(other)), "")
+        calm = next((other for other in self._whole() if is_calm(self._progress(other))), "")
         found = [other for other in dict.fromkeys((best, calm)) if other and other != name]
         return [other for other in found if self._is_whole(other)]
-
-    def _is_calm(self, name: str) -> bool:
-        """Whether the step before it went well: else it is none to rewind to."""
-        health = self._progress(name).get("health", {})
-        return not health.get("bad") and not health.get("high")
 
     def _files(self, name: str) -> list[str]:
         """A checkpoint's files, the manifest last: a restore that is killed leaves none that looks whole."""

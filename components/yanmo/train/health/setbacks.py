@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -82,6 +83,15 @@ class Health:
         """Take back what `state` gave."""
         self._bad, self._high = state["bad"], state["high"]
         self._recent = deque(state["recent"], maxlen=_RECENT_STEPS)
+
+
+def is_calm(progress: Mapping[str, Any]) -> bool:
+    """Whether the step before a checkpoint went well, by the progress in it; not where it does not say so.
+
+    One whose step did not is none to rewind to: it may lie in the trouble.
+    """
+    state = progress.get("health", {})
+    return bool(state.get("bad") == 0 and state.get("high") == 0)
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from yanmo.common.errors import EnvironmentFault
 from yanmo.common.options_file import dump_yaml
 from yanmo.common.stage_run import Skip, StageRun
 from yanmo.train import job
@@ -35,6 +36,7 @@ Setting = dict[str, Any]
 _SHORT: Setting = {
     **{"steps": _WARM_STEPS + _STEPS, "warmup_steps": 1, "log_every": 1, "start": "random", "monitor": "off"},
     **{"checkpoint_steps": 0, "checkpoint_seconds": 0.0, "valid_every": 0, "valid_characters": 0},
+    **{"early_stopping": 0, "schedule": "constant"},
     **{"profile": 0, "max_seconds": 0.0, "stop_at": "", "night": ""},
     **{"night_micro_batch": 0, "night_memory_share": 0.0, "night_power_watts": 0},
 }
@@ -53,12 +55,16 @@ def prepare(run: StageRun) -> dict[str, Any]:
 
 
 def best_settings(run: StageRun) -> Setting:
-    """Try settings, print a table and the fastest as YAML to stdout."""
+    """Try settings, print a table and the fastest as YAML to stdout.
+
+    Raises:
+        EnvironmentFault: none of them runs here.
+    """
     options: TrainConfig = run.options
     speeds: list[tuple[Setting, float]] = []
 
     def measure(setting: Setting) -> None:
-        speed = tokens_per_second(run, dataclasses.replace(options, **setting))
+        speed = _speed(run, setting)
         shown = " ".join(f"{name}={value}" for name, value in setting.items())
         log.info("%s: %s", shown, f"{speed:.0f} tokens/s" if speed else "does not run here")
         speeds.append((setting, speed))
@@ -72,6 +78,10 @@ def best_settings(run: StageRun) -> Setting:
     if not options.compile and _can_compile(options):
         measure({**best, "compile": True})
         best, speed = max(speeds, key=lambda pair: pair[1])
+    if not speed:
+        raise EnvironmentFault(
+            f"--benchmark: none of {len(speeds)} settings runs here; --log-level debug says why"
+        )
     advice = _advice(run, best, speed)
     rows = [[f"{v:.0f}", *(f"{name}={value}" for name, value in s.items())] for s, v in speeds]
     sys.stdout.write("".join(f"# {' '.join(row)}\n" for row in sorted(rows, key=lambda r: -float(r[0]))))
@@ -115,8 +125,8 @@ def _advice(run: StageRun, best: Setting, speed: float) -> str:
     """What the other precision would do, in a line."""
     options: TrainConfig = run.options
     other = "bf16" if options.precision == "fp32" else "fp32"
-    found = tokens_per_second(run, dataclasses.replace(options, **{**best, "precision": other}))
-    if not found or not speed:
+    found = _speed(run, {**best, "precision": other})
+    if not found:
         return f"--precision {other} does not run with these settings"
     return (
         f"--precision {other}: {found:.0f} tokens/s, {found / speed:.2f} times {options.precision}; it makes "
@@ -124,9 +134,18 @@ def _advice(run: StageRun, best: Setting, speed: float) -> str:
     )
 
 
+def _speed(run: StageRun, setting: Setting) -> float:
+    """Tokens per second of a setting; 0 where it does not run, or the other options contradict it."""
+    try:
+        options = dataclasses.replace(run.options, **{**_SHORT, **setting})
+    except ValueError as error:
+        log.debug("%s", error)
+        return 0.0
+    return tokens_per_second(run, options)
+
+
 def tokens_per_second(run: StageRun, options: TrainConfig) -> float:
-    """The median speed of a few steps after the first ones; 0 where the setting does not run."""
-    options = dataclasses.replace(options, **_SHORT)
+    """The median speed of a few steps after the first ones; 0 where they do not run."""
     model = run.inputs["model"]
     with tempfile.TemporaryDirectory(prefix="yanmo-benchmark-") as name:
         folder = Path(name)

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from yanmo.train.health.setbacks import Health, Trouble
+from yanmo.train.health.setbacks import Health, Trouble, is_calm
 
 
 def feed(health: Health, losses: list[float], first: int = 1) -> list[Trouble]:
@@ -48,3 +48,16 @@ def test_a_resumed_watch_sees_the_same_trouble(cut):
     found = feed(first, losses[:cut])
     second.restore(first.state())
     assert feed(whole, losses) == found + feed(second, losses[cut:], first=cut + 1)
+
+
+def test_a_checkpoint_is_calm_when_it_says_that_its_last_step_went_well():
+    health = Health(nonfinite_steps=3, spike_nats=1.0)
+    feed(health, [4.0] * 30)
+    assert is_calm({"health": health.state()})
+    feed(health, [math.nan], 31)
+    assert not is_calm({"health": health.state()})
+    feed(health, [4.0], 32)
+    assert is_calm({"health": health.state()})
+    feed(health, [9.0], 33)
+    assert not is_calm({"health": health.state()})
+    assert not is_calm({}), "it does not say so"

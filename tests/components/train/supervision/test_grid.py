@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from yanmo.common.errors import EnvironmentFault
 from yanmo.common.options import load
 from yanmo.train.config import TrainConfig
 from yanmo.train.supervision import grid
@@ -36,22 +37,23 @@ def test_ranks_that_do_not_divide_the_batch_are_left_out(monkeypatch):
 def measured(monkeypatch):
     """What `best_settings` measures: measured(a compiler is there) -> (result, settings that were tried).
 
-    The clock is replaced: compiled layers are 1.5 times as fast, bf16 twice.
+    The clock is replaced: compiled layers are 1.5 times as fast, bf16 twice; with speed=0 nothing runs.
     """
 
-    def run(compiler: bool):
+    def run(compiler: bool, *, cores: int = 1, speed: float = 1000.0, **options):
         tried = []
 
-        def speed(run, options: TrainConfig) -> float:
+        def clocked(run, options: TrainConfig) -> float:
             tried.append(options)
             faster = 1.5 if options.compile else 1.0
-            return 1000.0 * faster * (2.0 if options.precision == "bf16" else 1.0)
+            return speed * faster * (2.0 if options.precision == "bf16" else 1.0)
 
-        monkeypatch.setattr(grid, "tokens_per_second", speed)
+        monkeypatch.setattr(grid, "tokens_per_second", clocked)
         monkeypatch.setattr(grid, "has_compiler", lambda: compiler)
         monkeypatch.setattr(grid, "_has_gpu", lambda: False)
-        monkeypatch.setattr(grid.os, "cpu_count", lambda: 1)
-        return grid.best_settings(SimpleNamespace(options=TrainConfig(batch_rows=4, ranks=1))), tried
+        monkeypatch.setattr(grid.os, "cpu_count", lambda: cores)
+        asked = TrainConfig(batch_rows=4, ranks=1, **options)
+        return grid.best_settings(SimpleNamespace(options=asked)), tried
 
     return run
 
@@ -70,3 +72,25 @@ def test_the_other_precision_is_said_and_not_put_into_the_options(measured, caps
     path.write_text(text, encoding="utf-8")
     best = load(TrainConfig, [f"--config={path}", "--batch-rows=4"], "yanmo train")
     assert best.precision == "fp32" and best.compile
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"early_stopping": 2, "valid_every": 4},
+        {"schedule": "plateau", "valid_every": 4},
+        {"night": "21:00-08:00", "night_micro_batch": 4},
+        {"deepspeed_config": "ds.json"},
+        {"device": "mps", "backend": "torch"},
+    ],
+    ids=lambda options: next(iter(options)),
+)
+def test_options_that_contradict_a_setting_leave_out_that_setting_alone(options, measured):
+    best, tried = measured(False, cores=2, **options)
+    assert best["tokens_per_second"] == 1000 and len(tried) > 2
+
+
+def test_a_benchmark_of_which_nothing_ran_prints_no_options(measured, capsys):
+    with pytest.raises(EnvironmentFault, match="settings runs here"):
+        measured(True, speed=0.0)
+    assert not capsys.readouterr().out

@@ -1,0 +1,244 @@
+"""What a training is between two steps: all that a checkpoint holds, and the ways to one and back.
+
+It is saved in the background, goes on from the newest checkpoint, goes back to one from before trouble, and
+at its end to the best. The steps in between are loop.py's.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from yanmo.common.errors import UsageError
+from yanmo.common.options import by_kind
+from yanmo.train import job
+from yanmo.train.agreement import Agreement
+from yanmo.train.backends.engine import Engine
+from yanmo.train.checkpoints import checkpoint
+from yanmo.train.checkpoints.checkpoint import Position
+from yanmo.train.checkpoints.writer import Writer
+from yanmo.train.config import TrainConfig
+from yanmo.train.data import Samples
+from yanmo.train.health.setbacks import Health, Skipped, Trouble
+from yanmo.train.judge import Judge
+from yanmo.train.metrics.interval import Interval, Ledger, Stopwatch
+from yanmo.train.metrics.record import Record
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(kw_only=True)
+class Resumable:
+    """A training that can be saved, found again, rewound, and handed over at its best."""
+
+    options: TrainConfig
+    engine: Engine
+    samples: Samples
+    folder: Path
+    identity: dict[str, str]
+    agreement: Agreement
+    note: str = ""
+    """See `Job`."""
+    beat: Callable[[str], None] = lambda doing: None
+    """Told what is being done, each time that it changes: the watchdog."""
+
+    step: int = 0
+    skipped: list[Skipped] = field(default_factory=list)
+    """Samples that were stepped over."""
+    rewinds: int = 0
+    best: float = math.inf
+    """Best validation so far, bits per character."""
+    _best_checkpoint: str = ""
+    """The checkpoint of it: in the state, as a kill may come between its commit and the pointer."""
+    saves: int = 0
+    _offset: int = 0
+    """Samples stepped over by rewinds: how far the data is ahead of the steps."""
+    _saved_step: int = -1
+    _lines: int | None = None
+    """Of metrics.jsonl when the checkpoint was made that the training stands on."""
+    _validated_step: int = -1
+    """Of the last validation: one that a checkpoint holds is not made, and not heard by the judge, again."""
+    _saved_at: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        options, engine = self.options, self.engine
+        self.health = Health(options.nonfinite_steps, options.spike_nats)
+        self.ledger = Ledger(self.agreement, options.batch_rows)
+        self.watch = Stopwatch()
+        self.writer = Writer(engine, self.folder / job.CHECKPOINTS, self.agreement)
+        self.judge = Judge.of(options)
+        self.record = Record(options, engine, self.samples, self.folder)
+
+    @property
+    def interval(self) -> Interval:
+        """Sums since the last line."""
+        return self.ledger.interval
+
+    def resume(self) -> None:
+        """Go on from the newest whole checkpoint, if there is one."""
+        self.writer.clear()
+        root = self.folder / job.CHECKPOINTS
+        found = self.agreement.from_first(checkpoint.newest(root) if self.engine.rank == 0 else None)
+        if found is not None:
+            self._load(found)
+            log.info("resuming at step %d of %d from %s", self.step, self.options.steps, found)
+        self.record.open(self.step, self._lines)
+        if self.note:
+            rows = self.options.micro_rows
+            self.record.event(self.step, "settings", reason=self.note, micro_batch=rows)
+
+    def _first_sample(self) -> int:
+        """The first sample of the next step."""
+        return self.step * self.options.batch_rows + self._offset
+
+    def _save_due(self) -> bool:
+        o = self.options
+        by_steps = o.checkpoint_steps and self.step % o.checkpoint_steps == 0
+        by_time = o.checkpoint_seconds and time.monotonic() - self._saved_at >= o.checkpoint_seconds
+        return bool(by_steps or (by_time and self.writer.is_idle))
+
+    def _save(self) -> None:
+        """Begin a checkpoint of this step, if there is none; one that is being written comes first."""
+        if self._saved_step == self.step:  # as the best of a validation
+            return
+        self._saved_step = self.step
+        self.beat("saving a checkpoint")
+        began = time.monotonic()
+        self.writer.finish()
+        self.saves += 1
+        keep = bool(self.options.keep_every) and self.saves % self.options.keep_every == 0
+        self.writer.begin(Position(self.step, self.identity, self._progress()), keep=keep)
+        self._saved_at = self.watch.add("checkpoint", began)
+        log.info("saving step %d; training waited %.2f s", self.step, self._saved_at - began)
+
+    def _progress(self) -> dict[str, Any]:
+        return {
+            "interval": asdict(self.interval),
+            "health": self.health.state(),
+            "skipped": [asdict(one) for one in self.skipped],
+            "offset": self._offset,
+            "rewinds": self.rewinds,
+            "best": None if math.isinf(self.best) else self.best,
+            "best_checkpoint": self._best_checkpoint,
+            "saves": self.saves,
+            "judge": self.judge.state(),
+            "validated_step": self._validated_step,
+            "lines": self.record.count,
+        }
+
+    def _load(self, folder: Path) -> None:
+        self.beat("loading a checkpoint")
+        position = checkpoint.load(self.engine, folder, self.identity)
+        progress = position.progress
+        self.step = self._saved_step = position.step
+        self.ledger.drop()
+        self.ledger.interval = Interval(**progress["interval"])
+        self.health.restore(progress["health"])
+        self.skipped = [Skipped(**one) for one in progress["skipped"]]
+        self._offset, self.rewinds, self.saves = (progress[n] for n in ("offset", "rewinds", "saves"))
+        self.best = math.inf if progress["best"] is None else progress["best"]
+        self.judge.restore(progress["judge"])
+        self._validated_step = progress["validated_step"]
+        self._lines = progress.get("lines")
+        self._find_the_best(progress.get("best_checkpoint", ""))
+
+    def _rewind(self, trouble: Trouble) -> None:
+        """Go back to before the trouble, and on with the data after it.
+
+        Raises:
+            UsageError: there is nothing to go back to, or it happened too often.
+        """
+        self.beat("rewinding")
+        self.writer.finish()
+        root, came_from, next_sample = self.folder / job.CHECKPOINTS, self.step, self._first_sample()
+        rewinds = self.rewinds + 1
+        found = None
+        if self.engine.rank == 0 and rewinds <= self.options.rewinds:
+            found = checkpoint.newest(root, before_step=trouble.first_step)
+        found = self.agreement.from_first(found)
+        if found is None:
+            why = "no checkpoint from before it" if rewinds == 1 else f"after {rewinds - 1} rewinds"
+            raise UsageError(
+                f"{trouble.reason}, from step {trouble.first_step} on; {why}: training diverged; lower the "
+                "learning rates"
+            )
+        if self.engine.rank == 0:
+            checkpoint.drop_after(root, checkpoint.step_of(found))
+        self._load(found)
+        self.rewinds = rewinds
+        first = self._first_sample()
+        self._offset += next_sample - first
+        self.skipped.append(Skipped(first, next_sample - first, came_from, trouble.reason))
+        self.record.open(self.step, self._lines)
+        self.record.event(
+            self.step,
+            "rewind",
+            from_step=came_from,
+            reason=trouble.reason,
+            first_sample=first,
+            samples=next_sample - first,
+        )
+        self._warn(
+            "step %d: %s; back to step %d, and on after the %d samples in between",
+            came_from,
+            trouble.reason,
+            self.step,
+            next_sample - first,
+        )
+
+    def _keep_best(self) -> None:
+        """Save this step, if it is not yet, as the best so far."""
+        self._save()
+        self.writer.finish()
+        if self.engine.rank == 0:
+            checkpoint.point(self.folder / job.CHECKPOINTS, checkpoint.BEST, checkpoint.name_of(self.step))
+
+    def _find_the_best(self, name: str) -> None:
+        """Point at the best checkpoint that a state names; where it is gone, begin anew."""
+        root = self.folder / job.CHECKPOINTS
+        there = self.agreement.from_first((root / name / "manifest.json").is_file()) if name else True
+        self._best_checkpoint = name if there else ""
+        if not there:
+            self.best = math.inf
+            self._warn("the best model so far, %s, is gone; the next validation begins anew", name)
+        elif name and self.engine.rank == 0:
+            checkpoint.point(root, checkpoint.BEST, name)
+
+    def _go_back_to_the_best(self) -> None:
+        """With early stopping, hand over the best model instead of the last one."""
+        root = self.folder / job.CHECKPOINTS
+        if not self.options.early_stopping:
+            return
+        best = checkpoint.pointed(root, checkpoint.BEST) if self.engine.rank == 0 else None
+        problem = checkpoint.fault(best) if best else None
+        if problem:
+            self._warn("the best model, %s, is damaged (%s); the last one is handed over", best, problem)
+            self.record.event(self.step, "best", damaged=problem)
+        best = self.agreement.from_first(None if problem else best)
+        if best is not None and checkpoint.step_of(best) != self.step:
+            came_from = self.step
+            self._load(best)
+            log.info("step %d was the best: its model is handed over", self.step)
+            self.record.event(came_from, "best", best_step=self.step)
+
+    def _warn(self, message: str, *values: Any) -> None:
+        """What all ranks find is said once."""
+        if self.engine.rank == 0:
+            log.warning(message, *values)
+
+
+def identity_of(
+    options: TrainConfig, samples: Samples, cache_digest: str, shape: dict[str, Any]
+) -> dict[str, str]:
+    """What a checkpoint of this run must have been made with, by name."""
+    return {
+        "token cache": cache_digest[:16],
+        "data plan": samples.plan(0).digest[:16],
+        "model shape": checkpoint.digest(shape),
+        "options": checkpoint.digest(by_kind(options, "semantic")),
+    }
