@@ -1,7 +1,7 @@
 """How a model writes, beside held-out originals: verse, copies, variety; and what of the test is in training.
 
 Committed as a part of its own, keyed by evaluation, evaluation set and training text: an evaluation does not
-depend on the training text (the champion is measured without it), these figures do. The bundled corpus with
+depend on the training text (any model is measured without it), these figures do. The bundled corpus with
 256 samples took 15 CPU-seconds under a profiler.
 """
 
