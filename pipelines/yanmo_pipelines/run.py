@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from yanmo.common.errors import ExitCode, UsageError, advice, exit_code
+from yanmo.common.errors import ExitCode, UsageError, report
 from yanmo.common.inputs import parse_reference
 from yanmo.common.logs import human_bytes, human_seconds, setup
 from yanmo.common.store.file_store import FileStore
@@ -50,12 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         log.warning("%s; finished stages are kept: run the same command again to go on", stopped)
         return 128 + stopped.signum
     except Exception as error:
-        code = exit_code(error)
-        if code == ExitCode.BUG:
-            log.exception("a bug in Yanmo; please report it with this log")
-        else:
-            log.error("%s", advice(error))
-        return int(code)
+        return int(report(error, log))
 
 
 class _Parser(argparse.ArgumentParser):

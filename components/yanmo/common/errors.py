@@ -7,6 +7,7 @@ The codes are sysexits(3)'s, so that a Kubernetes `podFailurePolicy` can tell "n
 from __future__ import annotations
 
 import errno
+import logging
 from enum import IntEnum
 from typing import TypeGuard
 
@@ -90,3 +91,14 @@ def advice(error: BaseException) -> str:
         where = error.filename or "the disk"
         return f"{where}: read-only; mount it for writing, or give another --store or --scratch"
     return str(error) or type(error).__name__
+
+
+def report(error: Exception, log: logging.Logger) -> ExitCode:
+    """Tell a person what went wrong and what to do; the exit code for it."""
+    code = exit_code(error)
+    if code == ExitCode.BUG:
+        log.error("a bug in Yanmo; please report it with this log", exc_info=error)
+    else:
+        log.error("%s", advice(error))
+        log.debug("where it was raised", exc_info=error)
+    return code

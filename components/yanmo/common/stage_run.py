@@ -22,7 +22,7 @@ from types import FrameType
 from typing import Any
 
 from yanmo.common.energy import EnergyMeter
-from yanmo.common.errors import DataError, EnvironmentFault, ExitCode, UsageError, advice, exit_code
+from yanmo.common.errors import DataError, EnvironmentFault, ExitCode, UsageError, advice, report
 from yanmo.common.inputs import NONE, resolve_inputs
 from yanmo.common.kfp_outputs import ExecutorOutputs
 from yanmo.common.logs import human_seconds, setup
@@ -304,12 +304,7 @@ def _hand_over(
 
 def failed(stage: Stage, error: Exception) -> int:
     """Log what went wrong and what to do; returns the exit code for it."""
-    code = exit_code(error)
-    if code == ExitCode.BUG:
-        log.exception("a bug in Yanmo; please report it with this log")
-    else:
-        log.error("%s", advice(error))
-        log.debug("where it was raised", exc_info=error)
+    code = report(error, log)
     log.error("%s failed with exit code %d (%s)", stage.name, code, code.name.lower())
     return int(code)
 

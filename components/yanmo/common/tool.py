@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any, NoReturn
 
-from yanmo.common.errors import ExitCode, UsageError, advice, exit_code
+from yanmo.common.errors import ExitCode, UsageError, report
 from yanmo.common.logs import setup
 from yanmo.common.store.objects import open_store
 from yanmo.common.store.settings import StoreSettings
@@ -63,7 +63,7 @@ def main(tool: Tool, argv: Sequence[str] | None = None) -> int:
     except ModuleNotFoundError:
         raise  # the console script names the extra that is missing
     except Exception as error:
-        return _failed(error)
+        return int(report(error, log))
 
 
 def settings_of(args: argparse.Namespace) -> StoreSettings:
@@ -84,16 +84,6 @@ def run(tool: Tool) -> NoReturn:
 
 def _stop(signum: int, frame: FrameType | None) -> None:
     raise SystemExit(128 + signum)
-
-
-def _failed(error: Exception) -> int:
-    code = exit_code(error)
-    if code == ExitCode.BUG:
-        log.exception("a bug in Yanmo; please report it with this log")
-    else:
-        log.error("%s", advice(error))
-        log.debug("where it was raised", exc_info=error)
-    return int(code)
 
 
 def _parser(tool: Tool) -> argparse.ArgumentParser:

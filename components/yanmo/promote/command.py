@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import NoReturn
 
-from yanmo.common.errors import DataError, ExitCode, UsageError, advice, exit_code
+from yanmo.common.errors import DataError, ExitCode, UsageError, report
 from yanmo.common.logs import setup
 from yanmo.common.options import default_argv
 from yanmo.common.stage_run import Finish, StageRun
@@ -100,12 +100,7 @@ def _tool(argv: Sequence[str]) -> int:
         log.warning("interrupted; nothing is half-done, the same command goes on")
         return 128 + signal.SIGINT
     except Exception as error:
-        code = exit_code(error)
-        if code == ExitCode.BUG:
-            log.exception("a bug in Yanmo; please report it with this log")
-        else:
-            log.error("%s", advice(error))
-        return int(code)
+        return int(report(error, log))
 
 
 def _history(store: ObjectStore, args: argparse.Namespace) -> int:

@@ -9,24 +9,14 @@ import sys
 
 import pytest
 import torch
+from tiny_model import SHAPE
 from torch import Tensor
 
 from yanmo.common.errors import EnvironmentFault
-from yanmo.model.decoder import Decoder, DecoderConfig
+from yanmo.model.decoder import Decoder
 from yanmo.train.backends.accelerator import check_compiler, find_device, prepare
 from yanmo.train.backends.loss_module import LossModule
 from yanmo.train.config import TrainConfig
-
-SHAPE = DecoderConfig(
-    vocab_size=60,
-    hidden_size=32,
-    num_hidden_layers=2,
-    num_attention_heads=2,
-    num_key_value_heads=1,
-    head_dim=16,
-    intermediate_size=48,
-    max_position_embeddings=16,
-)
 
 
 def loss_and_gradients(**options) -> tuple[float, dict[str, Tensor]]:

@@ -7,8 +7,9 @@ import copy
 import numpy as np
 import pytest
 import torch
+from tiny_model import SHAPE
 
-from yanmo.model.decoder import Decoder, DecoderConfig
+from yanmo.model.decoder import Decoder
 from yanmo.train.backends.engine import Part, open_engine
 from yanmo.train.backends.optimizer import MatrixAdamW, parameter_groups
 from yanmo.train.config import TrainConfig
@@ -16,16 +17,6 @@ from yanmo.train.data import NO_TARGET, Batch
 
 pytestmark = pytest.mark.usefixtures("one_rank")
 
-SHAPE = DecoderConfig(
-    vocab_size=60,
-    hidden_size=32,
-    num_hidden_layers=2,
-    num_attention_heads=2,
-    num_key_value_heads=1,
-    head_dim=16,
-    intermediate_size=48,
-    max_position_embeddings=16,
-)
 BACKENDS = [
     {"zero_stage": 1},
     {"zero_stage": 2},

@@ -6,25 +6,15 @@ import math
 
 import pytest
 import torch
+from tiny_model import SHAPE
 
-from yanmo.model.decoder import Decoder, DecoderConfig
+from yanmo.model.decoder import Decoder
 from yanmo.train.health.probes import (
     active_units,
     attention_entropy,
     effective_rank,
     look_inside,
     output_entropy,
-)
-
-SHAPE = DecoderConfig(
-    vocab_size=60,
-    hidden_size=32,
-    num_hidden_layers=2,
-    num_attention_heads=2,
-    num_key_value_heads=1,
-    head_dim=16,
-    intermediate_size=48,
-    max_position_embeddings=16,
 )
 
 
