@@ -200,7 +200,7 @@ def _export(work: Job, loop: Any, cache: Any, config: Any) -> None:
     from yanmo.train.models.start import symbols_of
 
     weights = loop.engine.full_weights()
-    if loop.engine.rank:
+    if loop.engine.rank or (work.folder / job.EXPORT).exists():  # killed after the rename: it is whole
         return
     plain = Decoder(config)
     if config.tie_word_embeddings:

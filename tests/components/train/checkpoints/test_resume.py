@@ -169,6 +169,14 @@ def test_a_finished_run_leaves_a_whole_export(train, tmp_path):
     shutil.rmtree(export)
 
 
+def test_a_rank_killed_after_its_export_and_started_again_keeps_it(train, tmp_path):
+    train("run")
+    export = tmp_path / "run" / job.EXPORT
+    before = {path.name: path.read_bytes() for path in export.iterdir()}
+    assert train("run").state == "done"
+    assert {path.name: path.read_bytes() for path in export.iterdir()} == before
+
+
 def test_a_run_killed_between_its_last_validation_and_its_export_does_not_validate_again(train, tmp_path):
     options = {"valid_every": 3, "steps": 9, "start": "random"}
     train("a", **options)
