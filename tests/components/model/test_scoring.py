@@ -1,10 +1,13 @@
 """Windows score each token once, with enough context, and exactly."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
+from tiny_model import SHAPE
 
-from yanmo.model.decoder import Decoder, DecoderConfig
+from yanmo.model.decoder import Decoder
 from yanmo.model.scoring import document_bits, token_bits
 
 CONTEXT = 12
@@ -13,17 +16,7 @@ CONTEXT = 12
 @pytest.fixture(scope="module")
 def model() -> Decoder:
     torch.manual_seed(5)
-    config = DecoderConfig(
-        vocab_size=40,
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        head_dim=16,
-        intermediate_size=48,
-        max_position_embeddings=CONTEXT,
-    )
-    found = Decoder(config)
+    found = Decoder(dataclasses.replace(SHAPE, vocab_size=40, max_position_embeddings=CONTEXT))
     for parameter in found.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
     return found
