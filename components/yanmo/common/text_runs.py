@@ -93,6 +93,35 @@ class Runs:
         result[owner[shared]] = True
         return result, distinct(hashes[shared])
 
+    def documents_with(self, texts: Sequence[str]) -> tuple[Hashes, npt.NDArray[np.int64]]:
+        """The runs that texts hold, sorted, and how many of the texts hold each."""
+        hashes, owner = run_hashes(texts, self.length)
+        shared = self._set.find(hashes)
+        hashes, owner = hashes[shared], owner[shared]
+        order = np.argsort(hashes, kind="stable")  # owners rise, so those of one run stay in order
+        hashes, owner = hashes[order], owner[order]
+        differs = np.ones(len(hashes), dtype=np.bool_)
+        differs[1:] = (hashes[1:] != hashes[:-1]) | (owner[1:] != owner[:-1])
+        found = distinct(hashes)
+        return found, np.bincount(np.searchsorted(found, hashes[differs]), minlength=len(found))
+
+    def without(self, hashes: Hashes) -> Runs:
+        """These runs but those."""
+        return Runs(self.length, np.setdiff1d(self.hashes, hashes, assume_unique=True))
+
+    def touched_in(self, texts: Sequence[str]) -> Runs:
+        """The runs of `texts` that share a character with one of these, in every place where they stand."""
+        hashes, owner = run_hashes(texts, self.length)
+        at = self._set.find(hashes)  # a text's runs follow each other, each a character further
+        touched = np.zeros(len(hashes), dtype=np.bool_)
+        for offset in range(1 - self.length, self.length):
+            near = at + offset
+            inside = (near >= 0) & (near < len(hashes))
+            inside[inside] = owner[near[inside]] == owner[at[inside]]
+            touched[near[inside]] = True
+        free = distinct(hashes[~touched])
+        return Runs(self.length, distinct(hashes[touched])).without(free)
+
     def found_in(self, texts: Sequence[str]) -> Bools:
         """Whether each text shares a run."""
         return self.shared_with(texts)[0]

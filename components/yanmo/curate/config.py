@@ -204,7 +204,7 @@ class CurateOptions(StageOptions):
 STAGE = Stage(
     name="curate",
     image="data",
-    revision=4,
+    revision=5,
     config=CurateOptions,
     outputs={"documents": "Dataset", "evaluation_set": "Dataset"},
 )

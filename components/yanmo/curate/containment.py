@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +24,7 @@ log = logging.getLogger(__name__)
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,8 +52,26 @@ def find_contained(corpus: Corpus, positions: Ints, runs: Runs, workers: int) ->
         runs: of the other texts.
     """
     documents, found = np.zeros(len(positions), dtype=np.bool_), [np.zeros(0, np.uint64)]
+    for group, (shared, hashes) in _each_file(corpus, positions, runs, workers, look_at_file):
+        documents[group] = shared
+        found.append(hashes)
+    return Contained(documents=documents, hashes=distinct(np.concatenate(found)))
+
+
+def common_runs(corpus: Corpus, positions: Ints, runs: Runs, workers: int, more_than: int) -> Hashes:
+    """Those of `runs` that stand in more than so many of the corpus' documents at `positions`."""
+    documents = np.zeros(len(runs.hashes), np.int64)
+    for _, (hashes, numbers) in _each_file(corpus, positions, runs, workers, count_in_file):
+        documents[np.searchsorted(runs.hashes, hashes)] += numbers
+    return runs.hashes[documents > more_than]
+
+
+def _each_file(
+    corpus: Corpus, positions: Ints, runs: Runs, workers: int, look: Callable[[_File], T]
+) -> Iterator[tuple[Ints, T]]:
+    """For each mapped file: indexes into `positions` of its documents, and what `look` finds in them."""
     if not len(runs.hashes) or not len(positions):
-        return Contained(documents=documents, hashes=found[0])
+        return
     chosen = corpus.copies.unique[positions]
     file = corpus.candidates.file[chosen]
     by_file = np.argsort(file, kind="stable")
@@ -61,12 +81,10 @@ def find_contained(corpus: Corpus, positions: Ints, runs: Runs, workers: int) ->
         np.save(saved, runs.hashes)
         saved.flush()
         tasks = _tasks(corpus, chosen, groups, Path(saved.name), runs.length)
-        with ordered_map(look_at_file, tasks, workers) as results:
-            for group, (shared, hashes) in zip(groups, results, strict=True):
-                documents[group] = shared
-                found.append(hashes)
+        with ordered_map(look, tasks, workers) as results:
+            for group, found in zip(groups, results, strict=True):
+                yield group, found
                 progress.add(len(group))
-    return Contained(documents=documents, hashes=distinct(np.concatenate(found)))
 
 
 def _tasks(corpus: Corpus, chosen: Ints, groups: Sequence[Ints], runs: Path, length: int) -> Iterator[_File]:
@@ -80,6 +98,11 @@ def _tasks(corpus: Corpus, chosen: Ints, groups: Sequence[Ints], runs: Path, len
 def look_at_file(task: _File) -> tuple[Bools, Hashes]:
     """Which rows of a mapped file share a run, and the runs."""
     return _runs(task.runs, task.length).shared_with(read_texts(task.mapped, task.rows))
+
+
+def count_in_file(task: _File) -> tuple[Hashes, Ints]:
+    """The runs that rows of a mapped file hold, sorted, and how many rows hold each."""
+    return _runs(task.runs, task.length).documents_with(read_texts(task.mapped, task.rows))
 
 
 @lru_cache(maxsize=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -87,6 +88,10 @@ class EvaluationSet:
     texts: list[str]
     """As they are compared."""
     texts_genre: list[str]
+    answers: list[str]
+    """Of chats, as they are compared: what a chat is charged for."""
+    is_chat: list[bool]
+    """Which of `texts` are chats."""
     clusters: Digests
     """Digests of the Han characters of its documents."""
     groups: Digests
@@ -99,15 +104,20 @@ class EvaluationSet:
         Args:
             split_by: `author` or `source` if none of a held-out one's documents may be trained on.
         """
-        columns = ("id", "text", "genre", "author", "source")
+        columns = ("id", "text", "genre", "author", "source", "loss_spans")
         table = pa.concat_tables([read_documents(path, columns) for path in part.paths("*.parquet")])
-        texts = comparable(table["text"].to_pylist(), part.manifest.metadata["text_form"])
+        form = part.manifest.metadata["text_form"]
+        whole, spans = table["text"].to_pylist(), table["loss_spans"].to_pylist()
+        texts = comparable(whole, form)
+        answers = [text[slice(*span)] for text, of in zip(whole, spans, strict=True) for span in of or ()]
         groups = name_digests(table[split_by]) if split_by != "cluster" else np.zeros(0, dtype="S16")
         return cls(
             part=part,
             ids=frozenset(table["id"].to_pylist()),
             texts=texts,
             texts_genre=table["genre"].to_pylist(),
+            answers=comparable(answers, form),
+            is_chat=[span is not None for span in spans],
             clusters=np.array([cluster_digest(_han(text), text) for text in texts], dtype="S16"),
             groups=np.unique(groups[groups != b""]),
         )
@@ -128,6 +138,16 @@ class EvaluationSet:
         in_cluster = np.zeros(len(held), np.bool_)
         in_cluster[corpus.cluster[held]] = True
         return in_cluster[corpus.cluster] | np.isin(corpus.candidates.group[unique], self.groups)
+
+    @cached_property
+    def chats(self) -> list[str]:
+        """Its texts that are chats."""
+        return [text for text, is_chat in zip(self.texts, self.is_chat, strict=True) if is_chat]
+
+    def charged(self, length: int) -> Runs:
+        """The runs of its plain texts and of the answers of its chats."""
+        plain = [text for text, is_chat in zip(self.texts, self.is_chat, strict=True) if not is_chat]
+        return Runs.of([*plain, *self.answers], length)
 
     def report(self, runs: Runs, found: Hashes) -> dict[str, dict[str, float]]:
         """How much of the set lies in training text, by genre, before anything is removed for it."""

@@ -15,7 +15,7 @@ from yanmo.common.errors import DataError
 from yanmo.common.store.commit import Attempt, Result
 from yanmo.common.text_runs import Runs
 from yanmo.curate.config import CurateOptions
-from yanmo.curate.containment import HIGH_COVERAGE, coverage, find_contained
+from yanmo.curate.containment import HIGH_COVERAGE, common_runs, coverage, find_contained
 from yanmo.curate.corpus import Corpus, check_share
 from yanmo.curate.evaluation_set import EvaluationSet, count_licenses
 from yanmo.curate.mapped_texts import comparable
@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
+_FORM_OF_WORDS = 10
+"""A run of questions that more training documents hold is a form of words."""
 
 
 def write_documents(
@@ -101,10 +103,45 @@ def _without_held_out(
     positions = corpus.kept[~held]
     if not options.overlap_characters:
         return positions
-    runs = Runs.of(evaluation_set.texts, options.overlap_characters)
+    runs = _runs_to_miss(corpus, positions, evaluation_set, options, report)
     shared = find_contained(corpus, positions, runs, options.workers)
     report["evaluation_set_in_train"] = evaluation_set.report(runs, shared.hashes)
     return _without_overlaps(corpus, positions, shared.documents, "overlap", options)
+
+
+def _runs_to_miss(
+    corpus: Corpus,
+    positions: Ints,
+    evaluation_set: EvaluationSet,
+    options: CurateOptions,
+    report: dict[str, Any],
+) -> Runs:
+    """The runs of the evaluation set that train may not hold: all but the forms of words of questions.
+
+    Chats made by a template share its words ("restore the punctuation of the following text"); a training
+    chat does not know a held-out one because it asks alike. NeMo Curator's TaskDecontamination passes over
+    any run found more than `max_matches` (10) times. Here that is done for questions alone, which carry
+    no loss and are charged nothing: an answer or a plain text that eleven documents quote is known. What
+    touches such a run goes with it: the end of a template and the first character of a text are no copy.
+    """
+    length = options.overlap_characters
+    runs = Runs.of(evaluation_set.texts, length)
+    if not evaluation_set.chats:
+        return runs
+    charged = evaluation_set.charged(length)
+    asked = Runs.of(evaluation_set.chats, length).without(charged.hashes)
+    forms = Runs(length, common_runs(corpus, positions, asked, options.workers, _FORM_OF_WORDS))
+    report["forms_of_words"] = len(forms.hashes)
+    if not len(forms.hashes):
+        return runs
+    log.info(
+        "%d runs of %d characters of held-out questions stand in more than %d training documents each: "
+        "forms of words, not copies",
+        len(forms.hashes),
+        length,
+        _FORM_OF_WORDS,
+    )
+    return runs.without(forms.touched_in(evaluation_set.chats).without(charged.hashes).hashes)
 
 
 def _without_benchmarks(

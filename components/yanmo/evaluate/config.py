@@ -101,7 +101,7 @@ class EvaluateConfig(StageOptions):
 STAGE = Stage(
     name="evaluate",
     image="train",
-    revision=4,
+    revision=5,
     config=EvaluateConfig,
     outputs={"evaluation": "Dataset", "baselines": "Dataset", "writing": "Dataset", "metrics": "Metrics"},
 )

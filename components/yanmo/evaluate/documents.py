@@ -33,11 +33,14 @@ class Document:
     """Of a chat."""
 
     @property
+    def charged(self) -> str:
+        """What the model is charged for: the text; of a chat, its answers."""
+        return "\n".join(turn.text for turn in self.turns if turn.is_answer) if self.turns else self.text
+
+    @property
     def characters(self) -> int:
         """Characters that are not white space; of a chat, those of its answers."""
-        if self.turns:
-            return sum(num_characters(turn.text) for turn in self.turns if turn.is_answer)
-        return num_characters(self.text)
+        return num_characters(self.charged)
 
 
 def genre_order(genre: str) -> tuple[int, str]:

@@ -231,8 +231,11 @@ def _nearest(samples: _Written, documents: Sequence[Output]) -> dict[str, Any]:
 
 
 def contamination(scored: Sequence[Document], documents: Sequence[Output]) -> dict[str, Any]:
-    """How many of the scored documents share a run of 13 Han characters with the training text."""
-    found = find_copies([d.text for d in scored], _batches(documents), CONTAMINATION)
+    """How many of the scored documents share a run of 13 Han characters with the training text.
+
+    Of a chat its answers count, as everywhere: all chats of a template share the words of its question.
+    """
+    found = find_copies([d.charged for d in scored], _batches(documents), CONTAMINATION)
     hit, genres = found.copied > 0, np.array([d.genre for d in scored])
     covered = np.divide(found.covered, found.characters, out=np.zeros(len(hit)), where=found.characters > 0)
     by_genre = {

@@ -182,3 +182,39 @@ def test_text_wins_where_a_record_has_both(curate: Callable, write_jsonl: Callab
     rows = curate(write_jsonl("both.jsonl", both)).rows("train")
     assert "turns" not in rows[0] and json.dumps(rows[0]["text"]) and num_characters(rows[0]["text"]) > 9
     assert np.mean([row["text"].startswith("请背诵") for row in rows]) == 0
+
+
+FORM = "请把下面这段文字翻译成现代汉语，不要遗漏，只回答译文"
+REFUSAL = "对不起，这个问题我现在还不能够回答，请换一个问题再问。"
+
+
+def templated(line: dict, answer: str, form: str = FORM) -> dict:
+    """A chat that asks by a template of more than 13 characters."""
+    messages = [
+        {"role": "user", "content": f"{form}：{line['text']}"},
+        {"role": "assistant", "content": answer},
+    ]
+    return {"messages": messages, "genre": "chat", "source": line["source"]}
+
+
+def test_the_words_of_a_template_are_not_taken_for_a_copy(
+    curate: Callable, write_jsonl: Callable, lines: list[dict]
+):
+    records = [templated(line, line["text"][::-1]) for line in lines]
+    curated = curate(write_jsonl("chats.jsonl", records), "--filter-sets", "chat=none")
+    rows, report = curated.rows("train"), curated.report()
+    assert len(rows) > 100 and report["forms_of_words"] >= 12
+    assert report["evaluation_set_in_train"]["chat"]["with_a_shared_run"] <= 3  # the fixture's own quotations
+    held = curated.rows("test") + curated.rows("valid")
+    shown = {row["text"].split("\n")[0].removeprefix(FORM) for row in held}
+    assert not [row for row in rows if any(text in row["text"] for text in shown)]
+
+
+def test_words_that_many_answer_are_a_copy(curate: Callable, write_jsonl: Callable, lines: list[dict]):
+    """An answer carries the loss: a model that learned it knows it, however many say it."""
+    records = [templated(line, REFUSAL, "") for line in lines]
+    arguments = ("--filter-sets", "chat=none", "--near-duplicate-similarity", "0")
+    curate(write_jsonl("chats.jsonl", records), *arguments, store="dropped", expect=65)
+    arguments = (*arguments, "--overlap-action", "report", "--max-overlap-share", "1")
+    kept = curate(write_jsonl("chats.jsonl", records), *arguments)
+    assert kept.report()["forms_of_words"] == 0

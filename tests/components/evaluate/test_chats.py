@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
-from tiny_store import GENRES, HAN, commit, copied, make_row, make_tokenizer
+from tiny_store import GENRES, HAN, commit, copied, make_row, make_tokenizer, parquet
 from tokenizers import Tokenizer
 
 from yanmo.common.errors import DataError
@@ -12,6 +12,7 @@ from yanmo.common.records import DOCUMENTS_WITH_TURNS, num_characters, write_par
 from yanmo.evaluate.chats import chat_ids, prompt_ids, turns_of
 from yanmo.evaluate.documents import Document, read_split
 from yanmo.evaluate.scoring import load_model, score
+from yanmo.evaluate.writing import contamination
 from yanmo.model.decoder import Decoder, DecoderConfig
 from yanmo.model.hf_export import Symbols, save
 from yanmo.tokenize.chats import Marks, encode
@@ -142,3 +143,19 @@ def test_chats_and_plain_text_stand_in_one_evaluation_set(ground, model):
     scores = score(load_model(model), documents, with_tag=True, workers=1)
     assert np.isfinite(scores.bits).all()
     assert sorted(scores.tokens[3:].tolist()) == [7, 7 + 8]
+
+
+FORM = "请把下面这段文字翻译成现代汉语，不要遗漏，只回答译文："
+
+
+def test_the_words_of_a_question_make_no_contamination(ground):
+    """All chats of a template share them; what was learned by heart is an answer."""
+    held = [chat_row([("user", FORM + "甲"), ("assistant", said)]) for said in (HAN[:20], HAN[20:40])]
+    scored = [Document(str(i), "chat", "s", row["text"], turns=turns_of(row)) for i, row in enumerate(held)]
+    train = make_row("chat", "train", 0, text=f"{FORM}乙\n{HAN[20:40]}")
+    train = {name: value for name, value in train.items() if name != "turns"}
+    text = commit(
+        ground.store, "curate", {"train-00000-of-00001.parquet": parquet([train])}, options={"n": 8}
+    )
+    found = contamination(scored, [text])
+    assert found["share"] == 0.5 and found["genres"]["chat"]["with_a_fifth_shared"] == 1
