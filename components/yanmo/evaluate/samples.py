@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
+from tokenizers import Tokenizer
 
 from yanmo.common.bootstrap import generator_for
 from yanmo.evaluate.pieces import Job, Pieces, plan_of
@@ -86,8 +87,14 @@ def _unwritten(loaded: LoadedModel) -> list[int]:
 
 
 def _described(loaded: LoadedModel, ids: Sequence[int], ended: bool) -> dict[str, Any]:
-    text = loaded.tokenizer.decode(list(ids)).strip()
+    text = text_of(loaded.tokenizer, ids, ended)
     return {"text": text, "tokens": len(ids), "ended": ended, "distinct_2": distinct_pairs(text)}
+
+
+def text_of(tokenizer: Tokenizer, ids: Sequence[int], ended: bool) -> str:
+    """What tokens say; where a text was cut and tokens are bytes, without the half character at its end."""
+    text = tokenizer.decode(list(ids)).strip()
+    return text if ended else text.rstrip("\ufffd")
 
 
 def distinct_pairs(text: str) -> float | None:

@@ -3,10 +3,11 @@ import math
 import numpy as np
 import pytest
 import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from yanmo.common.errors import DataError
 from yanmo.evaluate.documents import Document, read_split
-from yanmo.evaluate.samples import SampleOptions, distinct_pairs, write_samples
+from yanmo.evaluate.samples import SampleOptions, distinct_pairs, text_of, write_samples
 from yanmo.evaluate.scoring import load_model, score
 from yanmo.model.scoring import token_bits
 
@@ -111,3 +112,13 @@ def test_distinct_pairs_show_a_loop():
     assert distinct_pairs("明月明月明月") == 0.4
     assert distinct_pairs("明月青天") == 1.0
     assert distinct_pairs("明") is None
+
+
+def test_a_text_that_is_cut_inside_a_character_ends_before_it():
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(models.BPE({c: i for i, c in enumerate(alphabet)}, []))
+    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(False), decoders.ByteLevel()
+    ids = tokenizer.encode("明月").ids
+    assert len(ids) == 6 and text_of(tokenizer, ids, ended=False) == "明月"
+    assert text_of(tokenizer, ids[:5], ended=False) == "明"
+    assert text_of(tokenizer, ids[:5], ended=True) == "明\ufffd"
