@@ -169,7 +169,9 @@ def main(
     try:
         outputs = ExecutorOutputs.parse(options.executor_input)
         store = open_store(options.store, StoreSettings.of(options))
-        pointer_name(options.channel, options.pointer or stage.name)  # refused now, not after the work
+        beside = [_beside(options.pointer, name) for name in stage.outputs]
+        for name in (options.pointer or stage.name, *beside):
+            pointer_name(options.channel, name)  # refused now, not after the work
         fatal = _fatal_of_this_run(store, stage, options)
         if fatal is not None:
             return fatal
@@ -286,8 +288,7 @@ def _hand_over(
         for name, part in parts.items():
             bodies[name] = part.reference.to_json()
             if options.pointer != NONE:
-                beside = f"{options.pointer}_{name}" if options.pointer else name  # not the channel's own
-                move_pointer(run.store, options.channel, beside, part.reference)
+                move_pointer(run.store, options.channel, _beside(options.pointer, name), part.reference)
         bodies[stage.main_output] = output.reference.to_json()
         if options.pointer != NONE:
             name = options.pointer or stage.name
@@ -312,6 +313,11 @@ def failed(stage: Stage, error: Exception) -> int:
 def _fatal_name(stage: Stage, run_id: str) -> str:
     safe = "".join(c if c.isalnum() or c in "-_" else "-" for c in run_id)[:100]
     return f"runs/{stage.name}/fatal/{safe}.json"
+
+
+def _beside(pointer: str, part: str) -> str:
+    """The pointer of an output beside the main one: not the channel's own where another was asked for."""
+    return f"{pointer}_{part}" if pointer else part
 
 
 def _fatal_of_this_run(store: ObjectStore, stage: Stage, options: StageOptions) -> int | None:

@@ -92,6 +92,13 @@ def test_another_pointer_or_none_can_be_moved(store: FileStore, toy: Run) -> Non
     assert read_pointer(store, "quiet", "toy") is None and read_pointer(store, "quiet", "tokenizer") is None
 
 
+def test_a_pointer_whose_parts_get_too_long_a_name_is_refused_before_the_work(
+    store: FileStore, toy: Run
+) -> None:
+    assert toy(f"--pointer={'p' * 95}", "--end=bug") == 64
+    assert toy(f"--pointer={'p' * 80}") == 0
+
+
 def test_inputs_come_by_flag_by_file_by_key_and_by_pointer(
     store: FileStore, toy: Run, tmp_path: Path
 ) -> None:
