@@ -26,8 +26,6 @@ from yanmo.evaluate.asking import question
 from yanmo.evaluate.tasks import LETTERS, Task, begun, without_marks
 
 KINDS = ("punctuation", "genre", "next_line", "compose")
-Lines = dict[tuple[str, int], list[str]]
-"""(genre, length) -> lines, for choices that length does not give away."""
 
 
 def read(path: Path) -> Iterator[dict[str, Any]]:
@@ -39,29 +37,31 @@ def lines_of(text: str) -> list[str]:
     return [line for line in text.split("\n") if line.strip()]
 
 
-def next_line(document: dict[str, Any], lines: Lines, seed: int) -> Task | None:
-    """A line and four to choose from, of one genre and length; None where there are too few."""
+def next_line(document: dict[str, Any], seed: int) -> Task | None:
+    """A line and four of the same text to choose from; None where it has less than five.
+
+    Lines of other texts would be too easy to tell, and some of these are held out: too short for `curate` to
+    find them in a question.
+    """
     own, draw = lines_of(document["text"]), generator_for(seed, document["id"])
-    if len(own) < 2:
+    if len(own) < 5:
         return None
     at = int(draw.integers(1, len(own)))
-    others = lines[document["genre"], len(own[at])]
-    drawn = draw.choice(len(others), min(16, len(others)), replace=False)
-    strange = [others[i] for i in drawn if others[i] not in own][:3]
-    if len(strange) < 3:
+    others = [line for i, line in enumerate(own) if i not in (at - 1, at)]
+    choices = [*(others[i] for i in draw.choice(len(others), 3, replace=False)), own[at]]
+    if len(set(choices)) < 4:
         return None
-    choices = [*strange, own[at]]
     return Task("next_line", own[at - 1], own[at], tuple(choices[i] for i in draw.permutation(4)))
 
 
-def turns(document: dict[str, Any], kind: str, genres: tuple[str, ...], lines: Lines, seed: int) -> list[str]:
+def turns(document: dict[str, Any], kind: str, genres: tuple[str, ...], seed: int) -> list[str]:
     """Question and answer; nothing where the document has no answer of this kind."""
     text, genre = document["text"], document["genre"]
     if kind == "compose":
         asked = f"请以《{document['title']}》为题，写一篇{genre}。"
         return [asked, begun(text)] if document.get("title") else []
     if kind == "next_line":
-        task = next_line(document, lines, seed)
+        task = next_line(document, seed)
         return [question(task), LETTERS[task.choices.index(task.answer)]] if task else []
     if kind == "genre":
         return [question(Task(kind, begun(text), genre, genres)), genre]
@@ -79,14 +79,11 @@ def main() -> None:
     args = parser.parse_args()
     documents = list(read(args.documents))
     genres = tuple(g for g in "诗词文赋" if g in {d["genre"] for d in documents})
-    lines: Lines = collections.defaultdict(list)
-    for genre, line in sorted({(d["genre"], line) for d in documents for line in lines_of(d["text"])}):
-        lines[genre, len(line)].append(line)
     made: collections.Counter[str] = collections.Counter()
     with args.out.open("w", encoding="utf-8") as file:
         for document in documents:
             kind = KINDS[int(generator_for(args.seed, f"kind of {document['id']}").integers(len(KINDS)))]
-            said = turns(document, kind, genres, lines, args.seed)
+            said = turns(document, kind, genres, args.seed)
             if not said:
                 continue
             made[kind] += 1

@@ -103,12 +103,12 @@ def _costs(loaded: LoadedModel, tasks: Sequence[Task], workers: int) -> list[flo
 
 
 def question(task: Task) -> str:
-    """What a chat model is asked."""
+    """What a chat model is asked, in characters that `curate` leaves alone: it has seen no others."""
     if task.kind == "punctuation":
         return f"请给下面的文字加上标点，不要改动文字，只回答加好标点的文字。\n{task.text}"
     if task.kind == "genre":
         return f"下面的作品是哪一种体裁？只回答其中之一：{'、'.join(task.choices)}。\n{task.text}"
-    options = "\n".join(f"{letter}. {line}" for letter, line in zip(LETTERS, task.choices, strict=True))
+    options = "\n".join(f"{letter}、{line}" for letter, line in zip(LETTERS, task.choices, strict=True))
     return f"“{task.text}”的下一句是哪一句？只回答一个字母。\n{options}"
 
 

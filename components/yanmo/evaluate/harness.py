@@ -67,7 +67,12 @@ def run_harness(
         EnvironmentFault: lm-evaluation-harness is not installed.
         DataError: a task cannot be read, or wants data that is not there.
     """
-    os.environ.update(HF_HUB_OFFLINE="1", HF_DATASETS_OFFLINE="1", HF_EVALUATE_OFFLINE="1")
+    os.environ.update(
+        HF_HUB_OFFLINE="1",
+        HF_DATASETS_OFFLINE="1",
+        HF_EVALUATE_OFFLINE="1",
+        HF_DATASETS_DISABLE_PROGRESS_BARS="1",
+    )
     try:
         import lm_eval
         from lm_eval.tasks import TaskManager

@@ -12,6 +12,7 @@ from yanmo.common.errors import DataError
 from yanmo.common.stage_run import main
 from yanmo.common.store.output import open_reference
 from yanmo.common.store.pointers import read_pointer
+from yanmo.curate.normalize import normalize
 from yanmo.evaluate import asking
 from yanmo.evaluate.asking import answer_all, measure_tasks, question, read_choice
 from yanmo.evaluate.chats import Turn, prompt_ids, turns_of
@@ -52,6 +53,11 @@ def test_chats_and_texts_of_one_line_make_no_next_line_task():
     assert make_tasks([Document("1", "chat", "s", "x", turns=turns_of(chat_row(CHAT)))], 5, seed=0) == []
 
 
+def test_questions_are_written_as_curated_chats_are(documents):
+    asked = [question(task) for task in make_tasks(documents, 5, seed=0)]
+    assert normalize(asked).texts == asked
+
+
 def test_a_long_text_is_shown_by_its_first_lines():
     assert begun("明月\n" * 40) == "\n".join(["明月"] * 32)
     assert begun("明" * 500) == "明" * 96
@@ -77,7 +83,7 @@ def test_an_answer_that_is_no_choice_is_wrong_and_disobedient():
     assert read_choice(genre, "诗") == "诗" and read_choice(genre, "这是诗") is None
     found = choice_figures([task] * 4, ["青天", "a", None, None])
     assert (found["accuracy"], found["obedient"], found["chance"]) == (0.25, 0.5, 0.25)
-    assert all(choice in question(genre) for choice in GENRES) and "C. 青天" in question(task)
+    assert all(choice in question(genre) for choice in GENRES) and "C、青天" in question(task)
 
 
 def test_chrf_is_that_of_sacrebleu():
