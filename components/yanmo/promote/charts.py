@@ -6,6 +6,7 @@ here makes HTML: the template does, and escapes every word.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -138,15 +139,14 @@ class DotChart:
 
 
 _FAR = 1.18
-"""A column whose mean is so many times the challenger's would squeeze the others."""
+"""A column that is so many times the challenger's would squeeze the others."""
 _MODELS = ("challenger", "champion", "with_tag")
 _STYLES = ("b1", "b2", "b3", "b4")
 
 
 def dot_chart(columns: Sequence[Mapping[str, Any]]) -> DotChart:
     """The chart of `columns` as `report.bits_table` gives them; the challenger first."""
-    first = columns[0]["mean"]["value"]
-    near = [c for c in columns if (v := c["mean"]["value"]) is not None and v <= _FAR * first]
+    near = [c for c in columns if _times(c, columns[0]) <= _FAR]
     free = iter(_STYLES)
     styles = {c["id"]: c["id"] if c["id"] in _MODELS else next(free, _STYLES[-1]) for c in near}
     cells = [cell for c in near for cell in (*c["rows"].values(), c["mean"]) if cell["value"] is not None]
@@ -165,6 +165,12 @@ def dot_chart(columns: Sequence[Mapping[str, Any]]) -> DotChart:
     ticks = tuple(Tick(place(t), f"{t:.4g}") for t in ticks_between(low, high, 5))
     left_out = tuple(c["id"] for c in columns if c["id"] not in styles)
     return DotChart(ticks, rows, marks({c["id"]: c["mean"] for c in near}), styles, left_out)
+
+
+def _times(column: Mapping[str, Any], first: Mapping[str, Any]) -> float:
+    """A column's mean over the genres that it has, in units of the first column's over the same."""
+    known = {g: cell["value"] for g, cell in column["rows"].items() if cell["value"] is not None}
+    return float(sum(known.values()) / sum(first["rows"][g]["value"] for g in known)) if known else math.inf
 
 
 def _mark(style: str, cell: Mapping[str, Any], place: Any) -> Mark:

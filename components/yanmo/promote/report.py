@@ -92,7 +92,8 @@ def bits_table(
     """{"columns": [{"id", "title", "rows": {genre: cell}, "mean": cell}], "documents": {genre: counts}}.
 
     A cell is {"value", "interval", "few_documents"}. The challenger is the first column; columns without
-    any figure are left out. The mean over genres stands apart, for a genre may have any name.
+    any figure are left out. The mean over genres stands apart, for a genre may have any name; a column
+    without some genre (baselines leave chats out) has none, as it would stand beside means of all genres.
     """
     parts: list[tuple[str, str, Mapping[str, Any], str]] = [
         ("challenger", "challenger", challenger.summary, "bits_per_character"),
@@ -120,7 +121,8 @@ def _column(
 ) -> dict[str, Any]:
     found = part.get("genres", {})
     rows = {genre: _cell(found.get(genre, {}), field) for genre in genres}
-    return {"id": name, "title": title, "rows": rows, "mean": _cell(part.get("mean", {}), field)}
+    whole = all(cell["value"] is not None for cell in rows.values())
+    return {"id": name, "title": title, "rows": rows, "mean": _cell(part["mean"] if whole else {}, field)}
 
 
 def _cell(figures: Mapping[str, Any], field: str) -> dict[str, Any]:
@@ -155,7 +157,8 @@ def baseline_wins(table: Mapping[str, Any]) -> list[dict[str, Any]]:
     """For each baseline: in how many genres, and by how many bits on average, the challenger needs fewer.
 
     Returns:
-        [{"id", "title", "won", "genres", "mean_gain"}]; models are left out.
+        [{"id", "title", "won", "genres", "mean_gain"}], of the genres that the baseline has; models are left
+        out.
     """
     first = table["columns"][0]
     wins = []
@@ -164,8 +167,7 @@ def baseline_wins(table: Mapping[str, Any]) -> list[dict[str, Any]]:
             continue
         genres = {g: c["value"] for g, c in column["rows"].items() if c["value"] is not None}
         won = sum(first["rows"][g]["value"] < value for g, value in genres.items())
-        mean = column["mean"]["value"]
-        gain = mean - first["mean"]["value"] if mean is not None else None
+        gain = sum(v - first["rows"][g]["value"] for g, v in genres.items()) / len(genres) if genres else None
         shown = {"id": column["id"], "title": column["title"], "won": won, "genres": len(genres)}
         wins.append({**shown, "mean_gain": gain})
     return wins

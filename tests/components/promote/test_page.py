@@ -17,6 +17,7 @@ from yanmo.common.store.output import open_reference
 from yanmo.promote import page
 from yanmo.promote.evaluation import open_evaluation
 from yanmo.promote.page import MOST_BYTES, SCRIPT, render
+from yanmo.promote.report import baseline_wins
 from yanmo.promote.work import metrics
 
 HOSTILE = '<script>alert("x")</script><img src=//evil.example/x onerror=alert(1)> & "明月"'
@@ -290,6 +291,29 @@ def test_the_summary_says_in_how_many_genres_a_baseline_is_beaten(stage):
     text = stage.written("summary.txt")
     assert "Against xz -9e: fewer bits in 3 of 4 genres, fewer on average." in text
     assert "better in 3 of 4 genres" in Page(stage.written("report.html")).text
+
+
+def test_a_baseline_without_a_genre_is_compared_on_the_others_and_has_no_mean(stage):
+    """Baselines leave chats out; a mean of the rest beside the mean of all would mislead."""
+    stage.numbers = {"诗": 30, "chat": 30}
+    figures = {"documents": 1, "characters": 1, "bits_per_character": 9.0}
+    summary = {
+        "baselines": {
+            "ngram": {"title": "5-gram", "genres": {"诗": figures}, "mean": {"bits_per_character": 9.0}}
+        }
+    }
+    baselines = commit(stage.store, "baselines", {"summary.json": json.dumps(summary)})
+    stage.evaluate(stage.model(1), 8.0, shift={"chat": -3.0})
+    assert stage.promote("--baselines", f"baselines/{baselines.reference.key}") == 0
+    report = json.loads(stage.written("report.json"))
+    jsonschema.validate(report, SCHEMA)
+    own, *_, ngram = report["bits_per_character"]["columns"]
+    assert ngram["mean"]["value"] is None and own["rows"]["chat"]["value"] < 6
+    (win,) = baseline_wins(report["bits_per_character"])
+    assert win["mean_gain"] == pytest.approx(9.0 - own["rows"]["诗"]["value"])
+    text = Page(stage.written("report.html")).text
+    assert "A column without some genre has no mean." in text and "Not drawn" not in text
+    assert "fewer bits in 1 of 1 genres, fewer on average" in stage.written("summary.txt")
 
 
 def test_a_genre_may_be_called_mean_or_total(stage):
