@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from yanmo.common.errors import DataError
 from yanmo.common.store.output import Output
+from yanmo.promote.training import steps_cpu_seconds
 
 log = logging.getLogger(__name__)
 _JOULES_PER_KWH = 3.6e6
@@ -18,8 +19,8 @@ _JOULES_PER_KWH = 3.6e6
 def cost_report(outputs: Iterable[Output]) -> dict[str, Any]:
     """{"stages": [...], "total": {...}}; a figure that nobody could measure is None.
 
-    A stage that was paused and went on counts its last process only, but for the training's own seconds,
-    which its checkpoints carry on.
+    A stage that was paused and went on counts its last process only, but for the training's seconds and the
+    CPU time of its steps, which its checkpoints carry on.
     """
     stages = [_stage(output) for output in outputs if output.entries("metrics.prom")]
     names = ("seconds", "cpu_seconds", "gpu_hours", "kwh")
@@ -36,13 +37,14 @@ def _stage(output: Output) -> dict[str, Any]:
     trained = manifest.metadata.get("seconds")
     if trained and (seconds is None or trained > seconds):
         seconds = float(trained)
+    cpu = [found.get(f"yanmo_{name}_cpu_seconds"), steps_cpu_seconds(output)]
     joules = [v for label, v in found.items() if label.startswith(f"yanmo_{name}_energy_joules")]
     return {
         "stage": name,
         "key": manifest.key,
         "made_at": manifest.created_at,
         "seconds": seconds,
-        "cpu_seconds": found.get(f"yanmo_{name}_cpu_seconds"),
+        "cpu_seconds": max((v for v in cpu if v is not None), default=None),
         "gpu_hours": _gpu_hours(manifest.metadata, manifest.execution, seconds),
         "kwh": sum(joules) / _JOULES_PER_KWH if joules else None,
     }

@@ -45,6 +45,14 @@ def training_report(model: Output) -> dict[str, Any] | None:
     }
 
 
+def steps_cpu_seconds(model: Output) -> float | None:
+    """CPU time of a training's steps over all its processes and ranks; None where it kept no record of it."""
+    if not model.entries("metrics.jsonl"):
+        return None
+    known = [v for line in _lines(model) if (v := _number(line.get("cpu_seconds"))) is not None]
+    return known[-1] if known else None
+
+
 def _lines(model: Output) -> list[dict[str, Any]]:
     try:
         text = model.path("metrics.jsonl").read_text(encoding="utf-8")

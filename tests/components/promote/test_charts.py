@@ -139,6 +139,20 @@ def test_cost_is_read_from_what_stages_recorded(stage):
     assert cost["total"] == {"seconds": 7210.0, "cpu_seconds": 90.0, "gpu_hours": 4.0, "kwh": 1.0}
 
 
+def test_the_cpu_time_of_a_paused_training_is_that_of_all_its_steps(stage):
+    prom = "yanmo_train_duration_seconds 50.0\nyanmo_train_cpu_seconds 90.0\n"
+    record = "".join(f"{line(s, cpu_seconds=40.0 * s)}\n" for s in (10, 20))
+    files = {
+        "metrics.prom": prom,
+        "metrics.jsonl": record + '{"step": 20, "valid_bits_per_character": 8.0}\n',
+    }
+    (found,) = cost_report([commit(stage.store, "train", files)])["stages"]
+    assert found["cpu_seconds"] == 800.0
+    quick = {**files, "metrics.jsonl": f"{line(10, cpu_seconds=1.0)}\n"}
+    (found,) = cost_report([commit(stage.store, "train", quick, options={"n": 2})])["stages"]
+    assert found["cpu_seconds"] == 90.0
+
+
 def test_gpu_hours_that_one_stage_does_not_know_are_not_known_in_all(stage):
     prom = "yanmo_train_duration_seconds 50.0\n"
     options = {"metrics.prom": prom}
