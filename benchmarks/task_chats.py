@@ -1,7 +1,8 @@
 """Chats made from plain documents, one of each, that ask what `evaluate --tasks chat` asks.
 
     python benchmarks/task_chats.py corpus/small.jsonl.zst --out chats.jsonl
-    yanmo run --store runs/chat --channel chat --set curate_sources=corpus/small.jsonl.zst,chats.jsonl ...
+
+docs/chat.md has the commands that train on them, and the figures.
 
 A document's id decides which question becomes of it: restore the marks, name the genre, find the next line
 among four, or write to a title. The words are those of `evaluate`, so a model that was trained on these chats

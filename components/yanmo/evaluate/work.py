@@ -156,15 +156,17 @@ def finish(run: StageRun, output: Output) -> Finish:
     parts: dict[str, Output] = {}
     if run.inputs.get("documents") is None:
         log.info("no training documents given: no baselines, and no look for copies")
-    elif counts["documents"] == counts.get("chats"):
-        log.info("the evaluation set holds chats alone: no baselines, and no look for copies")
     else:
-        from yanmo.evaluate.baselines import committed_baselines
+        if counts["documents"] == counts.get("chats"):
+            log.info("the evaluation set holds chats alone: no baselines")
+        else:
+            from yanmo.evaluate.baselines import committed_baselines
 
-        parts = {"baselines": committed_baselines(run, number), **_writing(run, output)}
+            parts["baselines"] = committed_baselines(run, number)
+        parts |= _writing(run, output)
     from yanmo.evaluate.table import log_table
 
-    log_table(summary, read_json(parts["baselines"], "summary.json") if parts else None)
+    log_table(summary, read_json(parts["baselines"], "summary.json") if "baselines" in parts else None)
     return Finish(
         references=parts,
         metadata={"metrics": metrics(summary)},

@@ -39,7 +39,7 @@ from yanmo.evaluate.verse.report import learn, tallies, verse_table
 from yanmo.evaluate.verse.rules import Knowledge, Text
 
 log = logging.getLogger(__name__)
-REVISION = 1
+REVISION = 2
 """Raised by hand when the same texts give other figures."""
 WINDOW = 8
 """Han characters of a run that counts as copied; human verse shares some, so originals stand beside."""
@@ -147,8 +147,8 @@ def _originals(scored: Sequence[Document]) -> _Written:
         "held_out",
         [d.id for d in scored],
         [d.genre for d in scored],
-        [d.text for d in scored],
-        [Text(read_poem(d.text), d.title) for d in scored],
+        [d.charged for d in scored],
+        [Text(read_poem(d.charged), d.title) for d in scored],
         [True] * len(scored),
     )
 

@@ -4,14 +4,19 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
-from tiny_store import GENRES, HAN, commit, copied, make_row, make_tokenizer, parquet
+from tiny_store import GENRES, HAN, commit, copied, make_row, make_tokenizer, parquet, read
 from tokenizers import Tokenizer
 
 from yanmo.common.errors import DataError
 from yanmo.common.records import DOCUMENTS_WITH_TURNS, num_characters, write_parquet
+from yanmo.common.stage_run import main
+from yanmo.common.store.output import open_reference
+from yanmo.common.store.pointers import read_pointer
 from yanmo.evaluate.chats import chat_ids, prompt_ids, turns_of
+from yanmo.evaluate.config import STAGE
 from yanmo.evaluate.documents import Document, read_split
 from yanmo.evaluate.scoring import load_model, score
+from yanmo.evaluate.work import finish, prepare, work
 from yanmo.evaluate.writing import contamination
 from yanmo.model.decoder import Decoder, DecoderConfig
 from yanmo.model.hf_export import Symbols, save
@@ -159,3 +164,22 @@ def test_the_words_of_a_question_make_no_contamination(ground):
     )
     found = contamination(scored, [text])
     assert found["share"] == 0.5 and found["genres"]["chat"]["with_a_fifth_shared"] == 1
+
+
+def test_an_evaluation_set_of_chats_alone_is_looked_for_in_the_training_text_too(ground, model, monkeypatch):
+    """Without that a chat model is crowned unseen: there are no baselines, but there may be copies."""
+    monkeypatch.setattr("yanmo.common.stage_run.setup", lambda level, stage: None)
+    learned = make_row("诗", "train", 0)["text"]
+    said = (learned, "不知天上宫阙。")
+    rows = [chat_row([("user", FORM), ("assistant", answer)], title=str(i)) for i, answer in enumerate(said)]
+    body = pa.Table.from_pylist(rows, schema=DOCUMENTS_WITH_TURNS)
+    files = {
+        f"{split}-00000-of-00001.parquet": lambda path: write_parquet(body, path)
+        for split in ("test", "valid")
+    }
+    commit(ground.store, "evaluation_set", files, options={"n": 10})
+    argv = ground.arguments("--samples", "1")
+    assert main(STAGE, work, prepare=prepare, finish=finish, argv=argv) == 0
+    assert read_pointer(ground.store, "dev", "baselines") is None
+    writing = open_reference(ground.store, read_pointer(ground.store, "dev", "writing"))
+    assert read(writing, "contamination.json")["share"] == 0.5
