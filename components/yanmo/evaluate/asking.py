@@ -23,6 +23,8 @@ from yanmo.model.scoring import token_bits
 log = logging.getLogger(__name__)
 _MOST_TOKENS = {"punctuation": 192, "genre": 8, "next_line": 8, "chat": 256}
 _AT_A_TIME = 64
+_SHOWN = 4
+"""Answers to chats that are kept beside their figure."""
 T = TypeVar("T")
 Ask = Callable[[str, Sequence[Sequence[Turn]], int], list[str]]
 """(name of the pieces, conversations, most tokens of an answer) -> answers."""
@@ -137,13 +139,20 @@ def _in_words(ask: Ask, tasks: Sequence[Task]) -> dict[str, Any]:
 
 
 def _chats(ask: Ask, documents: Sequence[Document], number: int) -> dict[str, Any]:
-    """chrF of the answers to the last question of each chat, its own answer being the reference."""
+    """chrF of the answers to the last question of each chat, its own answer being the reference.
+
+    Some are kept to be read: those of the first chats by id, a hash, so that nobody chose them.
+    """
     chats = [d.turns for d in documents if d.turns and d.turns[-1].is_answer and len(d.turns) > 1][:number]
     if not chats:
         return {}
     answers = ask("answers-chat", [turns[:-1] for turns in chats], _MOST_TOKENS["chat"])
     pairs = [(answer, turns[-1].text) for answer, turns in zip(answers, chats, strict=True)]
-    return {"chat": {"of": len(chats), "chrf": round(chrf(pairs), 2)}}
+    shown = [
+        {"asked": turns[-2].text, "answer": answer, "reference": reference}
+        for turns, (answer, reference) in zip(chats[:_SHOWN], pairs, strict=False)
+    ]
+    return {"chat": {"of": len(chats), "chrf": round(chrf(pairs), 2), "answers": shown}}
 
 
 def answer_all(

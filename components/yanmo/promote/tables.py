@@ -12,6 +12,8 @@ from yanmo.promote.evaluation import Evaluation
 from yanmo.promote.health import found
 
 _MOST_SOURCES = 60
+_MOST_CHARACTERS = 500
+"""Of an answer, its question and its reference."""
 _TASKS = (
     ("genre", "accuracy"),
     ("next_line", "accuracy"),
@@ -48,10 +50,10 @@ def _group(own: Mapping[str, Any], other: Mapping[str, Any]) -> Row:
 
 
 def task_rows(challenger: Evaluation, champion: Evaluation | None) -> dict[str, Any] | None:
-    """Our own tasks: {"how": chat or likelihood, "rows": [...]}; None where none were set.
+    """Our own tasks: {"how": chat or likelihood, "rows": [...], "answers": [...]}; None where none were set.
 
-    Shares are 0 to 1; chrF is 0 to 100. The champion's figure counts where it was asked as many questions in
-    the same way.
+    Shares are 0 to 1; chrF is 0 to 100. Answers are the challenger's, to held-out chats. The champion's
+    figure counts where it was asked as many questions in the same way.
     """
     own = challenger.section("tasks")
     if not isinstance(own, Mapping):
@@ -63,7 +65,9 @@ def task_rows(challenger: Evaluation, champion: Evaluation | None) -> dict[str, 
         for task, measure in _TASKS
         if isinstance(own.get(task), Mapping) and measure in own[task]
     ]
-    return {"how": own.get("how"), "rows": rows} if rows else None
+    chats = own.get("chat") or {}
+    shown = [{name: text[:_MOST_CHARACTERS] for name, text in a.items()} for a in chats.get("answers", ())]
+    return {"how": own.get("how"), "rows": rows, "answers": shown} if rows else None
 
 
 def _task(task: str, measure: str, own: Mapping[str, Any], other: Mapping[str, Any]) -> Row:

@@ -146,7 +146,8 @@ def test_a_chat_has_the_figure_of_its_last_answer(ground, model, monkeypatch):  
     found = measure_tasks(
         loaded, [Document("1", "chat", "s", "x", turns=turns)], "chat", per_genre=2, seed=0, workers=1
     )
-    assert found["chat"] == {"of": 1, "chrf": 100.0}
+    shown = {"asked": turns[-2].text, "answer": turns[-1].text, "reference": turns[-1].text}
+    assert found["chat"] == {"of": 1, "chrf": 100.0, "answers": [shown]}
 
 
 def test_a_base_model_is_not_asked_in_words(ground, documents):

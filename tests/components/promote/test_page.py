@@ -230,6 +230,7 @@ def with_everything():
     task = {"of": 200, "champion": 0.585, "chance": 0.25, "obedient": 1.0}
     genre = {**task, "task": "genre", "measure": "accuracy", "value": 0.65, "interval": [0.59, 0.71]}
     chat = {"task": "chat", "measure": "chrf", "value": 31.41, "interval": None, "obedient": 0.95, "of": 40}
+    said = {"asked": f"明月几时有{HOSTILE}", "answer": f"把酒{HOSTILE}", "reference": "问青天"}
     c3 = {"task": "C3", "metric": "acc", "value": 0.4, "error": 0.01, "champion": 0.38}
     return {
         "verse": [{**row, "held_out": original, "chance": chance, "generated": SHARE}, new],
@@ -243,7 +244,11 @@ def with_everything():
             "verse": [{**row, "generated": {**SHARE, "share": 0.2}}, new],
             "memorization": {"generated": {"copied_8grams": 0.02}},
         },
-        "tasks": {"how": "chat", "rows": [genre, {**chat, "champion": None, "chance": None}]},
+        "tasks": {
+            "how": "chat",
+            "rows": [genre, {**chat, "champion": None, "chance": None}],
+            "answers": [said],
+        },
         "harness": {"version": "0.4.9", "rows": [c3]},
     }
 

@@ -30,6 +30,13 @@ def test_tasks_and_harness_are_compared_only_where_they_were_set_alike(stage):
     assert task_rows(unlike, None) and harness_rows(unlike, own) is None
 
 
+def test_answers_to_chats_are_cut_to_what_is_read(stage):
+    evaluation = open_evaluation(stage.evaluate(stage.model(1)))
+    answer = {"asked": "问", "answer": "答" * 900, "reference": ""}
+    evaluation.summary["tasks"] = {"how": "chat", "chat": {"of": 1, "chrf": 0.0, "answers": [answer]}}
+    assert task_rows(evaluation, None)["answers"] == [{**answer, "answer": "答" * 500}]
+
+
 def test_what_is_no_number_is_no_figure_of_the_harness(stage):
     """Of one example its error is NaN, which JSON does not have."""
     evaluation = open_evaluation(stage.evaluate(stage.model(1)))
