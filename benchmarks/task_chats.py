@@ -24,6 +24,7 @@ import zstandard
 
 from yanmo.common.bootstrap import generator_for
 from yanmo.evaluate.asking import question
+from yanmo.evaluate.documents import genre_order
 from yanmo.evaluate.tasks import LETTERS, Task, begun, without_marks
 
 KINDS = ("punctuation", "genre", "next_line", "compose")
@@ -79,7 +80,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     documents = list(read(args.documents))
-    genres = tuple(g for g in "诗词文赋" if g in {d["genre"] for d in documents})
+    genres = tuple(sorted({d["genre"] for d in documents}, key=genre_order))
     made: collections.Counter[str] = collections.Counter()
     with args.out.open("w", encoding="utf-8") as file:
         for document in documents:

@@ -122,7 +122,12 @@ def _column(
     found = part.get("genres", {})
     rows = {genre: _cell(found.get(genre, {}), field) for genre in genres}
     whole = all(cell["value"] is not None for cell in rows.values())
-    return {"id": name, "title": title, "rows": rows, "mean": _cell(part["mean"] if whole else {}, field)}
+    return {
+        "id": name,
+        "title": title,
+        "rows": rows,
+        "mean": _cell(part.get("mean", {}) if whole else {}, field),
+    }
 
 
 def _cell(figures: Mapping[str, Any], field: str) -> dict[str, Any]:

@@ -36,7 +36,7 @@ def training_report(model: Output) -> dict[str, Any] | None:
     return {
         **{name: model.manifest.counts.get(name) for name in ("steps", "tokens", "parameters")},
         "seconds": _number(last.get("seconds")),
-        "cpu_seconds": _number(last.get("cpu_seconds")),
+        "cpu_seconds": _cpu_seconds(lines),
         "series": {name: thinned(_points(steps, name)) for name in _SERIES},
         "valid": valid[-MOST_POINTS:],
         "phases": _phases(steps),
@@ -47,9 +47,11 @@ def training_report(model: Output) -> dict[str, Any] | None:
 
 def steps_cpu_seconds(model: Output) -> float | None:
     """CPU time of a training's steps over all its processes and ranks; None where it kept no record of it."""
-    if not model.entries("metrics.jsonl"):
-        return None
-    known = [v for line in _lines(model) if (v := _number(line.get("cpu_seconds"))) is not None]
+    return _cpu_seconds(_lines(model)) if model.entries("metrics.jsonl") else None
+
+
+def _cpu_seconds(lines: Sequence[Mapping[str, Any]]) -> float | None:
+    known = [v for line in lines if (v := _number(line.get("cpu_seconds"))) is not None]
     return known[-1] if known else None
 
 
