@@ -88,7 +88,7 @@ def component(
         *(_artifact(n, dsl.OutputPath(str)) for n in stage.parameters),
         *(field.parameter(field.option) for field in fields),
         *(
-            [Parameter("gpus", Parameter.POSITIONAL_OR_KEYWORD, annotation=int, default=0)]
+            [Parameter("gpus", Parameter.POSITIONAL_OR_KEYWORD, annotation=str, default="0")]
             if with_gpus
             else []
         ),

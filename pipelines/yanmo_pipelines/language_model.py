@@ -42,7 +42,7 @@ def judge(
     store: str,
     channel: str,
     status: str,
-    gpus: int,
+    gpus: str,
     model: dsl.Input[dsl.Model],
     champion: dsl.Input[dsl.Model],
     evaluation_set: dsl.Input[dsl.Dataset],
@@ -75,13 +75,13 @@ def judge(
 
 @dsl.pipeline(name="language-model")  # type: ignore[untyped-decorator]
 @with_options(*LANGUAGE_MODEL)
-def language_model(store: str, channel: str, options: Options, train_gpus: int = 0) -> None:
+def language_model(store: str, channel: str, options: Options, train_gpus: str = "0") -> None:
     """Train a Chinese language model from raw text and promote it if it beats the champion.
 
     Args:
         store: where bytes live: file:///path or s3://bucket/prefix
         channel: whose pointers are read and moved: dev, demo, nightly ...
-        train_gpus: GPUs of the training pod and of each evaluation pod; 0 trains on CPU
+        train_gpus: GPUs of the training pod and of each evaluation pod, a whole number; 0 for none
     """
     run = Tasks(store, channel, options)
     resolved = run(RESOLVE)

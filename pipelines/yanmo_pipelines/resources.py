@@ -62,7 +62,9 @@ def apply(task: Any, stage: str, gpus: Any = None) -> Any:
     """Give `task` of `stage` its row of the table, the secret, retries, and no cache of KFP's.
 
     Args:
-        gpus: GPUs of the pod, a number or a pipeline parameter; None for a stage that uses none.
+        gpus: GPUs of the pod, digits or a pipeline parameter of type str; None for a stage that uses none.
+            KFP's driver (2.17.0) takes a number's limit for "" and drops it, "" likewise; "0" becomes a limit
+            of 0, which runs without a device plugin. (Of a CPU or memory limit "" would end the run.)
     """
     row = TABLE.get(stage, _SMALL)
     task.set_caching_options(False)  # the store is the only cache, and it knows about inputs' bytes

@@ -136,6 +136,76 @@ def test_every_parameter_a_task_uses_reaches_the_group_it_is_in(compiled: tuple[
                 assert wanted is None or wanted in given, f"{name} lacks {wanted}"
 
 
+_PARAMETER = re.compile(r"inputs\.parameters\[\W*([\w-]+)\W*\]")
+
+
+def wrong_limits(spec: dict[str, Any]) -> tuple[int, list[str]]:
+    """How many parameters go into a pod's limits and requests, and those on the way that are no STRING.
+
+    KFP's driver (2.17.0) reads them by GetStringValue, which is "" for a number: an accelerator's limit is
+    then dropped without a word, and one of CPU or memory ends the run.
+    """
+    count, wrong = 0, []
+    for where, part in {"root": spec["root"], **spec["components"]}.items():
+        types = parameter_types(part)
+        for name, task in part.get("dag", {}).get("tasks", {}).items():
+            component = spec["components"][task["componentRef"]["name"]]
+            executor = spec["deploymentSpec"]["executors"].get(component.get("executorLabel"), {})
+            given = task.get("inputs", {}).get("parameters", {})
+            for parameter in _PARAMETER.findall(str(executor.get("container", {}).get("resources", {}))):
+                count += 1
+                source = given[parameter].get("componentInputParameter")
+                if types.get(source) != "STRING":
+                    wrong.append(f"{name}: {source} of {where} is {types.get(source)}")
+            wanted = parameter_types(component)
+            for parameter, value in given.items():  # on its way through nested pipelines
+                source = value.get("componentInputParameter")
+                if source and wanted.get(parameter, types[source]) != types[source]:
+                    wrong.append(f"{name}: {parameter} is {wanted[parameter]}, {source} is {types[source]}")
+    return count, wrong
+
+
+def parameter_types(part: dict[str, Any]) -> dict[str, str]:
+    declared = part.get("inputDefinitions", {}).get("parameters", {})
+    return {name: one["parameterType"] for name, one in declared.items()}
+
+
+def test_whatever_goes_into_a_limit_comes_from_a_string(compiled: tuple[Path, Any]) -> None:
+    assert not wrong_limits(specs(compiled[0])[0])[1]
+
+
+@pytest.mark.parametrize("kind", [int, float, bool, str])
+@pytest.mark.parametrize("limit", ["accelerator", "cpu", "memory"])
+def test_the_guard_of_limits_finds_a_number_in_any_of_them(kind: type, limit: str, tmp_path: Path) -> None:
+    """So that a later limit on the form cannot be dropped as that of the GPUs was."""
+    from kfp import compiler
+
+    @dsl.container_component
+    def work():
+        return dsl.ContainerSpec(image="x", command=["true"])
+
+    def pipeline(amount):
+        task = work()
+        if limit == "accelerator":
+            task.set_accelerator_type("nvidia.com/gpu").set_accelerator_limit(amount)
+        else:
+            getattr(task, f"set_{limit}_limit")(amount)
+
+    pipeline.__annotations__["amount"] = kind
+    compiler.Compiler().compile(dsl.pipeline(name="p")(pipeline), str(tmp_path / "p.yaml"))
+    count, wrong = wrong_limits(next(yaml.safe_load_all((tmp_path / "p.yaml").read_text(encoding="utf-8"))))
+    assert count == 1 and bool(wrong) == (kind is not str)
+
+
+def test_the_gpus_of_the_form_reach_the_pods_of_training_and_of_both_evaluations() -> None:
+    spec = specs(COMPILED / "language_model.yaml")[0]
+    form = spec["root"]["inputDefinitions"]["parameters"]["train_gpus"]
+    assert form["parameterType"] == "STRING" and form["defaultValue"] == "0"
+    for name in ("train", "evaluate", "evaluate-champion"):
+        accelerator = executors(COMPILED / "language_model.yaml")[name]["resources"]["accelerator"]
+        assert "gpus" in accelerator["resourceCount"] and accelerator["resourceType"] == "nvidia.com/gpu"
+
+
 def test_the_form_is_small_sorted_by_stage_ascii_and_without_nulls(compiled: tuple[Path, Any]) -> None:
     path, stages = compiled
     text = path.read_text(encoding="utf-8")

@@ -19,7 +19,7 @@ def judge(
     store: str,
     channel: str,
     status: str,
-    gpus: int,
+    gpus: str,
     counted: dsl.Input[dsl.Model],
     champion: dsl.Input[dsl.Model],
     options: Options,
@@ -33,7 +33,7 @@ def judge(
 
 @dsl.pipeline(name="tiny")
 @with_options(*STAGES)
-def tiny(store: str, channel: str, options: Options, count_gpus: int = 0) -> None:
+def tiny(store: str, channel: str, options: Options, count_gpus: str = "0") -> None:
     """Count the characters of a text.
 
     Args:
