@@ -39,7 +39,25 @@ def test_an_image_installs_its_own_extra_under_its_own_constraints(image: str) -
     text = "\n".join(instructions(image))
     assert re.findall(r'"\.\[([\w,]+)\]"', text) == [image]
     assert set(re.findall(r"constraints/(\w+)\.txt", text)) == {image}
-    assert "apt-get" not in text and "gcc" not in text, "no compiler and no system package is needed"
+
+
+def system_packages(image: str) -> list[str]:
+    """What the image that is run installs by apt."""
+    lines = instructions(image)
+    last = lines[max(i for i, line in enumerate(lines) if line.startswith("FROM")) :]
+    assert not any("apt-get" in line for line in lines if line not in last), "the build needs no package"
+    found = [re.search(r"apt-get install([^&]*)", line) for line in last]
+    return [word for m in found if m for word in m[1].split() if not word.startswith("-")]
+
+
+def test_only_an_image_whose_presets_compile_has_a_compiler() -> None:
+    presets = (ROOT / "components/yanmo/train/options/presets").glob("*.yaml")
+    compiled = [p.stem for p in presets if re.search(r"^compile: true", p.read_text(), re.MULTILINE)]
+    assert compiled, "no preset compiles any more: take g++ out of the image"
+    # g++ depends on gcc and libc6-dev, for Triton on CUDA, and is inductor's compiler on a CPU.
+    assert system_packages("train") == ["g++"]
+    assert system_packages("data") == []
+    assert "install --yes --no-install-recommends" in "\n".join(instructions("train"))
 
 
 @pytest.mark.parametrize("image", IMAGES)

@@ -100,7 +100,9 @@ def _costs(loaded: LoadedModel, tasks: Sequence[Task], workers: int) -> list[flo
             reads.append(np.array([*head, *tail]))
             counted.append(np.arange(1, len(reads[-1])) >= len(head))
             sizes.append(max(1, len(shown[-1])))
-    scored = token_bits(loaded.reader, reads, counted=counted, threads=workers)
+    scored = token_bits(
+        loaded.scorers[0], reads, counted=counted, threads=workers, batch_tokens=loaded.batch_tokens
+    )
     return [float(bits.sum()) / n for bits, n in zip(scored, sizes, strict=True)]
 
 
@@ -172,22 +174,26 @@ def answer_all(
     together = [chosen for rows in by_length.values() for chosen in _cut(rows, _AT_A_TIME)]
     parts = [[prompts[i] for i in chosen] for chosen in together]
     jobs = [
-        Job(plan_of(part, most_tokens), functools.partial(_answers, loaded, part, most_tokens))
-        for part in parts
+        Job(plan_of(part, most_tokens), functools.partial(_answers, loaded, i, part, most_tokens))
+        for i, part in enumerate(parts)
     ]
     answers = [""] * len(asked)
-    for chosen, said in zip(together, (pieces or Pieces()).all(name, jobs, workers), strict=True):
+    for chosen, said in zip(
+        together, (pieces or Pieces()).all(name, jobs, loaded.at_once(workers)), strict=True
+    ):
         for i, text in zip(chosen, said, strict=True):
             answers[i] = text
     return answers
 
 
-def _answers(loaded: LoadedModel, prompts: Sequence[Sequence[int]], most_tokens: int) -> list[str]:
-    """The answers to prompts of one length."""
+def _answers(
+    loaded: LoadedModel, number: int, prompts: Sequence[Sequence[int]], most_tokens: int
+) -> list[str]:
+    """The answers to prompts of one length, the `number`-th of them."""
     end = loaded.tokenizer.token_to_id(END)
     assert end is not None  # or prompt_ids would have said so
     written = generate(
-        loaded.model,
+        loaded.writer(number),
         prompts,
         eos=end,
         generator=torch.Generator().manual_seed(0),

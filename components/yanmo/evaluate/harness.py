@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from yanmo.common.errors import DataError, EnvironmentFault, StorageError, UsageError, is_out_of_space
 from yanmo.evaluate.pieces import Job, Pieces, plan_of
@@ -134,7 +135,7 @@ def _language_model(loaded: LoadedModel, workers: int, pieces: Pieces) -> Any:
         def loglikelihood_rolling(self, requests: Sequence[Any], **_: Any) -> list[float]:
             def answer(texts: list[Any]) -> list[Any]:
                 reads = [np.array(ids[:-1]) for ids in loaded.encode([text for (text,) in texts])]
-                return [-_NATS * float(b.sum()) for b in token_bits(loaded.reader, reads, threads=workers)]
+                return [-_NATS * float(b.sum()) for b in _bits(loaded, reads, workers)]
 
             return in_pieces(requests, _TEXTS, answer)
 
@@ -158,8 +159,14 @@ def loglikelihoods(
     reads = [np.array(ids[:-1]) for ids in both]
     begins = [min(len(head) - 1, len(read) - 1) for head, read in zip(heads, reads, strict=True)]
     counted = [np.arange(1, len(read)) >= begin for read, begin in zip(reads, begins, strict=True)]
-    scored = are_likeliest(loaded.reader, reads, counted, threads=workers)
+    scored = are_likeliest(
+        loaded.scorers[0], reads, counted, threads=workers, batch_tokens=loaded.batch_tokens
+    )
     return [(-_NATS * bits, best) for bits, best in scored]
+
+
+def _bits(loaded: LoadedModel, reads: Sequence[NDArray[Any]], workers: int) -> list[NDArray[np.float64]]:
+    return token_bits(loaded.scorers[0], reads, threads=workers, batch_tokens=loaded.batch_tokens)
 
 
 def _cut(context: str, continuation: str) -> tuple[str, str]:
@@ -172,7 +179,7 @@ def _generated(loaded: LoadedModel, context: str, options: dict[str, Any]) -> st
     until = options.get("until") or []
     prompt = loaded.encode([context])[0][:-1]
     ids = generate(
-        loaded.model,
+        loaded.writer(),
         [prompt],
         eos=loaded.symbols.eos,
         generator=torch.Generator().manual_seed(0),

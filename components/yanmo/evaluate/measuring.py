@@ -38,7 +38,7 @@ def measure(run: StageRun, pieces: Pieces) -> Measured:
     options, evaluation_set = run.options, run.input("evaluation_set")
     documents = read_split(evaluation_set, options.split)
     check_same_form(evaluation_set, run.input("model"), "a model of")
-    loaded = load_model(run.input("model"))
+    loaded = load_model(run.input("model"), options.device)
     number = _documents_per_genre(loaded, documents, options)
     documents = first_of_each_genre(documents, number)
     scores = score(
@@ -47,7 +47,6 @@ def measure(run: StageRun, pieces: Pieces) -> Measured:
         with_tag=options.with_tag,
         workers=options.workers,
         stride=options.stride,
-        device=options.device,
         pieces=pieces,
     )
     genres = sorted({d.genre for d in documents}, key=genre_order)

@@ -39,7 +39,10 @@ def write_samples(
     """Texts of each genre, each behind its genre tag (behind nothing where it has none).
 
     Args:
-        workers: genres written at a time, one core each; the texts do not depend on it.
+        workers: genres written at a time, one core each; the texts do not depend on it. On GPUs one genre
+            is written on each. Random numbers are drawn on the CPU wherever the model is, so that a text is
+            the same function of the seed; its tokens differ where two are so nearly alike likely that the
+            last digits of the devices' sums decide.
         pieces: where the texts of a genre are kept.
 
     Returns:
@@ -49,19 +52,20 @@ def write_samples(
     chosen = list(genres) if options.number else []
     torch.set_num_threads(1)
     jobs = [
-        Job(plan_of(genre, asdict(options)), functools.partial(_texts, loaded, genre, options))
-        for genre in chosen
+        Job(plan_of(genre, asdict(options)), functools.partial(_texts, loaded, i, genre, options))
+        for i, genre in enumerate(chosen)
     ]
-    texts = (pieces or Pieces()).all("samples", jobs, workers)
+    texts = (pieces or Pieces()).all("samples", jobs, loaded.at_once(workers))
     return {"settings": asdict(options), "genres": dict(zip(chosen, texts, strict=True))}
 
 
-def _texts(loaded: LoadedModel, genre: str, options: SampleOptions) -> list[dict[str, Any]]:
+def _texts(loaded: LoadedModel, number: int, genre: str, options: SampleOptions) -> list[dict[str, Any]]:
+    """The texts of one genre, the `number`-th."""
     tag = loaded.symbols.tag(genre)
     prompt = [loaded.symbols.bos] + ([] if tag is None else [tag])
     draws = torch.Generator().manual_seed(int(generator_for(options.seed, genre).integers(2**62)))
     written = generate(
-        loaded.model,
+        loaded.writer(number),
         [prompt] * options.number,
         eos=loaded.symbols.eos,
         generator=draws,

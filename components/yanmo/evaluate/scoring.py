@@ -41,17 +41,47 @@ model."""
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A model in memory, with its tokenizer."""
+    """A model in memory, with its tokenizer, and where it computes."""
 
     output: Output
     model: Decoder
+    """On the CPU."""
     symbols: hf_export.Symbols
     tokenizer: Tokenizer
+    device: str = "cpu"
+    """`cpu`, `cuda` (all that there are) or `auto`."""
+
+    @functools.cached_property
+    def on_gpus(self) -> list[Decoder]:
+        """A copy on each GPU; none where the CPU computes.
+
+        Raises:
+            UsageError: a GPU is asked for, and there is none.
+        """
+        return on_devices(self.model, self.device)
 
     @functools.cached_property
     def reader(self) -> Reader:
         """The model as texts are scored with it on a CPU."""
         return Reader(self.model)
+
+    @property
+    def scorers(self) -> Sequence[Decoder | Reader]:
+        """What scores texts: the reader on the CPU, or the copies on GPUs."""
+        return self.on_gpus or [self.reader]
+
+    @property
+    def batch_tokens(self) -> int:
+        """Tokens that are scored at a time."""
+        return 16_384 if self.on_gpus else 1024
+
+    def writer(self, number: int = 0) -> Decoder:
+        """What writes the text of this number: GPUs take turns."""
+        return self.on_gpus[number % len(self.on_gpus)] if self.on_gpus else self.model
+
+    def at_once(self, workers: int) -> int:
+        """Texts that are written at a time: one on each GPU, or `workers` on the CPU."""
+        return len(self.on_gpus) or workers
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids of `<|bos|> text <|eos|>` for each text; a tag written in a text is text."""
@@ -70,8 +100,11 @@ class Scores:
     """NaN for a document whose genre has no tag; None when tags were not asked for."""
 
 
-def load_model(output: Output) -> LoadedModel:
+def load_model(output: Output, device: str = "cpu") -> LoadedModel:
     """Read the model of a train output, every file verified.
+
+    Args:
+        device: where it is to compute: `cpu`, `cuda` (all that there are) or `auto`.
 
     Raises:
         DataError: a file is damaged, or model and tokenizer do not belong together.
@@ -80,7 +113,7 @@ def load_model(output: Output) -> LoadedModel:
     model, symbols = hf_export.load(output.path("config.json").parent)
     tokenizer = _read_tokenizer(output.path("tokenizer.json"))
     _check_vocabulary(output, tokenizer, model.config.vocab_size, symbols)
-    return LoadedModel(output, model, symbols, tokenizer)
+    return LoadedModel(output, model, symbols, tokenizer, device)
 
 
 def _read_tokenizer(path: Path) -> Tokenizer:
@@ -117,7 +150,6 @@ def score(
     with_tag: bool,
     workers: int,
     stride: int = 0,
-    device: str = "cpu",
     pieces: Pieces | None = None,
 ) -> Scores:
     """The bits of every document, line breaks and `<|eos|>` included; of a chat, those of its answers.
@@ -127,7 +159,6 @@ def score(
             that one is read again.
         workers: batches scored at a time on a CPU; the figures do not depend on it.
         stride: tokens by which windows advance; 0 takes half the model's context.
-        device: `cpu`, `cuda` (all that there are) or `auto`.
         pieces: where figures are kept as they come, and taken from on a new start.
 
     Raises:
@@ -140,11 +171,10 @@ def score(
     context = loaded.model.config.max_position_embeddings
     tagged = _tagged(loaded, documents, plain, context) if with_tag else {}
     reads = [*plain, *tagged.values()]
-    models: Sequence[Decoder | Reader] = on_devices(loaded.model, device) or [loaded.reader]
-    batches = _planned(reads, context, stride, on_cpu=models[0] is loaded.reader)
+    batches = _planned(reads, context, stride, loaded.batch_tokens)
     tokens = np.array([read.counted.sum() for read in plain], np.int32)
     log.info("scoring %d documents, %d tokens", len(documents), tokens.sum())
-    figures = _in_pieces(models, reads, batches, workers, pieces or Pieces())
+    figures = _in_pieces(loaded.scorers, reads, batches, workers, pieces or Pieces())
     bits, second = _sums(batches, figures, len(plain), list(tagged), context)
     _check_finite(loaded.output, np.concatenate([bits, second[list(tagged)]]))
     read = sum(w.length for batch in batches for w in batch)
@@ -188,11 +218,13 @@ def _tagged(
     }
 
 
-def _planned(reads: Sequence[Read], context: int, stride: int, *, on_cpu: bool) -> list[list[scoring.Window]]:
+def _planned(
+    reads: Sequence[Read], context: int, stride: int, batch_tokens: int = 1024
+) -> list[list[scoring.Window]]:
     try:
         lengths = [len(read.ids) for read in reads]
         counted = [read.counted for read in reads]
-        return scoring.plan_batches(lengths, context, stride, 1024 if on_cpu else 16_384, counted)
+        return scoring.plan_batches(lengths, context, stride, batch_tokens, counted)
     except ValueError as error:
         raise UsageError(f"--stride: {error}") from error
 
@@ -204,7 +236,7 @@ def operations(model: Decoder, documents: Sequence[Read], stride: int, *, with_t
     if model.config.tie_word_embeddings:
         weights += model.config.vocab_size * model.config.hidden_size
     read = [0] * len(documents)
-    for batch in _planned(documents, context, stride, on_cpu=True):
+    for batch in _planned(documents, context, stride):
         for window in batch:
             again = with_tag and window.scored == 1
             read[window.document] += window.length * (2 if again else 1)

@@ -2,7 +2,8 @@
 
 One function, `attend`, with three paths, chosen once (`choose_path`):
 
-    varlen  variable-length flash attention over the documents' boundaries: CUDA in 16 bits, FA3 where present
+    varlen  variable-length flash attention over the documents' boundaries: CUDA in 16 bits, FA3 where
+            present; what else it asks for is in flash_limits.py
     flash   SDPA, causal, without a mask: only where each row holds one document (and padding after it)
     masked  SDPA with a block-causal mask: everywhere, and the plain path that the others are tested against;
             O(T^2) memory per row
@@ -25,6 +26,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from yanmo.common.errors import EnvironmentFault
+from yanmo.model.flash_limits import Capability, misfit
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +62,11 @@ def document_bounds(segments_BT: NDArray[Any]) -> NDArray[np.int32]:
 
 
 def documents(
-    segments_BT: Tensor, dtype: torch.dtype, path: str = "auto", bounds: Tensor | None = None
+    segments_BT: Tensor,
+    dtype: torch.dtype,
+    path: str = "auto",
+    bounds: Tensor | None = None,
+    head_width: int = 64,
 ) -> Documents:
     """The layout of rows whose positions carry the number of their document.
 
@@ -70,10 +76,11 @@ def documents(
         path: varlen, flash (the rows must hold one document each) or masked; auto is the best of the two
             that keep documents apart.
         bounds: `document_bounds`, where the rows were at hand; only used on the varlen path.
+        head_width: of the model, for auto.
     """
     B, T = segments_BT.shape
     if path == "auto":
-        path = best_path(segments_BT.device.type, dtype)
+        path = best_path(segments_BT.device.type, dtype, head_width, lowest_capability())
     starts_BT = torch.ones_like(segments_BT, dtype=torch.bool)
     starts_BT[:, 1:] = segments_BT[:, 1:] != segments_BT[:, :-1]
     index_T = torch.arange(T, device=segments_BT.device)
@@ -123,10 +130,10 @@ def _attend_varlen(q: Tensor, k: Tensor, v: Tensor, layout: Documents) -> Tensor
 
 @cache
 def varlen_kernel(device: str, dtype: torch.dtype) -> Callable[..., Any] | None:
-    """torch's variable-length flash attention, causal, if this device and dtype have it; else None.
+    """torch's variable-length flash attention, causal, if this torch has it; None without, and off CUDA.
 
     Its argument for causality has changed between torch versions (`is_causal`, then `window_size`),
-    so the signature is looked at.
+    so the signature is looked at. Whether GPU and model fit is `misfit`'s to say.
     """
     if device != "cuda" or dtype not in (torch.bfloat16, torch.float16):
         return None
@@ -145,30 +152,59 @@ def varlen_kernel(device: str, dtype: torch.dtype) -> Callable[..., Any] | None:
     return kernel
 
 
-def best_path(device: str, dtype: torch.dtype) -> str:
+@cache
+def lowest_capability() -> Capability | None:
+    """Of the GPUs that this process sees, so that all ranks of a machine choose alike; None without one."""
+    if not torch.cuda.is_available():
+        return None
+    return min(torch.cuda.get_device_capability(i) for i in range(torch.cuda.device_count()))
+
+
+def varlen_problem(device: str, dtype: torch.dtype, head_width: int, capability: Capability | None) -> str:
+    """What keeps the varlen path from running here, in words; "" where nothing does."""
+    names = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}
+    found = misfit(device, names.get(dtype, str(dtype)), head_width, capability)
+    if not found and varlen_kernel(device, dtype) is None:
+        found = f"it needs torch.nn.attention.varlen, which torch {torch.__version__} has not"
+    return found
+
+
+def best_path(device: str, dtype: torch.dtype, head_width: int, capability: Capability | None) -> str:
     """The faster of the two paths that keep documents apart."""
-    return "varlen" if varlen_kernel(device, dtype) else "masked"
+    return "masked" if varlen_problem(device, dtype, head_width, capability) else "varlen"
 
 
-def choose_path(asked: str, device: str, dtype: torch.dtype, one_document_rows: bool) -> str:
-    """The path of a training: varlen, flash or masked.
+def choose_path(
+    asked: str,
+    device: str,
+    dtype: torch.dtype,
+    one_document_rows: bool,
+    head_width: int,
+    capability: Capability | None,
+) -> str:
+    """The path of a training: varlen, flash or masked; the log says why a GPU does not get varlen.
 
     Args:
         asked: one of them, or auto.
         one_document_rows: whether no row holds two documents.
+        capability: of the GPU; None where there is none.
 
     Raises:
         EnvironmentFault: asked for and not available here.
     """
-    if asked == "auto":
-        best = best_path(device, dtype)
-        return "flash" if best == "masked" and one_document_rows else best
-    if asked == "varlen" and varlen_kernel(device, dtype) is None:
+    problem = varlen_problem(device, dtype, head_width, capability)
+    if asked == "varlen" and problem:
         raise EnvironmentFault(
-            f"--attention varlen: needs a CUDA device, bf16 and torch with nn.attention.varlen; here it is "
-            f"{device} in {str(dtype).removeprefix('torch.')}; give --precision bf16, or --attention masked"
+            f"--attention varlen: {problem}; give --attention auto, which takes what there is"
         )
-    return asked
+    if asked != "auto":
+        return asked
+    if not problem:
+        return "varlen"
+    path = "flash" if one_document_rows else "masked"
+    if device == "cuda":
+        log.info("attention=%s, not varlen: %s", path_name(path), problem)
+    return path
 
 
 def activate_best_flash() -> str:

@@ -140,7 +140,7 @@ class Decoder(nn.Module):
             bounds: see `yanmo.model.attention.documents`.
         """
         x_BTD = self.model.embed_tokens(ids_BT)
-        layout = documents(segments_BT, x_BTD.dtype, self.attention, bounds)
+        layout = documents(segments_BT, x_BTD.dtype, self.attention, bounds, self.config.head_dim)
         rotary = rotary_tables(layout.positions_BT, self.config, x_BTD.dtype)
         for layer in self.model.layers:
             if self.recompute and torch.is_grad_enabled():

@@ -96,21 +96,34 @@ def token_bits(
 
 
 def are_likeliest(
-    reader: Reader, documents: Sequence[Tokens], counted: Sequence[Counted], *, threads: int = 1
+    model: Decoder | Reader,
+    documents: Sequence[Tokens],
+    counted: Sequence[Counted],
+    *,
+    threads: int = 1,
+    batch_tokens: int = 1024,
 ) -> list[tuple[float, bool]]:
-    """Of each document the bits of what counts, and whether no other token was likelier anywhere in it."""
+    """Of each document the bits of what counts, and whether no other token was likelier anywhere in it.
+
+    Args:
+        threads, batch_tokens: as of `token_bits`.
+    """
     found = [(0.0, True)] * len(documents)
-    batches = plan_batches(
-        [len(d) for d in documents], reader.config.max_position_embeddings, counted=counted
-    )
+    length = model.config.max_position_embeddings
+    batches = plan_batches([len(d) for d in documents], length, 0, batch_tokens, counted)
 
     def score(batch: list[Window]) -> list[tuple[float, bool]]:
-        hidden, targets, ends = _read(reader, documents, batch, counted)
-        nats, ranks = reader.ranked_nats(hidden, targets)
-        bits, best = nats.numpy() / math.log(2), ranks.numpy()
+        hidden, targets, ends = _read(model, documents, batch, counted)
+        nats, ranks = (
+            model.ranked_nats(hidden, targets)
+            if isinstance(model, Reader)
+            else _ranked_nats(hidden, model.lm_head.weight, targets)
+        )
+        bits, best = nats.cpu().numpy() / math.log(2), ranks.cpu().numpy()
         return [(float(bits[a:b].sum()), bool(best[a:b].all())) for a, b in itertools.pairwise([0, *ends])]
 
-    for batch, scores in zip(batches, _mapped(score, batches, threads), strict=True):
+    at_once = threads if _device(model).type == "cpu" else 1
+    for batch, scores in zip(batches, _mapped(score, batches, at_once), strict=True):
         for window, (bits, best) in zip(batch, scores, strict=True):
             before = found[window.document]
             found[window.document] = (before[0] + bits, before[1] and best)
@@ -265,10 +278,29 @@ def _read(
 def _nats(hidden: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     if not len(targets):
         return targets.float()
-    parts = []
+    parts = [
+        F.cross_entropy(logits, aims, reduction="none") for logits, aims in _logits(hidden, weight, targets)
+    ]
+    return torch.cat(parts)
+
+
+@torch.no_grad()
+def _ranked_nats(
+    hidden: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """-ln p of each target (float64), and whether no token is likelier than it."""
+    nats, best = [targets.new_zeros(0, dtype=torch.float64)], [targets.new_zeros(0, dtype=torch.bool)]
+    for logits, aims in _logits(hidden, weight, targets):
+        nats.append(F.cross_entropy(logits, aims, reduction="none").double())
+        best.append(logits.gather(1, aims[:, None]).squeeze(1) >= logits.amax(1))
+    return torch.cat(nats), torch.cat(best)
+
+
+def _logits(
+    hidden: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Logits in fp32 and the targets among them, some rows at a time."""
     step = 128 if targets.device.type == "cpu" else max(128, _GPU_LOGITS // len(weight))
     for start in range(0, len(targets), step):
         rows = slice(start, start + step)
-        logits = (hidden[rows] @ weight.T).float()
-        parts.append(F.cross_entropy(logits, targets[rows], reduction="none"))
-    return torch.cat(parts)
+        yield (hidden[rows] @ weight.T).float(), targets[rows]

@@ -1,7 +1,12 @@
 """The plain path against float64 arithmetic, and documents kept apart."""
 
+import logging
+import re
+
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from yanmo.common.errors import EnvironmentFault
 from yanmo.model.attention import (
@@ -83,11 +88,50 @@ def test_gradients_equal_float64_arithmetic(path):
 
 def test_a_cpu_has_no_varlen_path_and_asking_for_it_is_an_error():
     assert varlen_kernel("cpu", torch.bfloat16) is None
-    assert best_path("cpu", torch.float32) == "masked"
-    assert choose_path("auto", "cpu", torch.float32, one_document_rows=True) == "flash"
-    assert path_name(choose_path("auto", "cpu", torch.float32, False)) == "sdpa-block-causal"
-    with pytest.raises(EnvironmentFault, match="--attention varlen"):
-        choose_path("varlen", "cpu", torch.bfloat16, False)
+    assert best_path("cpu", torch.float32, 64, None) == "masked"
+    assert choose_path("auto", "cpu", torch.float32, True, 64, None) == "flash"
+    assert path_name(choose_path("auto", "cpu", torch.float32, False, 64, None)) == "sdpa-block-causal"
+    with pytest.raises(EnvironmentFault, match=r"--attention varlen.*CUDA"):
+        choose_path("varlen", "cpu", torch.bfloat16, False, 64, None)
+
+
+CARDS = {"V100": (7, 0), "T4": (7, 5), "A100": (8, 0), "RTX 3090": (8, 6), "RTX 4090": (8, 9), "H200": (9, 0)}
+
+
+@settings(deadline=None)
+@given(
+    card=st.sampled_from([*CARDS.values(), (10, 0), (12, 0)]),
+    width=st.integers(1, 160).map(lambda n: 2 * n),
+    dtype=st.sampled_from([torch.bfloat16, torch.float16, torch.float32]),
+    one=st.booleans(),
+)
+def test_varlen_is_taken_exactly_where_card_width_and_dtype_fit(card, width, dtype, one):
+    # The limits written once more, as torch's sdp_utils.cpp has them; see flash_limits.py.
+    widest = 192 if card in ((8, 6), (8, 9), (12, 0)) else 256
+    fits = card >= (8, 0) and dtype != torch.float32 and width % 8 == 0 and width <= widest
+    found = choose_path("auto", "cuda", dtype, one, width, card)
+    assert found == ("varlen" if fits else "flash" if one else "masked")
+    assert best_path("cuda", dtype, width, card) == ("varlen" if fits else "masked")
+    if fits:
+        assert choose_path("varlen", "cuda", dtype, one, width, card) == "varlen"
+    else:
+        with pytest.raises(EnvironmentFault, match=r"--attention varlen: .* give --attention auto"):
+            choose_path("varlen", "cuda", dtype, one, width, card)
+
+
+@pytest.mark.parametrize(
+    ("card", "width", "dtype", "reason"),
+    [
+        ((7, 5), 64, torch.bfloat16, "8.0 or more .* has 7.5"),
+        ((9, 0), 36, torch.bfloat16, "--head-width is 36"),
+        ((8, 9), 256, torch.bfloat16, "on compute capability 8.9 it needs heads of up to 192"),
+        ((9, 0), 64, torch.float32, "the precision is fp32"),
+    ],
+)
+def test_the_log_says_why_a_card_does_not_get_varlen(card, width, dtype, reason, caplog):
+    with caplog.at_level(logging.INFO):
+        choose_path("auto", "cuda", dtype, False, width, card)
+    assert re.search(f"attention=sdpa-block-causal, not varlen: .*{reason}", caplog.text)
 
 
 @pytest.mark.gpu

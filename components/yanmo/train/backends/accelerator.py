@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
+import sysconfig
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from yanmo.common.errors import EnvironmentFault
@@ -13,6 +16,8 @@ if TYPE_CHECKING:
     from yanmo.model.decoder import Decoder
 
 _COMPILERS = ("c++", "g++", "clang++")
+_C_COMPILERS = ("gcc", "clang")
+"""Those that Triton looks for; one named in CC wins."""
 
 
 def before_torch(options: TrainConfig) -> None:
@@ -43,17 +48,42 @@ def has_compiler() -> bool:
     return any(shutil.which(name) for name in (asked, *_COMPILERS) if name)
 
 
+def compile_problem(device: str) -> str:
+    """What keeps torch.compile from working on a device, and what to do; "" where nothing does.
+
+    On CUDA Triton builds a module of C for each kernel, at the first step; on a CPU it is C++.
+    """
+    if device == "cpu":
+        if has_compiler():
+            return ""
+        return (
+            f"on a CPU it needs a C++ compiler: none of {', '.join(_COMPILERS)} is on PATH; install g++, "
+            "name one in CXX"
+        )
+    if device != "cuda":
+        return ""
+    named = os.environ.get("CC", "")
+    if not any(shutil.which(name) for name in ((named,) if named else _C_COMPILERS)):
+        found = f"CC={named} is not there" if named else f"none of {', '.join(_C_COMPILERS)} is on PATH"
+        return f"on CUDA Triton needs a C compiler: {found}; install gcc and libc6-dev, name one in CC"
+    scheme = sysconfig.get_default_scheme().replace("posix_local", "posix_prefix")  # as Triton on Debian
+    headers = Path(sysconfig.get_paths(scheme)["include"])
+    if not (headers / "Python.h").exists():
+        return f"on CUDA Triton needs Python's headers: there is no {headers}/Python.h; install python3-dev"
+    if importlib.util.find_spec("triton") is None:
+        return "on CUDA it needs Triton, which this torch came without; install torch's CUDA build"
+    return ""
+
+
 def check_compiler(options: TrainConfig, device: str) -> None:
-    """Refuse --compile where it would fail at the first step.
+    """Refuse --compile where it would fail at the first step; without torch, so that nothing is held yet.
 
     Raises:
-        EnvironmentFault: no C++ compiler for a CPU; for CUDA nothing is looked for.
+        EnvironmentFault: no compiler, or what else it needs; says what to do.
     """
-    if options.compile and device == "cpu" and not has_compiler():
-        raise EnvironmentFault(
-            f"--compile on a CPU needs a C++ compiler: none of {', '.join(_COMPILERS)} is on PATH; install "
-            "g++, name one in CXX, or train without --compile"
-        )
+    problem = compile_problem(device) if options.compile else ""
+    if problem:
+        raise EnvironmentFault(f"--compile: {problem}, or train with --compile false")
 
 
 def prepare(decoder: Decoder, options: TrainConfig, device: str) -> str:
@@ -64,7 +94,7 @@ def prepare(decoder: Decoder, options: TrainConfig, device: str) -> str:
     """
     import torch
 
-    from yanmo.model.attention import activate_best_flash, choose_path, path_name
+    from yanmo.model.attention import activate_best_flash, choose_path, lowest_capability, path_name
     from yanmo.model.decoder import Block
 
     check_compiler(options, device)
@@ -72,7 +102,9 @@ def prepare(decoder: Decoder, options: TrainConfig, device: str) -> str:
     if device == "cuda":
         torch.set_float32_matmul_precision("high" if options.tf32 else "highest")
         torch.backends.cuda.enable_cudnn_sdp(options.cudnn_attention)
-    path = choose_path(options.attention, device, dtype, options.packing == "one")
+    capability = lowest_capability() if device == "cuda" else None
+    one_each, head_width = options.packing == "one", decoder.config.head_dim
+    path = choose_path(options.attention, device, dtype, one_each, head_width, capability)
     kernel = activate_best_flash() if path == "varlen" else ""
     decoder.attention = path
     decoder.recompute = options.gradient_checkpointing

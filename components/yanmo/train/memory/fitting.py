@@ -16,6 +16,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from yanmo.train.backends.accelerator import check_compiler
 from yanmo.train.config import TrainConfig
 from yanmo.train.memory.estimate import (
     check,
@@ -36,9 +37,10 @@ def fitted(options: TrainConfig, vocab_size: int) -> TrainConfig:
     """The options with a micro batch that fits; says what the training needs and what its batch is.
 
     Raises:
-        EnvironmentFault: what was asked for does not fit; says what would.
+        EnvironmentFault: what was asked for does not fit, or cannot be compiled; says what would do.
     """
     device = _device(options)
+    check_compiler(options, device)
     options = settle(options, vocab_size, device)
     log.info("memory by estimate: %s", check(options, vocab_size, device))
     log.info(

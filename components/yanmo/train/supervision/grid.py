@@ -25,7 +25,7 @@ from yanmo.common.errors import EnvironmentFault
 from yanmo.common.options_file import dump_yaml
 from yanmo.common.stage_run import Skip, StageRun
 from yanmo.train import job
-from yanmo.train.backends.accelerator import has_compiler
+from yanmo.train.backends.accelerator import compile_problem
 from yanmo.train.config import TrainConfig
 from yanmo.train.job import Job, read_metrics
 from yanmo.train.supervision.workers import WorkersLog, end, start, watch
@@ -117,8 +117,9 @@ def _has_gpu() -> bool:
 
 
 def _can_compile(options: TrainConfig) -> bool:
-    """Whether torch.compile may be tried: on a GPU with its own compiler, on a CPU with one of C++."""
-    return has_compiler() or (options.device in ("auto", "cuda") and _has_gpu())
+    """Whether torch.compile may be tried where these options train."""
+    on_gpu = options.device == "cuda" or (options.device == "auto" and _has_gpu())
+    return not compile_problem("cuda" if on_gpu else "cpu")
 
 
 def _advice(run: StageRun, best: Setting, speed: float) -> str:

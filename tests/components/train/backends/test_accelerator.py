@@ -14,9 +14,11 @@ from torch import Tensor
 
 from yanmo.common.errors import EnvironmentFault
 from yanmo.model.decoder import Decoder
-from yanmo.train.backends.accelerator import check_compiler, find_device, prepare
+from yanmo.train.backends import accelerator
+from yanmo.train.backends.accelerator import check_compiler, compile_problem, find_device, prepare
 from yanmo.train.backends.loss_module import LossModule
 from yanmo.train.config import TrainConfig
+from yanmo.train.memory.fitting import fitted
 
 
 def loss_and_gradients(**options) -> tuple[float, dict[str, Tensor]]:
@@ -75,10 +77,48 @@ def test_a_depth_aware_start_writes_less_the_deeper_the_model_is():
 def test_compiling_without_a_compiler_is_refused_before_the_start(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.delenv("CC", raising=False)
     with pytest.raises(EnvironmentFault, match=r"g\+\+"):
         check_compiler(TrainConfig(compile=True), "cpu")
-    check_compiler(TrainConfig(compile=True), "cuda")
-    check_compiler(TrainConfig(), "cpu")
+    with pytest.raises(EnvironmentFault, match=r"install gcc and libc6-dev.*or train with --compile false"):
+        check_compiler(TrainConfig(compile=True), "cuda")
+    for device in ("cpu", "cuda", "mps"):
+        check_compiler(TrainConfig(), device)
+
+
+def test_compiling_on_cuda_asks_for_what_triton_asks_for(monkeypatch, tmp_path):
+    # As triton.runtime.build has it: CC alone where it is set, else gcc or clang; and Python.h.
+    for name in ("gcc", "clang", "mycc", "c++"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / name).write_text("")
+        (tmp_path / name / name).chmod(0o755)
+    (tmp_path / "Python.h").write_text("")
+    monkeypatch.setattr(accelerator.sysconfig, "get_paths", lambda scheme: {"include": str(tmp_path)})
+    monkeypatch.setattr(accelerator.importlib.util, "find_spec", lambda name: name)
+    monkeypatch.delenv("CC", raising=False)
+    for path, cc, fits in (
+        ("gcc", "", True),
+        ("clang", "", True),
+        ("c++", "", False),
+        ("mycc", "mycc", True),
+        ("gcc", "mycc", False),
+    ):
+        monkeypatch.setenv("PATH", str(tmp_path / path))
+        monkeypatch.setenv("CC", cc)
+        assert (compile_problem("cuda") == "") == fits, (path, cc)
+    monkeypatch.setenv("PATH", str(tmp_path / "gcc"))
+    monkeypatch.setenv("CC", "")
+    monkeypatch.setattr(accelerator.importlib.util, "find_spec", lambda name: None)
+    assert "Triton, which this torch came without" in compile_problem("cuda")
+    (tmp_path / "Python.h").unlink()
+    assert f"there is no {tmp_path}/Python.h" in compile_problem("cuda")
+
+
+def test_what_cannot_be_compiled_is_refused_before_torch_is_imported(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CC", raising=False)
+    with pytest.raises(EnvironmentFault, match="--compile: on CUDA Triton needs a C compiler"):
+        fitted(TrainConfig(compile=True, device="cuda", ranks=1), 400)
 
 
 def test_a_device_that_is_not_there_is_refused():

@@ -49,7 +49,7 @@ def measured(monkeypatch):
             return speed * faster * (2.0 if options.precision == "bf16" else 1.0)
 
         monkeypatch.setattr(grid, "tokens_per_second", clocked)
-        monkeypatch.setattr(grid, "has_compiler", lambda: compiler)
+        monkeypatch.setattr(grid, "compile_problem", lambda device: "" if compiler else "no compiler")
         monkeypatch.setattr(grid, "_has_gpu", lambda: False)
         monkeypatch.setattr(grid.os, "cpu_count", lambda: cores)
         asked = TrainConfig(batch_rows=4, ranks=1, **options)

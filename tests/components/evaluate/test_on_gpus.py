@@ -1,0 +1,110 @@
+"""With GPUs everything that is asked of a model is asked of the copies on them: scores, samples, answers.
+
+There is no GPU here: copies on the CPU stand in for theirs, and the model that stays behind is spoilt, so
+that whoever still reads it gives nothing.
+"""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from test_chats import model, path  # noqa: F401 (fixtures)
+
+from yanmo.evaluate import scoring
+from yanmo.evaluate.asking import answer_all, measure_tasks
+from yanmo.evaluate.chats import Turn
+from yanmo.evaluate.documents import read_split
+from yanmo.evaluate.harness import _bits, _generated, loglikelihoods
+from yanmo.evaluate.samples import SampleOptions, write_samples
+from yanmo.evaluate.scoring import load_model, score
+from yanmo.model.generate import _nucleus
+from yanmo.model.scoring import are_likeliest
+
+SAMPLES = SampleOptions(number=3, most_tokens=24, temperature=0.9, top_p=0.9, seed=3)
+
+
+@pytest.fixture
+def spoil(monkeypatch):
+    """A loaded model whose copies on `number` GPUs are right and which itself gives NaN."""
+
+    def make(output, number):
+        monkeypatch.setattr(
+            scoring, "on_devices", lambda whole, device: [copy.deepcopy(whole) for _ in range(number)]
+        )
+        loaded = load_model(output, "cuda")
+        assert len(loaded.on_gpus) == number
+        with torch.no_grad():
+            for parameter in loaded.model.parameters():
+                parameter.fill_(float("nan"))
+        return loaded
+
+    return make
+
+
+@pytest.mark.parametrize("gpus", [1, 2])
+def test_scores_samples_and_choices_come_from_the_copies(ground, spoil, gpus):
+    documents = read_split(ground.evaluation_set, "test")[:12]
+    there, here = spoil(ground.model, gpus), load_model(ground.model)
+    bits, expected = (score(m, documents, with_tag=True, workers=2) for m in (there, here))
+    np.testing.assert_allclose(bits.bits, expected.bits, atol=1e-3)
+    genres = ("诗", "词", "文")
+    assert write_samples(there, genres, SAMPLES, 2) == write_samples(here, genres, SAMPLES, 2)
+    chosen = [
+        measure_tasks(m, documents, "likelihood", per_genre=2, seed=0, workers=2) for m in (there, here)
+    ]
+    assert chosen[0] == chosen[1]
+
+
+def test_answers_in_words_come_from_the_copies(ground, model, spoil):  # noqa: F811
+    asked = [[Turn("user", text)] for text in ("明月几时有", "青天", "把酒问青天明", "明月几时无")]
+    answers = [answer_all(m, "all", asked, 6, workers=2) for m in (spoil(model, 2), load_model(model))]
+    assert answers[0] == answers[1] and any(answers[0])
+
+
+def test_the_harness_is_answered_by_the_copies(ground, spoil):
+    there, here = spoil(ground.model, 1), load_model(ground.model)
+    pairs = [
+        ("明 ", "月青"),
+        ("", "天"),
+        ("把酒问青天", "不知"),
+        ("明月几时有", "把酒问青天不知天上宫阙今夕是何年"),
+    ]
+    found, expected = (loglikelihoods(m, pairs) for m in (there, here))
+    np.testing.assert_allclose([v for v, _ in found], [v for v, _ in expected], atol=1e-3)
+    assert [best for _, best in found] == [best for _, best in expected]
+    reads = [np.array(ids[:-1]) for ids in here.encode(["明月几时有把酒问青天", "不知"])]
+    for one, other in zip(_bits(there, reads, 1), _bits(here, reads, 1), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-3)
+    assert _generated(there, "明月", {"max_gen_toks": 9}) == _generated(here, "明月", {"max_gen_toks": 9})
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_decoder_ranks_tokens_as_its_reader_does(ground, seed):
+    loaded, draw = load_model(ground.model), np.random.default_rng(seed)
+    texts = [draw.integers(4, 40, n) for n in (2, 9, 16, 31, 40)]
+    with torch.no_grad():  # so that some tokens of each text are the likeliest
+        for text in texts:
+            for i in range(1, len(text)):
+                if draw.random() < 0.8:
+                    start = max(0, i - 16)
+                    text[i] = int(loaded.model(torch.tensor(text[None, start:i]))[0, -1].argmax())
+    counted = [draw.random(len(t) - 1) < 0.6 for t in texts]
+    found, expected = (are_likeliest(m, texts, counted) for m in (loaded.model, loaded.reader))
+    assert [best for _, best in found] == [best for _, best in expected]
+    np.testing.assert_allclose([b for b, _ in found], [b for b, _ in expected], atol=1e-4)
+
+
+@pytest.mark.parametrize("top_p", [1e-6, 0.3, 0.9, 0.999])
+def test_the_nucleus_is_the_same_set_on_a_device_as_on_the_cpu(top_p):
+    # What `_nucleus` does off the CPU is torch alone, so it runs here too.
+    class Elsewhere(torch.Tensor):
+        is_cpu = False
+
+    logits = torch.randn(64, 500, generator=torch.Generator().manual_seed(0))
+    probabilities = torch.softmax(3 * logits, -1).double()
+    there = _nucleus(probabilities.as_subclass(Elsewhere), top_p).as_subclass(torch.Tensor)
+    here = _nucleus(probabilities, top_p)
+    assert torch.equal(probabilities < there, probabilities < here)
