@@ -20,7 +20,7 @@ from typing import Any, get_type_hints
 
 from kfp import dsl
 
-from yanmo.common.options import NONE, flag, option_fields
+from yanmo.common.options import AUTO, NONE, flag, option_fields
 from yanmo.common.stage import Stage
 from yanmo_pipelines import resources
 
@@ -51,14 +51,20 @@ class FormField:
 def form_fields(stage: Stage) -> list[FormField]:
     """The run form of `stage`: its options with form=True, then `config` for the rest."""
     hints = get_type_hints(stage.config)
-    fields = [
-        FormField(stage.name, f.name, hints[f.name], f.default, f.metadata["help"], f.metadata["choices"])
-        for f in option_fields(stage.config)
-        if f.metadata["form"]
-    ]
+    fields = [_field_of(stage, f, hints[f.name]) for f in option_fields(stage.config) if f.metadata["form"]]
     if any(not f.metadata["form"] for f in option_fields(stage.config, "semantic", "execution")):
         fields.append(FormField(stage.name, "config", str, "", CONFIG_HELP.format(stage=stage.name)))
     return fields
+
+
+def _field_of(stage: Stage, option: dataclasses.Field[Any], kind: type) -> FormField:
+    """The form's field of an option; one that takes `auto` is a text, whatever it becomes."""
+    meta = option.metadata
+    if not meta.get("auto"):
+        return FormField(stage.name, option.name, kind, option.default, meta["help"], meta["choices"])
+    choices = (AUTO, *(c for c in meta["choices"] if c != AUTO)) if meta["choices"] else ()
+    help = f"{meta['help']}; auto or empty: {meta['auto']}"
+    return FormField(stage.name, option.name, str, AUTO, help, choices)
 
 
 def component(

@@ -233,6 +233,35 @@ def test_choices_are_drop_downs(tiny_yaml: Path) -> None:
     assert "literals" not in form["count_factor"]
 
 
+def test_a_field_that_a_preset_may_set_is_a_text_that_says_auto() -> None:
+    form = specs(COMPILED / "language_model.yaml")[0]["root"]["inputDefinitions"]["parameters"]
+    fields = {name: field for name, field in form.items() if name.startswith("train_")}
+    for name in fields.keys() - {"train_config", "train_gpus"}:
+        assert (fields[name]["parameterType"], fields[name]["defaultValue"]) == ("STRING", "auto"), name
+        assert "auto or empty: " in fields[name]["description"]
+
+
+@pytest.mark.parametrize("empty", [None, "", "auto"])
+def test_a_preset_in_the_config_field_is_not_beaten_by_the_form(empty: str | None) -> None:
+    from yanmo.train.config import STAGE, TrainConfig
+
+    values = {f.option: f.default if empty is None else empty for f in form_fields(STAGE)}
+    text = "preset: debug"
+    argv = filled(
+        executors(COMPILED / "language_model.yaml")["train"]["args"],
+        {**values, "config": text},
+        as_the_launcher_prints,
+    )
+    got = load(TrainConfig, argv, "yanmo train")
+    assert (got.steps, got.seed, got.muon_learning_rate) == (20, 0, 0.02)
+    argv = filled(
+        executors(COMPILED / "language_model.yaml")["train"]["args"],
+        {**values, "config": text, "steps": "30"},
+        as_the_launcher_prints,
+    )
+    assert load(TrainConfig, argv, "yanmo train").steps == 30
+
+
 def test_options_off_the_form_are_no_parameters(tiny_yaml: Path) -> None:
     spec = specs(tiny_yaml)[0]
     assert "collect_limit" not in spec["root"]["inputDefinitions"]["parameters"]

@@ -38,6 +38,7 @@ def opt(
     form: bool = True,
     choices: Sequence[str] = (),
     words: Mapping[str, int] | None = None,
+    auto: str = "",
 ) -> Any:
     """Declare one option.
 
@@ -48,9 +49,26 @@ def opt(
         form: whether pipelines show it on the run form; flags and files always take it.
         choices: the only values allowed; a drop-down on the run form.
         words: words that flags and files may say instead of a number.
+        auto: what the option becomes where nobody gives it, for `--help`; `{default}` in it is the default.
+            Given, `auto` and an empty text then mean "not given here", so that what is below them counts.
     """
     meta = {"help": help, "kind": kind, "form": form, "choices": tuple(choices), "words": words or {}}
+    meta["auto"] = auto.format(default=shown(default))
     return dataclasses.field(default=default, metadata=meta)
+
+
+class _NotGiven:
+    """What `auto` is read as, where it means "not given here"."""
+
+    def __repr__(self) -> str:
+        return repr(AUTO)
+
+    def __str__(self) -> str:
+        return AUTO
+
+
+AUTO = "auto"
+_NOT_GIVEN = _NotGiven()
 
 
 def input_ref(
@@ -127,13 +145,49 @@ def parse_int(text: str) -> int:
     return int(number)
 
 
-_PARSERS: dict[type, Any] = {bool: parse_bool, int: parse_int, float: float, str: str}
+def parse_float(text: str) -> float:
+    """Read a number."""
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected a number, got {text!r}") from None
 
 
-def _parser_of(kind: type, words: Mapping[str, int]) -> Callable[[str], Any]:
-    """What reads a value of `kind`, or one of `words`."""
+_PARSERS: dict[type, Any] = {bool: parse_bool, int: parse_int, float: parse_float, str: str}
+
+
+def _parser_of(kind: type, meta: Mapping[str, Any]) -> Callable[[str], Any]:
+    """What reads a value of `kind`, one of its words, or `auto` where the option takes it."""
     parse: Callable[[str], Any] = _PARSERS[kind]
-    return parse if not words else lambda text: words[text] if text in words else parse(text)
+    words, takes_auto = meta.get("words") or {}, bool(meta.get("auto"))
+
+    def read(text: str) -> Any:
+        if takes_auto and text.strip() in ("", AUTO):
+            return _NOT_GIVEN
+        if text in words:
+            return words[text]
+        try:
+            return parse(text)
+        except argparse.ArgumentTypeError as error:
+            others = [*words, *([AUTO] if takes_auto else [])]
+            raise argparse.ArgumentTypeError(
+                str(error).replace(", got ", f" or {' or '.join(others)}, got ") if others else str(error)
+            ) from None
+
+    return read
+
+
+class _Given(argparse.Action):
+    """Takes a value over and remembers that it was given; passes over `auto`."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        if values is not _NOT_GIVEN:
+            setattr(namespace, self.dest, values)
+            setattr(namespace, _NAMES, getattr(namespace, _NAMES, frozenset()) | {self.dest})
+
+
+_NAMES = "names given"
+"""Of the namespace; no option has blanks in its name."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -148,8 +202,8 @@ def parser(cls: type, prog: str) -> argparse.ArgumentParser:
         description=cls.__doc__,
         allow_abbrev=False,
         formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=32, width=100),
-        epilog="Precedence: default < --config file < flag. Exit codes: 0 done or paused, 64 usage, "
-        "65 data, 70 bug, 75 try again, 78 environment.",
+        epilog="Precedence: default < size and preset (train) < --config file < flag. Exit codes: 0 done or "
+        "paused, 64 usage, 65 data, 70 bug, 75 try again, 78 environment.",
     )
     result.add_argument(
         "--config", metavar="FILE", help="YAML file of options, or its text; flags win over it"
@@ -167,18 +221,27 @@ def parser(cls: type, prog: str) -> argparse.ArgumentParser:
     hints = get_type_hints(cls)
     for field in option_fields(cls):
         kind, meta = hints[field.name], field.metadata
-        default = "" if meta["kind"] == "input" else f" (default: {shown(field.default)})"
+        auto = meta.get("auto")
+        default = f"auto: {auto}" if auto else shown(field.default)
         groups[meta["kind"]].add_argument(
             flag(field.name),
-            type=_parser_of(kind, meta.get("words") or {}),
+            action=_Given,
+            type=_parser_of(kind, meta),
             default=field.default,
             nargs="?" if kind is bool else None,
             const=True if kind is bool else None,
-            choices=meta["choices"] or None,
+            choices=_choices(meta) or None,
             metavar=None if meta["choices"] else _metavar(kind, meta["kind"]),
-            help=(meta["help"] + default).replace("%", "%%"),
+            help=(meta["help"] + f" (default: {default})" * (meta["kind"] != "input")).replace("%", "%%"),
         )
     return result
+
+
+def _choices(meta: Mapping[str, Any]) -> tuple[Any, ...]:
+    """An option's choices as its parser reads them."""
+    if not meta.get("auto") or not meta["choices"]:
+        return tuple(meta["choices"])
+    return (_NOT_GIVEN, *(c for c in meta["choices"] if c != AUTO))
 
 
 def shown(value: Any) -> str:
@@ -209,23 +272,33 @@ def load(cls: type[C], argv: Sequence[str], prog: str) -> C:
         UsageError: an unknown option, a value of the wrong type, or values that contradict.
         SystemExit: `--help`, after printing it.
     """
+    return load_given(cls, argv, prog)[0]
+
+
+def load_given(cls: type[C], argv: Sequence[str], prog: str) -> tuple[C, frozenset[str]]:
+    """`load`, and the names of the options that a bundle, the file or a flag gave."""
     command = parser(cls, prog)
     from_file = _config_flags(command, argv, prog)
-    values = _expanded(cls, command, [*from_file, *argv])
+    values, given = _expanded(cls, command, [*from_file, *argv])
     del values["config"]
     if values.get("executor_input"):
         _refuse_twice(from_file, argv)
+    follows = getattr(cls, "left_open", None)
+    if follows:
+        values |= {name: value for name, value in follows(values).items() if name not in given}
     try:
-        return cls(**values)
+        return cls(**values), given
     except UsageError:
         raise
     except ValueError as error:
         raise UsageError(str(error)) from error
 
 
-def _expanded(cls: type, command: argparse.ArgumentParser, argv: list[str]) -> dict[str, Any]:
-    """The values of `argv`, over those that bundles of them stand for (`StageOptions.bundles`)."""
-    values = vars(command.parse_args(argv))
+def _expanded(
+    cls: type, command: argparse.ArgumentParser, argv: list[str]
+) -> tuple[dict[str, Any], frozenset[str]]:
+    """The values of `argv`, over those that bundles of them stand for; and what was given by either."""
+    values, given = _parsed(cls, command, argv)
     bundles = getattr(cls, "bundles", None)
     before: list[str] = []
     for _ in range(2 if bundles else 0):  # a bundle may choose another one
@@ -233,8 +306,19 @@ def _expanded(cls: type, command: argparse.ArgumentParser, argv: list[str]) -> d
             before = [f"{flag(k)}={spelled(v)}" for k, v in bundles(values).items()]  # type: ignore[misc]
         except ValueError as error:
             raise UsageError(str(error)) from error
-        values = vars(command.parse_args([*before, *argv]))
-    return values
+        values, given = _parsed(cls, command, [*before, *argv])
+    return values, given
+
+
+def _parsed(
+    cls: type, command: argparse.ArgumentParser, argv: list[str]
+) -> tuple[dict[str, Any], frozenset[str]]:
+    values = vars(command.parse_args(argv))
+    given = values.pop(_NAMES, frozenset())
+    for field in option_fields(cls):
+        if values[field.name] is _NOT_GIVEN:  # argparse reads defaults that are texts
+            values[field.name] = field.default
+    return values, given
 
 
 def _config_flags(command: argparse.ArgumentParser, argv: Sequence[str], prog: str) -> list[str]:
@@ -274,6 +358,11 @@ class StageOptions:
         Raises:
             ValueError: there is no such bundle.
         """
+        return {}
+
+    @classmethod
+    def left_open(cls, values: dict[str, Any]) -> dict[str, Scalar]:
+        """What options become that nobody gave, where it follows from others of `values`."""
         return {}
 
     store: str = opt(

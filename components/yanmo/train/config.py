@@ -13,6 +13,9 @@ from yanmo.train.options.endurance import EnduranceOptions
 from yanmo.train.options.engine import AUTO, EngineOptions
 from yanmo.train.schedule import SCHEDULES
 
+_BUNDLED = "what --size and --preset say, else {default}"
+"""Of options on the run form: a number there would silently win over a preset."""
+
 _TOO_MUCH = {
     "dropout": (1, "nothing would be left of the layers; expected less than 1"),
     **dict.fromkeys(
@@ -32,7 +35,7 @@ class TrainConfig(EngineOptions, EnduranceOptions):
         "model to start from, instead of a new one", stages=("train",), optional=True, default="none"
     )
 
-    steps: int = opt(450, "optimizer steps of the whole training")
+    steps: int = opt(450, "optimizer steps of the whole training", auto=_BUNDLED)
     batch_rows: int = opt(32, "rows of `context` positions per optimizer step, over all ranks", form=False)
     context: int = opt(64, "positions of a row: tokens that the model sees at once", form=False)
     packing: str = opt(
@@ -87,8 +90,10 @@ class TrainConfig(EngineOptions, EnduranceOptions):
         form=False,
         choices=("muon", "adamw"),
     )
-    muon_learning_rate: float = opt(0.02, "peak learning rate of Muon's matrices")
-    adam_learning_rate: float = opt(0.01, "peak learning rate of the embedding (and of AdamW's matrices)")
+    muon_learning_rate: float = opt(0.02, "peak learning rate of Muon's matrices", auto=_BUNDLED)
+    adam_learning_rate: float = opt(
+        0.01, "peak learning rate of the embedding (and of AdamW's matrices)", auto=_BUNDLED
+    )
     head_learning_rate: float = opt(0.01, "peak learning rate of an untied head", form=False)
     norm_learning_rate: float = opt(0.003, "peak learning rate of the norms' weights", form=False)
     momentum: float = opt(0.95, "Muon's momentum", form=False)
@@ -144,7 +149,7 @@ class TrainConfig(EngineOptions, EnduranceOptions):
         "share of the fed tokens (0 to 1) replaced by random ones of the training text, anew in each epoch",
         form=False,
     )
-    seed: int = opt(0, "seed of the first weights and the order of the data")
+    seed: int = opt(0, "seed of the first weights and the order of the data", auto=_BUNDLED)
 
     log_every: int = opt(10, "steps per line of metrics.jsonl", kind="execution", form=False)
     valid_every: int = opt(

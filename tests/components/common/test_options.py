@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from yanmo.common.errors import UsageError
-from yanmo.common.options import StageOptions, by_kind, load, opt, parse_bool, parse_int
+from yanmo.common.options import StageOptions, by_kind, load, load_given, opt, parse_bool, parse_int
 from yanmo.common.options_file import dump_yaml, read_yaml
 
 
@@ -144,3 +146,85 @@ def test_options_are_told_apart_by_kind_and_survive_yaml() -> None:
 
 def test_an_empty_text_in_a_file_stays_empty() -> None:
     assert toy("--config", dump_yaml({"name": ""})).name == ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Left(StageOptions):
+    """Options that can be left to themselves, below a bundle."""
+
+    steps: int = opt(450, "optimizer steps", auto="what the bundle says, else {default}")
+    rate: float = opt(0.02, "rate", auto="{default}")
+    fast: bool = opt(False, "hurry", auto="where it helps, else {default}")
+    way: str = opt("auto", "which way", choices=("auto", "a", "b"), auto="the better one")
+    grain: str = opt("fine", "how fine", choices=("fine", "coarse"), auto="{default}")
+    rows: int = opt(0, "rows", words={"auto": -1})
+    bundle: str = opt("", "options that it stands for")
+
+    @classmethod
+    def bundles(cls, values):
+        return dict(pair.split("=") for pair in values["bundle"].split(",") if pair)
+
+    @classmethod
+    def left_open(cls, values):
+        return {"rate": values["steps"] / 1000}
+
+
+_GIVEN = {
+    "steps": st.integers(1, 9),
+    "rate": st.sampled_from([0.5, 0.25]),
+    "fast": st.booleans(),
+    "way": st.sampled_from(["a", "b"]),
+    "grain": st.sampled_from(["fine", "coarse"]),
+}
+_LAYER = st.fixed_dictionaries(
+    {}, optional={name: st.one_of(st.sampled_from(["auto", ""]), values) for name, values in _GIVEN.items()}
+)
+
+
+@given(layers=st.tuples(_LAYER, _LAYER, _LAYER, _LAYER))
+def test_auto_is_not_given_so_that_the_layer_below_counts(layers) -> None:
+    """Of a bundle, a file, and two flags of the same name (argparse takes the last)."""
+    bundle, file, *flags = layers
+    argv = [f"--bundle={','.join(f'{n}={v}' for n, v in bundle.items())}"]
+    argv += [f"--config={dump_yaml(file)}"] if file else []
+    argv += [f"--{name}={value}" for layer in flags for name, value in layer.items()]
+    expected = {n: v for layer in layers for n, v in layer.items() if v not in ("auto", "")}
+    got, named = load_given(Left, argv, "yanmo left")
+    assert {name for name in named if name in _GIVEN} == expected.keys()
+    steps = expected.get("steps", 450)
+    rest = {"steps": 450, "rate": steps / 1000, "fast": False, "way": "auto", "grain": "fine"} | expected
+    assert {name: getattr(got, name) for name in _GIVEN} == rest
+    assert all(type(getattr(got, name)) is type(value) for name, value in rest.items())
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        ("--steps=x", "--steps: expected an integer or auto, got 'x'"),
+        ("--steps=1.5", "--steps: expected an integer or auto, got '1.5'"),
+        ("--rate=fast", "--rate: expected a number or auto, got 'fast'"),
+        ("--fast=AUTO", "--fast: expected true or false or auto, got 'AUTO'"),
+        ("--way=c", r"--way: invalid choice: 'c' \(choose from 'auto', 'a', 'b'\)"),
+        ("--grain=c", r"--grain: invalid choice: 'c' \(choose from 'auto', 'fine', 'coarse'\)"),
+        ("--rows=x", "--rows: expected an integer or auto, got 'x'"),
+        ("--bundle=rate=x", "--rate: expected a number or auto, got 'x'"),
+    ],
+)
+def test_what_is_neither_a_value_nor_auto_is_refused_by_name(argv: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        load(Left, [argv], "yanmo left")
+
+
+def test_auto_of_an_option_that_has_a_word_for_it_is_that_word() -> None:
+    got, named = load_given(Left, ["--rows=auto"], "yanmo left")
+    assert got.rows == -1 and named == {"rows"}
+    with pytest.raises(UsageError, match="expected an integer, got 'auto'"):
+        toy("--steps=auto")
+
+
+def test_help_says_what_auto_becomes(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        load(Left, ["--help"], "yanmo left")
+    text = " ".join(capsys.readouterr().out.split())
+    assert "(default: auto: what the bundle says, else 450)" in text
+    assert "--way {auto,a,b}" in text and "--grain {auto,fine,coarse}" in text
