@@ -307,7 +307,7 @@ class TrainConfig(EngineOptions, EnduranceOptions):
 STAGE = Stage(
     name="train",
     image="train",
-    revision=1,
+    revision=2,
     config=TrainConfig,
     outputs={"model": "Model"},
     parameters=("status",),
