@@ -95,8 +95,8 @@ def _costs(loaded: LoadedModel, tasks: Sequence[Task], workers: int) -> list[flo
             if task.kind == "genre":
                 head.append(int(loaded.symbols.tag(choice) or 0))
             else:
-                head += loaded.tokenizer.encode(f"{task.text}\n", add_special_tokens=False).ids
-            tail = loaded.tokenizer.encode(shown[-1], add_special_tokens=False).ids
+                head += loaded.encode([f"{task.text}\n"])[0][1:-1]
+            tail = loaded.encode([shown[-1]])[0][1:-1]
             reads.append(np.array([*head, *tail]))
             counted.append(np.arange(1, len(reads[-1])) >= len(head))
             sizes.append(max(1, len(shown[-1])))

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from tokenizers import Tokenizer
 
 from yanmo.common.errors import DataError
+from yanmo.common.round_trip import check_given_back
 
 START, END = "<|im_start|>", "<|im_end|>"
 Ids = npt.NDArray[np.int64]
@@ -48,11 +49,16 @@ def has_marks(tokenizer: Tokenizer) -> bool:
     return None not in (tokenizer.token_to_id(START), tokenizer.token_to_id(END))
 
 
-def chat_ids(tokenizer: Tokenizer, turns: Sequence[Turn], bos: int) -> tuple[list[int], list[bool]]:
+def chat_ids(
+    tokenizer: Tokenizer, turns: Sequence[Turn], bos: int, name: str = "a chat", who: str = "the model"
+) -> tuple[list[int], list[bool]]:
     """`<|bos|>` and all turns of a chat, without its `<|eos|>`, and which of these tokens count.
 
+    Args:
+        name, who: the chat and its model, for a message.
+
     Raises:
-        DataError: the tokenizer has no marks for turns.
+        DataError: the tokenizer has no marks for turns, or a turn does not come back from its ids.
     """
     start, end = tokenizer.token_to_id(START), tokenizer.token_to_id(END)
     if start is None or end is None:
@@ -61,10 +67,13 @@ def chat_ids(tokenizer: Tokenizer, turns: Sequence[Turn], bos: int) -> tuple[lis
             "evaluate a model of a tokenizer made by `yanmo tokenize`"
         )
     line_break = tokenizer.encode("\n", add_special_tokens=False).ids
+    heads = [turn.role + "\n" for turn in turns]
+    said_texts = [head + turn.text for head, turn in zip(heads, turns, strict=True)]
+    runs = tokenizer.encode_batch(said_texts, add_special_tokens=False)
+    named = [(f"turn {i + 1} of {name}", text) for i, text in enumerate(said_texts)]
+    check_given_back(tokenizer, named, [run.ids for run in runs], who)
     ids, counted = [bos], [False]
-    for turn in turns:
-        head = turn.role + "\n"
-        run = tokenizer.encode(head + turn.text, add_special_tokens=False)
+    for turn, head, run in zip(turns, heads, runs, strict=True):
         ids += [start, *run.ids, end, *line_break]
         said = [turn.is_answer and stop > len(head) for _, stop in run.offsets]
         counted += [False, *said, turn.is_answer, *([False] * len(line_break))]

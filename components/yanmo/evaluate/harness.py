@@ -97,7 +97,7 @@ def run_harness(
             bootstrap_iters=1000,
         )
     except Exception as error:  # tasks are code of others: anything can come out of them
-        if isinstance(error, StorageError) or is_out_of_space(error):  # while a piece was written
+        if isinstance(error, (StorageError, DataError)) or is_out_of_space(error):  # not the tasks' fault
             raise
         raise DataError(f"{folder}: lm-evaluation-harness cannot run its tasks: {error!r}") from error
     finally:

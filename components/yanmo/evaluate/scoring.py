@@ -13,7 +13,6 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +20,7 @@ import torch
 from tokenizers import Tokenizer
 
 from yanmo.common.errors import DataError, UsageError
+from yanmo.common.round_trip import check_given_back, open_tokenizer
 from yanmo.common.store.output import Output
 from yanmo.evaluate.chats import chat_ids
 from yanmo.evaluate.devices import on_devices
@@ -83,9 +83,20 @@ class LoadedModel:
         """Texts that are written at a time: one on each GPU, or `workers` on the CPU."""
         return len(self.on_gpus) or workers
 
-    def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """Ids of `<|bos|> text <|eos|>` for each text; a tag written in a text is text."""
+    def encode(self, texts: Sequence[str], names: Sequence[str] = ()) -> list[list[int]]:
+        """Ids of `<|bos|> text <|eos|>` for each text; a tag written in a text is text.
+
+        Args:
+            names: what the texts are, for a message.
+
+        Raises:
+            DataError: a text does not come back from its ids.
+        """
         encoded = self.tokenizer.encode_batch(list(texts), add_special_tokens=False)
+        named = [
+            (name, text) for name, text in zip(names or [f"{t[:20]!r}" for t in texts], texts, strict=True)
+        ]
+        check_given_back(self.tokenizer, named, [e.ids for e in encoded], f"{self.output}")
         return [[self.symbols.bos, *e.ids, self.symbols.eos] for e in encoded]
 
 
@@ -111,20 +122,9 @@ def load_model(output: Output, device: str = "cpu") -> LoadedModel:
     """
     output.paths("*")  # verified, all of them
     model, symbols = hf_export.load(output.path("config.json").parent)
-    tokenizer = _read_tokenizer(output.path("tokenizer.json"))
+    tokenizer = open_tokenizer(output.path("tokenizer.json"))
     _check_vocabulary(output, tokenizer, model.config.vocab_size, symbols)
     return LoadedModel(output, model, symbols, tokenizer, device)
-
-
-def _read_tokenizer(path: Path) -> Tokenizer:
-    try:
-        tokenizer = Tokenizer.from_file(str(path))
-    except Exception as error:  # tokenizers raises nothing narrower
-        raise DataError(f"{path}: not a readable tokenizer: {error}") from error
-    tokenizer.encode_special_tokens = True
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    return tokenizer
 
 
 def _check_vocabulary(output: Output, tokenizer: Tokenizer, size: int, symbols: hf_export.Symbols) -> None:
@@ -195,12 +195,15 @@ def encode(loaded: LoadedModel, document: Document) -> Read:
     """A document from `<|bos|>` to `<|eos|>`; a tag or mark written in its text is text.
 
     Raises:
-        DataError: a chat, for which the tokenizer has no marks.
+        DataError: a text that does not come back from its ids; a chat, for which the tokenizer has no marks.
     """
     if document.turns:
-        ids, counted = chat_ids(loaded.tokenizer, document.turns, loaded.symbols.bos)
+        name = f"document {document.id}"
+        ids, counted = chat_ids(
+            loaded.tokenizer, document.turns, loaded.symbols.bos, name, f"{loaded.output}"
+        )
         return Read(np.array([*ids, loaded.symbols.eos]), np.array([*counted, False][1:]))
-    found = np.array(loaded.encode([document.text])[0], np.int64)
+    found = np.array(loaded.encode([document.text], [f"document {document.id}"])[0], np.int64)
     return Read(found, np.ones(len(found) - 1, np.bool_))
 
 

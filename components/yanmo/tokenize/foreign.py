@@ -18,25 +18,18 @@ import numpy as np
 import pyarrow as pa
 
 from yanmo.common.errors import DataError
+from yanmo.common.round_trip import ADVICE, PROBES, difference, open_tokenizer
 from yanmo.tokenize.byte_level import ALPHABET, BYTES, is_byte_level
 from yanmo.tokenize.segmenter import Array, Segmenter
 
 _BYTE_VALUE = {character: byte for byte, character in enumerate(ALPHABET)}
-PROBES = (
-    "春眠不觉晓，处处闻啼鸟。\n夜来风雨声，花落知多少。",
-    "“臣闻：‘学而时习之’……”（注）《史记》——〇、；！？",
-    "2026年，GPU 与 CPU 的价格涨了 3.5%。\r\n\t第二行　全角空格  两个空格",
-    "𠀀𪚥龘〓□ 清华大学科学院 Hello, world! a",
-    "\n\n 行首的空格\n",
-)
-"""Texts that a tokenizer for Chinese must give back unchanged."""
 
 
 def read_segmenter(path: Path) -> Segmenter:
     """The segmenter of any `tokenizer.json`: the kernel's where it can be, else a `ForeignSegmenter`.
 
     Raises:
-        DataError: it is damaged, or loses text.
+        DataError: it is damaged.
     """
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
@@ -58,12 +51,7 @@ class ForeignSegmenter(Segmenter):
         Raises:
             DataError: `tokenizers` cannot read it, or it does not give texts back.
         """
-        from tokenizers import Tokenizer
-
-        try:
-            names = Tokenizer.from_file(str(path)).get_vocab(with_added_tokens=True)
-        except Exception as error:  # tokenizers raises nothing narrower
-            raise DataError(f"{path}: not a tokenizer that `tokenizers` can read: {error}") from error
+        names = open_tokenizer(path).get_vocab(with_added_tokens=True)
         pieces = [""] * (max(names.values(), default=-1) + 1)
         for name, place in names.items():
             pieces[place] = name
@@ -107,12 +95,7 @@ class ForeignSegmenter(Segmenter):
         """
         back = self.reference.decode(ids, skip_special_tokens=False)
         if back != text:
-            place = next((i for i, (a, b) in enumerate(zip(text, back, strict=False)) if a != b), len(back))
-            raise DataError(
-                f"{self.path}: loses text: {text[max(place - 10, 0) : place + 10]!r} comes back as "
-                f"{back[max(place - 10, 0) : place + 10]!r}; bits per character would be those of another "
-                "text. Use a byte-level tokenizer (Qwen's, Llama 3's, DeepSeek's) or let tokenize make one"
-            )
+            raise DataError(f"{self.path}: its tokenizer loses text: {difference(text, back)}; {ADVICE}")
         counted = int(self.widths[ids].sum())
         if counted != len(text):
             raise DataError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import logging
 import os
 from collections import Counter
@@ -14,12 +15,14 @@ import numpy as np
 from yanmo.common.documents import text_form
 from yanmo.common.errors import DataError, StorageError
 from yanmo.common.logs import human_bytes
+from yanmo.common.round_trip import check_round_trip, probe_texts
 from yanmo.common.stage_run import StageRun
 from yanmo.common.store.commit import Attempt, Result
 from yanmo.common.store.manifest import file_sha256
 from yanmo.common.store.objects import open_store
 from yanmo.common.store.output import Output
 from yanmo.common.store.settings import StoreSettings
+from yanmo.common.texts_at_hand import training_sample
 from yanmo.common.token_cache import GENRES_FILE, SPLITS, TOKENIZER, SpecialIds
 from yanmo.tokenize.agreement import full_agreement, sampled, shares_of, thinned
 from yanmo.tokenize.config import TokenizeConfig
@@ -193,6 +196,9 @@ def work(run: StageRun) -> Result:
             f"{tokenizer}: vocab_size differs: {special.vocab_size} in {GENRES_FILE}, "
             f"{segmenter.vocab_size} in tokenizer.json"
         )
+    if run.inputs[TOKENIZER] is not None:
+        texts = itertools.chain(probe_texts(), training_sample(run.input("documents")))
+        check_round_trip(segmenter.reference, texts, f"{tokenizer}")
     shards = Shard.of_run(run, tokenizer)
     parts = _parts(run, tokenizer, special, shards, segmenter)
     done = [done_of(part) for part in parts]

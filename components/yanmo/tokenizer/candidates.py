@@ -22,6 +22,7 @@ from typing import Any
 import pyarrow as pa
 
 from yanmo.common.errors import UsageError
+from yanmo.common.round_trip import check_round_trip, probe_texts
 from yanmo.tokenize.agreement import joined_like_jieba, token_ends
 from yanmo.tokenize.byte_level import BYTES
 from yanmo.tokenize.config import TokenizeConfig
@@ -148,9 +149,16 @@ def parse_candidates(text: str, sizes: Sequence[int]) -> list[tuple[str, int]]:
 
 
 def read_candidate(place: str) -> Segmenter:
-    """The tokenizer of a folder or a tokenizer.json."""
+    """The tokenizer of a folder or a tokenizer.json.
+
+    Raises:
+        DataError: it is damaged, or loses text.
+    """
     path = Path(place)
-    return read_segmenter(path / "tokenizer.json" if path.is_dir() else path)
+    path = path / "tokenizer.json" if path.is_dir() else path
+    found = read_segmenter(path)
+    check_round_trip(found.reference, probe_texts(), f"{path}")
+    return found
 
 
 def without_words(vocabulary: Vocabulary) -> Vocabulary:

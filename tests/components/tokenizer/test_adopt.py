@@ -105,8 +105,57 @@ def test_tokenizer_that_loses_text_is_refused_with_the_place(store, bpe, tmp_pat
     folder = changed(bpe, tmp_path / "nfkc", normalizer={"type": "NFKC"})
     assert adopt(store, folder) == ExitCode.DATA
     err = capsys.readouterr().err
-    assert "loses text: '" in err and "comes back as" in err and "byte-level" in err
+    assert "nfkc/tokenizer.json: its tokenizer loses text: " in err and "byte-level" in err
+    assert "expected '，' (U+FF0C), found ',' (U+002C)" in err and "comes back as" in err
     assert not list((store / "cas" / "tokenizer").glob("*/MANIFEST.json"))
+
+
+DROPS = {"type": "Replace", "pattern": {"String": "𪚥"}, "content": ""}
+
+
+def test_tokenizer_is_tried_on_the_evaluation_set_and_the_training_text_of_the_channel(
+    store, bpe, tmp_path, capsys, corpus
+):
+    """Characters that no built-in text could hold: here, a word of a poem."""
+    word = corpus[0]["text"].replace("\n", "")[3:6]
+    lossy = {"type": "Replace", "pattern": {"String": word}, "content": word[:2]}
+    folder = changed(bpe, tmp_path / "word", normalizer=lossy)
+    assert adopt(store, folder, "--channel=none") == ExitCode.DONE, "nothing at hand shows it"
+    assert adopt(store, folder) == ExitCode.DATA, "also where it was taken before"
+    err = capsys.readouterr().err
+    assert "document " in err and "of curate/" in err and "loses text" in err
+    assert tokenize(store, f"--tokenizer=tokenizer/{taken(store)}") == ExitCode.DATA
+    assert "of curate/" in capsys.readouterr().err
+    pointers = store / "pointers" / "dev"
+    (pointers / "curate.json").rename(pointers / "evaluation_set.json")
+    assert adopt(store, folder) == ExitCode.DATA
+    (pointers / "evaluation_set.json").write_text("{", encoding="utf-8")
+    assert adopt(store, folder) == ExitCode.DONE, "a damaged pointer is no fault of the tokenizer"
+    assert "not tried on the evaluation_set of channel 'dev'" in capsys.readouterr().err
+
+
+def taken(store: Path) -> str:
+    (manifest,) = (store / "cas" / "tokenizer").glob("*/MANIFEST.json")
+    return manifest.parent.name
+
+
+def test_unigram_whose_decoder_drops_text_is_refused(store, tmp_path, capsys):
+    """A plain one, which our own kernel encodes: only decoding shows it."""
+    assert (
+        run_stage(
+            STAGE,
+            work,
+            prepare=prepare,
+            argv=["--store", str(store), "--metrics-port=-1", "--vocab-size=4096"],
+        )
+        == ExitCode.DONE
+    )
+    own = latest(store).path("tokenizer.json").parent
+    steps = [{"type": "ByteFallback"}, {"type": "Fuse"}, DROPS]
+    folder = changed(own, tmp_path / "drops", decoder={"type": "Sequence", "decoders": steps})
+    assert adopt(store, folder, "--channel=none") == ExitCode.DATA
+    assert "expected '𪚥' (U+2A6A5)" in capsys.readouterr().err
+    assert adopt(store, own, "--channel=none") == ExitCode.DONE
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from yanmo.common.errors import DataError
+from yanmo.common.round_trip import check_round_trip, open_tokenizer, probe_texts
 from yanmo.common.store.output import Output
 from yanmo.common.token_cache import TokenCache
 from yanmo.train.config import TrainConfig
@@ -37,7 +38,8 @@ def check_tokenizer(model: Output, cache: TokenCache) -> None:
     """Refuse a starting model that reads other tokens than the cache holds.
 
     Raises:
-        DataError: the tokenizer or the vocabulary is another one; says what to do.
+        DataError: the tokenizer or the vocabulary is another one, or the tokenizer loses text; says what to
+            do.
     """
     ours, theirs = ([entry.sha256 for entry in x.entries("tokenizer.json")] for x in (cache.tokenizer, model))
     if ours != theirs:
@@ -46,6 +48,7 @@ def check_tokenizer(model: Output, cache: TokenCache) -> None:
             "tokenize with the model's tokenizer (`yanmo tokenize --tokenizer`) or choose another starting "
             "model"
         )
+    check_round_trip(open_tokenizer(model.path("tokenizer.json")), probe_texts(), f"{model}")
     found = read_config(model.path(CONFIG)).get("vocab_size")
     if found != cache.vocab_size:
         raise DataError(f"{model}: vocabulary of {found}, the token cache has {cache.vocab_size}")
