@@ -39,6 +39,9 @@ def main() -> None:
         sys.exit(_USAGE)
     module = COMMANDS[name][0]
     del sys.argv[1]
+    from yanmo.common.answers import take_stdout
+
+    take_stdout()
     try:
         runpy.run_module(module, run_name="__main__", alter_sys=True)
     except ModuleNotFoundError as error:

@@ -15,6 +15,7 @@ from typing import Any
 
 from kfp import compiler
 
+from yanmo.common.answers import answer, only_answers, take_stdout
 from yanmo_pipelines import resources
 
 PIPELINES = {"language_model": "yanmo_pipelines.language_model"}
@@ -55,10 +56,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = parser.parse_args(argv)
     for name in PIPELINES:
         path = given.out / f"{name}.yaml"
-        compile_pipeline(load_pipeline(name), path, given.image_prefix)
-        print(path)
+        with only_answers():
+            compile_pipeline(load_pipeline(name), path, given.image_prefix)
+        answer(str(path))
     return 0
 
 
 if __name__ == "__main__":
+    take_stdout()
     sys.exit(main())

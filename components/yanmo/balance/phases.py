@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +35,7 @@ from yanmo.balance.rules import parse_rules
 from yanmo.balance.synonyms import SHIPPED, Synonyms
 from yanmo.balance.table import Rows, TrainFiles, hex_ids
 from yanmo.balance.token_count import TokenCount
+from yanmo.common.answers import answer
 from yanmo.common.documents import take_rows, text_form, write_split
 from yanmo.common.errors import UsageError
 from yanmo.common.stage_run import Finish, Skip, StageRun
@@ -54,7 +54,7 @@ def prepare(run: StageRun) -> dict[str, Any]:
         task = Task.read(run)
         assert task.augmenter is not None  # the options say so
         shown = examples(task.files, task.rows, task.augmenter, options.preview, options.seed)
-        sys.stdout.write(as_text(shown))
+        answer(as_text(shown))
         raise Skip(f"{len(shown)} documents shown; without --preview the output is made")
     if not options.synonyms:
         return {}

@@ -21,6 +21,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from yanmo.common.answers import only_answers, take_stdout
 from yanmo.common.energy import EnergyMeter
 from yanmo.common.errors import DataError, EnvironmentFault, ExitCode, UsageError, advice, report
 from yanmo.common.inputs import NONE, resolve_inputs
@@ -175,7 +176,7 @@ def main(
         fatal = _fatal_of_this_run(store, stage, options)
         if fatal is not None:
             return fatal
-        with Telemetry(stage.name, options.run_id, options.metrics_port) as telemetry:
+        with only_answers(), Telemetry(stage.name, options.run_id, options.metrics_port) as telemetry:
             inputs = resolve_inputs(store, options)
             run = StageRun(stage=stage, options=options, store=store, inputs=inputs, telemetry=telemetry)
             try:
@@ -365,4 +366,5 @@ def _stop_on_sigterm() -> None:
 
 def run(stage: Stage, work: Work, **kwargs: Any) -> None:
     """`main`, as the last line of a stage's `__main__`."""
+    take_stdout()
     sys.exit(main(stage, work, **kwargs))

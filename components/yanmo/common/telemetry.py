@@ -7,12 +7,36 @@ of `yanmo_run_info` alone, so that series do not multiply with every run.
 from __future__ import annotations
 
 import logging
+import threading
 import time
+from socketserver import TCPServer, ThreadingMixIn
 from types import TracebackType
+from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest, start_http_server
+from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest, make_wsgi_app
 
 log = logging.getLogger(__name__)
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    """As prometheus_client's own, but without a look-up of the machine's full name.
+
+    The standard library's HTTP servers ask for it when they bind (http.server.HTTPServer.server_bind), which
+    takes as long as a DNS server that does not answer: each stage would begin that much later.
+    """
+
+    daemon_threads = True
+
+    def server_bind(self) -> None:
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+        self.setup_environ()
+
+
+class _Handler(WSGIRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:
+        """A scrape is nothing to tell."""
 
 
 class Telemetry:
@@ -57,10 +81,13 @@ class Telemetry:
         if self._port >= 0:
             for port in dict.fromkeys((self._port, 0)):
                 try:
-                    self._server, self._thread = start_http_server(port, registry=self.registry)
+                    app = make_wsgi_app(self.registry)
+                    self._server = make_server("0.0.0.0", port, app, _Server, handler_class=_Handler)
                 except (OSError, OverflowError) as error:  # busy; not a port number
                     log.warning("no /metrics on port %d (%s); taking a free one", port, error)
                     continue
+                self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+                self._thread.start()
                 log.debug("metrics on port %d", self._server.server_port)
                 break
         return self

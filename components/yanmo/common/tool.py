@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any, NoReturn
 
+from yanmo.common.answers import take_stdout
 from yanmo.common.errors import ExitCode, UsageError, report
 from yanmo.common.logs import setup
 from yanmo.common.store.objects import open_store
@@ -77,7 +78,8 @@ def settings_of(args: argparse.Namespace) -> StoreSettings:
 
 
 def run(tool: Tool) -> NoReturn:
-    """`main` as a process: SIGTERM ends it in as orderly a way as Ctrl-C."""
+    """`main` as a process: SIGTERM ends it in as orderly a way as Ctrl-C; stdout is the tool's alone."""
+    take_stdout()
     signal.signal(signal.SIGTERM, _stop)
     sys.exit(main(tool))
 

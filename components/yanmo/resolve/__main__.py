@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from yanmo.common.answers import answer, only_answers, take_stdout
 from yanmo.common.kfp_outputs import ExecutorOutputs
 from yanmo.common.logs import setup
 from yanmo.common.options import default_argv, load
@@ -21,16 +22,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         options = load(ResolveOptions, default_argv(argv), "yanmo resolve")
         setup(options.log_level, STAGE.name)
         outputs = ExecutorOutputs.parse(options.executor_input)
-        store = open_store(options.store, StoreSettings.of(options))
-        references = resolve(store, options.channel, list(STAGE.outputs))
+        with only_answers():
+            store = open_store(options.store, StoreSettings.of(options))
+            references = resolve(store, options.channel, list(STAGE.outputs))
         if outputs:
             outputs.write({name: body(r) for name, r in references.items()}, {}, {})
         else:
-            print(inputs_json(references))
+            answer(inputs_json(references))
         return 0
     except Exception as error:
         return failed(STAGE, error)
 
 
 if __name__ == "__main__":
+    take_stdout()
     sys.exit(main())

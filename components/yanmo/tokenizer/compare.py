@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 
+from yanmo.common.answers import answer, only_answers
 from yanmo.common.errors import ExitCode, UsageError
 from yanmo.common.logs import human_seconds
 from yanmo.common.records import num_characters
@@ -70,9 +71,10 @@ def run(store: ObjectStore, args: argparse.Namespace) -> int:
     """Compare, and print a table and one sentence."""
     wanted = parse_candidates(args.candidates, _sizes(args.sizes))
     _check(args)
-    corpus = _corpus(store, args).limited(args.characters, args.held_out_characters)
-    found = compare(corpus, wanted, args)
-    print(json.dumps(found, ensure_ascii=False, indent=1) if args.json else table(found))
+    with only_answers():
+        corpus = _corpus(store, args).limited(args.characters, args.held_out_characters)
+        found = compare(corpus, wanted, args)
+    answer(json.dumps(found, ensure_ascii=False, indent=1) if args.json else table(found))
     return ExitCode.DONE
 
 

@@ -20,6 +20,7 @@ import os
 import sys
 import time
 import traceback
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -165,8 +166,11 @@ class WorkerLost(StorageError):
     """A worker ended without a word: killed by a person, by the machine's memory, or with its pod."""
 
 
-def raise_failure(statuses: list[Status], ranks: int, log_tail: str) -> None:
+def raise_failure(statuses: list[Status], ranks: int, started: Collection[int], log_tail: str) -> None:
     """Raise the error that ended the workers, so that the stage ends with its exit code.
+
+    Args:
+        started: the ranks that left a heartbeat.
 
     Raises:
         WorkerLost: a rank left no status.
@@ -174,6 +178,12 @@ def raise_failure(statuses: list[Status], ranks: int, log_tail: str) -> None:
     failed = [s for s in statuses if s.state == "failed"]
     causes = [s for s in failed if not s.follows]
     missing = sorted(set(range(ranks)) - {s.rank for s in statuses})
+    never = [rank for rank in missing if rank not in started]
+    if never and not causes:
+        raise WorkerLost(
+            f"rank {never[0]} of {ranks} never started: torchrun could not bring the ranks together, or "
+            f"Python could not begin; mend what is said last and run the same command again:\n{log_tail}"
+        )
     if missing and not causes:
         raise WorkerLost(
             f"rank {missing[0]} of {ranks} was killed without a word (out of memory, or by hand); run the "

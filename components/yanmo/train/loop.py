@@ -17,6 +17,7 @@ from yanmo.train.checkpoints import checkpoint
 from yanmo.train.checkpoints.resumable import Resumable
 from yanmo.train.health.monitor import Monitor
 from yanmo.train.health.setbacks import Skipped
+from yanmo.train.health.watchdog import TRAINING
 from yanmo.train.judge import mean_of
 from yanmo.train.metrics.interval import PendingStep
 from yanmo.train.metrics.trace import Trace
@@ -96,7 +97,7 @@ class Loop(Resumable):
     def _one_step(self) -> None:
         options, engine = self.options, self.engine
         began, cpu_began = time.monotonic(), time.process_time()
-        self.beat(f"training step {self.step + 1}")
+        self.beat(f"{TRAINING} {self.step + 1}")
         self.trace.begin_step()
         engine.set_learning_rate(self._learning_rate())
         first = self._first_sample()

@@ -1,7 +1,9 @@
 """`yanmo evaluate` with small, slow pieces, killed at one of them: name number ranks folder [arguments...].
 
 It begins when so many ranks have left a file in the folder, is killed when it writes the piece `number` of
-that name (none has the name `-`), and prints the pieces that it wrote.
+that name (none has the name `-`), and prints the pieces that it wrote. Whatever the speed of the machine, no
+rank is done before each has had its turn: after its first piece of bits a rank waits until every other one
+has written one too, or is where it is killed.
 """
 
 import os
@@ -10,25 +12,31 @@ import sys
 import time
 from pathlib import Path
 
+from yanmo.common.answers import answer
 from yanmo.common.stage_run import main
 from yanmo.evaluate import scoring, work
 from yanmo.evaluate.config import STAGE
 from yanmo.evaluate.pieces import KeptPieces
 
-SECONDS = 0.2
-"""That a piece takes: others get their turn."""
+SECONDS = 0.05
+"""That a piece takes."""
 
 
-def evaluate(name, number, argv):
+def evaluate(name, number, ranks, folder, argv):
     written, original = [], KeptPieces._write
 
     def write(self, path, body):
-        if name in path.rpartition("/")[2]:
+        piece = path.rpartition("/")[2]
+        if name in piece:
             if len(written) == number:
+                leave(folder, "turn")
                 os.kill(os.getpid(), signal.SIGKILL)
             written.append(path)
         original(self, path, body)
-        print(path.rpartition("/")[2], flush=True)
+        answer(piece)
+        if "bits" in piece and name not in piece:
+            leave(folder, "turn")
+            wait_for_others(folder, "turn", ranks)
         time.sleep(SECONDS)
 
     KeptPieces._write = write
@@ -36,12 +44,18 @@ def evaluate(name, number, argv):
     return main(STAGE, work.work, prepare=work.prepare, finish=work.finish, assist=work.assist, argv=argv)
 
 
-def wait_for_others(folder, ranks):
-    (folder / f"ready-{os.getpid()}").touch()
-    while len(list(folder.glob("ready-*"))) < ranks:
+def leave(folder, what):
+    (folder / f"{what}-{os.getpid()}").touch()
+
+
+def wait_for_others(folder, what, ranks):
+    while len(list(folder.glob(f"{what}-*"))) < ranks:
         time.sleep(0.01)
 
 
 if __name__ == "__main__":
-    wait_for_others(Path(sys.argv[4]), int(sys.argv[3]))
-    sys.exit(evaluate("no piece" if sys.argv[1] == "-" else sys.argv[1], int(sys.argv[2]), sys.argv[5:]))
+    ranks, folder = int(sys.argv[3]), Path(sys.argv[4])
+    leave(folder, "ready")
+    wait_for_others(folder, "ready", ranks)
+    name = "no piece" if sys.argv[1] == "-" else sys.argv[1]
+    sys.exit(evaluate(name, int(sys.argv[2]), ranks, folder, sys.argv[5:]))

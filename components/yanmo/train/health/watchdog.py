@@ -4,7 +4,7 @@ A rank that waits for a dead or frozen one in a collective waits silently, for t
 or for ever. Here each rank has a thread that expects a `beat` every so often; when none comes it dumps all
 stacks with faulthandler and ends the process with exit code 75, so that the run is tried again. While beats
 come it touches a file once a second, from which the supervisor sees a rank that is frozen itself (SIGSTOP, a
-stuck driver) and cannot say so.
+stuck driver) and cannot say so. A second file says what the rank does.
 
 Silence is counted only while somebody was awake to hear it: a clock that is set, a machine that slept or a
 container that was paused for hours ends nothing.
@@ -22,6 +22,8 @@ from contextlib import suppress
 from pathlib import Path
 
 FOLDER = "heartbeats"
+TRAINING = "training step"
+"""How a rank that trains begins to say what it does."""
 _PERIOD_SECONDS = 1.0
 _MOST_GAP_SECONDS = 5.0
 """Counted of the time between two looks; what is more, the listener itself stood still."""
@@ -65,6 +67,7 @@ class Watchdog:
         with suppress(OSError):  # a full disk: who writes what matters says so
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._path.write_text(str(os.getpid()), encoding="utf-8")
+        self._say(self._doing)
         self._thread.start()
 
     def stop(self) -> None:
@@ -76,8 +79,10 @@ class Watchdog:
         self._doing, self._beat = doing, time.monotonic()
 
     def _run(self) -> None:
-        touched, silence = 0.0, Silence()
+        touched, silence, said = 0.0, Silence(), ""
         while not self._stop.wait(_PERIOD_SECONDS):
+            if said != (doing := self._doing):
+                self._say(said := doing)
             silent = silence.look(self._beat)
             if self._limit and silent > self._limit:
                 self._end(silent)
@@ -85,6 +90,10 @@ class Watchdog:
                 touched = time.monotonic()
                 with suppress(OSError):  # a full disk is found by who writes what matters
                     os.utime(self._path)
+
+    def _say(self, doing: str) -> None:
+        with suppress(OSError):
+            doing_path(self._path).write_text(f"{doing}\n", encoding="utf-8")
 
     def _end(self, silent: float) -> None:
         sys.stderr.flush()
@@ -100,6 +109,23 @@ class Watchdog:
 def heartbeat_path(folder: Path, rank: int) -> Path:
     """The file that a rank's watchdog touches while the rank makes progress; it holds the process id."""
     return folder / FOLDER / f"rank-{rank:05d}"
+
+
+def doing_path(heartbeat: Path) -> Path:
+    """The file beside a heartbeat that says what the rank does, in a line that is at most a second old."""
+    return heartbeat.with_name(f"doing-{heartbeat.name}")
+
+
+def doings(folder: Path) -> dict[int, str]:
+    """What each rank that was started does, by rank."""
+    found = {}
+    for path in sorted((folder / FOLDER).glob("rank-*")):
+        try:
+            text = doing_path(path).read_text(encoding="utf-8").strip()
+        except OSError:
+            text = ""
+        found[int(path.name.removeprefix("rank-"))] = text or "starting"
+    return found
 
 
 class Heartbeats:
@@ -122,5 +148,5 @@ class Heartbeats:
 
 def forget_heartbeats(folder: Path) -> None:
     """Remove the files of an earlier start."""
-    for path in (folder / FOLDER).glob("rank-*"):
+    for path in (folder / FOLDER).glob("*rank-*"):
         path.unlink(missing_ok=True)

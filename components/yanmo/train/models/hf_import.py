@@ -14,6 +14,7 @@ import argparse
 import logging
 from pathlib import Path
 
+from yanmo.common.answers import answer, only_answers
 from yanmo.common.errors import ExitCode, UsageError
 from yanmo.common.store.commit import Attempt, Recipe, Result, commit_once
 from yanmo.common.store.manifest import file_sha256
@@ -35,9 +36,10 @@ def run(store: ObjectStore, args: argparse.Namespace) -> int:
     files = _files(folder)
     digests = {path.name: file_sha256(path) for path in files}
     recipe = Recipe(stage="train", revision=1, semantic={"imported": digests}, inputs={})
-    output = commit_once(store, recipe, lambda attempt: _build(folder, attempt))
-    assert output is not None, "an import never pauses"
-    print(f"train/{recipe.key}")
+    with only_answers():
+        output = commit_once(store, recipe, lambda attempt: _build(folder, attempt))
+        assert output is not None, "an import never pauses"
+        answer(f"train/{recipe.key}")
     return ExitCode.DONE
 
 

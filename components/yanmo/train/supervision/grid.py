@@ -15,12 +15,12 @@ import dataclasses
 import logging
 import os
 import statistics
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from yanmo.common.answers import answer
 from yanmo.common.errors import EnvironmentFault
 from yanmo.common.options_file import dump_yaml
 from yanmo.common.stage_run import Skip, StageRun
@@ -84,10 +84,8 @@ def best_settings(run: StageRun) -> Setting:
         )
     advice = _advice(run, best, speed)
     rows = [[f"{v:.0f}", *(f"{name}={value}" for name, value in s.items())] for s, v in speeds]
-    sys.stdout.write("".join(f"# {' '.join(row)}\n" for row in sorted(rows, key=lambda r: -float(r[0]))))
-    sys.stdout.write(f"# {advice}\n")
-    sys.stdout.write(dump_yaml(best))
-    sys.stdout.flush()
+    table = "".join(f"# {' '.join(row)}\n" for row in sorted(rows, key=lambda r: -float(r[0])))
+    answer(f"{table}# {advice}\n{dump_yaml(best)}")
     return {**best, "tokens_per_second": round(speed)}
 
 
@@ -156,8 +154,15 @@ def tokens_per_second(run: StageRun, options: TrainConfig) -> float:
         said = WorkersLog(process, folder / "workers.log")
         said.start()
         try:
-            limit = options.hang_seconds
-            watch(process, said, folder, hang_seconds=limit, stopping=[], each_time=lambda: None)
+            watch(
+                process,
+                said,
+                folder,
+                ranks=options.ranks,
+                hang_seconds=options.hang_seconds,
+                stopping=[],
+                each_time=lambda: None,
+            )
         finally:
             end(process)
         said.wait()

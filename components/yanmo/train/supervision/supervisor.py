@@ -30,6 +30,7 @@ from yanmo.train.backends.zero_config import engine_config
 from yanmo.train.checkpoints.keeper import Keeper
 from yanmo.train.config import TrainConfig
 from yanmo.train.health.watchdog import FOLDER as HEARTBEATS
+from yanmo.train.health.watchdog import doings
 from yanmo.train.job import Job, Status, clear, raise_failure, read_metrics
 from yanmo.train.memory.estimate import divisors, shape_of
 from yanmo.train.memory.fitting import fitted
@@ -174,6 +175,7 @@ def _one_shift(task: Job, exporter: Exporter, keeper: Keeper, stopping: list[flo
                     process,
                     said,
                     task.folder,
+                    ranks=task.options.ranks,
                     hang_seconds=task.options.hang_seconds,
                     stopping=stopping,
                     each_time=look,
@@ -186,7 +188,7 @@ def _one_shift(task: Job, exporter: Exporter, keeper: Keeper, stopping: list[flo
     if full:  # also while stopping: what did not fit must not be tried again
         halve_micro_batch(task, full[0])
         return None
-    raise_failure(said.statuses, task.options.ranks, said.tail)
+    raise_failure(said.statuses, task.options.ranks, doings(task.folder), said.tail)
     return said.statuses
 
 

@@ -19,7 +19,8 @@ from yanmo.common.errors import StorageError
 from yanmo.train.config import TrainConfig
 from yanmo.train.health.watchdog import Heartbeats
 from yanmo.train.job import Status, parse_status
-from yanmo.train.supervision.torchrun import PARENT
+from yanmo.train.supervision.beginning import Beginning
+from yanmo.train.supervision.torchrun import LOOPBACK, PARENT
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +45,8 @@ def start(options: TrainConfig, job_path: Path) -> subprocess.Popen[bytes]:
     """Start torchrun and one worker per rank."""
     command = [
         *(sys.executable, "-m", "yanmo.train.supervision.torchrun", "--standalone", "--max-restarts=0"),
-        *(f"--nproc-per-node={options.ranks}", "-m", "yanmo.train.worker", str(job_path)),
+        *(f"--local-addr={LOOPBACK}", f"--nproc-per-node={options.ranks}"),
+        *("-m", "yanmo.train.worker", str(job_path)),
     ]
     env = {
         **os.environ,
@@ -55,8 +57,11 @@ def start(options: TrainConfig, job_path: Path) -> subprocess.Popen[bytes]:
         # Sums in another order give other last digits; this keeps one machine's runs equal.
         "MKL_CBWR": os.environ.get("MKL_CBWR", "AUTO,STRICT"),
     }
-    # A session of its own: Ctrl-C reaches only the supervisor, which asks for an orderly stop.
-    return subprocess.Popen(command, env=env, stderr=subprocess.PIPE, start_new_session=True)
+    # A session of its own: Ctrl-C reaches only the supervisor, which asks for an orderly stop. What the
+    # workers' libraries print goes to their log: stdout is the supervisor's, and may be read by a script.
+    return subprocess.Popen(
+        command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
+    )
 
 
 def watch(
@@ -64,6 +69,7 @@ def watch(
     said: WorkersLog,
     folder: Path,
     *,
+    ranks: int,
     hang_seconds: float,
     stopping: list[float],
     each_time: Callable[[], None],
@@ -75,9 +81,10 @@ def watch(
         each_time: called a few times a second.
 
     Raises:
-        Frozen: a rank stands still, or the workers do not stop when they are asked to.
+        Frozen: a rank stands still, none ever began, or the workers do not stop when they are asked to.
     """
     failed_at, heartbeats = 0.0, Heartbeats(folder)
+    beginning = Beginning(folder, ranks, lambda: said.last_line)
     while process.poll() is None:
         time.sleep(_POLL_SECONDS)
         each_time()
@@ -91,6 +98,12 @@ def watch(
             failed_at = now
         if failed_at and now - failed_at > _FOLLOW_SECONDS:
             return
+        nobody = beginning.look()
+        if hang_seconds and nobody > hang_seconds + _FROZEN_SECONDS:
+            raise Frozen(
+                f"torchrun started none of {ranks} workers within {nobody:.0f} s (--hang-seconds); run the "
+                f"same command again. Last lines that were written:\n{said.tail}"
+            )
         silent = heartbeats.silent(hang_seconds + _FROZEN_SECONDS) if hang_seconds else []
         if silent and not failed_at:
             raise Frozen(
@@ -115,8 +128,8 @@ class WorkersLog(threading.Thread):
 
     def __init__(self, process: subprocess.Popen[bytes], path: Path) -> None:
         super().__init__(daemon=True)
-        assert process.stderr is not None
-        self._pipe, self._path = process.stderr, path
+        assert process.stdout is not None
+        self._pipe, self._path = process.stdout, path
         self._tail: deque[str] = deque(maxlen=15)
         self.statuses: list[Status] = []
 
@@ -150,4 +163,9 @@ class WorkersLog(threading.Thread):
     @property
     def tail(self) -> str:
         """The last lines."""
-        return "".join(self._tail)
+        return "".join(self._tail.copy())
+
+    @property
+    def last_line(self) -> str:
+        """The last line that says something."""
+        return next((line.strip() for line in reversed(self._tail.copy()) if line.strip()), "")

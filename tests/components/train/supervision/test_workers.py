@@ -22,7 +22,13 @@ Status(0, "paused", step=5).send()
 
 
 def talking(code: str = TALK) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE)
+    command = [sys.executable, "-c", code]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+def watch(process, said, folder, *, ranks=1, hang_seconds=0.0, stopping=()):
+    limits = {"ranks": ranks, "hang_seconds": hang_seconds}
+    workers.watch(process, said, folder, **limits, stopping=list(stopping), each_time=lambda: None)
 
 
 ORPHAN = """
@@ -49,7 +55,7 @@ def test_workers_that_do_not_stop_when_asked_are_ended_and_that_is_said(tmp_path
     said.start()
     asked = [time.monotonic() - 200]
     with pytest.raises(workers.Frozen, match=r"did not save within 120 s.*from the last checkpoint"):
-        workers.watch(process, said, tmp_path, hang_seconds=0, stopping=asked, each_time=lambda: None)
+        watch(process, said, tmp_path, stopping=asked)
     workers.end(process)
     said.wait()
 

@@ -1,0 +1,58 @@
+"""stdout belongs to what a command answers, which a script may read: YAML, JSON, a key.
+
+Libraries print there too: DeepSpeed its memory figures, once it trains in bf16; others from C, or in a child
+process. A process that serves a command line first takes stdout for itself (`take_stdout`): what anything
+writes to file descriptor 1 from then on goes to stderr, and only Python's `print` still reaches the reader.
+Around work that calls libraries (`only_answers`) `print` goes to stderr as well, and `answer` alone is read.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout, suppress
+from typing import TextIO
+
+_STDOUT, _STDERR = 1, 2
+_answers: list[TextIO] = []
+"""Where `answer` writes: what stdout was when `only_answers` was entered."""
+
+
+def take_stdout() -> None:
+    """Send what C or a child process writes to file descriptor 1 to stderr; `sys.stdout` reaches stdout.
+
+    At the start of a process that is a command; a second call does nothing, nor where either is closed.
+    """
+    with suppress(OSError, ValueError, AttributeError):  # closed, or not a real file
+        if sys.stdout.fileno() != _STDOUT:
+            return
+        sys.stdout.flush()
+        os.fstat(_STDERR)
+        before = sys.stdout
+        sys.stdout = os.fdopen(
+            os.dup(_STDOUT),
+            "w",
+            buffering=1 if before.isatty() else -1,
+            encoding=before.encoding,
+            errors=before.errors,
+        )
+        os.dup2(_STDERR, _STDOUT)
+
+
+@contextmanager
+def only_answers() -> Iterator[None]:
+    """Inside, what anything prints goes to stderr; `answer` still reaches stdout."""
+    _answers.append(sys.stdout)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        _answers.pop()
+
+
+def answer(text: str) -> None:
+    """Write a line, or lines, of what was asked for to stdout, at once."""
+    stream = _answers[0] if _answers else sys.stdout
+    stream.write(text if text.endswith("\n") else f"{text}\n")
+    stream.flush()

@@ -1,0 +1,71 @@
+"""What a start waits for, said once a minute until a step is done.
+
+A start of seconds is the rule; a slow disk, a compiler, a name that does not resolve or a rank that never
+comes make it minutes. What each rank does stands beside its heartbeat; a rank without one was never started.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from yanmo.common.logs import human_seconds
+from yanmo.train.health.watchdog import TRAINING, Silence, doings
+
+log = logging.getLogger(__name__)
+_SAY_SECONDS = 60.0
+
+
+class Beginning:
+    """The time from the start of the workers to the end of the first step."""
+
+    def __init__(
+        self,
+        folder: Path,
+        ranks: int,
+        last_line: Callable[[], str],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Args:
+        last_line: gives the last thing that torchrun or a worker wrote.
+        """
+        self._folder, self._ranks, self._last_line = folder, ranks, last_line
+        self._silence = Silence(clock)
+        self._next = _SAY_SECONDS
+        self._first_step = ""
+        self.is_over = False
+
+    def look(self) -> float:
+        """Say what is waited for, if that is due; ask again and again.
+
+        Returns:
+            Seconds for which no rank at all has been there, those left out in which nobody looked.
+        """
+        if self.is_over:
+            return 0.0
+        found = doings(self._folder)
+        steps = [doing for doing in found.values() if doing.startswith(TRAINING)]
+        self._first_step = self._first_step or (steps[0] if steps else "")
+        if any(doing != self._first_step for doing in steps):
+            self.is_over = True
+            return 0.0
+        seconds = self._silence.look(None)
+        if seconds >= self._next:
+            self._next += _SAY_SECONDS
+            log.info("no step is done after %s: %s", human_seconds(seconds), self._waits(found))
+        return 0.0 if found else seconds
+
+    def _waits(self, found: dict[int, str]) -> str:
+        """In words, what each rank does; and what was written last, where some rank is not there."""
+        by_doing: dict[str, list[int]] = {}
+        for rank in range(self._ranks):
+            by_doing.setdefault(found.get(rank, "not started by torchrun yet"), []).append(rank)
+        text = "; ".join(
+            f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}: {doing}"
+            for doing, ranks in by_doing.items()
+        )
+        last = self._last_line()
+        missing = len(found) < self._ranks
+        return f"{text}. Last line of the workers: {last}" if missing and last else text

@@ -1,0 +1,131 @@
+"""stdout holds what a command answers and nothing else, whatever the libraries under it print."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from yanmo.common.answers import answer, only_answers
+from yanmo.common.store.commit import Recipe, Result, commit_once
+from yanmo.common.store.objects import open_store
+from yanmo.common.store.pointers import move_pointer
+
+NOISE = "a library's noise"
+LOUD = f"""
+import os, subprocess, sys
+def make_noise():
+    os.write(1, b"{NOISE}\\n")
+    subprocess.run(["echo", {NOISE!r}])
+"""
+SITE = """
+import importlib.abc, importlib.util, sys
+{loud}
+class Loud(importlib.abc.MetaPathFinder):
+    def __init__(self):
+        self.left = set({libraries!r})
+    def find_spec(self, name, path, target=None):
+        if name not in self.left:
+            return None
+        self.left.remove(name)
+        spec = importlib.util.find_spec(name)
+        plain = spec.loader.exec_module
+        def execute(module):
+            plain(module)
+            make_noise()
+        spec.loader.exec_module = execute
+        return spec
+
+sys.meta_path.insert(0, Loud())
+"""
+
+
+@pytest.fixture(scope="module")
+def loud(tmp_path_factory) -> dict[str, str]:
+    """An environment in which libraries and their children write to stdout when they are imported."""
+    folder = tmp_path_factory.mktemp("site")
+    libraries = ("pyarrow.parquet", "numba", "torch", "tokenizers", "kfp.compiler", "jieba")
+    (folder / "sitecustomize.py").write_text(SITE.format(loud=LOUD, libraries=libraries), encoding="utf-8")
+    return {**os.environ, "PYTHONPATH": f"{folder}:{os.environ.get('PYTHONPATH', '')}"}
+
+
+def command(*argv: object, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    line = [sys.executable, "-m", "yanmo.cli", *map(str, argv)]
+    return subprocess.run(line, capture_output=True, text=True, env=env)
+
+
+def test_a_compiled_pipelines_path_is_all_that_compile_answers(loud, tmp_path):
+    done = command("compile", "--out", tmp_path, env=loud)
+    assert done.returncode == 0, done.stderr
+    assert NOISE in done.stderr
+    assert [Path(line).parent for line in done.stdout.splitlines()] == [tmp_path]
+
+
+def test_a_comparison_of_tokenizers_is_all_that_it_answers(loud, tmp_path):
+    text = tmp_path / "text.jsonl"
+    lines = [json.dumps({"text": f"春江潮水連海平{i}海上明月共潮生"}, ensure_ascii=False) for i in range(200)]
+    text.write_text("\n".join(lines), encoding="utf-8")
+    options = ("--candidates", "char,jieba", "--tera-operations", "0", "--json", "--store", tmp_path / "s")
+    done = command("tokenizer", "compare", "--files", text, *options, env=loud)
+    assert done.returncode == 0, done.stderr
+    assert NOISE in done.stderr and isinstance(json.loads(done.stdout), dict)
+
+
+def test_what_stores_and_channels_hold_is_all_that_is_answered(loud, tmp_path):
+    store = open_store(str(tmp_path))
+
+    def work(attempt) -> Result:
+        attempt.write("a.txt", "文")
+        return Result(counts={"documents": 1})
+
+    output = commit_once(store, Recipe(stage="curate", revision=1, semantic={}, inputs={}), work)
+    move_pointer(store, "dev", "curate", output.reference)
+    for argv in (("store", "ls", "--json"), ("resolve", "--channel", "dev")):
+        done = command(*argv, "--store", tmp_path, env=loud)
+        assert done.returncode == 0, done.stderr
+        json.loads(done.stdout)
+
+
+TALK = f"""
+{LOUD}
+from yanmo.common.answers import answer, only_answers, take_stdout
+take_stdout()
+print("before")
+with only_answers():
+    print({NOISE!r})
+    answer("first")
+    answer("second\\n")
+    make_noise()
+    with only_answers():
+        print({NOISE!r})
+        make_noise()
+        answer("third")
+print("after")
+"""
+
+
+def test_prints_of_python_c_and_children_go_to_stderr_and_answers_keep_their_order():
+    done = subprocess.run([sys.executable, "-c", TALK], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["before", "first", "second", "third", "after"]
+    assert done.stderr.count(NOISE) == 6
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_a_process_without_stdout_or_stderr_runs_all_the_same(closed, tmp_path):
+    code = "from yanmo.common.answers import take_stdout; take_stdout(); open('made', 'w')"
+    line = f'{sys.executable} -c "{code}" {closed}'
+    assert subprocess.run(line, shell=True, cwd=tmp_path).returncode == 0
+    assert (tmp_path / "made").exists()
+
+
+def test_inside_a_process_of_others_answers_go_where_its_stdout_goes(capsys):
+    with only_answers():
+        print(NOISE)
+        answer("yes")
+    out, err = capsys.readouterr()
+    assert (out, err) == ("yes\n", f"{NOISE}\n")

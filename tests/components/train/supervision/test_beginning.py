@@ -1,0 +1,166 @@
+"""A start that takes long says what it waits for, and what never came is not blamed on memory."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from yanmo.common.options import flag
+from yanmo.train.health.watchdog import TRAINING, Watchdog, doings, forget_heartbeats
+from yanmo.train.supervision import beginning, workers
+from yanmo.train.supervision.beginning import Beginning
+from yanmo.train.supervision.workers import WorkersLog
+
+WORKER = """
+import sys, time
+from pathlib import Path
+from yanmo.train.health.watchdog import Watchdog
+watchdog = Watchdog(Path(sys.argv[1]), 0, 0, lambda text: None)
+watchdog.start()
+for doing in ("importing torch", "joining the other ranks", "training step 1"):
+    watchdog.beat(doing)
+    time.sleep(1.5)
+for step in range(2, 30):
+    watchdog.beat(f"training step {step}")
+    time.sleep(0.1)
+"""
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def ranks_doing(folder: Path, **doing: str) -> None:
+    forget_heartbeats(folder)
+    for name, text in doing.items():
+        Watchdog(folder, int(name[1:]), 0, lambda text: None)._say(text)
+        (folder / "heartbeats" / f"rank-{int(name[1:]):05d}").write_text("1")
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    (tmp_path / "heartbeats").mkdir()
+    return tmp_path
+
+
+def seconds_later(start: Beginning, clock: Clock, seconds: int) -> float:
+    nobody = 0.0
+    for _ in range(seconds):
+        clock.now += 1.0
+        nobody = start.look()
+    return nobody
+
+
+def test_each_minute_without_a_step_is_said_with_what_each_rank_does(folder, caplog):
+    caplog.set_level(logging.INFO, "yanmo")
+    clock = Clock()
+    start = Beginning(folder, 3, lambda: "no such name", clock)
+    assert seconds_later(start, clock, 59) == 59 and not caplog.messages
+    assert seconds_later(start, clock, 1) == 60
+    assert caplog.messages == [
+        "no step is done after 1 min 00 s: ranks 0, 1, 2: not started by torchrun yet. "
+        "Last line of the workers: no such name"
+    ]
+    ranks_doing(folder, r0="joining the other ranks", r1="importing torch")
+    assert seconds_later(start, clock, 60) == 0
+    assert caplog.messages[1:] == [
+        "no step is done after 2 min 00 s: rank 0: joining the other ranks; rank 1: importing torch; "
+        "rank 2: not started by torchrun yet. Last line of the workers: no such name"
+    ]
+    ranks_doing(folder, r0=f"{TRAINING} 8", r1=f"{TRAINING} 8", r2=f"{TRAINING} 8")
+    seconds_later(start, clock, 60)
+    assert caplog.messages[2:] == ["no step is done after 3 min 00 s: ranks 0, 1, 2: training step 8"]
+    ranks_doing(folder, r0=f"{TRAINING} 9", r1=f"{TRAINING} 8", r2=f"{TRAINING} 8")
+    seconds_later(start, clock, 600)
+    assert start.is_over and len(caplog.messages) == 3
+
+
+def test_a_machine_that_slept_does_not_count_as_a_start_that_takes_long(folder, caplog):
+    caplog.set_level(logging.INFO, "yanmo")
+    clock = Clock()
+    start = Beginning(folder, 1, lambda: "", clock)
+    start.look()
+    clock.now += 8 * 3600
+    assert start.look() < 60 and not caplog.messages
+
+
+def test_the_first_look_after_a_rank_was_started_finds_what_it_does(folder):
+    (folder / "heartbeats" / "rank-00001").write_text("17")
+    assert doings(folder) == {1: "starting"}, "the second file is not there yet"
+    Watchdog(folder, 0, 0, lambda text: None).start()
+    assert doings(folder) == {0: "starting", 1: "starting"}
+    forget_heartbeats(folder)
+    assert not list((folder / "heartbeats").iterdir())
+
+
+def test_a_real_worker_that_starts_slowly_is_described_until_its_second_step(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(beginning, "_SAY_SECONDS", 0.5)
+    caplog.set_level(logging.INFO, "yanmo")
+    process = subprocess.Popen(
+        [sys.executable, "-c", WORKER, str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    said = WorkersLog(process, tmp_path / "workers.log")
+    said.start()
+    workers.watch(
+        process, said, tmp_path, ranks=1, hang_seconds=0, stopping=[], each_time=lambda: None
+    )  # fmt: skip
+    text = "\n".join(caplog.messages)
+    assert "rank 0: importing torch" in text or "rank 0: joining the other ranks" in text
+    assert "training step 1" in text and "training step 20" not in text
+
+
+def test_workers_that_torchrun_never_starts_end_the_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(workers, "_FROZEN_SECONDS", 0.5)
+    code = "import time; print('nobody there', flush=True); time.sleep(600)"
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    said = WorkersLog(process, tmp_path / "workers.log")
+    said.start()
+    with pytest.raises(workers.Frozen, match=r"started none of 2 workers(.|\n)*nobody there"):
+        workers.watch(
+            process, said, tmp_path, ranks=2, hang_seconds=2.0, stopping=[], each_time=lambda: None
+        )  # fmt: skip
+    workers.end(process)
+    said.wait()
+
+
+NAMELESS = ["unshare", "--uts", "sh", "-c", 'hostname no-such-name.invalid && exec "$@"', "sh"]
+
+
+def cannot_be_nameless() -> str:
+    """Why no process can be started here whose host name does not resolve; empty where one can."""
+    if not (shutil.which("unshare") and shutil.which("hostname")):
+        return "needs unshare and hostname (util-linux)"
+    asks = "import socket; socket.getaddrinfo(socket.gethostname(), None)"
+    done = subprocess.run([*NAMELESS, sys.executable, "-c", asks], capture_output=True, text=True)
+    if "gaierror" in done.stderr:
+        return ""
+    return f"may not give a process another host name: {done.stderr.strip()[-100:] or 'it resolves'}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["deepspeed", "torch"])
+def test_a_host_name_that_does_not_resolve_is_no_hindrance(store, tiny, backend):
+    reason = cannot_be_nameless()
+    if reason:
+        pytest.skip(reason)
+    flags = [f"{flag(name)}={value}" for name, value in {**tiny, "ranks": 2, "backend": backend}.items()]
+    command = [sys.executable, "-m", "yanmo.train", f"--store={store}", *flags]
+    env = {name: value for name, value in os.environ.items() if name != "GLOO_SOCKET_IFNAME"}
+    process = subprocess.Popen([*NAMELESS, *command], stderr=subprocess.PIPE, text=True, env=env)
+    try:
+        # 9 s on an idle machine; without the loopback address it hung for 10 minutes.
+        _, log = process.communicate(timeout=240)
+    finally:
+        process.kill()
+    assert process.returncode == 0, log
+    assert "no-such-name" not in log
