@@ -79,7 +79,8 @@ class Gate:
 
     def __init__(self, min_gain: float) -> None:
         # A tenth of the stage's draws of documents: enough for the ends of an interval, over 1,000 verdicts.
-        self._rules = replace(rules_of(PromoteConfig(min_gain=min_gain)), draws=500, limits=())
+        rules = rules_of(PromoteConfig(min_gain=min_gain))
+        self._rules = replace(rules, draws=500, limits=(), must_measure=())
 
     def promotes(self, scores: Scores) -> bool:
         """Whether the challenger of these scores would be crowned."""

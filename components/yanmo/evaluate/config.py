@@ -17,7 +17,8 @@ class EvaluateConfig(StageOptions):
     )
     evaluation_set: str = input_ref("documents to measure it on", stages=("evaluation_set",))
     documents: str = input_ref(
-        "training documents: of the baselines, and to look for copies in; 'none' measures neither",
+        "training documents: of the baselines, and to look for copies in; 'none' measures neither "
+        "(contamination by the model's own training text always is)",
         stages=("curate",),
         optional=True,
         keyed=False,
@@ -101,7 +102,7 @@ class EvaluateConfig(StageOptions):
 STAGE = Stage(
     name="evaluate",
     image="train",
-    revision=5,
+    revision=6,
     config=EvaluateConfig,
     outputs={"evaluation": "Dataset", "baselines": "Dataset", "writing": "Dataset", "metrics": "Metrics"},
 )

@@ -58,6 +58,7 @@ def _wanted_none(options: Any) -> bool:
 def work(run: StageRun) -> Result:
     """Measure the model and commit its figures."""
     # Imported here: a run that finds its key committed must not wait two seconds for torch.
+    from yanmo.evaluate.contamination import NAME, committed_contamination
     from yanmo.evaluate.devices import ran_on
     from yanmo.evaluate.measures import Bootstrap, summarize
     from yanmo.evaluate.measuring import measure
@@ -66,6 +67,7 @@ def work(run: StageRun) -> Result:
 
     options, evaluation_set = run.options, run.input("evaluation_set")
     pieces = _pieces(run)
+    contaminated = committed_contamination(run)
     measured = measure(run, pieces)
     documents, scores = measured.documents, measured.scores
     bootstrap = Bootstrap(options.bootstrap_draws, options.seed)
@@ -98,6 +100,7 @@ def work(run: StageRun) -> Result:
             "split": options.split,
             **ran_on(options.device, Ranks.of_environment().world_size),
         },
+        references={NAME: contaminated} if contaminated else {},
     )
 
 
@@ -151,6 +154,9 @@ def finish(run: StageRun, output: Output) -> Finish:
     """Baselines, how the model writes, the table in the log, and the figures for KFP's UI."""
     if "pieces" in run.extra:
         run.extra.pop("pieces").clear()
+    from yanmo.evaluate.contamination import report_contamination
+
+    report_contamination(output)
     summary, counts = read_json(output, "summary.json"), output.manifest.counts
     number = int(summary["conditions"].get("documents_per_genre", 0))
     parts: dict[str, Output] = {}

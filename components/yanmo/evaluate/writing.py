@@ -23,6 +23,7 @@ from yanmo.common.stage_run import StageRun
 from yanmo.common.store.commit import Attempt, Result
 from yanmo.common.store.output import Output, read_json
 from yanmo.common.training_text import training_text
+from yanmo.evaluate.contamination import contamination
 from yanmo.evaluate.copies import Copies, find_copies, nearest
 from yanmo.evaluate.degeneration import GenreJudge, cut_alike, has_loop, variety
 from yanmo.evaluate.documents import (
@@ -39,12 +40,10 @@ from yanmo.evaluate.verse.report import learn, tallies, verse_table
 from yanmo.evaluate.verse.rules import Knowledge, Text
 
 log = logging.getLogger(__name__)
-REVISION = 2
+REVISION = 3
 """Raised by hand when the same texts give other figures."""
 WINDOW = 8
 """Han characters of a run that counts as copied; human verse shares some, so originals stand beside."""
-CONTAMINATION = 13
-"""Han characters of a run by which a test document counts as found in the training text (curate's too)."""
 _LIMITED = ("loops", "copied_8grams", "longest_copy", "genre_obedience")
 """Figures that promote can set limits on."""
 SHOWN = 4
@@ -228,25 +227,6 @@ def _nearest(samples: _Written, documents: Sequence[Output]) -> dict[str, Any]:
     shown = [i for genre in dict.fromkeys(samples.genres) for i in samples.of(genre)[:SHOWN]]
     found = nearest([samples.texts[i] for i in shown], _batches(documents))
     return {samples.ids[i]: each for i, each in zip(shown, found, strict=True)}
-
-
-def contamination(scored: Sequence[Document], documents: Sequence[Output]) -> dict[str, Any]:
-    """How many of the scored documents share a run of 13 Han characters with the training text.
-
-    Of a chat its answers count, as everywhere: all chats of a template share the words of its question.
-    """
-    found = find_copies([d.charged for d in scored], _batches(documents), CONTAMINATION)
-    hit, genres = found.copied > 0, np.array([d.genre for d in scored])
-    covered = np.divide(found.covered, found.characters, out=np.zeros(len(hit)), where=found.characters > 0)
-    by_genre = {
-        genre: {
-            "documents": int((genres == genre).sum()),
-            "with_a_shared_run": int(hit[genres == genre].sum()),
-            "with_a_fifth_shared": int((covered[genres == genre] > 0.2).sum()),
-        }
-        for genre in sorted(set(genres.tolist()), key=genre_order)
-    }
-    return {"window": CONTAMINATION, "share": _share(int(hit.sum()), len(hit)), "genres": by_genre}
 
 
 def _share(part: int, of: int) -> float | None:

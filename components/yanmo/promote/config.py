@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from yanmo.common.options import NONE, StageOptions, input_ref, opt
 from yanmo.common.stage import Stage
-from yanmo.promote.limits import parse_limits
+from yanmo.promote.limits import parse_limits, parse_unmeasured
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +26,7 @@ class PromoteConfig(StageOptions):
         "figures of xz, PPMd and the 5-grams, for the page", stages=("baselines",), optional=True
     )
     writing: str = input_ref(
-        "how the challenger writes and what of the test it was trained on; 'none' leaves it unjudged",
+        "how the challenger writes; 'none' leaves it unjudged",
         stages=("writing",),
         optional=True,
     )
@@ -50,6 +50,9 @@ class PromoteConfig(StageOptions):
         "bounds of guard metrics, NAME<=X or NAME>=X, with commas between; docs/promote.md has the names",
         form=False,
     )
+    accept_unmeasured: str = opt(
+        "", "what a promotion may rest on without its having been measured, by name: contamination"
+    )
     draws: int = opt(5000, "draws of the paired bootstrap over documents", form=False)
     seed: int = opt(0, "seed of the draws, and of the choice of the verses shown", form=False)
 
@@ -65,6 +68,7 @@ class PromoteConfig(StageOptions):
         if not 0 <= self.max_contamination <= 1:
             raise ValueError(f"--max-contamination {self.max_contamination}: expected 0 to 1")
         parse_limits(self.limits)
+        parse_unmeasured(self.accept_unmeasured)
         if not 0.5 <= self.level < 1:
             raise ValueError(f"--level {self.level}: expected 0.5 to below 1")
         if self.draws < 2000:
@@ -78,7 +82,7 @@ class PromoteConfig(StageOptions):
 STAGE = Stage(
     name="promote",
     image="train",
-    revision=4,
+    revision=5,
     config=PromoteConfig,
     outputs={"verdict": "Dataset", "report": "HTML", "metrics": "Metrics"},
     parameters=("promoted",),

@@ -108,6 +108,28 @@ def with_writing(evaluation: Evaluation, writing: Output | None) -> Evaluation:
     return replace(evaluation, summary={**evaluation.summary, **said}, samples=samples)
 
 
+def with_contamination(evaluation: Evaluation) -> Evaluation:
+    """The evaluation with the contamination that was measured with it, whatever `writing` was given.
+
+    Where both say something the larger share counts; it is `at_least` so much where neither search covered
+    all of the training text.
+    """
+    found = [evaluation.summary["contamination"]] if "contamination" in evaluation.summary else []
+    if "contamination" in evaluation.output.manifest.references:
+        part = evaluation.output.part("contamination")
+        covered = _covers(part, evaluation.model)
+        if covered != "nothing":
+            said = read_json(part, "contamination.json")
+            found.append({**said, "at_least": True} if covered == "part" else said)
+    known = [each for each in found if each.get("share") is not None]
+    if not known:
+        return evaluation
+    worst = dict(max(known, key=lambda each: float(each["share"])))
+    if not all(each.get("at_least") for each in known):
+        worst.pop("at_least", None)
+    return replace(evaluation, summary={**evaluation.summary, "contamination": worst})
+
+
 def _covers(writing: Output, model: Output) -> Literal["all", "part", "nothing"]:
     """How much of the text that the model was trained on was searched for copies.
 

@@ -2,7 +2,8 @@
 
 Is the comparison worth anything?
  1. Not more than `max_contamination` of the evaluated documents stand in the training text; else the verdict
-    is "not valid", whatever the figures are. Where nobody looked, the sentence of a promotion says so.
+    is "not valid", whatever the figures are. Where nobody could look, the sentence says so first, and nothing
+    is promoted unless that is accepted by name.
 
 Is the challenger fit to reign, alone?
  2. It has not collapsed: its samples repeat themselves, or are empty, no more than `limits` allow.
@@ -54,6 +55,8 @@ class Rules:
     seed: int
     max_contamination: float = 1.0
     limits: tuple[Limit, ...] = ()
+    must_measure: tuple[str, ...] = ()
+    """Names in `limits.MEASURED` without which nothing is promoted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +79,7 @@ class Check:
 
     name: str
     passed: bool | None
-    """None: what it asks for was not measured."""
+    """None: what it asks for was not measured, and need not be."""
     rule: Words
     finding: Words
 
@@ -111,7 +114,7 @@ def first_champion(mean: float, rules: Rules, evidence: Evidence = _NO_EVIDENCE)
     checks = fitness(rules, evidence)
     outcome = _outcome(checks)
     if outcome == "promoted":
-        return Verdict(outcome, _told(words.first(mean), evidence), checks)
+        return Verdict(outcome, _told(words.first(mean), checks), checks)
     return Verdict(outcome, words.refused(_failed(checks)), checks)
 
 
@@ -137,7 +140,7 @@ def judge(scores: Mapping[str, Floats], rules: Rules, evidence: Evidence = _NO_E
     )
     outcome = _outcome(checks)
     if outcome == "promoted":
-        return Verdict(outcome, _told(words.promoted(gain, rules), evidence), checks, gain, genres)
+        return Verdict(outcome, _told(words.promoted(gain, rules), checks), checks, gain, genres)
     return Verdict(outcome, words.refused(_failed(checks), gain, rules), checks, gain, genres)
 
 
@@ -152,8 +155,13 @@ def fitness(rules: Rules, evidence: Evidence) -> tuple[Check, ...]:
 
 def _contamination(rules: Rules, evidence: Evidence) -> Check:
     share = evidence.contamination
-    passed = None if share is None else share <= rules.max_contamination
-    return Check("not_contaminated", passed, words.clean(rules.max_contamination), words.share(share))
+    if share is None:
+        passed = False if "contamination" in rules.must_measure else None
+        return Check(
+            "contamination_measured", passed, words.clean(rules.max_contamination), words.share(None)
+        )
+    rule, finding = words.clean(rules.max_contamination), words.share(share)
+    return Check("not_contaminated", share <= rules.max_contamination, rule, finding)
 
 
 def _within(limit: Limit, value: float | None) -> Check:
@@ -166,8 +174,12 @@ def _no_genre_lost(genres: Mapping[str, dict[str, Any]], rules: Rules) -> Check:
     return Check("no_genre_lost", not worse, words.no_worse(rules.max_genre_loss), words.worse(worse))
 
 
-def _told(promoted: Words, evidence: Evidence) -> Words:
-    return promoted if evidence.contamination is not None else words.unsearched(promoted)
+def _told(sentence: Words, checks: tuple[Check, ...]) -> Words:
+    """The sentence of a promotion, behind what it rests on without its having been measured.
+
+    A refusal stands without it: contamination only makes a challenger look better.
+    """
+    return words.unsearched(sentence) if any(check.passed is None for check in checks) else sentence
 
 
 def _failed(checks: tuple[Check, ...]) -> Check:

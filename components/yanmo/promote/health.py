@@ -41,7 +41,8 @@ def figures_of(evaluation: Evaluation) -> dict[str, float | None]:
 def contamination_of(evaluation: Evaluation, limit: float) -> float | None:
     """Share of the evaluated documents that stand in the training text.
 
-    Where only a part of that text was searched, a share within `limit` says nothing: None.
+    Where only a part of that text was searched, a share within `limit` says nothing: None. So does a share of
+    texts too short to be looked for, which is none.
     """
     section = evaluation.section("contamination")
     share = found(section, "share")

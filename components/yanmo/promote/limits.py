@@ -41,6 +41,9 @@ FIGURES = {
 }
 """Name of a figure -> what it is; `yanmo.promote.health` reads them from an evaluation."""
 
+MEASURED = ("contamination",)
+"""What a verdict rests on; nothing is promoted where one of these was not measured and not accepted so."""
+
 _LIMIT = re.compile(r"\s*(\w+)\s*(<=|>=)\s*([-+.\deE]+)\s*\Z")
 
 
@@ -68,6 +71,19 @@ def parse_limits(text: str) -> tuple[Limit, ...]:
         ValueError: not of that form, or no figure of that name.
     """
     return tuple(_parsed(part) for part in text.split(",") if part.strip())
+
+
+def parse_unmeasured(text: str) -> tuple[str, ...]:
+    """The names in a text such as `"contamination"`, with commas between; an empty text has none.
+
+    Raises:
+        ValueError: a verdict rests on nothing of that name.
+    """
+    names = tuple(filter(None, map(str.strip, text.split(","))))
+    for name in names:
+        if name not in MEASURED:
+            raise ValueError(f"--accept-unmeasured: expected {', '.join(MEASURED)}, found {name!r}")
+    return names
 
 
 def _parsed(part: str) -> Limit:

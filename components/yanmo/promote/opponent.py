@@ -37,7 +37,7 @@ def _own_writing(run: StageRun) -> dict[str, Any]:
     if writing is None or is_of(writing, challenger):
         return {}
     log.warning(
-        "%s is not of %s and is not used: contamination and writing are not judged; run `yanmo evaluate` "
+        "%s is not of %s and is not used: writing is not judged; run `yanmo evaluate` "
         "with --documents, or give --writing",
         writing,
         challenger,

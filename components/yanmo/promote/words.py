@@ -189,14 +189,22 @@ def _out_of_bounds(check: Check, what: Words) -> Words:
 
 
 def unsearched(sentence: Words) -> Words:
-    """`sentence`, of a promotion for which nobody looked for the test in the training text."""
+    """`sentence`, behind the word that nobody looked for the test in the training text."""
     return Words(
-        f"{sentence.en} Whether the evaluated texts stand in the training text was not measured.",
-        f"{sentence.zh}评测文本是否见于训练文本，未测量。",
+        "Not measured, and accepted so: whether the evaluated texts stand in the training text. "
+        f"{sentence.en}",
+        f"未测量而予以接受：评测文本是否见于训练文本。{sentence.zh}",
     )
 
 
 _FITNESS = {
+    "contamination_measured": lambda c: Words(
+        "Not measured: whether the evaluated texts stand in the training text, as the store does not show "
+        "all of it. Not promoted: evaluate again (--force) where its training text is, or accept it by "
+        "name (--accept-unmeasured contamination).",
+        "未测量：评测文本是否见于训练文本，因为从存储中查不到全部训练文本。"
+        "不晋升：请在有训练文本之处重新评测（--force），或指名接受（--accept-unmeasured contamination）。",
+    ),
     "not_contaminated": lambda c: Words(
         f"Not valid: {c.finding.en} of the evaluated texts stand in the training text; expected {c.rule.en}.",
         f"无效：评测文本有 {c.finding.zh} 见于训练文本；要求{c.rule.zh}。",

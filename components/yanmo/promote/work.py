@@ -27,11 +27,12 @@ from yanmo.promote.evaluation import (
     is_of,
     open_evaluation,
     paired_scores,
+    with_contamination,
     with_writing,
 )
 from yanmo.promote.gate import Evidence, Rules, Verdict, first_champion, judge
 from yanmo.promote.health import contamination_of, figures_of
-from yanmo.promote.limits import parse_limits
+from yanmo.promote.limits import MEASURED, parse_limits, parse_unmeasured
 from yanmo.promote.lineage import verdict_command
 
 log = logging.getLogger(__name__)
@@ -44,7 +45,9 @@ def work(run: StageRun) -> Result:
     from yanmo.promote.report import make_report
     from yanmo.promote.summary import summary_text
 
-    challenger = with_writing(open_evaluation(run.input("challenger")), run.inputs["writing"])
+    challenger = with_contamination(
+        with_writing(open_evaluation(run.input("challenger")), run.inputs["writing"])
+    )
     champion = _opened_champion(run.inputs["champion"], run.inputs["champion_writing"])
     verdict = _judged(run, challenger, champion)
     baselines = run.inputs["baselines"]
@@ -103,6 +106,7 @@ def rules_of(options: PromoteConfig) -> Rules:
         seed=options.seed,
         max_contamination=options.max_contamination,
         limits=parse_limits(options.limits),
+        must_measure=tuple(sorted({*MEASURED} - {*parse_unmeasured(options.accept_unmeasured)})),
     )
 
 

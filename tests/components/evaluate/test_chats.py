@@ -182,4 +182,6 @@ def test_an_evaluation_set_of_chats_alone_is_looked_for_in_the_training_text_too
     assert main(STAGE, work, prepare=prepare, finish=finish, argv=argv) == 0
     assert read_pointer(ground.store, "dev", "baselines") is None
     writing = open_reference(ground.store, read_pointer(ground.store, "dev", "writing"))
-    assert read(writing, "contamination.json")["share"] == 0.5
+    found = read(writing, "contamination.json")
+    assert (found["genres"]["chat"]["with_a_shared_run"], found["genres"]["chat"]["too_short"]) == (1, 1)
+    assert found["share"] == 1.0, "of those long enough to be found"

@@ -43,7 +43,18 @@ def make_row(genre, split, number, lines=4, **changes):
     return row
 
 
-def commit(store, stage, files, *, inputs=None, options=None, metadata=None, channel="dev", pointer=None):
+def commit(
+    store,
+    stage,
+    files,
+    *,
+    inputs=None,
+    options=None,
+    metadata=None,
+    channel="dev",
+    pointer=None,
+    references=None,
+):
     """Commit `files` (name -> callable(path) or text) and move the channel's pointer to it."""
 
     def build(attempt):
@@ -53,7 +64,7 @@ def commit(store, stage, files, *, inputs=None, options=None, metadata=None, cha
                 attempt.add(name)
             else:
                 attempt.write(name, body)
-        return Result(counts={}, metadata=metadata or {})
+        return Result(counts={}, metadata=metadata or {}, references=references or {})
 
     recipe = Recipe(stage=stage, revision=1, semantic=options or {}, inputs=inputs or {})
     output = commit_once(store, recipe, build)

@@ -18,6 +18,7 @@ from yanmo.common.records import EVALUATION, write_parquet
 from yanmo.common.store.objects import open_store
 from yanmo.common.store.output import open_reference
 from yanmo.common.store.pointers import read_pointer
+from yanmo.common.training_text import training_text
 from yanmo.promote.command import main
 
 NUMBERS = {"诗": 60, "词": 40, "文": 30, "赋": 20}
@@ -53,7 +54,16 @@ class Stage:
         return commit(self.store, "train", files, inputs=inputs, options={"seed": seed}, channel=channel)
 
     def evaluate(
-        self, model, bits=8.0, *, shift=None, split="test", pointer="evaluate", texts=("明月",), **more
+        self,
+        model,
+        bits=8.0,
+        *,
+        shift=None,
+        split="test",
+        pointer="evaluate",
+        texts=("明月",),
+        contamination=0.0,
+        **more,
     ):
         """Commit an evaluation of `model` at about `bits` per character; `shift` by genre."""
         rows = [
@@ -72,8 +82,25 @@ class Stage:
         }
         options = {"bits": bits, "shift": shift, "split": split, **more}
         return commit(
-            self.store, "evaluate", files, inputs={"model": model}, options=options, pointer=pointer
+            self.store,
+            "evaluate",
+            files,
+            inputs={"model": model},
+            options=options,
+            pointer=pointer,
+            references=self._contamination(model, contamination),
         )
+
+    def _contamination(self, model, share):
+        """The part that evaluate commits beside; none where the store names no training text."""
+        texts = training_text(model).texts
+        if not texts or share is None:
+            return {}
+        names = ["documents", *(f"documents_{i}" for i in range(2, len(texts) + 1))]
+        body = json.dumps({"window": 13, "share": share, "genres": {}})
+        inputs = dict(zip(names, texts, strict=True))
+        options, files = {"share": share}, {"contamination.json": body}
+        return {"contamination": commit(self.store, "contamination", files, inputs=inputs, options=options)}
 
     @staticmethod
     def _row(genre, i, bits):

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from yanmo.promote.gate import Evidence, Rules, first_champion, judge
-from yanmo.promote.limits import VERSE, parse_limits
+from yanmo.promote.limits import VERSE, parse_limits, parse_unmeasured
 
 RULES = Rules(min_gain=0.003, max_genre_loss=0.05, level=0.95, draws=2000, seed=0)
 DOCUMENTS = {"诗": 400, "词": 200, "文": 90, "赋": 45}
@@ -27,7 +27,7 @@ def scores(gain, *, noise=0.3, seed=0, documents=None):
 
 
 def test_a_clear_gain_is_promoted():
-    verdict = judge(scores(0.2), RULES)
+    verdict = judge(scores(0.2), RULES, Evidence(contamination=0.0))
     assert verdict.promote
     assert verdict.sentence.en.startswith("Promoted: 7.8")
     assert verdict.gain["bits"] == pytest.approx(0.2, abs=0.05)
@@ -162,12 +162,32 @@ def test_a_limit_on_what_was_not_measured_is_not_kept():
     assert not collapse.promote and "was not measured: different character pairs" in collapse.sentence.en
 
 
-def test_a_promotion_says_when_nobody_looked_for_the_test_in_the_training_text():
-    said = "Whether the evaluated texts stand in the training text was not measured."
+def test_what_was_not_measured_is_said_first_and_nothing_is_promoted_unless_it_is_accepted():
+    needed = with_limits("", must_measure=("contamination",))
+    for verdict in (judged_by(needed), first_champion(8.0, needed), judged_by(needed, gain=-1.0)):
+        assert verdict.outcome == "not promoted" and verdict.checks[0].passed is False
+        assert verdict.sentence.en.startswith(
+            "Not measured: whether the evaluated texts stand in the training"
+        )
+        assert "--accept-unmeasured contamination" in verdict.sentence.en
+        assert verdict.sentence.zh.startswith("未测量：") and "--accept-unmeasured" in verdict.sentence.zh
+    said = "Not measured, and accepted so: whether the evaluated texts stand in the training text. "
     for verdict in (judged_by(RULES), first_champion(8.0, RULES)):
-        assert verdict.promote and verdict.sentence.en.endswith(said)
+        assert verdict.promote and verdict.sentence.en.startswith(f"{said}Promoted: ")
+        assert verdict.sentence.zh.startswith("未测量而予以接受：评测文本是否见于训练文本。晋升：")
         assert verdict.checks[0].passed is None and verdict.checks[0].finding.en == "not measured"
-    assert said not in judged_by(RULES, contamination=0.0).sentence.en
+    assert judged_by(RULES, gain=-1.0).sentence.en.startswith("Not promoted: no better"), (
+        "that rests on it not"
+    )
+    measured = judged_by(needed, contamination=0.0)
+    assert measured.promote and measured.sentence.en.startswith("Promoted: ")
+
+
+@pytest.mark.parametrize("wrong", ["rhyme", "contamination,noise-of-nobody", "Contamination"])
+def test_only_what_a_verdict_rests_on_can_be_accepted_unmeasured(wrong):
+    with pytest.raises(ValueError, match="--accept-unmeasured: expected contamination"):
+        parse_unmeasured(wrong)
+    assert parse_unmeasured(" contamination ,") == ("contamination",) and parse_unmeasured("") == ()
 
 
 def test_every_rule_of_verse_can_be_limited_and_no_other():

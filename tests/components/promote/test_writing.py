@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from tiny_store import commit
 
 from yanmo.common.store.output import open_reference
@@ -69,21 +70,24 @@ def test_figures_of_another_evaluation_are_not_used(stage, caplog):
     write(stage, stage.evaluate(stage.model(1)), 0.5)
     stage.evaluate(stage.model(2))
     assert stage.promote() == 0
-    assert "is not used: contamination and writing are not judged" in caplog.text
+    assert "is not used: writing is not judged" in caplog.text
     assert stage.verdict()["promote"]
 
 
 def test_a_test_split_clean_of_another_text_is_not_clean(stage, caplog):
     """Copies were looked for in a text that the model was not trained on."""
-    write(stage, stage.evaluate(stage.model(1)), 0.0, texts=[stage.text("another")])
+    evaluation = stage.evaluate(stage.model(1), contamination=None)
+    write(stage, evaluation, 0.0, texts=[stage.text("another")])
     assert stage.promote() == 0
     assert "does not cover the training text of train/" in caplog.text
     assert "was not looked in" in caplog.text
-    assert stage.verdict()["sentence"]["en"].endswith("stand in the training text was not measured.")
+    assert stage.verdict()["sentence"]["en"].startswith("Not measured: whether the evaluated texts stand in")
+    assert stage.pointer("champion") is None
     report = json.loads(stage.written("report.json"))
     assert report["contamination"] is None and report["memorization"] is None
     assert report["verse"], "the form of verse does not depend on the text"
-    assert stage.promote("--limits", "loop_share<=1", "--dry-run") == 0
+    accepted = ["--accept-unmeasured", "contamination"]
+    assert stage.promote("--limits", "loop_share<=1", "--dry-run", *accepted) == 0
     assert "a limit is set on what was not measured" in caplog.text
 
 
@@ -100,8 +104,8 @@ def test_the_text_of_the_model_that_a_model_began_from_counts_too(stage):
 
 def test_what_was_found_in_a_part_of_the_text_is_not_forgotten(stage):
     old, new = stage.text("old"), stage.text("new")
-    evaluation = stage.evaluate(stage.model(2, text=new, base=stage.model(1, text=old)))
-    write(stage, evaluation, 0.02, texts=[new])
+    model = stage.model(2, text=new, base=stage.model(1, text=old))
+    write(stage, stage.evaluate(model, contamination=None), 0.02, texts=[new])
     assert stage.promote() == 0
     assert stage.verdict()["outcome"] == "not valid"
     report = json.loads(stage.written("report.json"))
@@ -114,7 +118,45 @@ def test_a_model_of_unknown_text_is_not_called_clean(stage, caplog):
     write(stage, stage.evaluate(model), 0.0)
     assert stage.promote() == 0
     assert "does not say which documents it was trained on" in caplog.text
-    assert "was not measured" in stage.verdict()["sentence"]["en"]
+    assert stage.verdict()["sentence"]["en"].startswith("Not measured: whether the evaluated texts")
+    assert stage.pointer("champion") is None, "not even of an empty channel"
+    assert stage.promote("--accept-unmeasured", "contamination") == 0
+    said = stage.verdict()["sentence"]["en"]
+    assert said.startswith("Not measured, and accepted so: ") and stage.pointer("champion")
+
+
+@pytest.mark.parametrize("writing", ["latest", "none", "clean"])
+def test_contamination_measured_with_the_evaluation_cannot_be_passed_by(stage, writing):
+    evaluation = stage.evaluate(stage.model(1), contamination=0.4)
+    if writing == "clean":  # of an older code, say
+        write(stage, evaluation, 0.0)
+    assert stage.promote(*(["--writing", "none"] if writing == "none" else [])) == 0
+    verdict = stage.verdict()
+    assert verdict["outcome"] == "not valid" and stage.pointer("champion") is None
+    assert verdict["sentence"]["en"].startswith(
+        "Not valid: 40.00 % of the evaluated texts stand in the training"
+    )
+    assert stage.promote("--accept-unmeasured", "contamination") == 0, "it was measured"
+    assert stage.verdict()["outcome"] == "not valid" and stage.pointer("champion") is None
+
+
+def test_a_gap_in_the_lineage_hides_no_contamination_and_proves_no_cleanness(stage):
+    imported = commit(stage.store, "train", {"model.safetensors": "w", "config.json": "{}"})
+    for share, outcome in ((0.4, "not valid"), (0.0, "not promoted")):
+        model = stage.model(f"after {share}", base=imported)
+        stage.evaluate(model, contamination=share)
+        assert stage.promote("--writing", "none") == 0
+        assert stage.verdict()["outcome"] == outcome and stage.pointer("champion") is None
+    assert stage.promote("--writing", "none", "--accept-unmeasured", "contamination") == 0
+    assert stage.pointer("champion")
+
+
+def test_a_part_that_is_damaged_is_refused_and_not_passed_over(stage, caplog):
+    stage.evaluate(stage.model(1), contamination=0.4)
+    (path,) = stage.folder.glob("cas/contamination/*/*/contamination.json")
+    path.write_text(path.read_text(encoding="utf-8").replace("0.4", "0.0"), encoding="utf-8")
+    assert stage.promote() == 65 and "contamination.json" in caplog.text
+    assert stage.pointer("champion") is None
 
 
 def test_a_rule_of_verse_that_found_nothing_to_look_at_keeps_no_limit(stage, caplog):
