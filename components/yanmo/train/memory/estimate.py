@@ -10,6 +10,10 @@ Per rank, in bytes, for P parameters on w ranks, e bytes per weight that the for
                   checkpointing tokens x layers x D e; besides the backward's own, of one layer (two); the
                   mask T^2 e per row; the head's gradient
     base          python, torch and DeepSpeed; on CUDA its context
+    copies        of a checkpoint that is being written, 4 P / w and the optimizer's, on the CPU; and what
+                  other moments need beyond the forward and backward, whose activations are gone by then:
+                  the update (the monitor's weights of before, 4 P / w; Muon's momentum, DeepSpeed's norm),
+                  a look inside (`--monitor full`), a validation, the export (8 P on the CPU)
 
 Measured against peaks in docs/train.md.
 """
@@ -20,18 +24,25 @@ import math
 import os
 import subprocess
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from yanmo.common.errors import EnvironmentFault
 from yanmo.common.logs import human_bytes
+from yanmo.model.flash_limits import Capability, misfit
 from yanmo.train.config import TrainConfig
 from yanmo.train.options.sizes import num_parameters
 
-_BASE = {"cpu": 550 << 20, "cuda": 800 << 20, "mps": 800 << 20}
-"""RSS of a worker that has trained nothing yet; context, cuBLAS and NCCL buffers on CUDA (not measured)."""
+_BASE = {"cpu": 660 << 20, "cuda": 800 << 20, "mps": 800 << 20}
+"""RSS of a worker whose state and activations are left out: torch 2.13's CUDA build on a CPU, whose libraries
+are touched by the first steps (550 MB before); context, cuBLAS and NCCL buffers on CUDA (not measured)."""
 _FREE_SHARE = 0.92
 """Of the memory that may be planned for: allocators waste some."""
 _LOSS_ROWS = 256
+_PROBE_ROWS = 4
+"""Of health/monitor.py."""
+_SCORED_TOKENS, _GPU_LOGITS = 1024, 1 << 27
+"""Of a batch of a validation, and of the logits held at a time (model/scoring.py)."""
 
 
 @dataclass(frozen=True)
@@ -43,16 +54,18 @@ class Estimate:
     optimizer: int
     activations: int
     base: int
+    copies: int = 0
+    """Of a checkpoint being written, and what another moment needs beyond forward and backward."""
     host: int = 0
-    """In the CPU's memory, with --offload."""
+    """In the CPU's memory beside a GPU: copies, and with --offload the optimizer's states."""
 
     @property
     def total(self) -> int:
         """On the device."""
-        return self.weights + self.gradients + self.optimizer + self.activations + self.base
+        return self.weights + self.gradients + self.optimizer + self.activations + self.base + self.copies
 
     def __str__(self) -> str:
-        names = ("weights", "gradients", "optimizer", "activations", "base")
+        names = ("weights", "gradients", "optimizer", "activations", "base", "copies")
         parts = ", ".join(f"{name} {human_bytes(getattr(self, name))}" for name in names)
         host = f"; and {human_bytes(self.host)} of the CPU's" if self.host else ""
         return f"{human_bytes(self.total)} per rank ({parts}{host})"
@@ -88,14 +101,76 @@ def estimate(options: TrainConfig, vocab_size: int, device: str, rows: int = 0) 
     if options.offload == "optimizer":
         host = optimizer + 8 * count // share
         weights, gradients, optimizer = weights - 4 * count // w, gradients - 4 * count // w, 0
+    backward = activations(options, vocab_size, rows or options.micro_rows, e, device) + passing
+    moments = _Moments(options, vocab_size, count, tables, e, device)
+    writing = (4 * count + states) // w  # a checkpoint's copy, made while the training goes on
+    on_host = device == "cuda"
+    peak = max(backward, moments.update(), moments.look(), moments.validation())
+    peak = max(peak + (0 if on_host else writing), 0 if on_host else moments.export())
     return Estimate(
         weights=weights,
         gradients=gradients,
         optimizer=optimizer,
-        activations=activations(options, vocab_size, rows or options.micro_rows, e, device) + passing,
+        activations=backward,
         base=_BASE[device],
-        host=host,
+        copies=peak - backward,
+        host=host + max(writing, moments.export()) if on_host else host,
     )
+
+
+@dataclass(frozen=True)
+class _Moments:
+    """Bytes that moments of a training other than forward and backward need, beside what is always there."""
+
+    options: TrainConfig
+    vocab_size: int
+    count: int
+    tables: int
+    e: int
+    device: str
+
+    @property
+    def _is_shared_out(self) -> bool:
+        return self.options.backend == "deepspeed" and self.options.zero_stage == 3
+
+    def update(self) -> int:
+        """The monitor's weights of before, its differences of one parameter, and the update's own."""
+        o, matrices, table = self.options, self.count - self.tables, self.vocab_size * self.options.width
+        found = 0
+        if o.monitor != "off" and o.monitor_every <= o.steps:
+            found = 4 * self.count // o.ranks + 2 * 4 * table
+        muon = 4 * matrices // o.ranks if o.optimizer == "muon" else 0
+        if muon and self._is_shared_out and o.ranks > 1:
+            muon += 8 * matrices  # every matrix is cut: put together, and the updates
+        norm = 8 * max(matrices, table) // o.ranks if o.backend == "deepspeed" else 0  # in float64
+        return found + max(muon, norm)
+
+    def _whole(self) -> int:
+        """Under ZeRO-3 a whole decoder for the time, on the device and, while it is made, in fp32."""
+        if not self._is_shared_out:
+            return 0
+        return (self.e + (8 if self.device != "cuda" else 0)) * self.count
+
+    def look(self) -> int:
+        """What `--monitor full` makes of a few rows: attention of all heads, all logits."""
+        o = self.options
+        if o.monitor != "full" or o.monitor_every > o.steps:
+            return 0
+        rows = min(_PROBE_ROWS, o.batch_rows)
+        scores = 5 * 4 * rows * o.heads * o.context**2
+        logits = (self.e + 4 * 4) * rows * o.context * self.vocab_size
+        return self._whole() + max(scores, logits)
+
+    def validation(self) -> int:
+        """Logits of some rows."""
+        if not self.options.valid_characters:
+            return 0
+        rows = min(_SCORED_TOKENS, max(128, _GPU_LOGITS // self.vocab_size)) if self.device == "cuda" else 128
+        return self._whole() + 3 * 4 * rows * self.vocab_size
+
+    def export(self) -> int:
+        """All weights in fp32, and the model that is written: always on the CPU."""
+        return 8 * self.count
 
 
 def activations(options: TrainConfig, vocab_size: int, rows: int, e: int, device: str) -> int:
@@ -105,7 +180,8 @@ def activations(options: TrainConfig, vocab_size: int, rows: int, e: int, device
     layer = (4 * o.width + 6 * queries + 3 * keys + 4 * o.feed_forward) * e
     kept = o.layers * (o.width * e if o.gradient_checkpointing else layer)
     kept += layer * (2 if o.gradient_checkpointing else 1)  # the backward's own, of the layer that it is at
-    masked = o.attention == "masked" or (o.attention == "auto" and device != "cuda" and o.packing != "one")
+    unfit = misfit(device, o.precision, o.head_width, gpu_capability() if device == "cuda" else None)
+    masked = o.attention == "masked" or (o.attention == "auto" and o.packing != "one" and bool(unfit))
     mask = rows * o.context**2 * e if masked else 0
     head = min(tokens, _LOSS_ROWS) * vocab_size * 4 * 3
     return tokens * (kept + 6 * o.width * e) + mask + head
@@ -134,13 +210,28 @@ def machine_memory() -> int:
     return total
 
 
+@cache
+def _asked(fields: str, path: str) -> str:
+    """What the nvidia-smi on a PATH says of each GPU; "" without it."""
+    command = ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+def gpu_capability() -> Capability | None:
+    """The lowest compute capability of the GPUs; None where nobody can say."""
+    found = [
+        line.strip().split(".") for line in _asked("compute_cap", os.environ.get("PATH", "")).splitlines()
+    ]
+    known = [(int(x[0]), int(x[1])) for x in found if len(x) == 2 and x[0].isdigit() and x[1].isdigit()]
+    return min(known, default=None)
+
+
 def _gpu() -> tuple[str, int]:
     """Name and bytes of the smallest GPU; ("", 0) without nvidia-smi."""
-    command = ["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits"]
-    try:
-        text = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout
-    except (OSError, subprocess.SubprocessError):
-        return "", 0
+    text = _asked("name,memory.total", os.environ.get("PATH", ""))
     found = [line.rsplit(",", 1) for line in text.splitlines() if "," in line]
     sizes = [(int(size) << 20, name.strip()) for name, size in found if size.strip().isdigit()]
     return (min(sizes)[1], min(sizes)[0]) if sizes else ("", 0)

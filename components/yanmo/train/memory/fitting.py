@@ -139,7 +139,9 @@ def search(options: TrainConfig, vocab_size: int, device: str) -> int:
     prepare(decoder, options, device)
     module = LossModule(decoder)
     known = estimate(options, vocab_size, device, 1)
-    budget = 0.92 * device_memory(options, device) - known.optimizer - known.gradients - known.base
+    held = sum(p.numel() * p.element_size() for p in decoder.parameters())  # in the peak that is measured
+    rest = known.optimizer + known.gradients + known.base + known.weights - held
+    budget = 0.92 * device_memory(options, device) - rest
     for rows in divisors(options):
         peak = _peak(module, rows, options.context, vocab_size, device)
         if peak is not None and peak <= budget:

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +15,8 @@ from yanmo.common.errors import EnvironmentFault
 from yanmo.common.options import load
 from yanmo.train.config import TrainConfig
 from yanmo.train.memory import fitting
-from yanmo.train.memory.estimate import check, estimate
+from yanmo.train.memory.estimate import check, estimate, gpu_capability, shape_of
+from yanmo.train.options.sizes import num_parameters
 
 
 def options(*flags: str) -> TrainConfig:
@@ -39,11 +45,11 @@ def test_offload_moves_states_to_the_cpu():
 
 
 def test_what_cannot_fit_is_refused_with_what_would():
-    asked = options("--size=medium", "--ranks=1", "--memory-gib=6", "--device=cpu")
+    asked = options("--size=medium", "--ranks=1", "--memory-gib=6.5", "--device=cpu")
     with pytest.raises(EnvironmentFault, match="--micro-batch 2 would fit"):
         check(asked, 8192, "cpu")
     check(dataclasses.replace(asked, micro_batch=2), 8192, "cpu")
-    tight = dataclasses.replace(asked, memory_gib=3.6, micro_batch=0)
+    tight = options("--size=large", "--ranks=1", "--memory-gib=15.5", "--device=cpu")
     with pytest.raises(EnvironmentFault, match="--gradient-checkpointing would fit"):
         check(tight, 8192, "cpu")
     with pytest.raises(EnvironmentFault, match="smaller --size"):
@@ -72,3 +78,88 @@ def test_the_answer_of_a_gpu_is_remembered(tmp_path, monkeypatch):
     assert len(tries) == 2
     (tmp_path / "yanmo" / "micro_batch.json").write_text("{", encoding="utf-8")
     assert fitting.settle(asked, 400, "cuda").micro_batch == 8
+
+
+PEAK_OF = Path(__file__).parent / "peak_of.py"
+_spec = importlib.util.spec_from_file_location("peak_of", PEAK_OF)
+peak_of = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(peak_of)
+
+
+def measured(backend: str, moment: str, folder: Path) -> int:
+    """The peak of a process of its own, in bytes; freed memory goes back to the system at once."""
+    environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536", "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, str(PEAK_OF), backend, moment, str(folder)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return int(done.stdout.split()[-1])
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in kilobytes on Linux")
+@pytest.mark.parametrize("backend", ["torch", "deepspeed"])
+def test_copies_of_all_weights_are_in_the_estimate(backend, tmp_path):
+    # 35 M parameters: the weights once are 140 MB, and what else differs between the processes is little.
+    peaks = {m: measured(backend, m, tmp_path) for m in ("backward", "monitor", "checkpoint", "export")}
+    asked = TrainConfig(**peak_of.OPTIONS, backend=backend, monitor="fast")
+    said = estimate(asked, peak_of.VOCABULARY, "cpu")
+    for moment, peak in peaks.items():
+        assert peak < 1.05 * said.total, (moment, peaks, str(said))
+    assert max(peaks.values()) > 0.75 * said.total, (peaks, str(said))
+    weights = 4 * peak_of.parameters()
+    if backend == "torch":  # DeepSpeed's norm, in float64, is as large as the monitor's copy and gone by then
+        assert peaks["monitor"] - peaks["backward"] > 0.8 * weights
+    assert peaks["checkpoint"] - peaks["backward"] > 2 * weights, "weights and two states"
+
+
+@pytest.mark.parametrize(
+    ("changes", "device", "copies"),
+    [
+        ({"monitor": "fast", "monitor_every": 1}, "cpu", 1),
+        ({"monitor": "fast", "monitor_every": 1}, "cuda", 1),
+    ],
+)
+def test_the_monitor_s_copy_counts_where_it_is_the_largest_moment(changes, device, copies):
+    asked = options("--size=medium", "--ranks=1", "--micro-batch=1", "--context=64", "--backend=torch")
+    asked = dataclasses.replace(asked, valid_characters=0, optimizer="adamw", device=device)
+    off, on = (
+        estimate(dataclasses.replace(asked, **{**changes, "monitor": m}), 400, device)
+        for m in ("off", "fast")
+    )
+    count = num_parameters(shape_of(asked), 400)
+    grown = on.total - off.total
+    assert 0 <= grown <= 1.1 * 4 * count
+    if device == "cuda":  # nothing else is that large there: the export and the checkpoint are on the CPU
+        assert grown > 0.7 * 4 * count
+    rare = dataclasses.replace(asked, monitor="fast", monitor_every=asked.steps + 1)
+    assert estimate(rare, 400, device).total == off.total, "a training that ends before its first look"
+
+
+@pytest.mark.parametrize(
+    ("capability", "changes", "masked"),
+    [
+        ((9, 0), {"precision": "bf16"}, False),
+        ((7, 5), {"precision": "bf16"}, True),
+        ((9, 0), {"precision": "fp32"}, True),
+        ((9, 0), {"precision": "bf16", "head_width": 36}, True),
+        ((9, 0), {"precision": "fp32", "packing": "one"}, False),
+    ],
+)
+def test_the_mask_counts_on_a_gpu_that_gets_masked_attention(monkeypatch, capability, changes, masked):
+    monkeypatch.setattr("yanmo.train.memory.estimate.gpu_capability", lambda: capability)
+    asked = dataclasses.replace(options("--size=large", "--ranks=1", "--device=cuda"), **changes)
+    e = 2 if asked.precision == "bf16" else 4
+    mask = asked.micro_rows * asked.context**2 * e
+    plain = dataclasses.replace(asked, packing="one", attention="flash")
+    grown = estimate(asked, 8192, "cuda").activations - estimate(plain, 8192, "cuda").activations
+    assert grown == (mask if masked else 0)
+
+
+def test_the_capability_of_the_least_gpu_is_read_from_nvidia_smi(monkeypatch, tmp_path):
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text("#!/bin/sh\necho 9.0\necho 8.6\n", encoding="utf-8")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert gpu_capability() == (8, 6)
+    monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
+    assert gpu_capability() is None
