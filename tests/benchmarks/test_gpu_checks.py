@@ -17,10 +17,10 @@ ROOT = Path(__file__).parents[2]
 BENCHMARKS = ROOT / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
 
-import gpu_checks
-import gpu_prepare
-import gpu_report
-from gpu_checks import PARTS, Planned, Setting, run
+import gpu_checks  # noqa: E402
+import gpu_prepare  # noqa: E402
+import gpu_report  # noqa: E402
+from gpu_checks import PARTS, Planned, Setting, run  # noqa: E402
 
 CHECKS = """
 import os, time
