@@ -81,7 +81,7 @@ def test_a_crash_costs_its_own_check_alone(checks):
 
 
 def test_a_check_that_hangs_is_ended_and_what_has_no_time_is_named(checks):
-    statuses, code, found, _ = checks("hangs", "good", seconds=21.0, each=8.0)
+    statuses, code, found, _ = checks("hangs", "good", seconds=60.0, each=15.0)
     assert statuses["hangs"] == ["pass", "no time"] and statuses["good"] == ["pass", "pass"]
     assert code == gpu_report.TRY_AGAIN
     statuses, code, found, _ = checks("good", "machineless", seconds=5.0)
@@ -129,14 +129,24 @@ def test_what_is_carried_is_small(prepared):
     ("part", "only", "skips"),
     [
         ("1", "machine,attention,steps,compiled,evaluation", {"varlen", "compiled layers"}),
-        ("2", "zero,checkpoints,out_of_memory", set()),
+        ("2", "zero,checkpoints", set()),
     ],
 )
 def test_the_checks_pass_on_a_cpu(part, only, skips, prepared, tmp_path):
     off = {"TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE", "DS_ACCELERATOR"}
     environment = {k: v for k, v in os.environ.items() if k not in off}
     environment |= {"OUT": str(tmp_path), "PYTHON": sys.executable}
-    command = [str(BENCHMARKS / "gpu.sh"), part, "--device", "cpu", "--quick", "--only", only]
+    command = [
+        str(BENCHMARKS / "gpu.sh"),
+        part,
+        "--device",
+        "cpu",
+        "--quick",
+        "--seconds",
+        "7200",
+        "--only",
+        only,
+    ]
     done = subprocess.run(
         [*command, "--prepared", str(prepared)], env=environment, capture_output=True, text=True
     )
