@@ -84,7 +84,7 @@ def test_out_of_memory_while_stopping_is_no_bug(task, tmp_path, monkeypatch):
     from yanmo.train.supervision import supervisor
 
     code = "from yanmo.train.job import failure; failure(1, MemoryError()).send()"
-    full = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE)
+    full = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     monkeypatch.setattr(supervisor, "start", lambda options, path: full)
     store = open_store(str(tmp_path))
     lease = Lease(store, "runs/train/key/LEASE.json", "one")
