@@ -14,12 +14,16 @@ import numpy as np
 import numpy.typing as npt
 
 from yanmo.balance.augment import Augmenter, Measured, copy_digest
-from yanmo.balance.exact import choose, drawn_order
+from yanmo.balance.exact import Choice, choose, drawn_order
 from yanmo.balance.plan import OTHERS, Plan, Quota, Target, parse_plan
 from yanmo.balance.table import Ids, Ints, Rows, TrainFiles
 from yanmo.balance.token_count import TokenCount
 from yanmo.common.errors import DataError, UsageError
 from yanmo.common.records import GENRE_ALIASES
+
+_COLUMNS = ("position", "copy", "id", "characters", "tokens")
+_MOST_ITEMS = 20_000_000
+"""Copies of documents that are chosen among at most (0.5 GB)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +40,14 @@ class Picked:
 
     def __len__(self) -> int:
         return len(self.position)
+
+    def take(self, rows: Ints) -> Picked:
+        """Some of the rows."""
+        return Picked(**{name: getattr(self, name)[rows] for name in _COLUMNS})
+
+
+def _joined(parts: list[Picked]) -> Picked:
+    return Picked(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS})
 
 
 def plan_of_classes(quotas: str, groups: Iterable[str], by: str) -> Plan:
@@ -88,17 +100,18 @@ class Picker:
     counting: TokenCount
     augmenter: Augmenter | None = None
 
-    def pick(self, targets: Mapping[str, Target]) -> Picked:
-        """The rows of the output, class by class in the order of their names.
+    def pick(self, targets: Mapping[str, Target]) -> tuple[Picked, dict[str, Choice]]:
+        """The rows of the output, class by class in the order of their names; what is known of other choices.
 
         Raises:
             DataError: nothing is left.
         """
-        parts = [part for name in sorted(targets) for part in self._of_class(name, targets[name].units)]
-        if not sum(len(part) for part in parts):
+        names = sorted(targets)
+        found = [self._of_class(name, targets[name].units) for name in names]
+        if not sum(len(part) for part, _ in found):
             raise DataError("the quotas leave no document in train; raise --quotas")
-        names = ("position", "copy", "id", "characters", "tokens")
-        return Picked(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
+        choices = {name: choice for name, (_, choice) in zip(names, found, strict=True)}
+        return _joined([part for part, _ in found]), choices
 
     def units(self, positions: Ints) -> Ints:
         """Units of some documents as they are."""
@@ -108,22 +121,67 @@ class Picker:
         sizes = {"characters": characters, "tokens": tokens, "documents": np.ones_like(characters)}
         return sizes[self.unit].astype(np.int64)
 
-    def _of_class(self, name: str, target: int) -> Iterable[Picked]:
+    def _of_class(self, name: str, target: int) -> tuple[Picked, Choice]:
         positions, left = self.rows.of_group(name), target
+        copies: list[Measured] = []
+        parts: list[Picked] = []
+        choice = Choice(np.arange(0), 0, is_best=True)
         for copy in range(self.max_repeats):
-            if left <= 0:
-                return
-            measured = self._measure(positions, copy)
-            sizes = self._units(measured.characters, measured.tokens)
-            chosen = np.arange(len(positions))
-            if left < int(sizes.sum()):
+            if left <= 0 and parts:
+                break
+            copies.append(self._measure(positions, copy))
+            sizes = self._units(copies[-1].characters, copies[-1].tokens)
+            chosen = np.arange(len(positions)) if left else choice.positions
+            if 0 < left < int(sizes.sum()):
                 order = drawn_order(self.rows.hex_ids(positions), self.seed)
-                order = order[sizes[order] > 0]
-                chosen = order[choose(sizes[order], left)]
+                drawn = order[sizes[order] > 0]
+                choice = choose(sizes[drawn], left)
+                chosen = drawn[choice.positions]
             left -= int(sizes[chosen].sum())
-            yield self._part(positions, measured, chosen, copy)
+            parts.append(self._part(positions, copies[-1], chosen, copy))
             if len(chosen) < len(positions):
-                return
+                break
+        even = _joined(parts)
+        if left > 0 and len(parts[-1]) < len(positions) and self.max_repeats > 1:
+            return self._of_any_copies(positions, target, even, copies)
+        return even, Choice(np.arange(0), target - left, choice.is_best, choice.above)
+
+    def _of_any_copies(
+        self, positions: Ints, target: int, even: Picked, copies: list[Measured]
+    ) -> tuple[Picked, Choice]:
+        """A choice that comes nearer where documents need not be repeated equally often.
+
+        Every document that a whole copy of the class holds stays once. Copies that rules rewrite differ: they
+        are exchanged among those that were made, and not numbered again.
+        """
+        whole = len(copies) > 1
+        fixed = even.take(np.flatnonzero((even.copy == 0) & (whole | (self._units_of(even) == 0))))
+        numbers = range(int(whole), len(copies) if self.augmenter else self.max_repeats)
+        order = drawn_order(self.rows.hex_ids(positions), self.seed)
+        measured = [copies[number if self.augmenter else 0] for number in numbers]
+        sizes = [self._units(one.characters, one.tokens)[order] for one in measured]
+        places = [np.flatnonzero(one) for one in sizes]
+        goal = target - int(self._units_of(fixed).sum())
+        if sum(map(len, places)) > _MOST_ITEMS:
+            return even, Choice(np.arange(0), int(self._units_of(even).sum()), is_best=False)
+        choice = choose(np.concatenate([one[at] for one, at in zip(sizes, places, strict=True)]), goal)
+        choice = choice.beside(target - goal, is_all=not self.augmenter)
+        if choice.units <= int(self._units_of(even).sum()):
+            return even, choice
+        document = order[np.concatenate(places)[choice.positions]]
+        number = np.repeat(numbers, [len(at) for at in places])[choice.positions]
+        if not self.augmenter:
+            document = np.sort(document)
+            number = numbers[0] + np.arange(len(document)) - np.searchsorted(document, document)
+        parts = [
+            self._part(positions, copies[n] if n < len(copies) else self._measure(positions, n), here, n)
+            for n in numbers
+            if len(here := document[number == n])
+        ]
+        return _joined([fixed, *parts]), choice
+
+    def _units_of(self, picked: Picked) -> Ints:
+        return self._units(picked.characters, picked.tokens)
 
     def _measure(self, positions: Ints, copy: int) -> Measured:
         rows = self.rows

@@ -99,7 +99,7 @@ class BalanceOptions(StageOptions):
 STAGE = Stage(
     name="balance",
     image="data",
-    revision=1,
+    revision=2,
     config=BalanceOptions,
     outputs={"documents": "Dataset"},
 )

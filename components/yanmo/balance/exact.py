@@ -1,19 +1,30 @@
 """Choosing documents whose units (characters, say) add up to a quota, to the last one where that can be done.
 
-Documents are taken in an order drawn by the seed until the quota is nearly full; the last 2,000 units
-are a subset-sum over short documents that were not taken. Bits of one big integer mark the sums
-that can be reached, so that a pool of hundreds of documents costs milliseconds.
+Documents are taken in an order drawn by the seed, and the last units are made up by four tries, the cheapest
+first, until one comes as near as the greatest common divisor of the sizes allows:
+
+1. a subset-sum over at most 512 documents for the last 2,000 units: enough for long texts;
+2. the drawn order again, passing over what no longer fits: enough where there are very short documents;
+3. exchanges between what is taken and what is not, among few of the sizes;
+4. all exchanges that can matter, which decides: see `_Exchange`. It is left out where it would take more than
+   256 MB (many documents of a few very large sizes); the choice then does not claim to be the best.
+
+Two sizes alone need none of this: all their numbers are looked at.
+
+Sums that can be reached are the bits of one big integer: a million documents take a second or two.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 _POOL = 512
 """Documents that the last units are made up from, at most."""
@@ -23,6 +34,14 @@ _ROOM = 2000
 """Units left to the pool at least: with less room some sums cannot be reached."""
 _TAIL = 64
 """Documents left to the pool at least, for the same reason."""
+_FEW_SIZES = (8, 32, 128)
+"""Different sizes that the third try exchanges among."""
+_OF_A_SIZE = 7
+"""Documents of each of them."""
+_EXCHANGE_BITS = 1 << 31
+"""Bits of all the sums of an exchange at most (256 MB)."""
+_FEW_BITS = 1 << 29
+"""The same for an exchange among few sizes, roughly."""
 
 
 def drawn_order(ids: Iterable[str], seed: int) -> Ints:
@@ -39,21 +58,61 @@ def order_of(digests: npt.NDArray[np.uint8]) -> Ints:
     return np.lexsort(words.T[::-1]).astype(np.int64)
 
 
-def choose(sizes: Ints, target: int) -> Ints:
-    """Positions of documents that hold `target` units together, or as near below as can be found.
+@dataclass(frozen=True)
+class Choice:
+    """Some of the documents, and what is known about other choices."""
+
+    positions: Ints
+    """Ascending."""
+    units: int
+    """What they hold together."""
+    is_best: bool
+    """Whether it is proved that no choice comes nearer from below."""
+    above: int | None = None
+    """The smallest sum above the target; None where it is not known or there is none."""
+
+    def beside(self, units: int, *, is_all: bool) -> Choice:
+        """The same where so many units are taken anyway.
+
+        Args:
+            is_all: whether there was no other choice.
+        """
+        above = None if self.above is None or not is_all else self.above + units
+        return Choice(self.positions, self.units + units, self.is_best and is_all, above)
+
+
+def choose(sizes: Ints, target: int) -> Choice:
+    """Documents that hold `target` units together, or as near below as can be found.
 
     Args:
         sizes: units of the documents (all above 0), in the order in which they are to be taken.
-        target: units, at most their sum.
+        target: units, 0 or more.
     """
+    if target >= int(sizes.sum()):
+        return Choice(np.arange(len(sizes)), int(sizes.sum()), is_best=True)
+    unit = int(np.gcd.reduce(sizes))
+    small, goal = sizes // unit, target // unit
+    if int(small.max()) == 1:  # all are equal
+        return Choice(np.arange(goal), goal * unit, is_best=True, above=(goal + 1) * unit)
+    taken = _with_pool(sizes, target)
+    if int(sizes[taken].sum()) // unit == goal:
+        return Choice(taken, goal * unit, is_best=True)
+    different = np.unique(small)
+    if len(different) == 2:
+        taken, is_best, above = _of_two_sizes(small, different.tolist(), goal)
+    else:
+        taken, is_best, above = _exchanged(small, goal, taken)
+    return Choice(taken, int(sizes[taken].sum()), is_best, None if above is None else above * unit)
+
+
+def _with_pool(sizes: Ints, target: int) -> Ints:
     ends = np.cumsum(sizes)
-    if target >= int(ends[-1]):
-        return np.arange(len(sizes))
     taken = int(np.searchsorted(ends, max(target - _ROOM, 0), side="right"))
     taken = max(0, min(taken, len(sizes) - _TAIL))
     left = target - (int(ends[taken - 1]) if taken else 0)
     rest = taken + np.flatnonzero(sizes[taken:] <= left)
-    pool = _pool(sizes, rest, min(_POOL, max(_TAIL, _POOL_BITS // (left + 1))))
+    least = min(_TAIL, _EXCHANGE_BITS * 4 // (left + 1))
+    pool = _pool(sizes, rest, min(_POOL, max(least, _POOL_BITS // (left + 1))))
     return np.sort(np.concatenate((np.arange(taken), pool[best_subset(sizes[pool].tolist(), left)])))
 
 
@@ -80,3 +139,165 @@ def best_subset(sizes: Sequence[int], target: int) -> list[int]:
             chosen.append(index)
             left -= sizes[index]
     return chosen[::-1]
+
+
+def _exchanged(sizes: Ints, target: int, found: Ints) -> tuple[Ints, bool, int | None]:
+    """The second to fourth try: what is taken, whether that is the best, the nearest sum above.
+
+    Args:
+        sizes: without a common divisor.
+        found: what the first try took.
+    """
+    taken = _as_they_fit(sizes, target)
+    units = int(sizes[taken].sum())
+    best = max((np.flatnonzero(taken), found), key=lambda positions: int(sizes[positions].sum()))
+    for number in (*_FEW_SIZES, None):
+        if int(sizes[best].sum()) == target:
+            return best, True, None
+        exchange = _Exchange.among(sizes, taken, target, number)
+        if exchange is None:
+            continue
+        put_in, take_out, above = exchange.solve(target - units)
+        tried = taken.copy()
+        tried[put_in], tried[take_out] = True, False
+        if int(sizes[tried].sum()) > int(sizes[best].sum()):
+            best = np.flatnonzero(tried)
+        if exchange.is_complete:
+            larger = sizes[sizes > target].tolist()
+            sums = [*larger, *([units + above] if above is not None else [])]
+            return best, True, min(sums, default=None)
+    return best, False, None
+
+
+def _as_they_fit(sizes: Ints, target: int) -> Mask:
+    """The documents in their order, each that still fits."""
+    taken, left, rest = np.zeros(len(sizes), np.bool_), target, np.arange(len(sizes))
+    while len(rest := rest[sizes[rest] <= left]):
+        ends = np.cumsum(sizes[rest])
+        number = int(np.searchsorted(ends, left, side="right"))
+        taken[rest[:number]] = True
+        left -= int(ends[number - 1])
+        rest = rest[number:]
+    return taken
+
+
+def _of_two_sizes(sizes: Ints, different: list[int], target: int) -> tuple[Ints, bool, int | None]:
+    """The best of all numbers of documents of two sizes; of equal ones, the nearest to the drawn order."""
+    places = [np.flatnonzero(sizes == size) for size in different]
+    some = np.arange(min(len(places[0]), target // different[0]) + 1)
+    others = np.minimum((target - some * different[0]) // different[1], len(places[1]))
+    sums = some * different[0] + others * different[1]
+    drawn = int((_as_they_fit(sizes, target) & (sizes == different[0])).sum())
+    at = int(np.lexsort((abs(some - drawn), -sums))[0])
+    taken = np.concatenate((places[0][: int(some[at])], places[1][: int(others[at])]))
+    one_more = (sums + different[1])[others < len(places[1])]
+    more_of_the_first = (some[-1] + 1) * different[0]  # above the target by itself
+    above = [*one_more.tolist(), *([int(more_of_the_first)] if some[-1] < len(places[0]) else [])]
+    return np.sort(taken), True, min((x for x in above if x > target), default=None)
+
+
+@dataclass(frozen=True)
+class _Exchange:
+    """Some documents taken out and others put in, so that the sum comes as near to the target as can be.
+
+    Let z be the sum of what is taken, u the largest size, t a sum with z <= t <= z + u that some choice has,
+    and x that choice of sum t that differs from what is taken by the fewest documents. Go to x one document
+    at a time: put one in while the sum is below t, take one out while it is above. No sum comes twice, and t
+    only at the end, as the documents between could be left out of the difference. So at most u documents are
+    put in (sums t - u to t - 1) and fewer than u taken out (t + 1 to t + u - 1). Hence, of each size, only so
+    many need be looked at, and fewer than u * u units taken out: bits of so many sums, not of all the text's.
+    """
+
+    put_in: list[tuple[int, Ints]]
+    """(size, documents of that size in the order in which they are exchanged) of what is not taken."""
+    take_out: list[tuple[int, Ints]]
+    most_out: int
+    """Units taken out at most."""
+    most_more: int
+    """Units above what is taken that are looked at."""
+    is_complete: bool
+    """Whether no other exchange can matter."""
+
+    @classmethod
+    def among(cls, sizes: Ints, taken: Mask, target: int, number: int | None) -> _Exchange | None:
+        """Exchanges among so many of the sizes (the least, and some spread over all), or all of them.
+
+        Returns:
+            None where the sums would take too much memory.
+        """
+        usable = sizes <= target
+        outside = _by_size(sizes, np.flatnonzero(usable & ~taken))
+        inside = _by_size(sizes, np.flatnonzero(usable & taken)[::-1])
+        if number is not None:
+            inside, outside = _few(inside, number), _few(outside, number)
+        largest = max((size for size, _ in (*inside, *outside)), default=0)
+        units_in, units_out = (_units(side, largest) for side in (outside, inside))
+        most_out = min(largest * largest, units_in, units_out)
+        more = max(largest, target - int(sizes[taken].sum()))
+        if number is not None:
+            inside, outside = ([(n, places[:_OF_A_SIZE]) for n, places in side] for side in (inside, outside))
+            steps = sum(len(places).bit_length() for _, places in (*inside, *outside))
+            most_out = min(most_out, _FEW_BITS // (steps + 1))
+        outside = [(size, places[: min(largest, (most_out + more) // size)]) for size, places in outside]
+        inside = [(size, places[: min(largest, most_out // size)]) for size, places in inside]
+        steps = sum(len(places).bit_length() for _, places in (*inside, *outside))
+        if (most_out + more + 1) * (steps + 1) > _EXCHANGE_BITS:
+            return None
+        return cls(outside, inside, most_out, more, number is None)
+
+    def solve(self, missing: int) -> tuple[Ints, Ints, int | None]:
+        """Documents to put in, documents to take out, and the least that this adds above `missing` units."""
+        parts = [(-size, places, part) for size, places in self.take_out for part in _parts(len(places))]
+        parts += [(size, places, part) for size, places in self.put_in for part in _parts(len(places))]
+        within = (1 << (self.most_out + self.most_more + 1)) - 1
+        reachable = [1 << self.most_out]  # bit most_out + d: the sum can change by d
+        for size, _, part in parts:
+            last, shift = reachable[-1], size * part
+            reachable.append((last | (last << shift if shift > 0 else last >> -shift)) & within)
+            if reachable[-1] >> (self.most_out + missing) & 1:
+                break
+        goal = self.most_out + missing
+        above = reachable[-1] >> (goal + 1)
+        at = (reachable[-1] & ((1 << (goal + 1)) - 1)).bit_length() - 1
+        used: dict[int, int] = {}
+        for index in range(len(reachable) - 2, -1, -1):
+            if not reachable[index] >> at & 1:
+                size, _, part = parts[index]
+                used[size] = used.get(size, 0) + part
+                at -= size * part
+        found = [_first(used, 1, self.put_in), _first(used, -1, self.take_out)]
+        return found[0], found[1], missing + (above & -above).bit_length() if above else None
+
+
+def _by_size(sizes: Ints, places: Ints) -> list[tuple[int, Ints]]:
+    """Documents of each size, in the order given."""
+    order = places[np.argsort(sizes[places], kind="stable")]
+    different, starts = np.unique(sizes[order], return_index=True)
+    return list(zip(different.tolist(), np.split(order, starts[1:]), strict=False))
+
+
+def _units(groups: list[tuple[int, Ints]], most: int) -> int:
+    """Units of at most so many documents of each size."""
+    return sum(size * min(len(places), most) for size, places in groups)
+
+
+def _few(groups: list[tuple[int, Ints]], number: int) -> list[tuple[int, Ints]]:
+    if not groups:
+        return []
+    spread = np.linspace(0, len(groups) - 1, number // 2).astype(int).tolist()
+    return [groups[i] for i in sorted({*range(min(number // 2, len(groups))), *spread})]
+
+
+def _parts(number: int) -> list[int]:
+    """Numbers that add up to any from 0 to `number`: 1, 2, 4 ... and the rest."""
+    found: list[int] = []
+    while number > 0:
+        found.append(min(1 << len(found), number))
+        number -= found[-1]
+    return found
+
+
+def _first(used: dict[int, int], sign: int, groups: list[tuple[int, Ints]]) -> Ints:
+    return np.concatenate(
+        [np.zeros(0, np.int64), *(places[: used.get(sign * size, 0)] for size, places in groups)]
+    )

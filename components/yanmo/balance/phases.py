@@ -19,7 +19,7 @@ from yanmo.balance.choice import Picked, Picker, plan_of_classes
 from yanmo.balance.classes import COLUMNS, NONE
 from yanmo.balance.config import BalanceOptions
 from yanmo.balance.evidence import advice
-from yanmo.balance.exact import order_of
+from yanmo.balance.exact import Choice, order_of
 from yanmo.balance.held_out import HeldOut
 from yanmo.balance.page import page
 from yanmo.balance.plan import Plan, Target, parse_plan, targets
@@ -108,7 +108,7 @@ def work(run: StageRun) -> Result:
     options: BalanceOptions = run.options
     documents, task = run.input("documents"), Task.read(run)
     plan = plan_of_classes(options.quotas, task.rows.groups, options.by)
-    picked, wanted = _choose(options, task, plan)
+    picked, wanted, choices = _choose(options, task, plan)
     if task.augmenter:
         task.augmenter.shared = 0  # of the copies that are written, not of all that were weighed
     made = _write_train(run, task, picked)
@@ -118,7 +118,7 @@ def work(run: StageRun) -> Result:
     genres = _in_noted_order(documents, task.rows.genres)
     by_genre = class_figures(task.rows, picked, task.rows.genre, task.rows.genres)
     by_genre = {genre: by_genre[genre] for genre in genres}
-    report = _report(options, task, plan, picked, wanted, by_genre)
+    report = _report(options, task, plan, picked, wanted, choices, by_genre)
     _write_report(run, task, {**report, "augmentation": _augmentation(options, task, made)})
     _export(run, by_genre)
     return Result(
@@ -127,14 +127,17 @@ def work(run: StageRun) -> Result:
     )
 
 
-def _choose(options: BalanceOptions, task: Task, plan: Plan) -> tuple[Picked, dict[str, Target]]:
+def _choose(
+    options: BalanceOptions, task: Task, plan: Plan
+) -> tuple[Picked, dict[str, Target], dict[str, Choice]]:
     rows = task.rows
     picker = Picker(
         task.files, rows, options.unit, options.seed, options.max_repeats, task.counting, task.augmenter
     )
     available = {name: int(picker.units(rows.of_group(name)).sum()) for name in sorted(rows.groups)}
     wanted = targets(plan, available, max_repeats=options.max_repeats, total=options.total)
-    return picker.pick(wanted), wanted
+    picked, choices = picker.pick(wanted)
+    return picked, wanted, choices
 
 
 def _report(
@@ -143,6 +146,7 @@ def _report(
     plan: Plan,
     picked: Picked,
     wanted: Mapping[str, Target],
+    choices: Mapping[str, Choice],
     by_genre: Mapping[str, Any],
 ) -> dict[str, Any]:
     rows = task.rows
@@ -150,7 +154,7 @@ def _report(
     classes = {name: classes[name] for name in (by_genre if options.by == "genre" else sorted(classes))}
     add_targets(classes, wanted, options.unit)
     warnings = warn_unused_others(parse_plan(options.quotas), plan.quotas)
-    warnings += find_warnings(classes, wanted, plan, options.unit, options.max_repeats)
+    warnings += find_warnings(classes, wanted, choices, plan, options.unit, options.max_repeats)
     estimate = "estimated: one per character, line break and end"
     return {
         "by": options.by,

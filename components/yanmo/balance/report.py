@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from yanmo.balance.choice import Picked
+from yanmo.balance.exact import Choice
 from yanmo.balance.plan import OTHERS, Plan, Target
 from yanmo.balance.table import Rows
 from yanmo.common.text_table import text_table
@@ -62,19 +63,30 @@ def add_targets(classes: dict[str, Any], targets: Mapping[str, Target], unit: st
 
 
 def find_warnings(
-    classes: Mapping[str, Any], targets: Mapping[str, Target], plan: Plan, unit: str, max_repeats: int
+    classes: Mapping[str, Any],
+    targets: Mapping[str, Target],
+    choices: Mapping[str, Choice],
+    plan: Plan,
+    unit: str,
+    max_repeats: int,
 ) -> list[str]:
     """What a user should know about his quotas, a sentence each."""
     found = [
         text
         for name, target in targets.items()
-        for text in _about(name, target, classes[name], plan, unit, max_repeats)
+        for text in _about(name, target, classes[name], choices[name], plan, unit, max_repeats)
     ]
     return found + (_about_shares(classes) if unit == "documents" else [])
 
 
 def _about(
-    name: str, target: Target, figures: Mapping[str, Any], plan: Plan, unit: str, max_repeats: int
+    name: str,
+    target: Target,
+    figures: Mapping[str, Any],
+    choice: Choice,
+    plan: Plan,
+    unit: str,
+    max_repeats: int,
 ) -> list[str]:
     available, taken = figures["before"][unit], figures["after"][unit]
     if target.units < target.wanted:
@@ -85,11 +97,15 @@ def _about(
     if target.quota and not plan.is_relative and target.units == available:
         return [f"{name}: {target.quota} never binds: it is what there is"]
     if taken != target.units:
-        return [
-            f"{name}: the quota of {target.units:,} {unit} cannot be met exactly by its documents; "
-            f"{taken:,} taken"
-        ]
+        return [f"{name}: the quota of {target.units:,} {unit} {_why(choice, taken, unit)}"]
     return []
+
+
+def _why(choice: Choice, taken: int, unit: str) -> str:
+    if not choice.is_best:
+        return f"was not met; {taken:,} taken. Whether another choice comes nearer was not decided"
+    above = "" if choice.above is None else f"; the nearest sum above is {choice.above:,}"
+    return f"is no sum of its documents' {unit}; {taken:,} taken, the nearest sum below{above}"
 
 
 def _about_shares(classes: Mapping[str, Any]) -> list[str]:

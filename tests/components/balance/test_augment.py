@@ -23,7 +23,7 @@ from yanmo.common.text_runs import run_hashes
 
 Run = Callable[..., Any]
 ALL = "*:synonym=0.5,*:reorder=0.5,*:insert=0.3,*:delete=0.1"
-GOLDEN = "9685fd6d22e7aeee"
+GOLDEN = "50150c0b01edbb7a"
 
 
 def test_augmented_output_is_the_same_as_ever(balance: Run) -> None:

@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from yanmo.balance.augment import Augmenter, copy_digest
 from yanmo.balance.choice import Picker
 from yanmo.balance.config import STAGE
 from yanmo.balance.held_out import HeldOut
-from yanmo.balance.plan import parse_plan, targets
+from yanmo.balance.plan import Target, parse_plan, targets
 from yanmo.balance.rules import parse_rules
 from yanmo.balance.synonyms import SHIPPED, Synonyms
-from yanmo.balance.table import TrainFiles
+from yanmo.balance.table import Rows, TrainFiles
 from yanmo.balance.token_count import TokenCount
+from yanmo.common.errors import DataError
 from yanmo.common.records import check_schema
 
 Run = Callable[..., Any]
 
-GOLDEN = (1, "e93b93e4378b6fa3")
+GOLDEN = (2, "e93b93e4378b6fa3")
 
 
 def test_output_is_the_same_as_ever(balance: Run) -> None:
@@ -185,7 +190,7 @@ def test_the_choice_does_not_depend_on_the_order_of_input_files(balance: Run, un
         )
         picker = Picker(files, rows, unit, 0, 4, counting, augmenter)
         available = {g: int(picker.units(rows.of_group(g)).sum()) for g in rows.groups}
-        picked = picker.pick(targets(parse_plan("alpha=0.3"), available, max_repeats=3))
+        picked, _ = picker.pick(targets(parse_plan("alpha=0.3"), available, max_repeats=3))
         chosen.append(sorted(bytes(id) for id in picked.id))
     assert chosen[0] == chosen[1]
 
@@ -201,7 +206,62 @@ def test_a_quota_that_no_sum_of_documents_meets_is_told(
 ) -> None:
     report = balance("--quotas", "fu=50").report()["classes"]
     assert report["赋"]["after"]["characters"] == 0 and report["赋"]["missing"] == 50
-    assert "赋: the quota of 50 characters cannot be met exactly" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert (
+        "赋: the quota of 50 characters is no sum of its documents' characters; 0 taken, the nearest" in said
+    )
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.one_of(st.integers(0, 12), st.integers(1, 300)), min_size=1, max_size=5),
+    st.integers(0, 1000),
+    st.integers(1, 3),
+    st.sampled_from(["documents", "characters", "tokens"]),
+)
+def test_quotas_with_repeats_are_met_wherever_a_choice_meets_them(
+    sizes: list[int], quota: int, max_repeats: int, unit: str
+) -> None:
+    if not any(sizes):
+        sizes = [1]
+    picker = Picker(None, _rows(sizes), unit, 0, max_repeats, TokenCount())  # type: ignore[arg-type]
+    units = picker.units(np.arange(len(sizes))).tolist()
+    target = min(quota, max_repeats * sum(units))
+    try:
+        picked, choices = picker.pick({"class": Target("", quota, target)})
+    except DataError:
+        picked, choices = None, {}
+    often = [Counter(picked.position.tolist())[i] if picked else 0 for i in range(len(sizes))]
+    taken = sum(n * size for n, size in zip(often, units, strict=True))
+    once = int(target >= sum(units))  # then every document stays
+    ways = itertools.product(range(once, max_repeats + 1), repeat=len(units))
+    sums = {sum(n * size for n, size in zip(way, units, strict=True)) for way in ways}
+    assert max(often) <= max_repeats and min(often) >= once
+    assert taken == max(s for s in sums if s <= target)
+    if picked:
+        assert len(set(zip(picked.position.tolist(), picked.copy.tolist(), strict=True))) == len(picked)
+        assert len(np.unique(picked.id, axis=0)) == len(picked)
+        assert choices["class"].is_best and choices["class"].units == taken
+
+
+def _rows(sizes: list[int]) -> Rows:
+    number = len(sizes)
+    return Rows(
+        id=np.frombuffer(np.random.default_rng(0).bytes(32 * number), np.uint8).reshape(-1, 32),
+        characters=np.array(sizes, np.int32),
+        tokens=np.array([size + 1 for size in sizes], np.int32),
+        **{name: np.zeros(number, np.int32) for name in ("file", "row", "genre", "group")},
+        genres=["class"],
+        groups=["class"],
+    )
+
+
+@pytest.mark.parametrize(("number", "quota", "max_repeats"), [(60_000, 50_000, 1), (48_212, 50_000, 4)])
+def test_quotas_in_documents_are_met_to_the_document(number: int, quota: int, max_repeats: int) -> None:
+    rows = _rows([9] * number)
+    picker = Picker(None, rows, "documents", 0, max_repeats, TokenCount())  # type: ignore[arg-type]
+    picked, _ = picker.pick({"class": Target("", quota, quota)})
+    assert len(picked) == quota
 
 
 def test_damaged_documents_are_refused_by_name(balance: Run, capsys: pytest.CaptureFixture[str]) -> None:

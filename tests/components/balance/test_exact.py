@@ -24,7 +24,7 @@ def test_the_subset_comes_as_near_from_below_as_any(sizes: list[int], target: in
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(SIZES, st.integers(0, 200))
 def test_few_documents_are_chosen_as_near_from_below_as_any(sizes: list[int], target: int) -> None:
-    chosen = choose(np.array(sizes), target)
+    chosen = choose(np.array(sizes), target).positions
     assert chosen.tolist() == sorted(set(chosen.tolist()))
     sums = (sum(c) for n in range(len(sizes) + 1) for c in itertools.combinations(sizes, n))
     assert sum(sizes[i] for i in chosen) == max(s for s in sums if s <= target)
@@ -35,19 +35,19 @@ def test_few_documents_are_chosen_as_near_from_below_as_any(sizes: list[int], ta
 def test_large_genres_are_met_to_the_character(share: float, typical: tuple[int, int]) -> None:
     sizes = np.random.default_rng(0).integers(*typical, 20_000)
     target = int(sizes.sum() * share)
-    assert sizes[choose(sizes, target)].sum() == target
+    assert sizes[choose(sizes, target).positions].sum() == target
 
 
 def test_most_documents_are_taken_in_the_order_given() -> None:
     sizes = np.random.default_rng(0).integers(20, 80, 10_000)
-    chosen = choose(sizes, 200_000)
+    chosen = choose(sizes, 200_000).positions
     number = len(chosen)
     assert (chosen[: number - 60] == np.arange(number - 60)).all()
 
 
 def test_verses_of_one_length_come_as_near_as_their_length_allows() -> None:
     sizes = np.full(500, 24)
-    assert sizes[choose(sizes, 1000)].sum() == 984
+    assert sizes[choose(sizes, 1000).positions].sum() == 984
 
 
 def test_the_drawn_order_belongs_to_ids_and_seed() -> None:
@@ -56,3 +56,79 @@ def test_the_drawn_order_belongs_to_ids_and_seed() -> None:
     assert [ids[::-1][i] for i in drawn_order(ids[::-1], 0)] == drawn
     assert [ids[i] for i in drawn_order(ids, 1)] != drawn
     assert sorted(drawn) == ids
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.one_of(
+        st.lists(st.integers(1, 1_000_000), min_size=1, max_size=9),
+        st.lists(st.sampled_from([6, 10, 15, 100, 1000]), min_size=1, max_size=9),
+        st.lists(st.integers(1, 4), min_size=1, max_size=9).map(lambda sizes: [7 * size for size in sizes]),
+    ),
+    st.floats(0, 1.2),
+)
+def test_the_nearest_sums_are_found_and_known_to_be(sizes: list[int], share: float) -> None:
+    target = int(sum(sizes) * share)
+    found = choose(np.array(sizes), target)
+    sums = {sum(c) for n in range(len(sizes) + 1) for c in itertools.combinations(sizes, n)}
+    assert found.units == sum(sizes[i] for i in found.positions) == max(s for s in sums if s <= target)
+    assert found.is_best
+    if found.above is not None:
+        assert found.above == min(s for s in sums if s > target)
+
+
+def _drawn(kind: str, number: int) -> np.ndarray:
+    """Sizes of many documents."""
+    rng = np.random.default_rng(number)
+    if kind == "ones":
+        return np.ones(number, np.int64)
+    if kind == "equal":
+        return np.full(number, 24)
+    if kind == "two sizes":
+        return rng.choice([7, 11], number)
+    if kind == "two large sizes":
+        return rng.choice([999_999, 1_000_000], number)
+    if kind == "verse":
+        return rng.choice([20, 28, 40, 56], number)
+    if kind == "very short":
+        return rng.integers(1, 9, number)
+    if kind == "text":
+        return np.maximum(1, rng.lognormal(5, 1.2, number).astype(np.int64))
+    if kind == "even":
+        return 2 * np.maximum(1, rng.lognormal(5, 1.2, number).astype(np.int64))
+    if kind == "to a million":
+        return rng.integers(1, 1_000_000, number)
+    sizes = np.full(number, 20)  # outliers
+    sizes[::1000] = 1_000_001
+    return sizes
+
+
+KINDS = "ones, equal, two sizes, two large sizes, verse, very short, text, even, to a million, outliers"
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.sampled_from(KINDS.split(", ")), st.sampled_from([1000, 60_000]), st.floats(0, 1.1))
+def test_many_documents_of_any_kind_are_met_or_it_is_known_why_not(
+    kind: str, number: int, share: float
+) -> None:
+    sizes = _drawn(kind, number)
+    target = int(sizes.sum() * share)
+    found = choose(sizes, target)
+    assert len(np.unique(found.positions)) == len(found.positions)
+    assert found.units == sizes[found.positions].sum() <= target
+    assert found.is_best
+    unit, goal = int(np.gcd.reduce(sizes)), min(target, int(sizes.sum()))
+    if 0.01 < share < 0.99 and kind not in ("outliers", "two large sizes"):
+        assert found.units == goal // unit * unit
+
+
+@pytest.mark.parametrize("number", [513, 60_000, 1_000_000])
+def test_documents_are_met_to_the_document(number: int) -> None:
+    for target in (0, 1, number // 2, number - 10, number - 1, number, 3 * number):
+        assert len(choose(np.ones(number, np.int64), target).positions) == min(target, number)
+
+
+def test_what_was_not_decided_is_not_called_the_best() -> None:
+    sizes = np.random.default_rng(0).choice([10**6 - 7, 10**6 - 1, 10**6], 10_000)
+    found = choose(sizes, 3 * 10**9 + 5)
+    assert found.units < 3 * 10**9 + 5 and not found.is_best
