@@ -11,6 +11,14 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))  # importlib mode leaves it out
 
 from servers import s3
+from skips import summary
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What was left out and why, also with -q."""
+    skipped = [r.longrepr for r in terminalreporter.stats.get("skipped", [])]
+    for line in summary(r[2] if isinstance(r, tuple) else str(r) for r in skipped):
+        terminalreporter.write_line(line)
 
 
 @pytest.fixture(scope="session")

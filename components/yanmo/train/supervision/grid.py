@@ -3,7 +3,8 @@
 Only settings that change no sample and no key: how many ranks and threads (on a CPU), micro batch, ZeRO
 stage, backend, torch.compile where a compiler is there. Each is a real training of a few steps in a folder
 that is thrown away. Ranks and threads are tried with every micro batch; backend, stage and compiling then
-with the best of those, as they hardly depend on it.
+with the best of those, as they hardly depend on it. Those that come near each other are tried again in turns
+(contest.py), and where that does not settle the order, the table says so.
 
 The precision is semantic: another one makes another model. It is measured with the best setting and said in a
 comment, and stays out of the options file.
@@ -28,6 +29,7 @@ from yanmo.train import job
 from yanmo.train.backends.accelerator import compile_problem
 from yanmo.train.config import TrainConfig
 from yanmo.train.job import Job, read_metrics
+from yanmo.train.supervision.contest import Contest, contest
 from yanmo.train.supervision.workers import WorkersLog, end, start, watch
 
 log = logging.getLogger(__name__)
@@ -61,32 +63,64 @@ def best_settings(run: StageRun) -> Setting:
         EnvironmentFault: none of them runs here.
     """
     options: TrainConfig = run.options
-    speeds: list[tuple[Setting, float]] = []
+    settings: list[Setting] = []
+    speeds: list[list[float]] = []
 
-    def measure(setting: Setting) -> None:
-        speed = _speed(run, setting)
-        shown = " ".join(f"{name}={value}" for name, value in setting.items())
+    def measure(number: int) -> float:
+        speed = _speed(run, settings[number])
+        shown = _shown(settings[number])
         log.info("%s: %s", shown, f"{speed:.0f} tokens/s" if speed else "does not run here")
-        speeds.append((setting, speed))
+        return speed
+
+    def first_trial(setting: Setting) -> None:
+        settings.append(setting)
+        speeds.append([measure(len(settings) - 1)])
+
+    def leader() -> Setting:
+        return settings[max(range(len(settings)), key=lambda i: speeds[i][0])]
 
     for setting in first_settings(options, os.cpu_count() or 1):
-        measure(setting)
-    best = max(speeds, key=lambda pair: pair[1])[0]
+        first_trial(setting)
+    best = leader()
     for change in second_settings(options):
-        measure({**best, **change})
-    best, speed = max(speeds, key=lambda pair: pair[1])
+        first_trial({**best, **change})
     if not options.compile and _can_compile(options):
-        measure({**best, "compile": True})
-        best, speed = max(speeds, key=lambda pair: pair[1])
-    if not speed:
+        first_trial({**leader(), "compile": True})
+    if not any(values[0] for values in speeds):
         raise EnvironmentFault(
-            f"--benchmark: none of {len(speeds)} settings runs here; --log-level debug says why"
+            f"--benchmark: none of {len(settings)} settings runs here; --log-level debug says why"
         )
-    advice = _advice(run, best, speed)
-    rows = [[f"{v:.0f}", *(f"{name}={value}" for name, value in s.items())] for s, v in speeds]
-    table = "".join(f"# {' '.join(row)}\n" for row in sorted(rows, key=lambda r: -float(r[0])))
-    answer(f"{table}# {advice}\n{dump_yaml(best)}")
+    found = contest(speeds, measure)
+    best, speed = settings[found.best], found.speed(found.best)
+    lines = [*_table(found, settings), _verdict(found, settings), _advice(run, best, speed)]
+    answer("".join(f"# {line}\n" for line in lines) + dump_yaml(best))
     return {**best, "tokens_per_second": round(speed)}
+
+
+def _shown(setting: Setting) -> str:
+    return " ".join(f"{name}={value}" for name, value in setting.items())
+
+
+def _table(found: Contest, settings: list[Setting]) -> Iterator[str]:
+    """A line of each setting, the fastest first: median tokens per second and number of trials."""
+    for number in sorted(range(len(settings)), key=lambda i: (i != found.best, -found.speed(i))):
+        trials = len(found.speeds[number])
+        count = "one trial" if trials == 1 else f"median of {trials} trials"
+        yield f"{found.speed(number):.0f} {_shown(settings[number])} ({count})"
+
+
+def _verdict(found: Contest, settings: list[Setting]) -> str:
+    """Whether the first of the table is the fastest for certain; if not, which others may be."""
+    if not found.rivals:
+        return "the first is the fastest: every other one was slower beyond chance"
+    texts = []
+    for number in found.rivals:
+        middle, low, high = found.gain(number)
+        texts.append(f"{_shown(settings[number])}: {middle:.2f} (99 % interval {low:.2f} to {high:.2f})")
+    return (
+        f"not certain that the first is the fastest, after {len(found.speeds[found.best])} rounds; it was so "
+        f"many times as fast as: {'; '.join(texts)}"
+    )
 
 
 def first_settings(options: TrainConfig, cores: int) -> Iterator[Setting]:
@@ -129,7 +163,7 @@ def _advice(run: StageRun, best: Setting, speed: float) -> str:
         return f"--precision {other} does not run with these settings"
     return (
         f"--precision {other}: {found:.0f} tokens/s, {found / speed:.2f} times {options.precision}; it makes "
-        "another model (another key), so that it is not in this file"
+        "another model (another key), so that it is not in this file; one trial"
     )
 
 

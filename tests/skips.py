@@ -1,0 +1,37 @@
+"""What the tests of this run left out and why, said at its end with the command that changes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+_APT = {
+    "needs an S3 server": "radosgw ceph-mon ceph-osd ceph-common openssl",
+    "needs a C++ compiler": "g++",
+    "needs Chromium": "chromium",
+    "needs unshare": "util-linux hostname",
+}
+"""Beginning of a reason -> Debian packages that end it."""
+_PIP = {
+    "lm-evaluation-harness is not installed": "-e '.[harness]'",
+    "could not import 'duckdb'": "duckdb",
+    "could not import 'transformers'": "transformers",
+    "datasets is not one of": "datasets",
+}
+"""Beginning of a reason -> Python packages that end it."""
+
+
+def summary(reasons: Iterable[str]) -> Iterator[str]:
+    """Lines that say how many tests were skipped for which reason, and what to install."""
+    counts: dict[str, int] = {}
+    for reason in reasons:
+        reason = reason.removeprefix("Skipped: ")
+        counts[reason] = counts.get(reason, 0) + 1
+    for reason, count in sorted(counts.items(), key=lambda pair: (-pair[1], pair[0])):
+        yield f"skipped {count}: {reason}"
+    commands = [
+        f"{command} {' '.join(packages)}"
+        for command, table in (("apt-get install -y", _APT), (".venv/bin/python -m pip install", _PIP))
+        if (packages := [what for start, what in table.items() if any(r.startswith(start) for r in counts)])
+    ]
+    if commands:
+        yield f"to run more of them: {' && '.join(commands)}"
