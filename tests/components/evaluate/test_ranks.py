@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from nameless import NAMELESS, cannot_be_nameless
 from test_pieces import TASKS, evaluate, evaluation, pieces_of
 from tiny_store import make_ground
 
@@ -14,6 +15,7 @@ from yanmo.common.errors import UsageError
 from yanmo.evaluate import scoring
 from yanmo.evaluate.pieces import KeptPieces, Ranks
 
+DOCS = Path(__file__).parents[3] / "docs"
 PROCESS = Path(__file__).parent / "evaluate_process.py"
 
 
@@ -127,3 +129,19 @@ def test_ranks_cannot_be_told_to_make_all_anew(ground, monkeypatch, caplog):
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert evaluate(ground, "--force") == 64
     assert "in one process" in caplog.text
+
+
+@pytest.mark.parametrize("page", ["evaluate.md", "evaluate.zh.md"])
+def test_the_documented_command_starts_ranks_where_the_host_name_does_not_resolve(page):
+    if reason := cannot_be_nameless():
+        pytest.skip(reason)
+    lines = [line.split() for line in (DOCS / page).read_text(encoding="utf-8").splitlines()]
+    (line,) = [words for words in lines if words[:1] == ["torchrun"]]
+    start = line[1 : line.index("yanmo.evaluate")]  # timeit stands for the stage: the start is what hung
+    command = [sys.executable, "-m", "torch.distributed.run", *start, "timeit", "-n1", "-r1"]
+    process = subprocess.Popen([*NAMELESS, *command], stderr=subprocess.PIPE, text=True)
+    try:
+        _, log = process.communicate(timeout=200)
+    finally:
+        process.kill()
+    assert process.returncode == 0, log

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from nameless import NAMELESS, cannot_be_nameless
 
 from yanmo.common.options import flag
 from yanmo.train.health.watchdog import TRAINING, Watchdog, doings, forget_heartbeats
@@ -131,20 +131,6 @@ def test_workers_that_torchrun_never_starts_end_the_run(tmp_path, monkeypatch):
         )  # fmt: skip
     workers.end(process)
     said.wait()
-
-
-NAMELESS = ["unshare", "--uts", "sh", "-c", 'hostname no-such-name.invalid && exec "$@"', "sh"]
-
-
-def cannot_be_nameless() -> str:
-    """Why no process can be started here whose host name does not resolve; empty where one can."""
-    if not (shutil.which("unshare") and shutil.which("hostname")):
-        return "needs unshare and hostname (util-linux)"
-    asks = "import socket; socket.getaddrinfo(socket.gethostname(), None)"
-    done = subprocess.run([*NAMELESS, sys.executable, "-c", asks], capture_output=True, text=True)
-    if "gaierror" in done.stderr:
-        return ""
-    return f"may not give a process another host name: {done.stderr.strip()[-100:] or 'it resolves'}"
 
 
 @pytest.mark.slow
