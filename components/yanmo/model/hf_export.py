@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
 from safetensors.torch import load_file
 
 from yanmo.common.errors import DataError
 from yanmo.model.decoder import Decoder, DecoderConfig
+from yanmo.model.weights_check import check_weights, read_headers, weight_files
 from yanmo.model.weights_file import write_tensors
 
 WEIGHTS = "model.safetensors"
@@ -107,66 +107,149 @@ def load(folder: Path) -> Loaded:
     """The model in `folder` (this project's, or any Qwen3-type model in safetensors files), in fp32.
 
     Raises:
-        DataError: a file is missing or does not hold what config.json says.
+        DataError: a file is missing, does not hold what config.json says, or holds weights that are not
+            finite.
     """
-    config, symbols = _read_config(folder)
-    model = Decoder(config)
-    path = folder / WEIGHTS
-    paths = [path] if path.exists() else sorted(folder.glob("*.safetensors")) or [path]
-    try:
-        state = {name: value for part in paths for name, value in load_file(part).items()}
-    except FileNotFoundError:
-        raise
-    except Exception as error:  # safetensors raises its own SafetensorError for a damaged file
-        raise DataError(f"{path}: not a readable safetensors file: {error}") from error
+    config, symbols = read_config(folder)
+    check_weights(folder, shapes_of(folder, config))
+    state = {name: value for part in weight_files(folder) for name, value in load_file(part).items()}
     if config.tie_word_embeddings:
-        state.setdefault("lm_head.weight", state.get("model.embed_tokens.weight", torch.empty(0)))
-    try:
-        model.load_state_dict(state)
-    except RuntimeError as error:
-        raise DataError(f"{path}: does not fit {folder / 'config.json'}: {error}") from error
+        state["lm_head.weight"] = state["model.embed_tokens.weight"]
+    model = Decoder(config)
+    model.load_state_dict(state)
     return Loaded(model.eval(), symbols)
+
+
+def shapes_of(folder: Path, config: DecoderConfig) -> dict[str, tuple[int, ...]]:
+    """Name -> shape of the tensors that a decoder of this shape has; a tied head where a file holds it."""
+    head, wide = config.head_dim, config.hidden_size
+    queries, keys = config.num_attention_heads * head, config.num_key_value_heads * head
+    block = {
+        "input_layernorm": (wide,),
+        "post_attention_layernorm": (wide,),
+        "self_attn.q_proj": (queries, wide),
+        "self_attn.k_proj": (keys, wide),
+        "self_attn.v_proj": (keys, wide),
+        "self_attn.o_proj": (wide, queries),
+        "self_attn.q_norm": (head,),
+        "self_attn.k_norm": (head,),
+        "mlp.gate_proj": (config.intermediate_size, wide),
+        "mlp.up_proj": (config.intermediate_size, wide),
+        "mlp.down_proj": (wide, config.intermediate_size),
+    }
+    found: dict[str, tuple[int, ...]] = {
+        "model.embed_tokens.weight": (config.vocab_size, wide),
+        "model.norm.weight": (wide,),
+    }
+    for i in range(config.num_hidden_layers):
+        found |= {f"model.layers.{i}.{name}.weight": shape for name, shape in block.items()}
+    if not config.tie_word_embeddings or "lm_head.weight" in read_headers(folder):
+        found["lm_head.weight"] = (config.vocab_size, wide)
+    return found
 
 
 def _check_kind(path: Path, value: dict[str, Any]) -> None:
     """Refuse what our decoder would compute otherwise without a word.
 
     Raises:
-        DataError: scaled rotary positions, another activation, a sliding window.
+        DataError: scaled rotary positions, another activation, a sliding window, quantized weights.
     """
     rope = value.get("rope_scaling") or value.get("rope_parameters") or {}
+    if not isinstance(rope, dict):
+        raise DataError(f"{path}: rope_parameters: expected an object, found {rope!r}")
     kind = rope.get("rope_type", rope.get("type", "default"))
+    layers = value.get("layer_types") or []
     wrong = {
         f"rope_type {kind!r}": kind != "default",
         f"hidden_act {value.get('hidden_act')!r}": value.get("hidden_act", "silu") != "silu",
         "use_sliding_window": bool(value.get("use_sliding_window")),
+        f"layer_types {layers!r:.60}": any(layer != "full_attention" for layer in layers),
+        "quantization_config": bool(value.get("quantization_config")),
     }
     for what, is_wrong in wrong.items():
         if is_wrong:
             raise DataError(f"{path}: {what} is not supported; expected a plain Qwen3 model")
 
 
-def _read_config(folder: Path) -> tuple[DecoderConfig, Symbols]:
+_MOST = 1 << 31
+_MOST_LAYERS = 10_000
+
+
+def read_config(folder: Path) -> tuple[DecoderConfig, Symbols]:
+    """The shape and the special ids that the config.json and the genres.json of a folder say.
+
+    Raises:
+        DataError: one is missing or damaged, or says what no decoder of ours can be.
+    """
     path = folder / "config.json"
-    value = json.loads(path.read_text(encoding="utf-8"))
+    value = read_object(path)
     if value.get("model_type") != "qwen3":
-        raise DataError(f"{path}: expected model_type qwen3, found {value.get('model_type')!r}")
+        raise DataError(
+            f"{path}: expected model_type 'qwen3', found {value.get('model_type')!r}; other kinds of models "
+            "cannot be computed here"
+        )
     _check_kind(path, value)
-    value.setdefault("rope_theta", value.get("rope_parameters", {}).get("rope_theta", 10_000.0))
+    rope = value.get("rope_parameters") or {}
+    value.setdefault("rope_theta", rope.get("rope_theta", 10_000.0))
     names = [field.name for field in dataclasses.fields(DecoderConfig)]
     missing = [name for name in names if name not in value]
     if missing:
-        raise DataError(f"{path}: lacks {', '.join(missing)}")
-    genres_path = folder / "genres.json"
-    genres: dict[str, Any] = {}
-    if genres_path.exists():
-        genres = json.loads(genres_path.read_text(encoding="utf-8"))
-    eos = value.get("eos_token_id")
-    symbols = Symbols(
-        bos=value.get("bos_token_id") or 0,
-        eos=eos[0] if isinstance(eos, list) else eos or 0,
-        pad=value.get("pad_token_id") or 0,
-        genres=tuple(genres.get("genres", ())),
-        tag_ids=tuple(genres.get("tag_ids", ())),
-    )
-    return DecoderConfig(**{name: value[name] for name in names}), symbols
+        raise DataError(f"{path}: lacks {', '.join(missing)}; expected those of a Qwen3 model")
+    wrong = [f"{name} {value[name]!r:.60}" for name in names if not _is_possible(name, value[name])]
+    if wrong:
+        raise DataError(f"{path}: {', '.join(wrong)}: no decoder has such a shape")
+    try:
+        config = DecoderConfig(**{name: value[name] for name in names})
+    except ValueError as error:
+        raise DataError(f"{path}: {error}") from error
+    return config, _symbols(folder, value, config.vocab_size)
+
+
+def _is_possible(name: str, value: Any) -> bool:
+    if name == "tie_word_embeddings":
+        return isinstance(value, bool)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if name in ("rope_theta", "rms_norm_eps"):
+        return is_number and 0 < value < float("inf")
+    most = _MOST_LAYERS if name == "num_hidden_layers" else _MOST
+    return is_number and isinstance(value, int) and 1 <= value <= most
+
+
+def _symbols(folder: Path, value: dict[str, Any], size: int) -> Symbols:
+    ids = {}
+    for name in ("bos_token_id", "eos_token_id", "pad_token_id"):
+        found = value.get(name)
+        first = found[0] if isinstance(found, list) and found else found or 0
+        if not _is_id(first, size):
+            raise DataError(f"{folder / 'config.json'}: {name} {found!r}: expected an id below {size}")
+        ids[name] = first
+    path = folder / "genres.json"
+    genres = read_object(path) if path.exists() else {}
+    names, tags = genres.get("genres", []), genres.get("tag_ids", [])
+    are_lists = isinstance(names, list) and isinstance(tags, list) and len(names) == len(tags)
+    if not (are_lists and all(isinstance(n, str) for n in names) and all(_is_id(t, size) for t in tags)):
+        raise DataError(
+            f"{path}: expected genres, a list of names, and tag_ids, as many ids below {size}; correct it, "
+            "or leave the file out"
+        )
+    bos, eos, pad = ids.values()
+    return Symbols(bos=bos, eos=eos, pad=pad, genres=tuple(names), tag_ids=tuple(tags))
+
+
+def _is_id(value: Any, size: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < size
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The JSON object in a file.
+
+    Raises:
+        DataError: it holds none.
+    """
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise DataError(f"{path}: not readable as JSON ({error}); copy it again") from error
+    if not isinstance(value, dict):
+        raise DataError(f"{path}: expected a JSON object, found {type(value).__name__}; copy it again")
+    return value

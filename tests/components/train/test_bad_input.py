@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from yanmo.common.options import flag
 from yanmo.common.stage_run import main
@@ -54,8 +55,10 @@ def no_worker_began(store: Path) -> bool:
     return not list(Path(store).glob("runs/train/*/job.json"))
 
 
-def model_like(store: Path, config: str = "", tokenizer: str = "", **shape) -> str:
-    """Commit a model of that shape, whose weights nobody will get to read; its name."""
+def model_like(
+    store: Path, config: str = "", tokenizer: str = "", weights: dict | None = None, **shape
+) -> str:
+    """Commit a model of that shape, without weights or with these; its name."""
     opened = open_store(str(store))
     cache = open_reference(opened, read_pointer(opened, "dev", "tokenize"))
     tokenizer = tokenizer or cache.part("tokenizer").path("tokenizer.json").read_text(encoding="utf-8")
@@ -64,6 +67,9 @@ def model_like(store: Path, config: str = "", tokenizer: str = "", **shape) -> s
     def build(attempt) -> Result:
         attempt.write("config.json", config)
         attempt.write("tokenizer.json", tokenizer)
+        if weights is not None:
+            save_file(weights, attempt.path("model.safetensors"))
+            attempt.add("model.safetensors")
         return Result(counts={})
 
     recipe = Recipe(stage="train", revision=1, semantic={"test": [tokenizer, config]}, inputs={})
@@ -115,6 +121,14 @@ def test_a_model_of_another_tokenizer_is_refused_before_a_worker_starts(command,
 def test_a_model_of_another_vocabulary_is_refused_before_a_worker_starts(command, store):
     code, said = command(model=model_like(store, vocab_size=401))
     assert code == 65 and "vocabulary of 401, the token cache has 400" in said, said
+    assert no_worker_began(store)
+
+
+def test_a_starting_model_whose_weights_are_no_numbers_is_refused_before_a_worker_starts(command, store):
+    """Its manifest is whole; training on it would end with advice about learning rates."""
+    weights = {"model.norm.weight": torch.tensor([1.0, float("nan"), float("inf")])}
+    code, said = command(model=model_like(store, weights=weights))
+    assert code == 65 and "model.safetensors: model.norm.weight: 2 of 3 weights are no finite" in said, said
     assert no_worker_began(store)
 
 

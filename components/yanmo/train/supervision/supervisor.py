@@ -36,7 +36,14 @@ from yanmo.train.memory.estimate import divisors, shape_of
 from yanmo.train.memory.fitting import fitted
 from yanmo.train.memory.micro_batch import halve_micro_batch, largest_micro_batch
 from yanmo.train.metrics.exporter import Exporter
-from yanmo.train.models.given import CONFIG, check_tokenizer, read_config, shape_in, with_shape_of
+from yanmo.train.models.given import (
+    CONFIG,
+    check_finite,
+    check_tokenizer,
+    read_config,
+    shape_in,
+    with_shape_of,
+)
 from yanmo.train.models.model_card import model_card
 from yanmo.train.options.sizes import num_parameters
 from yanmo.train.supervision.power import power_limit
@@ -96,6 +103,7 @@ def _checked(options: TrainConfig, cache: TokenCache, model: Output | None, fold
     if model is not None:
         check_tokenizer(model, cache)
         shaped = with_shape_of(options, model)
+        check_finite(model)
     _check_space(folder, shaped, cache)
     # Only the micro batch is taken over: a checkpoint remembers the options as they were given.
     return dataclasses.replace(options, micro_batch=fitted(shaped, cache.vocab_size).micro_batch)

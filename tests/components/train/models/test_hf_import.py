@@ -7,35 +7,8 @@ import json
 import pytest
 import torch
 
-from yanmo.common.store.objects import open_store
-from yanmo.common.store.output import open_reference
-from yanmo.common.store.pointers import read_pointer
-from yanmo.common.token_cache import TokenCache
 from yanmo.model.hf_export import load
 from yanmo.train.models.model_tool import TOOL
-
-
-@pytest.fixture
-def folder(tmp_path, store):
-    """A model that transformers saved in two files, with the token cache's tokenizer."""
-    from transformers import Qwen3Config, Qwen3ForCausalLM
-
-    torch.manual_seed(0)
-    shape = {"vocab_size": 400, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
-    shape |= {
-        "num_key_value_heads": 1,
-        "head_dim": 16,
-        "intermediate_size": 48,
-        "max_position_embeddings": 32,
-    }
-    model = Qwen3ForCausalLM(Qwen3Config(**shape, tie_word_embeddings=False, bos_token_id=0, eos_token_id=1))
-    place = tmp_path / "hf"
-    model.save_pretrained(place, max_shard_size="60KB")
-    opened = open_store(str(store))
-    cache = TokenCache.open(open_reference(opened, read_pointer(opened, "dev", "tokenize")))
-    for name in ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"):
-        (place / name).write_bytes(cache.tokenizer.path(name).read_bytes())
-    return place
 
 
 def imported(store, folder, capsys) -> tuple[int, str]:

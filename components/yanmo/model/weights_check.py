@@ -1,0 +1,196 @@
+"""What safetensors files hold, looked at without torch: names, shapes, and whether every weight is finite.
+
+A model is checked where it enters, in the first second: weights that are not finite would end a training
+hours later with advice about learning rates. Files are mapped and read once, a part at a time.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from yanmo.common.errors import DataError
+
+WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
+CONVERT = (
+    "AutoModelForCausalLM.from_pretrained(folder).save_pretrained(folder, safe_serialization=True) of "
+    "transformers, on a machine and from a source that you trust"
+)
+_PICKLES = ("pytorch_model*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
+_EXPONENT = {
+    "F64": ("<u8", 0x7FF0_0000_0000_0000),
+    "F32": ("<u4", 0x7F80_0000),
+    "F16": ("<u2", 0x7C00),
+    "BF16": ("<u2", 0x7F80),
+}
+"""Type of a tensor -> its words, and the bits that are all set in infinities and NaN."""
+_AT_A_TIME = 1 << 22
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """Where a tensor lies."""
+
+    file: Path
+    dtype: str
+    shape: tuple[int, ...]
+    begin: int
+    """Bytes before it in the file."""
+    bytes: int
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The files that hold a model: model.safetensors, else those of the index, else every safetensors file.
+
+    Raises:
+        DataError: there are none, one that the index names is missing, or they are pickles.
+    """
+    if (folder / WEIGHTS).is_file():
+        return [folder / WEIGHTS]
+    if (folder / INDEX).is_file():
+        names = sorted(set(_index(folder / INDEX).values()))
+        missing = [name for name in names if not (folder / name).is_file()]
+        if missing:
+            raise DataError(f"{folder / INDEX}: names {', '.join(missing)}, not there; copy the model again")
+        return [folder / name for name in names]
+    found = sorted(folder.glob("*.safetensors"))
+    pickles = sorted({path.name for pattern in _PICKLES for path in folder.glob(pattern)})
+    if not found and pickles:
+        raise DataError(
+            f"{folder}: its weights are pickles ({', '.join(pickles)}), which can run any code when they are "
+            f"read, and are not read here; convert them to safetensors by {CONVERT}"
+        )
+    if not found:
+        raise DataError(f"{folder}: no {WEIGHTS}; copy the model again")
+    return found
+
+
+def _index(path: Path) -> dict[str, str]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))["weight_map"]
+        if found and all(_is_plain(name) for name in found.values()):
+            return dict(found)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        pass
+    raise DataError(f"{path}: expected an object with a weight_map of files beside it; copy the model again")
+
+
+def _is_plain(name: Any) -> bool:
+    return isinstance(name, str) and name.endswith(".safetensors") and "/" not in name
+
+
+def read_headers(folder: Path) -> dict[str, Tensor]:
+    """Every tensor of a model by its name.
+
+    Raises:
+        DataError: a file is damaged or short, or two hold one tensor.
+    """
+    found: dict[str, Tensor] = {}
+    for path in weight_files(folder):
+        for name, tensor in _header(path):
+            if name in found:
+                other = f"in {found[name].file.name} too" if found[name].file != path else "twice"
+                raise DataError(f"{path}: holds {name} {other}; keep one of them")
+            found[name] = tensor
+    index = folder / INDEX
+    if index.is_file() and not (folder / WEIGHTS).is_file():
+        absent = sorted(_index(index).keys() - found.keys())
+        if absent:
+            raise DataError(f"{index}: names {absent[0]}, which no file holds ({len(absent)} in all)")
+    return found
+
+
+def _header(path: Path) -> Iterator[tuple[str, Tensor]]:
+    size = path.stat().st_size
+    again = "copy or download it again"
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        if not 2 <= length <= size - 8:
+            raise DataError(
+                f"{path}: not a readable safetensors file: a header of {length} bytes in a file of {size}; "
+                f"{again}"
+            )
+        try:
+            pairs = json.loads(file.read(length), object_pairs_hook=list)
+            rows = [(name, dict(row)) for name, row in pairs if name != "__metadata__"]
+            ends = [8 + length]
+            for name, row in rows:
+                begin, end = (8 + length + int(offset) for offset in row["data_offsets"])
+                shape = tuple(int(n) for n in row["shape"])
+                ends.append(end)
+                yield name, Tensor(path, str(row["dtype"]), shape, begin, end - begin)
+        except (ValueError, KeyError, TypeError) as error:
+            raise DataError(
+                f"{path}: not a readable safetensors file: its header makes no sense ({error!r}); {again}"
+            ) from error
+    if max(ends) != size:
+        raise DataError(
+            f"{path}: not a readable safetensors file: expected {max(ends)} bytes, found {size}; {again}"
+        )
+
+
+def check_weights(folder: Path, shapes: Mapping[str, Sequence[int]] | None = None) -> None:
+    """Check that a model's tensors are whole and finite.
+
+    Args:
+        shapes: what its config.json asks for, by name; None asks for nothing.
+
+    Raises:
+        DataError: names the file, the tensor, what was expected and what was found.
+    """
+    found = read_headers(folder)
+    if shapes is not None:
+        _check_shapes(folder, found, shapes)
+    for name, tensor in found.items():
+        where = f"{tensor.file}: {name}"
+        if tensor.dtype not in _EXPONENT:
+            raise DataError(
+                f"{where}: expected weights of type {', '.join(_EXPONENT)}, found {tensor.dtype}; a "
+                "quantized model has to be converted to bf16 first"
+            )
+        word, mask = _EXPONENT[tensor.dtype]
+        if (
+            math.prod(tensor.shape) * np.dtype(word).itemsize != tensor.bytes
+            or min(tensor.shape, default=0) < 0
+        ):
+            raise DataError(
+                f"{where}: shape {list(tensor.shape)} of {tensor.dtype} in {tensor.bytes} bytes; copy it "
+                "again"
+            )
+        wrong = _not_finite(tensor, word, mask)
+        if wrong:
+            raise DataError(
+                f"{where}: {wrong} of {math.prod(tensor.shape)} weights are no finite numbers; its training "
+                "diverged, or the file is damaged: take an earlier state of the model, or copy it again"
+            )
+
+
+def _check_shapes(folder: Path, found: Mapping[str, Tensor], shapes: Mapping[str, Sequence[int]]) -> None:
+    asked = f"does not fit {folder / 'config.json'}"
+    for name in sorted(shapes.keys() | found.keys()):
+        if name not in found:
+            raise DataError(f"{folder}: {asked}: no file holds {name}")
+        if name not in shapes:
+            raise DataError(f"{found[name].file}: {asked}: holds {name}, which no such model has")
+        if tuple(shapes[name]) != found[name].shape:
+            raise DataError(
+                f"{found[name].file}: {asked}: {name} has shape {list(found[name].shape)}, expected "
+                f"{list(shapes[name])}"
+            )
+
+
+def _not_finite(tensor: Tensor, word: str, mask: int) -> int:
+    number = math.prod(tensor.shape)
+    if not number:
+        return 0
+    # As bytes first: a header's length need not be a multiple of a word.
+    data = np.memmap(tensor.file, np.uint8, "r", tensor.begin, (tensor.bytes,))
+    step = _AT_A_TIME * np.dtype(word).itemsize
+    parts = (np.array(data[i : i + step]).view(word) for i in range(0, tensor.bytes, step))
+    return sum(int(np.count_nonzero((part & mask) == mask)) for part in parts)

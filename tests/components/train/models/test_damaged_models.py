@@ -1,0 +1,284 @@
+"""Every damage done to a good small model is refused where it enters: 65, the file's name, nothing committed.
+
+Each damage is applied to a fresh copy of a folder that imports well, so that nothing else can be the reason.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import random
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
+
+from yanmo.common.errors import DataError
+from yanmo.model.hf_export import load
+from yanmo.model.weights_check import check_weights, read_headers
+
+
+def config_with(**changes):
+    def damage(place):
+        path = place / "config.json"
+        value = json.loads(path.read_text(encoding="utf-8"))
+        value |= {k: v for k, v in changes.items() if v is not ...}
+        path.write_text(json.dumps({k: v for k, v in value.items() if changes.get(k) is not ...}))
+
+    return damage
+
+
+def text_of(name, body):
+    return lambda place: (place / name).write_text(body, encoding="utf-8")
+
+
+def cut(name, share):
+    def damage(place):
+        path = place / name if (place / name).exists() else sorted(place.glob(name))[0]
+        path.write_bytes(path.read_bytes()[: int(share * path.stat().st_size)])
+
+    return damage
+
+
+def tensors(change, number=0):
+    """Rewrite the tensors of one weights file."""
+
+    def damage(place):
+        path = sorted(place.glob("*.safetensors"))[number]
+        state = load_file(path)
+        change(state)
+        save_file(state, path, metadata={"format": "pt"})
+
+    return damage
+
+
+def poison(value, dtype=torch.float32):
+    def change(state):
+        name = max(state, key=lambda n: state[n].numel())
+        state[name] = state[name].to(dtype)
+        state[name].view(-1)[state[name].numel() // 2] = value
+
+    return change
+
+
+def typed(dtype):
+    def change(state):
+        state.update({n: t.to(dtype) for n, t in state.items()})
+
+    return change
+
+
+def reshaped(state):
+    name = max(state, key=lambda n: state[n].numel())
+    state[name] = state[name][:-1].contiguous()
+
+
+def dropped(state):
+    state.pop(sorted(state)[0])
+
+
+def doubled(place):
+    first, second = sorted(place.glob("*.safetensors"))[:2]
+    state = load_file(second)
+    name = sorted(load_file(first))[0]
+    save_file(state | {name: load_file(first)[name]}, second, metadata={"format": "pt"})
+
+
+def pickled(place):
+    for path in place.glob("*.safetensors*"):
+        path.unlink()
+    (place / "pytorch_model.bin").write_bytes(pickle.dumps({"a": 1}))
+
+
+def without(pattern):
+    return lambda place: [path.unlink() for path in sorted(place.glob(pattern))[:1]]
+
+
+def tokenizer_with(**changes):
+    def damage(place):
+        path = place / "tokenizer.json"
+        value = json.loads(path.read_text(encoding="utf-8"))
+        path.write_text(json.dumps(value | changes, ensure_ascii=False), encoding="utf-8")
+
+    return damage
+
+
+def larger_tokenizer(place):
+    path = place / "tokenizer.json"
+    value = json.loads(path.read_text(encoding="utf-8"))
+    value["model"]["vocab"] += [[f"多{i}", -9.0] for i in range(200)]
+    path.write_text(json.dumps(value, ensure_ascii=False), encoding="utf-8")
+
+
+REPLACE = {"type": "Replace", "pattern": {"String": "也"}, "content": ""}
+DAMAGES = {
+    "config-list": (text_of("config.json", "[]"), "config.json", "found list"),
+    "config-null": (text_of("config.json", "null"), "config.json", "expected a JSON object"),
+    "config-empty": (text_of("config.json", ""), "config.json", "not readable as JSON"),
+    "config-half": (cut("config.json", 0.5), "config.json", "not readable as JSON"),
+    "config-no-object": (text_of("config.json", "{}"), "config.json", "model_type 'qwen3', found None"),
+    "config-llama": (config_with(model_type="llama"), "config.json", "found 'llama'"),
+    "config-lacks": (config_with(hidden_size=...), "config.json", "lacks hidden_size"),
+    "config-text": (config_with(hidden_size="32"), "config.json", "hidden_size '32'"),
+    "config-zero": (config_with(num_hidden_layers=0), "config.json", "num_hidden_layers 0"),
+    "config-minus": (config_with(vocab_size=-1), "config.json", "vocab_size -1"),
+    "config-huge": (config_with(num_hidden_layers=10**12), "config.json", "num_hidden_layers 1000000000000"),
+    "config-wide": (config_with(hidden_size=1 << 30), "config.json", "expected [400, 1073741824]"),
+    "config-true": (config_with(head_dim=True), "config.json", "head_dim True"),
+    "config-null-field": (config_with(intermediate_size=None), "config.json", "intermediate_size None"),
+    "config-heads": (config_with(num_attention_heads=3, num_key_value_heads=2), "config.json", "multiple"),
+    "config-odd": (config_with(head_dim=15), "config.json", "15"),
+    "config-eps": (config_with(rms_norm_eps="small"), "config.json", "rms_norm_eps 'small'"),
+    "config-theta": (config_with(rope_theta=-1), "config.json", "rope_theta -1"),
+    "config-rope": (config_with(rope_scaling=[1]), "config.json", "rope_parameters"),
+    "config-bos": (config_with(bos_token_id=4000), "config.json", "bos_token_id 4000"),
+    "config-eos": (config_with(eos_token_id=["x"]), "config.json", "eos_token_id"),
+    "config-quantized": (config_with(quantization_config={"bits": 4}), "config.json", "quantization_config"),
+    "config-layer-types": (config_with(layer_types=["sliding_attention"] * 2), "config.json", "layer_types"),
+    "shape": (config_with(hidden_size=64), ".safetensors", "expected ["),
+    "more-layers": (config_with(num_hidden_layers=3), "config.json", "no file holds model.layers.2."),
+    "fewer-layers": (config_with(num_hidden_layers=1), ".safetensors", "which no such model has"),
+    "vocabulary": (config_with(vocab_size=401), ".safetensors", "expected [401, 32]"),
+    "nan": (tensors(poison(float("nan"))), ".safetensors", "1 of "),
+    "infinity": (tensors(poison(float("-inf")), 1), ".safetensors", "no finite numbers"),
+    "nan-bf16": (tensors(poison(float("nan"), torch.bfloat16)), ".safetensors", "no finite numbers"),
+    "nan-f16": (tensors(poison(float("inf"), torch.float16)), ".safetensors", "no finite numbers"),
+    "integers": (tensors(typed(torch.int64)), ".safetensors", "found I64"),
+    "float8": (tensors(typed(torch.float8_e4m3fn)), ".safetensors", "found F8_E4M3"),
+    "reshaped": (tensors(reshaped), ".safetensors", "has shape ["),
+    "dropped": (tensors(dropped), ".safetensors.index.json", "no file holds"),
+    "doubled": (doubled, ".safetensors", " too; keep one"),
+    "truncated": (cut("*.safetensors", 0.5), ".safetensors", "expected "),
+    "truncated-header": (cut("*.safetensors", 0.01), ".safetensors", "not a readable safetensors file"),
+    "empty-weights": (cut("*.safetensors", 0), ".safetensors", "not a readable safetensors file"),
+    "missing-part": (without("*.safetensors"), "index.json", "not there; copy the model again"),
+    "index-list": (text_of("model.safetensors.index.json", "[]"), "index.json", "weight_map"),
+    "index-elsewhere": (
+        text_of("model.safetensors.index.json", '{"weight_map": {"a": "../b.safetensors"}}'),
+        "index.json",
+        "beside it",
+    ),
+    "pickles": (pickled, "pytorch_model.bin", "safe_serialization=True"),
+    "no-weights": (lambda p: [x.unlink() for x in p.glob("*.safetensors*")], "hf", "no model.safetensors"),
+    "genres-list": (text_of("genres.json", "[]"), "genres.json", "found list"),
+    "genres-uneven": (text_of("genres.json", '{"genres": ["诗"], "tag_ids": []}'), "genres.json", "as many"),
+    "genres-far": (
+        text_of("genres.json", '{"genres": ["诗"], "tag_ids": [9999]}'),
+        "genres.json",
+        "below 400",
+    ),
+    "tokenizer-half": (cut("tokenizer.json", 0.5), "tokenizer.json", "not a tokenizer"),
+    "tokenizer-list": (text_of("tokenizer.json", "[]"), "tokenizer.json", "not a tokenizer"),
+    "tokenizer-empty": (text_of("tokenizer.json", ""), "tokenizer.json", "not a tokenizer"),
+    "tokenizer-larger": (larger_tokenizer, "tokenizer.json", "of another vocabulary"),
+    "tokenizer-loses": (tokenizer_with(normalizer=REPLACE), "tokenizer.json", "expected '也' (U+4E5F)"),
+    "tokenizer-strips": (
+        tokenizer_with(normalizer={"type": "Strip", "strip_left": True, "strip_right": True}),
+        "tokenizer.json",
+        "loses text",
+    ),
+    "tokenizer-config": (cut("tokenizer_config.json", 0.5), "tokenizer_config.json", "not readable"),
+    "special-tokens": (text_of("special_tokens_map.json", "7"), "special_tokens_map.json", "found int"),
+    "no-tokenizer": (without("tokenizer.json"), "hf", "save_pretrained"),
+    "no-config": (without("config.json"), "hf", "it lacks config.json"),
+}
+USAGE = {"no-tokenizer", "no-config"}
+
+
+def run(store, folder, capsys):
+    from yanmo.common.tool import main
+    from yanmo.train.models.model_tool import TOOL
+
+    code = main(TOOL, ["import", str(folder), "--store", str(store)])
+    return code, capsys.readouterr()
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_a_damaged_model_is_refused_by_name_and_leaves_nothing(name, store, folder, capsys):
+    damage, file, said = DAMAGES[name]
+    before = sorted((store / "cas" / "train").glob("*"))
+    damage(folder)
+    code, shown = run(store, folder, capsys)
+    assert code == (64 if name in USAGE else 65), shown.err
+    assert file in shown.err and said in shown.err and str(folder) in shown.err, shown.err
+    assert "Traceback" not in shown.err and not shown.out
+    assert sorted((store / "cas" / "train").glob("*")) == before
+
+
+def test_what_is_no_damage_is_taken(store, folder, capsys, tmp_path):
+    """bf16, one file without an index, a pickle beside the safetensors, a list of ends."""
+    assert run(store, folder, capsys)[0] == 0
+    state = {}
+    for path in sorted(folder.glob("*.safetensors")):
+        state |= load_file(path)
+        path.unlink()
+    (folder / "model.safetensors.index.json").unlink()
+    (folder / "pytorch_model.bin").write_bytes(b"")
+    save_file({n: t.bfloat16() for n, t in state.items()}, folder / "part.safetensors")
+    config_with(eos_token_id=[1, 2])(folder)
+    assert run(store, folder, capsys)[0] == 0
+    for name, tensor in load(folder).model.state_dict().items():
+        assert torch.equal(tensor, state[name].bfloat16().float()), name
+
+
+def test_a_file_beside_the_model_is_not_taken_for_a_part_of_it(store, folder, capsys):
+    save_file({"lora": torch.zeros(2)}, folder / "adapter_model.safetensors")
+    assert run(store, folder, capsys)[0] == 0
+
+
+def test_a_head_that_is_tied_is_the_embedding_whatever_the_file_says(folder, tmp_path):
+    state = {}
+    for path in sorted(folder.glob("*.safetensors")):
+        state |= load_file(path)
+        path.unlink()
+    (folder / "model.safetensors.index.json").unlink()
+    config_with(tie_word_embeddings=True)(folder)
+    save_file(state, folder / "model.safetensors")
+    model = load(folder).model
+    assert torch.equal(model.lm_head.weight, state["model.embed_tokens.weight"])
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_any_weight_that_is_not_finite_is_found_and_no_other(tmp_path_factory, data):
+    """Judged by numpy, over types, shapes and places."""
+    dtype = data.draw(st.sampled_from([torch.float32, torch.float16, torch.bfloat16, torch.float64]))
+    shape = data.draw(st.lists(st.integers(0, 5), max_size=3))
+    values = st.sampled_from([0.0, -0.0, 1.0, 65504.0, -3e4, float("nan"), float("inf"), float("-inf")])
+    number = int(np.prod(shape))
+    tensor = torch.tensor(data.draw(st.lists(values, min_size=number, max_size=number)), dtype=dtype)
+    place = tmp_path_factory.mktemp("weights")
+    save_file({"x": torch.ones(1), "t": tensor.reshape(shape)}, place / "model.safetensors")
+    wrong = int((~torch.isfinite(tensor)).sum())
+    if wrong:
+        with pytest.raises(DataError, match=rf"model\.safetensors: t: {wrong} of {number} weights"):
+            check_weights(place)
+    else:
+        check_weights(place)
+
+
+def test_a_file_that_is_cut_or_changed_anywhere_is_refused_or_reads_as_it_says(folder, tmp_path):
+    """Never a traceback: 300 random cuts and changed bytes of headers."""
+    draw = random.Random(7)
+    source = sorted(folder.glob("*.safetensors"))[0].read_bytes()
+    header = 8 + int.from_bytes(source[:8], "little")
+    place = tmp_path / "one"
+    place.mkdir()
+    refused = 0
+    for i in range(300):
+        body = bytearray(source)
+        if i % 3 == 0:
+            body = body[: draw.randrange(len(body))]
+        else:
+            body[draw.randrange(header)] = draw.randrange(256)
+        (place / "model.safetensors").write_bytes(bytes(body))
+        try:
+            check_weights(place, {n: t.shape for n, t in read_headers(folder).items()})
+        except DataError as error:
+            refused += "model.safetensors" in str(error) or "no file holds" in str(error)
+    assert refused == 300, "the tensors of other parts are missing in any case"
+    shutil.rmtree(place)
