@@ -35,7 +35,7 @@ from yanmo.train.options.sizes import num_parameters
 
 _BASE = {"cpu": 660 << 20, "cuda": 800 << 20, "mps": 800 << 20}
 """RSS of a worker whose state and activations are left out: torch 2.13's CUDA build on a CPU, whose libraries
-are touched by the first steps (550 MB before); context, cuBLAS and NCCL buffers on CUDA (not measured)."""
+are read in by the first steps; context, cuBLAS and NCCL buffers on CUDA (not measured)."""
 _FREE_SHARE = 0.92
 """Of the memory that may be planned for: allocators waste some."""
 _LOSS_ROWS = 256
