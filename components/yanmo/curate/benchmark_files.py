@@ -95,10 +95,12 @@ def _parquet_strings(source: Source) -> Iterator[str]:
 
 
 def _strings(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        yield from _strings(list(value.values()))
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _strings(item)
+    waiting = [value]  # no recursion: JSON may be nested deeper than Python's stack
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, str):
+            yield one
+        elif isinstance(one, dict):
+            waiting += reversed(one.values())
+        elif isinstance(one, (list, tuple)):
+            waiting += reversed(one)

@@ -76,7 +76,7 @@ def _index(path: Path) -> dict[str, str]:
         found = json.loads(path.read_text(encoding="utf-8"))["weight_map"]
         if found and all(_is_plain(name) for name in found.values()):
             return dict(found)
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         pass
     raise DataError(f"{path}: expected an object with a weight_map of files beside it; copy the model again")
 
@@ -125,7 +125,7 @@ def _header(path: Path) -> Iterator[tuple[str, Tensor]]:
                 shape = tuple(int(n) for n in row["shape"])
                 ends.append(end)
                 yield name, Tensor(path, str(row["dtype"]), shape, begin, end - begin)
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise DataError(
                 f"{path}: not a readable safetensors file: its header makes no sense ({error!r}); {again}"
             ) from error

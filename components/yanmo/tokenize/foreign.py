@@ -35,7 +35,7 @@ def read_segmenter(path: Path) -> Segmenter:
         value = json.loads(path.read_text(encoding="utf-8"))
         plain = value["model"]["type"] == "Unigram" and value.get("normalizer") is None
         plain &= value.get("pre_tokenizer") is None or is_byte_level(value)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DataError(f"{path}: not a tokenizer.json: {type(error).__name__} {error}") from error
     return Segmenter.read(path) if plain else ForeignSegmenter.read(path)
 

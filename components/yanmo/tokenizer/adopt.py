@@ -108,7 +108,7 @@ def read_foreign(place: Path) -> dict[str, Any]:
             f"{path}: no such file; a folder saved by transformers holds one, an older one gets it by "
             "`AutoTokenizer.from_pretrained(folder).save_pretrained(folder)`"
         ) from error
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise DataError(f"{path}: not a tokenizer.json: {type(error).__name__} {error}") from error
     return {**value, "truncation": None, "padding": None}
 

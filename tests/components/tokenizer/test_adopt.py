@@ -159,7 +159,8 @@ def test_unigram_whose_decoder_drops_text_is_refused(store, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    "content", ["", "{}", "[]", '{"model": {"type": "BPE"}}', '{"model": {"type": "X", "vocab": {}}}']
+    "content",
+    ["", "[" * 200_000, "{}", "[]", '{"model": {"type": "BPE"}}', '{"model": {"type": "X", "vocab": {}}}'],
 )
 def test_file_that_is_no_tokenizer_is_refused(store, tmp_path, capsys, content):
     (tmp_path / "tokenizer.json").write_text(content, encoding="utf-8")

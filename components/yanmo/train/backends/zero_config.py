@@ -94,7 +94,7 @@ def fit_buckets(config: dict[str, Any], elements: int, ranks: int) -> None:
 def _read(path: str) -> dict[str, Any]:
     try:
         value = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"--deepspeed-config {path}: cannot be read as JSON: {error}") from error
     if not isinstance(value, dict):
         raise UsageError(f"--deepspeed-config {path}: expected an object, found {type(value).__name__}")

@@ -90,7 +90,7 @@ def read_config(path: Path) -> dict[str, Any]:
     """
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{path}: not readable as JSON: {error}") from error
     if not isinstance(value, dict):
         raise DataError(f"{path}: expected an object, found {type(value).__name__}")

@@ -117,6 +117,9 @@ def larger_tokenizer(place):
 REPLACE = {"type": "Replace", "pattern": {"String": "也"}, "content": ""}
 DAMAGES = {
     "config-list": (text_of("config.json", "[]"), "config.json", "found list"),
+    "config-deep": (text_of("config.json", "[" * 200_000), "config.json", "not readable as JSON"),
+    "index-deep": (text_of("model.safetensors.index.json", "[" * 200_000), "index.json", "weight_map"),
+    "tokenizer-deep": (text_of("tokenizer.json", "[" * 200_000), "tokenizer.json", "not a tokenizer"),
     "config-null": (text_of("config.json", "null"), "config.json", "expected a JSON object"),
     "config-empty": (text_of("config.json", ""), "config.json", "not readable as JSON"),
     "config-half": (cut("config.json", 0.5), "config.json", "not readable as JSON"),
