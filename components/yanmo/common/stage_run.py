@@ -27,7 +27,7 @@ from yanmo.common.errors import DataError, EnvironmentFault, ExitCode, UsageErro
 from yanmo.common.inputs import NONE, resolve_inputs
 from yanmo.common.kfp_outputs import ExecutorOutputs
 from yanmo.common.logs import human_seconds, setup
-from yanmo.common.options import StageOptions, by_kind, default_argv, load, option_fields
+from yanmo.common.options import StageOptions, by_kind, default_argv, load_given, option_fields
 from yanmo.common.options_file import dump_yaml
 from yanmo.common.stage import Stage
 from yanmo.common.store.commit import (
@@ -60,6 +60,8 @@ class StageRun:
     store: ObjectStore
     inputs: dict[str, Output | None]
     telemetry: Telemetry
+    given: frozenset[str] = frozenset()
+    """Options that a flag, a file or a bundle of options gave; the others are left to themselves."""
     extra: dict[str, Any] = dataclasses.field(default_factory=dict)
     """What `prepare` hands to the work besides digests."""
     key: str = ""
@@ -142,6 +144,7 @@ def main(
     stage: Stage,
     work: Work,
     *,
+    settle: Callable[[StageRun], Any] | None = None,
     prepare: Prepare | None = None,
     finish: Callable[[StageRun, Output], Finish] | None = None,
     assist: Callable[[StageRun], None] | None = None,
@@ -151,6 +154,8 @@ def main(
 
     Args:
         work: makes the output; called only when its key is not committed.
+        settle: the options with values in the place of those that nobody gave and that inputs or machine
+            decide; called before the key is made, so it must give the same for ever (auto_record.py).
         prepare: what else the key depends on, beyond options and references: input name -> `Output`
             or {"content_digest", "uri"}. May put things for the work into `run.extra`.
         finish: called with the output whether it was made now or before.
@@ -159,7 +164,8 @@ def main(
     """
     started, helps = time.monotonic(), assist if _is_helper() else None
     try:
-        options: StageOptions = load(stage.config, default_argv(argv), f"yanmo {stage.name}")
+        options: StageOptions
+        options, given = load_given(stage.config, default_argv(argv), f"yanmo {stage.name}")
     except Exception as error:
         setup("info", stage.name)
         return failed(stage, error)
@@ -178,8 +184,12 @@ def main(
             return fatal
         with only_answers(), Telemetry(stage.name, options.run_id, options.metrics_port) as telemetry:
             inputs = resolve_inputs(store, options)
-            run = StageRun(stage=stage, options=options, store=store, inputs=inputs, telemetry=telemetry)
+            run = StageRun(
+                stage=stage, options=options, store=store, inputs=inputs, telemetry=telemetry, given=given
+            )
             try:
+                if settle:
+                    run.options = settle(run)
                 recipe = _recipe_of(run, prepare)
                 if helps:
                     if find_whole(store, stage.name, recipe.key) is None:

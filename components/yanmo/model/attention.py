@@ -195,7 +195,7 @@ def choose_path(
     problem = varlen_problem(device, dtype, head_width, capability)
     if asked == "varlen" and problem:
         raise EnvironmentFault(
-            f"--attention varlen: {problem}; give --attention auto, which takes what there is"
+            f"--attention varlen: {problem}; give --attention {'flash' if one_document_rows else 'masked'}"
         )
     if asked != "auto":
         return asked

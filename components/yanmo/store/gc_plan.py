@@ -8,11 +8,13 @@ Kept, with all their inputs and parts, transitively:
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from yanmo.common.errors import DataError
 from yanmo.common.logs import human_seconds
+from yanmo.common.store.auto_record import is_auto_record, read_record
 from yanmo.common.store.manifest import Manifest, Reference
 from yanmo.common.store.objects import Leftover, ObjectInfo, ObjectStore
 from yanmo.common.store.output import manifest_name, superseded_name
@@ -20,6 +22,7 @@ from yanmo.store.chain import edges, references_in
 from yanmo.store.inventory import Inventory, KeyFolder, KeyName, is_working
 from yanmo.store.pointers import read_all
 
+log = logging.getLogger(__name__)
 SETTLED_SECONDS = 2.0
 """Nothing that a lease does not guard is removed younger than this: its writer may be at it now. (The
 temporary files of a folder are locked while they are written, a moment after they appear.)"""
@@ -276,7 +279,12 @@ class Planner:
     def _judge_loose(self) -> None:
         age = max(self.ages.older_than, SETTLED_SECONDS)
         for info in self.inventory.runs:
-            if self._is_old(info.modified, age):
+            if not self._is_old(info.modified, age):
+                continue
+            if is_auto_record(info.name):
+                if not self._is_needed_record(info.name):
+                    self.plan.loose.append((info, "what `auto` became, of an output that is gone"))
+            else:
                 self.plan.loose.append((info, "how a run ended"))
         for info in self.inventory.probes:
             if self._is_old(info.modified, age):
@@ -291,6 +299,19 @@ class Planner:
         for leftover in self.inventory.leftovers:
             if self._is_old(leftover.modified, age):
                 self.plan.leftovers.append(leftover)
+
+    def _is_needed_record(self, name: str) -> bool:
+        """Whether the key that a record of `auto` made is kept, or worked at; also where nobody can say."""
+        try:
+            record = read_record(self.store, name)
+        except DataError as error:
+            log.warning("%s. It stays", error)
+            return True
+        folder = self.inventory.keys.get((record.stage, record.key)) if record else None
+        if record is None or folder is None:
+            return False
+        works_on = folder.manifest is None and bool(folder.work) and not self._old_work(folder)
+        return folder.name in self.plan.kept or works_on
 
 
 def inputs_of(store: ObjectStore, folder: KeyFolder) -> list[Reference]:

@@ -21,7 +21,7 @@ _KFP = r"kfp/(?:kfp\.log\Z|[a-z0-9-]+-\d{4}(?:-\d\d){5}-\d{6}/)"
 """kfp.local's folder of one run (executor_input_utils.construct_local_output_directory) and our log of it."""
 _IS_STAGE = re.compile(rf"{_STAGE}\Z").match
 _FORMS = {
-    "runs": re.compile(rf"runs/{_STAGE}/fatal/[^/]+\.json\Z"),
+    "runs": re.compile(rf"runs/{_STAGE}/(?:fatal/[^/]+|auto/[0-9a-f]{{64}})\.json\Z"),
     "kfp": re.compile(_KFP),
     "sources": re.compile(r"sources/[0-9a-f]{64}\.json\Z"),
     "probes": re.compile(r"probes/[0-9a-f]{32}\Z"),
@@ -29,7 +29,7 @@ _FORMS = {
 }
 """What the store makes outside of keys. A store may be a whole bucket, in which others write as well."""
 _LOOSE = re.compile(
-    rf"(?:pointers/[^/]+(?:/history)?|sources|probes|runs/{_STAGE}/fatal)(?:/\.tmp-[^/]+)?\Z|{_KFP}"
+    rf"(?:pointers/[^/]+(?:/history)?|sources|probes|runs/{_STAGE}/(?:fatal|auto))(?:/\.tmp-[^/]+)?\Z|{_KFP}"
 )
 """Temporary files and empty folders of these."""
 KeyName = tuple[str, str]
@@ -86,7 +86,7 @@ class Inventory:
     pointers: list[ObjectInfo] = field(default_factory=list)
     """Below pointers/: pointers and histories."""
     runs: list[ObjectInfo] = field(default_factory=list)
-    """Below runs/ but of no key: records of runs that ended for good."""
+    """Below runs/ but of no key's folder: records of runs that ended for good, and of what `auto` became."""
     kfp: list[ObjectInfo] = field(default_factory=list)
     sources: list[ObjectInfo] = field(default_factory=list)
     probes: list[ObjectInfo] = field(default_factory=list)

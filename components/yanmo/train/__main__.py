@@ -2,8 +2,9 @@
 
 from yanmo.common.stage_run import run
 from yanmo.train.config import STAGE
+from yanmo.train.supervision.automatic import settle
 from yanmo.train.supervision.grid import prepare
 from yanmo.train.supervision.supervisor import forget, work
 
 if __name__ == "__main__":
-    run(STAGE, work, prepare=prepare, finish=forget)
+    run(STAGE, work, settle=settle, prepare=prepare, finish=forget)

@@ -142,6 +142,7 @@ class TrainConfig(EngineOptions, EnduranceOptions):
         "of weights and activations; sums and optimizer are fp32",
         form=False,
         choices=("fp32", "bf16"),
+        auto="bf16 on GPUs of compute capability 8.0 and above, else {default}",
     )
     tag_share: float = opt(0.5, "share of the documents that show their genre tag (0 to 1)", form=False)
     token_noise: float = opt(

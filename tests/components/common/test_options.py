@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from yanmo.common.errors import UsageError
@@ -181,6 +181,7 @@ _LAYER = st.fixed_dictionaries(
 )
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(layers=st.tuples(_LAYER, _LAYER, _LAYER, _LAYER))
 def test_auto_is_not_given_so_that_the_layer_below_counts(layers) -> None:
     """Of a bundle, a file, and two flags of the same name (argparse takes the last)."""

@@ -19,6 +19,7 @@ import pytest
 from ground import RAW, Ground, folder_of, work_of
 
 from yanmo.common.errors import ExitCode, StorageError
+from yanmo.common.store.auto_record import AutoRecord
 from yanmo.common.store.commit import Recipe, announce, check_present, work_name
 from yanmo.common.store.file_store import FileStore
 from yanmo.common.store.lease import Lease
@@ -62,6 +63,31 @@ def test_by_default_nothing_is_removed_and_nothing_young_would_be(ground: Ground
     assert "would remove output model/" in ground.tool("gc", "--older-than", "0").out
     assert ground.gc(age="7d").code == 0
     assert ground.names() == before
+
+
+def test_a_record_of_auto_stays_as_long_as_its_key_and_goes_with_it(ground: Ground) -> None:
+    ground.chain()
+    needed, lost = ground.outputs["model"], ground.unwanted()
+
+    def record(digit: str, stage: str, key: str) -> str:
+        name = f"runs/{stage}/auto/{digit * 64}.json"
+        ground.write(name, AutoRecord(stage=stage, key=key, options={"ranks": 2}).to_json())
+        return name
+
+    kept = record("1", "model", needed.manifest.key)
+    gone = [record("2", "model", lost.manifest.key), record("3", "model", "e" * 64)]
+    ground.write(f"runs/train/{'f' * 64}/checkpoints/step-1/rank.safetensors")
+    paused = record("4", "train", "f" * 64)
+    damaged = f"runs/train/auto/{'5' * 64}.json"
+    ground.write(damaged, b"{}")
+    everything = {kept, paused, damaged, *gone}
+    assert ground.gc(age="7d").code == 0
+    assert everything <= set(ground.names("runs")), "all young"
+    time.sleep(2.1)  # SETTLED_SECONDS
+    assert ground.gc("--abandoned", "30d").code == 0
+    assert {name for name in ground.names("runs") if "/auto/" in name} == {kept, paused, damaged}
+    assert ground.tool("ls").code == 0 and ground.tool("verify").code == 0
+    assert "not of the store's making" not in ground.tool("ls").out
 
 
 def test_debris_of_every_kind_goes(ground: Ground) -> None:

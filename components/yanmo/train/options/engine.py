@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -10,6 +11,22 @@ from yanmo.train.options.sizes import SIZES, bundle
 
 AUTO = -1
 """Of --micro-batch: find the largest that fits."""
+CPU_RANKS = 2
+"""Of a training on a CPU, whatever its cores: sums over other ranks have other last digits."""
+
+
+def fitting_ranks(batch_rows: int, micro_batches: Iterable[int], most: int) -> int:
+    """The largest number of ranks up to `most` that shares out a batch in whole micro batches; 0 for none.
+
+    Args:
+        micro_batches: those that are not above 0 are free to be any.
+    """
+    wanted = [rows for rows in micro_batches if rows > 0]
+
+    def fits(ranks: int) -> bool:
+        return batch_rows % ranks == 0 and all((batch_rows // ranks) % rows == 0 for rows in wanted)
+
+    return next((ranks for ranks in range(most, 0, -1) if fits(ranks)), 0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +46,13 @@ class EngineOptions(StageOptions):
         kind="execution",
         form=False,
     )
-    ranks: int = opt(2, "worker processes, one per GPU or group of cores", kind="execution", form=False)
+    ranks: int = opt(
+        CPU_RANKS,
+        "worker processes, one per GPU or group of cores",
+        kind="execution",
+        form=False,
+        auto="one per visible GPU, on a CPU {default}; as many of them as share out the batch",
+    )
     threads: int = opt(1, "CPU threads per rank", kind="execution", form=False)
     micro_batch: int = opt(
         0,
@@ -62,19 +85,34 @@ class EngineOptions(StageOptions):
         choices=("none", "optimizer"),
     )
     device: str = opt(
-        "auto", "where to train", kind="execution", form=False, choices=("auto", "cpu", "cuda", "mps")
+        "auto",
+        "where to train",
+        kind="execution",
+        form=False,
+        choices=("auto", "cpu", "cuda", "mps"),
+        auto="cuda where torch sees a GPU, else cpu",
     )
     attention: str = opt(
         "auto",
-        "auto: varlen on CUDA in bf16, else flash where rows hold one document, else masked",
+        "how documents of a row are kept apart",
         kind="execution",
         form=False,
         choices=("auto", "varlen", "flash", "masked"),
+        auto="varlen on CUDA in bf16, else flash where rows hold one document, else masked",
     )
     compile: bool = opt(
         False,
-        "compile the layers (torch.compile); on a CPU needs a C++ compiler",
+        "compile the layers (torch.compile); on a CPU needs a C++ compiler, on CUDA one of C",
         kind="execution",
+        form=False,
+        auto="true on CUDA where a compiler is, without --gradient-checkpointing, --offload and ZeRO-3; "
+        "else {default}",
+    )
+    auto_again: bool = opt(
+        False,
+        "decide on this machine what is left to auto, in the place of what an earlier run of the same "
+        "options recorded; another precision is another model",
+        kind="environment",
         form=False,
     )
     gradient_checkpointing: bool = opt(
@@ -104,6 +142,13 @@ class EngineOptions(StageOptions):
     def bundles(cls, values: dict[str, Any]) -> dict[str, Scalar]:
         """What --size and --preset stand for; a preset wins over a size."""
         return bundle(str(values["size"]), str(values["preset"]))
+
+    @classmethod
+    def left_open(cls, values: dict[str, Any]) -> dict[str, Scalar]:
+        """Ranks of a CPU that share out the batch; what GPUs change is only known later (automatic.py)."""
+        rows = (values["micro_batch"], values["night_micro_batch"])
+        most = 1 if values["device"] == "mps" else CPU_RANKS
+        return {"ranks": fitting_ranks(values["batch_rows"], rows, most) or most}
 
     def _is_size_left_out(self) -> bool:
         """Whether a size was named to the class itself, which cannot tell given options from defaults."""

@@ -26,6 +26,7 @@ from yanmo.common.store.commit import Result
 from yanmo.common.store.output import Output
 from yanmo.common.token_cache import TokenCache
 from yanmo.train import job
+from yanmo.train.backends.machine import this_machine
 from yanmo.train.backends.zero_config import engine_config
 from yanmo.train.checkpoints.keeper import Keeper
 from yanmo.train.config import TrainConfig
@@ -46,6 +47,7 @@ from yanmo.train.models.given import (
 )
 from yanmo.train.models.model_card import model_card
 from yanmo.train.options.sizes import num_parameters
+from yanmo.train.supervision.automatic import Look, check_machine
 from yanmo.train.supervision.power import power_limit
 from yanmo.train.supervision.shifts import Shift, Shifts
 from yanmo.train.supervision.workers import WorkersLog, end, start, watch
@@ -53,14 +55,19 @@ from yanmo.train.supervision.workers import WorkersLog, end, start, watch
 log = logging.getLogger(__name__)
 
 
-def work(run: StageRun) -> Result:
-    """Train, and put the model into the attempt."""
+def work(run: StageRun, look: Look = this_machine) -> Result:
+    """Train, and put the model into the attempt.
+
+    Args:
+        look: what this machine has.
+    """
     options: TrainConfig = run.options
     cache = TokenCache.open(run.input("token_cache"))
     folder = run.work_folder.path
     folder.mkdir(parents=True, exist_ok=True)
     keeper = Keeper(run.work_folder, run.attempt.lease)
     if not (folder / job.EXPORT).exists():
+        check_machine(run, look)
         model = run.inputs["model"]
         options = _checked(options, cache, model, folder)
         if options.backend == "deepspeed":

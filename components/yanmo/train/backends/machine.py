@@ -1,0 +1,107 @@
+"""What this machine has for a training, asked without torch in the asking process.
+
+The supervisor never imports torch, and a machine without a GPU must not pay for the question: where no
+device file is there, nothing is started. Else a process of its own asks torch, as what counts is what torch
+sees (CUDA_VISIBLE_DEVICES, a CPU build, a driver that does not fit): an import of torch, once per training.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+
+from yanmo.common.errors import EnvironmentFault
+from yanmo.train.backends.accelerator import compile_problem
+
+log = logging.getLogger(__name__)
+_FILES = ("nvidia[0-9]*", "dxg", "kfd")
+"""Of NVIDIA's driver, of a GPU under WSL, of AMD's driver."""
+_SECONDS = 120.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """The GPUs that a training would see, and what could be done with them."""
+
+    gpus: int = 0
+    name: str = ""
+    """Of the GPU with the least compute capability."""
+    capability: tuple[int, int] | None = None
+    """The least of them: all ranks choose alike."""
+    has_varlen: bool = False
+    """Whether this torch has variable-length flash attention."""
+    compiles: bool = False
+    """Whether torch.compile finds on CUDA what it needs."""
+
+    def __str__(self) -> str:
+        if not self.gpus:
+            return "no GPU"
+        shown = ".".join(map(str, self.capability or ())) or "unknown"
+        compiler = "a compiler for them" if self.compiles else "no compiler for them"
+        return f"{self.gpus} x {self.name}, compute capability {shown}, {compiler}"
+
+
+def gpu_files() -> list[str]:
+    """Device files that say that there may be a GPU."""
+    return sorted(str(path) for pattern in _FILES for path in Path("/dev").glob(pattern))
+
+
+@cache
+def this_machine() -> Machine:
+    """What torch sees here.
+
+    Raises:
+        EnvironmentFault: there is a GPU's device file, and torch cannot be asked about it.
+    """
+    files = gpu_files()
+    if not files:
+        return Machine()
+    log.info("asking torch about the GPUs (%s)", ", ".join(files))
+    command = [sys.executable, "-m", "yanmo.train.backends.machine"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=True)
+        value = json.loads(done.stdout.splitlines()[-1])
+        capability = tuple(value.pop("capability") or ()) or None
+        found = Machine(**value, capability=capability)
+    except (OSError, subprocess.SubprocessError, ValueError, IndexError, TypeError, KeyError) as error:
+        said = (getattr(error, "stderr", "") or "").strip().splitlines()[-1:]
+        raise EnvironmentFault(
+            f"{files[0]} is there, and torch could not be asked about it ({error}{': ' if said else ''}"
+            f"{''.join(said)}); mend the driver, or give --device cpu"
+        ) from error
+    if not found.gpus:
+        log.warning(
+            "%s is there, and torch sees no GPU: a build for CPUs, or a driver that is older", files[0]
+        )
+    return found
+
+
+def _look() -> Machine:
+    import torch
+
+    if not torch.cuda.is_available():
+        return Machine()
+    count = torch.cuda.device_count()
+    least = min(range(count), key=torch.cuda.get_device_capability)
+    try:
+        from torch.nn.attention import varlen  # noqa: F401
+
+        has_varlen = True
+    except ImportError:
+        has_varlen = False
+    return Machine(
+        gpus=count,
+        name=torch.cuda.get_device_name(least),
+        capability=torch.cuda.get_device_capability(least),
+        has_varlen=has_varlen,
+        compiles=not compile_problem("cuda"),
+    )
+
+
+if __name__ == "__main__":
+    print(json.dumps(asdict(_look())))

@@ -1,0 +1,447 @@
+"""What is left to the machine: decided once, recorded, and the same key wherever it is read."""
+
+from __future__ import annotations
+
+import functools
+import json
+import logging
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from yanmo.common.errors import DataError, EnvironmentFault
+from yanmo.common.options import by_kind, load_given
+from yanmo.common.stage_run import StageRun, main
+from yanmo.common.store.auto_record import AutoRecord, read_record
+from yanmo.common.store.commit import Result
+from yanmo.common.store.objects import open_store
+from yanmo.common.store.output import open_reference
+from yanmo.common.store.pointers import read_pointer
+from yanmo.common.telemetry import Telemetry
+from yanmo.train.backends import machine as machine_module
+from yanmo.train.backends.machine import Machine, this_machine
+from yanmo.train.config import STAGE, TrainConfig
+from yanmo.train.supervision.automatic import LEFT, check_machine, decide, settle
+
+H200 = {"name": "NVIDIA H200", "capability": (9, 0), "has_varlen": True, "compiles": True}
+NONE, ONE, EIGHT = Machine(), Machine(gpus=1, **H200), Machine(gpus=8, **H200)
+V100 = Machine(gpus=1, name="V100", capability=(7, 0), has_varlen=True, compiles=True)
+MACHINES = [NONE, ONE, EIGHT, V100]
+UNHURRIED = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SMALL = ("--layers=1", "--width=32", "--heads=2", "--kv-heads=1", "--head-width=16", "--feed-forward=48")
+
+
+class Asked:
+    """A machine that counts how often it was looked at."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine, self.times = machine, 0
+
+    def __call__(self) -> Machine:
+        self.times += 1
+        return self.machine
+
+
+def work(run: StageRun, look=None) -> Result:
+    """The border of the real work, without the training behind it."""
+    check_machine(run, look)
+    run.attempt.write("said.json", json.dumps({n: getattr(run.options, n) for n in LEFT}))
+    return Result(counts={})
+
+
+def train(place: str, machine: Machine | Asked, *flags: str) -> int:
+    """`yanmo train` on a machine; returns the exit code."""
+    look = machine if isinstance(machine, Asked) else Asked(machine)
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        argv = [f"--store={place}", "--metrics-port=-1", *flags]
+        return main(
+            STAGE, functools.partial(work, look=look), settle=functools.partial(settle, look=look), argv=argv
+        )
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def made(place: str) -> tuple[str, dict]:
+    """Key and settled options of the newest model."""
+    store = open_store(place)
+    found = open_reference(store, read_pointer(store, "dev", "train"))
+    return found.manifest.key, json.loads(found.path("said.json").read_text(encoding="utf-8"))
+
+
+def records(place: str) -> dict[str, dict]:
+    store = open_store(place)
+    names = [info.name for info in store.list("runs/train/auto")]
+    return {name: json.loads(store.read(name)[0]) for name in names}
+
+
+def run_of(place: str, *flags: str) -> StageRun:
+    """What the stage hands to `settle`."""
+    options, names = load_given(TrainConfig, [f"--store={place}", *flags], "yanmo train")
+    store = open_store(place)
+    cache = open_reference(store, read_pointer(store, "dev", "tokenize"))
+    return StageRun(
+        stage=STAGE,
+        options=options,
+        store=store,
+        inputs={"token_cache": cache, "model": None},
+        telemetry=Telemetry("train", "", -1),
+        given=names,
+    )
+
+
+@pytest.fixture(params=["folder", "s3"])
+def place(request, store, tmp_path, monkeypatch) -> str:
+    """A store with a token cache: a folder, and a bucket where a server can be had."""
+    if request.param == "folder":
+        return str(store)
+    server, bucket = request.getfixturevalue("s3_server"), request.getfixturevalue("s3_place")
+    for name, value in server.environment().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("YANMO_SCRATCH", str(tmp_path / "scratch"))
+    uri = f"s3://{bucket}/{tmp_path.name}"
+    target = open_store(uri)
+    for path in sorted(store.rglob("*")):
+        if path.is_file():
+            target.create(str(path.relative_to(store)), path.read_bytes())
+    return uri
+
+
+CAPABILITY = st.sampled_from([(6, 0), (7, 0), (7, 5), (8, 0), (8, 6), (9, 0), (10, 0), (12, 0)])
+
+
+@UNHURRIED
+@given(
+    machine=st.builds(
+        Machine,
+        gpus=st.integers(1, 16),
+        name=st.just("a GPU"),
+        capability=CAPABILITY,
+        has_varlen=st.booleans(),
+        compiles=st.booleans(),
+    ),
+    rows=st.integers(1, 64),
+    micro=st.sampled_from(["0", "1", "2", "3", "auto"]),
+    head=st.sampled_from([16, 36, 64, 128, 256]),
+    one=st.booleans(),
+    frugal=st.sampled_from(["", "--gradient-checkpointing", "--zero-stage=3", "--offload=optimizer"]),
+)
+def test_a_gpu_gets_what_a_person_with_one_wants(
+    store_template, machine, rows, micro, head, one, frugal
+) -> None:
+    flags = [f"--batch-rows={rows}", f"--head-width={head}", f"--packing={'one' if one else 'best-fit'}"]
+    if micro == "auto" or int(micro) == 0 or rows % int(micro) == 0:
+        flags.append(f"--micro-batch={micro}")
+    run = run_of(str(store_template), *flags, *([frugal] if frugal else []))
+    found = decide(run, machine)
+    assert found["device"] == "cuda"
+    assert found["precision"] == ("bf16" if machine.capability >= (8, 0) else "fp32")
+    fits = [
+        n
+        for n in range(1, machine.gpus + 1)
+        if rows % n == 0 and (run.options.micro_batch <= 0 or rows // n % run.options.micro_batch == 0)
+    ]
+    assert found["ranks"] == max(fits)
+    assert found["compile"] == (machine.compiles and machine.capability >= (7, 0) and not frugal)
+    fits_varlen = machine.has_varlen and machine.capability >= (8, 0) and head % 8 == 0
+    fits_varlen &= head <= 192 or machine.capability not in ((8, 6), (12, 0))
+    assert found["attention"] == ("varlen" if fits_varlen else "flash" if one else "masked")
+    TrainConfig(
+        **{**{f: getattr(run.options, f) for f in by_kind(run.options, "semantic", "execution")}, **found}
+    )
+
+
+@UNHURRIED
+@given(rows=st.integers(1, 64), micro=st.sampled_from([0, 1, 2, 4]))
+def test_a_cpu_trains_as_it_always_did(store_template, rows, micro) -> None:
+    if micro and rows % micro:
+        return
+    run = run_of(str(store_template), f"--batch-rows={rows}", f"--micro-batch={micro}")
+    ranks = next((n for n in (2, 1) if rows % n == 0 and not (micro and rows // n % micro)), None)
+    expected = {"device": "cpu", "precision": "fp32", "ranks": ranks, "compile": False, "attention": "auto"}
+    assert decide(run, NONE) == expected
+
+
+def test_the_demos_options_on_a_cpu_are_the_defaults_of_the_class(store) -> None:
+    run = run_of(str(store))
+    settled = settle(run, Asked(NONE))
+    plain = TrainConfig()
+    assert by_kind(settled, "semantic") == by_kind(plain, "semantic")
+    assert by_kind(settled, "execution") == by_kind(plain, "execution") | {"device": "cpu"}
+    assert [type(v) for v in by_kind(settled, "semantic").values()] == [
+        type(v) for v in by_kind(plain, "semantic").values()
+    ]
+    assert (settled.ranks, settled.threads, settled.precision, settled.steps) == (2, 1, "fp32", 450)
+
+
+@pytest.mark.parametrize("first", MACHINES, ids=str)
+def test_every_other_machine_finds_the_key_of_the_first(place, first) -> None:
+    assert train(place, first) == 0
+    key, settled = made(place)
+    (record,) = records(place).values()
+    assert record["key"] == key and record["options"] == settled
+    for other in MACHINES:
+        look = Asked(other)
+        assert train(place, look) == 0
+        assert made(place) == (key, settled) and look.times == 0, other
+    assert len(records(place)) == 1
+
+
+def test_options_and_inputs_as_given_are_what_a_record_is_of(store) -> None:
+    """The number of steps that is the default anyway is the same; another seed or a preset's is not."""
+    place = str(store)
+    keys = {}
+    for name, flags in {
+        "plain": (),
+        "the default said": ("--steps=450",),
+        "auto said": ("--precision=auto", "--ranks=", "--device=auto"),
+        "an execution option": ("--threads=3", "--ranks=1", "--compile=false"),
+        "another seed": ("--seed=1",),
+        "by the file": ("--config=seed: 1",),
+    }.items():
+        assert train(place, ONE, *flags) == 0
+        keys[name] = made(place)[0]
+    assert keys["plain"] == keys["the default said"] == keys["auto said"] == keys["an execution option"]
+    assert keys["another seed"] == keys["by the file"] != keys["plain"]
+    assert len(records(place)) == 2
+
+
+def test_what_a_person_gives_counts_and_a_wrong_number_of_ranks_is_not_remembered(store, capsys) -> None:
+    place = str(store)
+    assert train(place, ONE, "--ranks=8") == 78
+    said = capsys.readouterr().err
+    assert "this training is for 8 GPUs" in said and "--ranks 1" in said
+    assert train(place, ONE) == 0
+    assert made(place)[1]["ranks"] == 1
+    assert train(place, NONE, "--precision=fp32", "--seed=4", "--ranks=1") == 0
+    assert made(place)[1]["precision"] == "fp32" and made(place)[1]["ranks"] == 1
+
+
+def test_a_machine_with_fewer_gpus_says_which_flags_go_on_there(place, capsys) -> None:
+    run = run_of(place)
+    settled = settle(run, Asked(EIGHT))
+    assert (settled.ranks, settled.precision) == (8, "bf16")
+    two = Machine(gpus=2, **H200)
+    assert train(place, two) == 78
+    said = capsys.readouterr().err
+    assert "8 GPUs (device, precision, ranks, compile, attention as recorded" in said
+    assert "shows 2; run the command where there are more, or go on here with --ranks 2" in said
+    assert train(place, NONE) == 78
+    said = capsys.readouterr().err
+    assert "go on here with --device cpu --precision bf16" in said
+    assert train(place, Machine(gpus=8, name="T4", capability=(7, 5), has_varlen=True, compiles=True)) == 78
+    said = capsys.readouterr().err
+    assert "--attention varlen: it needs a GPU of compute capability 8.0" in said
+    assert "go on here with --attention masked" in said
+    (record,) = records(place).values()
+    assert train(place, two, "--ranks=2") == 0
+    assert made(place) == (record["key"], record["options"] | {"ranks": 2})
+
+
+def test_the_flags_that_a_machine_without_gpus_is_told_make_the_same_key(store) -> None:
+    settle(run_of(str(store)), Asked(ONE))
+    (record,) = records(str(store)).values()
+    assert train(str(store), NONE, "--device=cpu", "--precision=bf16") == 0
+    assert made(str(store))[0] == record["key"]
+    assert made(str(store))[1]["ranks"] == 2
+
+
+def test_idle_gpus_are_said(store, capsys) -> None:
+    settle(run_of(str(store)), Asked(ONE))
+    assert train(str(store), EIGHT) == 0
+    assert "7 of 8 GPUs stay idle; --ranks 8 trains on more" in capsys.readouterr().err
+
+
+def test_of_two_machines_that_race_the_first_record_wins(place) -> None:
+    both, found = threading.Barrier(2, timeout=60), {}
+
+    def one(machine: Machine) -> None:
+        def look() -> Machine:
+            both.wait()
+            return machine
+
+        found[machine.gpus] = settle(run_of(place), look)
+
+    threads = [threading.Thread(target=one, args=(machine,)) for machine in (NONE, EIGHT)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert by_kind(found[0], "semantic", "execution") == by_kind(found[8], "semantic", "execution")
+    (record,) = records(place).values()
+    assert found[0].precision == record["options"]["precision"]
+
+
+def test_auto_again_decides_on_this_machine_and_for_all_later_ones(place) -> None:
+    assert train(place, ONE) == 0
+    first = made(place)[0]
+    assert train(place, NONE, "--auto-again") == 0
+    second = made(place)[0]
+    assert second != first and len(records(place)) == 1
+    assert train(place, EIGHT) == 0
+    assert made(place)[0] == second
+
+
+@UNHURRIED
+@given(data=st.data())
+def test_a_damaged_record_is_bad_data_whatever_its_bytes(tmp_path_factory, store_template, data) -> None:
+    whole = json.loads(AutoRecord(stage="train", key="0" * 64, options={}).to_json())
+    whole["options"] = {
+        "device": "cuda",
+        "precision": "bf16",
+        "ranks": 1,
+        "compile": True,
+        "attention": "varlen",
+    }
+    junk = st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=5), st.just([]), st.just({}))
+    kind = data.draw(st.sampled_from(["bytes", "cut", "value", "field", "option", "extra"]))
+    text = json.dumps(whole).encode()
+    if kind == "bytes":
+        text = data.draw(st.binary(max_size=60))
+    elif kind == "cut":
+        text = text[: data.draw(st.integers(0, len(text) - 1))]
+    elif kind == "value":
+        text = json.dumps(data.draw(junk)).encode()
+    elif kind == "field":
+        text = json.dumps(whole | {data.draw(st.sampled_from(sorted(whole))): data.draw(junk)}).encode()
+    elif kind == "option":
+        name = data.draw(st.sampled_from(LEFT))
+        text = json.dumps(whole | {"options": whole["options"] | {name: data.draw(junk)}}).encode()
+    else:
+        text = json.dumps(whole | {"schema": "yanmo.auto/2"}).encode()
+    store = open_store(str(tmp_path_factory.mktemp("damaged")))
+    store.create("runs/train/auto/x.json", text)
+    run = run_of(str(store_template))
+    run.store = store
+    with pytest.MonkeyPatch.context() as patch:  # the name, not the store
+        patch.setattr("yanmo.train.supervision.automatic.record_name", lambda *_: "runs/train/auto/x.json")
+        with pytest.raises(DataError, match=r"what `auto` became is damaged .* --auto-again"):
+            settle(run, Asked(NONE))
+        again = run_of(str(store_template), "--auto-again")
+        again.store = store
+        assert settle(again, Asked(NONE)).device == "cpu"
+        assert settle(run, Asked(ONE)).device == "cpu"
+
+
+def test_a_record_in_the_place_of_another_is_refused(place, capsys) -> None:
+    assert train(place, ONE) == 0
+    assert train(place, ONE, "--seed=1") == 0
+    store = open_store(place)
+    one, two = records(place)
+    data, version = store.read(one)
+    store.replace(two, data, store.read(two)[1])
+    store.replace(one, json.dumps(records(place)[one] | {"key": "1" * 64}).encode(), version)
+    assert train(place, NONE) == 65 and train(place, NONE, "--seed=1") == 65
+    said = capsys.readouterr().err
+    assert "what it says makes" in said and "--auto-again" in said
+
+
+def test_what_contradicts_is_said_with_what_auto_became(store, capsys) -> None:
+    assert train(str(store), NONE, "--offload=optimizer") == 78
+    said = capsys.readouterr().err
+    assert "--offload optimizer moves states to the CPU" in said
+    assert "left to itself: device=cpu precision=fp32" in said
+    assert not records(str(store)), "what cannot be is not recorded"
+
+
+@pytest.mark.parametrize("device", ["cpu", "mps"])
+def test_off_cuda_nothing_is_asked_and_nothing_recorded(store, device) -> None:
+    look = Asked(EIGHT)
+    more = ("--backend=torch",) if device == "mps" else ()
+    settled = settle(run_of(str(store), f"--device={device}", *more), look)
+    assert (settled.device, settled.ranks, settled.precision) == (device, 2 if device == "cpu" else 1, "fp32")
+    assert look.times == 0 and not records(str(store))
+
+
+def test_a_benchmark_asks_the_machine_and_records_nothing(store) -> None:
+    run = run_of(str(store), "--benchmark")
+    found = settle(run, Asked(EIGHT))
+    assert (found.ranks, found.device, found.precision) == (8, "cuda", "bf16")
+    assert (found.compile, found.attention) == (False, "auto"), "it tries these itself"
+    assert settle(run, Asked(NONE)).ranks == 2
+    assert not records(str(store))
+
+
+def test_a_machine_without_device_files_is_not_asked_through_torch(monkeypatch) -> None:
+    monkeypatch.setattr(machine_module, "gpu_files", list)
+    monkeypatch.setattr(machine_module.subprocess, "run", None)
+    assert this_machine.__wrapped__() == Machine()
+
+
+def test_torch_is_asked_in_a_process_of_its_own_where_a_device_file_is(monkeypatch, caplog) -> None:
+    """Here torch sees none behind it, which is said; a torch that cannot be asked is no CPU."""
+    monkeypatch.setattr(machine_module, "gpu_files", lambda: ["/dev/nvidia0"])
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    logging.getLogger(machine_module.__name__).addHandler(caplog.handler)
+    assert this_machine.__wrapped__().gpus == 0
+    logging.getLogger(machine_module.__name__).removeHandler(caplog.handler)
+    assert "/dev/nvidia0 is there, and torch sees no GPU" in caplog.text
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(EnvironmentFault, match=r"/dev/nvidia0 is there, .* or give --device cpu"):
+        this_machine.__wrapped__()
+
+
+PROGRAM = """
+import functools, sys
+from yanmo.common.stage_run import run
+from yanmo.train.backends.machine import Machine
+from yanmo.train.config import STAGE
+from yanmo.train.supervision.automatic import settle
+from yanmo.train.supervision.grid import prepare
+from yanmo.train.supervision.supervisor import forget, work
+
+gpus = int(sys.argv.pop(1))
+look = lambda: Machine(gpus=gpus, name="fake", capability=(9, 0), has_varlen=True, compiles=False)
+run(STAGE, functools.partial(work, look=look), settle=functools.partial(settle, look=look), prepare=prepare,
+    finish=forget)
+"""
+
+
+def test_a_training_that_paused_on_a_cpu_goes_on_as_it_began_on_a_machine_with_gpus(store) -> None:
+    """Two real processes; only what they see of GPUs is made up."""
+    flags = [*SMALL, "--context=32", "--batch-rows=8", "--steps=12", "--warmup-steps=2", "--start=random"]
+    flags += ["--log-every=1", f"--store={store}", "--metrics-port=-1"]
+
+    def start(gpus: int, *more: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", PROGRAM, str(gpus), *flags, *more]
+        return subprocess.run(command, capture_output=True, text=True, timeout=600)
+
+    first = start(0, "--max-seconds=0.05")
+    assert first.returncode == 0 and "auto: device=cpu precision=fp32 ranks=2" in first.stderr, first.stderr
+    assert "decided here (no GPU)" in first.stderr
+    (folder,) = [p for p in Path(store).glob("runs/train/*") if p.name != "auto"]
+    second = start(8)
+    assert second.returncode == 0 and "as recorded in" in second.stderr, second.stderr
+    opened = open_store(str(store))
+    output = open_reference(opened, read_pointer(opened, "dev", "train"))
+    assert output.manifest.key == folder.name
+    assert (output.manifest.execution["device"], output.manifest.execution["ranks"]) == ("cpu", 2)
+    (record,) = records(str(store)).values()
+    assert record["key"] == folder.name
+    third = start(1)
+    assert third.returncode == 0 and "is committed already" in third.stderr, third.stderr
+
+
+def test_a_key_that_a_gpu_made_is_found_where_there_is_none(store) -> None:
+    """The first run is killed by what it has not got; its record stands, and says so to the next."""
+    flags = [f"--store={store}", "--metrics-port=-1", "--steps=12", "--warmup-steps=2"]
+    settle(run_of(str(store), "--steps=12", "--warmup-steps=2"), Asked(ONE))
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, "0", *flags], capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == 78, done.stderr
+    assert "go on here with --device cpu --precision bf16" in done.stderr
+
+
+def test_a_record_survives_its_own_json(tmp_path) -> None:
+    store = open_store(str(tmp_path))
+    record = AutoRecord(stage="train", key="a" * 64, options={"ranks": 2}, machine={"gpus": 0}, run_id="r")
+    store.create("runs/train/auto/r.json", record.to_json())
+    assert read_record(store, "runs/train/auto/r.json") == record
+    assert read_record(store, "runs/train/auto/other.json") is None
