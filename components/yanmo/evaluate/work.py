@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from yanmo.common.documents import text_form
 from yanmo.common.errors import DataError, UsageError
+from yanmo.common.made_by import made_by
 from yanmo.common.options import NONE
 from yanmo.common.records import GENRE_ALIASES, GENRES
 from yanmo.common.stage_run import Finish, Skip, StageRun
@@ -96,6 +97,7 @@ def work(run: StageRun) -> Result:
     return Result(
         counts={"documents": len(documents), "characters": figures["total"]["characters"], "chats": chats},
         metadata={
+            "made_by": made_by(),
             "text_form": text_form(evaluation_set),
             "split": options.split,
             **ran_on(options.device, Ranks.of_environment().world_size),

@@ -35,6 +35,7 @@ def training_report(model: Output) -> dict[str, Any] | None:
     valid = [[v["step"], m] for v in lines if (m := _mean(v.get("valid_bits_per_character"))) is not None]
     return {
         **{name: model.manifest.counts.get(name) for name in ("steps", "tokens", "parameters")},
+        "made_by": model.manifest.metadata.get("made_by"),
         "seconds": _number(last.get("seconds")),
         "cpu_seconds": _cpu_seconds(lines),
         "series": {name: thinned(_points(steps, name)) for name in _SERIES},

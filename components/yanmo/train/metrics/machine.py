@@ -11,14 +11,13 @@ vendors' dense bf16 figures, from torchtitan/tools/utils.py; on any other device
 
 from __future__ import annotations
 
-import platform
 import resource
 import sys
-from pathlib import Path
 from typing import Any
 
 import torch
 
+from yanmo.common.made_by import processor
 from yanmo.model.decoder import DecoderConfig
 from yanmo.train.config import TrainConfig
 
@@ -47,12 +46,7 @@ def device_name(device: torch.device) -> str:
     """What a person calls the device: the GPU's or the processor's model; "" where nobody says."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return platform.processor()
-    names = (line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("model name"))
-    return next(names, "") or platform.machine()
+    return processor()
 
 
 def flops_per_token(shape: DecoderConfig, context: int) -> float:

@@ -21,6 +21,7 @@ from typing import Any
 from yanmo.common.documents import text_form
 from yanmo.common.errors import StorageError
 from yanmo.common.logs import human_bytes
+from yanmo.common.made_by import made_by
 from yanmo.common.stage_run import Finish, StageRun
 from yanmo.common.store.commit import Result
 from yanmo.common.store.output import Output
@@ -256,6 +257,7 @@ def _result(run: StageRun, cache: TokenCache, folder: Path) -> Result:
     metadata: dict[str, Any] = {
         "valid_bits_per_character": valid,
         "seconds": result["seconds"],
+        "made_by": made_by(),
         "genres": list(cache.genres),
         "precision": run.options.precision,
         "text_form": text_form(run.input("token_cache")),

@@ -1,0 +1,31 @@
+"""What made an output is named, and changes neither key nor digest."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import yanmo
+from yanmo.common.made_by import code, made_by
+
+
+def test_processor_torch_and_code_are_named():
+    found = made_by()
+    assert set(found) == {"processor", "torch", "yanmo"} and all(found.values())
+    import torch
+
+    assert torch.__version__.split("+")[0] == found["torch"].split("+")[0]
+
+
+def test_a_checkout_names_its_commit_and_what_differs_from_it(tmp_path: Path, monkeypatch):
+    package = tmp_path / "components" / "yanmo"
+    package.mkdir(parents=True)
+    shutil.copy(yanmo.__file__, package)
+    monkeypatch.setattr(yanmo, "__file__", str(package / "__init__.py"))
+    assert code() == "0.1.0"  # no checkout: the installed package's
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b"]
+    for arguments in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "a"]):
+        subprocess.run([*git, *arguments], check=True)
+    head = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout
+    assert code() == head[:12]
+    (package / "__init__.py").write_text("a = 1\n", encoding="utf-8")
+    assert code() == head[:12] + "-dirty"
