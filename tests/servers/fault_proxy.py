@@ -27,11 +27,14 @@ KINDS = (
     "cut_response",  # RST to the client somewhere in the answer
     "truncate_request",  # the server gets half a body and then an orderly end
     "truncate_response",  # the client gets part of the answer and then an orderly end
+    "cut_head",  # after all of the work the client gets part of the answer's head and an orderly end
     "swallow",  # the server does all of the work, the client gets RST instead of the answer
     "status",  # the proxy itself answers 500, 503 or 429
     "delay",  # nothing happens for a while
     "throttle",  # both directions are slow for a while
 )
+PLACES = ("status line", "after a line", "name", "value", "before the empty line", "inside the empty line")
+"""Where `cut_head` ends an answer, evenly drawn: each lets a careless client believe something else."""
 _STATUS = {500: "InternalError", 503: "SlowDown", 429: "TooManyRequests"}
 _CHUNK = 64 * 1024
 _HEAD_LIMIT = 256 * 1024
@@ -74,6 +77,8 @@ class FaultProxy:
         self.faults, self.seed = faults, seed
         self.met: Counter[str] = Counter()
         """Kind -> requests that met it; `none` counts the undisturbed."""
+        self.cuts: Counter[str] = Counter()
+        """One of PLACES -> answers whose head ended there."""
         self.endpoint = ""
         self._random = random.Random(seed)
         self._loop = asyncio.new_event_loop()
@@ -183,6 +188,12 @@ class FaultProxy:
     async def _bring_answer(self, down: _Pipe, kind: str, draw: random.Random) -> None:
         client = down.target
         assert client is not None
+        if kind == "cut_head":
+            head = await down.source.reader.readuntil(b"\r\n\r\n")
+            place = draw.choice(PLACES)
+            self.cuts[place] += 1
+            client.writer.write(head[: cut_at(head, place, draw)])
+            return await client.writer.drain()
         if kind == "swallow":
             down.target = None
             await down.copy()
@@ -200,6 +211,27 @@ class FaultProxy:
 
     def _throttle(self) -> _Throttle:
         return _Throttle(self.faults.throttle_bytes_per_second, self.faults.throttle_seconds)
+
+
+def cut_at(head: bytes, place: str, draw: random.Random) -> int:
+    """How many bytes of an answer's head come through when it is cut at `place`."""
+    status, *lines = head.removesuffix(b"\r\n\r\n").split(b"\r\n")
+    if place == "status line" or not lines:
+        return draw.randrange(1, len(status) + 2)
+    if place == "before the empty line":
+        return len(head) - 2
+    if place == "inside the empty line":
+        return len(head) - 1
+    number = draw.randrange(len(lines))
+    start = len(status) + 2 + sum(len(line) + 2 for line in lines[:number])
+    if place == "after a line":
+        return start
+    name, _, value = lines[number].partition(b":")
+    return start + (
+        draw.randrange(1, len(name) + 1)
+        if place == "name"
+        else len(name) + 1 + draw.randrange(len(value) + 2)
+    )
 
 
 class _Side:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import http.client
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from servers.fault_proxy import KINDS, FaultProxy, Faults
+from servers.fault_proxy import KINDS, PLACES, FaultProxy, Faults
 
 BODY = bytes(range(256)) * 2000
 """Half a megabyte: more than a socket's buffers hold."""
@@ -111,6 +112,19 @@ def test_a_swallowed_answer_leaves_the_work_done(upstream: Upstream) -> None:
     with FaultProxy(upstream.endpoint, only("swallow"), 1) as proxy, pytest.raises(BROKEN):
         ask(proxy, "PUT", BODY)
     assert upstream.received == [BODY]
+
+
+def test_a_cut_head_leaves_the_work_done_and_ends_in_every_place(upstream: Upstream) -> None:
+    heads = []
+    with FaultProxy(upstream.endpoint, only("cut_head"), 1) as proxy:
+        host, _, port = proxy.endpoint.removeprefix("http://").partition(":")
+        for _ in range(40):
+            with socket.create_connection((host, int(port)), timeout=10) as client:
+                client.sendall(b"PUT /x HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nshort")
+                heads.append(b"".join(iter(lambda: client.recv(4096), b"")))
+        assert set(proxy.cuts) == set(PLACES)
+    assert upstream.received == [b"short"] * 40
+    assert all(head and b"\r\n\r\n" not in head for head in heads) and len(set(heads)) > 15
 
 
 def test_it_answers_500_503_and_429_itself(upstream: Upstream) -> None:

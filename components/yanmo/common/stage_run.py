@@ -338,12 +338,13 @@ def _fatal_of_this_run(store: ObjectStore, stage: Stage, options: StageOptions) 
     try:
         value = json.loads(store.read(_fatal_name(stage, options.run_id))[0])
         revision, code, message = value["revision"], int(value["exit_code"]), str(value["message"])
+        whose = value["run_id"]
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError):
         log.warning("the record of an earlier try of run %s is damaged; trying again", options.run_id)
         return None
-    if revision != stage.revision:
+    if revision != stage.revision or whose != options.run_id:  # of another run, put here by hand
         return None
     log.error("an earlier try of run %s ended for good: %s", options.run_id, message)
     return code

@@ -6,9 +6,11 @@ The server here is a small HTTP listener that answers as told: some answers no r
 from __future__ import annotations
 
 import base64
+import dataclasses
 import hashlib
 import http.server
 import logging
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -19,9 +21,10 @@ import pytest
 
 from yanmo.common.errors import EnvironmentFault, ExitCode, StorageError, UsageError, exit_code
 from yanmo.common.store import s3_retry
-from yanmo.common.store.objects import AlreadyExists, Changed, ObjectStore, open_store
+from yanmo.common.store.objects import AlreadyExists, Changed, ObjectStore, Wanted, open_store
 from yanmo.common.store.s3_store import S3Store
 
+LAST_MODIFIED = "Sun, 22 Nov 2026 03:00:00 GMT"
 KEY, SECRET = "AKIDEXAMPLE", "a-secret-that-must-not-be-shown"
 
 
@@ -53,6 +56,10 @@ class Told:
     def __init__(self) -> None:
         self.requests: list[Request] = []
         self.answer: Callable[[Request, int], Answer | None] = lambda request, n: Answer()
+        self.cut: int | None = None
+        """Bytes of its head after which the next answer ends, once."""
+        self.heads: list[bytes] = []
+        """Of the answers that were whole."""
         told = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -68,8 +75,16 @@ class Told:
                     return
                 self.send_response(answer.status)
                 length = len(answer.body) if answer.length is None else answer.length
-                for name, value in {"Content-Length": str(length), **answer.headers}.items():
-                    self.send_header(name, value)
+                usual = {"Content-Length": str(length), "ETag": '"v0"', "Last-Modified": LAST_MODIFIED}
+                for name, value in {**usual, **answer.headers}.items():
+                    if value:
+                        self.send_header(name, value)
+                head = b"".join(self._headers_buffer) + b"\r\n"  # type: ignore[attr-defined]
+                if told.cut is not None:
+                    self.wfile.write(head[: told.cut])
+                    told.cut, self.close_connection = None, True
+                    return
+                told.heads.append(head)
                 self.end_headers()
                 if self.command != "HEAD":
                     self.wfile.write(answer.body)
@@ -238,6 +253,157 @@ def test_a_404_to_a_plain_put_is_tried_again_and_one_to_a_replace_means_that_it_
 def test_a_body_cut_short_is_tried_again(told: Told, store: S3Store) -> None:
     told.answer = lambda request, n: Answer(body=b"who", length=5) if n < 2 else Answer(body=b"whole")
     assert store.read("a")[0] == b"whole"
+
+
+LISTING = (
+    b'<?xml version="1.0"?><ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Name>bucket</Name>'
+    b"<IsTruncated>false</IsTruncated><Contents><Key>prefix/a</Key><Size>5</Size>"
+    b"<LastModified>2026-11-22T03:00:00.000Z</LastModified><ETag>&quot;v0&quot;</ETag></Contents>"
+    b"</ListBucketResult>"
+)
+WHOLE = Wanted("cas/a/b/c/f", 5, hashlib.sha256(b"whole").hexdigest())
+
+
+def answered(request: Request, n: int) -> Answer:
+    """A server that has one object of five bytes and takes whatever it is sent."""
+    if "uploadId=" in request.path and request.method == "POST":
+        done = b"<CompleteMultipartUploadResult><Key>k</Key><ETag>v0</ETag></CompleteMultipartUploadResult>"
+        return Answer(body=done, headers={"ETag": ""})
+    if request.method == "POST":
+        started = b"<InitiateMultipartUploadResult><UploadId>u1</UploadId></InitiateMultipartUploadResult>"
+        return Answer(body=started, headers={"ETag": ""})
+    if request.method == "DELETE":
+        return Answer(204, headers={"ETag": "", "Last-Modified": "", "Content-Length": ""})
+    if "list-type=2" in request.path:
+        return Answer(body=LISTING, headers={"ETag": ""})
+    if "Range" in request.headers:
+        return Answer(206, b"whole", {"Content-Range": "bytes 0-4/5"})
+    if request.method == "HEAD":
+        return Answer(length=20 if "large" in request.path else 5)
+    return Answer(body=b"whole" if request.method == "GET" else b"")
+
+
+def _publish(store: S3Store, data: bytes, name: str) -> object:
+    (store.writable("cas/a/b/c") / name).write_bytes(data)
+    return store.publish("cas/a/b/c", [name])
+
+
+ASKED: dict[str, Callable[[S3Store], object]] = {
+    "read": lambda store: store.read("a"),
+    "stat": lambda store: store.stat("a"),
+    "sizes": lambda store: store.sizes(["a", "b"]),
+    "create": lambda store: store.create("a", b"whole"),
+    "replace": lambda store: store.replace("a", b"whole", '"v"'),
+    "fetch": lambda store: store.fetch([WHOLE])[0].read_bytes(),
+    "digest": lambda store: store.digest("a"),
+    "list": lambda store: list(store.list("")),
+    "delete": lambda store: store.delete("a"),
+    "publish": lambda store: _publish(store, b"whole", "f"),
+    "publish in parts": lambda store: _publish(store, b"x" * 20, "large"),
+    "probe": lambda store: _probed(store),
+}
+
+
+def _probed(store: S3Store) -> bool:
+    store._conditional = None
+    return store._honours_conditions()
+
+
+@pytest.mark.parametrize("asked", ASKED)
+def test_an_answer_cut_at_any_byte_of_its_head_changes_nothing(
+    told: Told, store: S3Store, asked: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Over plain HTTP the end of the stream looks like the end of the headers."""
+    monkeypatch.setattr("yanmo.common.store.s3_retry._FIRST_WAIT", 0.0)
+    monkeypatch.setattr("yanmo.common.store.s3_transfer.PART_BYTES", 10 if "parts" in asked else 8 << 20)
+    monkeypatch.setattr("yanmo.common.store.s3_store.PART_BYTES", 10 if "parts" in asked else 8 << 20)
+    store._patience.seconds = 30.0
+    honest = _honest(told) if asked == "probe" else answered
+    ask = ASKED[asked]
+    told.answer = honest
+    expected = ask(conditional(store))
+    heads = list(told.heads)
+    for number, head in enumerate(heads):
+        for at in range(len(head)) if len(heads) == 1 else _places(head):
+            before = len(told.requests)
+
+            def answer(request: Request, n: int, cut_at: int = before + number, at: int = at) -> Answer:
+                told.cut = at if n == cut_at else None
+                return honest(request, n)
+
+            told.answer = answer
+            shutil.rmtree(store.scratch.root, ignore_errors=True)
+            assert ask(conditional(store)) == expected, (number, head[:at])
+    assert "ignores conditional writes" not in caplog.text
+
+
+def _places(head: bytes) -> list[int]:
+    """In the middle of each line, and beside and between the bytes that end it."""
+    found = set()
+    start = 0
+    while start < len(head):
+        end = head.index(b"\r\n", start)
+        found |= {start, (start + end) // 2, end, end + 1}
+        start = end + 2
+    return sorted(found)
+
+
+def _honest(told: Told) -> Callable[[Request, int], Answer]:
+    """A server that keeps conditional writes apart, as RFC 9110 has it."""
+    held: dict[str, bytes] = {}
+
+    def answer(request: Request, n: int) -> Answer:
+        there = held.get(request.path)
+        tag = f'"{hashlib.md5(there).hexdigest()}"' if there is not None else ""
+        if request.method == "DELETE":
+            held.pop(request.path, None)
+            return Answer(204)
+        if request.method == "GET":
+            return (
+                Answer(body=there, headers={"ETag": tag})
+                if there is not None
+                else xml_error(404, "NoSuchKey")
+            )
+        match = request.headers.get("If-Match")
+        if (match and match != tag) or (request.headers.get("If-None-Match") and there is not None):
+            return xml_error(412, "PreconditionFailed")
+        held[request.path] = request.body
+        return Answer(headers={"ETag": f'"{hashlib.md5(request.body).hexdigest()}"'})
+
+    return answer
+
+
+NEEDED = [
+    ("read", ("ETag", "Content-Length")),
+    ("stat", ("ETag", "Content-Length", "Last-Modified")),
+    ("create", ("ETag",)),
+    ("fetch", ("ETag", "Content-Range", "Content-Length")),
+    ("publish", ("ETag",)),
+]
+
+
+@pytest.mark.parametrize(("asked", "name"), [(asked, name) for asked, names in NEEDED for name in names])
+def test_an_answer_that_lacks_what_every_server_sends_ends_in_75_and_says_what(
+    told: Told, store: S3Store, asked: str, name: str
+) -> None:
+    """A proxy that drops headers of whole answers: nobody may call the object damaged."""
+
+    def answer(request: Request, n: int) -> Answer:
+        found = answered(request, n)
+        return dataclasses.replace(found, headers={**found.headers, name: ""})
+
+    told.answer = answer
+    with pytest.raises(StorageError, match=f"has no {name}, which every server sends") as caught:
+        ASKED[asked](conditional(store))
+    assert exit_code(caught.value) == ExitCode.RETRY and len(told.requests) > 1
+
+
+def test_a_body_that_says_itself_where_it_ends_needs_no_length(told: Told, store: S3Store) -> None:
+    chunks = b"5\r\nwhole\r\n0\r\n\r\n"
+    told.answer = lambda r, n: Answer(
+        body=chunks, headers={"Transfer-Encoding": "chunked", "Content-Length": ""}
+    )
+    assert store.read("a") == (b"whole", '"v0"')
 
 
 def test_when_the_time_is_up_the_end_is_75_and_says_what_happened(told: Told, store: S3Store) -> None:

@@ -85,9 +85,9 @@ def test_execution_and_environment_options_do_not_change_the_key(store: FileStor
 
 
 def test_another_pointer_or_none_can_be_moved(store: FileStore, toy: Run) -> None:
-    assert toy("--pointer=champion_evaluation") == 0
+    assert toy("--pointer=best_text") == 0
     assert read_pointer(store, "dev", "toy") is None
-    assert latest(store, "champion_evaluation").path("text.txt")
+    assert latest(store, "best_text").path("text.txt")
     assert toy("--pointer=none", "--channel=quiet") == 0
     assert read_pointer(store, "quiet", "toy") is None and read_pointer(store, "quiet", "tokenizer") is None
 
@@ -262,6 +262,13 @@ def test_a_fatal_error_is_obeyed_by_retries_of_the_same_run_only(
     assert toy("--run-id=run/1") == 65, "a retry ends at once"
     assert "ended for good: line 3" in capsys.readouterr().err
     assert toy("--run-id=run/2") == 0 and toy() == 0
+
+
+def test_the_record_of_another_runs_end_is_not_obeyed(store: FileStore, toy: Run) -> None:
+    assert toy("--run-id=one", "--end=data") == 65
+    place = store.root / "runs/toy/fatal"
+    (place / "two.json").write_bytes((place / "one.json").read_bytes())
+    assert toy("--run-id=two") == 0
 
 
 def test_a_bug_or_a_full_disk_may_be_retried(store: FileStore, toy: Run) -> None:

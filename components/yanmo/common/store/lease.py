@@ -97,14 +97,20 @@ class Lease:
 
     def check(self) -> None:
         """Raise `LeaseLost` when this run may no longer commit."""
-        if not self._lost:
-            try:
-                held = json.loads(self.store.read(self.name)[0])["owner"] == self.owner
-            except (FileNotFoundError, ValueError, KeyError, TypeError):
-                held = False
-            self._lost = not held
-        if self._lost:
-            raise LeaseLost(f"{self.store.uri}/{self.name}: taken over by another run; stopped")
+        why = "taken over by another run" if self._lost else self._why_lost()
+        self._lost = bool(why)
+        if why:
+            raise LeaseLost(f"{self.store.uri}/{self.name}: {why}; stopped, run the same command again")
+
+    def _why_lost(self) -> str:
+        """Why the lease is no longer ours, in words; empty while it is."""
+        try:
+            held = json.loads(self.store.read(self.name)[0])["owner"] == self.owner
+        except FileNotFoundError:
+            return "removed by somebody while this run held it"
+        except (ValueError, KeyError, TypeError):
+            return "damaged while this run held it"
+        return "" if held else "taken over by another run"
 
     def remove(self) -> None:
         """End the lease by removing its object, which no other run can have taken while this one held it."""

@@ -1,9 +1,9 @@
 """minio's client as Yanmo needs it: one place for TLS, conditional headers, checksums, clock and errors.
 
-minio 7.2.20 is pinned, because two of its private names are used: `_put_object(headers=)`, for want of a
+minio 7.2.20 is pinned, because three of its private names are used: `_put_object(headers=)`, for want of a
 public conditional PUT (a header put into `metadata` would go out as X-Amz-Meta-*, an unconditional
-overwrite), and `_build_headers`, for the checksum of a body. tests/components/common/test_s3_wire.py looks
-at what is sent.
+overwrite), `_build_headers`, for the checksum of a body, and `_url_open`, through which every answer passes.
+tests/components/common/test_s3_wire.py looks at what is sent and at what is believed.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from minio.time import to_amz_date, utcnow
 
 from yanmo.common.errors import UsageError
 from yanmo.common.store.s3_credentials import find_credentials, find_endpoint, find_region
+from yanmo.common.store.strict_http import CutOff, StrictPool, require
 
 CONNECT_SECONDS = 10.0
 READ_SECONDS = 60.0
@@ -32,7 +33,7 @@ _SIGNED_BYTES = 65536
 manifest) carry Content-MD5, which the server checks too, at a third of the time on each side."""
 
 
-class Pool(urllib3.PoolManager):
+class Pool(StrictPool):
     """Connections to the server, and what its Date header says about this machine's clock."""
 
     clock_offset = 0.0
@@ -58,6 +59,33 @@ class Client(Minio):  # type: ignore[misc]
         super().__init__(endpoint, http_client=pool, **kw)
         self.pool = pool
 
+    def _url_open(
+        self,
+        method: str,
+        region: str,
+        bucket_name: str | None = None,
+        object_name: str | None = None,
+        body: bytes | None = None,
+        headers: Any = None,
+        query_params: Any = None,
+        **kw: Any,
+    ) -> Any:
+        """As in minio.
+
+        Raises:
+            CutOff: the answer lacks what every server sends with it; another try may bring it.
+        """
+        answer = super()._url_open(
+            method, region, bucket_name, object_name, body, headers, query_params, **kw
+        )
+        try:
+            if object_name:
+                _check_answer(method, object_name, answer, has_body=body is not None)
+        except CutOff:
+            answer.close()
+            raise
+        return answer
+
     def _build_headers(self, host: str, headers: Any, body: bytes | None, creds: Any) -> Any:
         result = {**(headers or {}), "Host": host, "User-Agent": self._user_agent}
         if body is not None:
@@ -79,6 +107,20 @@ class Client(Minio):  # type: ignore[misc]
         date = utcnow() + timedelta(seconds=self.pool.clock_offset)
         result["x-amz-date"] = to_amz_date(date)
         return result, date
+
+
+def _check_answer(method: str, name: str, answer: Any, *, has_body: bool) -> None:
+    """Raise `CutOff` unless a good answer about an object says what its readers rely on."""
+    found, what = answer.headers, f"{method} of {name}"
+    if method == "HEAD":
+        require(found, "Content-Length", "ETag", "Last-Modified", what=what)
+    elif method == "GET":
+        chunked = "chunked" in found.get("Transfer-Encoding", "").lower()  # says itself where it ends
+        length = () if chunked else ("Content-Length",)
+        part = ("Content-Range",) if answer.status == 206 else ()
+        require(found, "ETag", *length, *part, what=what)
+    elif method == "PUT" and has_body:  # a copy has its ETag in its body
+        require(found, "ETag", what=what)
 
 
 def connect(scheme: str, endpoint: str, connections: int) -> Client:

@@ -22,10 +22,11 @@ from pathlib import Path
 import certifi
 from minio.credentials import AWSConfigProvider, Credentials, EnvAWSProvider, EnvMinioProvider
 from minio.credentials.providers import IamAwsProvider, Provider
-from urllib3 import PoolManager, Retry, Timeout
+from urllib3 import Retry, Timeout
 from urllib3.exceptions import HTTPError
 
 from yanmo.common.errors import EnvironmentFault, StorageError
+from yanmo.common.store.strict_http import StrictPool
 
 SECRET_FOLDERS = ("/etc/yanmo/store", "/etc/yanmo/mlpipeline-minio-artifact")
 _ACCESS = ("access_key_id", "accesskey", "AWS_ACCESS_KEY_ID")
@@ -146,7 +147,7 @@ def _providers() -> Iterator[Provider]:
             "YANMO_S3_EC2_ROLE",
         )
     ):
-        pool = PoolManager(
+        pool = StrictPool(
             timeout=Timeout(connect=5.0, read=15.0),
             retries=Retry(total=3, backoff_factor=0.5, backoff_jitter=0.5),
             ca_certs=os.environ.get("AWS_CA_BUNDLE") or os.environ.get("SSL_CERT_FILE") or certifi.where(),

@@ -92,10 +92,9 @@ class S3Store:
             answer = self.client.get_object(self.bucket, key)
             with body_of(answer):
                 data = answer.read(MAX_DOCUMENT_BYTES + 1)
-                check_length(
-                    data, min(int(answer.headers.get("Content-Length", len(data))), MAX_DOCUMENT_BYTES + 1)
-                )
-                return data, answer.headers.get("ETag", "")
+                length = int(answer.headers.get("Content-Length", len(data)))  # none where it is chunked
+                check_length(data, min(length, MAX_DOCUMENT_BYTES + 1))
+                return data, answer.headers["ETag"]
 
         data, version = self._patience.retry(f"reading {self._where(name)}").run(get)
         if len(data) > MAX_DOCUMENT_BYTES:

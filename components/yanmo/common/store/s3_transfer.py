@@ -223,7 +223,9 @@ class Transfer:
         def get() -> bytes:
             answer = self.client.get_object(self.bucket, name, offset=offset, length=length)
             with body_of(answer):
-                check_size(where, wanted, _total(answer))
+                total = _total(answer)
+                if total is not None:
+                    check_size(where, wanted, total)
                 data: bytes = answer.read(length)
                 check_length(data, length)
                 return data
@@ -236,7 +238,8 @@ class Transfer:
             raise Damaged(f"{where}: expected {wanted.bytes} bytes, found at most {offset}") from None
 
 
-def _total(answer: BaseHTTPResponse) -> int:
-    """The whole object's size, as the answer to a (ranged) GET tells it."""
-    whole = answer.headers.get("Content-Range", "").rpartition("/")[2]
-    return int(whole if whole.isdigit() else answer.headers.get("Content-Length", -1))
+def _total(answer: BaseHTTPResponse) -> int | None:
+    """The whole object's size, as the answer to a (ranged) GET tells it; None where it does not."""
+    name = "Content-Range" if answer.status == 206 else "Content-Length"
+    whole = answer.headers.get(name, "").rpartition("/")[2]
+    return int(whole) if whole.isdigit() else None
