@@ -115,7 +115,7 @@ def _show(store: Any, tasks: list[TaskRun], seconds: float) -> None:
 
 
 def _show_verdict(store: Any, promoted: TaskRun) -> None:
-    reference = parse_reference(store, promoted.artifact("verdict"), "promote's verdict")
+    reference = parse_reference(store, promoted.artifact("verdict"), "promote's verdict", ("promote",))
     if reference is None:
         return
     verdict = open_reference(store, reference)

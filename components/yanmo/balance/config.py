@@ -18,7 +18,7 @@ MOST_UNITS = 10**15
 class BalanceOptions(StageOptions):
     """Decide how much of each class of documents the train split holds; valid passes through."""
 
-    documents: str = input_ref("documents to balance", stages=("curate",))
+    documents: str = input_ref("documents to balance", stages=("curate",), also=("balance",))
     tokenizer: str = input_ref(
         "tokenizer that counts tokens; none estimates them",
         stages=("tokenizer",),

@@ -6,6 +6,7 @@ import dataclasses
 import errno
 import json
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from yanmo.common.options import StageOptions, flag, option_fields
 from yanmo.common.store.manifest import MAX_REFERENCE_BYTES, Reference
 from yanmo.common.store.objects import ObjectStore
 from yanmo.common.store.output import Output, find_output
-from yanmo.common.store.pointers import open_named, pointer_name, read_pointer
+from yanmo.common.store.pointers import POINTED, check_stage, open_named, pointer_name, read_pointer
 
 log = logging.getLogger(__name__)
 
@@ -69,9 +70,17 @@ def _resolve(store: ObjectStore, channel: str, field: dataclasses.Field[Any], va
             if pointer is not None:
                 return open_named(store, pointer, pointer_name(channel, stage))
         return None
-    reference = parse_reference(store, value, flag(field.name))
+    reference = parse_reference(store, value, flag(field.name), _taken(field))
     shown = value if len(value) <= 200 else f"{flag(field.name)} {value[:200]}..."
     return None if reference is None else open_named(store, reference, shown)
+
+
+def _taken(field: dataclasses.Field[Any]) -> tuple[str, ...]:
+    """The stages whose outputs an input takes by name; empty where its pointers are not in `POINTED`."""
+    stages = field.metadata["stages"]
+    if not all(name in POINTED for name in stages):
+        return ()
+    return tuple(dict.fromkeys([*(POINTED[name] for name in stages), *field.metadata.get("also", ())]))
 
 
 def _file_bytes(value: str) -> bytes | None:
@@ -87,12 +96,25 @@ def _file_bytes(value: str) -> bytes | None:
         raise
 
 
-def parse_reference(store: ObjectStore, value: str, where: str) -> Reference | None:
+def parse_reference(
+    store: ObjectStore, value: str, where: str, stages: Sequence[str] = ()
+) -> Reference | None:
     """The reference that `value` gives: JSON, a file holding it, or `<stage>/<key>`; None for none.
 
+    Args:
+        stages: those of whose outputs it may be; empty for any.
+
     Raises:
-        DataError: it gives none.
+        DataError: it gives none, or one to an output of another stage.
     """
+    reference = _given(store, value, where)
+    if reference is not None and stages:
+        shown = value if len(value) <= 200 and not value.lstrip().startswith("{") else ""
+        check_stage(reference, stages, f"{where} {shown}".strip())
+    return reference
+
+
+def _given(store: ObjectStore, value: str, where: str) -> Reference | None:
     if value.lstrip().startswith("{"):
         return Reference.from_json(value, where)
     data = _file_bytes(value)

@@ -78,6 +78,7 @@ def input_ref(
     optional: bool = False,
     default: str = "",
     keyed: bool = True,
+    also: Sequence[str] = (),
 ) -> Any:
     """Declare an input: a reference to an output of one of `stages`.
 
@@ -91,6 +92,7 @@ def input_ref(
         optional: whether the stage can do without it.
         default: `none` for an input that is used only when it is asked for.
         keyed: False where the stage's own output does not depend on it (only a part's does).
+        also: stages whose outputs may be given by hand as well; no pointer to them is followed.
     """
     meta = {
         "help": help,
@@ -100,6 +102,7 @@ def input_ref(
         "stages": tuple(stages),
         "optional": optional,
         "keyed": keyed,
+        "also": tuple(also),
     }
     return dataclasses.field(default=default, metadata=meta)
 

@@ -20,6 +20,7 @@ class EvaluateConfig(StageOptions):
         "training documents: of the baselines, and to look for copies in; 'none' measures neither "
         "(contamination by the model's own training text always is)",
         stages=("curate",),
+        also=("balance",),
         optional=True,
         keyed=False,
     )

@@ -14,9 +14,19 @@ from typing import Any, Literal
 
 from yanmo.common.errors import DataError
 from yanmo.common.store.manifest import Reference, sealed, unsealed
-from yanmo.common.store.objects import AlreadyExists, ObjectStore
+from yanmo.common.store.objects import MAX_DOCUMENT_BYTES, AlreadyExists, ObjectStore
+from yanmo.common.store.pointers import check_stage
+from yanmo.common.store.schema import LaterSchema, parse
 
 SCHEMA = "yanmo.coronation/1"
+_STAGES = {
+    "model": "train",
+    "evaluation": "evaluate",
+    "verdict": "promote",
+    "previous": "train",
+    "compared_with": "evaluate",
+}
+"""Field -> the stage of what it names."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,14 +100,21 @@ def read_record(store: ObjectStore, channel: str, number: int) -> Record:
     """The record called `number`; raises as `last_record`."""
     name = record_name(channel, number)
     try:
-        values = json.loads(unsealed(store.read(name)[0]))
+        values = parse(unsealed(store.read(name)[0]), SCHEMA, MAX_DOCUMENT_BYTES)
+        if values.get("number", number) != number:  # the first version had none
+            raise ValueError(f"it is the record of number {values['number']}")
         fields: dict[str, Any] = {n: v for n, v in values.items() if n not in ("schema", "number")}
         for field in ("model", "evaluation", "verdict"):
             fields[field] = Reference.from_dict(values[field])
         for field in ("previous", "compared_with"):
             fields[field] = Reference.from_dict(values[field]) if values[field] else None
+        for field, stage in _STAGES.items():
+            if fields[field] is not None:
+                check_stage(fields[field], (stage,), f"{store.uri}/{name}: {field}")
         fields["barred"] = tuple(Barred(**bar) for bar in values.get("barred", ()))
         return Record(number=number, **fields)
+    except (DataError, LaterSchema) as error:
+        raise DataError(f"{store.uri}/{name}: {str(error).removeprefix(f'{store.uri}/{name}: ')}") from error
     except (ValueError, KeyError, TypeError, FileNotFoundError) as error:
         raise DataError(f"{store.uri}/{name}: damaged record of a champion: {error!r}; restore it") from error
 

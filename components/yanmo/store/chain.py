@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from yanmo.common.errors import DataError
 from yanmo.common.store.manifest import REFERENCE_SCHEMA, Manifest, Reference, unsealed
-from yanmo.common.store.objects import ObjectStore
+from yanmo.common.store.objects import MAX_DOCUMENT_BYTES, ObjectStore
 from yanmo.common.store.output import Output, open_reference
-from yanmo.common.store.schema import load
+from yanmo.common.store.schema import LaterSchema, parse
 
 
 @dataclass(frozen=True)
@@ -73,15 +73,29 @@ class Opener:
             raise DataError(f"{output}: {edge.label}: {error}") from error
 
 
-def references_in(data: bytes, where: str) -> list[Reference]:
+def references_in(data: bytes, schema: str, needed: Mapping[str, type | None], where: str) -> list[Reference]:
     """Every reference in a JSON document of pointers/ or runs/, however deep.
 
+    Args:
+        schema: the document's.
+        needed: fields that it must have: Reference, dict, or None for any value. A document without them
+            names nothing, and nobody may take it for one that needs nothing.
+
     Raises:
-        DataError: it is not JSON, or a reference in it is malformed.
+        DataError: it is not a document of this schema, or a reference in it is malformed.
     """
     try:
-        value = load(unsealed(data))
-        return [Reference.from_dict(found) for found in _references(value)]
+        values = parse(unsealed(data), schema, MAX_DOCUMENT_BYTES)
+        for name, kind in needed.items():
+            if name not in values:
+                raise ValueError(f"lacks {name}")
+            if kind is Reference:
+                Reference.from_dict(values[name])
+            elif kind and not isinstance(values[name], kind):
+                raise ValueError(f"{name}: expected an object, found {type(values[name]).__name__}")
+        return [Reference.from_dict(found) for found in _references(values)]
+    except LaterSchema as error:
+        raise DataError(f"{where}: {error}") from error
     except ValueError as error:
         raise DataError(f"{where}: damaged: {error}; restore it, or delete it by hand") from error
 

@@ -8,6 +8,7 @@ Kept, with all their inputs and parts, transitively:
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -15,9 +16,10 @@ from dataclasses import dataclass, field
 from yanmo.common.errors import DataError
 from yanmo.common.logs import human_seconds
 from yanmo.common.store.auto_record import is_auto_record, read_record
+from yanmo.common.store.commit import INPUTS_SCHEMA
 from yanmo.common.store.manifest import Manifest, Reference
 from yanmo.common.store.objects import Leftover, ObjectInfo, ObjectStore
-from yanmo.common.store.output import manifest_name, superseded_name
+from yanmo.common.store.output import check_manifest_at, manifest_name, superseded_name
 from yanmo.store.chain import edges, references_in
 from yanmo.store.inventory import Inventory, KeyFolder, KeyName, is_working
 from yanmo.store.pointers import read_all
@@ -164,11 +166,11 @@ class Planner:
             reference, why = waiting.pop()
             name = (reference.stage, reference.key)
             self.plan.pinned.add((name, reference.manifest_sha256))
-            if (name, reference.content_digest) in self._seen:
+            if (name, reference.manifest_sha256) in self._seen:
                 continue
-            self._seen.add((name, reference.content_digest))
+            self._seen.add((name, reference.manifest_sha256))
             self.plan.kept.setdefault(name, why)
-            found = self._pinned(reference)
+            found = self._pinned(reference, why)
             if found is None:
                 self.plan.dangling.append(f"{why}: {reference.stage}/{reference.key[:12]} is not there")
                 continue
@@ -177,20 +179,38 @@ class Planner:
                 for edge in edges(found)
             ]
 
-    def _pinned(self, reference: Reference) -> Manifest | None:
-        """The manifest of the content that `reference` pins; a withdrawn one shall be restored."""
+    def _pinned(self, reference: Reference, why: str) -> Manifest | None:
+        """The manifest that `reference` pins; a withdrawn one shall be restored.
+
+        None where nothing of the key is there any more.
+
+        Raises:
+            DataError: anything else lies in its place, so that nobody knows which files it names.
+        """
         stage, key = reference.stage, reference.key
         folder = self.inventory.keys.get((stage, key))
-        names = [manifest_name(stage, key), superseded_name(stage, key, reference.manifest_sha256)]
-        names += [info.name for info in folder.old_manifests] if folder else []
-        for name in dict.fromkeys(names):
-            found = self._read_old(name)
-            if found and found[0].content_digest == reference.content_digest:
-                if folder and folder.manifest is None:
+        if folder is None or not any(folder.objects):
+            return None
+        here = self._read(manifest_name(stage, key))  # raises where it is damaged, or of another key
+        withdrawn = superseded_name(stage, key, reference.manifest_sha256)
+        for name, found in ((manifest_name(stage, key), here), (withdrawn, self._read(withdrawn))):
+            if found and hashlib.sha256(found[1]).hexdigest() == reference.manifest_sha256:
+                if found[0].content_digest != reference.content_digest:
+                    break
+                if folder.manifest is None:
                     self.plan.restore.append(((stage, key), name))
                 return found[0]
-        self._read(names[0])  # raises where it is damaged: nobody knows then what it rests on
-        return None
+        if here and here[0].content_digest == reference.content_digest and not folder.others_than(here[0]):
+            return here[0]  # committed again after its manifest was lost: the same content, and all of it
+        if here is None and folder.name in self._live:
+            return None  # lost before, and being made again now
+        raise DataError(
+            f"{self.store.uri}/{manifest_name(stage, key)}: {why} pins the manifest with sha256 "
+            f"{reference.manifest_sha256[:16]}..., "
+            + (f"found {hashlib.sha256(here[1]).hexdigest()[:16]}..." if here else "found none")
+            + f", and none beside it; restore it, or run the {stage} stage again with --force and remove "
+            "by hand what still refers to the lost one (`yanmo store verify` lists it)"
+        )
 
     def _read_old(self, name: str) -> tuple[Manifest, bytes] | None:
         """`_read`, where a damaged manifest may be passed over."""
@@ -203,8 +223,7 @@ class Planner:
         if name not in self._manifests:
             try:
                 data, _ = self.store.read(name)
-                manifest = Manifest.from_json(data, f"{self.store.uri}/{name}")
-                self._manifests[name] = manifest, data
+                self._manifests[name] = check_manifest_at(data, self.store.uri, name), data
             except FileNotFoundError:
                 self._manifests[name] = None
         return self._manifests[name]
@@ -323,7 +342,8 @@ def inputs_of(store: ObjectStore, folder: KeyFolder) -> list[Reference]:
     for info in folder.work:
         if info.name.endswith("/INPUTS.json"):
             try:
-                return references_in(store.read(info.name)[0], f"{store.uri}/{info.name}")
+                where = f"{store.uri}/{info.name}"
+                return references_in(store.read(info.name)[0], INPUTS_SCHEMA, {"inputs": dict}, where)
             except FileNotFoundError:
                 return []
     return []

@@ -249,6 +249,8 @@ class Sweep:
         try:
             return self._opener.open(reference).manifest
         except DataError:
+            if self.store.stat(reference.manifest_uri) is not None:
+                raise  # it is there, and not what was asked for: nobody knows what it rests on
             return None
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from yanmo.common.store.commit import work_name
 from yanmo.common.store.lease import is_live
+from yanmo.common.store.manifest import Manifest
 from yanmo.common.store.objects import Leftover, ObjectInfo, ObjectStore
 
 KEY = re.compile(r"[0-9a-f]{64}\Z")
@@ -64,6 +65,10 @@ class KeyFolder:
         yield from self.old_manifests
         for files in self.attempts.values():
             yield from files
+
+    def others_than(self, manifest: Manifest) -> list[str]:
+        """Attempts with files that `manifest` does not name."""
+        return sorted(self.attempts.keys() - {manifest.attempt})
 
     @property
     def bytes(self) -> int:

@@ -27,11 +27,10 @@ from yanmo.common.store.objects import MAX_DOCUMENT_BYTES, AlreadyExists, Object
 from yanmo.common.store.output import superseded_name
 from yanmo.common.store.schema import check_manifest, check_reference, parse
 from yanmo.store.inventory import Inventory, take
+from yanmo.store.pointers import RECORD_SCHEMA
 
 HELP = "bring manifests and pointers to the current schemas"
 log = logging.getLogger(__name__)
-_CORONATION = "yanmo.coronation/1"
-"""Records of a history (yanmo.promote.chronicle)."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -80,7 +79,7 @@ def _documents(inventory: Inventory) -> Iterator[tuple[str, str]]:
         if folder.manifest:
             yield folder.manifest.name, MANIFEST_SCHEMA
     for info in inventory.pointers:
-        yield info.name, _CORONATION if "/history/" in info.name else REFERENCE_SCHEMA
+        yield info.name, RECORD_SCHEMA if "/history/" in info.name else REFERENCE_SCHEMA
 
 
 def _migrate(store: ObjectStore, name: str, schema: str, write: bool) -> int:

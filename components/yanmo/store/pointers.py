@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from yanmo.common.errors import DataError
 from yanmo.common.store.manifest import Reference
 from yanmo.common.store.objects import ObjectInfo, ObjectStore
+from yanmo.common.store.pointers import check_stage, parse_pointer
 from yanmo.store.chain import references_in
+
+RECORD_SCHEMA = "yanmo.coronation/1"
+"""Records of a history (yanmo.promote writes them)."""
+RECORDED = {
+    "model": "train",
+    "evaluation": "evaluate",
+    "verdict": "promote",
+    "previous": "train",
+    "compared_with": "evaluate",
+}
+"""Field of a record -> the stage of what it names."""
+_RECORD = re.compile(r"pointers/[^/]+/history/(\d{6})\.json\Z")
+_POINTER = re.compile(r"pointers/[^/]+/([^/]+)\.json\Z")
 
 
 @dataclass(frozen=True)
@@ -29,7 +46,7 @@ def read_all(store: ObjectStore, listed: Iterable[ObjectInfo]) -> Iterator[Named
     """Every reference in the listed files of pointers/.
 
     Raises:
-        DataError: one of the files is damaged; nobody can then know what it kept.
+        DataError: one of the files is damaged, or of another place; nobody can then know what it kept.
     """
     for info in listed:
         try:
@@ -37,5 +54,27 @@ def read_all(store: ObjectStore, listed: Iterable[ObjectInfo]) -> Iterator[Named
         except FileNotFoundError:
             continue  # removed by hand since it was listed
         by = info.name.removeprefix("pointers/").removesuffix(".json")
-        for reference in references_in(data, f"{store.uri}/{info.name}"):
+        for reference in _read(info.name, data, f"{store.uri}/{info.name}"):
             yield Named(by, reference, info.modified)
+
+
+def _read(name: str, data: bytes, where: str) -> list[Reference]:
+    if record := _RECORD.match(name):
+        return _read_record(data, int(record[1]), where)
+    if pointer := _POINTER.match(name):
+        return [parse_pointer(data, pointer[1], where)]
+    raise DataError(
+        f"{where}: expected <channel>/<pointer>.json or <channel>/history/<number>.json here; move it out of "
+        "pointers/, or upgrade Yanmo if a later version wrote it"
+    )
+
+
+def _read_record(data: bytes, number: int, where: str) -> list[Reference]:
+    found = references_in(data, RECORD_SCHEMA, {"model": Reference, "previous": None}, where)
+    values = json.loads(data)
+    if values.get("number", number) != number:
+        raise DataError(f"{where}: is the record of number {values['number']}; restore both to their places")
+    for field, stage in RECORDED.items():
+        if values.get(field):
+            check_stage(Reference.from_dict(values[field]), (stage,), f"{where}: {field}")
+    return found

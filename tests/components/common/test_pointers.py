@@ -7,13 +7,21 @@ import threading
 import pytest
 from toy_outputs import recipe, write_text
 
+import yanmo.balance.config as balance
+import yanmo.curate.config as curate
+import yanmo.evaluate.config as evaluate
+import yanmo.promote.config as promote
+import yanmo.tokenize.config as tokenize
+import yanmo.train.config as train
 from yanmo.common.errors import DataError, StorageError, UsageError
+from yanmo.common.options import option_fields
 from yanmo.common.store.commit import commit_once
 from yanmo.common.store.file_store import FileStore
 from yanmo.common.store.manifest import Reference
 from yanmo.common.store.objects import Changed
 from yanmo.common.store.output import Output
 from yanmo.common.store.pointers import (
+    POINTED,
     create_pointer,
     move_pointer,
     open_named,
@@ -45,19 +53,19 @@ def test_a_pointer_moves_and_channels_are_apart(store: FileStore, output: Output
 def test_the_first_creator_of_a_pointer_decides_it(
     store: FileStore, output: Output, other: Reference
 ) -> None:
-    assert create_pointer(store, "dev", "evaluation_set", output.reference) == output.reference
-    assert create_pointer(store, "dev", "evaluation_set", other) == output.reference
+    assert create_pointer(store, "dev", "first", output.reference) == output.reference
+    assert create_pointer(store, "dev", "first", other) == output.reference
 
 
 def test_of_two_promotions_from_the_same_champion_one_wins(
     store: FileStore, output: Output, other: Reference
 ) -> None:
-    assert swap_pointer(store, "dev", "champion", None, output.reference)
-    assert not swap_pointer(store, "dev", "champion", None, other), "there is a champion already"
+    assert swap_pointer(store, "dev", "best", None, output.reference)
+    assert not swap_pointer(store, "dev", "best", None, other), "there is a champion already"
     won: list[int] = []
 
     def promote(number: int) -> None:
-        if swap_pointer(store, "dev", "champion", output.reference, other):
+        if swap_pointer(store, "dev", "best", output.reference, other):
             won.append(number)
 
     threads = [threading.Thread(target=promote, args=(n,)) for n in range(8)]
@@ -65,14 +73,14 @@ def test_of_two_promotions_from_the_same_champion_one_wins(
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(won) == 1 and read_pointer(store, "dev", "champion") == other
+    assert len(won) == 1 and read_pointer(store, "dev", "best") == other
 
 
 def test_a_swap_against_a_removed_pointer_does_nothing(
     store: FileStore, output: Output, other: Reference
 ) -> None:
-    assert not swap_pointer(store, "dev", "champion", output.reference, other)
-    assert read_pointer(store, "dev", "champion") is None
+    assert not swap_pointer(store, "dev", "best", output.reference, other)
+    assert read_pointer(store, "dev", "best") is None
 
 
 def test_a_pointer_that_never_stands_still_ends_in_try_again(
@@ -94,6 +102,52 @@ def test_a_damaged_pointer_is_refused_and_the_next_success_mends_it(store: FileS
         read_pointer(store, "dev", "toy")
     move_pointer(store, "dev", "toy", output.reference)
     assert read_pointer(store, "dev", "toy") == output.reference
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"{}", "not a reference"),
+        (b"null", "not a reference"),
+        (b"[]", "not a reference"),
+        (b"", "not a reference"),
+        (b'{"schema": "yanmo.reference/2", "stage": "toy"}', "upgrade Yanmo here"),
+        (b'{"schema": "yanmo.manifest/1"}', "not a reference"),
+    ],
+)
+def test_what_holds_other_json_is_no_pointer_that_was_never_set(
+    store: FileStore, output: Output, data: bytes, says: str
+) -> None:
+    store.create("pointers/dev/toy.json", data)
+    with pytest.raises(DataError, match=rf"pointers/dev/toy\.json: .*{says}"):
+        read_pointer(store, "dev", "toy")
+    if "upgrade" in says:  # a later version wrote it: neither believed nor overwritten
+        with pytest.raises(DataError, match=says):
+            move_pointer(store, "dev", "toy", output.reference)
+        assert store.read("pointers/dev/toy.json")[0] == data
+
+
+@pytest.mark.parametrize("name", sorted(POINTED))
+def test_a_pointer_to_an_output_of_another_stage_is_refused(
+    store: FileStore, output: Output, name: str
+) -> None:
+    move_pointer(store, "dev", name, output.reference)
+    with pytest.raises(DataError, match=rf"{name}\.json: names toy/.*expected an output of {POINTED[name]}:"):
+        read_pointer(store, "dev", name)
+    with pytest.raises(DataError, match="exchanged"):
+        swap_pointer(store, "dev", name, output.reference, output.reference)
+
+
+def test_the_pointers_of_every_input_of_every_stage_are_known() -> None:
+    """A pointer that is not in POINTED is not checked: add it there."""
+    followed = {
+        name
+        for stage in (balance, curate, evaluate, promote, tokenize, train)
+        for field in option_fields(stage.STAGE.config, "input")
+        for name in field.metadata["stages"]
+    }
+    made = {n for s in (balance, curate, evaluate, promote, tokenize, train) for n in (s.STAGE.name,)}
+    assert followed | made <= set(POINTED)
 
 
 @pytest.mark.parametrize("channel", ["", "..", "a/b", "a b", "诗", "-x", "x" * 101, "a\n"])

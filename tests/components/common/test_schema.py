@@ -204,7 +204,10 @@ def test_a_small_document_of_many_values_is_refused_before_they_take_memory(mark
     data = ('{"a": [' + mark * (schema.MAX_COMMAS + 1) + "0]}").encode()
     tracemalloc.start()
     try:
-        for read in (lambda: Manifest.from_json(data, "here"), lambda: references_in(data, "here")):
+        for read in (
+            lambda: Manifest.from_json(data, "here"),
+            lambda: references_in(data, "yanmo.inputs/1", {}, "here"),
+        ):
             with pytest.raises(DataError, match="1500000 values"):
                 read()
         assert tracemalloc.get_traced_memory()[1] < 1 << 20

@@ -89,8 +89,17 @@ def test_the_body_none_is_no_model_to_the_stage_that_gets_it(
     none = tmp_path / "none"
     none.write_text("none\n")
     reference = tmp_path / "set.json"
-    reference.write_text(model.to_json())
+    recipe = Recipe(stage="evaluation_set", revision=1, semantic={}, inputs={})
+    made = commit_once(store, recipe, lambda attempt: Result(counts={}))
+    assert made is not None
+    reference.write_text(made.reference.to_json())
     flags = [f"--store={store.root}", f"--model={none}", f"--evaluation-set={reference}", "--documents=none"]
     options: StageOptions = load(EVALUATE.config, flags, "yanmo evaluate")
     inputs = resolve_inputs(store, options)
     assert inputs["model"] is None and inputs["evaluation_set"] is not None
+    wrong = tmp_path / "wrong.json"
+    wrong.write_text(model.to_json())
+    for flag in (f"--evaluation-set={wrong}", f"--evaluation-set=train/{model.key}", f"--documents={wrong}"):
+        options = load(EVALUATE.config, [*flags, flag], "yanmo evaluate")
+        with pytest.raises(DataError, match=r"names train/.*expected an output of"):
+            resolve_inputs(store, options)

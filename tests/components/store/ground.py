@@ -110,8 +110,8 @@ class Ground:
         cache = self.commit(
             "cache", inputs={"documents": documents, "tokenizer": tokenizer}, parts={"tokenizer": tokenizer}
         )
-        old = self.commit("model", inputs={"cache": cache}, seed=0, text="旧")
-        model = self.commit("model", inputs={"cache": cache}, seed=1, text="新")
+        old = self.commit("train", inputs={"cache": cache}, seed=0, text="旧")
+        model = self.commit("train", inputs={"cache": cache}, seed=1, text="新")
         move_pointer(self.store, "demo", "champion", model.reference)
         record = {"schema": "yanmo.coronation/1", "crowned_at": "2026-11-20T03:00:00+00:00"}
         record |= {"model": vars(model.reference), "previous": vars(old.reference)}
@@ -122,7 +122,7 @@ class Ground:
 
     def unwanted(self) -> Output:
         """An output that nothing refers to."""
-        return self.commit("model", inputs={"sources": RAW}, seed=2, text="谁也不要")
+        return self.commit("train", inputs={"sources": RAW}, seed=2, text="谁也不要")
 
     def names(self, prefix: str = "") -> list[str]:
         return [info.name for info in self.store.list(prefix)]

@@ -99,7 +99,7 @@ def test_other_content_of_the_same_key_at_the_target_stays_and_both_can_be_read(
 ) -> None:
     folder_ground.chain()
     model = folder_ground.outputs["model"]
-    theirs = target.commit("model", inputs=model.manifest.inputs, seed=1, text="别处做的")
+    theirs = target.commit("train", inputs=model.manifest.inputs, seed=1, text="别处做的")
     assert theirs.manifest.key == model.manifest.key
     command = ("cp", "demo/champion", "--to", target.uri, "--pointer", "demo/champion")
     for _ in range(2):

@@ -49,7 +49,7 @@ def test_an_output_that_nothing_refers_to_goes_with_all_its_files(ground: Ground
     ground.chain()
     lost = ground.unwanted()
     said = ground.gc()
-    assert said.code == 0 and f"model/{lost.manifest.key[:12]}" in said.out
+    assert said.code == 0 and f"train/{lost.manifest.key[:12]}" in said.out
     assert not ground.names(folder_of(lost)) and not ground.names(work_of(lost))
     assert ground.tool("verify").code == 0
 
@@ -60,7 +60,7 @@ def test_by_default_nothing_is_removed_and_nothing_young_would_be(ground: Ground
     before = ground.names()
     said = ground.tool("gc", "--explain")
     assert said.code == 0 and "0 B of" in said.out and "younger than 7 d" in said.out
-    assert "would remove output model/" in ground.tool("gc", "--older-than", "0").out
+    assert "would remove output train/" in ground.tool("gc", "--older-than", "0").out
     assert ground.gc(age="7d").code == 0
     assert ground.names() == before
 
@@ -95,7 +95,7 @@ def test_debris_of_every_kind_goes(ground: Ground) -> None:
     model = ground.outputs["model"]
     debris = [
         f"{folder_of(model)}/0123456789ab/half.bin",
-        f"cas/model/{'a' * 64}/0123456789ab/half.bin",
+        f"cas/train/{'a' * 64}/0123456789ab/half.bin",
         "runs/train/fatal/run-1.json",
         f"{work_of(model)}/checkpoints/step-1/rank.safetensors",
         "kfp/language-model-2026-11-20-03-00-00-123456/train/model",
@@ -147,9 +147,9 @@ def test_uploads_and_temporary_files_of_others_stay(ground: Ground, monkeypatch:
 
 def test_the_work_of_an_unfinished_run_and_its_inputs_stay_until_it_is_abandoned(ground: Ground) -> None:
     documents = ground.commit("documents", inputs={"sources": RAW})
-    recipe = Recipe(stage="model", revision=1, semantic={}, inputs={"documents": documents})
-    announce(ground.store, "model", recipe.key, recipe.outputs)
-    checkpoint = f"runs/model/{recipe.key}/checkpoints/step-1"
+    recipe = Recipe(stage="train", revision=1, semantic={}, inputs={"documents": documents})
+    announce(ground.store, "train", recipe.key, recipe.outputs)
+    checkpoint = f"runs/train/{recipe.key}/checkpoints/step-1"
     ground.write(checkpoint)
     assert ground.gc().code == 0
     assert checkpoint in ground.names() and is_there(ground, documents)
@@ -160,9 +160,9 @@ def test_the_work_of_an_unfinished_run_and_its_inputs_stay_until_it_is_abandoned
 def test_an_unfinished_run_is_abandoned_when_the_newest_of_its_work_is_old(folder_ground: Ground) -> None:
     ground = folder_ground
     documents = ground.commit("documents", inputs={"sources": RAW})
-    recipe = Recipe(stage="model", revision=1, semantic={}, inputs={"documents": documents})
-    announce(ground.store, "model", recipe.key, recipe.outputs)
-    first, last = (f"runs/model/{recipe.key}/checkpoints/step-{n}" for n in (1, 2))
+    recipe = Recipe(stage="train", revision=1, semantic={}, inputs={"documents": documents})
+    announce(ground.store, "train", recipe.key, recipe.outputs)
+    first, last = (f"runs/train/{recipe.key}/checkpoints/step-{n}" for n in (1, 2))
     for checkpoint in (first, last):
         ground.write(checkpoint)
     os.utime(ground.folder.root / first, (1.0, 1.0))
@@ -175,11 +175,11 @@ def test_an_unfinished_run_is_abandoned_when_the_newest_of_its_work_is_old(folde
 
 def test_a_live_run_keeps_its_attempt_its_work_and_what_it_reads(ground: Ground) -> None:
     documents = ground.commit("documents", inputs={"sources": RAW})
-    recipe = Recipe(stage="model", revision=1, semantic={}, inputs={"documents": documents})
-    lease = Lease(ground.store, f"runs/model/{recipe.key}/LEASE.json", "0123456789ab")
+    recipe = Recipe(stage="train", revision=1, semantic={}, inputs={"documents": documents})
+    lease = Lease(ground.store, f"runs/train/{recipe.key}/LEASE.json", "0123456789ab")
     assert lease.acquire()
-    announce(ground.store, "model", recipe.key, recipe.outputs)
-    half = f"cas/model/{recipe.key}/0123456789ab/half.bin"
+    announce(ground.store, "train", recipe.key, recipe.outputs)
+    half = f"cas/train/{recipe.key}/0123456789ab/half.bin"
     ground.write(half)
     assert ground.gc("--abandoned", "0").code == 0
     assert half in ground.names() and is_there(ground, documents)
@@ -193,13 +193,13 @@ def test_a_manifest_that_force_replaced_stays_while_a_reference_pins_it(ground: 
     ground.chain()
     model = ground.outputs["model"]
     cache = ground.outputs["cache"]
-    ground.commit("model", inputs={"cache": cache}, seed=1, text="重做", force=True)
+    ground.commit("train", inputs={"cache": cache}, seed=1, text="重做", force=True)
     assert ground.gc().code == 0
     champion = open_reference(ground.store, model.reference)
     assert champion.path("content.txt").read_text(encoding="utf-8") == "新"
     for name in ("pointers/demo/champion.json", "pointers/demo/history/000001.json"):
         ground.store.delete(name)
-    again = ground.commit("model", inputs={"cache": cache}, seed=1)
+    again = ground.commit("train", inputs={"cache": cache}, seed=1)
     move_pointer(ground.store, "demo", "model", again.reference)
     assert ground.gc().code == 0
     assert not [name for name in ground.names(folder_of(model)) if "MANIFEST-" in name]
@@ -316,8 +316,8 @@ def test_inputs_of_dead_work_go_however_many_keys_there_are(folder_ground: Groun
 
 def replaced(ground: Ground) -> tuple[Output, Output]:
     """An output, opened, and what --force then put in its place; a pointer names the latter."""
-    first = ground.commit("model", inputs={"sources": RAW}, text="初")
-    second = ground.commit("model", inputs={"sources": RAW}, text="再", force=True)
+    first = ground.commit("train", inputs={"sources": RAW}, text="初")
+    second = ground.commit("train", inputs={"sources": RAW}, text="再", force=True)
     move_pointer(ground.store, "dev", "model", second.reference)
     return first, second
 
@@ -355,7 +355,7 @@ def test_a_replaced_manifest_that_gc_removed_is_missed_by_who_had_opened_it(grou
 def test_the_mark_of_a_killed_gc_goes_and_what_it_was_on_can_be_used(ground: Ground) -> None:
     first, _ = replaced(ground)
     move_pointer(ground.store, "prod", "model", first.reference)
-    ground.write(going_name("model", first.manifest.key, first.reference.manifest_sha256), b"gc\n")
+    ground.write(going_name("train", first.manifest.key, first.reference.manifest_sha256), b"gc\n")
     with pytest.raises(StorageError):
         check_present(ground.store, [first])
     assert ground.gc().code == 0
@@ -374,7 +374,7 @@ def test_a_gc_that_lost_its_lease_leaves_the_key_to_the_run_that_took_it(
         nonlocal looks
         looks += 1
         if looks == 1 + is_withdrawn:
-            lease = sweep._held["model", lost.manifest.key]
+            lease = sweep._held["train", lost.manifest.key]
             ground.store.replace(lease.name, b'{"owner": "a run"}', ground.store.read(lease.name)[1])
         return real(sweep)
 
@@ -502,7 +502,7 @@ def test_a_script_reads_why_each_output_stays_or_goes(ground: Ground) -> None:
     found = ground.tool("gc", "--older-than", "0", "--json").json
     assert found["deleted"] is False
     whole = [one["output"] for one in found["keys"] if one["whole"]]
-    assert whole == [f"model/{lost.manifest.key}"]
+    assert whole == [f"train/{lost.manifest.key}"]
     documents = ground.outputs["documents"].manifest
     assert "input documents of" in found["kept"][f"documents/{documents.key}"]
 
@@ -520,4 +520,4 @@ def test_a_leftover_of_a_living_writer_is_not_removed(folder_ground: Ground) -> 
         time.sleep(2.1)
         assert folder_ground.gc().code == 0
         assert temporary.exists() and not dead.exists()
-    assert json.loads((store.root / "pointers/demo/champion.json").read_text())["stage"] == "model"
+    assert json.loads((store.root / "pointers/demo/champion.json").read_text())["stage"] == "train"

@@ -23,9 +23,9 @@ ROOT = Path(__file__).parents[3]
 def test_ls_says_of_each_output_its_state_and_who_names_it(ground: Ground) -> None:
     ground.chain()
     lost = ground.unwanted()
-    ground.write(f"cas/model/{'a' * 64}/0123456789ab/half.bin")
-    ground.write(f"runs/model/{'b' * 64}/checkpoints/step-1")
-    lease = Lease(ground.store, f"runs/model/{'c' * 64}/LEASE.json", "0123456789ab")
+    ground.write(f"cas/train/{'a' * 64}/0123456789ab/half.bin")
+    ground.write(f"runs/train/{'b' * 64}/checkpoints/step-1")
+    lease = Lease(ground.store, f"runs/train/{'c' * 64}/LEASE.json", "0123456789ab")
     assert lease.acquire()
     found = ground.tool("ls", "--json").json
     lease.release()
@@ -38,16 +38,16 @@ def test_ls_says_of_each_output_its_state_and_who_names_it(ground: Ground) -> No
     assert by_key[lost.manifest.key]["pointers"] == by_key[lost.manifest.key]["used_by"] == []
     states = {letter: by_key[letter * 64]["status"] for letter in "abc"}
     assert states == {"a": "uncommitted", "b": "stopped", "c": "working"}
-    assert found["pointers"] == {"demo/champion": f"model/{ground.outputs['model'].manifest.key}"}
+    assert found["pointers"] == {"demo/champion": f"train/{ground.outputs['model'].manifest.key}"}
 
 
 def test_ls_shows_tables_and_filters(ground: Ground) -> None:
     ground.chain()
     said = ground.tool("ls").out
-    assert "demo/champion" in said and said.count("model/") >= 3
+    assert "demo/champion" in said and said.count("train/") >= 3
     assert "documents/" not in ground.tool("ls", "--stage", "cache").out
     assert "cache/" not in ground.tool("ls", "--channel", "demo").out
-    assert "model/" not in ground.tool("ls", "--leftovers").out
+    assert "train/" not in ground.tool("ls", "--leftovers").out
 
 
 def test_ls_shows_a_damaged_manifest_instead_of_failing(folder_ground: Ground) -> None:
@@ -65,11 +65,11 @@ def test_an_output_is_named_by_pointer_key_prefix_or_reference_file(ground: Grou
     key = model.manifest.key
     for what in (
         "demo/champion",
-        f"model/{key}",
-        f"model/{key[:8]}",
+        f"train/{key}",
+        f"train/{key[:8]}",
         str(file),
         file.read_text(),
-        f"cas/model/{key}",
+        f"cas/train/{key}",
     ):
         said = ground.tool("show", what, "--json")
         assert said.code == 0 and said.json["manifest"]["key"] == key, what
@@ -124,30 +124,30 @@ def test_diff_names_the_first_cause_however_deep_it_is(ground: Ground) -> None:
     }
     documents = ground.commit("documents", inputs={"sources": raw}, text="別", minimum=3)
     cache = ground.commit("cache", inputs={"documents": documents}, text="別")
-    model = ground.commit("model", inputs={"cache": cache}, seed=1, text="別")
-    said = ground.tool("diff", "demo/champion", f"model/{model.manifest.key}")
+    model = ground.commit("train", inputs={"cache": cache}, seed=1, text="別")
+    said = ground.tool("diff", "demo/champion", f"train/{model.manifest.key}")
     assert said.code == 0
     causes = said.out.partition("first causes")[2]
     assert "documents: option minimum: absent / 3" in causes and "raw file a.jsonl: absent / 1111" in causes
     assert "input tokenizer" in causes
-    found = ground.tool("diff", "demo/champion", f"model/{model.manifest.key}", "--json").json
+    found = ground.tool("diff", "demo/champion", f"train/{model.manifest.key}", "--json").json
     assert found["same_content"] is False and found["differences"][0]["because"]
 
 
 def test_diff_of_one_option_and_of_equal_outputs(ground: Ground) -> None:
     ground.chain()
     old = ground.outputs["old"].manifest.key
-    said = ground.tool("diff", "demo/champion", f"model/{old}").out
-    assert "first cause\n  model: option seed: 1 / 0" in said
+    said = ground.tool("diff", "demo/champion", f"train/{old}").out
+    assert "first cause\n  train: option seed: 1 / 0" in said
     assert "the same content" in ground.tool("diff", "demo/champion", "demo/champion").out
 
 
 def test_diff_compares_with_another_store_and_finds_chance(ground: Ground, tmp_path: Path) -> None:
     ground.chain()
     other = Ground(str(tmp_path / "other"))
-    made = other.commit("model", inputs=ground.outputs["model"].manifest.inputs, seed=1, text="偶然")
+    made = other.commit("train", inputs=ground.outputs["model"].manifest.inputs, seed=1, text="偶然")
     assert made.manifest.key == ground.outputs["model"].manifest.key
-    said = ground.tool("diff", "demo/champion", f"model/{made.manifest.key}", "--other-store", other.uri)
+    said = ground.tool("diff", "demo/champion", f"train/{made.manifest.key}", "--other-store", other.uri)
     assert said.code == 0 and "equal options, inputs and revision, other bytes" in said.out
 
 
@@ -159,9 +159,9 @@ def test_lineage_lists_what_holds_a_document_and_what_rests_on_it(ground: Ground
     assert found["held_by"] == {documents: {"train-00000-of-00001.parquet": 1}}
     assert sorted(name.partition("/")[0] for name in found["rests_on_them"]) == [
         "cache",
-        "model",
-        "model",
         "tokenizer",
+        "train",
+        "train",
     ]
     said = ground.tool("lineage", document).out
     assert "demo/champion" in said and "rows in train-00000-of-00001.parquet (1)" in said
@@ -176,7 +176,7 @@ def test_lineage_of_an_output_goes_up_to_raw_files_and_down_to_models(ground: Gr
     ground.chain()
     said = ground.tool("lineage", f"cache/{ground.outputs['cache'].manifest.key[:12]}").out
     assert "sources = 0 raw file(s), file:///raw/tang.jsonl" in said
-    assert said.partition("and these rest on it")[2].count("model/") == 2
+    assert said.partition("and these rest on it")[2].count("train/") == 2
 
 
 def test_migrate_says_of_a_current_store_that_all_is_current(ground: Ground) -> None:

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from yanmo.common.errors import DataError
 from yanmo.common.store.objects import MAX_DOCUMENT_BYTES
 from yanmo.common.store.schema import MAX_REFERENCE_BYTES as MAX_REFERENCE_BYTES
-from yanmo.common.store.schema import check_manifest, check_reference, parse
+from yanmo.common.store.schema import LaterSchema, check_manifest, check_reference, parse
 
 MANIFEST_SCHEMA = "yanmo.manifest/1"
 REFERENCE_SCHEMA = "yanmo.reference/1"
@@ -85,10 +85,12 @@ class Reference:
         """Parse a reference read from `where`.
 
         Raises:
-            DataError: it is not one.
+            DataError: it is not one, or of a schema this version does not know.
         """
         try:
             return cls.from_dict(parse(text, REFERENCE_SCHEMA, MAX_REFERENCE_BYTES))
+        except LaterSchema as error:
+            raise DataError(f"{where}: {error}") from error
         except ValueError as error:
             raise DataError(f"{where}: not a reference to an output: {error}") from error
 
@@ -146,6 +148,8 @@ class Manifest:
         try:
             values = parse(unsealed(data), MANIFEST_SCHEMA, MAX_DOCUMENT_BYTES)
             check_manifest(values)
+        except LaterSchema as error:
+            raise DataError(f"{where}: {error}") from error
         except ValueError as error:
             raise DataError(f"{where}: damaged manifest ({error}); restore it or use --force") from error
         return cls(**{**values, "files": tuple(FileEntry(**entry) for entry in values["files"])})

@@ -127,16 +127,7 @@ def _read_output(store: ObjectStore, stage: str, key: str, name: str) -> Output 
         data, _ = store.read(name)
     except FileNotFoundError:
         return None
-    manifest = Manifest.from_json(data, f"{store.uri}/{name}")
-    if manifest.content_digest != content_digest(manifest.files, manifest.counts):
-        raise DataError(f"{store.uri}/{name}: changed since it was committed; restore it or use --force")
-    if (manifest.stage, manifest.key) != (stage, key):
-        raise DataError(f"{store.uri}/{name}: is the manifest of {manifest.stage}/{manifest.key}")
-    if manifest.expected_key != key:
-        raise DataError(
-            f"{store.uri}/{name}: options, inputs or revision were changed since it was committed (they "
-            f"make the key {manifest.expected_key[:16]}...); restore it or use --force"
-        )
+    manifest = check_manifest_at(data, store.uri, name)
     reference = Reference(
         stage=stage,
         key=key,
@@ -145,6 +136,30 @@ def _read_output(store: ObjectStore, stage: str, key: str, name: str) -> Output 
         content_digest=manifest.content_digest,
     )
     return Output(store, manifest, reference)
+
+
+def check_manifest_at(data: bytes, store_uri: str, name: str) -> Manifest:
+    """The manifest in `data`, which lies at `name` below `cas/<stage>/<key>/` and must be of that key.
+
+    Raises:
+        DataError: it is damaged, changed, or the manifest of another key.
+    """
+    _, stage, key, _ = name.split("/")
+    where = f"{store_uri}/{name}"
+    manifest = Manifest.from_json(data, where)
+    if manifest.content_digest != content_digest(manifest.files, manifest.counts):
+        raise DataError(f"{where}: changed since it was committed; restore it or use --force")
+    if (manifest.stage, manifest.key) != (stage, key):
+        raise DataError(
+            f"{where}: is the manifest of {manifest.stage}/{manifest.key}: it was exchanged with another "
+            f"file or restored to the wrong place; restore it, or run the {stage} stage again with --force"
+        )
+    if manifest.expected_key != key:
+        raise DataError(
+            f"{where}: options, inputs or revision were changed since it was committed (they "
+            f"make the key {manifest.expected_key[:16]}...); restore it or use --force"
+        )
+    return manifest
 
 
 def open_reference(store: ObjectStore, reference: Reference) -> Output:

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 from yanmo.common.errors import DataError, StorageError, UsageError
-from yanmo.common.store.manifest import Reference
+from yanmo.common.store.manifest import MAX_REFERENCE_BYTES, REFERENCE_SCHEMA, Reference
 from yanmo.common.store.objects import AlreadyExists, Changed, ObjectStore
 from yanmo.common.store.output import Output, open_reference
+from yanmo.common.store.schema import LaterSchema, parse
 
 _TRIES = 20
+POINTED = {
+    **{stage: stage for stage in ("curate", "balance", "tokenize", "train", "evaluate", "promote")},
+    **{part: part for part in ("evaluation_set", "tokenizer", "baselines", "writing")},
+    "champion": "train",
+    "champion_evaluation": "evaluate",
+    "champion_evaluation_writing": "writing",
+}
+"""Pointer -> the stage or part whose outputs it names. Pointers of other names (`--pointer`) may name any."""
 _PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}\Z")
 
 
@@ -26,13 +36,35 @@ def pointer_name(channel: str, name: str) -> str:
 
 
 def read_pointer(store: ObjectStore, channel: str, name: str) -> Reference | None:
-    """What the pointer names, or None when it was never set."""
+    """What the pointer names, or None when it was never set.
+
+    Raises:
+        DataError: it holds anything but a reference, or one to an output of another stage.
+    """
     path = pointer_name(channel, name)
     try:
         data, _ = store.read(path)
     except FileNotFoundError:
         return None
-    return Reference.from_json(data, f"{store.uri}/{path}")
+    return parse_pointer(data, name, f"{store.uri}/{path}")
+
+
+def parse_pointer(data: bytes, name: str, where: str) -> Reference:
+    """The reference in the pointer `name`, read from `where`; raises as `read_pointer`."""
+    reference = Reference.from_json(data, where)
+    if name in POINTED:
+        check_stage(reference, (POINTED[name],), where)
+    return reference
+
+
+def check_stage(reference: Reference, stages: Collection[str], where: str) -> None:
+    """Raise DataError unless `reference`, read from `where`, is to an output of one of `stages`."""
+    if reference.stage not in stages:
+        raise DataError(
+            f"{where}: names {reference.stage}/{reference.key[:12]}, expected an output of "
+            f"{' or '.join(sorted(stages))}: it was exchanged with another file or restored to the wrong "
+            f"place. Restore it, or run `yanmo {min(stages).replace('_', '-')}` again if that is a stage"
+        )
 
 
 def open_named(store: ObjectStore, reference: Reference, where: str) -> Output:
@@ -63,12 +95,14 @@ def move_pointer(store: ObjectStore, channel: str, name: str, reference: Referen
 
     Raises:
         StorageError: it changed under every try.
+        DataError: a later version of Yanmo wrote it.
     """
     path, data = pointer_name(channel, name), reference.to_json().encode()
     for _ in range(_TRIES):
         try:
             current, version = store.read(path)
             if current != data:
+                _refuse_later(current, f"{store.uri}/{path}")
                 store.replace(path, data, version)
             return
         except FileNotFoundError:
@@ -82,6 +116,16 @@ def move_pointer(store: ObjectStore, channel: str, name: str, reference: Referen
     raise StorageError(f"{store.uri}/{path}: changed under {_TRIES} tries to move it; try again")
 
 
+def _refuse_later(data: bytes, where: str) -> None:
+    """Raise DataError where a later version wrote the pointer; whatever else is damaged may be mended."""
+    try:
+        parse(data, REFERENCE_SCHEMA, MAX_REFERENCE_BYTES)
+    except LaterSchema as error:
+        raise DataError(f"{where}: {error}") from error
+    except ValueError:
+        pass
+
+
 def swap_pointer(
     store: ObjectStore, channel: str, name: str, expected: Reference | None, new: Reference
 ) -> bool:
@@ -92,7 +136,7 @@ def swap_pointer(
             store.create(path, data)
         else:
             current, version = store.read(path)
-            if Reference.from_json(current, f"{store.uri}/{path}") != expected:
+            if parse_pointer(current, name, f"{store.uri}/{path}") != expected:
                 return False
             store.replace(path, data, version)
     except (AlreadyExists, Changed, FileNotFoundError):

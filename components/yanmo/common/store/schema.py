@@ -40,6 +40,11 @@ _PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}\Z")
 _FILE_FIELDS = frozenset({"path", "bytes", "sha256", "role"})
 Check = Callable[[Any, str], None]
 
+
+class LaterSchema(ValueError):
+    """A document that a later version of Yanmo wrote: it is good, and not for this version to judge."""
+
+
 UPGRADES: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {}
 """Older schema -> the same document in the next one. Empty: every schema is at its first version. A rename
 or a new field adds a line here, and then readers take the older documents and `yanmo store migrate` rewrites
@@ -55,6 +60,7 @@ def parse(data: str | bytes, schema: str, limit: int) -> dict[str, Any]:
         limit: bytes (characters of a text) that it may have.
 
     Raises:
+        LaterSchema: a later version wrote it.
         ValueError: too long, too deep, not JSON, not an object, or of a schema this version does not know.
     """
     if len(data) > limit:
@@ -84,6 +90,11 @@ def upgraded(values: dict[str, Any], schema: str) -> dict[str, Any]:
     """`values` in the schema `schema`, by way of every version between."""
     found = values.get("schema")
     while found != schema:
+        if _is_later(found, schema):
+            raise LaterSchema(
+                f"schema {str(found)[:100]!r} is of a later version of Yanmo, which wrote it; this one knows "
+                f"{schema!r}: upgrade Yanmo here (nothing is damaged)"
+            )
         if not isinstance(found, str) or found not in UPGRADES:
             raise ValueError(f"schema {str(found)[:100]!r}, expected {schema!r}")
         values = UPGRADES[found](values)
@@ -91,6 +102,13 @@ def upgraded(values: dict[str, Any], schema: str) -> dict[str, Any]:
             raise AssertionError(f"the upgrade of {found} does not change the schema")
         found = values.get("schema")
     return values
+
+
+def _is_later(found: Any, schema: str) -> bool:
+    """Whether `found` is the same schema with a higher number."""
+    family, _, known = schema.rpartition("/")
+    ours, _, number = found.rpartition("/") if isinstance(found, str) else ("", "", "")
+    return ours == family and number.isascii() and number.isdigit() and int(number) > int(known)
 
 
 def _refuse(constant: str) -> Any:
