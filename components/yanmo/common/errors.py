@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import re
 from enum import IntEnum
 from typing import TypeGuard
 
@@ -79,8 +80,23 @@ def is_out_of_space(error: BaseException) -> TypeGuard[OSError]:
     return isinstance(error, OSError) and error.errno in _OUT_OF_SPACE
 
 
+_PASSWORD = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)[^\s/?#'\"]*@")
+
+
+def redacted(text: str) -> str:
+    """`text` with `***` for the user and password of each address in it (http://user:secret@host)."""
+    return _PASSWORD.sub(r"\1***@", text)
+
+
 def advice(error: BaseException) -> str:
-    """`error` in one paragraph: what went wrong and, where the error does not say so, what to do."""
+    """`error` in one paragraph: what went wrong and, where the error does not say so, what to do.
+
+    No password of an address is in it: it goes to logs and into the store.
+    """
+    return redacted(_advice(error))
+
+
+def _advice(error: BaseException) -> str:
     if is_out_of_space(error):
         where = f" while writing {error.filename}" if error.filename else ""
         return (

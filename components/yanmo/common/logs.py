@@ -6,13 +6,22 @@ import logging
 import sys
 import time
 
+from yanmo.common.errors import redacted
+
 _PERIOD_SECONDS = 10.0
+
+
+class _Redacting(logging.Formatter):
+    """Lines without passwords of addresses, tracebacks included."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return redacted(super().format(record))
 
 
 def setup(level: str, stage: str) -> None:
     """Send this process's log to stderr as `HH:MM:SS stage message`."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter(f"%(asctime)s {stage:<8} %(message)s", "%H:%M:%S"))
+    handler.setFormatter(_Redacting(f"%(asctime)s {stage:<8} %(message)s", "%H:%M:%S"))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)

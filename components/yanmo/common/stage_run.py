@@ -6,6 +6,7 @@ inputs, the look for a committed key, lease, commit, the channel's pointer, KFP'
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import json
@@ -43,6 +44,7 @@ from yanmo.common.store.commit import (
 from yanmo.common.store.objects import ObjectStore, open_store
 from yanmo.common.store.output import Output
 from yanmo.common.store.pointers import move_pointer, pointer_name
+from yanmo.common.store.session import Session
 from yanmo.common.store.settings import StoreSettings
 from yanmo.common.store.work_folder import WorkFolder
 from yanmo.common.telemetry import Telemetry
@@ -67,9 +69,14 @@ class StageRun:
     key: str = ""
     pinned: dict[str, Output] = dataclasses.field(default_factory=dict)
     """Outputs that this run rests on: inputs, and parts as they are made."""
+    session: Session = dataclasses.field(init=False, repr=False)
+    """What this process uses besides, while it lives."""
     _pinning: threading.Lock = dataclasses.field(default_factory=threading.Lock, repr=False)
     attempt: Attempt = dataclasses.field(init=False)
     """Where the output's files go; set when the work begins."""
+
+    def __post_init__(self) -> None:
+        self.session = Session(self.store, self.stage.name)
 
     def input(self, name: str) -> Output:
         """The required input `name`."""
@@ -98,7 +105,14 @@ class StageRun:
             inputs=dict(inputs),
             run_id=self.options.run_id,
         )
-        found = commit_once(self.store, recipe, build, force=self.options.force)
+        self.session.use(list(recipe.outputs.values()))
+        found = commit_once(
+            self.store,
+            recipe,
+            build,
+            force=self.options.force,
+            taken_up=lambda part: self.session.use([part]),
+        )
         assert found is not None
         if self.key:
             self.pin([found])
@@ -182,11 +196,16 @@ def main(
         fatal = _fatal_of_this_run(store, stage, options)
         if fatal is not None:
             return fatal
-        with only_answers(), Telemetry(stage.name, options.run_id, options.metrics_port) as telemetry:
+        with (
+            only_answers(),
+            Telemetry(stage.name, options.run_id, options.metrics_port) as telemetry,
+            contextlib.ExitStack() as stack,
+        ):
             inputs = resolve_inputs(store, options)
             run = StageRun(
                 stage=stage, options=options, store=store, inputs=inputs, telemetry=telemetry, given=given
             )
+            stack.callback(run.session.close)
             try:
                 if settle:
                     run.options = settle(run)
@@ -260,7 +279,11 @@ def _output_of(run: StageRun, recipe: Recipe, work: Work, started: float) -> Out
         return result
 
     log.info("making %s/%s", stage.name, recipe.key[:12])
-    output = commit_once(run.store, recipe, build, force=options.force)
+
+    def taken_up(output: Output) -> None:
+        run.session.use([output, *(one for one in run.inputs.values() if one)])
+
+    output = commit_once(run.store, recipe, build, force=options.force, taken_up=taken_up)
     if output is None:
         log.info("paused; run the same command to go on")
     else:

@@ -5,15 +5,18 @@ Memory: about 400 bytes per object; a million objects are 400 MB, and a listing 
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from yanmo.common.errors import EnvironmentFault
 from yanmo.common.store.commit import work_name
 from yanmo.common.store.lease import is_live
 from yanmo.common.store.manifest import Manifest
-from yanmo.common.store.objects import Leftover, ObjectInfo, ObjectStore
+from yanmo.common.store.objects import Leftover, NotSupportedHere, ObjectInfo, ObjectStore
 
+log = logging.getLogger(__name__)
 KEY = re.compile(r"[0-9a-f]{64}\Z")
 _OLD_MANIFEST = re.compile(r"MANIFEST-[0-9a-f]{12}\.json\Z")
 _GOING = re.compile(r"GOING-[0-9a-f]{12}\Z")
@@ -129,13 +132,21 @@ def take(store: ObjectStore, prefix: str = "", *, leftovers: bool = True) -> Inv
     found = Inventory()
     for info in store.list(prefix):
         _sort_in(found, info)
-    for leftover in store.leftovers() if leftovers else ():
+    for leftover in _leftovers(store) if leftovers else ():
         name = key_of(f"{leftover.name}/")  # an attempt's empty folder is of its key as well
         if name or _LOOSE.match(leftover.name):
             (found.key(*name) if name else found).leftovers.append(leftover)
         else:
             found.foreign.append(leftover)
     return found
+
+
+def _leftovers(store: ObjectStore) -> Iterator[Leftover]:
+    """What killed writers left. To list it takes more rights than to read, and some servers cannot."""
+    try:
+        yield from store.leftovers()
+    except (EnvironmentFault, NotSupportedHere) as error:
+        log.warning("unfinished uploads are left out: %s", error)
 
 
 def key_of(name: str) -> KeyName | None:

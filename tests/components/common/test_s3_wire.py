@@ -19,10 +19,12 @@ from typing import Any
 
 import pytest
 
-from yanmo.common.errors import EnvironmentFault, ExitCode, StorageError, UsageError, exit_code
+from yanmo.common.errors import EnvironmentFault, ExitCode, StorageError, UsageError, advice, exit_code
+from yanmo.common.logs import setup
 from yanmo.common.store import s3_retry
 from yanmo.common.store.objects import AlreadyExists, Changed, ObjectStore, Wanted, open_store
 from yanmo.common.store.s3_store import S3Store
+from yanmo.store.command import main as ls
 
 LAST_MODIFIED = "Sun, 22 Nov 2026 03:00:00 GMT"
 KEY, SECRET = "AKIDEXAMPLE", "a-secret-that-must-not-be-shown"
@@ -553,3 +555,67 @@ def test_a_malformed_endpoint_is_a_usage_error(
     monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
     with pytest.raises(UsageError, match=words):
         open_store("s3://bucket/prefix")
+
+
+@pytest.mark.parametrize("endpoint", ["http://user:hunter2@s3.example:9", "user:hunter2@s3.example"])
+def test_a_password_in_the_endpoint_is_refused_and_never_shown(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], endpoint: str
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+    assert ls(["ls", "--store=s3://bucket/prefix"]) == ExitCode.USAGE
+    said = capsys.readouterr()
+    assert "hunter2" not in said.err + said.out and "***@s3.example" in said.err
+    monkeypatch.delenv("AWS_ENDPOINT_URL")
+    for flags in (
+        [f"--endpoint={endpoint}", "--store=s3://bucket/p"],
+        ["--store=s3://user:hunter2@bucket/p"],
+    ):
+        assert ls(["ls", *flags]) == ExitCode.USAGE
+        said = capsys.readouterr()
+        assert "hunter2" not in said.err + said.out
+
+
+def test_no_log_line_shows_the_password_of_an_address(capsys: pytest.CaptureFixture[str]) -> None:
+    setup("debug", "toy")
+    log = logging.getLogger("yanmo.toy")
+    log.warning("looking at %s and %s", "http://u:hunter2@h/x?y=1", "s3://bucket/poem@tang")
+    try:
+        raise StorageError("https://u:hunter2@h:1/bucket")
+    except StorageError as error:
+        log.exception("failed")
+        assert advice(error) == "https://***@h:1/bucket"
+    said = capsys.readouterr().err
+    assert "hunter2" not in said and "http://***@h/x?y=1" in said and "s3://bucket/poem@tang" in said
+
+
+@pytest.mark.parametrize("variable", ["AWS_CA_BUNDLE", "SSL_CERT_FILE"])
+@pytest.mark.parametrize("holds", [None, "", "no certificate"])
+def test_a_ca_file_that_cannot_be_used_is_named_with_its_variable(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: str, holds: str | None
+) -> None:
+    path = tmp_path / "ca.pem"
+    if holds is not None:
+        path.write_text(holds)
+    monkeypatch.delenv("AWS_CA_BUNDLE", raising=False)
+    monkeypatch.setenv(variable, str(path))
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "https://127.0.0.1:9")
+    with pytest.raises(EnvironmentFault, match=rf"{variable}={path}: expected a PEM file") as caught:
+        open_store("s3://bucket/prefix")
+    assert exit_code(caught.value) == ExitCode.ENVIRONMENT
+
+
+@pytest.mark.parametrize("refusal", [(403, "AccessDenied"), (501, "NotImplemented")])
+@pytest.mark.parametrize("command", ["ls", "gc"])
+def test_to_look_takes_no_more_rights_than_to_read(
+    told: Told, store: S3Store, refusal: tuple[int, str], command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Unfinished uploads can be listed by few; neither `ls` nor a dry `gc` writes or probes anything."""
+    empty = b"<ListBucketResult><Name>bucket</Name><IsTruncated>false</IsTruncated></ListBucketResult>"
+
+    def answer(request: Request, n: int) -> Answer:
+        return xml_error(*refusal) if "uploads" in request.path else Answer(body=empty)
+
+    told.answer = answer
+    assert ls([command, "--store=s3://bucket/prefix"]) == 0
+    assert "unfinished uploads are left out" in capsys.readouterr().err
+    assert {request.method for request in told.requests} == {"GET"}

@@ -341,7 +341,7 @@ def test_metrics_are_served_while_the_stage_runs_and_a_busy_port_is_replaced(sto
 def test_a_part_that_a_running_stage_uses_is_named_for_gc_before_its_commit(store: FileStore) -> None:
     def work(run: StageRun) -> Result:
         run.part("tokenizer", 1, {}, {}, toy_stage.build_part)
-        (inputs,) = (store.root / "runs/toy").glob("*/INPUTS.json")
+        (inputs,) = (store.root / "runs/toy" / run.key).glob("INPUTS.json")
         pinned = json.loads(inputs.read_text(encoding="utf-8"))["inputs"]
         assert [one["stage"] for one in pinned.values()] == ["tokenizer"]
         return Result(counts={})

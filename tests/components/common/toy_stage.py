@@ -28,6 +28,7 @@ class ToyOptions(StageOptions):
     )
     workers: int = opt(1, "processes", kind="execution")
     sleep_seconds: float = opt(0.0, "seconds to sleep in the work", kind="environment")
+    late_seconds: float = opt(0.0, "seconds to sleep around a part made before and after", kind="environment")
 
     def __post_init__(self) -> None:
         if not self.text:
@@ -47,6 +48,10 @@ STAGE = Stage(
 def prepare(run: StageRun) -> dict[str, object]:
     if run.options.end == "skip":
         raise Skip("nothing asked for")
+    if run.options.late_seconds:  # as curate makes parts before its key is known
+        early = run.part("early", 1, {}, {}, build_part)
+        time.sleep(run.options.late_seconds)
+        assert early.path("tokenizer.json")
     return {"sources": {"content_digest": "0" * 64, "uri": "file:///raw.txt"}}
 
 
@@ -75,6 +80,11 @@ def work(run: StageRun) -> Result:
 
 def finish(run: StageRun, output: Output) -> Finish:
     count = output.manifest.counts["characters"]
+    if run.options.late_seconds:  # as evaluate makes its baselines after its output
+        time.sleep(run.options.late_seconds)
+        late = run.part("late", 1, {}, {"text": output}, build_part)
+        time.sleep(run.options.late_seconds)
+        assert late.path("tokenizer.json") and output.path("text.txt")
     page = Path(output.path("page.html"))
     return Finish(
         parameters={"length": str(count)}, artifacts={"page": page}, metadata={"metrics": {"n": count}}

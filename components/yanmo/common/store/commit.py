@@ -28,6 +28,12 @@ from yanmo.common.store.output import Output, find_output, going_name, manifest_
 log = logging.getLogger(__name__)
 INPUTS = "INPUTS.json"
 INPUTS_SCHEMA = "yanmo.inputs/1"
+_GC_SECONDS = 20.0
+"""How long a run waits for a gc that has withdrawn what it needs; a gc that was killed decides nothing."""
+
+
+class Removed(StorageError):
+    """gc removed an output since it was opened: nothing referred to it."""
 
 
 class Attempt:
@@ -169,13 +175,29 @@ def announce(store: ObjectStore, stage: str, key: str, outputs: dict[str, Output
 
 
 def check_present(store: ObjectStore, outputs: Iterable[Output]) -> None:
-    """Raise StorageError when gc has removed one of `outputs` since it was opened, or is about to."""
+    """Raise Removed when gc has removed one of `outputs` since it was opened.
+
+    One that gc has withdrawn and not yet removed is waited for: gc looks once more who needs it, under the
+    lease of its key, and the caller has said so before.
+    """
     for output in outputs:
-        if not _is_present(store, output.reference):
-            raise StorageError(
+        if not _is_back(store, output.reference):
+            raise Removed(
                 f"{store.uri}/{output.reference.manifest_uri}: removed by `yanmo store gc` while this ran, "
                 "as nothing referred to it; run the same command again"
             )
+
+
+def _is_back(store: ObjectStore, pinned: Reference) -> bool:
+    """Whether the manifest is there, as soon as a gc that has withdrawn it has decided."""
+    withdrawn = superseded_name(pinned.stage, pinned.key, pinned.manifest_sha256)
+    end = time.monotonic() + _GC_SECONDS
+    while not _is_present(store, pinned):
+        gone = store.stat(withdrawn) is None and not _is_present(store, pinned)
+        if gone or time.monotonic() > end:
+            return False
+        time.sleep(0.2)
+    return True
 
 
 def _is_present(store: ObjectStore, pinned: Reference) -> bool:
@@ -212,10 +234,14 @@ def commit_once(
     *,
     force: bool = False,
     wait_seconds: float = 1.0,
+    taken_up: Callable[[Output], None] = lambda output: None,
 ) -> Output | None:
     """The committed output of `recipe`, made by `build` unless it is there already.
 
     Waits while another live run makes the same key, and adopts its result.
+
+    Args:
+        taken_up: called with the output before its lease is given back: no gc comes between.
 
     Returns:
         The output, or None when `build` paused (its work stays below `runs/`).
@@ -226,7 +252,12 @@ def commit_once(
     while True:
         found = None if force else find_whole(store, recipe.stage, key)
         if found is not None:
-            return found
+            try:
+                taken_up(found)
+                return found
+            except Removed:
+                log.info("%s was being removed by gc when it was taken up; looking again", found)
+                continue
         if lease.acquire():
             break
         if not said:
@@ -237,9 +268,13 @@ def commit_once(
         if not force:  # it may have been committed between the look and the lease
             found = find_whole(store, recipe.stage, key)
             if found is not None:
+                taken_up(found)
                 return found
         announce(store, recipe.stage, key, recipe.outputs)
-        return _build_and_commit(store, recipe, key, lease, build, force)
+        output = _build_and_commit(store, recipe, key, lease, build, force)
+        if output is not None:
+            taken_up(output)
+        return output
     finally:
         lease.release()
 

@@ -30,6 +30,10 @@ class Changed(StorageError):
     """`replace` found another version than the caller had read."""
 
 
+class NotSupportedHere(StorageError):
+    """The store does not know this kind of request."""
+
+
 class Damaged(DataError):
     """An object is missing, short or changed since its manifest was written."""
 

@@ -17,14 +17,13 @@ from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
-import certifi
 import urllib3
 from minio import Minio
 from minio.time import to_amz_date, utcnow
 
-from yanmo.common.errors import UsageError
+from yanmo.common.errors import UsageError, redacted
 from yanmo.common.store.s3_credentials import find_credentials, find_endpoint, find_region
-from yanmo.common.store.strict_http import CutOff, StrictPool, require
+from yanmo.common.store.strict_http import CutOff, StrictPool, ca_bundle, require
 
 CONNECT_SECONDS = 10.0
 READ_SECONDS = 60.0
@@ -137,6 +136,11 @@ def connect(scheme: str, endpoint: str, connections: int) -> Client:
     """
     url = find_endpoint(endpoint, scheme)
     parts = urlsplit(url if "://" in url else f"https://{url}")
+    if "@" in parts.netloc:
+        raise UsageError(
+            f"S3 endpoint {redacted(f'{parts.scheme}://{parts.netloc}')!r}: expected http(s)://host[:port] "
+            "without a user or password; keys are AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (docs/store.md)"
+        )
     if parts.scheme not in ("http", "https") or not parts.netloc or parts.path.strip("/") or parts.query:
         raise UsageError(
             f"S3 endpoint {url!r}: expected http(s)://host[:port] (--endpoint or AWS_ENDPOINT_URL)"
@@ -146,7 +150,7 @@ def connect(scheme: str, endpoint: str, connections: int) -> Client:
         timeout=urllib3.Timeout(connect=CONNECT_SECONDS, read=READ_SECONDS),
         retries=False,  # ours know which requests may be repeated, and how (s3_retry.py)
         cert_reqs="CERT_REQUIRED",
-        ca_certs=os.environ.get("AWS_CA_BUNDLE") or os.environ.get("SSL_CERT_FILE") or certifi.where(),
+        ca_certs=ca_bundle() if parts.scheme == "https" else None,
     )
     try:
         client = Client(

@@ -19,14 +19,13 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import certifi
 from minio.credentials import AWSConfigProvider, Credentials, EnvAWSProvider, EnvMinioProvider
 from minio.credentials.providers import IamAwsProvider, Provider
 from urllib3 import Retry, Timeout
 from urllib3.exceptions import HTTPError
 
 from yanmo.common.errors import EnvironmentFault, StorageError
-from yanmo.common.store.strict_http import StrictPool
+from yanmo.common.store.strict_http import StrictPool, ca_bundle
 
 SECRET_FOLDERS = ("/etc/yanmo/store", "/etc/yanmo/mlpipeline-minio-artifact")
 _ACCESS = ("access_key_id", "accesskey", "AWS_ACCESS_KEY_ID")
@@ -150,7 +149,7 @@ def _providers() -> Iterator[Provider]:
         pool = StrictPool(
             timeout=Timeout(connect=5.0, read=15.0),
             retries=Retry(total=3, backoff_factor=0.5, backoff_jitter=0.5),
-            ca_certs=os.environ.get("AWS_CA_BUNDLE") or os.environ.get("SSL_CERT_FILE") or certifi.where(),
+            ca_certs=ca_bundle(),
         )
         yield IamAwsProvider(custom_endpoint=os.environ.get("AWS_ENDPOINT_URL_STS"), http_client=pool)
 

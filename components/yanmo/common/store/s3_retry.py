@@ -24,6 +24,7 @@ from urllib3.exceptions import HTTPError, NameResolutionError, NewConnectionErro
 from urllib3.exceptions import SSLError as TransportSSLError
 
 from yanmo.common.errors import DataError, EnvironmentFault, StorageError, UsageError
+from yanmo.common.store.objects import NotSupportedHere
 
 if TYPE_CHECKING:
     from urllib3 import BaseHTTPResponse
@@ -79,8 +80,7 @@ class PreconditionFailed(Exception):
     """The server refused a conditional write: the object is there, or has another version."""
 
 
-class NotSupported(StorageError):
-    """The server does not know this kind of request."""
+NotSupported = NotSupportedHere
 
 
 class OutOfRange(Exception):

@@ -12,12 +12,17 @@ Alternative not taken: a list of headers that each kind of answer must have. It 
 from __future__ import annotations
 
 import http.client
+import os
+import ssl
 from collections.abc import Mapping
 from typing import Any
 
+import certifi
 import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import HTTPError
+
+from yanmo.common.errors import EnvironmentFault
 
 
 class CutOff(HTTPError):
@@ -29,6 +34,27 @@ def require(headers: Mapping[str, str], *names: str, what: str) -> None:
     missing = [name for name in names if not headers.get(name)]
     if missing:
         raise CutOff(f"the answer to {what} has no {', '.join(missing)}, which every server sends: cut off?")
+
+
+def ca_bundle() -> str:
+    """The PEM file of the authorities that are trusted: AWS_CA_BUNDLE, SSL_CERT_FILE, else certifi's.
+
+    Raises:
+        EnvironmentFault: the variable names a file that cannot be read or holds no certificate.
+    """
+    for name in ("AWS_CA_BUNDLE", "SSL_CERT_FILE"):
+        path = os.environ.get(name)
+        if path:
+            try:
+                ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cafile=path)
+            except OSError as error:  # ssl.SSLError is one
+                reason = error.strerror or str(error) or type(error).__name__
+                raise EnvironmentFault(
+                    f"{name}={path}: expected a PEM file with the server's authority (CA), found: {reason}; "
+                    f"correct {name}, or unset it to trust the usual authorities"
+                ) from error
+            return path
+    return certifi.where()
 
 
 class _Watched:

@@ -1,0 +1,74 @@
+"""What a live run makes and reads stays beside a gc without an age."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import toy_stage
+from toy_outputs import recipe, write_text
+
+from yanmo.common.store import session
+from yanmo.common.store.commit import commit_once
+from yanmo.common.store.file_store import FileStore
+from yanmo.common.store.output import find_output
+from yanmo.common.store.pointers import read_pointer
+
+COMPONENTS = Path(__file__).parents[3] / "components"
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(COMPONENTS)}
+
+
+def gc(store: FileStore) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "yanmo.store", "gc", f"--store={store.root}", "--delete"]
+    return subprocess.run(
+        [*command, "--older-than=0s", "--abandoned=0s"], env=ENVIRONMENT, capture_output=True, text=True
+    )
+
+
+def test_a_stage_beside_gc_without_an_age_ends_at_its_first_try(store: FileStore) -> None:
+    """Its parts, those made before its key is known and after its output is there, and the output itself."""
+    flags = [f"--store={store.root}", "--late-seconds=4", "--metrics-port=-1"]
+    stage = subprocess.Popen(
+        [sys.executable, toy_stage.__file__, *flags], env=ENVIRONMENT, stderr=subprocess.PIPE, text=True
+    )
+    rounds = 0
+    while stage.poll() is None:
+        found = gc(store)
+        assert found.returncode == 0, found.stderr
+        rounds += 1
+    assert stage.stderr is not None
+    assert stage.returncode == 0, stage.stderr.read()
+    assert rounds >= 3
+    assert read_pointer(store, "dev", "toy") is not None
+    assert gc(store).returncode == 0
+    assert not list(store.root.glob("runs/*/*/LEASE.json")), "a session ends with its run"
+
+
+def test_a_session_spares_what_it_names_and_nothing_after_its_end(store: FileStore) -> None:
+    made = [commit_once(store, recipe(n=n), write_text(f"诗{n}")) for n in range(3)]
+    held = session.Session(store, "toy")
+    try:
+        held.use([made[0]])  # type: ignore[list-item]
+        held.use([made[1]])  # type: ignore[list-item]
+        assert gc(store).returncode == 0
+        left = [find_output(store, "toy", recipe(n=n).key) is not None for n in range(3)]
+        assert left == [True, True, False]
+    finally:
+        held.close()
+    assert gc(store).returncode == 0
+    assert [info.name for info in store.list("cas")] == []
+
+
+def test_a_long_list_is_begun_again_after_a_page(store: FileStore, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setattr(session, "PAGE", 2)
+    made = [commit_once(store, recipe(n=n), write_text(f"诗{n}")) for n in range(5)]
+    held = session.Session(store, "toy")
+    for one in made:
+        held.use([one])  # type: ignore[list-item]
+    pages = list(store.root.glob("runs/toy/*/INPUTS.json"))
+    assert len([p for p in pages if p.read_text().count("content_digest") in (1, 2)]) == 3
+    assert gc(store).returncode == 0
+    assert all(find_output(store, "toy", recipe(n=n).key) for n in range(5))
+    held.close()
