@@ -113,7 +113,7 @@ def _beside(ground: Ground) -> tuple[str, list[str]]:
             place.backdate(2 * 3600)
             run = start_stage(stage, place, ground.folder)
             while run.process.poll() is None:
-                gc = start_gc(place, ground.folder, "60m")  # parts of a live run are safe by their age only
+                gc = start_gc(place, ground.folder)  # no age: a live run names what it makes
                 if code := gc.wait():
                     findings.append(f"gc beside {stage} ended with {code}: {gc.text[-900:]}")
                 rounds += 1
