@@ -74,8 +74,8 @@ def test_a_record_of_auto_stays_as_long_as_its_key_and_goes_with_it(ground: Grou
         ground.write(name, AutoRecord(stage=stage, key=key, options={"ranks": 2}).to_json())
         return name
 
-    kept = record("1", "model", needed.manifest.key)
-    gone = [record("2", "model", lost.manifest.key), record("3", "model", "e" * 64)]
+    kept = record("1", "train", needed.manifest.key)
+    gone = [record("2", "train", lost.manifest.key), record("3", "train", "e" * 64)]
     ground.write(f"runs/train/{'f' * 64}/checkpoints/step-1/rank.safetensors")
     paused = record("4", "train", "f" * 64)
     damaged = f"runs/train/auto/{'5' * 64}.json"
