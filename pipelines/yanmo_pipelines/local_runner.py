@@ -29,6 +29,7 @@ from kfp import components, local
 from kfp.local import status
 from kfp.local import subprocess_task_handler as sth
 
+from yanmo.common.answers import stdout_for_children
 from yanmo.common.errors import EnvironmentFault
 from yanmo.common.kfp_outputs import ExecutorOutputs
 from yanmo_pipelines.resources import METRICS_PORT
@@ -162,6 +163,7 @@ def _run_process(command: list[str], environment: dict[str, str]) -> int:
         command,
         env=environment,
         stdin=subprocess.DEVNULL,
+        stdout=stdout_for_children(),
         start_new_session=True,
         preexec_fn=_end_with_parent if sys.platform == "linux" else None,
     )

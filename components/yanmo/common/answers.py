@@ -17,6 +17,8 @@ from typing import TextIO
 _STDOUT, _STDERR = 1, 2
 _answers: list[TextIO] = []
 """Where `answer` writes: what stdout was when `only_answers` was entered."""
+_taken: list[int] = []
+"""The descriptor of stdout, once it is taken."""
 
 
 def take_stdout() -> None:
@@ -38,6 +40,12 @@ def take_stdout() -> None:
             errors=before.errors,
         )
         os.dup2(_STDERR, _STDOUT)
+        _taken.append(sys.stdout.fileno())
+
+
+def stdout_for_children() -> int | None:
+    """What a child that answers in our place gets as its stdout; None for file descriptor 1 as it is."""
+    return _taken[0] if _taken else None
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tiny_stages.declare import TinyStage
+from yanmo.common.answers import answer
 from yanmo.common.errors import DataError
 from yanmo.common.options import StageOptions, opt
 from yanmo.common.stage_run import Result, StageRun, run
@@ -45,7 +46,7 @@ def work(run: StageRun) -> Result:
     time.sleep(run.options.sleep_seconds)
     lines = Path(run.options.sources).read_text(encoding="utf-8").splitlines()
     lines = lines[: run.options.limit or None]
-    print("progress\rof collect", flush=True)
+    answer("progress\rof collect")
     run.attempt.write("lines.txt", "\n".join(lines))
     return Result(counts={"lines": len(lines)})
 
