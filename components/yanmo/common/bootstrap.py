@@ -1,13 +1,14 @@
 """Bootstrap over documents: how sure a ratio of sums is, when the documents might have been others.
 
 Documents are drawn with replacement within their genre, because the figure of interest is a mean over
-genres, each bits / characters.
+genres, each bits / characters. Where several hang together (one author, one work) they are drawn together.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,11 +24,25 @@ def generator_for(seed: int, name: str) -> np.random.Generator:
     return np.random.default_rng([seed, salt])
 
 
+def sums_of_groups(values: Floats, group: npt.NDArray[Any]) -> Floats:
+    """Sums over each group, in the order of their first rows: what is drawn where rows hang together.
+
+    Rows that all stand alone stay as they are, and so do the draws from them.
+
+    Args:
+        values: shape (documents, measures).
+        group: of each document, a name or a number; a document alone has one of its own.
+    """
+    _, first, name = np.unique(group, return_index=True, return_inverse=True)
+    number = np.argsort(np.argsort(first))[name]
+    return np.stack([np.bincount(number, column) for column in values.T], axis=1)
+
+
 def resampled_sums(values: Floats, draws: int, generator: np.random.Generator) -> Floats:
     """Sums over as many documents as there are, drawn with replacement.
 
     Args:
-        values: shape (documents, measures), at least one document.
+        values: shape (documents or groups of them, measures), at least one.
         draws: how many times.
 
     Returns:

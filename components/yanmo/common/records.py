@@ -1,4 +1,4 @@
-"""The formats that stages exchange: documents v1 and v2, evaluation v1.
+"""The formats that stages exchange: documents v1 and v2, evaluation v2.
 
 Every Parquet file carries its schema's name and version in its metadata; `check_schema` is the one
 function that looks at them.
@@ -24,7 +24,12 @@ GENRES = ("诗", "词", "文", "赋")
 GENRE_ALIASES = {"shi": "诗", "ci": "词", "wen": "文", "fu": "赋", "qu": "曲", "shuo": "说"}
 """ASCII spellings of genres, for options: KFP's database refuses other characters."""
 
-SPLITS = ("train", "valid", "test")
+UNKNOWN_AUTHORS = frozenset(
+    ("", "佚名", "无名氏", "無名氏", "不详", "不詳", "阙名", "闕名", "失名", "无", "anonymous", "unknown")
+)
+"""Names that are no one's: their documents are no group."""
+
+SPLITS = ("train", "valid", "test", "confirm")
 
 DOCUMENTS = pa.schema(
     [
@@ -55,7 +60,7 @@ DOCUMENTS_WITH_TURNS = DOCUMENTS.append(pa.field("turns", pa.list_(TURN))).with_
 """Documents v2: v1 and the turns of chats (null = no chat). A file without chats is written as v1, so that
 chats change nothing for plain text; every reader takes both."""
 
-_VERSIONS = {"documents": ("1", "2")}
+_VERSIONS = {"documents": ("1", "2"), "evaluation": ("1", "2")}
 """Schema -> the versions that are read, where that is not only version 1."""
 
 EVALUATION = pa.schema(
@@ -68,11 +73,13 @@ EVALUATION = pa.schema(
         pa.field("tokens", pa.int32(), nullable=False),
         pa.field("bits", pa.float64(), nullable=False),
         pa.field("bits_with_tag", pa.float64()),
+        pa.field("group", pa.string()),
     ],
-    metadata={"yanmo.schema": "evaluation", "yanmo.version": "1", "yanmo.text_form": TEXT_FORM},
+    metadata={"yanmo.schema": "evaluation", "yanmo.version": "2", "yanmo.text_form": TEXT_FORM},
 )
 """Scores of documents: non-white-space characters, tokens with `<|eos|>`, and bits of all characters, line
-breaks and `<|eos|>` included, without and with the genre tag. Sorted by genre, then id."""
+breaks and `<|eos|>` included, without and with the genre tag. `group`: what hangs together
+(evaluate/groups.py); null for a document that stands alone; version 1 had none. Sorted by genre, then id."""
 
 WRITING = pa.schema(
     [

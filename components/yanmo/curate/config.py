@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from yanmo.common.errors import UsageError
-from yanmo.common.options import StageOptions, input_ref, opt
+from yanmo.common.options import NONE, StageOptions, input_ref, opt
 from yanmo.common.stage import Stage
 
 ENCODINGS = ("auto", "utf-8", "gb18030", "big5", "utf-16", "utf-16-le", "utf-16-be")
@@ -16,7 +16,7 @@ TEXT_FORMS = ("classical-1", "modern-1")
 
 @dataclass(frozen=True, kw_only=True)
 class CurateOptions(StageOptions):
-    """Turn raw text into clean documents, split in train, valid and test."""
+    """Turn raw text into clean documents, split in train, valid, test and confirm."""
 
     sources: str = opt(
         "",
@@ -109,12 +109,24 @@ class CurateOptions(StageOptions):
     )
     test_characters: int = opt(50_000, "characters of the test split at most, per genre", form=False)
     valid_characters: int = opt(12_500, "characters of the validation split at most, per genre", form=False)
+    confirm_characters: int = opt(
+        25_000, "characters of the confirmation split at most, per genre; 0 chooses none", form=False
+    )
     test_share: float = opt(0.1, "share of a genre's characters in the test split at most", form=False)
     valid_share: float = opt(
         0.03, "share of a genre's characters in the validation split at most", form=False
     )
+    confirm_share: float = opt(
+        0.05, "share of a genre's characters in the confirmation split at most", form=False
+    )
     min_split_documents: int = opt(
-        10, "documents per genre in test and in valid at least, up to a fifth of the genre", form=False
+        10, "documents per genre in each held-out split at least, up to a fifth of the genre", form=False
+    )
+    add_confirmation: bool = opt(
+        False,
+        "add a confirmation split from this text to the channel's pinned evaluation set, and stop",
+        kind="environment",
+        form=False,
     )
     overlap_characters: int = opt(
         13,
@@ -172,7 +184,13 @@ class CurateOptions(StageOptions):
         for name in ("workers", "batch_bytes", "shard_characters", "max_characters", "test_characters"):
             if getattr(self, name) < 1:
                 raise UsageError(f"--{name.replace('_', '-')} is {getattr(self, name)}: expected at least 1")
-        for name in ("min_han_characters", "valid_characters", "min_split_documents", "overlap_characters"):
+        for name in (
+            "min_han_characters",
+            "valid_characters",
+            "confirm_characters",
+            "min_split_documents",
+            "overlap_characters",
+        ):
             if getattr(self, name) < 0:
                 raise UsageError(f"--{name.replace('_', '-')} is {getattr(self, name)}: expected 0 or more")
         if 0 < self.overlap_characters < 5:
@@ -182,12 +200,29 @@ class CurateOptions(StageOptions):
             )
         if self.benchmarks.strip() and not self.overlap_characters:
             raise UsageError("--benchmarks needs --overlap-characters: 0 looks for no shared run")
+        self._check_addition()
         part = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", self.shard or "1/1")
         if not part or not 1 <= int(part[1]) <= int(part[2]):
             raise UsageError(f"--shard {self.shard}: expected a part of a whole, 1/7 to 7/7")
         for entry in self.licenses.split(","):
             if entry.strip() and "=" not in entry:
                 raise UsageError(f"--licenses: expected beginning=licence, found {entry.strip()!r}")
+
+    def _check_addition(self) -> None:
+        if not self.add_confirmation:
+            return
+        if self.evaluation_set == NONE:
+            raise UsageError(
+                "--add-confirmation adds to a pinned evaluation set; --evaluation-set none chooses a new "
+                "one, which has a confirmation split anyway: give one of the two"
+            )
+        if not self.confirm_characters or not self.confirm_share:
+            raise UsageError(
+                "--add-confirmation needs --confirm-characters and --confirm-share above 0: found "
+                f"{self.confirm_characters} and {self.confirm_share:g}"
+            )
+        if self.shard:
+            raise UsageError("--add-confirmation chooses among all of the text; leave out --shard")
 
     def _check_shares(self) -> None:
         for name in self.__dataclass_fields__:
@@ -204,7 +239,7 @@ class CurateOptions(StageOptions):
 STAGE = Stage(
     name="curate",
     image="data",
-    revision=5,
+    revision=6,
     config=CurateOptions,
     outputs={"documents": "Dataset", "evaluation_set": "Dataset"},
 )

@@ -211,10 +211,8 @@ def _check_filters(report: MapReport, options: CurateOptions) -> None:
 def check_share(report: MapReport, reason: str, allowed: float, option: str = "--max-filter-share") -> None:
     """Raise `DataError` when `reason` took more than its allowed share, with examples of what it took."""
     tally = report.tally
-    for genre in (None, *tally.genres(reason)):
+    for genre in genres_above(report, reason, allowed):
         read, dropped = tally.documents("read", genre), tally.documents(reason, genre)
-        if dropped <= allowed * read or (genre and read < _FEW_DOCUMENTS):
-            continue
         shown = tally.examples[reason][:3]
         examples = "; ".join(f"{e['source']} {e['title']}: {e['text'][:30]!r}" for e in shown)
         of_genre = f" of genre {genre}" if genre else ""
@@ -223,6 +221,17 @@ def check_share(report: MapReport, reason: str, allowed: float, option: str = "-
             f"{allowed:g}; look at them and change the filter's limit or {option} (for instance "
             f"{examples})"
         )
+
+
+def genres_above(report: MapReport, reason: str, allowed: float) -> list[str | None]:
+    """The genres, and None for all documents, of which `reason` took more than its allowed share."""
+    tally = report.tally
+    return [
+        genre
+        for genre in (None, *tally.genres(reason))
+        if tally.documents(reason, genre) > allowed * tally.documents("read", genre)
+        and not (genre and tally.documents("read", genre) < _FEW_DOCUMENTS)
+    ]
 
 
 def _summary(report: MapReport) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain, islice
 
 import numpy as np
 import numpy.typing as npt
@@ -17,13 +18,14 @@ from yanmo.common.store.commit import Attempt, Result
 from yanmo.common.store.output import Output
 from yanmo.common.text_runs import Hashes, Runs
 from yanmo.curate.config import CurateOptions
+from yanmo.curate.confirmation import CONFIRM, WITHOUT, split_size, wants_confirmation, what_lacks
 from yanmo.curate.containment import HIGH_COVERAGE, coverage
 from yanmo.curate.corpus import Corpus
 from yanmo.curate.mapped_texts import comparable
 from yanmo.curate.mapping import cluster_digest
 from yanmo.curate.near_duplicates import find_similar
 from yanmo.curate.normalize import HAN, class_table, code_points
-from yanmo.curate.plan import Digests, SplitSize, hold_out, name_digests
+from yanmo.curate.plan import Digests, hold_out, name_digests
 from yanmo.curate.tally import sort_genres
 from yanmo.curate.writing import write_splits
 
@@ -37,26 +39,20 @@ _FEW = 20
 
 
 def build_evaluation_set(attempt: Attempt, corpus: Corpus, options: CurateOptions) -> Result:
-    """Choose valid and test from `corpus` and write them.
+    """Choose test and valid from `corpus`, then confirm where the text is enough for three, and write them.
 
     Raises:
-        DataError: there is not enough text for both.
+        DataError: there is not enough text for test and valid.
     """
     candidates, chosen = corpus.candidates, corpus.chosen
-    sizes = [
-        SplitSize(
-            characters=options.test_characters,
-            share=options.test_share,
-            min_documents=options.min_split_documents,
-        ),
-        SplitSize(
-            characters=options.valid_characters,
-            share=options.valid_share,
-            min_documents=options.min_split_documents,
-        ),
-    ]
-    held_out = hold_out(candidates.genre[chosen], candidates.characters[chosen], corpus.groups(), sizes)
-    splits = dict(zip(("test", "valid"), held_out, strict=True))
+    names = ("test", "valid", CONFIRM) if wants_confirmation(options) else ("test", "valid")
+    sizes = [split_size(options, name) for name in names]
+    genre, characters = candidates.genre[chosen], candidates.characters[chosen]
+    held_out = hold_out(genre, characters, corpus.groups(), sizes)
+    splits = dict(zip(names, held_out, strict=True))
+    if CONFIRM in splits and (lacking := what_lacks(genre, characters, splits, sizes[-1])):
+        del splits[CONFIRM]
+        log.warning("no confirmation split: %s. %s", lacking, WITHOUT)
     for split, held in splits.items():
         if not len(held):
             raise DataError(
@@ -67,7 +63,7 @@ def build_evaluation_set(attempt: Attempt, corpus: Corpus, options: CurateOption
     counts = write_splits(attempt, corpus, positions, options.shard_characters, options.workers)
     _warn_of_small_genres(corpus, counts["documents"]["test"])
     genres = sort_genres(counts["documents"]["test"])
-    licenses = count_licenses(corpus, corpus.kept[np.concatenate(held_out)])
+    licenses = count_licenses(corpus, np.concatenate(list(positions.values())))
     return Result(counts=counts, metadata={"text_form": corpus.form, "genres": genres, "licenses": licenses})
 
 
@@ -88,10 +84,12 @@ class EvaluationSet:
     texts: list[str]
     """As they are compared."""
     texts_genre: list[str]
-    answers: list[str]
-    """Of chats, as they are compared: what a chat is charged for."""
+    answers: list[list[str]]
+    """Of each text, where it is a chat, as they are compared: what it is charged for."""
     is_chat: list[bool]
     """Which of `texts` are chats."""
+    is_confirm: list[bool]
+    """Which of `texts` are of the confirmation split."""
     clusters: Digests
     """Digests of the Han characters of its documents."""
     groups: Digests
@@ -104,20 +102,22 @@ class EvaluationSet:
         Args:
             split_by: `author` or `source` if none of a held-out one's documents may be trained on.
         """
-        columns = ("id", "text", "genre", "author", "source", "loss_spans")
+        columns = ("id", "text", "genre", "author", "source", "split", "loss_spans")
         table = pa.concat_tables([read_documents(path, columns) for path in part.paths("*.parquet")])
         form = part.manifest.metadata["text_form"]
         whole, spans = table["text"].to_pylist(), table["loss_spans"].to_pylist()
         texts = comparable(whole, form)
-        answers = [text[slice(*span)] for text, of in zip(whole, spans, strict=True) for span in of or ()]
+        said = [text[slice(*span)] for text, of in zip(whole, spans, strict=True) for span in of or ()]
+        answers = iter(comparable(said, form))
         groups = name_digests(table[split_by]) if split_by != "cluster" else np.zeros(0, dtype="S16")
         return cls(
             part=part,
             ids=frozenset(table["id"].to_pylist()),
             texts=texts,
             texts_genre=table["genre"].to_pylist(),
-            answers=comparable(answers, form),
+            answers=[list(islice(answers, len(of or ()))) for of in spans],
             is_chat=[span is not None for span in spans],
+            is_confirm=[split == CONFIRM for split in table["split"].to_pylist()],
             clusters=np.array([cluster_digest(_han(text), text) for text in texts], dtype="S16"),
             groups=np.unique(groups[groups != b""]),
         )
@@ -147,7 +147,24 @@ class EvaluationSet:
     def charged(self, length: int) -> Runs:
         """The runs of its plain texts and of the answers of its chats."""
         plain = [text for text, is_chat in zip(self.texts, self.is_chat, strict=True) if not is_chat]
-        return Runs.of([*plain, *self.answers], length)
+        return Runs.of([*plain, *chain.from_iterable(self.answers)], length)
+
+    @property
+    def has_confirmation(self) -> bool:
+        """Whether it has a confirmation split."""
+        return any(self.is_confirm)
+
+    def without_confirmation(self) -> EvaluationSet:
+        """The texts of test and valid alone; ids, clusters and groups stay those of the whole set."""
+        kept = [i for i, is_confirm in enumerate(self.is_confirm) if not is_confirm]
+        return replace(
+            self,
+            texts=[self.texts[i] for i in kept],
+            texts_genre=[self.texts_genre[i] for i in kept],
+            answers=[self.answers[i] for i in kept],
+            is_chat=[self.is_chat[i] for i in kept],
+            is_confirm=[False] * len(kept),
+        )
 
     def report(self, runs: Runs, found: Hashes) -> dict[str, dict[str, float]]:
         """How much of the set lies in training text, by genre, before anything is removed for it."""

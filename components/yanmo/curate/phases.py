@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from yanmo.common.errors import DataError
+from yanmo.common.errors import DataError, StorageError
 from yanmo.common.inputs import NONE
 from yanmo.common.logs import Progress, human_bytes
 from yanmo.common.options import by_kind
@@ -21,10 +21,11 @@ from yanmo.common.stage_run import Finish, Skip, StageRun
 from yanmo.common.store.commit import Attempt, Result
 from yanmo.common.store.manifest import digest
 from yanmo.common.store.output import Output, open_reference
-from yanmo.common.store.pointers import create_pointer
+from yanmo.common.store.pointers import create_pointer, read_pointer, swap_pointer
 from yanmo.curate import mapping, near_duplicates, signing
 from yanmo.curate.benchmark_files import benchmark_texts
 from yanmo.curate.config import CurateOptions
+from yanmo.curate.confirmation import CONFIRM, build_extended_set
 from yanmo.curate.corpus import Corpus
 from yanmo.curate.evaluation_set import EvaluationSet, build_evaluation_set
 from yanmo.curate.near_duplicates import Edges
@@ -43,11 +44,12 @@ from yanmo.curate.train_split import write_documents
 log = logging.getLogger(__name__)
 
 EVALUATION_SET = "evaluation_set"
-EVALUATION_SET_REVISION = 3
+EVALUATION_SET_REVISION = 4
 """Raised when the same text and options give another evaluation set."""
 
 _CLUSTERS_ONLY = {"near_duplicate_similarity", "split_by"}
-_SPLIT_ONLY = {"test_characters", "valid_characters", "test_share", "valid_share", "min_split_documents"}
+_CONFIRM_ONLY = {"confirm_characters", "confirm_share", "min_split_documents"}
+_SPLIT_ONLY = _CONFIRM_ONLY | {"test_characters", "valid_characters", "test_share", "valid_share"}
 
 
 def prepare(run: StageRun) -> dict[str, Any]:
@@ -69,6 +71,8 @@ def prepare(run: StageRun) -> dict[str, Any]:
         )
         inputs["benchmarks"] = sources_input(run.extra["benchmarks"])
     pinned = run.inputs["evaluation_set"]
+    if options.add_confirmation:
+        _add_confirmation(run, pinned, inputs)
     if pinned is None:
         pinned = _choose_evaluation_set(run, inputs)
     else:
@@ -100,7 +104,49 @@ def _choose_evaluation_set(run: StageRun, inputs: dict[str, Any]) -> Output:
     return open_reference(run.store, pinned)
 
 
-def _check_pinned(pinned: Output, options: CurateOptions) -> None:
+def _add_confirmation(run: StageRun, pinned: Output | None, inputs: dict[str, Any]) -> NoReturn:
+    """Pin a set that holds the same test and valid files, and a confirmation split chosen from this text."""
+    options: CurateOptions = run.options
+    if pinned is None:
+        raise DataError(
+            f"channel {options.channel!r} of {run.store.uri} has no evaluation set to add to; its first "
+            "`yanmo curate` chooses one, with a confirmation split"
+        )
+    if pinned.entries(f"{CONFIRM}-*.parquet"):
+        raise Skip(f"{pinned} has a confirmation split")
+    _check_form(pinned, options)
+    named = MAP_OPTIONS | _CLUSTERS_ONLY | _CONFIRM_ONLY | {"shard_characters"}
+    semantic = {name: value for name, value in by_kind(options, "semantic").items() if name in named}
+
+    def build(attempt: Attempt) -> Result:
+        corpus = _corpus(run)
+        known = EvaluationSet.open(pinned, options.split_by)
+        is_held = known.holds(corpus, options.near_duplicate_similarity, options.workers)
+        return build_extended_set(attempt, pinned, corpus, is_held, options)
+
+    inputs = {name: value for name, value in inputs.items() if name != "benchmarks"}
+    part = run.part(
+        EVALUATION_SET, EVALUATION_SET_REVISION, semantic, {**inputs, EVALUATION_SET: pinned}, build
+    )
+    found = part.manifest.counts["documents"][CONFIRM]
+    numbers = ", ".join(f"{genre} {number}" for genre, number in found.items())
+    log.info("%s: %s with a confirmation split of %d texts (%s)", part, pinned, sum(found.values()), numbers)
+    if options.pointer == NONE:
+        raise Skip(f"--pointer none: {part} is not pinned")
+    if not swap_pointer(run.store, options.channel, EVALUATION_SET, pinned.reference, part.reference):
+        now = read_pointer(run.store, options.channel, EVALUATION_SET)
+        if now != part.reference:
+            raise StorageError(
+                f"the evaluation set of channel {options.channel!r} is not {pinned} (another run pinned one "
+                "meanwhile, or --evaluation-set names another); nothing was moved: run the same command again"
+            )
+    raise Skip(
+        f"{part} is pinned, and --add-confirmation makes nothing else; the next `yanmo curate` of channel "
+        f"{options.channel!r} keeps the new texts out of training"
+    )
+
+
+def _check_form(pinned: Output, options: CurateOptions) -> None:
     form = pinned.manifest.metadata.get("text_form")
     wanted = text_options(options).form
     if form != wanted:
@@ -109,6 +155,10 @@ def _check_pinned(pinned: Output, options: CurateOptions) -> None:
             "results would not be comparable: use another --channel, or choose a new set with "
             "--evaluation-set none"
         )
+
+
+def _check_pinned(pinned: Output, options: CurateOptions) -> None:
+    _check_form(pinned, options)
     chosen_with = pinned.manifest.options
     for name in sorted(_SPLIT_ONLY):
         if name in chosen_with and chosen_with[name] != getattr(options, name):

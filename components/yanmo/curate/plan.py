@@ -18,6 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from yanmo.common.records import UNKNOWN_AUTHORS
+
 Ints = npt.NDArray[np.int64]
 Ints32 = npt.NDArray[np.int32]
 Bools = npt.NDArray[np.bool_]
@@ -148,12 +150,6 @@ def _buffer(chunk: pa.Array) -> npt.NDArray[np.uint8]:
     offsets = np.frombuffer(chunk.buffers()[1], dtype=np.int32)[chunk.offset : chunk.offset + len(chunk) + 1]
     data = chunk.buffers()[2]
     return np.frombuffer(data if data is not None else b"", dtype=np.uint8)[offsets[0] : offsets[-1]]
-
-
-UNKNOWN_AUTHORS = frozenset(
-    ("", "佚名", "无名氏", "無名氏", "不详", "不詳", "阙名", "闕名", "失名", "无", "anonymous", "unknown")
-)
-"""Names that are no one's: their documents are no group."""
 
 
 def name_digests(column: pa.ChunkedArray) -> Digests:

@@ -14,7 +14,10 @@ from yanmo.curate.text_options import allowed_shares, text_options
 
 log = logging.getLogger(__name__)
 
-_COLUMNS = ("genre", "read", "filtered", "copies", "overlap", "train", "valid", "test", "characters")
+_COLUMNS = (
+    *("genre", "read", "filtered", "copies", "overlap", "train"),
+    *("valid", "test", "confirm", "characters"),
+)
 
 _DROPPED = (("duplicate", "near_duplicate"), ("overlap", "benchmark"))
 """Reasons counted in the columns `copies` and `overlap`."""
@@ -67,7 +70,7 @@ def log_table(report: MapReport, evaluation_set: dict[str, Any]) -> None:
             sum(tally.documents(reason, genre) for reason in REASONS),
             *(sum(tally.documents(name, genre) for name in names) for names in _DROPPED),
             tally.documents("train", genre),
-            *(_held(evaluation_set, split, genre) for split in ("valid", "test")),
+            *(_held(evaluation_set, split, genre) for split in ("valid", "test", "confirm")),
             tally.characters("train", genre),
         ]
         rows.append([genre or "all", *(f"{n:,}" for n in numbers)])
@@ -76,5 +79,5 @@ def log_table(report: MapReport, evaluation_set: dict[str, Any]) -> None:
 
 
 def _held(evaluation_set: dict[str, Any], split: str, genre: str | None) -> int:
-    documents: dict[str, int] = evaluation_set["documents"][split]
+    documents: dict[str, int] = evaluation_set["documents"].get(split, {})
     return sum(documents.values()) if genre is None else documents.get(genre, 0)

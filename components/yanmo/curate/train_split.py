@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from yanmo.common.store.commit import Attempt, Result
 from yanmo.common.text_runs import Runs
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.containment import HIGH_COVERAGE, common_runs, coverage, find_contained
-from yanmo.curate.corpus import Corpus, check_share
+from yanmo.curate.corpus import Corpus, check_share, genres_above
 from yanmo.curate.evaluation_set import EvaluationSet, count_licenses
 from yanmo.curate.mapped_texts import comparable
 from yanmo.curate.planted import PLANTED, measure_planted
@@ -106,7 +106,14 @@ def _without_held_out(
     runs = _runs_to_miss(corpus, positions, evaluation_set, options, report)
     shared = find_contained(corpus, positions, runs, options.workers)
     report["evaluation_set_in_train"] = evaluation_set.report(runs, shared.hashes)
-    return _without_overlaps(corpus, positions, shared.documents, "overlap", options)
+
+    def without_confirmation() -> Bools:
+        before = evaluation_set.without_confirmation()
+        runs = _runs_to_miss(corpus, positions, before, options, {})
+        return find_contained(corpus, positions, runs, options.workers).documents
+
+    fewer = without_confirmation if evaluation_set.has_confirmation else None
+    return _without_overlaps(corpus, positions, shared.documents, "overlap", options, fewer)
 
 
 def _runs_to_miss(
@@ -162,15 +169,39 @@ def _without_benchmarks(
 
 
 def _without_overlaps(
-    corpus: Corpus, positions: Ints, shares: Bools, reason: str, options: CurateOptions
+    corpus: Corpus,
+    positions: Ints,
+    shares: Bools,
+    reason: str,
+    options: CurateOptions,
+    fewer: Callable[[], Bools] | None = None,
 ) -> Ints:
-    """Count what shares a run, fail above the limit, and remove it unless it is only to be reported."""
+    """Count what shares a run, fail above the limit, and remove it unless it is only to be reported.
+
+    Args:
+        fewer: gives what shares a run with test and valid alone. A confirmation split is no reason to stop
+            where these two are none, so a limit that only all three pass is a warning.
+    """
     is_removed = options.overlap_action == "remove"
     name = reason if is_removed else f"{reason}_reported"
     corpus.count(name, corpus.copies.unique[positions[shares]])
     corpus.show_examples()
-    check_share(corpus.report, name, options.max_overlap_share, "--max-overlap-share")
+    try:
+        check_share(corpus.report, name, options.max_overlap_share, "--max-overlap-share")
+    except DataError as error:
+        if fewer is None or _is_too_much(corpus, positions[fewer()], options.max_overlap_share):
+            raise
+        log.warning("because of the confirmation split alone, %s", error)
     return positions[~shares] if is_removed else positions
+
+
+def _is_too_much(corpus: Corpus, positions: Ints, allowed: float) -> bool:
+    """Whether so many documents of all or of a genre are above the allowed share."""
+    name, tally = "with test and valid", corpus.report.tally
+    corpus.count(name, corpus.copies.unique[positions])
+    above = genres_above(corpus.report, name, allowed)
+    tally.counts.pop(name, None)
+    return bool(above)
 
 
 def _measure_planted(corpus: Corpus, similarity: float) -> dict[str, Any]:

@@ -20,12 +20,19 @@ from yanmo.common.stage_run import StageRun
 from yanmo.common.store.commit import Attempt, Result
 from yanmo.common.store.output import Output, read_json
 from yanmo.common.training_text import training_text
-from yanmo.evaluate.copies import find_copies
-from yanmo.evaluate.documents import Document, Source, genre_order, read_split, training_batches
+from yanmo.evaluate.copies import Copies, find_copies
+from yanmo.evaluate.documents import (
+    CONFIRM,
+    Document,
+    Source,
+    genre_order,
+    read_split,
+    training_batches,
+)
 
 log = logging.getLogger(__name__)
 NAME = "contamination"
-REVISION = 1
+REVISION = 2
 """Raised by hand when the same texts give other figures."""
 WINDOW = 13
 """Han characters of a run by which a test document counts as found in the training text (curate's too)."""
@@ -40,7 +47,9 @@ def committed_contamination(run: StageRun) -> Output | None:
     names = ["documents", *(f"documents_{i}" for i in range(2, len(texts) + 1))]
 
     def build(attempt: Attempt) -> Result:
-        found = contamination(read_split(evaluation_set, split), texts)
+        has_split = split == "test" and evaluation_set.entries(f"{CONFIRM}-*.parquet")
+        kept = read_split(evaluation_set, CONFIRM) if has_split else []
+        found = contamination(read_split(evaluation_set, split), texts, kept)
         body = {"schema": "yanmo.contamination/1", **found}
         attempt.write(f"{NAME}.json", json.dumps(body, ensure_ascii=False, indent=1) + "\n")
         return Result(counts={"documents": sum(g["documents"] for g in found["genres"].values())})
@@ -94,25 +103,39 @@ def _by_genre(genres: Mapping[str, Mapping[str, int]]) -> str:
     )
 
 
-def contamination(scored: Sequence[Document], documents: Sequence[Output]) -> dict[str, Any]:
+def contamination(
+    scored: Sequence[Document], documents: Sequence[Output], kept: Sequence[Document] = ()
+) -> dict[str, Any]:
     """How many of the scored documents share a run of 13 Han characters with the training text.
 
     Of a chat its answers count, as everywhere: all chats of a template share the words of its question. The
     share is of the documents that hold such a run; of none there is no share.
+
+    Args:
+        kept: the documents of the confirmation split, told of under `confirmation`.
     """
-    found = find_copies([d.charged for d in scored], _batches(documents), WINDOW)
-    hit, genres = found.copied > 0, np.array([d.genre for d in scored])
-    covered = np.divide(found.covered, found.characters, out=np.zeros(len(hit)), where=found.characters > 0)
+    both = [*scored, *kept]
+    found = find_copies([d.charged for d in both], _batches(documents), WINDOW)
+    cut = len(scored)
+    result = _counted(scored, found, slice(cut))
+    return {**result, "confirmation": _counted(kept, found, slice(cut, None))} if kept else result
+
+
+def _counted(documents: Sequence[Document], copies: Copies, part: slice) -> dict[str, Any]:
+    """What was found of `documents`, whose rows of `copies` are `part`."""
+    windows, covered, characters = copies.windows[part], copies.covered[part], copies.characters[part]
+    hit, genres = copies.copied[part] > 0, np.array([d.genre for d in documents])
+    covered = np.divide(covered, characters, out=np.zeros(len(hit)), where=characters > 0)
     by_genre = {
         genre: {
             "documents": int((genres == genre).sum()),
-            "too_short": int((found.windows[genres == genre] == 0).sum()),
+            "too_short": int((windows[genres == genre] == 0).sum()),
             "with_a_shared_run": int(hit[genres == genre].sum()),
             "with_a_fifth_shared": int((covered[genres == genre] > 0.2).sum()),
         }
         for genre in sorted(set(genres.tolist()), key=genre_order)
     }
-    searched = int((found.windows > 0).sum())
+    searched = int((windows > 0).sum())
     share = round(int(hit.sum()) / searched, 5) if searched else None
     return {"window": WINDOW, "share": share, "genres": by_genre}
 

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 
@@ -14,8 +15,11 @@ from yanmo.common.errors import DataError
 from yanmo.common.records import GENRES, check_schema, num_characters
 from yanmo.common.store.output import Output
 from yanmo.evaluate.chats import Turn, turns_of
+from yanmo.evaluate.groups import groups_of
 
 log = logging.getLogger(__name__)
+CONFIRM = "confirm"
+"""The split that promotions are confirmed on; curate chooses it."""
 _BATCH = 4096
 """Documents read at a time."""
 
@@ -29,6 +33,8 @@ class Document:
     source: str
     text: str
     title: str = ""
+    group: str = ""
+    """What it hangs together with (groups.py); empty if it stands alone."""
     turns: tuple[Turn, ...] = ()
     """Of a chat."""
 
@@ -84,15 +90,21 @@ def read_split(evaluation_set: Output, split: str) -> list[Document]:
     """
     if not evaluation_set.entries(f"{split}-*.parquet"):
         raise DataError(f"{evaluation_set}: has no split {split!r}; run `yanmo curate` with a {split} share")
-    found = []
+    rows: list[dict[str, Any]] = []
     for path in evaluation_set.paths(f"{split}-*.parquet"):
         check_schema(path, "documents")
-        columns = ["id", "genre", "source", "text", "title"]
+        columns = ["id", "genre", "source", "text", "title", "author"]
         chats = ["turns", "loss_spans"] if "turns" in pq.read_schema(path).names else []
         check_text_form(path, text_form(evaluation_set))
-        for row in read_documents(path, [*columns, *chats]).to_pylist():
-            turns = turns_of(row) if chats else ()
-            found.append(Document(**{name: row[name] for name in columns}, turns=turns))
+        rows += read_documents(path, [*columns, *chats]).to_pylist()
+    found = [
+        Document(
+            **{name: row[name] for name in ("id", "genre", "source", "text", "title")},
+            group=group,
+            turns=turns_of(row) if "turns" in row else (),
+        )
+        for row, group in zip(rows, groups_of(rows), strict=True)
+    ]
     if not any(d.characters for d in found):
         raise DataError(f"{evaluation_set}: split {split!r} is empty; run `yanmo curate` with more text")
     if len({d.id for d in found}) < len(found):

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from yanmo.common.bootstrap import generator_for, interval, resampled_sums
+from yanmo.common.bootstrap import generator_for, interval, resampled_sums, sums_of_groups
 from yanmo.evaluate.documents import Document, genre_order
 
 Floats = npt.NDArray[np.float64]
 FEW_DOCUMENTS = 10
-"""Below this an interval is marked: a percentile bootstrap of so few documents is too narrow."""
+"""Below this an interval is marked: a percentile bootstrap of so few documents or groups is too narrow."""
 LENGTHS = (0, 32, 64, 128, 256, 512, 1024)
 """Where bins of a document's length begin, in characters."""
 _DIGITS = 4
@@ -42,6 +42,13 @@ class _Rows:
     characters: Floats
     tagged: Floats | None
     tokens: npt.NDArray[np.int32] | None
+    group: npt.NDArray[np.int64]
+    """Number of what a document hangs together with; its own where it stands alone."""
+
+    @property
+    def num_groups(self) -> int:
+        """How many groups are drawn from."""
+        return len(np.unique(self.group))
 
     def at(self, chosen: npt.NDArray[Any]) -> _Rows:
         """Some of the documents."""
@@ -64,9 +71,12 @@ def summarize(
 
     Returns:
         {"genres": {name: figures}, "mean": ..., "total": ..., "sources": ..., "lengths": ...}, JSON values
-        only. The interval of the total draws documents within their genre, as that of the mean does.
+        only. The interval of the total draws documents within their genre, as that of the mean does; those
+        that hang together are drawn together (groups.py).
     """
-    rows = _Rows(bits, np.array([d.characters for d in documents], np.float64), tagged, tokens)
+    characters = np.array([d.characters for d in documents], np.float64)
+    group = np.unique([d.group or f"id {d.id}" for d in documents], return_inverse=True)[1]
+    rows = _Rows(bits, characters, tagged, tokens, group)
     of_genre = np.array([d.genre for d in documents])
     genres = {g: rows.at(of_genre == g) for g in sorted(set(of_genre.tolist()), key=genre_order)}
     sums = {g: _drawn(each, bootstrap, g) for g, each in genres.items()}
@@ -88,8 +98,8 @@ def length_bin(characters: int) -> str:
 
 
 def _drawn(rows: _Rows, bootstrap: Bootstrap, name: str) -> Floats:
-    """Sums of bits and of characters of resampled documents: (draws, 2)."""
-    values = np.stack([rows.bits, rows.characters], 1)
+    """Sums of bits and of characters of resampled groups of documents: (draws, 2)."""
+    values = sums_of_groups(np.stack([rows.bits, rows.characters], 1), rows.group)
     return resampled_sums(values, bootstrap.draws, generator_for(bootstrap.seed, name))
 
 
@@ -98,10 +108,11 @@ def _figures(rows: _Rows, sums: Floats) -> dict[str, Any]:
     per_character = bits / characters
     result: dict[str, Any] = {
         "documents": len(rows.bits),
+        "groups": rows.num_groups,
         "characters": int(characters),
         "bits_per_character": _round(per_character),
-        "interval": _interval(sums[:, 0] / sums[:, 1]) if len(rows.bits) > 1 else None,
-        "few_documents": len(rows.bits) < FEW_DOCUMENTS,
+        "interval": _interval(sums[:, 0] / sums[:, 1]) if rows.num_groups > 1 else None,
+        "few_documents": rows.num_groups < FEW_DOCUMENTS,
         "perplexity_per_character": _perplexity(per_character),
     }
     if rows.tokens is not None:

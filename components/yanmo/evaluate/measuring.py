@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from yanmo.common.stage_run import StageRun
 from yanmo.evaluate.asking import measure_tasks
 from yanmo.evaluate.budget import OPERATIONS_PER_MINUTE, affordable, first_of_each_genre
-from yanmo.evaluate.documents import Document, check_same_form, genre_order, read_split
+from yanmo.evaluate.documents import CONFIRM, Document, check_same_form, genre_order, read_split
 from yanmo.evaluate.harness import run_harness
 from yanmo.evaluate.pieces import Pieces
 from yanmo.evaluate.samples import SampleOptions, write_samples
@@ -31,15 +31,18 @@ class Measured(NamedTuple):
     """Documents of each genre that were scored; 0 for all."""
     answers: dict[str, Any]
     """File -> its value: samples, tasks, harness."""
+    confirmation: tuple[list[Document], Scores] | None
+    """The same for the confirmation split; None where the set has none, or another split than test is
+    scored."""
 
 
 def measure(run: StageRun, pieces: Pieces) -> Measured:
     """The documents of the evaluation set within the budget, and the model's figures and answers."""
     options, evaluation_set = run.options, run.input("evaluation_set")
-    documents = read_split(evaluation_set, options.split)
+    documents, confirmation = read_split(evaluation_set, options.split), _confirmation(run)
     check_same_form(evaluation_set, run.input("model"), "a model of")
     loaded = load_model(run.input("model"), options.device)
-    number = _documents_per_genre(loaded, documents, options)
+    number = _documents_per_genre(loaded, documents, confirmation, options)
     documents = first_of_each_genre(documents, number)
     scores = score(
         loaded,
@@ -51,7 +54,35 @@ def measure(run: StageRun, pieces: Pieces) -> Measured:
     )
     genres = sorted({d.genre for d in documents}, key=genre_order)
     answers = {"samples": _samples(run, loaded, genres, pieces)}
-    return Measured(documents, scores, number, answers | _answers(run, loaded, documents, pieces))
+    answers |= _answers(run, loaded, documents, pieces)
+    confirmation = first_of_each_genre(confirmation, number)
+    kept = (confirmation, _kept_scores(run, loaded, confirmation, pieces)) if confirmation else None
+    return Measured(documents, scores, number, answers, kept)
+
+
+def _confirmation(run: StageRun) -> list[Document]:
+    """The documents of the confirmation split; none where it is not to be scored."""
+    evaluation_set = run.input("evaluation_set")
+    if run.options.split != "test" or not evaluation_set.entries(f"{CONFIRM}-*.parquet"):
+        return []
+    return read_split(evaluation_set, CONFIRM)
+
+
+def _kept_scores(run: StageRun, loaded: LoadedModel, documents: Sequence[Document], pieces: Pieces) -> Scores:
+    """Scores that are written down and not looked at: nothing may log, show or export them.
+
+    Without the genre tag, which only says something about a model beside its headline figure.
+    """
+    log.info("scoring the confirmation split; its figures are kept for promote, and shown nowhere")
+    return score(
+        loaded,
+        documents,
+        with_tag=False,
+        workers=run.options.workers,
+        stride=run.options.stride,
+        pieces=pieces,
+        name=CONFIRM,
+    )
 
 
 def _samples(run: StageRun, loaded: LoadedModel, genres: list[str], pieces: Pieces) -> dict[str, Any]:
@@ -94,15 +125,20 @@ def _answers(
     return found
 
 
-def _documents_per_genre(loaded: LoadedModel, documents: Sequence[Document], options: Any) -> int:
-    """How many documents of each genre the budget allows; 0 for all."""
+def _documents_per_genre(
+    loaded: LoadedModel, documents: Sequence[Document], confirmation: Sequence[Document], options: Any
+) -> int:
+    """How many documents of each genre the budget allows, in test and in confirm; 0 for all."""
     largest = max(Counter(d.genre for d in documents).values())
     number = options.budget_documents or largest
     if options.budget_minutes:
-        cost = operations(
-            loaded.model, [encode(loaded, d) for d in documents], options.stride, with_tag=options.with_tag
+        cost, more = (
+            operations(loaded.model, [encode(loaded, d) for d in each], options.stride, with_tag=with_tag)
+            for each, with_tag in ((documents, options.with_tag), (confirmation, False))
         )
-        number = min(number, affordable(documents, cost, options.budget_minutes * OPERATIONS_PER_MINUTE))
+        own = cost.sum() / (cost.sum() + more.sum())
+        most = options.budget_minutes * OPERATIONS_PER_MINUTE * float(own)
+        number = min(number, affordable(documents, cost, most))
     if number >= largest:
         return 0
     log.info("budget: %d documents of each genre, of %d in the largest", number, largest)

@@ -151,6 +151,7 @@ def score(
     workers: int,
     stride: int = 0,
     pieces: Pieces | None = None,
+    name: str = "bits",
 ) -> Scores:
     """The bits of every document, line breaks and `<|eos|>` included; of a chat, those of its answers.
 
@@ -160,6 +161,7 @@ def score(
         workers: batches scored at a time on a CPU; the figures do not depend on it.
         stride: tokens by which windows advance; 0 takes half the model's context.
         pieces: where figures are kept as they come, and taken from on a new start.
+        name: of the pieces; another one for other documents of the same run.
 
     Raises:
         DataError: the model gives a figure that is not finite.
@@ -174,7 +176,7 @@ def score(
     batches = _planned(reads, context, stride, loaded.batch_tokens)
     tokens = np.array([read.counted.sum() for read in plain], np.int32)
     log.info("scoring %d documents, %d tokens", len(documents), tokens.sum())
-    figures = _in_pieces(loaded.scorers, reads, batches, workers, pieces or Pieces())
+    figures = _in_pieces(loaded.scorers, reads, batches, workers, pieces or Pieces(), name)
     bits, second = _sums(batches, figures, len(plain), list(tagged), context)
     _check_finite(loaded.output, np.concatenate([bits, second[list(tagged)]]))
     read = sum(w.length for batch in batches for w in batch)
@@ -252,13 +254,14 @@ def _in_pieces(
     batches: Sequence[list[scoring.Window]],
     workers: int,
     pieces: Pieces,
+    name: str,
 ) -> Floats:
     """Of each window the counted bits, and those of its last token: (windows, 2), piece by piece."""
     jobs = [
         Job(_plan_digest(reads, group), functools.partial(_window_bits, models, reads, group, workers))
         for group in _groups(batches)
     ]
-    found = [row for rows in pieces.all("bits", jobs) for row in rows]
+    found = [row for rows in pieces.all(name, jobs) for row in rows]
     return np.array(found, np.float64).reshape(-1, 2)
 
 

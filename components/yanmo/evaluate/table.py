@@ -36,6 +36,7 @@ def evaluation_table(
         "tokens": tokens,
         "bits": bits,
         "bits_with_tag": pa.array(tagged, pa.float64(), from_pandas=True) if tagged is not None else None,
+        "group": [d.group or None for d in documents],
     }
     arrays = [
         pa.nulls(len(documents), field.type)

@@ -17,6 +17,7 @@ from yanmo.common.store.commit import Result, work_name
 from yanmo.common.store.output import Output, find_output, read_json
 
 if TYPE_CHECKING:
+    from yanmo.evaluate.measuring import Measured
     from yanmo.evaluate.pieces import KeptPieces
 
 log = logging.getLogger(__name__)
@@ -90,12 +91,18 @@ def work(run: StageRun) -> Result:
     }
     table = evaluation_table(documents, options.split, scores.tokens, scores.bits, scores.bits_with_tag)
     write_documents(run.attempt, "documents", table, text_form(evaluation_set))
+    more = _keep_confirmation(run, measured)
     for name, value in {"summary": summary, **measured.answers}.items():
         run.attempt.write(f"{name}.json", _json(value))
     _show(run, figures)
     run.extra["pieces"] = pieces
     return Result(
-        counts={"documents": len(documents), "characters": figures["total"]["characters"], "chats": chats},
+        counts={
+            "documents": len(documents),
+            "characters": figures["total"]["characters"],
+            "chats": chats,
+            **more,
+        },
         metadata={
             "made_by": made_by(),
             "text_form": text_form(evaluation_set),
@@ -104,6 +111,21 @@ def work(run: StageRun) -> Result:
         },
         references={NAME: contaminated} if contaminated else {},
     )
+
+
+def _keep_confirmation(run: StageRun, measured: Measured) -> dict[str, int]:
+    """Write the scores of the confirmation split into a file of their own; gives the count of documents.
+
+    No summary is made of them: until a confirmation asks (promote/confirmation.py) nobody should know them.
+    """
+    from yanmo.evaluate.table import evaluation_table, write_documents
+
+    if measured.confirmation is None:
+        return {}
+    documents, scores = measured.confirmation
+    table = evaluation_table(documents, "confirm", scores.tokens, scores.bits, None)
+    write_documents(run.attempt, "confirmation", table, text_form(run.input("evaluation_set")))
+    return {"confirmation_documents": len(documents)}
 
 
 def assist(run: StageRun) -> None:

@@ -40,6 +40,12 @@ class PromoteConfig(StageOptions):
     min_gain: float = opt(0.003, "least gain of the mean over genres, as a share of the champion's bits")
     max_genre_loss: float = opt(0.05, "bits per character by which a genre may get worse at most", form=False)
     level: float = opt(0.95, "level of the bootstrap interval whose lower end must be above 0", form=False)
+    without_confirmation: str = opt(
+        "promote",
+        "where the evaluation set has no confirmation split: promote, saying so first, or refuse",
+        form=False,
+        choices=("promote", "refuse"),
+    )
     max_contamination: float = opt(
         0.01,
         "share of the evaluated texts (0 to 1) found in the training text above which nothing is valid",
@@ -82,7 +88,7 @@ class PromoteConfig(StageOptions):
 STAGE = Stage(
     name="promote",
     image="train",
-    revision=5,
+    revision=6,
     config=PromoteConfig,
     outputs={"verdict": "Dataset", "report": "HTML", "metrics": "Metrics"},
     parameters=("promoted",),

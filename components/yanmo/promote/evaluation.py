@@ -49,9 +49,13 @@ class Evaluation:
             else None
         )
 
-    def documents(self) -> pa.Table:
-        """The scores of all documents, sorted by genre and id."""
-        paths = self.output.paths("documents-*.parquet")
+    def documents(self, prefix: str = "documents") -> pa.Table:
+        """The scores of all documents, sorted by genre and id.
+
+        Args:
+            prefix: of the files; `confirmation` has those that nobody looks at before rule 10 of the gate.
+        """
+        paths = self.output.paths(f"{prefix}-*.parquet")
         for path in paths:
             check_schema(path, "evaluation")
         return pa.concat_tables([pq.read_table(path) for path in paths])
@@ -165,7 +169,7 @@ def is_of(writing: Output, evaluation: Output) -> bool:
 
 
 def paired_scores(challenger: Evaluation, champion: Evaluation) -> dict[str, Floats]:
-    """Genre -> (documents, 3): characters, challenger's bits, champion's bits.
+    """Genre -> (documents, 4): characters, challenger's bits, champion's bits, group.
 
     Raises:
         DataError: they were not measured on the same documents in the same way; says what to run.
@@ -179,7 +183,7 @@ def paired_scores(challenger: Evaluation, champion: Evaluation) -> dict[str, Flo
             f"{challenger.output} (challenger) and {champion.output} (champion) were not measured alike: "
             f"{found}. Measure the champion anew: {command}"
         )
-    return _joined(challenger, champion)
+    return joined_scores(challenger, champion)
 
 
 def evaluate_command(key: str, conditions: Mapping[str, str]) -> str:
@@ -193,15 +197,28 @@ def evaluate_command(key: str, conditions: Mapping[str, str]) -> str:
     )
 
 
-def _joined(challenger: Evaluation, champion: Evaluation) -> dict[str, Floats]:
-    ours, others = challenger.documents(), champion.documents()
+def joined_scores(
+    challenger: Evaluation, champion: Evaluation, prefix: str = "documents"
+) -> dict[str, Floats]:
+    """The scores of both in the files that begin with `prefix`, as `paired_scores` gives them.
+
+    Raises:
+        DataError: they hold different documents, or what is no finite number.
+    """
+    ours, others = challenger.documents(prefix), champion.documents(prefix)
     if not all(ours[name].equals(others[name]) for name in ("id", "genre", "characters")):
         raise DataError(
             f"{challenger.output} and {champion.output}: name one evaluation set but hold other documents; "
             "run evaluate for both with --force"
         )
     values = np.stack(
-        [ours["characters"].to_numpy(), ours["bits"].to_numpy(), others["bits"].to_numpy()], axis=1
+        [
+            ours["characters"].to_numpy(),
+            ours["bits"].to_numpy(),
+            others["bits"].to_numpy(),
+            _group_numbers(ours if "group" in ours.column_names else others),
+        ],
+        axis=1,
     ).astype(np.float64)
     if not np.isfinite(values).all():
         raise DataError(f"{challenger.output} or {champion.output}: holds bits that are no finite number")
@@ -213,6 +230,14 @@ def _joined(challenger: Evaluation, champion: Evaluation) -> dict[str, Floats]:
             f"{challenger.output}: genre {', '.join(empty)} holds no characters; run `yanmo curate` again"
         )
     return scores
+
+
+def _group_numbers(table: pa.Table) -> npt.NDArray[np.int64]:
+    """A number for each group, and one for each document that stands alone; evaluations v1 know no groups."""
+    ids = table["id"].to_pylist()
+    groups = table["group"].to_pylist() if "group" in table.column_names else [None] * len(ids)
+    names = [f"id {id}" if group is None else group for id, group in zip(ids, groups, strict=True)]
+    return np.unique(names, return_inverse=True)[1]
 
 
 def _short(value: Any) -> str:

@@ -20,9 +20,12 @@ Is it better?
     nothing.
  9. No genre is worse by more than `max_genre_loss` bits.
 
-The bootstrap draws documents, not models: it says whether these two models differ on such documents, not
-whether the recipe would win again with another seed. benchmarks/gate.py simulates how often equal models
-change the crown.
+Was it luck on these very documents?
+10. The gain is above 0 on the confirmation split too, which is looked at only now (confirmation.py).
+
+The bootstrap draws documents (those of one author or work together), not models: it says whether these two
+models differ on such documents, not whether the recipe would win again with another seed. benchmarks/gate.py
+simulates how often equal models change the crown.
 """
 
 from __future__ import annotations
@@ -36,7 +39,15 @@ import numpy as np
 from yanmo.common.bootstrap import interval
 from yanmo.promote import words
 from yanmo.promote.limits import Limit
-from yanmo.promote.spread import CHALLENGER, CHAMPION, CHARACTERS, FEW_DOCUMENTS, Floats, drawn_gains
+from yanmo.promote.spread import (
+    CHALLENGER,
+    CHAMPION,
+    CHARACTERS,
+    FEW_DOCUMENTS,
+    Floats,
+    drawn_gains,
+    grouped,
+)
 from yanmo.promote.words import Words
 
 Outcome = Literal["promoted", "not promoted", "not valid"]
@@ -95,6 +106,8 @@ class Verdict:
     """Mean over genres: bits, share, interval; None without a champion."""
     genres: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Genre -> bits per character of both, gain and its interval."""
+    confirmation: dict[str, Any] | None = None
+    """The gain on the confirmation split; None unless rule 10 looked at it."""
 
     @property
     def promote(self) -> bool:
@@ -122,8 +135,8 @@ def judge(scores: Mapping[str, Floats], rules: Rules, evidence: Evidence = _NO_E
     """Rules 1 to 4 and 6 to 9. A pure function of its arguments.
 
     Args:
-        scores: genre -> array of shape (documents, 3): characters, challenger's bits, champion's bits; at
-            least one genre, and one document in each.
+        scores: genre -> array of shape (documents, 4): characters, challenger's bits, champion's bits, group
+            (spread.py); at least one genre, and one document in each.
     """
     drawn = drawn_gains(scores, rules.draws, rules.seed)
     genres = {
@@ -199,13 +212,15 @@ def _per_character(values: Floats, column: int) -> float:
 
 def _genre(values: Floats, drawn: Floats | None, rules: Rules) -> dict[str, Any]:
     challenger, champion = _per_character(values, CHALLENGER), _per_character(values, CHAMPION)
+    groups = len(grouped(values))
     return {
         "documents": len(values),
-        "few_documents": len(values) < FEW_DOCUMENTS,
+        "groups": groups,
+        "few_documents": groups < FEW_DOCUMENTS,
         "challenger": round(challenger, 4),
         "champion": round(champion, 4),
         "gain": round(champion - challenger, 4),
-        "interval": _interval(drawn if len(values) > 1 else None, rules),
+        "interval": _interval(drawn if groups > 1 else None, rules),
     }
 
 

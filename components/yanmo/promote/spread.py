@@ -1,8 +1,10 @@
 """How far the gain of each genre might be from what these documents say: the draws behind the intervals.
 
-Documents are drawn again within their genre (common/bootstrap.py). A genre of few documents does not know its
-own spread: of one document it would be zero, and one lucky poem would be beyond doubt. Such a genre borrows
-the residuals of all documents where these spread wider than its own.
+Documents are drawn again within their genre (common/bootstrap.py), and those that hang together, of one
+author or work, are drawn together: a model that has learned an author gains on all of his poems, and an
+interval over documents would take these for so many witnesses. A genre of few groups does not know its own
+spread: of one document it would be zero, and one lucky poem would be beyond doubt. Such a genre borrows the
+residuals of all groups where these spread wider than its own.
 """
 
 from __future__ import annotations
@@ -12,28 +14,35 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from yanmo.common.bootstrap import generator_for, resampled_sums
+from yanmo.common.bootstrap import generator_for, resampled_sums, sums_of_groups
 
 Floats = npt.NDArray[np.float64]
-CHARACTERS, CHALLENGER, CHAMPION = 0, 1, 2
-"""Columns of the paired scores of one genre."""
+CHARACTERS, CHALLENGER, CHAMPION, GROUP = 0, 1, 2, 3
+"""Columns of the paired scores of one genre; GROUP, a number of what hangs together, may be left out where
+every document stands alone."""
 FEW_DOCUMENTS = 10
-"""Below this a genre's own spread is not trusted."""
+"""Below so many documents, or groups of them, a genre's own spread is not trusted."""
 
 
 def drawn_gains(scores: Mapping[str, Floats], draws: int, seed: int) -> dict[str, Floats] | None:
     """Genre -> its gain in each draw of documents, bits per character.
 
     Args:
-        scores: genre -> (documents, 3): characters, challenger's bits, champion's bits.
+        scores: genre -> (documents, 4): characters, challenger's bits, champion's bits, group.
 
     Returns:
-        Arrays of `draws`; None where no genre has two documents, so that nobody knows any spread.
+        Arrays of `draws`; None where no genre has two groups, so that nobody knows any spread.
     """
-    pool = _residuals(scores)
+    groups = {genre: grouped(values) for genre, values in scores.items()}
+    pool = _residuals(groups)
     if not len(pool):
         return None
-    return {genre: _drawn(values, pool, draws, seed, genre) for genre, values in scores.items()}
+    return {genre: _drawn(values, pool, draws, seed, genre) for genre, values in groups.items()}
+
+
+def grouped(values: Floats) -> Floats:
+    """The paired scores of one genre, summed over what hangs together: (groups, 3)."""
+    return sums_of_groups(values[:, :GROUP], values[:, GROUP]) if values.shape[1] > GROUP else values
 
 
 def _gain_of(values: Floats) -> float:

@@ -258,3 +258,67 @@ def _compared(check: Check, gain: Mapping[str, Any], rules: Rules) -> Words | No
             f"不晋升：平均更好，但{check.finding.zh}（至多允许 {rules.max_genre_loss:g}）：{against.zh}。",
         )
     return None
+
+
+CONFIRMED = Words(
+    "gain above 0 on the confirmation split, which is looked at only now",
+    "在此时才启用的确认集上，提升大于零",
+)
+NO_SPLIT = Words(
+    "the evaluation set of this channel has no confirmation split; "
+    "`yanmo curate --add-confirmation` adds one",
+    "此频道的评测集没有确认集；`yanmo curate --add-confirmation` 可以补上",
+)
+UNSCORED = Words(
+    "the models were not scored on the confirmation split (evaluate scores it with the test split)",
+    "两个模型都没有在确认集上评分（只有评测测试集时才一并评分）",
+)
+
+
+def unscored(evaluation: str, command: str) -> Words:
+    """Finding of rule 10 where only one of the models was scored."""
+    return Words(
+        f"{evaluation} was not scored on the confirmation split; measure it again: {command}",
+        f"{evaluation} 没有在确认集上评分；请重新评测：{command}",
+    )
+
+
+def read_before(share: float) -> Words:
+    """Finding of rule 10 for a challenger that was trained on the texts."""
+    return Words(
+        f"{100 * share:.2f} % of the confirmation texts stand in the challenger's training text, so they "
+        "confirm nothing and were not looked at",
+        f"确认集有 {100 * share:.2f} % 的文本见于挑战者的训练文本，不足为证，故未启用",
+    )
+
+
+def on_confirmation(gain: Mapping[str, Any], level: float) -> Words:
+    """Finding of rule 10."""
+    bits, number, sure = f"{gain['bits']:+.3f}", f"{gain['documents']:,}", f"{100 * level:g} %"
+    if gain["lowest"] is None:
+        return Words(
+            f"{bits} bits on {number} texts kept apart, and no bound: one text in each genre",
+            f"{number} 篇另存的文本上提升 {bits} 比特，没有下限：每个体裁只有一篇",
+        )
+    low = f"{gain['lowest']:+.3f}"
+    return Words(
+        f"{bits} bits on {number} texts kept apart, {low} or more with {sure} confidence",
+        f"{number} 篇另存的文本上提升 {bits} 比特，以 {sure} 的把握不低于 {low}",
+    )
+
+
+def confirmed(sentence: Words, finding: Words) -> Words:
+    """The sentence of a promotion that was confirmed."""
+    return Words(f"{sentence.en} Confirmed: {finding.en}.", f"{sentence.zh}已确认：{finding.zh}。")
+
+
+def unconfirmed(finding: Words, sentence: Words) -> Words:
+    """The sentence of a promotion that nothing confirmed."""
+    return Words(f"Not confirmed: {finding.en}. {sentence.en}", f"未经确认：{finding.zh}。{sentence.zh}")
+
+
+def not_confirmed(finding: Words, sentence: Words) -> Words:
+    """The sentence of a challenger that failed rule 10 alone; what it did on the test split comes after."""
+    en = sentence.en.replace("Promoted: ", "on the test split: ", 1)
+    zh = sentence.zh.replace("晋升：", "测试集上：", 1)
+    return Words(f"Not promoted: not confirmed: {finding.en}; {en}", f"不晋升：未获确认：{finding.zh}；{zh}")

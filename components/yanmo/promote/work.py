@@ -22,6 +22,7 @@ from yanmo.promote.champion import (
     settle,
 )
 from yanmo.promote.config import PromoteConfig
+from yanmo.promote.confirmation import confirmed
 from yanmo.promote.evaluation import (
     Evaluation,
     is_of,
@@ -93,7 +94,8 @@ def _judged(run: StageRun, challenger: Evaluation, champion: Evaluation | None) 
     )
     if champion is None:
         return first_champion(challenger.mean, rules, evidence)
-    return judge(paired_scores(challenger, champion), rules, evidence)
+    verdict = judge(paired_scores(challenger, champion), rules, evidence)
+    return confirmed(verdict, challenger, champion, rules, run.options.without_confirmation)
 
 
 def rules_of(options: PromoteConfig) -> Rules:

@@ -31,11 +31,14 @@ def test_curate_gives_the_figures_of_the_readme(curate: Callable[..., Any]) -> N
     said = (
         f"filters {filtered} of the 36,000 texts, finds {dropped['duplicate']} copies and "
         f"{dropped['near_duplicate']} near copies, holds out "
-        f"{dropped['evaluation_set']:,} for validation and test, and drops {dropped['overlap']} that share a "
-        f"run of 13 characters with those; {sum(counts['documents']['train'].values()):,} texts of "
+        f"{dropped['evaluation_set']:,} for validation, test and confirmation, and drops "
+        f"{dropped['overlap']} that share a run of 13 characters with those; "
+        f"{sum(counts['documents']['train'].values()):,} texts of "
         f"{sum(counts['characters']['train'].values()):,} characters remain for training."
     )
     assert said in readme
     held = curated.output("evaluation_set").manifest.counts
     assert held["documents"]["test"].keys() == {"诗", "词", "文", "赋"}
     assert sum(held["characters"]["test"].values()) < 200_000
+    assert held["documents"]["confirm"].keys() == held["documents"]["test"].keys()
+    assert sum(held["characters"]["confirm"].values()) < 100_000

@@ -63,15 +63,17 @@ class Stage:
         pointer="evaluate",
         texts=("明月",),
         contamination=0.0,
+        confirm=0.0,
+        confirm_read=0.0,
+        evaluation_set=None,
         **more,
     ):
-        """Commit an evaluation of `model` at about `bits` per character; `shift` by genre."""
-        rows = [
-            self._row(g, i, bits + (shift or {}).get(g, 0.0))
-            for g, n in self.numbers.items()
-            for i in range(n)
-        ]
-        table = pa.Table.from_pylist(rows, schema=EVALUATION)
+        """Commit an evaluation of `model` at about `bits` per character; `shift` by genre.
+
+        `confirm`: by how many bits more the confirmation split is scored; None where it is not.
+        `confirm_read`: share of its texts found in the training text.
+        """
+        table = self._table(bits, shift or {})
         summary = self._summary(table, model, split)
         samples = {"settings": {"seed": 0, "temperature": 0.8, "top_p": 0.95, "most_tokens": 80}}
         shown = [{"text": t, "tokens": 1, "ended": True, "distinct_2": None} for t in texts]
@@ -80,34 +82,49 @@ class Stage:
             "summary.json": json.dumps(summary),
             "samples.json": json.dumps({**samples, "genres": dict.fromkeys(self.numbers, shown)}),
         }
-        options = {"bits": bits, "shift": shift, "split": split, **more}
+        if confirm is not None:
+            kept = self._table(bits + confirm, shift or {}, "confirm")
+            files["confirmation-00000-of-00001.parquet"] = lambda path: write_parquet(kept, path)
+        options = {"bits": bits, "shift": shift, "split": split, "confirm": confirm, **more}
+        inputs = {"model": model} | ({"evaluation_set": evaluation_set} if evaluation_set else {})
+        found = self._contamination(model, contamination, None if confirm is None else confirm_read)
         return commit(
             self.store,
             "evaluate",
             files,
-            inputs={"model": model},
-            options=options,
+            inputs=inputs,
+            options=options | {"read": confirm_read},
             pointer=pointer,
-            references=self._contamination(model, contamination),
+            references=found,
         )
 
-    def _contamination(self, model, share):
+    def _table(self, bits, shift, split="test"):
+        part, prefix = (1, "") if split == "test" else (2, "c")
+        rows = [
+            self._row(g, i, bits + shift.get(g, 0.0), prefix)
+            for g, n in self.numbers.items()
+            for i in range(max(n // part, 1))
+        ]
+        return pa.Table.from_pylist([{**row, "split": split} for row in rows], schema=EVALUATION)
+
+    def _contamination(self, model, share, read):
         """The part that evaluate commits beside; none where the store names no training text."""
         texts = training_text(model).texts
         if not texts or share is None:
             return {}
         names = ["documents", *(f"documents_{i}" for i in range(2, len(texts) + 1))]
-        body = json.dumps({"window": 13, "share": share, "genres": {}})
+        value = {"window": 13, "share": share, "genres": {}}
+        body = json.dumps(value if read is None else {**value, "confirmation": {"share": read}})
         inputs = dict(zip(names, texts, strict=True))
-        options, files = {"share": share}, {"contamination.json": body}
+        options, files = {"share": share, "read": read}, {"contamination.json": body}
         return {"contamination": commit(self.store, "contamination", files, inputs=inputs, options=options)}
 
     @staticmethod
-    def _row(genre, i, bits):
-        draw = np.random.default_rng([i, sum(map(ord, genre))])
+    def _row(genre, i, bits, prefix=""):
+        draw = np.random.default_rng([i, sum(map(ord, prefix + genre))])
         characters = int(draw.integers(20, 80))
         row = {
-            "id": f"{genre}{i:04d}",
+            "id": f"{prefix}{genre}{i:04d}",
             "genre": genre,
             "split": "test",
             "source": "a/b",

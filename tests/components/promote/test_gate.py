@@ -1,29 +1,18 @@
 import importlib.util
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parent))  # importlib mode leaves it out
+
+from paired import scores
+
 from yanmo.promote.gate import Evidence, Rules, first_champion, judge
 from yanmo.promote.limits import VERSE, parse_limits, parse_unmeasured
 
 RULES = Rules(min_gain=0.003, max_genre_loss=0.05, level=0.95, draws=2000, seed=0)
-DOCUMENTS = {"诗": 400, "词": 200, "文": 90, "赋": 45}
-
-
-def scores(gain, *, noise=0.3, seed=0, documents=None):
-    """Genre -> paired scores; the champion has 8 bits per character, the challenger `gain` fewer.
-
-    `gain` by genre or for all. `noise`: standard deviation of a document's difference, bits per character.
-    """
-    draw, result = np.random.default_rng(seed), {}
-    for genre, number in (documents or DOCUMENTS).items():
-        characters = draw.integers(20, 200, number).astype(float)
-        champion = characters * (8 + draw.normal(0, 0.5, number))
-        fewer = gain.get(genre, 0.0) if isinstance(gain, dict) else gain
-        challenger = champion - characters * (fewer + draw.normal(0, noise, number))
-        result[genre] = np.stack([characters, challenger, champion], 1)
-    return result
 
 
 def test_a_clear_gain_is_promoted():

@@ -1,0 +1,217 @@
+"""The third held-out split: apart from the others, never in training, and added to sets that lack it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from yanmo.common.store.manifest import file_sha256
+from yanmo.common.text_runs import Runs
+from yanmo.curate.plan import SplitSize, hold_out
+
+FIXTURE = Path(__file__).parents[2] / "data" / "documents.jsonl"
+SMALL = ("--min-split-documents", "2", "--confirm-share", "0.1")
+"""With these the fixture is enough for three splits."""
+HAN = "春眠不觉晓处闻啼鸟夜来风雨声花落知多少白日依山尽黄河入海流欲穷千里目更上一层楼床前明月光疑是地霜"
+Run = Callable[..., Any]
+Record = dict[str, Any]
+
+
+def texts_of(output: Any, split: str) -> list[dict[str, Any]]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    tables = [pq.read_table(path, partitioning=None) for path in output.paths(f"{split}-*.parquet")]
+    return list(pa.concat_tables(tables).to_pylist())
+
+
+def digests(output: Any, *splits: str) -> dict[str, str]:
+    return {p.name: file_sha256(p) for s in splits for p in output.paths(f"{s}-*.parquet")}
+
+
+def poems(number: int, seed: int = 0, **fields: str) -> list[Record]:
+    draw = random.Random(seed)
+    return [
+        {
+            "text": "\n".join("".join(draw.choices(HAN, k=7)) + "。" for _ in range(8)),
+            "genre": "shi",
+            "title": f"{seed}-{i}",
+            "author": f"author {i % 40}",
+            "source": "a",
+            **fields,
+        }
+        for i in range(number)
+    ]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.integers(1, 300), st.integers(0, 99)), min_size=1, max_size=300)
+)
+def test_a_third_split_leaves_the_first_two_as_they_are(rows: list[tuple[int, int, int]]) -> None:
+    genre, characters, group = (np.array(column) for column in zip(*rows, strict=True))
+    sizes = [SplitSize(characters=n, share=s, min_documents=3) for n, s in ((400, 0.1), (100, 0.03))]
+    third = SplitSize(characters=200, share=0.05, min_documents=3)
+    given_ = genre.astype(np.int32), characters.astype(np.int32), group
+    two, three = hold_out(*given_, sizes), hold_out(*given_, [*sizes, third])
+    assert [s.tolist() for s in three[:2]] == [s.tolist() for s in two]
+    assert not set(three[2].tolist()) & {i for s in two for i in s.tolist()}
+
+
+def test_a_new_set_has_a_confirmation_split_and_the_same_test_and_valid(curate: Run) -> None:
+    with_it = curate(FIXTURE, *SMALL).output("evaluation_set")
+    without = curate(FIXTURE, *SMALL, "--confirm-characters", "0", store="b").output("evaluation_set")
+    assert digests(with_it, "test", "valid") == digests(without, "test", "valid")
+    assert not without.entries("confirm-*.parquet")
+    assert with_it.manifest.counts["documents"]["confirm"].keys() == {"诗", "词", "文", "赋"}
+    rows = [texts_of(with_it, split) for split in ("test", "valid", "confirm")]
+    ids = [{r["id"] for r in each} for each in rows]
+    assert len(set.union(*ids)) == sum(map(len, ids)) and all(r["split"] == "confirm" for r in rows[2])
+
+
+def test_training_text_knows_nothing_of_the_confirmation_split(
+    curate: Run, lines: list[Record], write_jsonl: Callable[..., Path]
+) -> None:
+    curated = curate(FIXTURE, *SMALL)
+    confirm = texts_of(curated.output("evaluation_set"), "confirm")
+    train = [r["text"] for r in curated.rows("train")]
+    runs = Runs.of([r["text"] for r in confirm], 13)
+    assert len(confirm) > 5 and not runs.found_in(train).any()
+    # Later text: a near copy and a quotation of a held-out document stay out as well.
+    longest = max((r["text"] for r in confirm), key=len)
+    quotes = {"text": "君不闻古人有言乎，" + longest[:40] + "云云。", "genre": "wen", "source": "z"}
+    copy = {"text": longest.replace("，", "、"), "genre": "wen", "source": "z"}
+    again = curate(write_jsonl("more.jsonl", [*lines, quotes, copy]), *SMALL)
+    assert not [r for r in again.rows("train") if r["source"] == "z"]
+
+
+def test_authors_of_the_confirmation_split_are_held_out_whole(
+    curate: Run, write_jsonl: Callable[..., Path]
+) -> None:
+    path = write_jsonl("a.jsonl", poems(800))
+    curated = curate(path, "--split-by", "author", "--confirm-share", "0.1", "--min-split-documents", "2")
+    confirm = {r["author"] for r in texts_of(curated.output("evaluation_set"), "confirm")}
+    assert confirm and not confirm & {r["author"] for r in curated.rows("train")}
+
+
+@pytest.mark.parametrize("number", [1, 2, 4, 5, 9, 14, 15, 30, 60, 110, 200])
+def test_no_size_of_text_fails_because_of_the_third_split(
+    curate: Run, write_jsonl: Callable[..., Path], number: int
+) -> None:
+    path = write_jsonl("a.jsonl", poems(number, seed=number))
+    ends = {}
+    for name, more in (("with", ()), ("without", ("--confirm-characters", "0"))):
+        for code in (0, 65):
+            try:
+                ends[name] = code, curate(path, *more, store=name, expect=code)
+                break
+            except AssertionError:
+                continue
+    assert ends["with"][0] == ends["without"][0]
+    if not ends["with"][0]:
+        has_it = bool(ends["with"][1].output("evaluation_set").entries("confirm-*.parquet"))
+        assert has_it == (number >= 110)
+
+
+def test_a_text_too_small_for_three_splits_says_what_follows(
+    curate: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    curate(FIXTURE)
+    said = capsys.readouterr().err
+    assert "no confirmation split: the text is too small for three" in said
+    assert "--without-confirmation" in said and "--add-confirmation" in said
+
+
+def test_shared_runs_with_the_confirmation_split_alone_are_no_new_error(
+    curate: Run, write_jsonl: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_jsonl("a.jsonl", poems(300))
+    (known,) = [r["text"] for r in texts_of(curate(path).output("evaluation_set"), "confirm")[:1]]
+    quoting = [{**r, "text": known[:16] + "\n" + r["text"]} for r in poems(120, seed=9)]
+    write_jsonl("a.jsonl", [*poems(300), *quoting])
+    again = curate(path)  # a quarter of all documents, above --max-overlap-share
+    assert "because of the confirmation split alone" in capsys.readouterr().err
+    assert again.report()["dropped"]["overlap"]["诗"]["documents"] == 120
+    test = texts_of(again.output("evaluation_set"), "test")[0]["text"]
+    quoting = [{**r, "text": test[:16] + "\n" + r["text"]} for r in poems(120, seed=8)]
+    write_jsonl("a.jsonl", [*poems(300), *quoting])
+    curate(path, expect=65)
+
+
+def old_channel(curate: Run, path: Any) -> Any:
+    return curate(path, "--confirm-characters", "0")
+
+
+@pytest.mark.parametrize("text", ["the training text", "new text"])
+def test_a_pinned_set_gets_a_confirmation_split_and_keeps_its_files(
+    curate: Run, write_jsonl: Callable[..., Path], text: str
+) -> None:
+    path = write_jsonl("a.jsonl", poems(300))
+    before = old_channel(curate, path)
+    old, trained = before.output("evaluation_set"), before.rows("train")
+    given = [path] if text == "the training text" else [write_jsonl("b.jsonl", poems(60, seed=7))]
+    more = () if text == "the training text" else ("--confirm-share", "1")
+    curate(*given, "--add-confirmation", *more)
+    after = before.output("evaluation_set")
+    assert digests(after, "test", "valid") == digests(old, "test", "valid")
+    assert after.content_digest != old.content_digest
+    confirm = texts_of(after, "confirm")
+    of_old = {r["id"] for s in ("test", "valid") for r in texts_of(old, s)}
+    assert len(confirm) >= 10 and not of_old & {r["id"] for r in confirm}
+    assert ({r["id"] for r in confirm} <= {r["id"] for r in trained}) == (text == "the training text")
+    assert after.manifest.counts["documents"]["confirm"] == {"诗": len(confirm)}
+    assert sum(after.manifest.metadata["licenses"].values()) == len(confirm) + len(of_old)
+    curate(path)  # the next one keeps them out
+    assert not {r["id"] for r in confirm} & {r["id"] for r in before.rows("train")}
+
+
+def test_adding_twice_changes_nothing_and_a_killed_one_is_taken_up(
+    curate: Run, write_jsonl: Callable[..., Path]
+) -> None:
+    path = write_jsonl("a.jsonl", poems(300))
+    curated = old_channel(curate, path)
+    curate(path, "--add-confirmation", "--pointer", "none")  # committed, and not pinned: as after a kill
+    assert not curated.output("evaluation_set").entries("confirm-*.parquet")
+    curate(path, "--add-confirmation")
+    first = curated.output("evaluation_set").reference
+    curate(path, "--add-confirmation", "--confirm-characters", "900")
+    assert curated.output("evaluation_set").reference == first
+
+
+def test_new_texts_that_the_old_set_knows_are_not_taken(
+    curate: Run, write_jsonl: Callable[..., Path]
+) -> None:
+    curated = old_channel(curate, write_jsonl("a.jsonl", poems(300)))
+    test = texts_of(curated.output("evaluation_set"), "test")
+    copies = [{"text": r["text"].replace("。", "，"), "genre": "shi", "source": "copy"} for r in test]
+    curate(
+        write_jsonl("b.jsonl", [*copies, *poems(60, seed=7)]), "--add-confirmation", "--confirm-share", "1"
+    )
+    confirm = texts_of(curated.output("evaluation_set"), "confirm")
+    assert confirm and not [r for r in confirm if r["source"] == "copy"]
+
+
+def test_what_cannot_be_added_is_refused(
+    curate: Run, write_jsonl: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_jsonl("a.jsonl", poems(300))
+    curate(path, "--add-confirmation", expect=65)
+    assert "has no evaluation set to add to" in capsys.readouterr().err
+    prose = [{**r, "genre": "wen"} for r in poems(300, seed=3)]
+    old_channel(curate, write_jsonl("both.jsonl", [*poems(300), *prose]))
+    curate(path, "--add-confirmation", expect=65)
+    assert "genre 文" in capsys.readouterr().err
+    for wrong in (
+        ("--evaluation-set", "none"),
+        ("--confirm-characters", "0"),
+        ("--confirm-share", "0"),
+        ("--shard", "1/2"),
+    ):
+        curate(path, "--add-confirmation", *wrong, expect=64)
