@@ -1,161 +1,221 @@
-"""How often promote's gate is wrong: simulated on the per-document bits of real models.
+"""How often promote's gate is wrong, with the noise of seeds in it, on the per-document bits of real models.
 
-    python benchmarks/gate.py --store runs/demo EVALUATION EVALUATION ...
+    python benchmarks/gate.py --models FULL.parquet --twins SHORT.parquet [--count 16] [--warm]
 
-EVALUATION: `evaluate/<key>` or a reference file, at least two, of models of one recipe with other seeds (five
-for the figures of docs/gate.md, which has the commands that train them). Everything goes through
-yanmo.promote.gate.judge with the stage's default rules about bits; `limits` are left out, as nothing here is
-known of samples, and a limit on what was not measured is not kept.
+FULL and SHORT are tables of benchmarks/seed_noise.py: models of one recipe that differ by their seed, and
+the recipe's twins at a share of the steps. Every verdict is promote's own (yanmo.promote.gate.judge, default
+rules about bits; `limits` are left out, as nothing here is known of samples).
 
-    random signs    a pair of real models; in each document they are exchanged or not, by a coin. No model is
-                    better, and documents differ as much as real ones do.
-    seeds           an ordered pair of models, on documents drawn again with replacement: two trainings of
-                    one recipe, of which one is a little better by luck.
-    nights          30 challengers of one recipe in a row, each against the champion of the time: the share
-                    of such months in which the crown changes hands, and how often it does. A night's model
-                    is one of the real ones; its evaluation set is drawn again each night.
-    gain of X %     random signs, after which the challenger needs X % fewer bits everywhere.
+    sigma           standard deviation over the seeds of FULL, on its test documents, as a share of the bits
+    s               what a channel measures: of --count twins, drawn with the standard deviation that SHORT's
+                    twins have on the validation split
+    a night         champion and challenger are two of the real models, with their real differences in every
+                    document and genre; the level of each is drawn: normal, with sigma
+    month           30 nights without progress against one champion and one s: is it ever changed?
+    gain of X %     the recipe is truly better by X % of the bits: is it promoted within 3 nights?
+
+Without --warm each night trains from nothing, so that the champion's level is drawn once a month and each
+challenger's once a night. With --warm each night goes on from the champion: only challengers scatter. A last
+row draws no level at all: nights are the real models as they are, in random order.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 
-from yanmo.common.inputs import parse_reference
-from yanmo.common.store.objects import ObjectStore, open_store
-from yanmo.common.store.output import open_reference
 from yanmo.promote.config import PromoteConfig
-from yanmo.promote.evaluation import Evaluation, open_evaluation, paired_scores
-from yanmo.promote.gate import judge
+from yanmo.promote.gate import Evidence, Rules, judge
+from yanmo.promote.noise import Noise, margin
 from yanmo.promote.spread import CHALLENGER, CHAMPION, CHARACTERS, Floats
 from yanmo.promote.work import rules_of
 
 Scores = dict[str, Floats]
 Generator = np.random.Generator
-NIGHTS = 30
+NIGHTS, TRIES = 30, 3
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--store", default="runs/demo")
-    parser.add_argument("--draws", type=int, default=1000)
-    parser.add_argument("--months", type=int, default=200, help="months of 30 nights")
-    parser.add_argument("--min-gain", type=float, default=PromoteConfig.min_gain)
-    parser.add_argument("evaluations", nargs="+")
+    parser.add_argument("--models", type=Path, required=True)
+    parser.add_argument("--twins", type=Path, required=True)
+    parser.add_argument("--count", type=int, default=16, help="twins that the channel trains")
+    parser.add_argument(
+        "--share", type=float, default=0.25, help="of the steps that a twin has, for the cost"
+    )
+    parser.add_argument("--warm", action="store_true")
+    parser.add_argument("--months", type=int, default=2000)
     options = parser.parse_args()
-    store = open_store(options.store)
-    models = [_opened(store, text) for text in options.evaluations]
-    if len(models) < 2:
-        parser.error("expected two evaluations or more")
-    gate = Gate(options.min_gain)
-    print(f"bits per character, mean over genres: {', '.join(f'{m.mean:.3f}' for m in models)}")
-    pairs = [paired_scores(a, b) for a, b in itertools.permutations(models, 2)]
-    gains = [gate.gain(pair) for pair in pairs]
-    print(f"gains between them: up to {100 * max(gains):.2f} %; {len(pairs)} ordered pairs\n")
-    print(f"{'simulation':<28}{'promoted':>10}{'of':>7}")
-    for name, made in simulations(pairs).items():
-        found = sum(gate.promotes(made(np.random.default_rng([i, 0]))) for i in range(options.draws))
-        print(f"{name:<28}{100 * found / options.draws:>8.1f} %{options.draws:>7}", flush=True)
-    changes = [months_of(gate, models, np.random.default_rng([i, 1])) for i in range(options.months)]
-    changed = np.mean([c > 0 for c in changes])
-    print(f"{f'{NIGHTS} nights, any change':<28}{100 * changed:>8.1f} %{options.months:>7}")
-    print(f"{'changes per night':<28}{100 * np.mean(changes) / NIGHTS:>8.2f} %{NIGHTS * options.months:>7}")
-
-
-def _opened(store: ObjectStore, given: str) -> Evaluation:
-    reference = parse_reference(store, given, "evaluation")
-    if reference is None:
-        raise SystemExit(f"{given}: no evaluation")
-    return open_evaluation(open_reference(store, reference))
-
-
-class Gate:
-    """promote's rules about bits, with their defaults."""
-
-    def __init__(self, min_gain: float) -> None:
-        # A tenth of the stage's draws of documents: enough for the ends of an interval, over 1,000 verdicts.
-        rules = rules_of(PromoteConfig(min_gain=min_gain))
-        self._rules = replace(rules, draws=500, limits=(), must_measure=())
-
-    def promotes(self, scores: Scores) -> bool:
-        """Whether the challenger of these scores would be crowned."""
-        # Without the margin there is no promotion, so the bootstrap need not be drawn: 20 times as fast.
-        return self.gain(scores) >= self._rules.min_gain and judge(scores, self._rules).promote
-
-    def gain(self, scores: Scores) -> float:
-        """The challenger's gain as a share of the champion's bits, mean over genres."""
-        sums = [values.sum(axis=0) for values in scores.values()]
-        mine, theirs = (np.mean([s[who] / s[CHARACTERS] for s in sums]) for who in (CHALLENGER, CHAMPION))
-        return float((theirs - mine) / theirs)
-
-
-def simulations(pairs: Sequence[Scores]) -> dict[str, Callable[[Generator], Scores]]:
-    """Name -> what makes the scores of one draw."""
-
-    def chosen(draw: Generator) -> Scores:
-        return pairs[int(draw.integers(len(pairs)))]
-
-    return {
-        "random signs": lambda draw: random_signs(chosen(draw), draw),
-        "seeds": lambda draw: other_documents(chosen(draw), draw),
-        **{
-            f"gain of {percent:g} %": lambda draw, share=percent / 100: improved(
-                random_signs(chosen(draw), draw), share
+    models, twins = read_models(options.models), sd_of(valid_bits(options.twins))
+    sigma = sd_of([m.mean for m in models])
+    cost = options.count * options.share
+    print(
+        f"{len(models)} models, sigma {100 * sigma:.3f} %; twins {100 * twins:.3f} %; {options.count} twins "
+        f"cost {cost:g} nights, {100 * cost / NIGHTS:.1f} % of a month of them"
+    )
+    pairs = list(real_pairs(models))
+    gates = {
+        "0.3 % (before)": Gate(None, 0.0, options.warm),
+        "measured": Gate(options.count, twins, options.warm),
+        "assumed": Gate(None, PromoteConfig.assumed_noise, options.warm),
+    }
+    print(f"{'':<28}" + "".join(f"{name:>16}" for name in gates))
+    for gain in (0.0, 0.003, 0.005, 0.01, 0.015, 0.02):
+        nights = TRIES if gain else NIGHTS
+        what = f"gain of {100 * gain:g} %, {nights} nights" if gain else f"month of {nights} nights"
+        found = [
+            np.mean(
+                [
+                    month(gate, pairs, sigma, gain, nights, options.warm, np.random.default_rng([i, nights]))
+                    for i in range(options.months)
+                ]
             )
-            for percent in (0.3, 0.5, 1.0)
-        },
+            for gate in gates.values()
+        ]
+        print(f"{what:<28}" + "".join(f"{100 * v:>14.1f} %" for v in found), flush=True)
+    found = [
+        np.mean([real_month(gate, models, np.random.default_rng([i, 7])) for i in range(options.months)])
+        for gate in gates.values()
+    ]
+    print(f"{'month of the real models':<28}" + "".join(f"{100 * v:>14.1f} %" for v in found))
+
+
+@dataclass(frozen=True)
+class Model:
+    """One trained model: genre -> (documents, 2): characters and bits."""
+
+    scores: Scores
+
+    @property
+    def mean(self) -> float:
+        """Bits per character, mean over genres."""
+        return float(np.mean([v[:, 1].sum() / v[:, 0].sum() for v in self.scores.values()]))
+
+
+def read_models(path: Path) -> list[Model]:
+    """The models of a table, one a seed."""
+    table = pq.read_table(path)
+    genres = np.array(table["genre"].to_pylist())
+    characters = table["characters"].to_numpy().astype(np.float64)
+    found = []
+    for name in table.schema.names:
+        if name.startswith("seed "):
+            values = np.stack([characters, table[name].to_numpy().astype(np.float64)], 1)
+            found.append(Model({g: values[genres == g] for g in dict.fromkeys(genres.tolist())}))
+    return found
+
+
+def valid_bits(path: Path) -> list[float]:
+    """Bits per character of the validation split, mean over genres, of each seed of a table."""
+    said: dict[str, Any] = json.loads((pq.read_schema(path).metadata or {})[b"yanmo.seeds"])
+    return [float(seed["valid"]["mean"]) for seed in said.values()]
+
+
+def sd_of(values: list[float]) -> float:
+    """Standard deviation as a share of the mean."""
+    return float(np.std(values, ddof=1) / np.mean(values))
+
+
+def paired(challenger: Model, champion: Model) -> Scores:
+    """As promote pairs two evaluations."""
+    return {
+        genre: np.column_stack([values, champion.scores[genre][:, 1], np.arange(len(values))])
+        for genre, values in challenger.scores.items()
     }
 
 
-def random_signs(scores: Scores, draw: Generator) -> Scores:
-    """Challenger and champion exchanged in documents chosen by a coin."""
-    result = {}
-    for genre, values in scores.items():
-        exchanged = values.copy()
-        turned = draw.integers(2, size=len(values)) == 1
-        exchanged[np.ix_(turned, [CHALLENGER, CHAMPION])] = values[np.ix_(turned, [CHAMPION, CHALLENGER])]
-        result[genre] = exchanged
-    return result
+def gain_of(scores: Scores) -> float:
+    """The challenger's gain as a share of the champion's bits, mean over genres."""
+    sums = [values.sum(axis=0) for values in scores.values()]
+    mine, theirs = (np.mean([s[who] / s[CHARACTERS] for s in sums]) for who in (CHALLENGER, CHAMPION))
+    return float((theirs - mine) / theirs)
 
 
-def other_documents(scores: Scores, draw: Generator) -> Scores:
-    """As many documents of each genre, drawn with replacement."""
-    return {genre: values[draw.integers(len(values), size=len(values))] for genre, values in scores.items()}
-
-
-def improved(scores: Scores, share: float) -> Scores:
-    """The challenger needs this share of its bits less."""
+def improved(scores: Scores, gain: float) -> Scores:
+    """The challenger's bits all scaled by one factor, such that it gains this share."""
+    factor = (1 - gain) / (1 - gain_of(scores))
     result = {genre: values.copy() for genre, values in scores.items()}
     for values in result.values():
-        values[:, CHALLENGER] *= 1 - share
+        values[:, CHALLENGER] *= factor
     return result
 
 
-def months_of(gate: Gate, models: Sequence[Evaluation], draw: Generator) -> int:
-    """How often the crown changes hands in 30 nights of one recipe."""
-    champion, changes = int(draw.integers(len(models))), 0
-    for challenger in draw.integers(len(models), size=NIGHTS).tolist():
-        if challenger == champion:
-            continue
-        scores = other_documents(_pair(models, challenger, champion), draw)
-        if gate.promotes(scores):
-            champion, changes = challenger, changes + 1
-    return changes
+class Gate:
+    """promote's rules about bits, with what it knows of the seed."""
+
+    def __init__(self, twins: int | None, sd: float, is_warm: bool) -> None:
+        """Args:
+        twins: how many a month measures; None assumes `sd`, and 0 of it asks for the least gain alone.
+        """
+        # A tenth of the stage's draws of documents: enough for the ends of an interval, over 1,000 verdicts.
+        self.rules: Rules = replace(
+            rules_of(PromoteConfig(assumed_noise=sd)), draws=500, limits=(), must_measure=()
+        )
+        self._twins, self._sd, self._is_warm = twins, sd, is_warm
+
+    def measured(self, draw: Generator) -> Evidence:
+        """What a month's twins say."""
+        if self._twins is None:
+            return Evidence()
+        sd = sd_of((1 + self._sd * draw.normal(size=self._twins)).tolist())
+        noise = Noise(sd=sd, df=self._twins - 1, is_warm=self._is_warm, twins=self._twins)
+        return Evidence(noise=noise)
+
+    def least(self, evidence: Evidence) -> float:
+        """The margin."""
+        noise = evidence.noise or Noise(sd=self.rules.assumed_noise, df=math.inf)
+        made = margin(noise, self.rules.month_error, self.rules.nights_per_month) if noise.sd else 0.0
+        return max(made, self.rules.min_gain)
+
+    def promotes(self, scores: Scores, evidence: Evidence) -> bool:
+        """Whether the challenger of these scores would become champion."""
+        return judge(scores, self.rules, evidence).promote
 
 
-_PAIRS: dict[tuple[int, int], Scores] = {}
+def month(
+    gate: Gate, pairs: list[Scores], sigma: float, gain: float, nights: int, is_warm: bool, draw: Generator
+) -> bool:
+    """Whether the champion changes in so many nights, each truly better by `gain`."""
+    evidence = gate.measured(draw)
+    least = gate.least(evidence)
+    champion = 0.0 if is_warm else draw.normal(0, sigma)
+    for challenger in draw.normal(0, sigma, nights):
+        found = 1 - (1 - gain) * (1 + challenger) / (1 + champion)
+        # Below the margin there is no promotion, so the bootstrap need not be drawn: 20 times as fast.
+        if found >= least and gate.promotes(improved(pairs[int(draw.integers(len(pairs)))], found), evidence):
+            return True
+    return False
 
 
-def _pair(models: Sequence[Evaluation], challenger: int, champion: int) -> Scores:
-    key = (challenger, champion)
-    if key not in _PAIRS:
-        _PAIRS[key] = paired_scores(models[challenger], models[champion])
-    return _PAIRS[key]
+def real_month(gate: Gate, models: list[Model], draw: Generator) -> bool:
+    """Whether any of 30 real models of the recipe takes the place of another."""
+    evidence = gate.measured(draw)
+    least = gate.least(evidence)
+    champion, *nights = draw.integers(len(models), size=NIGHTS + 1).tolist()
+    return any(
+        challenger != champion and promoted(gate, evidence, least, models[challenger], models[champion])
+        for challenger in dict.fromkeys(nights)
+    )
+
+
+def promoted(gate: Gate, evidence: Evidence, least: float, challenger: Model, champion: Model) -> bool:
+    """The verdict on two real models."""
+    scores = paired(challenger, champion)
+    return gain_of(scores) >= least and gate.promotes(scores, evidence)
+
+
+def real_pairs(models: list[Model]) -> Iterator[Scores]:
+    """All ordered pairs of different models."""
+    for a in models:
+        yield from (paired(a, b) for b in models if b is not a)
 
 
 if __name__ == "__main__":

@@ -38,6 +38,17 @@ class PromoteConfig(StageOptions):
     )
 
     min_gain: float = opt(0.003, "least gain of the mean over genres, as a share of the champion's bits")
+    month_error: float = opt(
+        0.05,
+        "chance (0 to 1) that the champion changes in a month without progress; the margin follows from it",
+        form=False,
+    )
+    nights_per_month: int = opt(30, "challengers that share --month-error", form=False)
+    assumed_noise: float = opt(
+        0.0025,
+        "seed's standard deviation as a share of the bits where `yanmo train --twins` measured none",
+        form=False,
+    )
     max_genre_loss: float = opt(0.05, "bits per character by which a genre may get worse at most", form=False)
     level: float = opt(0.95, "level of the bootstrap interval whose lower end must be above 0", form=False)
     without_confirmation: str = opt(
@@ -69,6 +80,14 @@ class PromoteConfig(StageOptions):
     def __post_init__(self) -> None:
         if not 0 <= self.min_gain < 1:
             raise ValueError(f"--min-gain {self.min_gain}: expected 0 to below 1 (0.003 is 0.3 %)")
+        if not 0.0001 <= self.month_error <= 0.5:
+            raise ValueError(f"--month-error {self.month_error}: expected 0.0001 to 0.5 (0.05 is 5 %)")
+        if not 1 <= self.nights_per_month <= 10_000:
+            raise ValueError(f"--nights-per-month {self.nights_per_month}: expected 1 to 10000")
+        if not 0 <= self.assumed_noise < 1:
+            raise ValueError(
+                f"--assumed-noise {self.assumed_noise}: expected 0 to below 1 (0.0025 is 0.25 %)"
+            )
         if not self.max_genre_loss >= 0:
             raise ValueError(f"--max-genre-loss {self.max_genre_loss}: expected 0 or more bits")
         if not 0 <= self.max_contamination <= 1:

@@ -16,8 +16,8 @@ Is it better?
  6. It is another model than the champion.
  7. The gain (champion's bits per character minus the challenger's, mean over genres) is above 0 beyond doubt:
     so is the lower end of its 95 % interval, by a paired bootstrap over documents (spread.py).
- 8. The gain is at least `min_gain` of the champion's bits, so that the crown does not change hands for
-    nothing.
+ 8. The gain is at least the margin: `min_gain` of the champion's bits, and what the seed alone reaches in no
+    more than `month_error` of the months (noise.py).
  9. No genre is worse by more than `max_genre_loss` bits.
 
 Was it luck on these very documents?
@@ -30,6 +30,7 @@ simulates how often equal models change the crown.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -39,6 +40,7 @@ import numpy as np
 from yanmo.common.bootstrap import interval
 from yanmo.promote import words
 from yanmo.promote.limits import Limit
+from yanmo.promote.noise import Noise, margin
 from yanmo.promote.spread import (
     CHALLENGER,
     CHAMPION,
@@ -68,6 +70,11 @@ class Rules:
     limits: tuple[Limit, ...] = ()
     must_measure: tuple[str, ...] = ()
     """Names in `limits.MEASURED` without which nothing is promoted."""
+    month_error: float = 0.05
+    """Chance of a change of champions in a month without progress."""
+    nights_per_month: int = 30
+    assumed_noise: float = 0.0
+    """The seed's standard deviation, as a share of the bits, where nobody measured it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +89,8 @@ class Evidence:
     """Name in `limits.FIGURES` -> value; None or absent where it was not measured."""
     rolled_back: str = ""
     """When, by whom and why it was taken down before; empty if it was not."""
+    noise: Noise | None = None
+    """What the recipe's seed is worth; None where nobody measured it."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +117,8 @@ class Verdict:
     """Genre -> bits per character of both, gain and its interval."""
     confirmation: dict[str, Any] | None = None
     """The gain on the confirmation split; None unless rule 10 looked at it."""
+    noise: dict[str, Any] | None = None
+    """What the seed is worth, where that is known from, and the margin; None without a champion."""
 
     @property
     def promote(self) -> bool:
@@ -144,17 +155,23 @@ def judge(scores: Mapping[str, Floats], rules: Rules, evidence: Evidence = _NO_E
     }
     gain = _gain(genres, np.mean(list(drawn.values()), axis=0) if drawn else None, rules)
     sure = gain["interval"] is not None and gain["interval"][0] > 0
+    noise = _noise(rules, evidence)
     checks = (
         *fitness(rules, evidence),
         Check("another_model", not evidence.same_model, words.ANOTHER, words.which(evidence.same_model)),
         Check("beyond_doubt", sure, words.DOUBT, words.sure(gain, rules.level)),
-        Check("large_enough", gain["share"] >= rules.min_gain, words.least(rules.min_gain), words.size(gain)),
+        Check("large_enough", gain["share"] >= noise["margin"], words.least(noise), words.size(gain)),
         _no_genre_lost(genres, rules),
     )
     outcome = _outcome(checks)
     if outcome == "promoted":
-        return Verdict(outcome, _told(words.promoted(gain, rules), checks), checks, gain, genres)
-    return Verdict(outcome, words.refused(_failed(checks), gain, rules), checks, gain, genres)
+        sentence = _told(words.with_noise(words.promoted(gain, rules), noise), checks)
+        return Verdict(outcome, sentence, checks, gain, genres, noise=noise)
+    failed = _failed(checks)
+    sentence = words.refused(failed, gain, rules, noise)
+    if failed.name == "large_enough" and gain["bits"] > 0:  # any other reason does not rest on the noise
+        sentence = words.with_noise(sentence, noise)
+    return Verdict(outcome, sentence, checks, gain, genres, noise=noise)
 
 
 def fitness(rules: Rules, evidence: Evidence) -> tuple[Check, ...]:
@@ -175,6 +192,25 @@ def _contamination(rules: Rules, evidence: Evidence) -> Check:
         )
     rule, finding = words.clean(rules.max_contamination), words.share(share)
     return Check("not_contaminated", share <= rules.max_contamination, rule, finding)
+
+
+def _noise(rules: Rules, evidence: Evidence) -> dict[str, Any]:
+    """The margin and what it rests on, as the verdict records it."""
+    noise = evidence.noise or Noise(sd=rules.assumed_noise, df=math.inf)
+    made = margin(noise, rules.month_error, rules.nights_per_month) if noise.sd else 0.0
+    return {
+        "measured": noise.is_measured,
+        "sd": noise.sd,
+        "twins": noise.twins,
+        "df": noise.df if math.isfinite(noise.df) else None,
+        "source": noise.source,
+        "from_champion": noise.is_warm,
+        "month_error": rules.month_error,
+        "nights_per_month": rules.nights_per_month,
+        "of_noise": round(made, 6),
+        "min_gain": rules.min_gain,
+        "margin": max(round(made, 6), rules.min_gain),
+    }
 
 
 def _within(limit: Limit, value: float | None) -> Check:

@@ -8,6 +8,7 @@ from typing import Any
 
 from yanmo.common.errors import DataError
 from yanmo.common.options import NONE
+from yanmo.common.seed_noise import PART
 from yanmo.common.stage_run import StageRun
 from yanmo.common.store.manifest import digest
 from yanmo.common.store.output import Output, open_reference
@@ -28,7 +29,13 @@ def prepare(run: StageRun) -> dict[str, Any]:
     Raises:
         DataError: a model is damaged, or the champion's evaluation is missing or of another model.
     """
-    return _own_writing(run) | _compared(run)
+    return _own_writing(run) | _compared(run) | _noise(run)
+
+
+def _noise(run: StageRun) -> dict[str, Any]:
+    """What the challenger's seed is worth decides with: another measurement of it is another verdict."""
+    model = open_evaluation(run.input("challenger")).model
+    return {PART: model.part(PART)} if PART in model.manifest.references else {}
 
 
 def _own_writing(run: StageRun) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from yanmo.promote.lineage import Ancestor, trace
 from yanmo.promote.tables import group_rows, harness_rows, task_rows
 from yanmo.promote.training import training_report
 
-_SCHEMA = "yanmo.report/2"
+_SCHEMA = "yanmo.report/3"
 _MOST_SAMPLES = 4
 """Of each genre; evaluate looks for the nearest training text of as many."""
 _MOST_SAMPLE_CHARACTERS = 2000

@@ -86,9 +86,45 @@ def sure(gain: Mapping[str, Any], level: float) -> Words:
     )
 
 
-def least(min_gain: float) -> Words:
-    """Rule 8."""
-    return Words(f"gain of at least {100 * min_gain:g} %", f"提升至少 {100 * min_gain:g} %")
+def least(noise: Mapping[str, Any]) -> Words:
+    """Rule 8: the margin, and what makes it."""
+    asked, why = percent(noise["margin"]), margin_of(noise)
+    return Words(f"gain of at least {asked} ({why.en})", f"提升至少 {asked}（{why.zh}）")
+
+
+def margin_of(noise: Mapping[str, Any]) -> Words:
+    """What the margin comes from."""
+    if noise["of_noise"] <= noise["min_gain"]:
+        return Words("the least gain asked for", "所要求的最小提升")
+    times = f"{noise['of_noise'] / noise['sd']:.1f}"
+    sd, error, nights = percent(noise["sd"]), percent(noise["month_error"]), noise["nights_per_month"]
+    return Words(
+        f"{times} times the seed's noise of {sd}, {_known_from(noise).en}: what luck reaches in "
+        f"{error} of months of {nights} nights",
+        f"种子噪声 {sd} 的 {times} 倍，{_known_from(noise).zh}：{nights} 夜之月仅 {error} 凭运气可及",
+    )
+
+
+def _known_from(noise: Mapping[str, Any]) -> Words:
+    if not noise["measured"]:
+        return Words("which is assumed", "此为假定值")
+    return Words(f"measured by {noise['twins']} twins", f"由 {noise['twins']} 次短训测得")
+
+
+def with_noise(sentence: Words, noise: Mapping[str, Any]) -> Words:
+    """`sentence` of a comparison; what its margin rests on comes first where nobody measured it."""
+    if noise["measured"]:
+        return sentence
+    sd = percent(noise["sd"])
+    return Words(
+        f"The seed's noise was not measured, {sd} is assumed. {sentence.en}",
+        f"种子噪声未测量，假定为 {sd}。{sentence.zh}",
+    )
+
+
+def percent(share: float) -> str:
+    """A share as a person reads it, three digits of it."""
+    return f"{100 * share:.3g} %"
 
 
 def size(gain: Mapping[str, Any]) -> Words:
@@ -155,19 +191,24 @@ def first(mean: float) -> Words:
 def promoted(gain: Mapping[str, Any], rules: Rules) -> Words:
     """The sentence of a change of champions."""
     found, against = sure(gain, rules.level), _against(gain)
-    percent, limit = f"{100 * gain['share']:.2f} %", f"{rules.max_genre_loss:g}"
+    share, limit = f"{100 * gain['share']:.2f} %", f"{rules.max_genre_loss:g}"
     return Words(
-        f"Promoted: {against.en}, a gain of {gain['bits']:.3f} bits or {percent} ({found.en}); "
+        f"Promoted: {against.en}, a gain of {gain['bits']:.3f} bits or {share} ({found.en}); "
         f"no genre is worse by more than {limit} bits.",
-        f"晋升：{against.zh}，提升 {gain['bits']:.3f} 比特，即 {percent}（{found.zh}）；"
+        f"晋升：{against.zh}，提升 {gain['bits']:.3f} 比特，即 {share}（{found.zh}）；"
         f"没有体裁变差超过 {limit} 比特。",
     )
 
 
-def refused(check: Check, gain: Mapping[str, Any] | None = None, rules: Rules | None = None) -> Words:
+def refused(
+    check: Check,
+    gain: Mapping[str, Any] | None = None,
+    rules: Rules | None = None,
+    noise: Mapping[str, Any] | None = None,
+) -> Words:
     """The sentence of a challenger that stays one, by the first rule that it failed."""
-    if gain is not None and rules is not None:
-        compared = _compared(check, gain, rules)
+    if gain is not None and rules is not None and noise is not None:
+        compared = _compared(check, gain, rules, noise)
         if compared:
             return compared
     return _FITNESS[check.name](check)
@@ -225,7 +266,7 @@ def _against(gain: Mapping[str, Any]) -> Words:
     )
 
 
-def _compared(check: Check, gain: Mapping[str, Any], rules: Rules) -> Words | None:
+def _compared(check: Check, gain: Mapping[str, Any], rules: Rules, noise: Mapping[str, Any]) -> Words | None:
     """The sentence for a rule that compares; None for one that does not."""
     against, found = _against(gain), sure(gain, rules.level)
     if check.name == "another_model":
@@ -246,10 +287,10 @@ def _compared(check: Check, gain: Mapping[str, Any], rules: Rules) -> Words | No
             f"不晋升：提升可能出于偶然：{against.zh}，而提升的 {found.zh}，包含零。",
         )
     if check.name == "large_enough":
-        asked, percent = f"{100 * rules.min_gain:g} %", f"{100 * gain['share']:.2f} %"
+        asked, reached, why = percent(noise["margin"]), f"{100 * gain['share']:.2f} %", margin_of(noise)
         return Words(
-            f"Not promoted: the gain of {percent} is below the {asked} asked for: {against.en}.",
-            f"不晋升：提升 {percent}，不足所要求的 {asked}：{against.zh}。",
+            f"Not promoted: the gain of {reached} is below the {asked} asked for ({why.en}): {against.en}.",
+            f"不晋升：提升 {reached}，不足所要求的 {asked}（{why.zh}）：{against.zh}。",
         )
     if check.name == "no_genre_lost":
         return Words(

@@ -35,6 +35,7 @@ from yanmo.promote.gate import Evidence, Rules, Verdict, first_champion, judge
 from yanmo.promote.health import contamination_of, figures_of
 from yanmo.promote.limits import MEASURED, parse_limits, parse_unmeasured
 from yanmo.promote.lineage import verdict_command
+from yanmo.promote.noise import noise_of
 
 log = logging.getLogger(__name__)
 _ASCII = {genre: alias for alias, genre in GENRE_ALIASES.items()}
@@ -91,6 +92,7 @@ def _judged(run: StageRun, challenger: Evaluation, champion: Evaluation | None) 
         contamination=contamination_of(challenger, run.options.max_contamination),
         figures=figures_of(challenger),
         rolled_back=run.extra.get("rolled_back", ""),
+        noise=noise_of(challenger.model, champion.model if champion else None),
     )
     if champion is None:
         return first_champion(challenger.mean, rules, evidence)
@@ -107,6 +109,9 @@ def rules_of(options: PromoteConfig) -> Rules:
         draws=options.draws,
         seed=options.seed,
         max_contamination=options.max_contamination,
+        month_error=options.month_error,
+        nights_per_month=options.nights_per_month,
+        assumed_noise=options.assumed_noise,
         limits=parse_limits(options.limits),
         must_measure=tuple(sorted({*MEASURED} - {*parse_unmeasured(options.accept_unmeasured)})),
     )
@@ -114,7 +119,7 @@ def rules_of(options: PromoteConfig) -> Rules:
 
 def _verdict_record(verdict: Verdict, challenger: Evaluation, champion: Evaluation | None) -> dict[str, Any]:
     return {
-        "schema": "yanmo.verdict/2",
+        "schema": "yanmo.verdict/3",
         "promote": verdict.promote,
         **asdict(verdict),
         "conditions": challenger.summary["conditions"],

@@ -22,6 +22,7 @@ _TOO_MUCH = {
         ("momentum", "adam_beta1", "adam_beta2"), (1, "gradients would never count; expected less than 1")
     ),
     "memory_share": (0, "leaves no memory; expected more than 0"),
+    "twin_share": (0, "trains no twin; expected more than 0"),
 }
 """Ends of shares that make no training, and why."""
 
@@ -152,6 +153,13 @@ class TrainConfig(EngineOptions, EnduranceOptions):
     )
     seed: int = opt(0, "seed of the first weights and the order of the data", auto=_BUNDLED)
 
+    twins: int = opt(
+        0,
+        "short trainings with other seeds, made once for a recipe after its model: they measure how much "
+        "of a gain is luck, for promote's margin; 0 measures nothing, then promote assumes",
+        kind="execution",
+    )
+    twin_share: float = opt(0.25, "share (0 to 1) of the steps that a twin has", kind="execution", form=False)
     log_every: int = opt(10, "steps per line of metrics.jsonl", kind="execution", form=False)
     valid_every: int = opt(
         0, "steps between validations; 0 validates at the end only", kind="execution", form=False
@@ -206,7 +214,7 @@ class TrainConfig(EngineOptions, EnduranceOptions):
             "embedding_std": 0,
             **dict.fromkeys(("restart_factor", "plateau_validations"), 1),
             **dict.fromkeys(("restart_steps", "early_stopping", "early_min_delta"), 0),
-            **{"head_width": 2, "micro_batch": AUTO},
+            **{"head_width": 2, "micro_batch": AUTO, "twins": 0},
             **dict.fromkeys(("warmup_steps", "memory_gib", "valid_every", "valid_characters"), 0),
             **dict.fromkeys(("checkpoint_steps", "checkpoint_seconds", "clip", "weight_decay"), 0),
             **dict.fromkeys(("nonfinite_steps", "spike_nats", "rewinds", "hang_seconds", "max_seconds"), 0),
@@ -223,6 +231,7 @@ class TrainConfig(EngineOptions, EnduranceOptions):
             if not low <= getattr(self, name) < math.inf
         ]
         shares = (
+            "twin_share",
             *("tag_share", "token_noise", "floor", "momentum", "adam_beta1", "adam_beta2"),
             *("dropout", "decay_share", "plateau_factor"),
             *("memory_share", "night_memory_share"),

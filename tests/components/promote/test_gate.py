@@ -11,12 +11,13 @@ from paired import scores
 
 from yanmo.promote.gate import Evidence, Rules, first_champion, judge
 from yanmo.promote.limits import VERSE, parse_limits, parse_unmeasured
+from yanmo.promote.noise import Noise
 
 RULES = Rules(min_gain=0.003, max_genre_loss=0.05, level=0.95, draws=2000, seed=0)
 
 
 def test_a_clear_gain_is_promoted():
-    verdict = judge(scores(0.2), RULES, Evidence(contamination=0.0))
+    verdict = judge(scores(0.2), RULES, Evidence(contamination=0.0, noise=Noise(sd=0.001, df=15, twins=16)))
     assert verdict.promote
     assert verdict.sentence.en.startswith("Promoted: 7.8")
     assert verdict.gain["bits"] == pytest.approx(0.2, abs=0.05)
@@ -83,10 +84,12 @@ def test_the_simulation_puts_figures_through_the_rules_about_bits():
     path = Path(__file__).parents[3] / "benchmarks/gate.py"
     spec = importlib.util.spec_from_file_location("gate_simulation", path)
     simulation = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = simulation  # dataclasses look there
     spec.loader.exec_module(simulation)
-    gate = simulation.Gate(0.003)
-    assert gate.promotes(scores(0.2))
-    assert not gate.promotes(scores(0.02)) and not gate.promotes(scores({"诗": 0.9, "词": -0.2}, noise=0.0))
+    gate, known = simulation.Gate(None, 0.0, False), Evidence()
+    assert gate.promotes(scores(0.2), known)
+    assert not gate.promotes(scores(0.02), known)
+    assert not gate.promotes(scores({"诗": 0.9, "词": -0.2}, noise=0.0), known)
 
 
 def exact(**gains):
@@ -117,7 +120,7 @@ FIT = {"distinct_2": 0.9, "written_share": 1.0}
 
 
 def judged_by(rules, gain=0.2, **evidence):
-    return judge(scores(gain), rules, Evidence(**evidence))
+    return judge(scores(gain), rules, Evidence(noise=Noise(sd=0.001, df=15, twins=16), **evidence))
 
 
 def with_limits(text, **more):

@@ -6,6 +6,7 @@ The supervisor never imports torch: it stays small and answers /metrics and sign
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import logging
 import math
@@ -22,9 +23,11 @@ from yanmo.common.documents import text_form
 from yanmo.common.errors import StorageError
 from yanmo.common.logs import human_bytes
 from yanmo.common.made_by import made_by
+from yanmo.common.seed_noise import PART
 from yanmo.common.stage_run import Finish, StageRun
 from yanmo.common.store.commit import Result
 from yanmo.common.store.output import Output
+from yanmo.common.telemetry import Telemetry
 from yanmo.common.token_cache import TokenCache
 from yanmo.train import job
 from yanmo.train.backends.machine import this_machine
@@ -51,6 +54,7 @@ from yanmo.train.options.sizes import num_parameters
 from yanmo.train.supervision.automatic import Look, check_machine
 from yanmo.train.supervision.power import power_limit
 from yanmo.train.supervision.shifts import Shift, Shifts
+from yanmo.train.supervision.twins import seed_noise
 from yanmo.train.supervision.workers import WorkersLog, end, start, watch
 
 log = logging.getLogger(__name__)
@@ -67,24 +71,39 @@ def work(run: StageRun, look: Look = this_machine) -> Result:
     folder = run.work_folder.path
     folder.mkdir(parents=True, exist_ok=True)
     keeper = Keeper(run.work_folder, run.attempt.lease)
-    if not (folder / job.EXPORT).exists():
+    shifts, parts = Shifts(options.hours()), dict[str, Output]()
+    if options.twins or not (folder / job.EXPORT).exists():
         check_machine(run, look)
-        model = run.inputs["model"]
-        options = _checked(options, cache, model, folder)
-        if options.backend == "deepspeed":
-            engine_config(options)  # refuses a file that contradicts, before torch is imported
-        task = Job(
-            options=options,
-            store=run.store.uri,
-            token_cache=run.input("token_cache").reference,
-            model=model.reference if model else None,
-            folder=folder,
-        )
+        task = _task(run, cache, folder)
+    if not (folder / job.EXPORT).exists():
         keeper.restore()
-        if not _train(task, run, keeper):
+        if not _train(task, shifts, Exporter(run.telemetry, folder), keeper):
             keeper.save()
             return Result(counts={}, status="paused")
-    return _result(run, cache, folder)
+    if options.twins:
+        noise = seed_noise(run, task, functools.partial(_train_twin, shifts))
+        parts = {PART: noise} if noise else {}
+    return dataclasses.replace(_result(run, cache, folder), references=parts)
+
+
+def _task(run: StageRun, cache: TokenCache, folder: Path) -> Job:
+    """What to train, checked."""
+    model = run.inputs["model"]
+    options = _checked(run.options, cache, model, folder)
+    if options.backend == "deepspeed":
+        engine_config(options)  # refuses a file that contradicts, before torch is imported
+    return Job(
+        options=options,
+        store=run.store.uri,
+        token_cache=run.input("token_cache").reference,
+        model=model.reference if model else None,
+        folder=folder,
+    )
+
+
+def _train_twin(shifts: Shifts, task: Job, keeper: Keeper) -> bool:
+    """`_train`, without figures on /metrics: they are the model's."""
+    return _train(task, shifts, Exporter(Telemetry("train"), task.folder), keeper)
 
 
 def forget(run: StageRun, output: Output) -> Finish:
@@ -134,14 +153,12 @@ def _check_space(folder: Path, options: TrainConfig, cache: TokenCache) -> None:
         )
 
 
-def _train(task: Job, run: StageRun, keeper: Keeper) -> bool:
+def _train(task: Job, shifts: Shifts, exporter: Exporter, keeper: Keeper) -> bool:
     """Run the workers, shift after shift, to the end; False when they paused.
 
     Raises:
         Exception: what ended a worker, so that the stage's exit code is its own.
     """
-    shifts = Shifts(task.options.hours())
-    exporter = Exporter(run.telemetry, task.folder)
     with _stop_file(task.folder / job.STOP) as stopping:
         while True:
             clear(task.folder)

@@ -1,0 +1,96 @@
+"""What a recipe's seed is worth, as `train` measures it and `promote` reads it: the part `seed_noise`.
+
+    noise.json    share of the steps that twins have, and each twin's seed, text (digest of its token
+                  cache) and bits per character of the validation split, mean over genres
+
+Twins are trainings of one recipe with other seeds. Those of one text are compared with each other; twins of
+several texts, made as the text grew from night to night, are pooled.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from yanmo.common.errors import DataError
+from yanmo.common.store.output import Output
+
+PART = "seed_noise"
+"""Its name among the parts of a model, its stage in the store, and its pointer."""
+SCHEMA = "yanmo.seed_noise/1"
+FILE = "noise.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Twin:
+    """One short training."""
+
+    seed: int
+    text: str
+    """Content digest of its token cache."""
+    bits_per_character: float
+    """Of the validation split, mean over genres."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeedNoise:
+    """The twins of a recipe."""
+
+    share: float
+    """Of the steps."""
+    twins: tuple[Twin, ...]
+
+    @property
+    def spread(self) -> tuple[float, int]:
+        """`spread_of` their bits."""
+        texts = dict.fromkeys(twin.text for twin in self.twins)
+        return spread_of([[t.bits_per_character for t in self.twins if t.text == text] for text in texts])
+
+    def to_json(self) -> str:
+        """The file."""
+        return json.dumps({"schema": SCHEMA, **asdict(self)}, indent=1) + "\n"
+
+    @classmethod
+    def of(cls, output: Output) -> SeedNoise:
+        """Read the part.
+
+        Raises:
+            DataError: it is damaged, or of a later version.
+        """
+        path = output.path(FILE)
+        try:
+            value = json.loads(path.read_text(encoding="utf-8"))
+            if value["schema"] != SCHEMA:
+                raise DataError(f"{output}: expected {SCHEMA}, found {value['schema']!r}; use a newer yanmo")
+            twins = tuple(Twin(**twin) for twin in value["twins"])
+            found = cls(share=float(value["share"]), twins=twins)
+            if not all(math.isfinite(t.bits_per_character) and t.bits_per_character > 0 for t in twins):
+                raise ValueError("bits per character that are no positive number")
+        except (KeyError, TypeError, ValueError) as error:
+            raise DataError(
+                f"{path}: expected the twins of a recipe ({SCHEMA}), found {error!r}; run `yanmo train` with "
+                "--twins again"
+            ) from error
+        return found
+
+
+def spread_of(groups: Sequence[Sequence[float]]) -> tuple[float, int]:
+    """Standard deviation over seeds as a share of the mean, and its degrees of freedom.
+
+    Args:
+        groups: bits per character of twins; those of one group differ by their seed alone.
+
+    Returns:
+        (nan, 0) where no group has two.
+    """
+    squares, df = 0.0, 0
+    for group in groups:
+        values = np.asarray(group, np.float64)
+        if len(values) > 1:
+            squares += float(((values / values.mean() - 1) ** 2).sum())
+            df += len(values) - 1
+    return (math.sqrt(squares / df), df) if df else (math.nan, 0)

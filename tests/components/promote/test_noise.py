@@ -1,0 +1,132 @@
+"""The seed's noise and the margin that it makes."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from yanmo.common.errors import DataError
+from yanmo.common.seed_noise import PART, SeedNoise, Twin, spread_of
+from yanmo.common.store.commit import Recipe, Result, commit_once
+from yanmo.common.store.objects import open_store
+from yanmo.promote.gate import Evidence, Rules, judge
+from yanmo.promote.noise import Noise, chance_of_change, margin, quantile
+
+RULES = Rules(min_gain=0.003, max_genre_loss=9.0, level=0.95, draws=2000, seed=0, assumed_noise=0.0025)
+
+
+def months(df, sigma, is_warm, count, nights=30, seed=0):
+    """Measured sd, and the best gain of a month without progress, of `count` months."""
+    draw = np.random.default_rng(seed)
+    measured = sigma * (np.sqrt(draw.chisquare(df, count) / df) if math.isfinite(df) else np.ones(count))
+    champion = 0.0 if is_warm else draw.normal(0, sigma, count)
+    best = draw.normal(0, sigma, (count, nights)).min(1)
+    return measured, champion - best
+
+
+@pytest.mark.parametrize("is_warm", [False, True])
+@pytest.mark.parametrize(("df", "sigma"), [(3, 0.0004), (7, 0.0017), (15, 0.01), (math.inf, 0.0025)])
+def test_a_month_without_progress_changes_the_champion_as_often_as_was_asked_for(df, sigma, is_warm):
+    for error in (0.05, 0.2):
+        measured, gain = months(df, sigma, is_warm, 100_000)
+        found = np.mean(gain > quantile(error, 30, df, is_warm) * measured)
+        assert found == pytest.approx(error, abs=4 * math.sqrt(error * (1 - error) / 100_000))
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 60), st.integers(1, 200), st.floats(0.0001, 0.5), st.booleans())
+def test_more_twins_fewer_nights_and_a_larger_error_ask_for_less(df, nights, error, is_warm):
+    q = quantile(error, nights, df, is_warm)
+    assert chance_of_change(q, nights, df, is_warm) <= error + 1e-6
+    assert quantile(error, nights, df + 1, is_warm) <= q + 1e-6
+    assert quantile(error, nights + 1, df, is_warm) >= q - 1e-6
+    assert quantile(min(2 * error, 0.5), nights, df, is_warm) <= q + 1e-6
+    assert quantile(error, nights, math.inf, is_warm) <= q + 1e-6
+    if error <= 0.1:  # half of all single draws are above 0: with large errors the signs turn
+        assert quantile(error, nights, df, True) <= quantile(error, nights, df, False) + 1e-6
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.lists(st.floats(1, 20), min_size=1, max_size=9), max_size=5), st.floats(0.1, 9))
+def test_the_spread_is_a_share_and_of_seeds_alone(groups, factor):
+    """Twins of another text, or of a model in other bits, say as much of the seed."""
+    sd, df = spread_of(groups)
+    assert df == sum(len(group) - 1 for group in groups)
+    assert math.isnan(sd) if df == 0 else sd >= 0
+    scaled = spread_of([[factor * value for value in group] for group in groups])
+    assert scaled[1] == df and (df == 0 or scaled[0] == pytest.approx(sd, abs=1e-9))
+    if len(groups) == 1 and df:
+        assert sd == pytest.approx(np.std(groups[0], ddof=1) / np.mean(groups[0]), abs=1e-12)
+
+
+def two(gain, documents=200):
+    """Paired scores of one genre: 8 bits per character, and a challenger that needs this share fewer."""
+    draw = np.random.default_rng(1)
+    characters = draw.integers(50, 200, documents).astype(float)
+    champion = characters * draw.normal(8, 0.5, documents)
+    return {"诗": np.stack([characters, champion * (1 - gain), champion], 1)}
+
+
+def test_the_margin_grows_with_the_noise_and_is_never_below_the_least_gain():
+    quiet, loud = (Noise(sd=sd, df=15, twins=16, source="seed_noise/ab") for sd in (0.0001, 0.002))
+    assert judge(two(0.004), RULES, Evidence(noise=quiet, contamination=0.0)).promote
+    verdict = judge(two(0.004), RULES, Evidence(noise=loud, contamination=0.0))
+    assert not verdict.promote
+    assert (
+        verdict.noise["margin"]
+        == pytest.approx(margin(loud, 0.05, 30), abs=1e-6)
+        == pytest.approx(0.00872, abs=1e-4)
+    )
+    assert "below the 0.872 % asked for (4.4 times the seed's noise of 0.2 %, measured by 16 twins" in str(
+        verdict.sentence
+    )
+    assert "种子噪声 0.2 % 的 4.4 倍，由 16 次短训测得" in verdict.sentence.zh
+    assert judge(two(0.009), RULES, Evidence(noise=loud, contamination=0.0)).promote
+    assert (
+        judge(two(0.009), RULES, Evidence(noise=loud, contamination=0.0)).noise["source"] == "seed_noise/ab"
+    )
+
+
+def test_a_night_that_goes_on_from_the_champion_needs_less():
+    cold, warm = (Noise(sd=0.002, df=15, is_warm=w, twins=16) for w in (False, True))
+    assert not judge(two(0.0075), RULES, Evidence(noise=cold)).promote
+    assert judge(two(0.0075), RULES, Evidence(noise=warm)).promote
+
+
+@pytest.mark.parametrize("gain", [0.004, 0.02])
+def test_what_rests_on_an_assumed_noise_says_so_first(gain):
+    verdict = judge(two(gain), RULES, Evidence(contamination=0.0))
+    assert verdict.sentence.en.startswith("The seed's noise was not measured, 0.25 % is assumed. ")
+    assert verdict.sentence.zh.startswith("种子噪声未测量，假定为 0.25 %。")
+    assert verdict.promote == (gain > 3.9 * 0.0025)
+    measured = judge(two(gain), RULES, Evidence(noise=Noise(sd=0.0025, df=15, twins=16)))
+    assert "not measured, 0.25" not in measured.sentence.en
+
+
+def test_a_refusal_for_another_reason_does_not_speak_of_noise():
+    assert "noise" not in judge(two(-0.01), RULES).sentence.en
+    assert "noise" not in judge(two(0.1), RULES, Evidence(rolled_back="yesterday")).sentence.en
+
+
+def test_twins_are_read_as_they_were_written_and_a_damaged_file_is_bad_data(tmp_path):
+    twins = tuple(Twin(seed=i, text="ab" * 32, bits_per_character=9.0 + 0.01 * i) for i in range(4))
+    noise = SeedNoise(share=0.25, twins=(*twins, Twin(seed=9, text="cd" * 32, bits_per_character=8.0)))
+
+    store = open_store(str(tmp_path))
+
+    def committed(text):
+        def build(attempt):
+            attempt.write("noise.json", text)
+            return Result(counts={})
+
+        return commit_once(store, Recipe(stage=PART, revision=1, semantic={"text": text}, inputs={}), build)
+
+    assert SeedNoise.of(committed(noise.to_json())) == noise
+    assert noise.spread == (pytest.approx(np.std([9.0, 9.01, 9.02, 9.03], ddof=1) / 9.015), 3)
+    whole = json.loads(noise.to_json())
+    for wrong in ({}, [], {**whole, "twins": [{"seed": 1}]}, {**whole, "schema": "yanmo.seed_noise/9"}):
+        with pytest.raises(DataError, match=r"expected .*yanmo\.seed_noise/1"):
+            SeedNoise.of(committed(json.dumps(wrong)))
