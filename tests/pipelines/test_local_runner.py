@@ -14,6 +14,7 @@ import pytest
 from kfp.local import subprocess_task_handler as sth
 
 from yanmo.common.errors import EnvironmentFault
+from yanmo.common.store.commit import Attempt, Recipe, Result, commit_once
 from yanmo.common.store.file_store import FileStore
 from yanmo.common.store.pointers import move_pointer, read_pointer
 from yanmo_pipelines import local_runner
@@ -83,11 +84,16 @@ def test_every_option_arrives_at_its_stage(start: Start, tmp_path: Path) -> None
 def test_a_champion_is_resolved_and_shown_under_its_own_pointer(start: Start, tmp_path: Path) -> None:
     finish(start())
     store = FileStore(tmp_path / "runs/demo")
-    counted = read_pointer(store, "dev", "count")
-    assert counted is not None
-    move_pointer(store, "dev", "champion", counted)
+
+    def build(attempt: Attempt) -> Result:
+        attempt.write("count.txt", "5")
+        return Result(counts={"count": 5})
+
+    model = commit_once(store, Recipe(stage="train", revision=1, semantic={}, inputs={}), build)
+    assert model is not None
+    move_pointer(store, "dev", "champion", model.reference)
     code, _, err = finish(start("count_factor=2"))
-    assert code == 0 and "champion of channel dev: count/" in err
+    assert code == 0 and "champion of channel dev: train/" in err
     earlier, shown = read_pointer(store, "dev", "earlier"), read_pointer(store, "dev", "show")
     assert earlier and shown and earlier != shown
 

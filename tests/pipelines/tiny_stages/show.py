@@ -14,7 +14,7 @@ from yanmo.common.store.output import Output
 class ShowOptions(StageOptions):
     """Show a count."""
 
-    counted: str = input_ref("the count", stages=("count",), optional=True)
+    counted: str = input_ref("the count", stages=("count", "train"), optional=True)
 
 
 STAGE = TinyStage(

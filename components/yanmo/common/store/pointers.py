@@ -14,10 +14,14 @@ from yanmo.common.store.schema import LaterSchema, parse
 _TRIES = 20
 POINTED = {
     **{stage: stage for stage in ("curate", "balance", "tokenize", "train", "evaluate", "promote")},
-    **{part: part for part in ("evaluation_set", "tokenizer", "baselines", "writing")},
+    **{
+        part: part
+        for part in ("evaluation_set", "tokenizer", "baselines", "writing", "contamination", "seed_noise")
+    },
     "champion": "train",
     "champion_evaluation": "evaluate",
     "champion_evaluation_writing": "writing",
+    "champion_evaluation_contamination": "contamination",
 }
 """Pointer -> the stage or part whose outputs it names. Pointers of other names (`--pointer`) may name any."""
 _PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}\Z")
