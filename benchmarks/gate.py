@@ -34,7 +34,7 @@ import pyarrow.parquet as pq
 
 from yanmo.promote.config import PromoteConfig
 from yanmo.promote.gate import Evidence, Rules, judge
-from yanmo.promote.noise import Noise, asked_of_luck
+from yanmo.promote.noise import Noise, margin
 from yanmo.promote.spread import CHALLENGER, CHAMPION, CHARACTERS, Floats
 from yanmo.promote.work import rules_of
 
@@ -172,9 +172,8 @@ class Gate:
     def least(self, evidence: Evidence) -> float:
         """The margin."""
         noise = evidence.noise or Noise(sd=self.rules.assumed_noise, df=math.inf)
-        rules = self.rules
-        made, _ = asked_of_luck(noise, rules.least_noise, rules.month_error, rules.nights_per_month)
-        return max(made, rules.min_gain)
+        made = margin(noise, self.rules.month_error, self.rules.nights_per_month) if noise.sd else 0.0
+        return max(made, self.rules.min_gain)
 
     def promotes(self, scores: Scores, evidence: Evidence) -> bool:
         """Whether the challenger of these scores would become champion."""

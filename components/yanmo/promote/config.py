@@ -49,11 +49,6 @@ class PromoteConfig(StageOptions):
         "seed's standard deviation as a share of the bits where `yanmo train --twins` measured none",
         form=False,
     )
-    least_noise: float = opt(
-        0.0017,
-        "least seed's standard deviation that twins are believed, as a share of the bits",
-        form=False,
-    )
     max_genre_loss: float = opt(0.05, "bits per character by which a genre may get worse at most", form=False)
     level: float = opt(0.95, "level of the bootstrap interval whose lower end must be above 0", form=False)
     without_confirmation: str = opt(
@@ -93,8 +88,6 @@ class PromoteConfig(StageOptions):
             raise ValueError(
                 f"--assumed-noise {self.assumed_noise}: expected 0 to below 1 (0.0025 is 0.25 %)"
             )
-        if not 0 <= self.least_noise < 1:
-            raise ValueError(f"--least-noise {self.least_noise}: expected 0 to below 1 (0.0017 is 0.17 %)")
         if not self.max_genre_loss >= 0:
             raise ValueError(f"--max-genre-loss {self.max_genre_loss}: expected 0 or more bits")
         if not 0 <= self.max_contamination <= 1:

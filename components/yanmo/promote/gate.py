@@ -40,7 +40,7 @@ import numpy as np
 from yanmo.common.bootstrap import interval
 from yanmo.promote import words
 from yanmo.promote.limits import Limit
-from yanmo.promote.noise import Noise, asked_of_luck
+from yanmo.promote.noise import Noise, margin
 from yanmo.promote.spread import (
     CHALLENGER,
     CHAMPION,
@@ -74,7 +74,6 @@ class Rules:
     """Chance of a change of champions in a month without progress."""
     nights_per_month: int = 30
     assumed_noise: float = 0.0
-    least_noise: float = 0.0
     """The seed's standard deviation, as a share of the bits, where nobody measured it."""
 
 
@@ -198,11 +197,10 @@ def _contamination(rules: Rules, evidence: Evidence) -> Check:
 def _noise(rules: Rules, evidence: Evidence) -> dict[str, Any]:
     """The margin and what it rests on, as the verdict records it."""
     noise = evidence.noise or Noise(sd=rules.assumed_noise, df=math.inf)
-    made, is_least = asked_of_luck(noise, rules.least_noise, rules.month_error, rules.nights_per_month)
+    made = margin(noise, rules.month_error, rules.nights_per_month) if noise.sd else 0.0
     return {
         "measured": noise.is_measured,
         "sd": noise.sd,
-        "least_sd": rules.least_noise if is_least else None,
         "twins": noise.twins,
         "df": noise.df if math.isfinite(noise.df) else None,
         "source": noise.source,

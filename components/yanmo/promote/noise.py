@@ -16,11 +16,6 @@ with a chance of at most `month_error`:
 s^2 is sigma^2 chi^2 / df with df = twins - 1 (an assumed sigma has no error of its own: df is infinite). q by
 twins, for 30 nights and 5 %: 4 twins 7.2, 8 5.0, 16 4.4, 32 4.1, sigma known 3.9; warm and 16: 3.4.
 
-A short twin is not a whole training, and what it says of one errs either way: of recipes whose seeds were
-trained in full it said 0.8, 0.3 and 1.3 times the true sd, and 0.5 times (benchmarks/seed_noise.py,
-docs/gate.md). So twins may raise the margin, and lower it only to that of `least_noise`, which is above every
-sd that was found in whole trainings.
-
 Not taken: a second training of each close call (a whole night each, and in a month without progress there are
 several); the scatter of past nights alone (recipes and text change under it, and it comes late).
 """
@@ -68,16 +63,6 @@ class Noise:
 def margin(noise: Noise, month_error: float, nights: int) -> float:
     """The gain, as a share of the champion's bits, that luck reaches in `month_error` of the months."""
     return quantile(month_error, nights, noise.df, noise.is_warm) * noise.sd
-
-
-def asked_of_luck(noise: Noise, least_noise: float, month_error: float, nights: int) -> tuple[float, bool]:
-    """The margin, and whether `least_noise` makes it because twins say less than is believed of them."""
-    if not noise.sd:
-        return 0.0, False
-    made = margin(noise, month_error, nights)
-    least = Noise(sd=least_noise, df=math.inf, is_warm=noise.is_warm)
-    floor = margin(least, month_error, nights) if noise.is_measured and least_noise else 0.0
-    return max(made, floor), floor > made
 
 
 def noise_of(model: Output, champion: Output | None) -> Noise | None:

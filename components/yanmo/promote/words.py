@@ -96,9 +96,8 @@ def margin_of(noise: Mapping[str, Any]) -> Words:
     """What the margin comes from."""
     if noise["of_noise"] <= noise["min_gain"]:
         return Words("the least gain asked for", "所要求的最小提升")
-    used = noise["least_sd"] or noise["sd"]
-    times = f"{noise['of_noise'] / used:.1f}"
-    sd, error, nights = percent(used), percent(noise["month_error"]), noise["nights_per_month"]
+    times = f"{noise['of_noise'] / noise['sd']:.1f}"
+    sd, error, nights = percent(noise["sd"]), percent(noise["month_error"]), noise["nights_per_month"]
     return Words(
         f"{times} times the seed's noise of {sd}, {_known_from(noise).en}: what luck reaches in "
         f"{error} of months of {nights} nights",
@@ -109,12 +108,6 @@ def margin_of(noise: Mapping[str, Any]) -> Words:
 def _known_from(noise: Mapping[str, Any]) -> Words:
     if not noise["measured"]:
         return Words("which is assumed", "此为假定值")
-    if noise["least_sd"]:
-        twins, found = noise["twins"], percent(noise["sd"])
-        return Words(
-            f"the least that is believed of short trainings ({twins} twins measured {found})",
-            f"短训所能采信之最小值（{twins} 次短训测得 {found}）",
-        )
     return Words(f"measured by {noise['twins']} twins", f"由 {noise['twins']} 次短训测得")
 
 

@@ -2,7 +2,6 @@
 
 import json
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -89,21 +88,6 @@ def test_the_margin_grows_with_the_noise_and_is_never_below_the_least_gain():
     assert (
         judge(two(0.009), RULES, Evidence(noise=loud, contamination=0.0)).noise["source"] == "seed_noise/ab"
     )
-
-
-@pytest.mark.parametrize("is_warm", [False, True])
-def test_twins_are_not_believed_below_the_least_noise(is_warm):
-    """A recipe of 0.16 % had twins at a quarter of its steps that said 0.076 %."""
-    rules = replace(RULES, least_noise=0.0017)
-    quiet, loud = (Noise(sd=sd, df=15, is_warm=is_warm, twins=16) for sd in (0.00076, 0.002))
-    least = margin(Noise(sd=0.0017, df=math.inf, is_warm=is_warm), 0.05, 30)
-    verdict = judge(two(0.004), rules, Evidence(noise=quiet, contamination=0.0))
-    assert not verdict.promote and verdict.noise["margin"] == pytest.approx(least, abs=1e-6)
-    assert "0.17 %, the least that is believed of short trainings (16 twins measured 0.076 %)" in str(
-        verdict.sentence
-    )
-    louder = judge(two(0.004), rules, Evidence(noise=loud, contamination=0.0)).noise
-    assert louder["least_sd"] is None and louder["margin"] > least
 
 
 def test_a_night_that_goes_on_from_the_champion_needs_less():
