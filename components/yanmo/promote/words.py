@@ -359,7 +359,15 @@ def unconfirmed(finding: Words, sentence: Words) -> Words:
 
 
 def not_confirmed(finding: Words, sentence: Words) -> Words:
-    """The sentence of a challenger that failed rule 10 alone; what it did on the test split comes after."""
-    en = sentence.en.replace("Promoted: ", "on the test split: ", 1)
-    zh = sentence.zh.replace("晋升：", "测试集上：", 1)
-    return Words(f"Not promoted: not confirmed: {finding.en}; {en}", f"不晋升：未获确认：{finding.zh}；{zh}")
+    """The sentence of a challenger that failed rule 10 alone.
+
+    What was not measured stays first; what the challenger did on the test split comes last.
+    """
+    (first, _, test), (zh_first, _, zh_test) = (
+        sentence.en.partition("Promoted: "),
+        sentence.zh.partition("晋升："),
+    )
+    return Words(
+        f"{first}Not promoted: not confirmed: {finding.en}; on the test split: {test}",
+        f"{zh_first}不晋升：未获确认：{finding.zh}；测试集上：{zh_test}",
+    )

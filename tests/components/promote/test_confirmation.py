@@ -55,7 +55,10 @@ def test_a_gain_on_both_splits_is_confirmed_and_its_figures_are_shown(stage, cap
 def test_a_gain_on_the_test_split_alone_is_not_promoted(stage):
     verdict = compared(stage, 7.8, confirm=0.2)
     assert verdict["outcome"] == "not promoted" and rule(verdict)["passed"] is False
-    assert verdict["sentence"]["en"].startswith("Not promoted: not confirmed: +0.000 bits on 75 texts")
+    assert verdict["sentence"]["en"].startswith(
+        "The seed's noise was not measured, 0.25 % is assumed. "
+        "Not promoted: not confirmed: +0.000 bits on 75 texts"
+    )
     assert "; on the test split: 7.790 bits" in verdict["sentence"]["en"]
     assert "测试集上：每字 7.790 比特" in verdict["sentence"]["zh"]
     assert stage.pointer("champion").content_digest != stage.pointer("train").content_digest
@@ -100,7 +103,10 @@ def test_a_channel_without_the_split_promotes_and_says_so_first(stage):
     assert verdict["promote"] and rule(verdict)["passed"] is None
     english = verdict["sentence"]["en"]
     assert english.startswith("Not confirmed: the evaluation set of this channel has no confirmation split")
-    assert "`yanmo curate --add-confirmation` adds one. Promoted: 7.79" in english
+    assert (
+        "`yanmo curate --add-confirmation` adds one. The seed's noise was not measured, 0.25 % is assumed. "
+        "Promoted: 7.79" in english
+    )
     assert verdict["sentence"]["zh"].startswith("未经确认：此频道的评测集没有确认集")
 
 
