@@ -10,9 +10,10 @@ from transformers import AutoTokenizer
 
 from yanmo.common.errors import ExitCode
 from yanmo.common.stage_run import main as run_stage
+from yanmo.common.store.commit import Attempt, Recipe, Result, commit_once
 from yanmo.common.store.file_store import FileStore
-from yanmo.common.store.output import open_reference
-from yanmo.common.store.pointers import read_pointer
+from yanmo.common.store.output import Output, open_reference
+from yanmo.common.store.pointers import move_pointer, read_pointer
 from yanmo.common.token_cache import SpecialIds, TokenCache, verify
 from yanmo.tokenize.config import STAGE
 from yanmo.tokenize.work import prepare, work
@@ -127,11 +128,27 @@ def test_tokenizer_is_tried_on_the_evaluation_set_and_the_training_text_of_the_c
     assert tokenize(store, f"--tokenizer=tokenizer/{taken(store)}") == ExitCode.DATA
     assert "of curate/" in capsys.readouterr().err
     pointers = store / "pointers" / "dev"
-    (pointers / "curate.json").rename(pointers / "evaluation_set.json")
+    move_pointer(FileStore(store), "dev", "evaluation_set", evaluation_set(store).reference)
+    (pointers / "curate.json").unlink()
     assert adopt(store, folder) == ExitCode.DATA
     (pointers / "evaluation_set.json").write_text("{", encoding="utf-8")
     assert adopt(store, folder) == ExitCode.DONE, "a damaged pointer is no fault of the tokenizer"
     assert "not tried on the evaluation_set of channel 'dev'" in capsys.readouterr().err
+
+
+def evaluation_set(store: Path) -> Output:
+    """The texts of the channel's documents, as an evaluation set of their own."""
+    curated = latest(store, "curate")
+
+    def build(attempt: Attempt) -> Result:
+        for path in curated.paths("*.parquet"):
+            attempt.write(path.name, path.read_bytes())
+        return Result(counts=curated.manifest.counts, metadata=curated.manifest.metadata)
+
+    recipe = Recipe(stage="evaluation_set", revision=1, semantic={}, inputs={})
+    made = commit_once(FileStore(store), recipe, build)
+    assert made is not None
+    return made
 
 
 def taken(store: Path) -> str:
@@ -184,7 +201,7 @@ def test_model_is_trained_and_judged_on_an_adopted_tokenizer(store, bpe):
     subprocess.run(train, env=env, check=True, timeout=300, capture_output=True)
     model = latest(store, "train")
     assert json.loads(model.path("config.json").read_text())["bos_token_id"] == 1000
-    judge = ["--evaluation-set", f"curate/{latest(store, 'curate').manifest.key}", "--documents=none"]
+    judge = ["--evaluation-set", f"evaluation_set/{evaluation_set(store).manifest.key}", "--documents=none"]
     evaluate = [sys.executable, "-m", "yanmo.evaluate", *common, "--split=valid", *judge]
     done = subprocess.run(evaluate, env=env, timeout=300, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -24,6 +24,11 @@ POINTED = {
     "champion_evaluation_contamination": "contamination",
 }
 """Pointer -> the stage or part whose outputs it names. Pointers of other names (`--pointer`) may name any."""
+MADE_BY = {
+    **{"evaluation_set": "curate", "tokenizer": "tokenize", "seed_noise": "train"},
+    **dict.fromkeys(("baselines", "writing", "contamination"), "evaluate"),
+}
+"""Part -> the stage that makes it beside its own output."""
 _PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}\Z")
 
 
@@ -63,12 +68,17 @@ def parse_pointer(data: bytes, name: str, where: str) -> Reference:
 
 def check_stage(reference: Reference, stages: Collection[str], where: str) -> None:
     """Raise DataError unless `reference`, read from `where`, is to an output of one of `stages`."""
-    if reference.stage not in stages:
-        raise DataError(
-            f"{where}: names {reference.stage}/{reference.key[:12]}, expected an output of "
-            f"{' or '.join(sorted(stages))}: it was exchanged with another file or restored to the wrong "
-            f"place. Restore it, or run `yanmo {min(stages).replace('_', '-')}` again if that is a stage"
-        )
+    if reference.stage in stages:
+        return
+    first = min(stages)
+    found = f"{where}: names {reference.stage}/{reference.key[:12]}, expected an output of "
+    found += " or ".join(sorted(stages))
+    if where.startswith("--"):
+        raise DataError(f"{found}; give {first}/KEY, or leave the flag out for the channel's newest")
+    raise DataError(
+        f"{found}: it was exchanged with another file or restored to the wrong place. Restore it, or run "
+        f"`yanmo {MADE_BY.get(first, first)}` again"
+    )
 
 
 def open_named(store: ObjectStore, reference: Reference, where: str) -> Output:
