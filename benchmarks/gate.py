@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,8 +32,8 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from yanmo.promote.config import PromoteConfig
-from yanmo.promote.gate import Evidence, Rules, judge
-from yanmo.promote.noise import Noise, margin
+from yanmo.promote.gate import Evidence, Rules, asked_of, judge
+from yanmo.promote.noise import Noise
 from yanmo.promote.spread import CHALLENGER, CHAMPION, CHARACTERS, Floats
 from yanmo.promote.work import rules_of
 
@@ -171,9 +170,7 @@ class Gate:
 
     def least(self, evidence: Evidence) -> float:
         """The margin."""
-        noise = evidence.noise or Noise(sd=self.rules.assumed_noise, df=math.inf)
-        made = margin(noise, self.rules.month_error, self.rules.nights_per_month) if noise.sd else 0.0
-        return max(made, self.rules.min_gain)
+        return float(asked_of(self.rules, evidence)["margin"])
 
     def promotes(self, scores: Scores, evidence: Evidence) -> bool:
         """Whether the challenger of these scores would become champion."""

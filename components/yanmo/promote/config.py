@@ -49,6 +49,12 @@ class PromoteConfig(StageOptions):
         "seed's standard deviation as a share of the bits where `yanmo train --twins` measured none",
         form=False,
     )
+    least_noise: float = opt(
+        0.002,
+        "no measured standard deviation of the seed below this is believed: short twins may scatter less "
+        "than whole trainings (0.076 % against 0.180 % in one recipe, docs/gate.md)",
+        form=False,
+    )
     max_genre_loss: float = opt(0.05, "bits per character by which a genre may get worse at most", form=False)
     level: float = opt(0.95, "level of the bootstrap interval whose lower end must be above 0", form=False)
     without_confirmation: str = opt(
@@ -88,6 +94,8 @@ class PromoteConfig(StageOptions):
             raise ValueError(
                 f"--assumed-noise {self.assumed_noise}: expected 0 to below 1 (0.0025 is 0.25 %)"
             )
+        if not 0 <= self.least_noise < 1:
+            raise ValueError(f"--least-noise {self.least_noise}: expected 0 to below 1 (0.002 is 0.2 %)")
         if not self.max_genre_loss >= 0:
             raise ValueError(f"--max-genre-loss {self.max_genre_loss}: expected 0 or more bits")
         if not 0 <= self.max_contamination <= 1:

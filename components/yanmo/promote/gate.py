@@ -75,6 +75,8 @@ class Rules:
     nights_per_month: int = 30
     assumed_noise: float = 0.0
     """The seed's standard deviation, as a share of the bits, where nobody measured it."""
+    least_noise: float = 0.0
+    """No measured one below this is believed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,7 +157,7 @@ def judge(scores: Mapping[str, Floats], rules: Rules, evidence: Evidence = _NO_E
     }
     gain = _gain(genres, np.mean(list(drawn.values()), axis=0) if drawn else None, rules)
     sure = gain["interval"] is not None and gain["interval"][0] > 0
-    noise = _noise(rules, evidence)
+    noise = asked_of(rules, evidence)
     checks = (
         *fitness(rules, evidence),
         Check("another_model", not evidence.same_model, words.ANOTHER, words.which(evidence.same_model)),
@@ -194,10 +196,13 @@ def _contamination(rules: Rules, evidence: Evidence) -> Check:
     return Check("not_contaminated", share <= rules.max_contamination, rule, finding)
 
 
-def _noise(rules: Rules, evidence: Evidence) -> dict[str, Any]:
+def asked_of(rules: Rules, evidence: Evidence) -> dict[str, Any]:
     """The margin and what it rests on, as the verdict records it."""
     noise = evidence.noise or Noise(sd=rules.assumed_noise, df=math.inf)
-    made = margin(noise, rules.month_error, rules.nights_per_month) if noise.sd else 0.0
+    known = [noise]
+    if noise.is_measured:  # short twins may scatter less than whole trainings
+        known.append(Noise(sd=rules.least_noise, df=math.inf, is_warm=noise.is_warm))
+    made = max(margin(n, rules.month_error, rules.nights_per_month) if n.sd else 0.0 for n in known)
     return {
         "measured": noise.is_measured,
         "sd": noise.sd,
@@ -207,6 +212,7 @@ def _noise(rules: Rules, evidence: Evidence) -> dict[str, Any]:
         "from_champion": noise.is_warm,
         "month_error": rules.month_error,
         "nights_per_month": rules.nights_per_month,
+        "least_sd": rules.least_noise if noise.is_measured else 0.0,
         "of_noise": round(made, 6),
         "min_gain": rules.min_gain,
         "margin": max(round(made, 6), rules.min_gain),

@@ -96,8 +96,9 @@ def margin_of(noise: Mapping[str, Any]) -> Words:
     """What the margin comes from."""
     if noise["of_noise"] <= noise["min_gain"]:
         return Words("the least gain asked for", "所要求的最小提升")
-    times = f"{noise['of_noise'] / noise['sd']:.1f}"
-    sd, error, nights = percent(noise["sd"]), percent(noise["month_error"]), noise["nights_per_month"]
+    believed = max(noise["sd"], noise["least_sd"])
+    times = f"{noise['of_noise'] / believed:.1f}"
+    sd, error, nights = percent(believed), percent(noise["month_error"]), noise["nights_per_month"]
     return Words(
         f"{times} times the seed's noise of {sd}, {_known_from(noise).en}: what luck reaches in "
         f"{error} of months of {nights} nights",
@@ -108,7 +109,13 @@ def margin_of(noise: Mapping[str, Any]) -> Words:
 def _known_from(noise: Mapping[str, Any]) -> Words:
     if not noise["measured"]:
         return Words("which is assumed", "此为假定值")
-    return Words(f"measured by {noise['twins']} twins", f"由 {noise['twins']} 次短训测得")
+    measured, twins = percent(noise["sd"]), noise["twins"]
+    if noise["sd"] < noise["least_sd"]:
+        return Words(
+            f"the least that is believed; {twins} twins measured {measured}",
+            f"此为所信之最小值；{twins} 次短训测得 {measured}",
+        )
+    return Words(f"measured by {twins} twins", f"由 {twins} 次短训测得")
 
 
 def with_noise(sentence: Words, noise: Mapping[str, Any]) -> Words:

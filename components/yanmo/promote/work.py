@@ -112,6 +112,7 @@ def rules_of(options: PromoteConfig) -> Rules:
         month_error=options.month_error,
         nights_per_month=options.nights_per_month,
         assumed_noise=options.assumed_noise,
+        least_noise=options.least_noise,
         limits=parse_limits(options.limits),
         must_measure=tuple(sorted({*MEASURED} - {*parse_unmeasured(options.accept_unmeasured)})),
     )

@@ -90,6 +90,23 @@ def test_the_margin_grows_with_the_noise_and_is_never_below_the_least_gain():
     )
 
 
+def test_twins_that_scatter_less_than_whole_trainings_do_are_not_believed():
+    """Recipe b of docs/gate.md: twins of a quarter 0.076 %, whole trainings 0.180 % (12 seeds)."""
+    few = Noise(sd=0.00076, df=15, twins=16)
+    naive = judge(two(0.005), RULES, Evidence(noise=few, contamination=0.0))
+    assert naive.promote, "what would change the champion in half of the months"
+    rules = Rules(**{**vars(RULES), "least_noise": 0.0018})
+    verdict = judge(two(0.005), rules, Evidence(noise=few, contamination=0.0))
+    assert not verdict.promote and "0.18 %, the least that is believed; 16 twins measured 0.076 %" in str(
+        verdict.sentence
+    )
+    loud = Noise(sd=0.003, df=15, twins=16)
+    assert judge(two(0.01), rules, Evidence(noise=loud)).noise == {
+        **judge(two(0.01), RULES, Evidence(noise=loud)).noise,
+        "least_sd": 0.0018,
+    }
+
+
 def test_a_night_that_goes_on_from_the_champion_needs_less():
     cold, warm = (Noise(sd=0.002, df=15, is_warm=w, twins=16) for w in (False, True))
     assert not judge(two(0.0075), RULES, Evidence(noise=cold)).promote
