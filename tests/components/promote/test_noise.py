@@ -1,9 +1,12 @@
 """The seed's noise and the margin that it makes."""
 
+import itertools
 import json
 import math
+from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,8 +15,10 @@ from yanmo.common.errors import DataError
 from yanmo.common.seed_noise import PART, SeedNoise, Twin, spread_of
 from yanmo.common.store.commit import Recipe, Result, commit_once
 from yanmo.common.store.objects import open_store
+from yanmo.promote.config import PromoteConfig
 from yanmo.promote.gate import Evidence, Rules, judge
 from yanmo.promote.noise import Noise, chance_of_change, margin, quantile
+from yanmo.promote.work import rules_of
 
 RULES = Rules(min_gain=0.003, max_genre_loss=9.0, level=0.95, draws=2000, seed=0, assumed_noise=0.0025)
 
@@ -147,3 +152,25 @@ def test_twins_are_read_as_they_were_written_and_a_damaged_file_is_bad_data(tmp_
     for wrong in ({}, [], {**whole, "twins": [{"seed": 1}]}, {**whole, "schema": "yanmo.seed_noise/9"}):
         with pytest.raises(DataError, match=r"expected .*yanmo\.seed_noise/1"):
             SeedNoise.of(committed(json.dumps(wrong)))
+
+
+def test_what_the_seed_alone_does_to_a_real_recipe_is_not_promoted():
+    """Twelve whole trainings of docs/gate.md's recipe b that differ by their seed, document by document."""
+    table = pq.read_table(Path(__file__).parents[2] / "data/seeds-of-recipe-b.parquet")
+    genres = np.array(table["genre"].to_pylist())
+    columns = [table[n].to_numpy().astype(float) for n in table.schema.names if n.startswith("seed ")]
+    characters = table["characters"].to_numpy().astype(float)
+
+    def paired(challenger, champion):
+        values = np.stack([characters, challenger, champion], 1)
+        return {genre: values[genres == genre] for genre in dict.fromkeys(genres.tolist())}
+
+    defaults = rules_of(PromoteConfig(max_genre_loss=9.0, limits="", draws=2000))
+    before = Rules(**{**vars(defaults), "assumed_noise": 0.0, "least_noise": 0.0})
+    lucky = [paired(a, b) for a, b in itertools.permutations(columns, 2)]
+    lucky = [p for p in lucky if judge(p, before, Evidence(contamination=0.0)).promote]
+    assert len(lucky) >= 13, "of 132 ordered pairs, a tenth or more"
+    quarter = Noise(sd=0.00076, df=7, twins=8)  # what the twins of a quarter said
+    for noise in (quarter, Noise(sd=0.00202, df=7, twins=8), None):
+        evidence = Evidence(contamination=0.0, noise=noise)
+        assert not any(judge(p, defaults, evidence).promote for p in lucky)
