@@ -158,6 +158,7 @@ class TrainConfig(EngineOptions, EnduranceOptions):
         "short trainings with other seeds, made once for a recipe after its model: they measure how much "
         "of a gain is luck, for promote's margin; 0 measures nothing, then promote assumes",
         kind="execution",
+        form=False,
     )
     twin_share: float = opt(0.25, "share (0 to 1) of the steps that a twin has", kind="execution", form=False)
     log_every: int = opt(10, "steps per line of metrics.jsonl", kind="execution", form=False)
