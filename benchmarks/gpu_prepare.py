@@ -39,7 +39,7 @@ LIMIT = 64 << 20
 
 
 def prepare(folder: Path) -> None:
-    """Fill the folder anew and say how much there is to carry.
+    """Fill the folder again and say how much there is to carry.
 
     Raises:
         SystemExit: it is too much, or a package cannot be had.

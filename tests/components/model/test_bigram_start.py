@@ -166,10 +166,8 @@ def other_basis(vectors: torch.Tensor, values: torch.Tensor, turn: np.random.Gen
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.integers(0, 1000), st.sampled_from([3, 12, 24, V, V + 24]), st.integers(300, 3000))
+@given(st.integers(0, 1000), st.sampled_from([3, 12, 24, V, V + 24]), st.integers(1, 3000))
 def test_any_basis_that_a_library_may_choose_gives_the_same_start(seed: int, width: int, length: int):
-    """Not of a text of a few tokens: its equal singular values lie across the cut, and which of their vectors
-    are kept is the library's choice (width 3, 4 tokens: 0.48 apart)."""
     tokens = text()[:length]
     expected = weights(started(width, tokens))
     turn, qr, svd = np.random.default_rng(seed), torch.linalg.qr, torch.linalg.svd
