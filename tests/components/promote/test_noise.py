@@ -156,7 +156,7 @@ def test_twins_are_read_as_they_were_written_and_a_damaged_file_is_bad_data(tmp_
 
 def test_what_the_seed_alone_does_to_a_real_recipe_is_not_promoted():
     """Twelve whole trainings of docs/gate.md's recipe b that differ by their seed, document by document."""
-    table = pq.read_table(Path(__file__).parents[2] / "data/seeds-of-recipe-b.parquet")
+    table = pq.read_table(Path(__file__).with_name("seeds-of-recipe-b.parquet"))
     genres = np.array(table["genre"].to_pylist())
     columns = [table[n].to_numpy().astype(float) for n in table.schema.names if n.startswith("seed ")]
     characters = table["characters"].to_numpy().astype(float)

@@ -11,8 +11,10 @@ vendors' dense bf16 figures, from torchtitan/tools/utils.py; on any other device
 
 from __future__ import annotations
 
+import re
 import resource
 import sys
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -58,6 +60,22 @@ def flops_per_token(shape: DecoderConfig, context: int) -> float:
     return 6.0 * matrices + 12.0 * shape.num_hidden_layers * heads * context
 
 
+def resident_memory() -> tuple[int, int]:
+    """Bytes of this process in memory, now and at most.
+
+    Linux counts the peak of `getrusage` from before `exec`: a small process started by a large one
+    reports the large one's memory. `VmHWM` is of this process alone.
+    """
+    try:
+        status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
+        found = dict(re.findall(r"^(VmRSS|VmHWM):\s+(\d+) kB$", status, re.M))
+        return 1024 * int(found["VmRSS"]), 1024 * int(found["VmHWM"])
+    except (OSError, KeyError):
+        unit = 1 if sys.platform == "darwin" else 1024
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+        return most, most
+
+
 class Machine:
     """The figures of one rank's device."""
 
@@ -83,10 +101,4 @@ class Machine:
     def _memory(self) -> tuple[int, int]:
         if self._device.type == "cuda":
             return torch.cuda.memory_allocated(self._device), torch.cuda.max_memory_allocated(self._device)
-        unit = 1 if sys.platform == "darwin" else 1024
-        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-        try:
-            with open("/proc/self/statm", encoding="ascii") as file:
-                return int(file.read().split()[1]) * resource.getpagesize(), most
-        except OSError:
-            return most, most
+        return resident_memory()

@@ -8,7 +8,6 @@ docs/train.md.
 """
 
 import os
-import resource
 import socket
 import sys
 import threading
@@ -28,6 +27,7 @@ from yanmo.train.config import TrainConfig
 from yanmo.train.data import Batch
 from yanmo.train.health.monitor import Monitor
 from yanmo.train.memory.estimate import estimate
+from yanmo.train.metrics.machine import resident_memory
 from yanmo.train.models.start import decoder_config
 from yanmo.train.options.sizes import num_parameters
 
@@ -86,7 +86,7 @@ def main(backend: str, moment: str, folder: str, *flags: str) -> None:
         weights = engine.full_weights()
         whole = Decoder(decoder.config)
         whole.load_state_dict(weights)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    _, peak = resident_memory()
     if flags:
         said = estimate(options, vocabulary, "cpu").total
         print(f"estimate {said / 1e9:.2f} GB, peak {peak / 1e9:.2f} GB, ratio {said / peak:.2f}")

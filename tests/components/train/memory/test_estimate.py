@@ -96,7 +96,7 @@ def measured(backend: str, moment: str, folder: Path) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in kilobytes on Linux")
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the peak from /proc")
 @pytest.mark.parametrize("backend", ["torch", "deepspeed"])
 def test_copies_of_all_weights_are_in_the_estimate(backend, tmp_path):
     # 35 M parameters: the weights once are 140 MB, and what else differs between the processes is little.
