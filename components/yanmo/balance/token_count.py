@@ -19,8 +19,8 @@ _BATCH = 256
 class TokenCount:
     """Counts with a tokenizer.json, or estimates one token per character and line break without.
 
-    The estimate is what a tokenizer of mostly single characters gives: with the demo's 8,192 pieces a genre
-    has 0.97 to 1.03 tokens per character (docs/recipe.md).
+    The estimate is what a tokenizer of mostly single characters gives: the demo's of 8,192 pieces cuts 1.006
+    tokens per character (the log of `yanmo tokenize`).
     """
 
     def __init__(self, tokenizer: Path | None = None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -166,6 +167,7 @@ def test_advice_names_only_what_was_measured() -> None:
     assert [text.split(":")[0] for text in found] == ["synonym", "reorder", "insert-modern"]
     assert "better than plain repetition in 诗, 文 on a small text" in found[0] and "fewer epochs" in found[0]
     assert "not better than plain repetition" in found[1] and "not measured for 文, 说" in found[2]
+    assert not re.search(r"\d", "".join(found)), "figures of an older code are not repeated"
 
 
 def test_classes_that_are_crossed_may_be_written_with_aliases() -> None:
