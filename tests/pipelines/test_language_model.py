@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import re
@@ -12,6 +13,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
+import torch
 import zstandard
 
 from yanmo_pipelines.run import main
@@ -65,6 +67,24 @@ def printed_commands(folder: Path) -> dict[str, list[str]]:
     return {name: [sys.executable, "-m", "yanmo.cli", *words[1:]] for name, words in commands.items()}
 
 
+def check_that_makers_are_named(folder: Path) -> None:
+    """Processor, torch and commit of training and evaluation, as the machine itself says them."""
+    cpuinfo = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    git = ["git", "-C", str(ROOT), "rev-parse", "HEAD"]
+    commit = subprocess.run(git, capture_output=True, text=True).stdout.strip()[:12]
+    page = html.unescape((folder / "runs/demo/report.html").read_text(encoding="utf-8"))
+    for stage in ("train", "evaluate"):
+        pointer = json.loads((folder / f"runs/demo/pointers/demo/{stage}.json").read_text())
+        manifest = folder / "runs/demo/cas" / stage / pointer["key"] / "MANIFEST.json"
+        made_by = json.loads(manifest.read_text(encoding="utf-8"))["metadata"]["made_by"]
+        assert set(made_by) == {"processor", "torch", "yanmo"}
+        assert re.search(rf": {re.escape(made_by['processor'])}\n", cpuinfo), made_by
+        assert made_by["torch"].split("+")[0] == torch.__version__.split("+")[0]
+        assert made_by["yanmo"].startswith(commit) and made_by["yanmo"], made_by
+        line = "{processor}, torch {torch}, Yanmo {yanmo}.".format(**made_by)
+        assert line in page, f"{stage}: {line}"
+
+
 ALL = ["curate", "balance", "tokenize", "train", "evaluate", "promote"]
 
 
@@ -80,6 +100,7 @@ def test_the_road_from_raw_text_to_a_champion_and_what_a_change_makes_again(tmp_
     assert (tmp_path / "runs/demo/pointers/demo/champion.json").is_file()
     for genre in "诗词文赋":
         assert re.search(rf"^{genre} +\d+\.\d+", first.stdout, flags=re.MULTILINE)
+    check_that_makers_are_named(tmp_path)
 
     second, made = run(tmp_path)
     assert second.returncode == 0 and made == [], "every key is committed"
