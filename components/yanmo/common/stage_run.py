@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import json
 import logging
 import os
 import resource
@@ -41,6 +40,7 @@ from yanmo.common.store.commit import (
     find_whole,
     work_name,
 )
+from yanmo.common.store.fatal_record import FatalRecord, command_of, fatal_name, forget, keep, obeyed
 from yanmo.common.store.objects import ObjectStore, open_store
 from yanmo.common.store.output import Output
 from yanmo.common.store.pointers import move_pointer, pointer_name
@@ -222,6 +222,7 @@ def main(
                 return ExitCode.DONE
             shown = finish(run, output) if finish and output else Finish()
             _hand_over(run, output, shown, outputs, status="done" if output else "paused")
+            _forget_fatal(store, stage, options)
         return ExitCode.DONE
     except KeyboardInterrupt:
         log.warning("interrupted; the same command starts it again")
@@ -344,49 +345,51 @@ def failed(stage: Stage, error: Exception) -> int:
     return int(code)
 
 
-def _fatal_name(stage: Stage, run_id: str) -> str:
-    safe = "".join(c if c.isalnum() or c in "-_" else "-" for c in run_id)[:100]
-    return f"runs/{stage.name}/fatal/{safe}.json"
-
-
 def _beside(pointer: str, part: str) -> str:
     """The pointer of an output beside the main one: not the channel's own where another was asked for."""
     return f"{pointer}_{part}" if pointer else part
 
 
+def _fatal_record(
+    stage: Stage, options: StageOptions, code: int = 0, error: BaseException | None = None
+) -> FatalRecord:
+    return FatalRecord(
+        stage=stage.name,
+        revision=stage.revision,
+        run_id=options.run_id,
+        command=command_of(options),
+        exit_code=code,
+        cause=type(error).__name__,
+        message=advice(error) if error else "",
+    )
+
+
 def _fatal_of_this_run(store: ObjectStore, stage: Stage, options: StageOptions) -> int | None:
     """The exit code of an earlier try of this same run that no retry can mend."""
-    if not options.run_id:
+    if not options.run_id or options.force:
         return None
-    try:
-        value = json.loads(store.read(_fatal_name(stage, options.run_id))[0])
-        revision, code, message = value["revision"], int(value["exit_code"]), str(value["message"])
-        whose = value["run_id"]
-    except FileNotFoundError:
-        return None
-    except (ValueError, KeyError, TypeError):
-        log.warning("the record of an earlier try of run %s is damaged; trying again", options.run_id)
-        return None
-    if revision != stage.revision or whose != options.run_id:  # of another run, put here by hand
-        return None
-    log.error("an earlier try of run %s ended for good: %s", options.run_id, message)
-    return code
+    this_run = functools.partial(_fatal_record, stage, options)
+    return obeyed(store, fatal_name(stage.name, options.run_id), this_run)
 
 
 def _record_fatal(stage: Stage, options: StageOptions, code: int, error: Exception) -> None:
     if not options.run_id or code not in (ExitCode.USAGE, ExitCode.DATA):
         return
-    body = {
-        "run_id": options.run_id,
-        "revision": stage.revision,
-        "exit_code": int(code),
-        "message": advice(error),
-    }
     try:
         store = open_store(options.store, StoreSettings.of(options))
-        store.create(_fatal_name(stage, options.run_id), json.dumps(body, ensure_ascii=False).encode())
+        keep(store, fatal_name(stage.name, options.run_id), _fatal_record(stage, options, code, error))
     except (OSError, UsageError, DataError, EnvironmentFault) as problem:  # maybe what ended the run
         log.debug("could not record the failure: %s", problem)
+
+
+def _forget_fatal(store: ObjectStore, stage: Stage, options: StageOptions) -> None:
+    """Remove what an earlier try of this run recorded; no error, as this one has ended well."""
+    if not options.run_id:
+        return
+    try:
+        forget(store, fatal_name(stage.name, options.run_id))
+    except (OSError, EnvironmentFault) as problem:
+        log.debug("could not remove the record of an earlier failure: %s", problem)
 
 
 def _stop_on_sigterm() -> None:

@@ -254,21 +254,86 @@ def test_in_a_pipeline_an_option_given_twice_is_refused(
     assert toy("--config=text: 词", "--text=赋") == 0, "by hand, the flag wins"
 
 
+def fatal(store: FileStore, name: str = "run-1") -> Path:
+    return store.root / f"runs/toy/fatal/{name}.json"
+
+
 def test_a_fatal_error_is_obeyed_by_retries_of_the_same_run_only(
-    store: FileStore, toy: Run, capsys: pytest.CaptureFixture[str]
+    store: FileStore, toy: Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert toy("--run-id=run/1", "--end=data") == 65
+    command = ("--run-id=run/1", "--end=data")
+    assert toy(*command) == 65
     capsys.readouterr()
-    assert toy("--run-id=run/1") == 65, "a retry ends at once"
-    assert "ended for good: line 3" in capsys.readouterr().err
-    assert toy("--run-id=run/2") == 0 and toy() == 0
+    monkeypatch.setenv("TOY_MENDED", "yes")
+    assert toy(*command) == 65, "a retry ends at once"
+    said = capsys.readouterr().err
+    assert "ended for good" in said and "(DataError): line 3 of raw.txt" in said
+    assert f"give --force, or another --run-id, or delete {store.uri}/runs/toy/fatal/run-1.json" in said
+    assert toy("--run-id=run/2", "--end=data") == 0 and toy() == 0
 
 
-def test_the_record_of_another_runs_end_is_not_obeyed(store: FileStore, toy: Run) -> None:
+@pytest.mark.parametrize("way", ["--force", "delete", "another command"])
+def test_what_the_message_says_clears_a_fatal_record(
+    store: FileStore, toy: Run, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    command = ["--run-id=run/1", "--end=data"]
+    assert toy(*command) == 65
+    monkeypatch.setenv("TOY_MENDED", "yes")
+    if way == "delete":
+        fatal(store).unlink()
+    else:
+        command += ["--force"] if way == "--force" else ["--text=词"]
+    assert toy(*command) == 0
+    assert not fatal(store).exists(), "the run has ended well"
+
+
+def of_3328ac6(store: FileStore, revision: int = 1) -> None:
+    """The record that commit 3328ac6 wrote where an answer of the store was cut inside its headers."""
+    message = f"{store.uri}/cas/toy/x/y/text.txt: expected 3 bytes, found -1 bytes"
+    body = {"run_id": "run/1", "revision": revision, "exit_code": 65, "message": message}
+    fatal(store).parent.mkdir(parents=True, exist_ok=True)
+    fatal(store).write_text(json.dumps(body), encoding="utf-8")
+
+
+def test_a_record_of_an_earlier_version_is_tried_again_once(
+    store: FileStore, toy: Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ("--run-id=run/1", "--end=data")
+    of_3328ac6(store)
+    assert toy(*command) == 65
+    assert "trying once more" in capsys.readouterr().err
+    monkeypatch.setenv("TOY_MENDED", "yes")
+    assert toy(*command) == 65, "what this version found is obeyed"
+    assert "Nothing was tried now" in capsys.readouterr().err
+    of_3328ac6(store)
+    assert toy(*command) == 0, "on a healthy network"
+    assert not fatal(store).exists()
+
+
+@pytest.mark.parametrize(
+    "field", ["made_by", "revision", "command", "run_id", "stage", "schema", "exit_code"]
+)
+def test_a_record_that_is_not_of_this_very_command_and_code_is_written_again(
+    store: FileStore, toy: Run, field: str
+) -> None:
+    command = ("--run-id=run/1", "--end=data")
+    assert toy(*command) == 65
+    good = json.loads(fatal(store).read_text(encoding="utf-8"))
+    assert good["made_by"] and good["cause"] == "DataError"
+    other = {"revision": 7, "exit_code": "x", "schema": "yanmo.fatal/3"}
+    fatal(store).write_text(json.dumps(good | {field: other.get(field, "other")}), encoding="utf-8")
+    assert toy(*command) == 65
+    again = json.loads(fatal(store).read_text(encoding="utf-8"))
+    assert {**again, "made_at": ""} == {**good, "made_at": ""}
+
+
+def test_the_record_of_another_runs_end_is_not_obeyed(
+    store: FileStore, toy: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert toy("--run-id=one", "--end=data") == 65
-    place = store.root / "runs/toy/fatal"
-    (place / "two.json").write_bytes((place / "one.json").read_bytes())
-    assert toy("--run-id=two") == 0
+    fatal(store, "two").write_bytes(fatal(store, "one").read_bytes())
+    monkeypatch.setenv("TOY_MENDED", "yes")
+    assert toy("--run-id=two", "--end=data") == 0
 
 
 def test_a_bug_or_a_full_disk_may_be_retried(store: FileStore, toy: Run) -> None:

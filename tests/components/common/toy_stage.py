@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,7 +68,7 @@ def work(run: StageRun) -> Result:
         return Result(counts={}, status="paused")
     if run.options.end == "bug":
         raise KeyError("ours")
-    if run.options.end == "data":
+    if run.options.end == "data" and not os.environ.get("TOY_MENDED"):
         raise DataError("line 3 of raw.txt: not a poem; take it out")
     earlier = run.inputs["earlier"]
     before = earlier.path("text.txt").read_text(encoding="utf-8") if earlier else ""

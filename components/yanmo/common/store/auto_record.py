@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from yanmo.common.errors import DataError, StorageError
-from yanmo.common.store.objects import AlreadyExists, Changed, ObjectStore
+from yanmo.common.store.objects import AlreadyExists, ObjectStore, overwrite
 from yanmo.common.store.schema import parse
 
 SCHEMA = "yanmo.auto/1"
@@ -122,17 +122,5 @@ def keep_first(
 
 def put_in_place(store: ObjectStore, name: str, record: AutoRecord) -> AutoRecord:
     """Write the record over the one that is there, if any, whatever that says."""
-    for _ in range(_TRIES):
-        try:
-            _, version = store.read(name)
-            store.replace(name, record.to_json(), version)
-            return record
-        except Changed:
-            continue
-        except FileNotFoundError:
-            try:
-                store.create(name, record.to_json())
-                return record
-            except AlreadyExists:
-                continue
-    raise StorageError(f"{store.uri}/{name}: changed under {_TRIES} tries to replace it; try again")
+    overwrite(store, name, record.to_json())
+    return record

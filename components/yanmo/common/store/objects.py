@@ -18,6 +18,7 @@ from yanmo.common.store.settings import StoreSettings
 
 _PART = r"(?!\.+(?:/|\Z))[A-Za-z0-9._=-]{1,200}"  # not only dots
 _NAME = re.compile(rf"{_PART}(?:/{_PART})*\Z")
+_TRIES = 20
 MAX_DOCUMENT_BYTES = 32 * 1024 * 1024
 """The largest object that `read` returns; manifests of 100,000 files have about 18 MB."""
 
@@ -156,6 +157,29 @@ class ObjectStore(Protocol):
 
     def leftovers(self) -> Iterator[Leftover]:
         """What killed writers left that `list` does not show."""
+
+
+def overwrite(store: ObjectStore, name: str, data: bytes) -> None:
+    """Write the object whatever was there; the last of two writers wins.
+
+    Raises:
+        StorageError: it changed under every try.
+    """
+    for _ in range(_TRIES):
+        try:
+            current, version = store.read(name)
+            if current != data:
+                store.replace(name, data, version)
+            return
+        except Changed:
+            continue
+        except FileNotFoundError:
+            try:
+                store.create(name, data)
+                return
+            except AlreadyExists:
+                continue
+    raise StorageError(f"{store.uri}/{name}: changed under {_TRIES} tries to replace it; try again")
 
 
 def is_name(name: str) -> bool:
