@@ -4,6 +4,9 @@ Every file is verified as it leaves and hashed again as it arrives. An output's 
 after those of its inputs, so that the target never names what it does not hold. The same command goes on
 after a kill: files that have arrived are compared and not sent again. What is committed there already is
 compared by name and size only; `yanmo store verify` reads it.
+
+The records of what `auto` became in the trainings of the chain go with them, so that the same command finds
+the same key at the target, whatever its machines have. One that the target has already stays.
 """
 
 from __future__ import annotations
@@ -14,10 +17,12 @@ import hashlib
 import logging
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from yanmo.common.errors import DataError, StorageError, UsageError
 from yanmo.common.logs import Progress, human_bytes
+from yanmo.common.store.auto_record import AutoRecord, is_auto_record, read_record
 from yanmo.common.store.commit import announce
 from yanmo.common.store.file_store import fsync_dir
 from yanmo.common.store.lease import Lease
@@ -64,11 +69,13 @@ def run(store: ObjectStore, args: argparse.Namespace) -> int:
     copy = _Copy(target, sum(entry.bytes for output in chain for entry in output.manifest.files))
     for output in chain:
         copy.output(output)
+    records = copy.auto_records(store, chain)
     if args.pointer:
         move_pointer(target, channel, name, outputs[0].reference)
     print(
         f"{len(chain)} outputs at {target.uri}: {copy.sent_files} files, {human_bytes(copy.sent_bytes)} "
         f"sent; {copy.present} outputs were there"
+        + (f"; {records} record(s) of what `auto` became" if records else "")
     )
     for output in outputs:
         print(f"{output.manifest.stage}/{output.manifest.key}")
@@ -104,6 +111,37 @@ class _Copy:
             self._commit(output)
         finally:
             lease.release()
+
+    def auto_records(self, store: ObjectStore, chain: Sequence[Output]) -> int:
+        """Copy what `auto` became in the outputs of `chain`; how many records the target did not have.
+
+        Called when the outputs are there: gc takes a record whose key is not.
+        """
+        keys = {(output.manifest.stage, output.manifest.key) for output in chain}
+        count = 0
+        for stage in sorted({stage for stage, _ in keys}):
+            for info in store.list(f"runs/{stage}/auto"):
+                record = _readable(store, info.name) if is_auto_record(info.name) else None
+                if record and (record.stage, record.key) in keys:
+                    count += self._auto_record(info.name, record)
+        return count
+
+    def _auto_record(self, name: str, record: AutoRecord) -> bool:
+        try:
+            self.target.create(name, record.to_json())
+            return True
+        except AlreadyExists:
+            theirs = _readable(self.target, name)
+        if theirs and theirs.key != record.key:
+            log.warning(
+                "%s/%s stays: there `auto` became another key, %s/%s, which the same command finds; to take "
+                "the one that was copied, delete the record and run this again",
+                self.target.uri,
+                name,
+                theirs.stage,
+                theirs.key[:12],
+            )
+        return False
 
     def _is_there(self, output: Output) -> bool:
         """Whether the target has this content of the key, whole; a manifest that references pin is added."""
@@ -161,6 +199,15 @@ class _Copy:
         with contextlib.suppress(AlreadyExists):
             name = superseded_name(manifest.stage, manifest.key, reference.manifest_sha256)
             self.target.create(name, _manifest_bytes(output))
+
+
+def _readable(store: ObjectStore, name: str) -> AutoRecord | None:
+    """The record, or None where it is gone or damaged, which its own reader says with what to do."""
+    try:
+        return read_record(store, name)
+    except DataError as error:
+        log.warning("%s. It is not copied, nor written over", error)
+        return None
 
 
 def _manifest_bytes(output: Output) -> bytes:

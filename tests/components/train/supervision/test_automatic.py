@@ -8,7 +8,6 @@ import logging
 import signal
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
@@ -24,6 +23,7 @@ from yanmo.common.store.objects import open_store
 from yanmo.common.store.output import open_reference
 from yanmo.common.store.pointers import read_pointer
 from yanmo.common.telemetry import Telemetry
+from yanmo.store.command import main as store_tool
 from yanmo.train.backends import machine as machine_module
 from yanmo.train.backends.machine import Machine, this_machine
 from yanmo.train.config import STAGE, TrainConfig
@@ -258,24 +258,99 @@ def test_idle_gpus_are_said(store, capsys) -> None:
     assert "7 of 8 GPUs stay idle; --ranks 8 trains on more" in capsys.readouterr().err
 
 
-def test_of_two_machines_that_race_the_first_record_wins(place) -> None:
-    both, found = threading.Barrier(2, timeout=60), {}
+RACER = """
+import json, sys
+from yanmo.common.options import by_kind, load_given
+from yanmo.common.stage_run import StageRun
+from yanmo.common.store.objects import open_store
+from yanmo.common.store.output import open_reference
+from yanmo.common.store.pointers import read_pointer
+from yanmo.common.telemetry import Telemetry
+from yanmo.train.backends.machine import Machine
+from yanmo.train.config import STAGE, TrainConfig
+from yanmo.train.supervision.automatic import settle
 
-    def one(machine: Machine) -> None:
-        def look() -> Machine:
-            both.wait()
-            return machine
+uri, gpus, *flags = sys.argv[1:]
 
-        found[machine.gpus] = settle(run_of(place), look)
+def look():
+    print("looking", flush=True)
+    sys.stdin.readline()  # until all have found no record
+    return Machine(gpus=int(gpus), name="fake", capability=(9, 0), has_varlen=True, compiles=True)
 
-    threads = [threading.Thread(target=one, args=(machine,)) for machine in (NONE, EIGHT)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert by_kind(found[0], "semantic", "execution") == by_kind(found[8], "semantic", "execution")
+options, given = load_given(TrainConfig, [f"--store={uri}", *flags], "yanmo train")
+store = open_store(uri)
+cache = open_reference(store, read_pointer(store, "dev", "tokenize"))
+run = StageRun(stage=STAGE, options=options, store=store, inputs={"token_cache": cache, "model": None},
+    telemetry=Telemetry("train", "", -1), given=given)
+print(json.dumps(by_kind(settle(run, look), "semantic", "execution")))
+"""
+
+
+@pytest.mark.parametrize("flags", [(), ("--auto-again",)], ids=["first", "again"])
+def test_of_machines_that_race_one_record_counts_for_all(place, flags) -> None:
+    """Processes, as two pods are: nothing but the store stands between them."""
+    gpus = (0, 8, 1, 4, 2)
+    racers = [
+        subprocess.Popen(
+            [sys.executable, "-c", RACER, place, str(count), *flags],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for count in gpus
+    ]
+    try:
+        for racer in racers:
+            assert racer.stdout is not None and racer.stdout.readline() == "looking\n"
+        assert not records(place)
+        for racer in racers:
+            assert racer.stdin is not None
+            racer.stdin.write("go\n")
+            racer.stdin.flush()
+        found = [json.loads(racer.communicate()[0]) for racer in racers]
+    finally:
+        for racer in racers:
+            racer.kill()
+            racer.wait()
     (record,) = records(place).values()
-    assert found[0].precision == record["options"]["precision"]
+    if not flags:
+        assert all(one == found[0] for one in found)
+    last = Asked(NONE)
+    settled = by_kind(settle(run_of(place), last), "semantic", "execution")
+    assert last.times == 0 and settled in found
+    assert {name: settled[name] for name in LEFT if name in settled}.items() <= record["options"].items()
+
+
+def copy(place: str, target: str, pointer: str) -> None:
+    assert store_tool(["cp", "--store", place, pointer, "--to", target, "--pointer", pointer]) == 0
+
+
+@pytest.mark.parametrize("other", [NONE, EIGHT], ids=str)
+def test_a_copied_channel_finds_the_key_of_the_machine_where_it_was_made(place, tmp_path, other) -> None:
+    assert train(place, ONE) == 0
+    assert train(place, ONE, "--seed=1", "--pointer=second") == 0
+    target = str(tmp_path / "target")
+    copy(place, target, "dev/tokenize")
+    assert not records(target), "no training was copied"
+    copy(place, target, "dev/train")
+    look = Asked(other)
+    assert train(target, look) == 0
+    assert made(target) == made(place) and look.times == 0
+    assert len(records(target)) == 1, "those of other trainings stay where they are"
+    open_store(target).delete(next(iter(records(target))))
+    copy(place, target, "dev/train")  # goes on where one was killed before the record
+    assert train(target, look) == 0 and look.times == 0
+
+
+def test_what_auto_became_at_the_target_stays(place, tmp_path) -> None:
+    target = str(tmp_path / "target")
+    copy(place, target, "dev/tokenize")
+    assert train(target, NONE) == 0 and train(place, ONE) == 0
+    theirs = records(target)
+    copy(place, target, "dev/train")
+    assert records(target) == theirs and made(target)[0] == made(place)[0]
+    assert train(target, EIGHT) == 0
+    assert made(target)[0] == next(iter(theirs.values()))["key"]
 
 
 def test_auto_again_decides_on_this_machine_and_for_all_later_ones(place) -> None:
