@@ -10,12 +10,37 @@ import argparse
 import random
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from torture import disk, flips, kills, network, races, tools
+from torture import disk, flips, kills, misplaced, network, races, tls, tools
 from torture.ground import Ground, Record, open_ground, say
 
-PARTS = ("kills", "gc", "flips", "twins", "clocks", "disk", "network")
+PARTS: dict[str, Callable[..., None]] = {
+    "gc": tools.run_gc,
+    "flips": flips.run,
+    "misplaced": misplaced.run,
+    "twins": races.run_twins,
+    "clocks": races.run_clocks,
+    "disk": disk.run,
+    "network": network.run,
+    "heads": network.run_heads,
+    "tls": tls.run,
+}
+"""All but the kills, in order."""
+OVER_A_NETWORK = ("network", "heads", "tls")
+BRIEF: dict[str, dict[str, Any]] = {
+    "gc": {"times": 3, "tries": 5},
+    "flips": {"times": 2},
+    "misplaced": {"times": 2},
+    "clocks": {"names": tuple(races.CLOCKS)[::3]},
+    "disk": {"times": 1},
+    "network": {"rates": (0.1,)},
+    "heads": {"rates": (0.3,)},
+    "tls": {"rates": (0.3,)},
+}
+_KILLS, _BRIEF_KILLS = 200, 12
 
 
 def main() -> int:
@@ -26,8 +51,8 @@ def main() -> int:
     for kind in ("file", "s3") if given.store == "both" else (given.store,):
         record = Record(given.out / f"{kind}-{given.seed}.json", kind, given.seed)
         with open_ground(kind, given.out / "ground" / kind, given.seed, keep=given.keep) as ground:
-            for part in PARTS if given.only == "all" else (given.only,):
-                _run(part, ground, record, given.kills)
+            for part in ("kills", *PARTS) if given.only == "all" else (given.only,):
+                _run(part, ground, record, given)
         found += _report(record)
         if not given.keep:
             shutil.rmtree(given.out / "ground" / kind, ignore_errors=True)
@@ -38,26 +63,20 @@ def main() -> int:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m torture", description=__doc__)
     parser.add_argument("--store", choices=("file", "s3", "both"), default="both", help="kind of store")
-    parser.add_argument("--kills", type=int, default=200, metavar="N", help="kills per kind of store")
+    parser.add_argument("--kills", type=int, default=0, metavar="N", help=f"per kind of store ({_KILLS})")
+    parser.add_argument("--brief", action="store_true", help="less of everything: about a quarter of an hour")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6), metavar="S")
-    parser.add_argument("--only", choices=("all", *PARTS), default="all", help="one part")
+    parser.add_argument("--only", choices=("all", "kills", *PARTS), default="all", help="one part")
     parser.add_argument("--out", type=Path, default=Path("runs/torture"), metavar="DIR", help="results, logs")
     parser.add_argument("--keep", action="store_true", help="leave the stores and logs for a look")
     return parser.parse_args()
 
 
-def _run(part: str, ground: Ground, record: Record, count: int) -> None:
+def _run(part: str, ground: Ground, record: Record, given: argparse.Namespace) -> None:
     if part == "kills":
-        _run_kills(ground, record, count)
-    elif part == "network":
-        if ground.kind == "s3":
-            network.run(ground, record)
-    else:
-        run = {
-            "gc": tools.run_gc, "flips": flips.run, "twins": races.run_twins, "clocks": races.run_clocks,
-            "disk": disk.run,
-        }  # fmt: skip
-        run[part](ground, record)
+        _run_kills(ground, record, given.kills or (_BRIEF_KILLS if given.brief else _KILLS))
+    elif ground.kind == "s3" or part not in OVER_A_NETWORK:
+        PARTS[part](ground, record, **(BRIEF.get(part, {}) if given.brief else {}))
 
 
 def _run_kills(ground: Ground, record: Record, count: int) -> None:

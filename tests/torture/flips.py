@@ -24,6 +24,7 @@ from torture.stages import CHANNEL, Run, run_stage, start_stage
 _NEW: dict[str, tuple[str, ...]] = {
     "curate": ("--min-han-characters", "11", "--pointer", "none"),
     "balance": ("--seed", "7", "--pointer", "none"),
+    "tokenize": ("--agreement-sentences", "51", "--pointer", "none"),
     "promote": ("--seed", "7", "--pointer", "none"),
 }
 """Stage -> flags that ask it for something that is not committed yet."""
@@ -72,7 +73,7 @@ def flipped(data: bytes, draw: random.Random) -> bytes:
     return data[:at] + bytes([data[at] ^ (1 << draw.randrange(8))]) + data[at + 1 :]
 
 
-class _Trial:
+class Trial:
     """Asks a reader for something new, and compares with what the undamaged store gives."""
 
     def __init__(self, ground: Ground, place: Place, reader: str, *flags: str) -> None:
@@ -91,7 +92,7 @@ class _Trial:
         digests = [json.loads(self.place.read(n))["content_digest"] for n in manifests]
         return " ".join(digests), made
 
-    def read(self, damaged: str) -> tuple[str, str]:
+    def read(self, *damaged: str) -> tuple[str, str]:
         """What the reader did: one of found, right, unnamed, wrong; and the log."""
         run = start_stage(self.reader, self.place, self.ground.folder, *self.flags)
         code = run.wait()
@@ -101,13 +102,13 @@ class _Trial:
             return ("right" if digests == self.expected else "wrong"), run.text
         if digests or code != 65:
             return "wrong", f"exit code {code}, committed {digests or 'nothing'}: {run.text}"
-        named = damaged in run.text or os.path.basename(damaged) in run.text
+        named = any(name in run.text or os.path.basename(name) in run.text for name in damaged)
         return ("found" if named else "unnamed"), run.text
 
 
 def _flip(ground: Ground, place: Place, kind: Kind, times: int) -> tuple[str, list[str]]:
     draw = random.Random(f"{ground.seed}/{kind.name}")
-    trial = _Trial(ground, place, kind.reader)
+    trial = Trial(ground, place, kind.reader)
     names = [n for n in place.names() if fnmatch.fnmatchcase(n, kind.pattern)]
     assert names, f"no {kind.pattern}"
     said: list[str] = []
@@ -143,7 +144,7 @@ def _flip_reference(ground: Ground, place: Place, times: int) -> tuple[str, list
     path = ground.folder / "documents.reference"
     good = place.read(f"pointers/{CHANNEL}/curate.json")
     path.write_bytes(good)
-    trial = _Trial(ground, place, "balance", "--documents", str(path))
+    trial = Trial(ground, place, "balance", "--documents", str(path))
     said, findings = [], []
     for _ in range(times):
         wrong = flipped(good, draw)
@@ -157,7 +158,7 @@ def _flip_reference(ground: Ground, place: Place, times: int) -> tuple[str, list
 
 def _flip_scratch(ground: Ground, place: Place) -> tuple[str, list[str]]:
     """In the read cache: written to by a careless process, and rotten without a trace in the file's times."""
-    trial = _Trial(ground, place, "balance")
+    trial = Trial(ground, place, "balance")
     outcome, findings = [], []
     for how in ("written to", "rotten"):
         files = [p for p in place.scratch.glob("objects/??/*") if p.is_file() and not p.suffix]

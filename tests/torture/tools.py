@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import random
 import time
+from collections import Counter
 from pathlib import Path
 
 from torture.events import Listener
 from torture.ground import Ground, Record
 from torture.place import Place, Survey, leftovers, survey
 from torture.profile import roots
-from torture.stages import Run, run_stage, start, start_stage
+from torture.stages import CHANNEL, Run, run_stage, start, start_stage
 
 MODULE = "yanmo.store"
-_SETTLED_SECONDS = 62.0
-"""gc spares what is younger than a minute and not guarded by a lease."""
+_SETTLED_SECONDS = 3.0
+"""gc spares what is younger than 2 s and not guarded by a lease."""
 _GARBAGE = (
     ("curate", "--min-han-characters", "11", "--pointer", "none"),
     ("balance", "--seed", "7", "--pointer", "none"),
@@ -31,7 +32,7 @@ def start_gc(place: Place, folder: Path, age: str = "0s", **variables: str) -> R
 
 
 def let_settle(place: Place) -> None:
-    """Make everything a minute old: in a folder by its times, on a server by waiting."""
+    """Make everything old enough for gc: in a folder by its times, on a server by waiting."""
     if not place.backdate(2 * 3600):
         time.sleep(_SETTLED_SECONDS)
 
@@ -43,10 +44,17 @@ def collect(place: Place, folder: Path) -> tuple[int, str]:
     return run.wait(), run.text
 
 
-def run_gc(ground: Ground, record: Record, times: int = 12) -> None:
-    """Kill gc while it removes, `times` times; then let it end."""
+def run_gc(ground: Ground, record: Record, times: int = 12, tries: int = 20) -> None:
+    """Kill gc while it removes, `times` times, then let it end; and run it beside the stages."""
     record.case("gc", "killed while it removes", lambda: _killed(ground, times))
     record.case("gc", "beside a training", lambda: _beside(ground))
+    run_starving(ground, record, tries)
+
+
+def run_starving(ground: Ground, record: Record, times: int = 20) -> None:
+    """`evaluate` again and again, from nothing of its own, beside gc in a loop that knows no age."""
+    if "evaluate" in ground.stages:
+        record.case("gc", f"beside evaluate, {times} times", lambda: _starving(ground, times))
 
 
 def _killed(ground: Ground, times: int) -> tuple[str, list[str]]:
@@ -126,3 +134,44 @@ def _beside(ground: Ground) -> tuple[str, list[str]]:
         findings += found.faults
         findings += [f"{n}: other content" for n in expected if found.digests.get(n) != expected[n]]
     return f"{rounds} rounds of gc" + ("" if findings else "; same digests"), findings
+
+
+_OF_EVALUATE = ("evaluate", "baselines", "writing", "contamination")
+
+
+def _starving(ground: Ground, times: int) -> tuple[str, list[str]]:
+    """How many of `times` evaluations end with 0 at once; each has nothing of an earlier one to take up."""
+    codes: Counter[int] = Counter()
+    findings: list[str] = []
+    rounds = 0
+    with ground.place() as place:
+        for stage in ground.stages[: ground.stages.index("evaluate")]:
+            run_stage(stage, place, ground.folder)
+        for _ in range(times):
+            _forget_evaluation(place)
+            place.backdate(2 * 3600)
+            run = start_stage("evaluate", place, ground.folder)
+            while run.process.poll() is None:
+                gc = start_gc(place, ground.folder)
+                if code := gc.wait():
+                    findings.append(f"gc beside evaluate ended with {code}: {gc.text[-900:]}")
+                rounds += 1
+            code = run.wait()
+            codes[code] += 1
+            if code:
+                findings.append(f"evaluate beside gc ended with {code}: {run.text[-600:]}")
+        found, expected = survey(place), ground.profile.survey.digests
+        findings += found.faults
+        made = [n for n in expected if found.digests.get(n)]
+        findings += [f"{n}: other content" for n in made if found.digests[n] != expected[n]]
+        if not any(n.endswith("/evaluate.json") for n in made) and not codes.keys() - {0}:
+            findings.append("no evaluation is there at the end")
+    return f"{rounds} rounds of gc; runs by exit code: {dict(codes)}", findings
+
+
+def _forget_evaluation(place: Place) -> None:
+    """Remove what evaluate made: its outputs, parts, pointers and work."""
+    names = place.names()
+    parts = tuple(f"{top}/{part}/" for top in ("cas", "runs") for part in _OF_EVALUATE)
+    pointers = {f"pointers/{CHANNEL}/{part}.json" for part in _OF_EVALUATE}
+    place.delete([n for n in names if n.startswith(parts) or n in pointers])

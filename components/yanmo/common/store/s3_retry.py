@@ -287,4 +287,7 @@ def describe(error: BaseException) -> str:
         return "the server's name cannot be resolved"
     if isinstance(error, NewConnectionError):
         return "connection refused or unreachable"
-    return f"{type(error).__name__}: {str(error)[:200].partition('?')[0]}"
+    said = f"{type(error).__name__}: {str(error)[:200].partition('?')[0]}"
+    if isinstance(error, TransportSSLError) and "WRONG_VERSION_NUMBER" in str(error):
+        said += "; the server answered without TLS: is its address http://?"
+    return said
