@@ -11,10 +11,10 @@ serves many comparisons. The same commit twice shows that equal code gives equal
 Times, names, machines and drawn numbers are left out by name (LEFT_OUT and LEFT_OUT_FIELDS of
 same_results_files.py); nothing else is passed over.
 
-Where pyproject.toml and constraints/ are those of this checkout, this Python runs the other commit's code too;
+Where pyproject.toml and constraints/ are those of this checkout, this Python runs the other commit's code;
 else `make install` makes the commit's own environment. S3 is Ceph's gateway from Debian's packages
 (tests/servers); where it is not installed that run is left out, with the reason, and the exit code is 1 if
---only asked for it. The demo is `make demo`; --demo-steps shortens it. Nothing of a side's code is imported here.
+--only asked for it. The demo is `make demo`; --demo-steps shortens it.
 """
 
 from __future__ import annotations
@@ -40,6 +40,9 @@ from servers import s3  # noqa: E402
 DEMO_TEXTS = ROOT / "corpus" / "small.jsonl.zst"
 SHAPE = ("--layers", "2", "--width", "64", "--heads", "2", "--kv-heads", "1", "--head-width", "32",
          "--feed-forward", "128")  # fmt: skip
+
+CHAT_TEXT = ("--near-duplicate-similarity", "0", "--filter-sets", "chat=none",
+             "--test-characters", "8000", "--valid-characters", "4000")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -198,8 +201,7 @@ def _chat(side: Side, work: Path, settings: Settings) -> None:
     with chats.open("wb") as file:
         file.write(_chats(side, work, texts))
     same = ("--store", str(work / "store"), "--channel", "chat", "--inputs", "latest", "--metrics-port", "-1")
-    _yanmo(side, work, "curate", *same, "--sources", f"{texts},{chats}",
-           "--near-duplicate-similarity", "0", "--filter-sets", "chat=none", "--test-characters", "8000", "--valid-characters", "4000")  # fmt: skip
+    _yanmo(side, work, "curate", *same, "--sources", f"{texts},{chats}", *CHAT_TEXT)
     _yanmo(side, work, "balance", *same)
     _yanmo(side, work, "tokenize", *same, "--vocab-size", "3000")
     for seed in ("0", "1"):

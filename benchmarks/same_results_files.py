@@ -1,8 +1,8 @@
 """What two stores hold, file by file: which are equal, and where the first difference lies.
 
-Every file of both stores is compared, unless a line of `LEFT_OUT` names it. Content is compared byte for byte.
-Records (JSON, YAML, metrics) hold times beside figures: they are compared without the fields of
-`LEFT_OUT_FIELDS`. An unknown file or field is compared, so what is added later counts until it is named here.
+Every file of both stores is compared, unless a line of `LEFT_OUT` names it. Content is compared byte for
+byte. Records (JSON, YAML, metrics) hold times beside figures: they are compared without the fields of
+`LEFT_OUT_FIELDS`. An unknown file or field is compared, so what is added later counts until it is named.
 
 Keys, attempts and the URIs that hold them are replaced before comparing: an output is called by its stage and
 its place among the outputs of that stage (`train`, `evaluate#2`). Keys are a row of their own.
