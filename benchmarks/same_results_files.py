@@ -48,7 +48,7 @@ LEFT_OUT_FIELDS = {
 }
 """Field of a JSON or YAML record, anywhere in it -> why it is not compared."""
 LEFT_OUT_METRICS = (
-    r"yanmo_run_info|yanmo_\w+_(created|start_time_seconds|duration_seconds|seconds_left)"
+    r"yanmo_run_info|yanmo_\w+_(created|cpu_seconds|start_time_seconds|duration_seconds|seconds_left)"
     r"|yanmo_train_interval_seconds"
     r"|yanmo_train_(memory_bytes|memory_peak_bytes|tokens_per_second|samples_per_second)"
 )

@@ -1,0 +1,113 @@
+"""What benchmarks/same_results.py says of two stores: equal ones are equal, and every change is found."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+ROOT = Path(__file__).parents[2]
+sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "tests")]
+
+from old_store import unpack  # noqa: E402
+from same_results_files import LEFT_OUT, Store, compare, difference  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return unpack(tmp_path_factory.mktemp("a"))
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return unpack(tmp_path_factory.mktemp("b"))
+
+
+def found(a: Path, b: Path) -> list[str]:
+    """Every difference, `row: what`."""
+    rows = compare(Store(a), Store(b))
+    return [f"{name}: {said}" for name, row in rows.items() for said in row.differences]
+
+
+def changed(path: Path) -> bytes:
+    """The file with one thing more or other in it, of its own format."""
+    data = path.read_bytes()
+    if path.suffix == ".json" and "cas" in path.parts and path.name not in ("MANIFEST.json", "report.json"):
+        return data + b" "  # content: any byte counts
+    if path.suffix == ".json":
+        return json.dumps({**json.loads(data), "something_new": 1}, ensure_ascii=False).encode()
+    if path.suffix == ".jsonl":
+        return data + b'{"something_new": 1}\n'
+    if path.suffix == ".yaml":
+        return data + b"something_new: 1\n"
+    if path.suffix == ".prom":
+        return data + b"yanmo_something_new 1\n"
+    return data[:-1] + bytes([data[-1] ^ 1]) if data else b"1"
+
+
+def test_a_store_equals_itself_whatever_it_is_called(kept: Path, other: Path) -> None:
+    rows = compare(Store(kept), Store(other))
+    assert not any(row.differences for row in rows.values())
+    names = ("documents", "evaluation set", "balance's choice", "tokenizer", "tokens", "weights")
+    names += ("bits per document", "baselines, writing", "verdict", "champion, pointers", "records", "keys")
+    assert all(rows[name].compared for name in names)
+
+
+def test_a_change_of_any_file_that_is_not_named_as_left_out_is_found(kept: Path, other: Path) -> None:
+    compared = 0
+    for path in sorted(p for p in other.rglob("*") if p.is_file()):
+        name = path.relative_to(other).as_posix()
+        data, new = path.read_bytes(), changed(path)
+        path.unlink()  # a hard link of the store to another name must not change with it
+        path.write_bytes(new)
+        left_out = any(fnmatch.fnmatchcase(name, pattern) for pattern in LEFT_OUT)
+        assert bool(found(kept, other)) != left_out, name
+        path.write_bytes(data)
+        compared += not left_out
+    assert compared > 80 and not found(kept, other)
+
+
+def test_a_file_that_only_one_side_has_is_found(kept: Path, other: Path) -> None:
+    new = other / "cas" / "news.txt"
+    new.write_text("x")
+    assert found(kept, other) == ["other files: cas/news.txt: only in B"]
+    assert found(other, kept) == ["other files: cas/news.txt: only in A"]
+    new.unlink()
+
+
+def test_times_and_drawn_numbers_of_records_do_not_count_and_figures_do(kept: Path, other: Path) -> None:
+    (path,) = sorted(other.glob("cas/train/*/*/metrics.jsonl"))[:1]
+    before = path.read_bytes()
+    lines = [json.loads(line) for line in before.splitlines()]
+    lines[0]["seconds"] += 1
+    path.write_text("\n".join(map(json.dumps, lines)))
+    assert not found(kept, other)
+    lines[0]["loss"] += 1e-12
+    path.write_text("\n".join(map(json.dumps, lines)))
+    (said,) = found(kept, other)
+    assert re.match(r"records: train(#\d)?/metrics.jsonl: \[0\].loss: ", said)
+    path.write_bytes(before)
+
+
+def test_the_first_row_and_the_first_tensor_that_differ_are_named(tmp_path: Path, kept: Path) -> None:
+    a, b = tmp_path / "a.parquet", tmp_path / "b.parquet"
+    pq.write_table(pa.table({"id": ["x", "y"], "bits": [1.0, 2.0]}), a)
+    pq.write_table(pa.table({"id": ["x", "y"], "bits": [1.0, 2.5]}), b)
+    assert difference(a, b) == "row 1, bits: 2.0 against 2.5"
+    one, two = sorted(kept.glob("cas/train/*/*/model.safetensors"))[:2]
+    assert re.match(r"tensor [\w.]+ differs", difference(one, two))
+
+
+def test_only_finished_sides_of_the_same_settings_are_compared(tmp_path: Path) -> None:
+    command = [sys.executable, str(ROOT / "benchmarks" / "same_results.py"), "HEAD", "--out", str(tmp_path)]
+    command += ["--only", "demo", "--compare-only"]
+    said = subprocess.run(command, capture_output=True, text=True, env={**os.environ}, timeout=None)
+    assert said.returncode == 1 and "nothing finished" in said.stdout, said.stderr
