@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from yanmo.common.errors import DataError
-from yanmo.common.store.manifest import Reference
-from yanmo.common.store.objects import ObjectInfo, ObjectStore
+from yanmo.common.store.manifest import Reference, unsealed
+from yanmo.common.store.objects import MAX_DOCUMENT_BYTES, ObjectInfo, ObjectStore
 from yanmo.common.store.pointers import check_stage, parse_pointer
+from yanmo.common.store.schema import parse
 from yanmo.store.chain import references_in
 
 RECORD_SCHEMA = "yanmo.coronation/1"
@@ -71,7 +71,7 @@ def _read(name: str, data: bytes, where: str) -> list[Reference]:
 
 def _read_record(data: bytes, number: int, where: str) -> list[Reference]:
     found = references_in(data, RECORD_SCHEMA, {"model": Reference, "previous": None}, where)
-    values = json.loads(data)
+    values = parse(unsealed(data), RECORD_SCHEMA, MAX_DOCUMENT_BYTES)  # an older one has other names
     if values.get("number", number) != number:
         raise DataError(f"{where}: is the record of number {values['number']}; restore both to their places")
     for field, stage in RECORDED.items():
