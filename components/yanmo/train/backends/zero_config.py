@@ -79,7 +79,7 @@ def fit_buckets(config: dict[str, Any], elements: int, ranks: int) -> None:
 
     Its default holds 5e8 numbers, in fp32 2 GB of a GPU's memory whatever the model. One rank has nothing to
     scatter, and without that saves copies of the gradient: the same gradient, 3 % less of a step's time
-    (`tiny`, 16 rows, docs/train.md). What a file says stays.
+    (`tiny`, 16 rows). What a file says stays.
 
     Args:
         config: of `engine_config`.
