@@ -19,7 +19,7 @@ from yanmo.common.store.auto_record import is_auto_record, read_record
 from yanmo.common.store.commit import INPUTS_SCHEMA
 from yanmo.common.store.manifest import Manifest, Reference
 from yanmo.common.store.objects import Leftover, ObjectInfo, ObjectStore
-from yanmo.common.store.output import check_manifest_at, manifest_name, superseded_name
+from yanmo.common.store.output import Output, check_manifest_at, manifest_name, superseded_name
 from yanmo.store.chain import edges, references_in
 from yanmo.store.inventory import Inventory, KeyFolder, KeyName, is_working
 from yanmo.store.pointers import read_all
@@ -193,24 +193,46 @@ class Planner:
             return None
         here = self._read(manifest_name(stage, key))  # raises where it is damaged, or of another key
         withdrawn = superseded_name(stage, key, reference.manifest_sha256)
-        for name, found in ((manifest_name(stage, key), here), (withdrawn, self._read(withdrawn))):
+        for name in (manifest_name(stage, key), withdrawn):
+            found = self._read(name)
             if found and hashlib.sha256(found[1]).hexdigest() == reference.manifest_sha256:
                 if found[0].content_digest != reference.content_digest:
                     break
                 if folder.manifest is None:
                     self.plan.restore.append(((stage, key), name))
                 return found[0]
-        if here and here[0].content_digest == reference.content_digest and not folder.others_than(here[0]):
-            return here[0]  # committed again after its manifest was lost: the same content, and all of it
+        if here and here[0].content_digest == reference.content_digest and self._is_all_of(here, folder):
+            return here[0]  # committed again after its manifest was lost: the same content
         if here is None and folder.name in self._live:
             return None  # lost before, and being made again now
         raise DataError(
             f"{self.store.uri}/{manifest_name(stage, key)}: {why} pins the manifest with sha256 "
             f"{reference.manifest_sha256[:16]}..., "
             + (f"found {hashlib.sha256(here[1]).hexdigest()[:16]}..." if here else "found none")
-            + f", and none beside it; restore it, or run the {stage} stage again with --force and remove "
-            "by hand what still refers to the lost one (`yanmo store verify` lists it)"
+            + f", and none beside it; restore it, or run the {stage} stage again with --force. Only where "
+            "that gives other content, remove by hand what still refers to the lost one (`yanmo store "
+            "verify` lists it)"
         )
+
+    def _is_all_of(self, here: tuple[Manifest, bytes], folder: KeyFolder) -> bool:
+        """Whether the manifest in place stands for all of its key, so that other attempts may go.
+
+        Where other attempts have files beside it, an older manifest may have been put here by hand, and its
+        files may be the damaged ones: every file is read then. That is once, as the others go.
+        """
+        manifest, data = here
+        if not folder.others_than(manifest):
+            return True
+        sha256 = hashlib.sha256(data).hexdigest()
+        name = manifest_name(manifest.stage, manifest.key)
+        reference = Reference(
+            stage=manifest.stage,
+            key=manifest.key,
+            manifest_uri=name,
+            manifest_sha256=sha256,
+            content_digest=manifest.content_digest,
+        )
+        return not Output(self.store, manifest, reference).is_damaged()
 
     def _read_old(self, name: str) -> tuple[Manifest, bytes] | None:
         """`_read`, where a damaged manifest may be passed over."""

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 
 from yanmo.common.errors import DataError, ExitCode
 from yanmo.common.logs import Progress, human_bytes
-from yanmo.common.store.manifest import FileEntry, Reference
+from yanmo.common.store.manifest import FileEntry, Reference, is_sealed
 from yanmo.common.store.objects import ObjectStore, Wanted, check_sha256, check_size
-from yanmo.common.store.output import Output, find_output, superseded_name
+from yanmo.common.store.output import Output, find_output, manifest_name, superseded_name
 from yanmo.store.chain import Opener, edges
 from yanmo.store.find import find
 from yanmo.store.inventory import take
@@ -122,15 +122,30 @@ def _opened(opener: Opener, reference: Reference, who: str, faults: Faults) -> l
         faults.note(f"{who}: {error}")
         return []
     if output.reference.manifest_sha256 != reference.manifest_sha256:
-        # The same content committed again (a damaged file mended by --force) keeps the older manifest.
+        # The same content committed again: --force keeps the older manifest, unless that one was lost.
         name = superseded_name(reference.stage, reference.key, reference.manifest_sha256)
         kept = opener.store.digest(name)
         if kept is None or kept.sha256 != reference.manifest_sha256:
-            faults.note(
-                f"{opener.store.uri}/{reference.manifest_uri}: changed since {who} referred to it: expected "
-                f"sha256 {reference.manifest_sha256[:16]}, found {output.reference.manifest_sha256[:16]}"
-            )
+            _note_other_manifest(opener.store, output, reference, who, faults)
     return [output]
+
+
+def _note_other_manifest(
+    store: ObjectStore, output: Output, reference: Reference, who: str, faults: Faults
+) -> None:
+    """The manifest that is pinned is lost; one of equal content is there, whose files are read as well.
+
+    Its seal says that it was committed so. One of an earlier version has none: anybody may have changed it.
+    """
+    name = manifest_name(reference.stage, reference.key)
+    fault = (
+        f"{store.uri}/{name}: changed since {who} referred to it: expected sha256 "
+        f"{reference.manifest_sha256[:16]}, found {output.reference.manifest_sha256[:16]}"
+    )
+    if is_sealed(store.read(name)[0]):
+        log.info("%s, with the same content: committed again after the first was lost", fault)
+    else:
+        faults.note(fault)
 
 
 def _everything(store: ObjectStore, opener: Opener, faults: Faults) -> Iterator[Output]:

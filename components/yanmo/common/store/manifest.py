@@ -167,6 +167,11 @@ def sealed(document: bytes) -> bytes:
     return document.removesuffix(b"\n}") + b',\n "sealed": "' + mark + b'"\n}\n'
 
 
+def is_sealed(data: bytes) -> bool:
+    """Whether a document ends in a seal; `unsealed` says whether the seal is right."""
+    return _SEAL.search(data, max(0, len(data) - 200)) is not None
+
+
 def unsealed(data: bytes) -> bytes:
     """What `sealed` was given; manifests of earlier versions, which have no seal, as they are.
 
