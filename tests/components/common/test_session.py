@@ -7,14 +7,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import toy_stage
 from toy_outputs import recipe, write_text
 
 from yanmo.common.store import session
-from yanmo.common.store.commit import commit_once
+from yanmo.common.store.commit import Recipe, Removed, commit_once
 from yanmo.common.store.file_store import FileStore
-from yanmo.common.store.output import find_output
-from yanmo.common.store.pointers import read_pointer
+from yanmo.common.store.output import Output, find_output
+from yanmo.common.store.pointers import move_pointer, read_pointer
 
 COMPONENTS = Path(__file__).parents[3] / "components"
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(COMPONENTS)}
@@ -59,6 +60,30 @@ def test_a_session_spares_what_it_names_and_nothing_after_its_end(store: FileSto
         held.close()
     assert gc(store).returncode == 0
     assert [info.name for info in store.list("cas")] == []
+
+
+def test_an_input_that_gc_took_ends_the_run_and_is_not_looked_for_again(store: FileStore) -> None:
+    """Its output is there already, made from another input of equal content."""
+    first, second = (commit_once(store, recipe(n=n), write_text("同")) for n in range(2))
+    assert first and second and first.content_digest == second.content_digest
+    made_of = [Recipe(stage="next", revision=1, semantic={}, inputs={"text": one}) for one in (first, second)]
+    made = commit_once(store, made_of[0], write_text("文"))
+    assert made and made_of[0].key == made_of[1].key
+    move_pointer(store, "dev", "next", made.reference)
+    assert gc(store).returncode == 0
+    assert find_output(store, "toy", second.manifest.key) is None
+    held, rounds = session.Session(store, "next"), []
+
+    def taken_up(output: Output) -> None:
+        rounds.append(output)
+        assert len(rounds) < 5, "again and again"
+        held.use([output, second])
+
+    try:
+        with pytest.raises(Removed, match=second.manifest.key):
+            commit_once(store, made_of[1], write_text("文"), taken_up=taken_up)
+    finally:
+        held.close()
 
 
 def test_a_long_list_is_begun_again_after_a_page(store: FileStore, monkeypatch) -> None:  # type: ignore[no-untyped-def]

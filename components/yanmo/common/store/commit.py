@@ -35,6 +35,10 @@ _GC_SECONDS = 20.0
 class Removed(StorageError):
     """gc removed an output since it was opened: nothing referred to it."""
 
+    def __init__(self, message: str, which: Reference) -> None:
+        super().__init__(message)
+        self.which = which
+
 
 class Attempt:
     """The files of one try at an output; invisible until its manifest is committed."""
@@ -184,7 +188,8 @@ def check_present(store: ObjectStore, outputs: Iterable[Output]) -> None:
         if not _is_back(store, output.reference):
             raise Removed(
                 f"{store.uri}/{output.reference.manifest_uri}: removed by `yanmo store gc` while this ran, "
-                "as nothing referred to it; run the same command again"
+                "as nothing referred to it; run the same command again",
+                output.reference,
             )
 
 
@@ -241,7 +246,8 @@ def commit_once(
     Waits while another live run makes the same key, and adopts its result.
 
     Args:
-        taken_up: called with the output before its lease is given back: no gc comes between.
+        taken_up: called with the output before its lease is given back: no gc comes between. Where it
+            raises Removed for the output itself, that is looked for, or made, again.
 
     Returns:
         The output, or None when `build` paused (its work stays below `runs/`).
@@ -255,7 +261,9 @@ def commit_once(
             try:
                 taken_up(found)
                 return found
-            except Removed:
+            except Removed as error:
+                if error.which != found.reference:  # an input of this run: that does not come back by itself
+                    raise
                 log.info("%s was being removed by gc when it was taken up; looking again", found)
                 continue
         if lease.acquire():
