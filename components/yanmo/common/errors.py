@@ -80,12 +80,18 @@ def is_out_of_space(error: BaseException) -> TypeGuard[OSError]:
     return isinstance(error, OSError) and error.errno in _OUT_OF_SPACE
 
 
-_PASSWORD = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)[^\s/?#'\"]*@")
+_PASSWORD = re.compile(
+    r"(https?://)[^\s'\"]*@"
+    r"|([a-z][a-z0-9+.-]*://)(?:[^\s/?#'\":]*:[^\s'\"]*|[^\s/?#'\"]*)@",
+    re.IGNORECASE,
+)
+"""Up to the last `@`, as a password that was not escaped holds any character. In addresses that are not a
+server's (s3://bucket/a@b) only where a colon or the `@` stands before the path."""
 
 
 def redacted(text: str) -> str:
     """`text` with `***` for the user and password of each address in it (http://user:secret@host)."""
-    return _PASSWORD.sub(r"\1***@", text)
+    return _PASSWORD.sub(lambda found: f"{found[1] or found[2]}***@", text)
 
 
 def advice(error: BaseException) -> str:

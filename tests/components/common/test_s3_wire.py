@@ -10,6 +10,7 @@ import dataclasses
 import hashlib
 import http.server
 import logging
+import re
 import shutil
 import threading
 from collections.abc import Callable, Iterator
@@ -18,11 +19,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from yanmo.common.errors import EnvironmentFault, ExitCode, StorageError, UsageError, advice, exit_code
+from yanmo.common.errors import (
+    EnvironmentFault,
+    ExitCode,
+    StorageError,
+    UsageError,
+    advice,
+    exit_code,
+    redacted,
+)
 from yanmo.common.logs import setup
 from yanmo.common.store import s3_retry
 from yanmo.common.store.objects import AlreadyExists, Changed, ObjectStore, Wanted, open_store
+from yanmo.common.store.s3_client import connect
 from yanmo.common.store.s3_store import S3Store
 from yanmo.store.command import main as ls
 
@@ -547,7 +559,12 @@ def test_waits_grow_and_are_never_the_same_for_all(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize(
     ("endpoint", "words"),
-    [("ftp://x", "expected http"), ("http://h/path", "expected http"), ("http://", "expected http")],
+    [
+        ("ftp://x", "expected http"),
+        ("http://h/path", "expected http"),
+        ("http://", "expected http"),
+        ("http://[a", "expected"),
+    ],
 )
 def test_a_malformed_endpoint_is_a_usage_error(
     store: ObjectStore, monkeypatch: pytest.MonkeyPatch, endpoint: str, words: str
@@ -573,6 +590,26 @@ def test_a_password_in_the_endpoint_is_refused_and_never_shown(
         assert ls(["ls", *flags]) == ExitCode.USAGE
         said = capsys.readouterr()
         assert "hunter2" not in said.err + said.out
+
+
+PASSWORDS = st.text(st.characters(min_codepoint=33, max_codepoint=0x2FF), max_size=8)
+
+
+@settings(max_examples=200, deadline=None)
+@given(PASSWORDS, PASSWORDS, st.sampled_from(["", "http://", "https://", "HTTP://"]), st.booleans())
+def test_a_password_of_any_characters_is_never_shown(
+    before: str, after: str, scheme: str, is_user: bool
+) -> None:
+    """`/`, `#`, `?`, `[` and `@` too, which should have been escaped."""
+    password = f"{before}wJalr{after}K7MDENG"
+    endpoint = f"{scheme}{password if is_user else 'AKIA:' + password}@minio:9000"
+    with pytest.raises(UsageError) as caught:
+        connect("s3", endpoint, 2)
+    shown = f"{caught.value} {advice(caught.value)}"
+    assert "wJalr" not in shown and "MDENG" not in shown and "***@minio:9000" in shown
+    if not {"'", '"'} & set(password) and not re.search(r"\s", password):
+        for address in (f"http://AKIA:{password}@h/x", f"s3://AKIA:{password}@bucket/x"):
+            assert "MDENG" not in redacted(f"looking at {address}, and again"), address
 
 
 def test_no_log_line_shows_the_password_of_an_address(capsys: pytest.CaptureFixture[str]) -> None:

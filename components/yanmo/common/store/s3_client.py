@@ -12,16 +12,17 @@ import base64
 import email.utils
 import hashlib
 import os
+import re
 import time
 from datetime import timedelta
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import urllib3
 from minio import Minio
 from minio.time import to_amz_date, utcnow
 
-from yanmo.common.errors import UsageError, redacted
+from yanmo.common.errors import UsageError
 from yanmo.common.store.s3_credentials import find_credentials, find_endpoint, find_region
 from yanmo.common.store.strict_http import CutOff, StrictPool, ca_bundle, require
 
@@ -135,16 +136,7 @@ def connect(scheme: str, endpoint: str, connections: int) -> Client:
         EnvironmentFault: no credentials.
     """
     url = find_endpoint(endpoint, scheme)
-    parts = urlsplit(url if "://" in url else f"https://{url}")
-    if "@" in parts.netloc:
-        raise UsageError(
-            f"S3 endpoint {redacted(f'{parts.scheme}://{parts.netloc}')!r}: expected http(s)://host[:port] "
-            "without a user or password; keys are AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (docs/store.md)"
-        )
-    if parts.scheme not in ("http", "https") or not parts.netloc or parts.path.strip("/") or parts.query:
-        raise UsageError(
-            f"S3 endpoint {url!r}: expected http(s)://host[:port] (--endpoint or AWS_ENDPOINT_URL)"
-        )
+    parts = _parts(url)
     pool = Pool(
         maxsize=connections,
         timeout=urllib3.Timeout(connect=CONNECT_SECONDS, read=READ_SECONDS),
@@ -164,6 +156,25 @@ def connect(scheme: str, endpoint: str, connections: int) -> Client:
         raise UsageError(f"S3 endpoint {url!r}: {error}") from error
     _set_addressing(client)
     return client
+
+
+def _parts(url: str) -> SplitResult:
+    """The parts of an endpoint; no error shows a password in it, whatever characters that has."""
+    if "@" in url:
+        start = re.match("https?://", url)
+        raise UsageError(
+            f"S3 endpoint {(start[0] if start else '') + '***@' + url.rpartition('@')[2]!r}: expected "
+            "http(s)://host[:port] without a user or password; keys are AWS_ACCESS_KEY_ID and "
+            "AWS_SECRET_ACCESS_KEY (docs/store.md)"
+        )
+    wanted = "expected http(s)://host[:port] (--endpoint or AWS_ENDPOINT_URL)"
+    try:
+        parts = urlsplit(url if "://" in url else f"https://{url}")
+    except ValueError as error:  # half an IPv6 address
+        raise UsageError(f"S3 endpoint {url!r}: {wanted}: {error}") from error
+    if parts.scheme not in ("http", "https") or not parts.netloc or parts.path.strip("/") or parts.query:
+        raise UsageError(f"S3 endpoint {url!r}: {wanted}")
+    return parts
 
 
 def _set_addressing(client: Client) -> None:
