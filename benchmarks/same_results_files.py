@@ -45,8 +45,14 @@ LEFT_OUT_FIELDS = {
         ("attempt", "sealed", "manifest_sha256"), "drawn at random, or sha256 of something with times"
     ),
     **dict.fromkeys(("key", "manifest_uri"), "compared as `keys`"),
+    **dict.fromkeys(("training.phases", "training.median_tokens_per_second"), "speed"),
+    **dict.fromkeys(("training.stalls", "training.lost_seconds"), "speed"),
+    "command": "holds sha256 of manifests, and folders; its options are in the manifests, which are compared",
+    "stages.bytes": "size of an output, with the times in its records",
 }
-"""Field of a JSON or YAML record, anywhere in it -> why it is not compared."""
+"""Field of a JSON or YAML record, anywhere in it or in the field before the point -> why it is left out."""
+_PLACE = re.compile(r"(?:(?:file://)?[^\s'\",]*\.part|s3://yanmo-[0-9a-f]{12})(?=/)")
+"""The folder or bucket of a run, in commands and names of sources."""
 LEFT_OUT_METRICS = (
     r"yanmo_run_info|yanmo_\w+_(created|cpu_seconds|start_time_seconds|duration_seconds|seconds_left)"
     r"|yanmo_train_interval_seconds"
@@ -155,7 +161,7 @@ def _items(store: Store) -> Iterator[tuple[str, Item]]:
         elif name.startswith("pointers/") and name.endswith(".json"):
             yield name, Item("champion, pointers", fields(json.loads(path.read_bytes()), store))
         else:
-            yield _without_keys(name, store), Item("other files", path)
+            yield _plain(name, store), Item("other files", path)
     yield "sources", Item("other files", sorted(sources, key=repr))
 
 
@@ -183,19 +189,24 @@ def _output(store: Store, manifest: dict[str, Any], named: set[str]) -> Iterator
         yield f"{output}/{entry['path']}", Item(row if content else "records", value)
 
 
-def _without_keys(name: str, store: Store) -> str:
-    """`name` with the output's name for `<stage>/<key>`."""
-    return re.sub(r"(\w+/[0-9a-f]{64})(?![0-9a-f])", lambda m: store.names.get(m[1], m[1]), name)
+def _plain(text: str, store: Store) -> str:
+    """`text` with the output's name for `<stage>/<key>`, and without the folder of the run."""
+    named = re.sub(r"(\w+/[0-9a-f]{64})(?![0-9a-f])", lambda m: store.names.get(m[1], m[1]), text)
+    return _PLACE.sub("RUN", named)
 
 
-def fields(value: Any, store: Store) -> Any:
+def fields(value: Any, store: Store, within: str = "") -> Any:
     """`value` without the fields of `LEFT_OUT_FIELDS`, by the newer names."""
     if isinstance(value, dict):
         kept = {RENAMED.get(name, name): inner for name, inner in value.items()}
-        return {name: fields(inner, store) for name, inner in kept.items() if name not in LEFT_OUT_FIELDS}
+        return {
+            name: fields(inner, store, name)
+            for name, inner in kept.items()
+            if name not in LEFT_OUT_FIELDS and f"{within}.{name}" not in LEFT_OUT_FIELDS
+        }
     if isinstance(value, list):
-        return [fields(inner, store) for inner in value]
-    return _without_keys(value, store) if isinstance(value, str) else value
+        return [fields(inner, store, within) for inner in value]
+    return _plain(value, store) if isinstance(value, str) else value
 
 
 def record(path: Path, store: Store) -> Any:
