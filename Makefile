@@ -47,7 +47,7 @@ TEST_WORKERS ?= 3
 unit: install
 	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n $(TEST_WORKERS) --dist worksteal
 
-# Faults on a folder and on a real S3 server, about an hour on two idle cores: docs/torture.md.
+# Faults on a folder and on a real S3 server, an hour and more; --brief does less: docs/torture.md.
 # make torture TORTURE="--store file --kills 50 --seed 7 --only kills"
 TORTURE ?=
 torture: install

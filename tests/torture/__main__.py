@@ -64,7 +64,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m torture", description=__doc__)
     parser.add_argument("--store", choices=("file", "s3", "both"), default="both", help="kind of store")
     parser.add_argument("--kills", type=int, default=0, metavar="N", help=f"per kind of store ({_KILLS})")
-    parser.add_argument("--brief", action="store_true", help="less of everything: about a quarter of an hour")
+    parser.add_argument("--brief", action="store_true", help="less of every part")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6), metavar="S")
     parser.add_argument("--only", choices=("all", "kills", *PARTS), default="all", help="one part")
     parser.add_argument("--out", type=Path, default=Path("runs/torture"), metavar="DIR", help="results, logs")
