@@ -156,7 +156,8 @@ def _run(side: Side, kind: str, settings: Settings) -> None:
     folder = side.folder / kind
     if _is_finished(folder, settings):
         return
-    shutil.rmtree(folder, ignore_errors=True)
+    if folder.exists():
+        sys.exit(f"{folder} was made with other settings (side.json): give those, or another --out")
     work = side.folder / f"{kind}.part"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)

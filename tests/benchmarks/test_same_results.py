@@ -106,6 +106,18 @@ def test_the_first_row_and_the_first_tensor_that_differ_are_named(tmp_path: Path
     assert re.match(r"tensor [\w.]+ differs", difference(one, two))
 
 
+def test_a_baseline_made_with_other_settings_is_not_overwritten(tmp_path: Path) -> None:
+    import same_results
+
+    side = same_results.Side("0" * 40, tmp_path, Path(sys.executable), tmp_path)
+    kept = tmp_path / "demo"
+    kept.mkdir()
+    (kept / "side.json").write_text(json.dumps({"settings": {"steps": 1}}))
+    with pytest.raises(SystemExit, match="other settings"):
+        same_results._run(side, "demo", same_results.Settings(40, 0, 1500))
+    assert (kept / "side.json").exists()
+
+
 def test_only_finished_sides_of_the_same_settings_are_compared(tmp_path: Path) -> None:
     command = [sys.executable, str(ROOT / "benchmarks" / "same_results.py"), "HEAD", "--out", str(tmp_path)]
     command += ["--only", "demo", "--compare-only"]
