@@ -103,7 +103,7 @@ class EvaluateConfig(StageOptions):
 STAGE = Stage(
     name="evaluate",
     image="train",
-    revision=7,
+    revision=8,
     config=EvaluateConfig,
     outputs={"evaluation": "Dataset", "baselines": "Dataset", "writing": "Dataset", "metrics": "Metrics"},
 )

@@ -3,6 +3,8 @@
 Made by seed and document alone, so that two models get the same ones. A chat model is asked in words and its
 answers are read strictly; a base model chooses by likelihood, which needs no words (and knows no punctuation
 task: what it would write there depends on its tokens).
+
+Intervals draw what hangs together (groups.py) together, as those of the bits do.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from yanmo.common.bootstrap import generator_for, interval, resampled_sums
+from yanmo.common.bootstrap import Floats, generator_for, interval, resampled_sums, sums_of_groups
 from yanmo.evaluate.budget import first_of_each_genre
 from yanmo.evaluate.documents import Document, genre_order
 
@@ -35,6 +37,8 @@ class Task:
     """What is shown: a text without marks, a text, or the line before."""
     answer: str
     choices: tuple[str, ...] = ()
+    group: str = ""
+    """What its document hangs together with (groups.py), genre and name; empty if it stands alone."""
 
 
 def make_tasks(documents: Sequence[Document], per_genre: int, seed: int) -> list[Task]:
@@ -43,10 +47,16 @@ def make_tasks(documents: Sequence[Document], per_genre: int, seed: int) -> list
     chosen = first_of_each_genre(plain, per_genre)
     genres = tuple(sorted({d.genre for d in plain}, key=genre_order))
     lines = {g: sorted({line for d in plain if d.genre == g for line in _lines(d)}) for g in genres}
-    found = [Task("punctuation", without_marks(begun(d.text)), begun(d.text)) for d in chosen]
+    found = [
+        Task("punctuation", without_marks(begun(d.text)), begun(d.text), group=_group(d)) for d in chosen
+    ]
     if len(genres) > 1:
-        found += [Task("genre", begun(d.text), d.genre, genres) for d in chosen]
+        found += [Task("genre", begun(d.text), d.genre, genres, _group(d)) for d in chosen]
     return found + [task for d in chosen if (task := _next_line(d, lines[d.genre], seed))]
+
+
+def _group(document: Document) -> str:
+    return f"{document.genre} {document.group}" if document.group else ""
 
 
 def _lines(document: Document) -> list[str]:
@@ -78,7 +88,7 @@ def _next_line(document: Document, others: Sequence[str], seed: int) -> Task | N
     wrong = [strange[i] for i in draw.choice(len(strange), 3, replace=False)]
     choices = [*wrong, own[at]]
     order = draw.permutation(4)
-    return Task("next_line", own[at - 1], own[at], tuple(choices[i] for i in order))
+    return Task("next_line", own[at - 1], own[at], tuple(choices[i] for i in order), _group(document))
 
 
 def is_mark(character: str) -> bool:
@@ -116,7 +126,7 @@ def punctuation_figures(tasks: Sequence[Task], answers: Sequence[str]) -> dict[s
         row[:] = len(wanted & got), len(got), len(wanted)
         kept += without_marks(answer) == task.text
     right, given, wanted_marks = hits.sum(0)
-    sums = resampled_sums(hits, _DRAWS, generator_for(0, "punctuation"))
+    sums = _drawn(hits, tasks, "punctuation")
     drawn = 2 * sums[:, 0] / np.maximum(sums[:, 1] + sums[:, 2], 1)
     return {
         "of": len(tasks),
@@ -131,7 +141,8 @@ def punctuation_figures(tasks: Sequence[Task], answers: Sequence[str]) -> dict[s
 def choice_figures(tasks: Sequence[Task], chosen: Sequence[str | None]) -> dict[str, Any]:
     """Accuracy with its interval beside chance; None stands for an answer that names no choice."""
     right = np.array([[c == t.answer] for t, c in zip(tasks, chosen, strict=True)], np.float64)
-    drawn = resampled_sums(right, _DRAWS, generator_for(0, "choice"))[:, 0] / len(tasks)
+    sums = _drawn(np.column_stack([right, np.ones(len(tasks))]), tasks, "choice")
+    drawn = sums[:, 0] / sums[:, 1]
     return {
         "of": len(tasks),
         "accuracy": _share(right.sum(), len(tasks)),
@@ -139,6 +150,12 @@ def choice_figures(tasks: Sequence[Task], chosen: Sequence[str | None]) -> dict[
         "chance": round(float(np.mean([1 / len(t.choices) for t in tasks])), 4),
         "obedient": _share(sum(c is not None for c in chosen), len(tasks)),
     }
+
+
+def _drawn(values: Floats, tasks: Sequence[Task], name: str) -> Floats:
+    """Sums over tasks drawn again, those of one group together."""
+    group = [task.group or f"alone {i}" for i, task in enumerate(tasks)]
+    return resampled_sums(sums_of_groups(values, np.array(group)), _DRAWS, generator_for(0, name))
 
 
 def _share(part: float, of: float) -> float | None:

@@ -5,6 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from test_chats import CHAT, chat_row, model, path  # noqa: F401 (fixtures)
 from tiny_store import GENRES, read
 
@@ -153,3 +155,33 @@ def test_a_chat_has_the_figure_of_its_last_answer(ground, model, monkeypatch):  
 def test_a_base_model_is_not_asked_in_words(ground, documents):
     with pytest.raises(DataError, match="it is no chat model; use --tasks likelihood"):
         measure_tasks(load_model(ground.model), documents, "chat", per_genre=2, seed=0, workers=1)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(2, 40), st.integers(1, 30), st.integers(0, 9), st.sampled_from(["punctuation", "choice"]))
+def test_an_interval_takes_no_author_for_many_witnesses(authors, poems, seed, kind):
+    """So many equal answers on each author's poems are as sure as one answer is."""
+    right = np.random.default_rng(seed).random(authors) < 0.5
+    one = [Task(kind, "明月", "明，月", ("明，月", "x"), f"诗 author {i}") for i in range(authors)]
+    said = ["明，月" if yes else "明月" for yes in right]
+    figures = choice_figures if kind == "choice" else punctuation_figures
+    once, many = figures(one, said), figures(one * poems, said * poems)
+    assert many["interval"] == once["interval"] and many["of"] == poems * authors
+    alone = [dataclasses.replace(task, group="") for task in one]
+    assert figures(alone, said)["interval"] == once["interval"], "who stands alone is drawn as before"
+
+
+def test_tasks_know_what_their_documents_hang_together_with():
+    texts = [
+        ("1", "a", "明月\n青天"),
+        ("2", "a", "春风\n秋水"),
+        ("3", "", "白日\n黄河"),
+        ("4", "b", "何处\n几时"),
+    ]
+    shi = [Document(i, "诗", "s", t, group=g and f"author {g}") for i, g, t in texts]
+    ci = [dataclasses.replace(d, id=f"c{d.id}", genre="词") for d in shi]
+    tasks = make_tasks([*shi, *ci], 5, seed=0)
+    assert {t.group for t in tasks} == {"", "诗 author a", "诗 author b", "词 author a", "词 author b"}
+    for kind in ("punctuation", "genre", "next_line"):
+        groups = [t.group for t in tasks if t.kind == kind]
+        assert len(groups) == 8 and groups.count("诗 author a") == groups.count("词 author a") == 2
