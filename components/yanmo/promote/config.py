@@ -115,7 +115,7 @@ class PromoteConfig(StageOptions):
 STAGE = Stage(
     name="promote",
     image="train",
-    revision=6,
+    revision=7,
     config=PromoteConfig,
     outputs={"verdict": "Dataset", "report": "HTML", "metrics": "Metrics"},
     parameters=("promoted",),

@@ -17,7 +17,8 @@ Is it better?
  7. The gain (champion's bits per character minus the challenger's, mean over genres) is above 0 beyond doubt:
     so is the lower end of its 95 % interval, by a paired bootstrap over documents (spread.py).
  8. The gain is at least the margin: `min_gain` of the champion's bits, and what the seed alone reaches in no
-    more than `month_error` of the months (noise.py).
+    more than `month_error` of the months (noise.py). Or the mean gain of the last three nights of this recipe
+    against this champion is at least 0.816 of that, tonight's being `min_gain` or more.
  9. No genre is worse by more than `max_genre_loss` bits.
 
 Was it luck on these very documents?
@@ -40,7 +41,7 @@ import numpy as np
 from yanmo.common.bootstrap import interval
 from yanmo.promote import words
 from yanmo.promote.limits import Limit
-from yanmo.promote.noise import Noise, margin
+from yanmo.promote.noise import MEAN_SHARE, RUN, Noise, margin, told_apart
 from yanmo.promote.spread import (
     CHALLENGER,
     CHAMPION,
@@ -55,6 +56,11 @@ from yanmo.promote.words import Words
 Outcome = Literal["promoted", "not promoted", "not valid"]
 COLLAPSE = ("distinct_2", "written_share", "repeated_share")
 """The figures of rule 2."""
+ABOUT_ONE = (
+    *("contamination_measured", "not_contaminated"),
+    *("not_collapsed", "within_limits", "not_rolled_back", "another_model"),
+)
+"""Checks that ask whether a challenger is fit by itself, and that it is another model."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,6 +99,10 @@ class Evidence:
     """When, by whom and why it was taken down before; empty if it was not."""
     noise: Noise | None = None
     """What the recipe's seed is worth; None where nobody measured it."""
+    from_champion: bool = False
+    """Whether its training went on from the champion itself."""
+    before: tuple[float, ...] = ()
+    """Gains, as shares, of the nights before of this recipe against this champion, the first one first."""
 
 
 @dataclass(frozen=True)
@@ -158,16 +168,19 @@ def judge(scores: Mapping[str, Floats], rules: Rules, evidence: Evidence = _NO_E
     gain = _gain(genres, np.mean(list(drawn.values()), axis=0) if drawn else None, rules)
     sure = gain["interval"] is not None and gain["interval"][0] > 0
     noise = asked_of(rules, evidence)
+    noise["mean"] = mean = mean_of(evidence.before, gain["share"])
+    by_mean = mean is not None and mean >= noise["margin_of_mean"] and gain["share"] >= rules.min_gain
+    enough = by_mean or gain["share"] >= noise["margin"]
     checks = (
         *fitness(rules, evidence),
         Check("another_model", not evidence.same_model, words.ANOTHER, words.which(evidence.same_model)),
         Check("beyond_doubt", sure, words.DOUBT, words.sure(gain, rules.level)),
-        Check("large_enough", gain["share"] >= noise["margin"], words.least(noise), words.size(gain)),
+        Check("large_enough", enough, words.least(noise), words.size(gain, mean)),
         _no_genre_lost(genres, rules),
     )
     outcome = _outcome(checks)
     if outcome == "promoted":
-        sentence = _told(words.with_noise(words.promoted(gain, rules), noise), checks)
+        sentence = _told(words.with_noise(words.promoted(gain, rules, noise), noise), checks)
         return Verdict(outcome, sentence, checks, gain, genres, noise=noise)
     failed = _failed(checks)
     sentence = words.refused(failed, gain, rules, noise)
@@ -198,11 +211,13 @@ def _contamination(rules: Rules, evidence: Evidence) -> Check:
 
 def asked_of(rules: Rules, evidence: Evidence) -> dict[str, Any]:
     """The margin and what it rests on, as the verdict records it."""
-    noise = evidence.noise or Noise(sd=rules.assumed_noise, df=math.inf)
+    noise = evidence.noise or Noise(sd=rules.assumed_noise, df=math.inf, is_warm=evidence.from_champion)
     known = [noise]
     if noise.is_measured:  # short twins may scatter less than whole trainings
         known.append(Noise(sd=rules.least_noise, df=math.inf, is_warm=noise.is_warm))
     made = max(margin(n, rules.month_error, rules.nights_per_month) if n.sd else 0.0 for n in known)
+    of_mean = max(round(MEAN_SHARE * made, 6), rules.min_gain)
+    believed = max(known, key=lambda n: n.sd)
     return {
         "measured": noise.is_measured,
         "sd": noise.sd,
@@ -216,7 +231,15 @@ def asked_of(rules: Rules, evidence: Evidence) -> dict[str, Any]:
         "of_noise": round(made, 6),
         "min_gain": rules.min_gain,
         "margin": max(round(made, 6), rules.min_gain),
+        "margin_of_mean": of_mean,
+        "told_apart": round(told_apart(believed, of_mean), 6),
     }
+
+
+def mean_of(before: tuple[float, ...], tonight: float) -> float | None:
+    """The mean gain of the last three nights; None where there are not so many."""
+    nights = (*before, tonight)[-RUN:]
+    return round(float(np.mean(nights)), 5) if len(nights) == RUN else None
 
 
 def _within(limit: Limit, value: float | None) -> Check:

@@ -5,19 +5,27 @@ a standard deviation of sigma, a share of the bits. The bootstrap over documents
 does not train again. Sigma is measured for the recipe at hand by twins, short trainings with other seeds; of
 so few of them the estimate s is rough, for which the margin pays.
 
-The margin is q x s of the champion's bits. q is such that in a month without progress the champion changes
-with a chance of at most `month_error`:
+A night promotes where its gain is at least the margin q x s, a share of the champion's bits, or where the
+mean gain of the last three nights (`RUN`) of this recipe against this champion is at least sqrt(2/3) = 0.816
+of the margin (nights.py). q is such that in a month without progress the champion changes with a chance of at
+most `month_error`:
 
-    cold    every night trains from nothing: champion c and challengers x_1 ... x_n ~ N(0, sigma), and
-            P(max(c - x_i) > q s) = month_error. The champion's own luck counts, good or bad.
-    warm    the night goes on from the champion: only the challengers scatter, and
-            P(max(-x_i) > q s) = month_error, which is less.
+    cold    every night trains from nothing: champion c and challengers x_1 ... x_n ~ N(0, sigma); c - x_i is
+            a gain by luck. The champion's own luck counts, good or bad, and the mean of three nights does not
+            lessen it: sd of the gain sqrt(2) sigma, of the mean of three sqrt(4/3) sigma.
+    warm    the night goes on from the champion: only the challengers scatter. That of the mean is sigma
+            / sqrt(3) where the nights are independent; they are not where each has the same seed (models of
+            one seed on 70 % and 100 % of the text: correlation of their bits 0.84, 6 pairs, docs/gate.md), so
+            that the mean asks for sqrt(2/3) here too. With that a month's error is kept whatever the
+            correlation from night to night; with sqrt(1/3) it would be up to 20 %.
 
-s^2 is sigma^2 chi^2 / df with df = twins - 1 (an assumed sigma has no error of its own: df is infinite). q by
-twins, for 30 nights and 5 %: 4 twins 7.2, 8 5.0, 16 4.4, 32 4.1, sigma known 3.9; warm and 16: 3.4.
+All tests of a month count as independent given c and s: windows of three overlap, which only makes the true
+error smaller. s^2 is sigma^2 chi^2 / df with df = twins - 1 (an assumed sigma has no error of its own: df is
+infinite). q by twins, for 30 nights and 5 %: 4 twins 7.4, 8 5.1, 12 4.6, 16 4.5, sigma known 4.0; warm: 12
+3.6, known 2.9.
 
-Not taken: a second training of each close call (a whole night each, and in a month without progress there are
-several); the scatter of past nights alone (recipes and text change under it, and it comes late).
+Not taken: a second training of each close call (a whole night each; the next night is one for nothing); the
+scatter of past nights as a measure of sigma (recipes and text change under it, and it comes late).
 """
 
 from __future__ import annotations
@@ -33,6 +41,12 @@ from yanmo.common.seed_noise import PART, SeedNoise
 from yanmo.common.store.output import Output
 
 Floats = npt.NDArray[np.float64]
+RUN = 3
+"""Nights whose mean counts."""
+MEAN_SHARE = math.sqrt(2 / 3)
+"""Of the margin that is asked of that mean."""
+_LIKELY = 1.2816
+"""Standard deviations below which nine of ten normal draws lie."""
 _MOST = 1e5
 """More than q of two twins, 10,000 nights and an error of 0.01 %."""
 _REACH = 8.0
@@ -65,6 +79,15 @@ def margin(noise: Noise, month_error: float, nights: int) -> float:
     return quantile(month_error, nights, noise.df, noise.is_warm) * noise.sd
 
 
+def told_apart(noise: Noise, margin_of_mean: float) -> float:
+    """The least true gain, as a share, that three nights tell from luck in nine of ten cases at least.
+
+    By the mean of three nights alone; the single nights' own chances come on top. The nights are taken to be
+    independent, and sigma to be s.
+    """
+    return margin_of_mean + _LIKELY * math.sqrt((0 if noise.is_warm else 1) + 1 / RUN) * noise.sd
+
+
 def noise_of(model: Output, champion: Output | None) -> Noise | None:
     """What the seed of a challenger's recipe is worth; None where its training measured no two twins."""
     if PART not in model.manifest.references:
@@ -74,14 +97,18 @@ def noise_of(model: Output, champion: Output | None) -> Noise | None:
     sd, df = found.spread
     if not df or not sd > 0:
         return None
+    return Noise(sd=sd, df=df, is_warm=goes_on(model, champion), twins=len(found.twins), source=str(part))
+
+
+def goes_on(model: Output, champion: Output | None) -> bool:
+    """Whether the training of a model began from the champion itself."""
     began_from = model.manifest.inputs.get("model") or {}
-    is_warm = champion is not None and began_from.get("content_digest") == champion.content_digest
-    return Noise(sd=sd, df=df, is_warm=is_warm, twins=len(found.twins), source=str(part))
+    return champion is not None and bool(began_from.get("content_digest") == champion.content_digest)
 
 
 @functools.lru_cache(maxsize=64)
 def quantile(month_error: float, nights: int, df: float, is_warm: bool = False) -> float:
-    """q: how many measured standard deviations a challenger has to gain."""
+    """q: how many measured standard deviations a challenger has to gain in one night."""
     low, high = 0.0, _MOST
     for _ in range(40):
         middle = (low + high) / 2
@@ -93,14 +120,20 @@ def quantile(month_error: float, nights: int, df: float, is_warm: bool = False) 
 
 
 def chance_of_change(q: float, nights: int, df: float, is_warm: bool = False) -> float:
-    """The chance that in so many nights without progress some challenger gains more than q times s."""
+    """The chance, or a little more, that in so many nights without progress the champion changes."""
     s, s_weight = _spread_grid(df)
     if is_warm:
-        return float(1 - (s_weight * _stays(q * s, nights)).sum())
+        return float(1 - (s_weight * _no_change(q * s, np.zeros(1), nights)).sum())
     c = np.linspace(-_REACH, _REACH, 161)
     c_weight = np.exp(-(c**2) / 2)
-    stays = _stays(q * s[:, None] - c[None, :], nights)
+    stays = _no_change(q * s[:, None], c[None, :], nights)
     return float(1 - (s_weight[:, None] * (c_weight / c_weight.sum())[None, :] * stays).sum())
+
+
+def _no_change(asked: Floats, champion: Floats, nights: int) -> Floats:
+    """The chance that no night and no mean of `RUN` nights gains what is asked, given the champion's luck."""
+    alone = _stays(asked - champion, nights)
+    return alone * _stays((MEAN_SHARE * asked - champion) * math.sqrt(RUN), max(0, nights - RUN + 1))
 
 
 def _stays(gap: Floats, nights: int) -> Floats:

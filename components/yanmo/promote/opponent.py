@@ -16,6 +16,7 @@ from yanmo.common.store.pointers import read_pointer
 from yanmo.promote.champion import CHAMPION, CHAMPION_EVALUATION, check_model, named, read_champion
 from yanmo.promote.chronicle import Record, all_records, last_record, record_name
 from yanmo.promote.evaluation import evaluate_command, is_of, open_evaluation
+from yanmo.promote.nights import nights_before
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +30,24 @@ def prepare(run: StageRun) -> dict[str, Any]:
     Raises:
         DataError: a model is damaged, or the champion's evaluation is missing or of another model.
     """
-    return _own_writing(run) | _compared(run) | _noise(run)
+    return _own_writing(run) | _compared(run) | _noise(run) | _nights(run)
+
+
+def _nights(run: StageRun) -> dict[str, Any]:
+    """The gains of the nights before decide with tonight's: other ones make another verdict."""
+    run.extra["nights"] = ()
+    if run.inputs["champion"] is None:
+        return {}
+    store, channel = run.store, run.options.channel
+    challenger, champion = (open_evaluation(run.inputs[name]) for name in ("challenger", "champion"))
+    last = last_record(store, channel)
+    is_champion = last is not None and last.model.content_digest == challenger.model.content_digest
+    verdict = last.verdict if last and is_champion else read_pointer(store, channel, run.stage.name)
+    nights = nights_before(store, verdict, challenger, champion)
+    run.extra["nights"] = nights
+    if not nights or verdict is None:
+        return {}
+    return {"nights": {"content_digest": digest([asdict(n) for n in nights]), "uri": verdict.manifest_uri}}
 
 
 def _noise(run: StageRun) -> dict[str, Any]:

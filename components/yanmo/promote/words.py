@@ -88,8 +88,21 @@ def sure(gain: Mapping[str, Any], level: float) -> Words:
 
 def least(noise: Mapping[str, Any]) -> Words:
     """Rule 8: the margin, and what makes it."""
-    asked, why = percent(noise["margin"]), margin_of(noise)
-    return Words(f"gain of at least {asked} ({why.en})", f"提升至少 {asked}（{why.zh}）")
+    asked, mean, why = percent(noise["margin"]), percent(noise["margin_of_mean"]), margin_of(noise)
+    apart = apart_from_luck(noise)
+    return Words(
+        f"gain of at least {asked}, or of {mean} as the mean of three nights ({why.en}); {apart.en}",
+        f"提升至少 {asked}，或三夜平均提升至少 {mean}（{why.zh}）；{apart.zh}",
+    )
+
+
+def apart_from_luck(noise: Mapping[str, Any]) -> Words:
+    """The least gain that this channel can see."""
+    apart = percent(noise["told_apart"])
+    return Words(
+        f"a true gain under {apart} may take more than three nights to be told from luck",
+        f"真实提升若不足 {apart}，三夜之内未必能与运气区分",
+    )
 
 
 def margin_of(noise: Mapping[str, Any]) -> Words:
@@ -134,10 +147,14 @@ def percent(share: float) -> str:
     return f"{100 * share:.3g} %"
 
 
-def size(gain: Mapping[str, Any]) -> Words:
-    """Finding of rule 8."""
+def size(gain: Mapping[str, Any], mean: float | None) -> Words:
+    """Finding of rule 8; `mean`: of the last three nights, where there are so many."""
     share = f"{100 * gain['share']:+.2f} %"
-    return Words(f"{share} of {gain['champion']:.3f} bits", f"{gain['champion']:.3f} 比特的 {share}")
+    found = Words(f"{share} of {gain['champion']:.3f} bits", f"{gain['champion']:.3f} 比特的 {share}")
+    if mean is None:
+        return found
+    nights = f"{100 * mean:+.2f} %"
+    return Words(f"{found.en}; {nights} as the mean of three nights", f"{found.zh}；三夜平均 {nights}")
 
 
 def no_worse(limit: float) -> Words:
@@ -195,15 +212,27 @@ def first(mean: float) -> Words:
     )
 
 
-def promoted(gain: Mapping[str, Any], rules: Rules) -> Words:
+def promoted(gain: Mapping[str, Any], rules: Rules, noise: Mapping[str, Any]) -> Words:
     """The sentence of a change of champions."""
     found, against = sure(gain, rules.level), _against(gain)
     share, limit = f"{100 * gain['share']:.2f} %", f"{rules.max_genre_loss:g}"
+    nights = _nights(noise) if gain["share"] < noise["margin"] else Words("", "")
     return Words(
-        f"Promoted: {against.en}, a gain of {gain['bits']:.3f} bits or {share} ({found.en}); "
+        f"Promoted: {against.en}, a gain of {gain['bits']:.3f} bits or {share} ({found.en}){nights.en}; "
         f"no genre is worse by more than {limit} bits.",
-        f"晋升：{against.zh}，提升 {gain['bits']:.3f} 比特，即 {share}（{found.zh}）；"
+        f"晋升：{against.zh}，提升 {gain['bits']:.3f} 比特，即 {share}（{found.zh}）{nights.zh}；"
         f"没有体裁变差超过 {limit} 比特。",
+    )
+
+
+def _nights(noise: Mapping[str, Any]) -> Words:
+    """The mean of three nights beside what is asked of it; nothing where there are fewer."""
+    if noise["mean"] is None:
+        return Words("", "")
+    found, asked = f"{100 * noise['mean']:.2f} %", percent(noise["margin_of_mean"])
+    return Words(
+        f"; the mean gain of the last three nights of this recipe is {found}, asked for {asked}",
+        f"；此配方最近三夜平均提升 {found}，要求 {asked}",
     )
 
 
@@ -295,9 +324,12 @@ def _compared(check: Check, gain: Mapping[str, Any], rules: Rules, noise: Mappin
         )
     if check.name == "large_enough":
         asked, reached, why = percent(noise["margin"]), f"{100 * gain['share']:.2f} %", margin_of(noise)
+        nights, apart = _nights(noise), apart_from_luck(noise)
         return Words(
-            f"Not promoted: the gain of {reached} is below the {asked} asked for ({why.en}): {against.en}.",
-            f"不晋升：提升 {reached}，不足所要求的 {asked}（{why.zh}）：{against.zh}。",
+            f"Not promoted: the gain of {reached} is below the {asked} asked for ({why.en}){nights.en}: "
+            f"{against.en}. With this recipe {apart.en}.",
+            f"不晋升：提升 {reached}，不足所要求的 {asked}（{why.zh}）{nights.zh}：{against.zh}。"
+            f"以此配方，{apart.zh}。",
         )
     if check.name == "no_genre_lost":
         return Words(

@@ -31,11 +31,12 @@ from yanmo.promote.evaluation import (
     with_contamination,
     with_writing,
 )
-from yanmo.promote.gate import Evidence, Rules, Verdict, first_champion, judge
+from yanmo.promote.gate import ABOUT_ONE, Evidence, Rules, Verdict, first_champion, judge
 from yanmo.promote.health import contamination_of, figures_of
 from yanmo.promote.limits import MEASURED, parse_limits, parse_unmeasured
 from yanmo.promote.lineage import verdict_command
-from yanmo.promote.noise import noise_of
+from yanmo.promote.nights import VERDICT_SCHEMA, recipe_of, with_tonight
+from yanmo.promote.noise import goes_on, noise_of
 
 log = logging.getLogger(__name__)
 _ASCII = {genre: alias for alias, genre in GENRE_ALIASES.items()}
@@ -63,7 +64,7 @@ def work(run: StageRun) -> Result:
         options=by_kind(run.options, "semantic"),
         command=verdict_command(run),
     )
-    run.attempt.write("verdict.json", _json(_verdict_record(verdict, challenger, champion)))
+    run.attempt.write("verdict.json", _json(_verdict_record(run, verdict, challenger, champion)))
     run.attempt.write("report.json", _json(report), role="record")
     run.attempt.write("summary.txt", summary_text(report, run.options.seed), role="record")
     run.attempt.write("report.html", render(report), role="record")
@@ -93,6 +94,8 @@ def _judged(run: StageRun, challenger: Evaluation, champion: Evaluation | None) 
         figures=figures_of(challenger),
         rolled_back=run.extra.get("rolled_back", ""),
         noise=noise_of(challenger.model, champion.model if champion else None),
+        from_champion=goes_on(challenger.model, champion.model if champion else None),
+        before=tuple(night.share for night in run.extra["nights"]),
     )
     if champion is None:
         return first_champion(challenger.mean, rules, evidence)
@@ -118,14 +121,20 @@ def rules_of(options: PromoteConfig) -> Rules:
     )
 
 
-def _verdict_record(verdict: Verdict, challenger: Evaluation, champion: Evaluation | None) -> dict[str, Any]:
+def _verdict_record(
+    run: StageRun, verdict: Verdict, challenger: Evaluation, champion: Evaluation | None
+) -> dict[str, Any]:
+    is_fit = all(check.passed is not False for check in verdict.checks if check.name in ABOUT_ONE)
+    nights = with_tonight(run.extra["nights"], challenger, verdict.gain, is_fit)
     return {
-        "schema": "yanmo.verdict/3",
+        "schema": VERDICT_SCHEMA,
         "promote": verdict.promote,
         **asdict(verdict),
         "conditions": challenger.summary["conditions"],
         "challenger": challenger.model.content_digest,
         "champion": champion.model.content_digest if champion else None,
+        "recipe": recipe_of(challenger.model),
+        "nights": [asdict(night) for night in nights],
     }
 
 

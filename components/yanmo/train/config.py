@@ -160,7 +160,7 @@ class TrainConfig(EngineOptions, EnduranceOptions):
         kind="execution",
         form=False,
     )
-    twin_share: float = opt(0.25, "share (0 to 1) of the steps that a twin has", kind="execution", form=False)
+    twin_share: float = opt(0.5, "share (0 to 1) of the steps that a twin has", kind="execution", form=False)
     log_every: int = opt(10, "steps per line of metrics.jsonl", kind="execution", form=False)
     valid_every: int = opt(
         0, "steps between validations; 0 validates at the end only", kind="execution", form=False
