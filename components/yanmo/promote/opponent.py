@@ -39,7 +39,7 @@ def _nights(run: StageRun) -> dict[str, Any]:
     if run.inputs["champion"] is None:
         return {}
     store, channel = run.store, run.options.channel
-    challenger, champion = (open_evaluation(run.inputs[name]) for name in ("challenger", "champion"))
+    challenger, champion = (open_evaluation(run.input(name)) for name in ("challenger", "champion"))
     last = last_record(store, channel)
     is_champion = last is not None and last.model.content_digest == challenger.model.content_digest
     verdict = last.verdict if last and is_champion else read_pointer(store, channel, run.stage.name)
