@@ -77,7 +77,7 @@ def test_the_recipe_of_a_twin_knows_no_seed_but_its_own():
     plain = keys(options)
     assert len(set(plain)) == 2
     assert keys(dataclasses.replace(options, seed=2, twins=8, log_every=3)) == plain
-    for other in ({"steps": 400}, {"width": 96}, {"twin_share": 0.5}, {"adam_learning_rate": 0.001}):
+    for other in ({"steps": 400}, {"width": 96}, {"twin_share": 0.25}, {"adam_learning_rate": 0.001}):
         assert not set(keys(dataclasses.replace(options, **other))) & set(plain)
     assert not set(keys(options, 500)) & set(plain)
     assert not set(keys(options, goes_on=True)) & set(plain)
