@@ -16,13 +16,13 @@ most `month_error`:
     warm    the night goes on from the champion: only the challengers scatter. That of the mean is sigma
             / sqrt(3) where the nights are independent; they are not where each has the same seed (models of
             one seed on 70 % and 100 % of the text: correlation of their bits 0.84, 6 pairs, docs/gate.md), so
-            that the mean asks for sqrt(2/3) here too. With that a month's error is kept whatever the
+            that the mean asks for sqrt(2/3) here too. With that a month's error is at most 5.5 % whatever the
             correlation from night to night; with sqrt(1/3) it would be up to 20 %.
 
 All tests of a month count as independent given c and s: windows of three overlap, which only makes the true
 error smaller. s^2 is sigma^2 chi^2 / df with df = twins - 1 (an assumed sigma has no error of its own: df is
-infinite). q by twins, for 30 nights and 5 %: 4 twins 7.4, 8 5.1, 12 4.6, 16 4.5, sigma known 4.0; warm: 12
-3.6, known 2.9.
+infinite). q by twins, for 30 nights and 5 %: 4 twins 7.34, 8 5.10, 12 4.65, 16 4.46, sigma known 3.98; warm:
+12 3.62, known 2.93.
 
 Not taken: a second training of each close call (a whole night each; the next night is one for nothing); the
 scatter of past nights as a measure of sigma (recipes and text change under it, and it comes late).
