@@ -19,6 +19,7 @@ def test_the_summary_ends_with_verdict_and_verses(judged):
     assert lines[2].split() == ["genre", "challenger", "champion"]
     assert [line.split()[0] for line in lines[3:8]] == ["诗", "词", "文", "赋", "mean"]
     assert any("0.25 % is assumed. Promoted: 7.79" in line for line in lines)
-    asked = "Asked for: a gain of at least 0.973 % (3.9 times the seed's noise of 0.25 %, which is assumed"
-    assert any(line.startswith(asked) for line in lines)
+    asked = "Asked for: a gain of at least 0.995 %, or of 0.813 % as the mean of three nights (4.0 times the "
+    assert any(line.startswith(f"{asked}seed's noise of 0.25 %, which is assumed") for line in lines)
+    assert any("true gain under 1.18 % may take more than three nights" in line for line in lines)
     assert text.count("(generated)") == 3
