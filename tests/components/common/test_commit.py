@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import json
 import signal
 import subprocess
@@ -14,9 +16,9 @@ from toy_outputs import recipe, write_text
 
 from yanmo.common.errors import DataError, LeaseLost
 from yanmo.common.store import commit as commit_module
-from yanmo.common.store.commit import Attempt, Recipe, Result, commit_once
+from yanmo.common.store.commit import Attempt, Recipe, Result, check_present, commit_once
 from yanmo.common.store.file_store import FileStore
-from yanmo.common.store.output import Output, find_output
+from yanmo.common.store.output import Output, find_output, open_reference
 
 POINTS = ("half-written", "before-manifest", "in-create", "before-link", "after-link", "after-manifest")
 COMMITTED = ("after-link", "after-manifest")
@@ -150,6 +152,58 @@ def test_force_with_other_content_replaces_the_manifest_and_keeps_the_old_one(
     folder = store.root / "cas/toy" / recipe().key
     assert len(list(folder.glob("MANIFEST-*.json"))) == 1
     assert (folder / output.manifest.attempt / "text.txt").is_file(), "the old attempt's bytes stay"
+
+
+def with_parts(**parts: Output) -> Callable[[Attempt], Result]:
+    def build(attempt: Attempt) -> Result:
+        return dataclasses.replace(write_text("春江潮水连海平")(attempt), references=parts)
+
+    return build
+
+
+def a_part(store: FileStore, text: str) -> Output:
+    made = commit_once(store, recipe("part", text=text), write_text(text))
+    assert made is not None
+    return made
+
+
+def test_force_with_equal_content_and_new_parts_names_them_and_every_older_reference_still_opens(
+    store: FileStore, output: Output
+) -> None:
+    part = a_part(store, "潮")
+    again = commit_once(store, recipe(), with_parts(noise=part), force=True)
+    assert again is not None and again.part("noise").reference == part.reference
+    assert again.content_digest == output.content_digest and again.reference != output.reference
+    folder = store.root / "cas/toy" / recipe().key
+    assert [p.name for p in folder.iterdir() if p.is_dir()] == [output.manifest.attempt], "nothing twice"
+    kept = (folder / f"MANIFEST-{output.reference.manifest_sha256[:12]}.json").read_bytes()
+    assert hashlib.sha256(kept).hexdigest() == output.reference.manifest_sha256
+    check_present(store, [output, again])  # who had opened the older one goes on
+    assert open_reference(store, output.reference).part("noise").reference == part.reference
+    assert output.path("text.txt").read_text(encoding="utf-8") == "春江潮水连海平"
+
+
+def test_a_part_that_force_did_not_make_again_stays(store: FileStore) -> None:
+    first, other = a_part(store, "潮"), a_part(store, "月")
+    commit_once(store, recipe(), with_parts(noise=first, clean=first))
+    for parts, wanted in (({}, first), ({"noise": other}, other), ({"noise": other}, other)):
+        made = commit_once(store, recipe(), with_parts(**parts), force=True)
+        assert made is not None and made.part("noise").reference == wanted.reference
+        assert made.part("clean").reference == first.reference
+    folder = store.root / "cas/toy" / recipe().key
+    assert len(list(folder.glob("MANIFEST-*.json"))) == 1, "the same parts again change nothing"
+
+
+def test_without_force_the_first_ones_parts_stay(store: FileStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commit_module.Lease, "check", lambda self: None)  # the check came too early
+    part = a_part(store, "潮")
+
+    def slow(attempt: Attempt) -> Result:
+        take_over(store, "春江潮水连海平")(attempt)
+        return with_parts(noise=part)(attempt)
+
+    made = commit_once(store, recipe(), slow)
+    assert made is not None and not made.manifest.references
 
 
 @pytest.mark.parametrize("keep", [0, 1, 40, -2])

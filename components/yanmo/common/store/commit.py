@@ -306,8 +306,7 @@ def _build_and_commit(
             parts |= {f"{part.manifest.stage} {part.manifest.key}": part for part in result.used}
             announce(store, recipe.stage, key, recipe.outputs | parts)
         lease.check()
-        manifest = _manifest(recipe, key, attempt, result)
-        won = _commit(store, manifest, force)
+        outcome = _commit(store, _manifest(recipe, key, attempt, result), force)
     except BaseException:
         # SIGTERM or a failing fsync may come just after the manifest became visible.
         if not _is_committed(store, attempt):
@@ -315,10 +314,13 @@ def _build_and_commit(
         raise
     output = find_output(store, recipe.stage, key)
     assert output is not None
-    if won:
+    if outcome == "ours":
         attempt.settle()
+        return output
+    attempt.discard()
+    if outcome == "other parts":
+        log.info("%s holds what it held before; its parts are now those made with it this time", output)
     else:
-        attempt.discard()
         log.info("%s was committed already, by another run or with equal content; adopted it", output)
     return output
 
@@ -357,28 +359,40 @@ def _is_committed(store: ObjectStore, attempt: Attempt) -> bool:
         return True
 
 
-def _commit(store: ObjectStore, manifest: Manifest, force: bool) -> bool:
-    """Write the manifest; False when another attempt's whole output is there and stays.
+_Outcome = Literal["ours", "other parts", "another's"]
+
+
+def _commit(store: ObjectStore, manifest: Manifest, force: bool) -> _Outcome:
+    """Write the manifest; says what lies in its place now.
 
     The first of two whole outputs of one key stays, even if they differ (training on other ranks), as
-    references may pin it already; only `force` replaces it by one of other content.
+    references may pin it already; only `force` replaces it: by one of other content, or, where the content is
+    equal and the parts are not, by a manifest that names the same files and the new parts. A part that was
+    not made this time (its text is not here) is as true of this content as it was, and stays.
     """
     name, data = manifest_name(manifest.stage, manifest.key), manifest.to_json()
     Manifest.from_json(data, "the manifest of this run")  # what no reader would take must not be committed
     try:
         store.create(name, data)
-        return True
+        return "ours"
     except AlreadyExists:
         old, version = store.read(name)
+    outcome: _Outcome = "ours"
     current = _whole(store, old, manifest)
+    if current is not None and current.attempt == manifest.attempt:
+        return "ours"  # our own earlier try has won
     if current is not None and (not force or current.content_digest == manifest.content_digest):
-        return current.attempt == manifest.attempt  # our own earlier try may have won
+        parts = current.references | manifest.references
+        if not force or parts == current.references:
+            return "another's"
+        # Its files stay where they are: whoever has opened it reads on, and nothing is stored twice.
+        data, outcome = dataclasses.replace(current, references=parts).to_json(), "other parts"
     # Forced or damaged: the new one takes its place, and the old manifest is kept.
     kept = superseded_name(manifest.stage, manifest.key, hashlib.sha256(old).hexdigest())
     with contextlib.suppress(AlreadyExists):  # kept by an earlier try that was killed here
         store.create(kept, old)
     store.replace(name, data, version)
-    return True
+    return outcome
 
 
 def _whole(store: ObjectStore, data: bytes, ours: Manifest) -> Manifest | None:
