@@ -29,7 +29,7 @@ import numpy as np
 from yanmo.common.errors import DataError
 from yanmo.common.store.output import read_json
 from yanmo.promote import words
-from yanmo.promote.evaluation import Evaluation, evaluate_command, joined_scores
+from yanmo.promote.evaluation import CONTAMINATION, Evaluation, evaluate_command, joined_scores
 from yanmo.promote.gate import Check, Rules, Verdict
 from yanmo.promote.health import found
 from yanmo.promote.spread import CHALLENGER, CHAMPION, CHARACTERS, Floats, drawn_gains
@@ -59,8 +59,12 @@ def confirmed(
     if len(unscored) == 2:
         return _without_split(verdict, challenger, without)
     if unscored:
-        key, conditions = unscored[0].model.manifest.key, challenger.summary["conditions"]
-        return _refused(verdict, words.unscored(str(unscored[0].output), evaluate_command(key, conditions)))
+        command = evaluate_command(
+            unscored[0].model.manifest.key,
+            challenger.summary["conditions"],
+            is_champion=unscored[0] is champion,
+        )
+        return _refused(verdict, words.unscored(str(unscored[0].output), command))
     seen = _share_read(challenger)
     if seen is not None and seen > rules.max_contamination:
         return _refused(verdict, words.read_before(seen))
@@ -123,9 +127,9 @@ def _has_split(evaluation: Evaluation) -> bool:
 
 def _share_read(evaluation: Evaluation) -> float | None:
     """Share of the split's texts found in the model's training text; None where nobody could look."""
-    if "contamination" not in evaluation.output.manifest.references:
+    if CONTAMINATION not in evaluation.output.manifest.references:
         return None
-    part = evaluation.output.part("contamination")
+    part = evaluation.output.part(CONTAMINATION)
     return found(read_json(part, "contamination.json"), "confirmation", "share")
 
 

@@ -80,6 +80,8 @@ def open_evaluation(output: Output) -> Evaluation:
     return found
 
 
+CONTAMINATION = "contamination"
+"""The part of an evaluation that says how much of its texts stands in the model's training text."""
 WRITING = ("verse", "memorization", "contamination")
 """What the part `writing` says of an evaluation, a file each."""
 
@@ -119,8 +121,8 @@ def with_contamination(evaluation: Evaluation) -> Evaluation:
     all of the training text.
     """
     found = [evaluation.summary["contamination"]] if "contamination" in evaluation.summary else []
-    if "contamination" in evaluation.output.manifest.references:
-        part = evaluation.output.part("contamination")
+    if CONTAMINATION in evaluation.output.manifest.references:
+        part = evaluation.output.part(CONTAMINATION)
         covered = _covers(part, evaluation.model)
         if covered != "nothing":
             said = read_json(part, "contamination.json")
@@ -134,8 +136,11 @@ def with_contamination(evaluation: Evaluation) -> Evaluation:
     return replace(evaluation, summary={**evaluation.summary, "contamination": worst})
 
 
-def _covers(writing: Output, model: Output) -> Literal["all", "part", "nothing"]:
-    """How much of the text that the model was trained on was searched for copies.
+Coverage = Literal["all", "part", "nothing"]
+
+
+def coverage(writing: Output, model: Output) -> tuple[Coverage, list[str]]:
+    """How much of the text that the model was trained on was searched for copies, and what was not, in words.
 
     Where the lineage has a gap, what was searched beside it may be what is missing: a part.
     """
@@ -143,17 +148,23 @@ def _covers(writing: Output, model: Output) -> Literal["all", "part", "nothing"]
     inputs = writing.manifest.inputs.items()
     looked = {value["content_digest"] for name, value in inputs if name.startswith("documents") and value}
     missed = [f"{t} was not looked in" for t in known.texts if t.content_digest not in looked]
-    lacking = [*known.unknown, *missed]
-    if not lacking:
-        return "all"
-    log.warning(
-        "%s does not cover the training text of %s (%s): copies and contamination are not judged; run "
-        "`yanmo evaluate` for it again",
-        writing,
-        model,
-        "; ".join(lacking),
-    )
-    return "part" if known.unknown or looked & known.digests() else "nothing"
+    if not known.unknown and not missed:
+        return "all", []
+    return "part" if known.unknown or looked & known.digests() else "nothing", [*known.unknown, *missed]
+
+
+def _covers(writing: Output, model: Output) -> Coverage:
+    """`coverage`, said in the log where it is not all."""
+    covered, lacking = coverage(writing, model)
+    if lacking:
+        log.warning(
+            "%s does not cover the training text of %s (%s): copies and contamination are not judged; run "
+            "`yanmo evaluate --force` for it again",
+            writing,
+            model,
+            "; ".join(lacking),
+        )
+    return covered
 
 
 def _nearest_named(nearest: dict[str, Any] | None) -> dict[str, Any] | None:
@@ -186,15 +197,19 @@ def paired_scores(challenger: Evaluation, champion: Evaluation) -> dict[str, Flo
     return joined_scores(challenger, champion)
 
 
-def evaluate_command(key: str, conditions: Mapping[str, str]) -> str:
-    """How to measure the champion `key` to compare it with what was measured under `conditions`."""
+def evaluate_command(key: str, conditions: Mapping[str, str], *, is_champion: bool = True) -> str:
+    """How to measure the model `key` to compare it with what was measured under `conditions`.
+
+    Args:
+        is_champion: its evaluation goes beside the channel's own, and how it writes is not asked again.
+    """
     stride = re.fullmatch(r"stride-(\d+)/.*", conditions.get("scoring", ""))
     number = conditions.get("documents_per_genre")
     more = (f" --stride {stride[1]}" if stride else "") + (f" --budget-documents {number}" if number else "")
-    return (
-        f"`yanmo evaluate --model train/{key} --documents none "
-        f"--split {conditions.get('split', 'test')}{more} --pointer champion_evaluation`"
-    )
+    which = f"--split {conditions.get('split', 'test')}{more}"
+    if not is_champion:
+        return f"`yanmo evaluate --model train/{key} {which}`"
+    return f"`yanmo evaluate --model train/{key} --documents none {which} --pointer champion_evaluation`"
 
 
 def joined_scores(

@@ -15,7 +15,13 @@ from yanmo.common.store.output import Output, open_reference
 from yanmo.common.store.pointers import read_pointer
 from yanmo.promote.champion import CHAMPION, CHAMPION_EVALUATION, check_model, named, read_champion
 from yanmo.promote.chronicle import Record, all_records, last_record, record_name
-from yanmo.promote.evaluation import evaluate_command, is_of, open_evaluation
+from yanmo.promote.evaluation import (
+    CONTAMINATION,
+    coverage,
+    evaluate_command,
+    is_of,
+    open_evaluation,
+)
 from yanmo.promote.nights import nights_before
 
 log = logging.getLogger(__name__)
@@ -30,7 +36,7 @@ def prepare(run: StageRun) -> dict[str, Any]:
     Raises:
         DataError: a model is damaged, or the champion's evaluation is missing or of another model.
     """
-    return _own_writing(run) | _compared(run) | _noise(run) | _nights(run)
+    return _own_writing(run) | _compared(run) | _noise(run) | _nights(run) | _searched(run)
 
 
 def _nights(run: StageRun) -> dict[str, Any]:
@@ -54,6 +60,25 @@ def _noise(run: StageRun) -> dict[str, Any]:
     """What the challenger's seed is worth decides with: another measurement of it is another verdict."""
     model = open_evaluation(run.input("challenger")).model
     return {PART: model.part(PART)} if PART in model.manifest.references else {}
+
+
+def _searched(run: StageRun) -> dict[str, Any]:
+    """What was looked for in the training text decides with, and how much of that text the store shows now.
+
+    Neither is in the evaluation's digest: the part may be made later (`evaluate --force`), and a text may
+    come back that was lost when the last verdict was made.
+    """
+    evaluation = run.input("challenger")
+    model, found = open_evaluation(evaluation).model, dict[str, Output]()
+    if CONTAMINATION in evaluation.manifest.references:
+        found[CONTAMINATION] = evaluation.part(CONTAMINATION)
+    if run.inputs["writing"] is not None:
+        found["writing"] = run.input("writing")
+    if not found:
+        return {}
+    searched = {name: [part.content_digest, coverage(part, model)[0]] for name, part in found.items()}
+    where = ", ".join(f"{part.manifest.stage}/{part.manifest.key}" for part in found.values())
+    return {"searched": {"content_digest": digest(searched), "uri": where}}
 
 
 def _own_writing(run: StageRun) -> dict[str, Any]:

@@ -176,8 +176,19 @@ class Planner:
                 continue
             waiting += [
                 (edge.reference, f"{edge.label} of {reference.stage}/{reference.key[:12]}")
-                for edge in edges(found)
+                for manifest in (found, *self._opened_instead(reference, found))
+                for edge in edges(manifest)
             ]
+
+    def _opened_instead(self, reference: Reference, found: Manifest) -> list[Manifest]:
+        """The manifest that readers of `reference` open, where it is another than the one that it pins.
+
+        `--force` may have put one of equal content in its place since, which names parts of its own.
+        """
+        here = self._read(manifest_name(reference.stage, reference.key))
+        if here is None or here[0] is found or here[0].content_digest != reference.content_digest:
+            return []
+        return [here[0]]
 
     def _pinned(self, reference: Reference, why: str) -> Manifest | None:
         """The manifest that `reference` pins; a withdrawn one shall be restored.

@@ -9,6 +9,7 @@ from yanmo.common.store.pointers import read_pointer
 from yanmo.common.training_text import training_text
 from yanmo.evaluate.config import STAGE
 from yanmo.evaluate.work import finish, prepare, work
+from yanmo.promote.command import main as promote
 
 FILE = "train-00000-of-00001.parquet"
 
@@ -112,3 +113,22 @@ def test_the_champions_parts_leave_the_channels_own_alone(ground, tmp_path):
     other = opened(ground, "champion_evaluation_writing")
     assert other.reference != own
     assert other.input("evaluation").reference == read_pointer(ground.store, "dev", "champion_evaluation")
+
+
+def test_what_promote_advises_where_contamination_was_not_measured_mends_it(ground, leak, tmp_path, caplog):
+    """The text is away for a night: `evaluate --force` where it is back measures, and promote goes by it."""
+    clean = text_with(ground, "clean", [make_row(g, "train", i) for g in GENRES for i in range(20)])
+    model_of(ground, tmp_path / "second", clean)
+    bare = ground.arguments("--documents", "none", "--samples", "0")
+    verdict = [*ground.arguments()[:4], "--writing", "none", "--limits", ""]
+    (path,) = ground.folder.glob(f"cas/curate/{clean.manifest.key}/*/{FILE}")
+    path.rename(tmp_path / "away")
+    assert main(bare) == 0
+    assert promote(verdict) == 0 and "Not measured: whether" in caplog.text
+    assert read_pointer(ground.store, "dev", "champion") is None
+    (tmp_path / "away").rename(path)
+    assert "evaluate again (--force)" in caplog.text
+    assert main([*bare, "--force"]) == 0
+    assert read(opened(ground, "evaluate").part("contamination"), "contamination.json")["share"] == 0
+    assert promote(verdict) == 0
+    assert read_pointer(ground.store, "dev", "champion") is not None

@@ -54,6 +54,7 @@ def commit(
     channel="dev",
     pointer=None,
     references=None,
+    force=False,
 ):
     """Commit `files` (name -> callable(path) or text) and move the channel's pointer to it."""
 
@@ -67,7 +68,7 @@ def commit(
         return Result(counts={}, metadata=metadata or {}, references=references or {})
 
     recipe = Recipe(stage=stage, revision=1, semantic=options or {}, inputs=inputs or {})
-    output = commit_once(store, recipe, build)
+    output = commit_once(store, recipe, build, force=force)
     move_pointer(store, channel, pointer or stage, output.reference)
     return output
 

@@ -66,6 +66,7 @@ class Stage:
         confirm=0.0,
         confirm_read=0.0,
         evaluation_set=None,
+        force=False,
         **more,
     ):
         """Commit an evaluation of `model` at about `bits` per character; `shift` by genre.
@@ -96,6 +97,7 @@ class Stage:
             options=options | {"read": confirm_read},
             pointer=pointer,
             references=found,
+            force=force,
         )
 
     def _table(self, bits, shift, split="test"):

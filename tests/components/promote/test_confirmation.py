@@ -2,9 +2,12 @@
 
 import dataclasses
 import json
+import re
+import shlex
 import sys
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "evaluate"))  # importlib mode leaves it out
@@ -90,12 +93,39 @@ def test_a_damaged_file_that_is_asked_for_ends_with_65(stage, how):
     assert stage.pointer("champion").content_digest == stage.model(1).content_digest
 
 
+def confirmation_figures(stage):
+    """Every figure of the confirmation splits in the store, as far as its last digit could tell it."""
+    found = []
+    for path in sorted((stage.folder / "cas/evaluate").glob(f"*/*/{FILE}")):
+        sums = pq.read_table(path).group_by("genre").aggregate([("bits", "sum"), ("characters", "sum")])
+        genres = [row["bits_sum"] / row["characters_sum"] for row in sums.to_pylist()]
+        found.append([*genres, sum(genres) / len(genres)])
+    (first, second) = found
+    return [*first, *second, *(abs(a - b) for a, b in zip(first, second, strict=True))]
+
+
+def told(figure, text):
+    """Whether `text` tells a figure to two digits behind the point, or to more."""
+    return any(abs(float(each) - figure) < 0.006 for each in re.findall(r"(?<![\d.])\d+\.\d\d+", text))
+
+
 def test_nothing_of_the_split_is_on_the_page_before_it_is_asked_for(stage, caplog):
-    compared(stage, 7.99, confirm=-3.7)  # 4.29 bits there, were it read
-    for name in ("verdict.json", "report.json", "report.html", "summary.txt"):
-        assert "4.2" not in stage.written(name) or "4.28" not in stage.written(name)
-        assert "confirmation split" not in stage.written(name)
-    assert "kept apart" not in caplog.text
+    """The figures there lie far from all others: about 4.3 bits and 36 bits, and a gain of 31."""
+    compared(stage, 7.99, confirm=-3.7, champion_confirm=28.0)
+    figures = confirmation_figures(stage)
+    assert len(figures) == 15 and not any(3.9 > f or 5 < f < 30 for f in figures), figures
+    names = ("verdict.json", "report.json", "report.html", "summary.txt")
+    for name, text in [*((name, stage.written(name)) for name in names), ("log", caplog.text)]:
+        assert not [f for f in figures if told(f, text)], name
+        assert "confirmation split" not in text and "kept apart" not in text, name
+
+
+def test_a_figure_of_the_split_on_the_page_would_be_found(stage):
+    """The search above finds the figures of a verdict that did ask for them."""
+    compared(stage, 7.8, confirm=-3.7, champion_confirm=28.0)
+    figures = confirmation_figures(stage)
+    for name in ("verdict.json", "report.html"):
+        assert [f for f in figures if told(f, stage.written(name))], name
 
 
 def test_a_channel_without_the_split_promotes_and_says_so_first(stage):
@@ -123,10 +153,17 @@ def test_a_first_champion_needs_no_confirmation(stage):
     assert stage.verdict()["promote"] and rule(stage.verdict()) is None
 
 
-def test_scores_of_one_model_alone_confirm_nothing(stage):
-    verdict = compared(stage, 7.8, champion_confirm=None)
+@pytest.mark.parametrize("whose", ["champion", "challenger"])
+def test_scores_of_one_model_alone_confirm_nothing_and_the_command_measures_the_other(stage, whose):
+    unscored = {"champion_confirm": None} if whose == "champion" else {"confirm": None}
+    verdict = compared(stage, 7.8, **unscored)
     assert not verdict["promote"]
-    assert "was not scored on the confirmation split; measure it again: `yanmo evaluate" in str(verdict)
+    said = "was not scored on the confirmation split; measure it again: `(yanmo evaluate [^`]+)`"
+    command = shlex.split(re.search(said, verdict["sentence"]["en"])[1])
+    given = dict(zip(command[2::2], command[3::2], strict=True))
+    assert given["--model"] == f"train/{stage.pointer('champion' if whose == 'champion' else 'train').key}"
+    assert given.get("--pointer") == ("champion_evaluation" if whose == "champion" else None)
+    assert given.get("--documents") == ("none" if whose == "champion" else None)
 
 
 def test_evaluations_that_left_the_split_out_are_told_from_sets_without_it(stage):

@@ -40,6 +40,28 @@ def test_the_second_run_finds_the_verdict_of_the_first(stage, caplog):
     assert stage.pointer("promote") == first
 
 
+def test_contamination_that_is_measured_later_is_judged(stage):
+    """The text was not there; the evaluation says the same with it, but for the part."""
+    evaluation = stage.evaluate(stage.model(1), contamination=None)
+    assert stage.promote() == 0 and not stage.verdict()["promote"]
+    again = stage.evaluate(stage.model(1), force=True)
+    assert again.content_digest == evaluation.content_digest
+    assert stage.promote() == 0 and stage.verdict()["promote"]
+
+
+def test_a_training_text_that_comes_back_is_judged_again(stage):
+    """Where a text of the lineage is lost, what was looked in may not be all of it."""
+    lost = stage.text("lost")
+    model = stage.model(2, text=stage.text(), base=stage.model(1, text=lost))
+    stage.evaluate(model)
+    manifest = stage.folder / lost.reference.manifest_uri
+    data = manifest.read_bytes()
+    manifest.unlink()
+    assert stage.promote() == 0 and "Not measured" in stage.verdict()["sentence"]["en"]
+    manifest.write_bytes(data)
+    assert stage.promote() == 0 and stage.verdict()["promote"]
+
+
 def test_a_better_model_takes_the_crown_and_a_worse_one_does_not(stage, caplog):
     stage.evaluate(stage.model(1), 8.0)
     stage.promote()

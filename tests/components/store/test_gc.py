@@ -206,6 +206,32 @@ def test_a_manifest_that_force_replaced_stays_while_a_reference_pins_it(ground: 
     assert is_there(ground, again)
 
 
+def test_a_part_that_force_added_later_stays_and_so_does_what_pins_the_older_manifest(
+    ground: Ground, tmp_path: Path
+) -> None:
+    """A model gets its seed's noise after it was evaluated: the evaluation pins the manifest without it."""
+    ground.chain()
+    model, cache = ground.outputs["model"], ground.outputs["cache"]
+    evaluation = ground.commit("evaluate", inputs={"model": model})
+    move_pointer(ground.store, "demo", "evaluate", evaluation.reference)
+    noise = ground.commit("seed_noise", text="噪")
+    again = ground.commit(
+        "train", inputs={"cache": cache}, seed=1, text="新", parts={"noise": noise}, force=True
+    )
+    assert again.manifest.attempt == model.manifest.attempt and again.reference != model.reference
+    for _ in range(2):
+        assert ground.gc("--abandoned", "0").code == 0
+        assert ground.tool("verify").code == 0
+        measured = open_reference(ground.store, evaluation.reference).input("model")
+        assert measured is not None and measured.missing() is None
+        assert measured.part("noise").path("content.txt").read_text(encoding="utf-8") == "噪"
+    target = Ground(str(tmp_path / "target"))
+    copied = ground.tool("cp", "demo/evaluate", "--to", target.uri, "--pointer", "demo/evaluate")
+    assert copied.code == 0
+    assert target.tool("verify").code == 0, target.tool("verify").out
+    assert target.gc().code == 0 and is_there(target, noise)
+
+
 @pytest.mark.parametrize("name", ["pointers/demo/champion.json", "pointers/demo/history/000001.json"])
 def test_nothing_is_removed_while_a_pointer_or_record_is_damaged(folder_ground: Ground, name: str) -> None:
     ground = folder_ground.chain()
