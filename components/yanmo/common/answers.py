@@ -8,6 +8,7 @@ Around work that calls libraries (`only_answers`) `print` goes to stderr as well
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from contextlib import contextmanager, redirect_stdout, suppress
 from typing import TextIO
 
 _STDOUT, _STDERR = 1, 2
-_answers: list[TextIO] = []
+_answers: list[TextIO | None] = []
 """Where `answer` writes: what stdout was when `only_answers` was entered."""
 _taken: list[int] = []
 """The descriptor of stdout, once it is taken."""
@@ -32,12 +33,13 @@ def take_stdout() -> None:
         sys.stdout.flush()
         os.fstat(_STDERR)
         before = sys.stdout
-        sys.stdout = os.fdopen(
-            os.dup(_STDOUT),
-            "w",
-            buffering=1 if before.isatty() else -1,
+        through = bool(getattr(before, "write_through", False))  # python -u, PYTHONUNBUFFERED of our images
+        sys.stdout = io.TextIOWrapper(
+            os.fdopen(os.dup(_STDOUT), "wb", 0 if through else -1),
             encoding=before.encoding,
             errors=before.errors,
+            line_buffering=before.isatty(),
+            write_through=through,
         )
         os.dup2(_STDERR, _STDOUT)
         _taken.append(sys.stdout.fileno())
@@ -60,7 +62,9 @@ def only_answers() -> Iterator[None]:
 
 
 def answer(text: str) -> None:
-    """Write a line, or lines, of what was asked for to stdout, at once."""
+    """Write a line, or lines, of what was asked for to stdout, at once; nothing where that is closed."""
     stream = _answers[0] if _answers else sys.stdout
+    if stream is None:  # as Python's own print does
+        return
     stream.write(text if text.endswith("\n") else f"{text}\n")
     stream.flush()

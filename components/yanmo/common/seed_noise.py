@@ -13,6 +13,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
@@ -64,17 +65,28 @@ class SeedNoise:
         path = output.path(FILE)
         try:
             value = json.loads(path.read_text(encoding="utf-8"))
-            if value["schema"] != SCHEMA:
-                raise DataError(f"{output}: expected {SCHEMA}, found {value['schema']!r}; use a newer yanmo")
-            twins = tuple(Twin(**twin) for twin in value["twins"])
-            found = cls(share=float(value["share"]), twins=twins)
-            if not all(math.isfinite(t.bits_per_character) and t.bits_per_character > 0 for t in twins):
-                raise ValueError("bits per character that are no positive number")
+            schema = value["schema"]
+            found = cls._parsed(value) if schema == SCHEMA else None
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(
                 f"{path}: expected the twins of a recipe ({SCHEMA}), found {error!r}; run `yanmo train` with "
                 "--twins again"
             ) from error
+        if found is None:
+            raise DataError(f"{output}: expected {SCHEMA}, found {schema!r}; use a newer yanmo")
+        return found
+
+    @classmethod
+    def _parsed(cls, value: dict[str, Any]) -> SeedNoise:
+        """From the parsed file; ValueError where it says what no twins can."""
+        twins = tuple(Twin(**twin) for twin in value["twins"])
+        found = cls(share=float(value["share"]), twins=twins)
+        if not all(math.isfinite(t.bits_per_character) and t.bits_per_character > 0 for t in twins):
+            raise ValueError("bits per character that are no positive number")
+        if not 0 < found.share <= 1:
+            raise ValueError(f"a share of the steps of {found.share}")
+        if len({(twin.seed, twin.text) for twin in twins}) < len(twins):
+            raise ValueError("one seed on one text twice")
         return found
 
 

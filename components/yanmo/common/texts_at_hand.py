@@ -61,10 +61,10 @@ def training_sample(documents: Output) -> Iterator[tuple[str, str]]:
     for entry in chosen:
         left = _SAMPLE // len(chosen)
         for identifier, text in _texts(documents, entry.path):
+            yield f"document {identifier} of {documents}", text[:left]  # the first may be longer than all
             left -= len(text)
-            if left < 0:
+            if left <= 0:
                 break
-            yield f"document {identifier} of {documents}", text
 
 
 def _texts(output: Output, name: str) -> Iterator[tuple[str, str]]:

@@ -117,10 +117,29 @@ def test_prints_of_python_c_and_children_go_to_stderr_and_answers_keep_their_ord
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
 def test_a_process_without_stdout_or_stderr_runs_all_the_same(closed, tmp_path):
-    code = "from yanmo.common.answers import take_stdout; take_stdout(); open('made', 'w')"
+    code = "from yanmo.common.answers import answer, only_answers, take_stdout; take_stdout(); answer('1')"
+    code += chr(10) + "with only_answers(): print('2'); answer('3')" + chr(10) + "open('made', 'w')"
     line = f'{sys.executable} -c "{code}" {closed}'
     assert subprocess.run(line, shell=True, cwd=tmp_path).returncode == 0
     assert (tmp_path / "made").exists()
+
+
+def test_a_command_answers_into_a_closed_stdout(tmp_path):
+    line = f"{sys.executable} -m yanmo.cli resolve --channel dev --store {tmp_path} >&-"
+    done = subprocess.run(line, shell=True, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("way", ["-u", "PYTHONUNBUFFERED"])
+def test_what_is_printed_unbuffered_stays_so(way):
+    """Killed at once, it has lost nothing that was printed."""
+    code = (
+        "from yanmo.common.answers import take_stdout; take_stdout(); print('first'); import os; os._exit(9)"
+    )
+    flags = ["-u"] if way == "-u" else []
+    env = {**os.environ, **({} if flags else {"PYTHONUNBUFFERED": "1"})}
+    done = subprocess.run([sys.executable, *flags, "-c", code], capture_output=True, text=True, env=env)
+    assert (done.returncode, done.stdout) == (9, "first\n")
 
 
 def test_inside_a_process_of_others_answers_go_where_its_stdout_goes(capsys):

@@ -158,6 +158,24 @@ def test_an_owner_whose_lease_was_taken_notices_and_may_not_commit(store: FileSt
     assert json.loads(store.read(NAME)[0])["owner"] == "another", "release leaves the new owner's lease alone"
 
 
+@pytest.mark.parametrize(("harm", "why"), [(None, "removed by somebody"), (b"{", "damaged while")])
+def test_a_lease_that_nobody_took_over_is_not_said_to_be(
+    store: FileStore, harm: bytes | None, why: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Neither before a renewal has seen it nor afterwards."""
+    lease = held(store, ttl=0.2)
+    store.delete(NAME)
+    if harm:
+        store.create(NAME, harm)
+    wait_until(lambda: lease.is_lost, "notice")
+    lease._end_renewal()
+    for _ in range(2):
+        with pytest.raises(LeaseLost, match=why):
+            lease.check()
+    assert why in caplog.text and "taken over" not in caplog.text
+    lease.release()
+
+
 def test_a_renewal_whose_answer_was_lost_does_not_end_the_run(
     store: FileStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -53,7 +53,7 @@ class Lease:
         self.store, self.name, self.attempt, self.ttl = store, name, attempt, ttl
         self.owner = uuid.uuid4().hex
         self._version = ""
-        self._lost = False
+        self._lost = ""
         self._seen, self._seen_at = "", 0.0
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -93,24 +93,30 @@ class Lease:
     @property
     def is_lost(self) -> bool:
         """Whether a renewal has found another run's lease; costs nothing, and may be late."""
-        return self._lost
+        return bool(self._lost)
 
     def check(self) -> None:
         """Raise `LeaseLost` when this run may no longer commit."""
-        why = "taken over by another run" if self._lost else self._why_lost()
-        self._lost = bool(why)
-        if why:
-            raise LeaseLost(f"{self.store.uri}/{self.name}: {why}; stopped, run the same command again")
+        self._lost = self._lost or self._look()[0]
+        if self._lost:
+            raise LeaseLost(
+                f"{self.store.uri}/{self.name}: {self._lost}; stopped, run the same command again"
+            )
 
-    def _why_lost(self) -> str:
-        """Why the lease is no longer ours, in words; empty while it is."""
+    def _look(self) -> tuple[str, str]:
+        """Why the lease is no longer ours, in words ("" while it is), and its version.
+
+        Raises:
+            OSError, EnvironmentFault: that cannot be known now.
+        """
         try:
-            held = json.loads(self.store.read(self.name)[0])["owner"] == self.owner
+            data, version = self.store.read(self.name)
+            held = json.loads(data)["owner"] == self.owner
         except FileNotFoundError:
-            return "removed by somebody while this run held it"
+            return "removed by somebody while this run held it", ""
         except (ValueError, KeyError, TypeError):
-            return "damaged while this run held it"
-        return "" if held else "taken over by another run"
+            return "damaged while this run held it", ""
+        return ("", version) if held else ("taken over by another run", "")
 
     def remove(self) -> None:
         """End the lease by removing its object, which no other run can have taken while this one held it."""
@@ -137,20 +143,6 @@ class Lease:
         if self._thread:
             self._thread.join()
 
-    def _look(self) -> bool:
-        """After a renewal that was refused: whether the lease is ours (only the answer may have been lost).
-
-        Raises:
-            OSError, EnvironmentFault: that cannot be known now.
-        """
-        try:
-            data, version = self.store.read(self.name)
-            ours = bool(json.loads(data)["owner"] == self.owner)
-        except (FileNotFoundError, ValueError, KeyError, TypeError):
-            return False
-        self._version = version if ours else self._version
-        return ours
-
     def _body(self) -> bytes:
         pid = os.getpid()
         value: dict[str, Any] = {
@@ -171,14 +163,15 @@ class Lease:
             except (OSError, EnvironmentFault) as error:  # full disk, network, a rotating secret
                 log.warning("could not renew the lease of %s: %s", self.name, error)
             if self._lost:
-                log.error("lease of %s was taken over; this run will stop", self.name)
+                log.error("lease of %s was %s; this run will stop", self.name, self._lost)
                 return
 
     def _renew_once(self) -> None:
         try:
             self._version = self.store.replace(self.name, self._body(), self._version)
         except Changed:
-            self._lost = not self._look()
+            self._lost, version = self._look()  # the renewal may have happened, and its answer been lost
+            self._version = version or self._version
 
 
 def is_live(data: bytes, age: float) -> bool:
