@@ -99,7 +99,7 @@ class BalanceOptions(StageOptions):
 STAGE = Stage(
     name="balance",
     image="data",
-    revision=2,
+    revision=3,
     config=BalanceOptions,
     outputs={"documents": "Dataset"},
 )

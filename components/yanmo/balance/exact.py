@@ -1,12 +1,14 @@
 """Choosing documents whose units (characters, say) add up to a quota, to the last one where that can be done.
 
-Documents are taken in an order drawn by the seed, and the last units are made up by four tries, the cheapest
+Documents are taken in an order drawn by the seed, and the last units are made up by five tries, the cheapest
 first, until one comes as near as the greatest common divisor of the sizes allows:
 
 1. a subset-sum over at most 512 documents for the last 2,000 units: enough for long texts;
 2. the drawn order again, passing over what no longer fits: enough where there are very short documents;
-3. exchanges between what is taken and what is not, among few of the sizes;
-4. all exchanges that can matter, which decides: see `_Exchange`. It is left out where it would take more than
+3. other numbers of documents of three sizes (few_sizes.py): enough where there are many documents of few
+   sizes, or of sizes that are nearly equal;
+4. exchanges between what is taken and what is not, among few of the sizes;
+5. all exchanges that can matter, which decides: see `_Exchange`. It is left out where it would take more than
    256 MB (many documents of a few very large sizes); the choice then does not claim to be the best.
 
 Two sizes alone need none of this: all their numbers are looked at.
@@ -18,10 +20,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
+
+from yanmo.balance.few_sizes import counts_near, number_bounds
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -35,7 +39,7 @@ _ROOM = 2000
 _TAIL = 64
 """Documents left to the pool at least, for the same reason."""
 _FEW_SIZES = (8, 32, 128)
-"""Different sizes that the third try exchanges among."""
+"""Different sizes that the fourth try exchanges among."""
 _OF_A_SIZE = 7
 """Documents of each of them."""
 _EXCHANGE_BITS = 1 << 31
@@ -70,15 +74,18 @@ class Choice:
     """Whether it is proved that no choice comes nearer from below."""
     above: int | None = None
     """The smallest sum above the target; None where it is not known or there is none."""
+    keeps_all: bool = False
+    """Whether only choices were looked at that keep every document at least once."""
 
-    def beside(self, units: int, *, is_all: bool) -> Choice:
+    def beside(self, units: int, *, is_all: bool, keeps_all: bool = False) -> Choice:
         """The same where so many units are taken anyway.
 
         Args:
             is_all: whether there was no other choice.
+            keeps_all: whether these are every document once, by our rule.
         """
         above = None if self.above is None or not is_all else self.above + units
-        return Choice(self.positions, self.units + units, self.is_best and is_all, above)
+        return Choice(self.positions, self.units + units, self.is_best and is_all, above, keeps_all)
 
 
 def choose(sizes: Ints, target: int) -> Choice:
@@ -88,6 +95,16 @@ def choose(sizes: Ints, target: int) -> Choice:
         sizes: units of the documents (all above 0), in the order in which they are to be taken.
         target: units, 0 or more.
     """
+    found, units = _choose(sizes, target), int(sizes.sum())
+    if found.units == target or found.above is not None or not found.is_best or target >= units:
+        return found
+    # What is left out of a sum above the target is a sum below what the target leaves out.
+    left_out = _choose(sizes, units - target - 1)
+    return replace(found, above=units - left_out.units if left_out.is_best else None)
+
+
+def _choose(sizes: Ints, target: int) -> Choice:
+    """`choose`; the sum above only where it is known at once."""
     if target >= int(sizes.sum()):
         return Choice(np.arange(len(sizes)), int(sizes.sum()), is_best=True)
     unit = int(np.gcd.reduce(sizes))
@@ -142,15 +159,20 @@ def best_subset(sizes: Sequence[int], target: int) -> list[int]:
 
 
 def _exchanged(sizes: Ints, target: int, found: Ints) -> tuple[Ints, bool, int | None]:
-    """The second to fourth try: what is taken, whether that is the best, the nearest sum above.
+    """The second to fifth try: what is taken, whether that is the best, the nearest sum above.
 
     Args:
         sizes: without a common divisor.
         found: what the first try took.
     """
+    bounds = number_bounds(sizes, target)
+    if bounds is not None:
+        number, _, above = bounds
+        return np.sort(np.argsort(-sizes, kind="stable")[:number]), True, above
     taken = _as_they_fit(sizes, target)
     units = int(sizes[taken].sum())
-    best = max((np.flatnonzero(taken), found), key=lambda positions: int(sizes[positions].sum()))
+    tries = (np.flatnonzero(taken), found, _by_counts(sizes, target, taken))
+    best = max(tries, key=lambda positions: int(sizes[positions].sum()))
     for number in (*_FEW_SIZES, None):
         if int(sizes[best].sum()) == target:
             return best, True, None
@@ -167,6 +189,18 @@ def _exchanged(sizes: Ints, target: int, found: Ints) -> tuple[Ints, bool, int |
             sums = [*larger, *([units + above] if above is not None else [])]
             return best, True, min(sums, default=None)
     return best, False, None
+
+
+def _by_counts(sizes: Ints, target: int, taken: Mask) -> Ints:
+    """The first documents of each size, as many of each as hold the target; none where that is not found."""
+    different, kind, counts = np.unique(sizes, return_inverse=True, return_counts=True)
+    have = np.bincount(kind[taken], minlength=len(different))
+    found = counts_near(different, counts, have, target)
+    if found is None:
+        return np.zeros(0, np.int64)
+    order = np.argsort(kind, kind="stable")
+    within = np.arange(len(sizes)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return np.sort(order[within < np.repeat(found[0], counts)])
 
 
 def _as_they_fit(sizes: Ints, target: int) -> Mask:

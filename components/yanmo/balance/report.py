@@ -105,7 +105,8 @@ def _why(choice: Choice, taken: int, unit: str) -> str:
     if not choice.is_best:
         return f"was not met; {taken:,} taken. Whether another choice comes nearer was not decided"
     above = "" if choice.above is None else f"; the nearest sum above is {choice.above:,}"
-    return f"is no sum of its documents' {unit}; {taken:,} taken, the nearest sum below{above}"
+    kept = " with every document kept at least once" if choice.keeps_all else ""
+    return f"is no sum of its documents' {unit}{kept}; {taken:,} taken, the nearest sum below{above}"
 
 
 def _about_shares(classes: Mapping[str, Any]) -> list[str]:

@@ -19,6 +19,7 @@ from yanmo.balance.choice import Picker
 from yanmo.balance.config import STAGE
 from yanmo.balance.held_out import HeldOut
 from yanmo.balance.plan import Target, parse_plan, targets
+from yanmo.balance.report import _why
 from yanmo.balance.rules import parse_rules
 from yanmo.balance.synonyms import SHIPPED, Synonyms
 from yanmo.balance.table import Rows, TrainFiles
@@ -28,7 +29,7 @@ from yanmo.common.records import check_schema
 
 Run = Callable[..., Any]
 
-GOLDEN = (2, "e93b93e4378b6fa3")
+GOLDEN = (3, "e93b93e4378b6fa3")
 
 
 def test_output_is_the_same_as_ever(balance: Run) -> None:
@@ -241,7 +242,26 @@ def test_quotas_with_repeats_are_met_wherever_a_choice_meets_them(
     if picked:
         assert len(set(zip(picked.position.tolist(), picked.copy.tolist(), strict=True))) == len(picked)
         assert len(np.unique(picked.id, axis=0)) == len(picked)
-        assert choices["class"].is_best and choices["class"].units == taken
+        choice = choices["class"]
+        assert choice.is_best and choice.units == taken
+        if taken < target:
+            assert choice.keeps_all == bool(once and target < max_repeats * sum(units))
+            said = _why(choice, taken, unit)
+            if not choice.keeps_all:  # then it is true of all choices
+                every = itertools.product(range(max_repeats + 1), repeat=len(units))
+                sums = {sum(n * size for n, size in zip(way, units, strict=True)) for way in every}
+                assert taken == max(s for s in sums if s <= target)
+            assert ("with every document kept at least once" in said) == choice.keeps_all
+            assert choice.above is None or choice.above == min(s for s in sums if s > target)
+
+
+@pytest.mark.parametrize(("sizes", "quota", "above"), [([3, 5], 10, 11), ([30, 50, 70], 170, 180)])
+def test_a_sum_that_would_drop_a_document_is_not_denied(sizes: list[int], quota: int, above: int) -> None:
+    picker = Picker(None, _rows(sizes), "characters", 0, 4, TokenCount())  # type: ignore[arg-type]
+    _, choices = picker.pick({"class": Target("", quota, quota)})
+    choice = choices["class"]
+    assert choice.above == above
+    assert "with every document kept at least once" in _why(choice, choice.units, "characters")
 
 
 def _rows(sizes: list[int]) -> Rows:
