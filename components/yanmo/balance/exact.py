@@ -167,8 +167,7 @@ def _exchanged(sizes: Ints, target: int, found: Ints) -> tuple[Ints, bool, int |
     """
     bounds = number_bounds(sizes, target)
     if bounds is not None:
-        number, _, above = bounds
-        return np.sort(np.argsort(-sizes, kind="stable")[:number]), True, above
+        return np.sort(np.argsort(-sizes, kind="stable")[: bounds[0]]), True, bounds[2]
     taken = _as_they_fit(sizes, target)
     units = int(sizes[taken].sum())
     tries = (np.flatnonzero(taken), found, _by_counts(sizes, target, taken))

@@ -59,8 +59,8 @@ def counts_near(different: Ints, counts: Ints, have: Ints, target: int) -> tuple
     for goal in range(target, max(target - _BELOW, -1), -1):
         inside = np.flatnonzero((least <= goal) & (goal <= most))  # numbers of documents that can hold it
         spread = _spread_evenly(different, counts, goal, inside, int(have.sum()))
-        for start in (have, spread):
-            for three in _threes(different, counts) if start is not None else ():
+        for start, three in itertools.product((have, spread), _threes(different, counts)):
+            if start is not None:
                 left -= int(counts[three[2]]) + 1000
                 found = of_three(different, counts, start, three, goal)
                 if found is not None:
@@ -89,7 +89,8 @@ def _spread_evenly(different: Ints, counts: Ints, target: int, numbers: Ints, ne
     whole = np.floor(exact).astype(np.int64)
     more = np.argsort(whole - exact, kind="stable")[: m - int(whole.sum())]
     whole[more] += 1
-    return np.minimum(whole, counts)
+    nearest: Ints = np.minimum(whole, counts)
+    return nearest
 
 
 def _threes(different: Ints, counts: Ints) -> Iterator[tuple[int, int, int]]:

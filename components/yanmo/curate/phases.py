@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from yanmo.common.errors import DataError, StorageError
+from yanmo.common.errors import DataError, StorageError, UsageError
 from yanmo.common.inputs import NONE
 from yanmo.common.logs import Progress, human_bytes
 from yanmo.common.options import by_kind
@@ -114,6 +114,8 @@ def _add_confirmation(run: StageRun, pinned: Output | None, inputs: dict[str, An
         )
     if pinned.entries(f"{CONFIRM}-*.parquet"):
         raise Skip(f"{pinned} has a confirmation split")
+    if options.pointer != NONE:
+        _check_is_channels(run, pinned)
     _check_form(pinned, options)
     named = MAP_OPTIONS | _CLUSTERS_ONLY | _CONFIRM_ONLY | {"shard_characters"}
     semantic = {name: value for name, value in by_kind(options, "semantic").items() if name in named}
@@ -137,12 +139,31 @@ def _add_confirmation(run: StageRun, pinned: Output | None, inputs: dict[str, An
         now = read_pointer(run.store, options.channel, EVALUATION_SET)
         if now != part.reference:
             raise StorageError(
-                f"the evaluation set of channel {options.channel!r} is not {pinned} (another run pinned one "
-                "meanwhile, or --evaluation-set names another); nothing was moved: run the same command again"
+                f"the evaluation set of channel {options.channel!r} is not {pinned} any more (another run "
+                "pinned one meanwhile); nothing was moved: run the same command again"
             )
     raise Skip(
         f"{part} is pinned, and --add-confirmation makes nothing else; the next `yanmo curate` of channel "
         f"{options.channel!r} keeps the new texts out of training"
+    )
+
+
+def _check_is_channels(run: StageRun, pinned: Output) -> None:
+    """Refuse to add to a set that is not the channel's, before any work: its pointer could not be moved.
+
+    One that was made from it by an earlier try is the channel's already.
+    """
+    channel = run.options.channel
+    now = read_pointer(run.store, channel, EVALUATION_SET)
+    if now == pinned.reference:
+        return
+    made_from = open_reference(run.store, now).manifest.inputs.get(EVALUATION_SET) if now else None
+    if made_from and made_from.get("content_digest") == pinned.content_digest:
+        return
+    found = f"{now.stage}/{now.key[:12]}" if now else "not set"
+    raise UsageError(
+        f"--add-confirmation: --evaluation-set names {pinned}, expected the set of channel {channel!r} "
+        f"({found}); leave --evaluation-set out, or give --pointer none to make the set without pinning it"
     )
 
 

@@ -54,21 +54,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(store: ObjectStore, args: argparse.Namespace) -> int:
     inventory = take(store)
-    named = [n for n in read_all(store, inventory.pointers) if not args.channel or _is_of(n, args.channel)]
+    read, damaged = _read_pointers(store, inventory)
+    named = [n for n in read if not args.channel or n.by.startswith(f"{args.channel}/")]
+    damaged = {
+        by: why for by, why in damaged.items() if not args.channel or by.startswith(f"{args.channel}/")
+    }
     rows = [row for row in _rows(store, inventory, named) if not args.stage or row.stage == args.stage]
     if args.channel:
         rows = [row for row in rows if row.pointers]
     if args.leftovers:
         rows = [row for row in rows if row.status != "done" or row.uncommitted_bytes or row.superseded]
     if args.json:
-        print_json(_document(store, inventory, named, rows))
+        print_json(_document(store, inventory, named, rows) | {"damaged_pointers": damaged})
     else:
         _print(store, inventory, named, rows, args)
+        for by, why in damaged.items():
+            print(f"\ndamaged: {by}: {why}")
     return 0
 
 
-def _is_of(named: Named, channel: str) -> bool:
-    return named.by.startswith(f"{channel}/")
+def _read_pointers(store: ObjectStore, inventory: Inventory) -> tuple[list[Named], dict[str, str]]:
+    """What pointers and histories name, and of each file that is damaged or exchanged, why: ls shows it."""
+    found: list[Named] = []
+    damaged: dict[str, str] = {}
+    for info in inventory.pointers:
+        try:
+            found += read_all(store, [info])
+        except DataError as error:
+            damaged[info.name.removeprefix("pointers/").removesuffix(".json")] = str(error)
+    return found, damaged
 
 
 def _rows(store: ObjectStore, inventory: Inventory, named: Sequence[Named]) -> list[Row]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -170,6 +171,44 @@ def test_a_pinned_set_gets_a_confirmation_split_and_keeps_its_files(
     assert sum(after.manifest.metadata["licenses"].values()) == len(confirm) + len(of_old)
     curate(path)  # the next one keeps them out
     assert not {r["id"] for r in confirm} & {r["id"] for r in before.rows("train")}
+
+
+def test_adding_to_a_set_that_is_not_the_channels_is_refused_before_any_work(
+    curate: Run, write_jsonl: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The channel's pointer could not be moved, however often the same command were run."""
+    path = write_jsonl("a.jsonl", poems(300))
+    old = old_channel(curate, path).output("evaluation_set")
+    named = f"evaluation_set/{old.manifest.key}"
+    curate(write_jsonl("b.jsonl", poems(200, seed=9)), "--channel", "other", "--confirm-characters", "0")
+    made = {info.name for info in old.store.list("cas")}
+    curate(path, "--channel", "other", "--add-confirmation", "--evaluation-set", named, expect=64)
+    assert "expected the set of channel 'other'" in capsys.readouterr().err
+    assert {info.name for info in old.store.list("cas")} == made
+    curate(path, "--add-confirmation", "--evaluation-set", named)
+    curate(path, "--add-confirmation", "--evaluation-set", named)  # as a retry gives it again
+
+
+def test_an_exchanged_pointer_of_the_evaluation_set_is_mended_as_its_message_says(
+    curate: Run, write_jsonl: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_jsonl("a.jsonl", poems(300))
+    before = curate(path)
+    pinned = before.output("evaluation_set")
+    root = Path(pinned.store.uri.removeprefix("file://")) / "pointers" / "dev"
+    one, other = root / "evaluation_set.json", root / "curate.json"
+    first, second = one.read_text(), other.read_text()
+    one.write_text(second)
+    other.write_text(first)
+    curate(path, expect=65)
+    said = capsys.readouterr().err
+    assert "yanmo curate --evaluation-set evaluation_set/KEY" in said
+    curate(path, "--evaluation-set", f"evaluation_set/{pinned.manifest.key}")
+    assert (json.loads(one.read_text()), json.loads(other.read_text())) == (
+        json.loads(first),
+        json.loads(second),
+    )
+    curate(path)
 
 
 def test_adding_twice_changes_nothing_and_a_killed_one_is_taken_up(

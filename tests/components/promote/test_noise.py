@@ -186,9 +186,14 @@ def test_twins_are_read_as_they_were_written_and_a_damaged_file_is_bad_data(tmp_
     assert SeedNoise.of(committed(noise.to_json())) == noise
     assert noise.spread == (pytest.approx(np.std([9.0, 9.01, 9.02, 9.03], ddof=1) / 9.015), 3)
     whole = json.loads(noise.to_json())
-    for wrong in ({}, [], {**whole, "twins": [{"seed": 1}]}, {**whole, "schema": "yanmo.seed_noise/9"}):
-        with pytest.raises(DataError, match=r"expected .*yanmo\.seed_noise/1"):
+    shares = [{**whole, "share": share} for share in (math.nan, -3, 0, 1.5)]
+    twice = {**whole, "twins": whole["twins"][:1] * 8}
+    for wrong in ({}, [], {**whole, "twins": [{"seed": 1}]}, twice, *shares):
+        with pytest.raises(DataError, match=r"expected .*yanmo\.seed_noise/1.*with --twins again"):
             SeedNoise.of(committed(json.dumps(wrong)))
+    with pytest.raises(DataError, match="use a newer yanmo") as caught:
+        SeedNoise.of(committed(json.dumps({**whole, "schema": "yanmo.seed_noise/9"})))
+    assert "again" not in str(caught.value)
 
 
 def test_what_the_seed_alone_does_to_a_real_recipe_is_not_promoted():

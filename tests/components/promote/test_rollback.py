@@ -204,6 +204,20 @@ def test_a_lost_pointer_crowns_nobody_unseen_and_comes_back_by_a_rollback(stage,
     assert stage.promote() == 0 and "no better than the champion" in stage.verdict()["sentence"]["en"]
 
 
+@pytest.mark.parametrize("harm", ["exchanged", "{}", "cut"])
+def test_what_the_message_of_a_damaged_champion_advises_brings_it_back(stage, three, caplog, harm):
+    path = stage.folder / "pointers/dev/champion.json"
+    whole = path.read_text()
+    other = (stage.folder / "pointers/dev/champion_evaluation.json").read_text()
+    path.write_text({"exchanged": other, "{}": "{}", "cut": whole[:-80]}[harm])
+    assert stage.tool("history") == 65
+    assert "delete the file: `yanmo promote rollback`" in caplog.text
+    path.unlink()
+    assert stage.tool("rollback", "--why", "pointer damaged", "--yes") == 0
+    assert json.loads(path.read_text())["content_digest"] == json.loads(whole)["content_digest"]
+    assert stage.tool("history") == 0
+
+
 def test_the_history_says_that_the_pointer_is_lost(stage, three, capsys):
     stage.store.delete("pointers/dev/champion.json")
     assert stage.tool("history") == 0

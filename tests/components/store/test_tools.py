@@ -50,6 +50,22 @@ def test_ls_shows_tables_and_filters(ground: Ground) -> None:
     assert "train/" not in ground.tool("ls", "--leftovers").out
 
 
+@pytest.mark.parametrize("data", [b"{}", b"\xff", None])
+def test_ls_shows_a_damaged_or_misplaced_pointer_instead_of_failing(
+    folder_ground: Ground, data: bytes | None
+) -> None:
+    """It is the tool to look with."""
+    ground = folder_ground.chain()
+    name = "pointers/demo/champion.json"
+    ground.store.delete(name)
+    ground.write(name, ground.outputs["cache"].reference.to_json().encode() if data is None else data)
+    said = ground.tool("ls")
+    assert said.code == 0 and "damaged: demo/champion: " in said.out and "demo/history/000001" in said.out
+    assert "documents/" in said.out
+    assert list(ground.tool("ls", "--json").json["damaged_pointers"]) == ["demo/champion"]
+    assert "damaged: " not in ground.tool("ls", "--channel", "other").out
+
+
 def test_ls_shows_a_damaged_manifest_instead_of_failing(folder_ground: Ground) -> None:
     ground = folder_ground.chain()
     (ground.folder.root / ground.outputs["cache"].reference.manifest_uri).write_bytes(b"{")

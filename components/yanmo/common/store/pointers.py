@@ -29,6 +29,22 @@ MADE_BY = {
     **dict.fromkeys(("baselines", "writing", "contamination"), "evaluate"),
 }
 """Part -> the stage that makes it beside its own output."""
+_MEND = {
+    "evaluation_set": (
+        "restore it, or name the channel's own set once: `yanmo curate --evaluation-set evaluation_set/KEY` "
+        "sets it again (`yanmo store ls --stage evaluation_set` lists the keys). A new one would let what "
+        "was tested so far into training"
+    ),
+    "champion": (
+        "restore it, or delete the file: `yanmo promote rollback` then brings back the last of the history"
+    ),
+    **dict.fromkeys(
+        ("champion_evaluation", "champion_evaluation_writing", "champion_evaluation_contamination"),
+        "restore it, or delete the file: `yanmo evaluate` of the champion with --pointer champion_evaluation "
+        "sets it again",
+    ),
+}
+"""What to do about a damaged pointer that is read before its stage would set it again, or by others only."""
 _PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}\Z")
 
 
@@ -60,14 +76,31 @@ def read_pointer(store: ObjectStore, channel: str, name: str) -> Reference | Non
 
 def parse_pointer(data: bytes, name: str, where: str) -> Reference:
     """The reference in the pointer `name`, read from `where`; raises as `read_pointer`."""
-    reference = Reference.from_json(data, where)
+    try:
+        reference = Reference.from_dict(parse(data, REFERENCE_SCHEMA, MAX_REFERENCE_BYTES))
+    except LaterSchema as error:
+        raise DataError(f"{where}: {error}") from error
+    except ValueError as error:
+        raise DataError(f"{where}: not a reference to an output: {error}; {_mend(name)}") from error
     if name in POINTED:
-        check_stage(reference, (POINTED[name],), where)
+        check_stage(reference, (POINTED[name],), where, _mend(name))
     return reference
 
 
-def check_stage(reference: Reference, stages: Collection[str], where: str) -> None:
-    """Raise DataError unless `reference`, read from `where`, is to an output of one of `stages`."""
+def _mend(name: str) -> str:
+    """What to do where the pointer `name` is damaged or exchanged."""
+    if name in _MEND:
+        return _MEND[name]
+    made_by = MADE_BY.get(name, name) if name in POINTED else ""
+    return f"restore it, or run `yanmo {made_by}` again" if made_by else "restore it, or delete the file"
+
+
+def check_stage(reference: Reference, stages: Collection[str], where: str, mend: str = "restore it") -> None:
+    """Raise DataError unless `reference`, read from `where`, is to an output of one of `stages`.
+
+    Args:
+        mend: what to do, where it is a file of the store.
+    """
     if reference.stage in stages:
         return
     first = min(stages)
@@ -75,10 +108,7 @@ def check_stage(reference: Reference, stages: Collection[str], where: str) -> No
     found += " or ".join(sorted(stages))
     if where.startswith("--"):
         raise DataError(f"{found}; give {first}/KEY, or leave the flag out for the channel's newest")
-    raise DataError(
-        f"{found}: it was exchanged with another file or restored to the wrong place. Restore it, or run "
-        f"`yanmo {MADE_BY.get(first, first)}` again"
-    )
+    raise DataError(f"{found}: it was exchanged with another file or restored to the wrong place; {mend}")
 
 
 def open_named(store: ObjectStore, reference: Reference, where: str) -> Output:
