@@ -1,4 +1,4 @@
-"""What `auto` became: the record that keeps a key from depending on the machine that happens to read it.
+"""What decided `auto`: the record that keeps a key from depending on the machine that happens to read it.
 
     <store>/runs/<stage>/auto/<name>.json    created only if absent; the first of two machines wins
 
@@ -29,14 +29,14 @@ Scalar = str | int | float | bool
 
 @dataclass(frozen=True, kw_only=True)
 class AutoRecord:
-    """What the options of a stage became that nobody gave."""
+    """What the machine that came first was, and which values it gave to options that enter the key."""
 
     stage: str
     key: str
-    """The key that they make, with the options that were given."""
+    """The output's, which they make with the options that were given."""
     options: dict[str, Scalar]
     machine: dict[str, Any] = field(default_factory=dict)
-    """What was seen of the machine that decided, for people."""
+    """What was seen of the machine that decided: all else is made from it at each start."""
     run_id: str = ""
     created_at: str = field(
         default_factory=lambda: datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")

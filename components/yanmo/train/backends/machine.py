@@ -11,9 +11,11 @@ import json
 import logging
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from yanmo.common.errors import EnvironmentFault
 from yanmo.train.backends.accelerator import compile_problem
@@ -37,6 +39,26 @@ class Machine:
     """Whether this torch has variable-length flash attention."""
     compiles: bool = False
     """Whether torch.compile finds on CUDA what it needs."""
+
+    @classmethod
+    def from_facts(cls, facts: Mapping[str, Any]) -> Machine:
+        """What `dataclasses.asdict` made, also through JSON.
+
+        Raises:
+            ValueError: that is none.
+        """
+        capability = facts.get("capability")
+        numbers = [facts.get("gpus"), *(capability if isinstance(capability, (list, tuple)) else ())]
+        is_whole = (
+            facts.keys() == cls.__dataclass_fields__.keys()
+            and all(type(number) is int and number >= 0 for number in numbers)
+            and (len(numbers) == 3 or (capability is None and not facts["gpus"]))
+            and isinstance(facts["name"], str)
+            and all(isinstance(facts[name], bool) for name in ("has_varlen", "compiles"))
+        )
+        if not is_whole:
+            raise ValueError(f"expected what is known of a machine's GPUs; found {dict(facts)}")
+        return cls(**{**facts, "capability": tuple(capability) if capability else None})
 
     def __str__(self) -> str:
         if not self.gpus:
@@ -65,10 +87,8 @@ def this_machine() -> Machine:
     command = [sys.executable, "-m", "yanmo.train.backends.machine"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=True)
-        value = json.loads(done.stdout.splitlines()[-1])
-        capability = tuple(value.pop("capability") or ()) or None
-        found = Machine(**value, capability=capability)
-    except (OSError, subprocess.SubprocessError, ValueError, IndexError, TypeError, KeyError) as error:
+        found = Machine.from_facts(json.loads(done.stdout.splitlines()[-1]))
+    except (OSError, subprocess.SubprocessError, ValueError, IndexError, TypeError, AttributeError) as error:
         said = (getattr(error, "stderr", "") or "").strip().splitlines()[-1:]
         raise EnvironmentFault(
             f"{files[0]} is there, and torch could not be asked about it ({error}{': ' if said else ''}"

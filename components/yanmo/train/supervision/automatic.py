@@ -2,8 +2,13 @@
 
 On a CPU they are the defaults. On GPUs they are what a person with one wants: bf16 where it is native, one
 rank per visible GPU, variable-length flash attention where it runs, compiled layers where a compiler is.
-The precision is part of the key, so what was found is recorded first (common/store/auto_record.py), and
-whoever gives the same options on the same inputs later, on whatever machine, takes the record.
+
+The precision is part of the key, so what the first machine was is recorded (common/store/auto_record.py), by
+the options as given that enter the key, and whoever gives the same on the same inputs later, on whatever
+machine, takes the record. It holds facts alone: the precision, as the key has it, and the machine's GPUs.
+Ranks, attention and compiling follow from the facts and from the other options at each start, so an option
+that is in no key (`--micro-batch`, `--zero-stage`) changes nothing for a run that does without it. A machine
+that cannot do what it was asked for records nothing.
 
 The backend stays DeepSpeed on one GPU as well: on one CPU rank torch's is 1.13 times as fast (docs/train.md),
 and on a GPU nobody has measured either.
@@ -17,7 +22,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from yanmo.common.errors import EnvironmentFault
-from yanmo.common.options import AUTO, by_kind, spelled
+from yanmo.common.options import AUTO, by_kind, flag, spelled
 from yanmo.common.stage_run import StageRun
 from yanmo.common.store.auto_record import AutoRecord, keep_first, put_in_place, read_record, record_name
 from yanmo.common.store.commit import Recipe
@@ -32,13 +37,6 @@ LEFT = ("device", "precision", "ranks", "compile", "attention")
 """Options that the machine decides where nobody gives them."""
 _NATIVE_BF16, _TRITON = (8, 0), (7, 0)
 """Least compute capabilities: of bf16 in the tensor cores (Ampere), of Triton's code (Volta)."""
-_TYPES: dict[str, Callable[[Any], bool]] = {
-    "device": lambda value: value in ("cpu", "cuda"),
-    "precision": lambda value: value in ("fp32", "bf16"),
-    "ranks": lambda value: type(value) is int and value >= 1,
-    "compile": lambda value: isinstance(value, bool),
-    "attention": lambda value: value in (AUTO, "varlen", "flash", "masked"),
-}
 Look = Callable[[], Machine]
 
 
@@ -50,39 +48,42 @@ def settle(run: StageRun, look: Look = this_machine) -> TrainConfig:
 
     Raises:
         DataError: the record is damaged.
-        EnvironmentFault: what the others became contradicts an option that was given.
+        EnvironmentFault: what the others became contradicts an option that was given, or this machine cannot
+            do it and would be the first; nothing is recorded then.
     """
     options: TrainConfig = run.options
     left = [name for name in LEFT if name not in run.given]
     if not left or ("device" in run.given and options.device != "cuda"):
         return options  # off CUDA they are the defaults, on every machine
     if options.benchmark:  # it tries compiling itself, and another precision wants another attention
-        return _with(options, [n for n in left if n not in ("compile", "attention")], decide(run, look()))
+        tried = [name for name in left if name not in ("compile", "attention")]
+        return _with(run, tried, decide(run, look()))
     name = record_name(run.stage.name, _digest(run, left))
 
     def check(record: AutoRecord) -> None:
-        wrong = [n for n, fits in _TYPES.items() if n not in record.options or not fits(record.options[n])]
-        if wrong or len(record.options) != len(LEFT):
-            raise ValueError(f"expected {', '.join(LEFT)}; found {record.options}")
-        made = _key(run, left, record.options)
-        if (record.stage, record.key) != (run.stage.name, made):
-            raise ValueError(f"it is of {record.stage}/{record.key[:12]}, and what it says makes {made[:12]}")
+        _check(run, left, record)
 
     found = None if options.auto_again else read_record(run.store, name, check)
     if found is not None:
-        log.info("auto: %s, as recorded in %s/%s", _shown(found.options), run.store.uri, name)
-        if found.options["device"] == "cpu" and gpu_files():
+        values = _as_recorded(run, found)
+        log.info("auto: %s, as recorded in %s/%s", _shown(values), run.store.uri, name)
+        if values["device"] == "cpu" and gpu_files():
             log.info(
                 "a GPU may be here: --device cuda makes a training of its own, --auto-again decides again"
             )
-        return _with(options, left, found.options)
+        return _with(run, left, values)
     machine = look()
-    mine = decide(run, machine)
-    settled = _with(options, left, mine)  # what cannot be is not recorded
+    values = decide(run, machine)
+    settled = _with(run, left, values)
+    problem = _problem(run, settled, machine)
+    if problem and "precision" in left:
+        raise EnvironmentFault(problem)
+    if problem:  # the key is what was given: the output may be there, and if not, the work says the problem
+        return settled
     record = AutoRecord(
         stage=run.stage.name,
-        key=_key(run, left, mine),
-        options=mine,
+        key=_key(run, values["precision"]),
+        options={"precision": values["precision"]},
         machine=dataclasses.asdict(machine),
         run_id=options.run_id,
     )
@@ -91,24 +92,29 @@ def settle(run: StageRun, look: Look = this_machine) -> TrainConfig:
     else:
         first = keep_first(run.store, name, record, check)
     who = f"decided here ({machine})" if first == record else "decided by another machine just now"
-    log.info("auto: %s, %s, kept in %s/%s", _shown(first.options), who, run.store.uri, name)
-    return settled if first == record else _with(options, left, first.options)
+    values = values if first == record else _as_recorded(run, first)
+    log.info("auto: %s, %s, kept in %s/%s", _shown(values), who, run.store.uri, name)
+    return _with(run, left, values)
 
 
-def decide(run: StageRun, machine: Machine) -> dict[str, Any]:
-    """What the options become on a machine.
+def decide(run: StageRun, machine: Machine, precision: str = "") -> dict[str, Any]:
+    """What the options become on a machine, beside those that were given.
 
-    Of those that were given only device and precision count: the name of the record says them, and a wrong
-    `--ranks` must not be what later runs find.
+    Of those only what they decide on is looked at: a wrong `--ranks` is not in it.
+
+    Args:
+        machine: that the training was first started on.
+        precision: as recorded; "" decides it too.
     """
     options: TrainConfig = run.options
     rows = (options.micro_batch, options.night_micro_batch)
     on_gpu = options.device == "cuda" if "device" in run.given else machine.gpus > 0
     most = max(machine.gpus, 1) if on_gpu else CPU_RANKS
     capability = machine.capability or (0, 0)
-    precision = "bf16" if on_gpu and capability >= _NATIVE_BF16 else "fp32"
     if "precision" in run.given:
         precision = options.precision
+    elif not precision:
+        precision = "bf16" if on_gpu and capability >= _NATIVE_BF16 else "fp32"
     attention = AUTO
     if on_gpu:
         attention = _plain_attention(options) if _unfit(run, precision, machine) else "varlen"
@@ -117,7 +123,7 @@ def decide(run: StageRun, machine: Machine) -> dict[str, Any]:
         "device": "cuda" if on_gpu else "cpu",
         "precision": precision,
         "ranks": fitting_ranks(options.batch_rows, rows, most) or most,
-        "compile": on_gpu and machine.compiles and capability >= _TRITON and is_plain,
+        "compile": on_gpu and _can_compile(machine) and is_plain,
         "attention": attention,
     }
 
@@ -132,29 +138,69 @@ def check_machine(run: StageRun, look: Look = this_machine) -> None:
     if options.device != "cuda":
         return
     machine = look()
-    rows = (options.micro_batch, options.night_micro_batch)
-    most = fitting_ranks(options.batch_rows, rows, machine.gpus)
-    recorded = [name for name in LEFT if name not in run.given]
+    # With a precision that was given, this machine's own may be what was taken, and is in no record.
+    recorded = [name for name in LEFT if name not in run.given and "precision" not in run.given]
     whose = f" ({', '.join(recorded)} as recorded for these options)" if recorded else ""
-    wanted = f"this training is for {options.ranks} GPU{'s' * (options.ranks > 1)}{whose}"
-    if not machine.gpus:
-        raise EnvironmentFault(
-            f"{wanted}, and this machine shows none; run the command where there are, or go on here with "
-            f"--device cpu --precision {options.precision}"
-        )
-    if machine.gpus < options.ranks:
-        raise EnvironmentFault(
-            f"{wanted}, and this machine shows {machine.gpus}; run the command where there are more, or go "
-            f"on here with --ranks {most or machine.gpus}"
-        )
-    unfit = _unfit(run, options.precision, machine)
-    if options.attention == "varlen" and unfit:
-        raise EnvironmentFault(
-            f"--attention varlen: {unfit}; go on here with --attention {_plain_attention(options)}"
-        )
+    problem = _problem(run, options, machine, whose)
+    if problem:
+        raise EnvironmentFault(problem)
+    most = _most_ranks(options, machine)
     if most > options.ranks:
         idle = machine.gpus - options.ranks
         log.info("%d of %d GPUs stay idle; --ranks %d trains on more", idle, machine.gpus, most)
+
+
+def _problem(run: StageRun, options: TrainConfig, machine: Machine, whose: str = "") -> str:
+    """Why a machine cannot do a training, where it can be done, and all flags that go on here; "" if it can.
+
+    Args:
+        whose: who said how many GPUs it is for.
+    """
+    if options.device != "cuda":
+        return ""
+    wanted = f"this training is for {options.ranks} GPU{'s' * (options.ranks > 1)}{whose}"
+    if not machine.gpus:
+        here = {"device": "cpu", "precision": options.precision} | _off_the_gpu(run)
+        return f"{wanted}, and this machine shows none; run the command where there are, or {_go_on(here)}"
+    reasons, here = [], dict[str, Any]()
+    if machine.gpus < options.ranks:
+        reasons.append(
+            f"{wanted}, and this machine shows {machine.gpus}; run the command where there are more"
+        )
+        here["ranks"] = _most_ranks(options, machine)
+    unfit = _unfit(run, options.precision, machine)
+    if options.attention == "varlen" and unfit:
+        reasons.append(f"--attention varlen: {unfit}")
+        here["attention"] = _plain_attention(options)
+    if options.compile and not _can_compile(machine):
+        reasons.append(f"--compile: Triton finds no compiler here, or the GPU is too old ({machine})")
+        here["compile"] = False
+    return f"{'; '.join(reasons)}; or {_go_on(here)}" if reasons else ""
+
+
+def _go_on(flags: Mapping[str, Any]) -> str:
+    return f"go on here with {' '.join(f'{flag(name)} {spelled(v)}' for name, v in flags.items())}"
+
+
+def _off_the_gpu(run: StageRun) -> dict[str, Any]:
+    """What has to change of the options that were given where a training leaves the GPU."""
+    options: TrainConfig = run.options
+    changes: dict[str, Any] = {}
+    if options.attention == "varlen" and "attention" in run.given:
+        changes["attention"] = _plain_attention(options)
+    if options.offload != "none":
+        changes["offload"] = "none"
+    return changes
+
+
+def _most_ranks(options: TrainConfig, machine: Machine) -> int:
+    """The most ranks that its GPUs could have; 1 always fits where the options fit together."""
+    rows = (options.micro_batch, options.night_micro_batch)
+    return fitting_ranks(options.batch_rows, rows, machine.gpus)
+
+
+def _can_compile(machine: Machine) -> bool:
+    return machine.compiles and (machine.capability or (0, 0)) >= _TRITON
 
 
 def _plain_attention(options: TrainConfig) -> str:
@@ -169,11 +215,43 @@ def _unfit(run: StageRun, precision: str, machine: Machine) -> str:
     return found or ("" if machine.has_varlen else "this torch has no torch.nn.attention.varlen")
 
 
-def _with(options: TrainConfig, left: list[str], values: Mapping[str, Any]) -> TrainConfig:
+def _with(run: StageRun, left: list[str], values: Mapping[str, Any]) -> TrainConfig:
+    """The options with these values for those that were left.
+
+    Raises:
+        EnvironmentFault: they contradict what was given; says what would go on, and where.
+    """
+    options: TrainConfig = run.options
     try:
         return dataclasses.replace(options, **{name: values[name] for name in left})
     except ValueError as error:
-        raise EnvironmentFault(f"{error} (left to itself: {_shown(values)})") from error
+        changes = _off_the_gpu(run) if values["device"] == "cpu" else {}
+        found = "no GPU was found here or by the run that decided; --device cuda trains where one is"
+        advice = f". {found}, or {_go_on(changes)}" if changes else ""
+        raise EnvironmentFault(f"{error} (left to itself: {_shown(values)}){advice}") from error
+
+
+def _check(run: StageRun, left: list[str], record: AutoRecord) -> None:
+    """Refuse a record that is not of these options, or not whole.
+
+    Raises:
+        ValueError: in words.
+    """
+    precision = record.options.get("precision")
+    if precision not in ("fp32", "bf16") or not record.options.keys() <= set(LEFT):
+        raise ValueError(f"expected a precision, fp32 or bf16; found {record.options}")
+    machine = Machine.from_facts(record.machine)
+    if "device" in run.given and not machine.gpus:  # an older version recorded what it then refused
+        raise ValueError("it is of --device cuda on a machine without a GPU")
+    if "precision" not in left and precision != run.options.precision:
+        raise ValueError(f"it says {precision}, and --precision {run.options.precision} was given")
+    made = _key(run, precision)
+    if (record.stage, record.key) != (run.stage.name, made):
+        raise ValueError(f"it is of {record.stage}/{record.key[:12]}, and what it says makes {made[:12]}")
+
+
+def _as_recorded(run: StageRun, record: AutoRecord) -> dict[str, Any]:
+    return decide(run, Machine.from_facts(record.machine), str(record.options["precision"]))
 
 
 def _digest(run: StageRun, left: list[str]) -> str:
@@ -182,8 +260,9 @@ def _digest(run: StageRun, left: list[str]) -> str:
     return _recipe(run, dict.fromkeys(left, AUTO), device).key
 
 
-def _key(run: StageRun, left: list[str], values: Mapping[str, Any]) -> str:
-    return _recipe(run, {name: values[name] for name in left}).key
+def _key(run: StageRun, precision: str) -> str:
+    """Of the output: of the options that were left, only the precision is in it."""
+    return _recipe(run, {"precision": precision}).key
 
 
 def _recipe(run: StageRun, changes: Mapping[str, Any], more: Mapping[str, Any] | None = None) -> Recipe:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 import logging
+import re
 import signal
 import subprocess
 import sys
@@ -14,11 +16,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from yanmo.common.errors import DataError, EnvironmentFault
-from yanmo.common.options import by_kind, load_given
+from yanmo.common.errors import DataError, EnvironmentFault, UsageError
+from yanmo.common.options import by_kind, flag, load_given
 from yanmo.common.stage_run import StageRun, main
 from yanmo.common.store.auto_record import AutoRecord, read_record
-from yanmo.common.store.commit import Result
+from yanmo.common.store.commit import Recipe, Result
 from yanmo.common.store.objects import open_store
 from yanmo.common.store.output import open_reference
 from yanmo.common.store.pointers import read_pointer
@@ -79,6 +81,14 @@ def records(place: str) -> dict[str, dict]:
     store = open_store(place)
     names = [info.name for info in store.list("runs/train/auto")]
     return {name: json.loads(store.read(name)[0]) for name in names}
+
+
+def made_of(run: StageRun) -> str:
+    """The key of the output that a run's options make."""
+    inputs = {"token_cache": run.inputs["token_cache"], "model": None}
+    return Recipe(
+        stage="train", revision=STAGE.revision, semantic=by_kind(run.options, "semantic"), inputs=inputs
+    ).key
 
 
 def run_of(place: str, *flags: str) -> StageRun:
@@ -185,7 +195,8 @@ def test_every_other_machine_finds_the_key_of_the_first(place, first) -> None:
     assert train(place, first) == 0
     key, settled = made(place)
     (record,) = records(place).values()
-    assert record["key"] == key and record["options"] == settled
+    assert record["key"] == key and record["options"] == {"precision": settled["precision"]}
+    assert Machine.from_facts(record["machine"]) == first
     for other in MACHINES:
         look = Asked(other)
         assert train(place, look) == 0
@@ -231,7 +242,7 @@ def test_a_machine_with_fewer_gpus_says_which_flags_go_on_there(place, capsys) -
     assert train(place, two) == 78
     said = capsys.readouterr().err
     assert "8 GPUs (device, precision, ranks, compile, attention as recorded" in said
-    assert "shows 2; run the command where there are more, or go on here with --ranks 2" in said
+    assert "shows 2; run the command where there are more; or go on here with --ranks 2" in said
     assert train(place, NONE) == 78
     said = capsys.readouterr().err
     assert "go on here with --device cpu --precision bf16" in said
@@ -239,9 +250,58 @@ def test_a_machine_with_fewer_gpus_says_which_flags_go_on_there(place, capsys) -
     said = capsys.readouterr().err
     assert "--attention varlen: it needs a GPU of compute capability 8.0" in said
     assert "go on here with --attention masked" in said
+    assert "--attention masked --compile false" not in said, "this one compiles"
     (record,) = records(place).values()
     assert train(place, two, "--ranks=2") == 0
-    assert made(place) == (record["key"], record["options"] | {"ranks": 2})
+    assert made(place)[0] == record["key"]
+    assert made(place)[1] == {n: getattr(settled, n) for n in LEFT} | {"ranks": 2}
+
+
+def test_a_gpu_that_is_asked_for_and_not_there_is_not_recorded_for_those_that_have_one(place, capsys) -> None:
+    assert train(place, NONE, "--device=cuda") == 78
+    said = capsys.readouterr().err
+    assert "this training is for 1 GPU, and this machine shows none" in said
+    assert "go on here with --device cpu --precision fp32" in said
+    assert not records(place)
+    assert train(place, ONE, "--device=cuda") == 0
+    assert made(place)[1] == {
+        "device": "cuda", "precision": "bf16", "ranks": 1, "compile": True, "attention": "varlen"
+    }  # fmt: skip
+
+
+def test_a_run_that_met_a_node_without_its_gpu_goes_on_where_a_retry_finds_one(store) -> None:
+    """Exit code 78 is of the machine: it is not remembered for the run, as 64 and 65 are."""
+    asked = ("--device=cuda", "--run-id=night-1")
+    assert train(str(store), NONE, *asked) == 78
+    assert train(str(store), ONE, *asked) == 0
+    assert train(str(store), NONE, *asked, "--force") == 78
+    assert train(str(store), ONE, *asked, "--force") == 0
+
+
+def test_a_record_of_cuda_without_a_gpu_that_an_older_version_left_is_put_right(store, capsys) -> None:
+    place, run = str(store), run_of(str(store), "--device=cuda")
+    settle(run, Asked(ONE))
+    (name,) = records(place)
+    opened = open_store(place)
+    old = {"device": "cuda", "precision": "fp32", "ranks": 1, "compile": False, "attention": "masked"}
+    facts = json.loads(json.dumps(dataclasses.asdict(NONE)))
+    value = records(place)[name] | {"options": old, "machine": facts, "key": made_of(run)}
+    opened.replace(name, json.dumps(value).encode(), opened.read(name)[1])
+    assert train(place, ONE, "--device=cuda") == 65
+    said = capsys.readouterr().err
+    assert "--device cuda on a machine without a GPU" in said and "--auto-again" in said
+    assert train(place, ONE, "--device=cuda", "--auto-again") == 0
+    assert made(place)[1]["precision"] == "bf16"
+
+
+def test_a_committed_model_is_found_where_the_gpu_that_made_it_is_not(store) -> None:
+    """The key is what was given, precision and all: there is nothing to make, so nothing to refuse."""
+    asked = ("--device=cuda", "--precision=bf16")
+    settle(run_of(str(store)), Asked(ONE))
+    assert train(str(store), NONE, "--device=cpu", "--precision=bf16") == 0
+    key = made(str(store))[0]
+    assert train(str(store), NONE, *asked) == 0 and made(str(store))[0] == key
+    assert train(str(store), NONE, *asked, "--force") == 78
 
 
 def test_the_flags_that_a_machine_without_gpus_is_told_make_the_same_key(store) -> None:
@@ -366,16 +426,12 @@ def test_auto_again_decides_on_this_machine_and_for_all_later_ones(place) -> Non
 @UNHURRIED
 @given(data=st.data())
 def test_a_damaged_record_is_bad_data_whatever_its_bytes(tmp_path_factory, store_template, data) -> None:
-    whole = json.loads(AutoRecord(stage="train", key="0" * 64, options={}).to_json())
-    whole["options"] = {
-        "device": "cuda",
-        "precision": "bf16",
-        "ranks": 1,
-        "compile": True,
-        "attention": "varlen",
-    }
+    facts = dataclasses.asdict(ONE)
+    key = made_of(run_of(str(store_template), "--precision=bf16"))
+    record = AutoRecord(stage="train", key=key, options={"precision": "bf16"}, machine=facts)
+    whole = json.loads(record.to_json())
     junk = st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=5), st.just([]), st.just({}))
-    kind = data.draw(st.sampled_from(["bytes", "cut", "value", "field", "option", "extra"]))
+    kind = data.draw(st.sampled_from(["bytes", "cut", "value", "field", "option", "fact", "facts", "extra"]))
     text = json.dumps(whole).encode()
     if kind == "bytes":
         text = data.draw(st.binary(max_size=60))
@@ -384,10 +440,16 @@ def test_a_damaged_record_is_bad_data_whatever_its_bytes(tmp_path_factory, store
     elif kind == "value":
         text = json.dumps(data.draw(junk)).encode()
     elif kind == "field":
-        text = json.dumps(whole | {data.draw(st.sampled_from(sorted(whole))): data.draw(junk)}).encode()
+        name = data.draw(st.sampled_from(sorted(whole.keys() - {"run_id", "created_at"})))
+        text = json.dumps(whole | {name: data.draw(junk)}).encode()
     elif kind == "option":
-        name = data.draw(st.sampled_from(LEFT))
-        text = json.dumps(whole | {"options": whole["options"] | {name: data.draw(junk)}}).encode()
+        text = json.dumps(whole | {"options": {"precision": data.draw(junk)}}).encode()
+    elif kind == "fact":
+        name = data.draw(st.sampled_from(sorted(facts)))
+        value = data.draw(junk.filter(lambda found: type(found) is not type(facts[name])))
+        text = json.dumps(whole | {"machine": facts | {name: value}}).encode()
+    elif kind == "facts":
+        text = json.dumps(whole | {"machine": {n: v for n, v in facts.items() if n != "gpus"}}).encode()
     else:
         text = json.dumps(whole | {"schema": "yanmo.auto/2"}).encode()
     store = open_store(str(tmp_path_factory.mktemp("damaged")))
@@ -402,6 +464,97 @@ def test_a_damaged_record_is_bad_data_whatever_its_bytes(tmp_path_factory, store
         again.store = store
         assert settle(again, Asked(NONE)).device == "cpu"
         assert settle(run, Asked(ONE)).device == "cpu"
+
+
+TWO, NO_COMPILER = Machine(gpus=2, **H200), Machine(gpus=1, **H200 | {"compiles": False})
+T4 = Machine(gpus=3, name="T4", capability=(7, 5), has_varlen=True, compiles=True)
+OLD_TORCH = Machine(gpus=4, **H200 | {"has_varlen": False})
+RUNS = st.lists(
+    st.tuples(
+        st.sampled_from([*MACHINES, TWO, T4, NO_COMPILER, OLD_TORCH]),
+        st.fixed_dictionaries(
+            {},
+            optional={
+                "ranks": st.sampled_from(["1", "2", "4"]),
+                "micro_batch": st.sampled_from(["0", "1", "2", "6", "auto"]),
+                "zero_stage": st.sampled_from(["1", "3"]),
+                "offload": st.just("optimizer"),
+                "gradient_checkpointing": st.just("true"),
+                "attention": st.sampled_from(["varlen", "masked"]),
+                "compile": st.sampled_from(["true", "false"]),
+                "night_micro_batch": st.sampled_from(["1", "3"]),
+                "night": st.just("21:00-08:00"),
+            },
+        ),
+    ),
+    min_size=1,
+    max_size=5,
+)
+ADVISED = re.compile(r"go on here with ((?:--[a-z-]+ \S+ ?)+)")
+
+
+def tried(store: str, records_in: str, machine: Machine, flags: dict[str, str]) -> tuple[StageRun, str]:
+    """A run up to where its training would begin: settled, and what it was refused for."""
+    run = run_of(store, *(f"{flag(name)}={value}" for name, value in flags.items()))
+    run.store = open_store(records_in)
+    try:
+        run.options = settle(run, lambda: machine)
+        check_machine(run, lambda: machine)
+    except EnvironmentFault as error:
+        return run, str(error)
+    return run, ""
+
+
+@UNHURRIED
+@given(
+    runs=RUNS,
+    asked=st.fixed_dictionaries(
+        {"batch_rows": st.sampled_from(["8", "12"]), "packing": st.sampled_from(["one", "best-fit"])},
+        optional={"device": st.just("cuda"), "precision": st.sampled_from(["fp32", "bf16"])},
+    ),
+)
+def test_whatever_ran_before_a_run_is_what_the_first_machine_would_have_made_of_it(
+    store_template, tmp_path_factory, runs, asked
+) -> None:
+    """Options that enter the key are equal in all runs; machines and the other options are not."""
+    here, store = str(tmp_path_factory.mktemp("shared")), str(store_template)
+    first, keys = None, set()
+    for machine, others in runs:
+        flags = asked | others
+        try:
+            before = records_of(here)
+            run, refused = tried(store, here, machine, flags)
+        except UsageError:
+            continue  # no machine can do this
+        after = records_of(here)
+        assert before in ({}, after), "a record never changes"
+        if refused:
+            assert before == after, "what cannot be is not recorded"
+            advised = ADVISED.search(refused)
+            assert advised, refused
+            words = advised[1].split()
+            more = {n[2:].replace("-", "_"): v for n, v in zip(words[::2], words[1::2], strict=True)}
+            run, again = tried(store, here, machine, flags | more)
+            assert not again, f"the advice of {refused!r} gives {again!r}"
+        if after and not before:
+            first = machine
+        if first is None:
+            continue  # refused, and gone on without a record: `--device cpu` is a choice of its own
+        keys.add(made_of(run))
+        if not refused:
+            alone = str(tmp_path_factory.mktemp("alone"))
+            expected, problem = tried(store, alone, first, flags)
+            assert problem or run.options == expected.options
+        if run.options.device == "cuda" and "compile" not in flags:
+            plain = not {"zero_stage", "offload", "gradient_checkpointing"} & flags.keys()
+            assert not run.options.compile or plain or flags.get("zero_stage") == "1"
+    assert len(keys) <= 1
+    assert len(records_of(here)) <= 1
+
+
+def records_of(place: str) -> dict[str, bytes]:
+    store = open_store(place)
+    return {info.name: store.read(info.name)[0] for info in store.list("runs/train/auto")}
 
 
 def test_a_record_in_the_place_of_another_is_refused(place, capsys) -> None:
