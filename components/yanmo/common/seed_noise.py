@@ -1,10 +1,11 @@
 """What a recipe's seed is worth, as `train` measures it and `promote` reads it: the part `seed_noise`.
 
     noise.json    share of the steps that twins have, and each twin's seed, text (digest of its token
-                  cache) and bits per character of the validation split, mean over genres
+                  cache), start (of the model that it began with) and bits per character of the validation
+                  split, mean over genres
 
-Twins are trainings of one recipe with other seeds. Those of one text are compared with each other; twins of
-several texts, made as the text grew from night to night, are pooled.
+Twins are trainings of one recipe with other seeds. Those of one text and start are compared with each other;
+twins of several, made as the text grew and champions changed from night to night, are pooled.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from yanmo.common.store.output import Output
 
 PART = "seed_noise"
 """Its name among the parts of a model, its stage in the store, and its pointer."""
-SCHEMA = "yanmo.seed_noise/1"
+SCHEMA = "yanmo.seed_noise/2"
+_BEFORE = "yanmo.seed_noise/1"
+"""Without `start`."""
 FILE = "noise.json"
 
 
@@ -35,6 +38,8 @@ class Twin:
     """Content digest of its token cache."""
     bits_per_character: float
     """Of the validation split, mean over genres."""
+    start: str = ""
+    """Content digest of the model that it began with; "" for none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,8 +53,10 @@ class SeedNoise:
     @property
     def spread(self) -> tuple[float, int]:
         """`spread_of` their bits."""
-        texts = dict.fromkeys(twin.text for twin in self.twins)
-        return spread_of([[t.bits_per_character for t in self.twins if t.text == text] for text in texts])
+        groups: dict[tuple[str, str], list[float]] = {}
+        for twin in self.twins:
+            groups.setdefault((twin.text, twin.start), []).append(twin.bits_per_character)
+        return spread_of(list(groups.values()))
 
     def to_json(self) -> str:
         """The file."""
@@ -66,7 +73,7 @@ class SeedNoise:
         try:
             value = json.loads(path.read_text(encoding="utf-8"))
             schema = value["schema"]
-            found = cls._parsed(value) if schema == SCHEMA else None
+            found = cls._parsed(value) if schema in (SCHEMA, _BEFORE) else None
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(
                 f"{path}: expected the twins of a recipe ({SCHEMA}), found {error!r}; run `yanmo train` with "

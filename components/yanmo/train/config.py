@@ -179,6 +179,8 @@ class TrainConfig(EngineOptions, EnduranceOptions):
         for look in (self._wrong_numbers, self._contradictions, self._wrong_hours):
             for problem in look():  # each rests on what the ones before have let pass
                 raise ValueError(problem)
+        if self.twins == 1:
+            raise ValueError("--twins 1 measures nothing: expected 0, or 2 and more, which are compared")
         _ = self.packing_plan  # refuses what contradicts
 
     def _wrong_hours(self) -> list[str]:

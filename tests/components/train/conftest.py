@@ -71,8 +71,12 @@ def faults():
     return module
 
 
-def make_store(folder: Path) -> Path:
-    """A store with one committed token cache, channel dev pointing at it (benchmarks/resume.py too)."""
+def make_store(folder: Path, dropped: int = 0) -> Path:
+    """A store with one committed token cache, channel dev pointing at it (benchmarks/resume.py too).
+
+    Args:
+        dropped: leaves out so many of the first texts, with the same tokenizer: a cache beside the other.
+    """
     store = open_store(str(folder))
     texts = corpus(50)
     common = Counter("".join(t for _, _, t in texts)).most_common(VOCABULARY - 8)
@@ -90,7 +94,7 @@ def make_store(folder: Path) -> Path:
     part = commit_once(store, Recipe(stage="tokenizer", revision=1, semantic={}, inputs={}), tokenizer)
 
     def cache(attempt) -> Result:
-        for number, (split, chosen) in enumerate((("train", texts[:-40]), ("valid", texts[-40:]))):
+        for number, (split, chosen) in enumerate((("train", texts[dropped:-40]), ("valid", texts[-40:]))):
             tokens = [[0, *(ids.get(c, 3) for c in text), 1] for _, _, text in chosen]
             length = np.array([len(t) for t in tokens])
             name = f"{number:05d}-of-00002.parquet"
@@ -113,9 +117,16 @@ def make_store(folder: Path) -> Path:
             attempt.add(f"documents-{name}")
         return Result(counts={"documents": len(texts)}, references={"tokenizer": part})
 
-    output = commit_once(store, Recipe(stage="tokenize", revision=1, semantic={}, inputs={}), cache)
+    semantic = {"dropped": dropped} if dropped else {}
+    output = commit_once(store, Recipe(stage="tokenize", revision=1, semantic=semantic, inputs={}), cache)
     move_pointer(store, "dev", "tokenize", output.reference)
     return folder
+
+
+@pytest.fixture
+def other_text():
+    """Adds a token cache of other texts to a store, made with the same tokenizer, and points at it."""
+    return lambda store: make_store(store, dropped=7)
 
 
 @pytest.fixture(scope="session")

@@ -72,12 +72,16 @@ def work(run: StageRun, look: Look = this_machine) -> Result:
     folder.mkdir(parents=True, exist_ok=True)
     keeper = Keeper(run.work_folder, run.attempt.lease)
     shifts, parts = Shifts(options.hours()), dict[str, Output]()
-    if options.twins or not (folder / job.EXPORT).exists():
+
+    @functools.cache
+    def task() -> Job:
         check_machine(run, look)
-        task = _task(run, cache, folder)
+        return _task(run, cache, folder)
+
     if not (folder / job.EXPORT).exists():
+        first = task()
         keeper.restore()
-        if not _train(task, shifts, Exporter(run.telemetry, folder), keeper):
+        if not _train(first, shifts, Exporter(run.telemetry, folder), keeper):
             keeper.save()
             return Result(counts={}, status="paused")
     if options.twins:

@@ -1,25 +1,30 @@
 """What the recipe's seed is worth: twins, short trainings with other seeds, made once for a recipe.
 
 `promote` asks of a gain that it is more than luck with a seed, and how much that is differs from recipe to
-recipe. Each twin is a part of its own, `seed_twin`, whose key is the recipe without seed and training text:
-it outlives a kill, later nights find it however the text grows, and a night that ends early leaves the rest
-to the next. The model never waits for another night: with fewer twins the margin is wider.
+recipe. Each twin is a part of its own, `seed_twin`, whose key is the recipe of a channel and tokenizer
+without seed and training text: it outlives a kill, later nights find it however the text grows, and a night
+that ends early leaves the rest to the next. A twin that was interrupted goes on on the same text from the
+same start only, and begins again where another night brings others. The model never waits for another night,
+nor is it lost with a twin: what keeps twins from being made is a warning.
 
-Cost: twins x share of a training, once. Not taken: whole trainings with other seeds (16 nights); the
+Cost: twins x share of a training, once; that first night commits its model when they are done or
+`--stop-at` ends them. Not taken: whole trainings with other seeds (16 nights); the
 difference of tonight's model from last night's, which is also that of their texts.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import logging
 import math
 import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from yanmo.common.errors import DataError, EnvironmentFault, UsageError
+from yanmo.common.errors import DataError, ExitCode, UsageError, advice, exit_code
 from yanmo.common.options import by_kind
 from yanmo.common.seed_noise import FILE, PART, SeedNoise, Twin
 from yanmo.common.stage_run import StageRun
@@ -35,7 +40,7 @@ from yanmo.train.models.given import with_shape_of
 
 log = logging.getLogger(__name__)
 TWIN = "seed_twin"
-REVISION = 1
+REVISION = 2
 FIRST_SEED = 1_000_003
 """Of the first twin; far from seeds that people give."""
 _VALID_CHARACTERS = 100_000
@@ -43,32 +48,59 @@ _VALID_CHARACTERS = 100_000
 _FILE = "twin.json"
 
 
-def seed_noise(run: StageRun, task: Job, train: Callable[[Job, Keeper], bool]) -> Output | None:
+def seed_noise(
+    run: StageRun, model_task: Callable[[], Job], train: Callable[[Job, Keeper], bool]
+) -> Output | None:
     """The part `seed_noise` of the recipe's twins, those made now and before; None without two of them.
 
     Args:
-        task: the model's own training.
+        model_task: gives the model's own training; called once a twin has to be made.
         train: trains a job to its end; False where it was stopped before.
+
+    Raises:
+        StorageError: the lease of the model is lost. Nothing else is: the model is whole without its twins.
     """
+    try:
+        twins = _twins(run, model_task, train)
+        return _together(run, twins) if len(twins) > 1 else None
+    except Exception as error:
+        _spare_the_model(run, error, "the seed's noise is not measured")
+        return None
+
+
+def _twins(
+    run: StageRun, model_task: Callable[[], Job], train: Callable[[Job, Keeper], bool]
+) -> list[Output]:
+    """The twins that are there, those that could be made now among them."""
     twins: list[Output] = []
     model = run.inputs["model"]
     recipe = run.options if model is None else with_shape_of(run.options, model)
     cache = TokenCache.open(run.input("token_cache"))
     for number in range(run.options.twins):
         run.attempt.lease.check()
+        what = f"twin {number + 1} of {run.options.twins}"
+        wanted = recipe_of(recipe, cache.tokenizer.content_digest, number, model is not None)
         try:
-            twin = _twin(
-                run, recipe_of(recipe, cache.vocab_size, number, model is not None), task, number, train
-            )
-        except (UsageError, DataError, EnvironmentFault) as error:
-            log.warning("twin %d failed; the seed's noise is measured without it: %s", number + 1, error)
+            twin = _twin(run, wanted, model_task, number, train)
+        except (UsageError, DataError) as error:  # it alone: its seed diverged
+            log.warning("%s failed; the seed's noise is measured without it: %s", what, error)
             continue
+        except Exception as error:  # of the machine, the store or ourselves: the others would fail alike
+            _spare_the_model(run, error, f"{what} failed; the next run tries again")
+            break
         if twin is None:
-            log.info("stopped with %d of %d twins; the next run makes the others", number, run.options.twins)
+            log.info("stopped in %s; the next run makes the others", what)
             break
         twins.append(twin)
         run.pin([twin])
-    return _together(run, twins) if len(twins) > 1 else None
+    return twins
+
+
+def _spare_the_model(run: StageRun, error: Exception, what: str) -> None:
+    """Say what kept twins from being made; raises only where the model's own lease is lost."""
+    run.attempt.lease.check()
+    is_bug = exit_code(error) == ExitCode.BUG
+    log.warning("%s; the model is committed: %s", what, advice(error), exc_info=error if is_bug else None)
 
 
 def twin_of(options: TrainConfig, number: int) -> TrainConfig:
@@ -94,25 +126,37 @@ def shortened(steps: int, share: float) -> int:
     return max(1, round(steps * share))
 
 
-def recipe_of(options: TrainConfig, vocab_size: int, number: int, goes_on: bool) -> Recipe:
+def recipe_of(options: TrainConfig, tokenizer: str, number: int, goes_on: bool) -> Recipe:
     """What a twin is made from: no seed but its own, and no training text.
+
+    The text grows from night to night in a channel; two channels have two texts, so each has its twins.
 
     Args:
         options: of the model, with the shape of the one that it starts from.
+        tokenizer: content digest of the token cache's.
         goes_on: whether it starts from another model.
     """
     semantic = by_kind(twin_of(options, number), "semantic")
-    semantic |= {"of_steps": options.steps, "vocab_size": vocab_size, "goes_on": goes_on}
+    semantic |= {"of_steps": options.steps, "goes_on": goes_on}
+    semantic |= {"channel": options.channel, "tokenizer": tokenizer}
     return Recipe(stage=TWIN, revision=REVISION, semantic=semantic, inputs={}, run_id=options.run_id)
 
 
 def _twin(
-    run: StageRun, recipe: Recipe, task: Job, number: int, train: Callable[[Job, Keeper], bool]
+    run: StageRun,
+    recipe: Recipe,
+    model_task: Callable[[], Job],
+    number: int,
+    train: Callable[[Job, Keeper], bool],
 ) -> Output | None:
-    work = WorkFolder(run.store, work_name(TWIN, recipe.key))
-    options = twin_of(task.options, number)
+    origin = _origin(run)
+    # Of this text and start: a checkpoint of others could not be gone on from, or would mix them.
+    ours = hashlib.sha256(json.dumps(origin, sort_keys=True).encode()).hexdigest()[:16]
+    work = WorkFolder(run.store, f"{work_name(TWIN, recipe.key)}/{ours}")
 
     def build(attempt: Attempt) -> Result:
+        task = model_task()
+        options = twin_of(task.options, number)
         log.info(
             "twin %d of %d: %d steps with seed %d",
             number + 1,
@@ -120,23 +164,35 @@ def _twin(
             options.steps,
             options.seed,
         )
+        _forget(work.path.parent, but=ours)
         work.path.mkdir(parents=True, exist_ok=True)
         keeper = Keeper(work, attempt.lease)
         keeper.restore()
         if not train(dataclasses.replace(task, options=options, folder=work.path), keeper):
             keeper.save()
             return Result(counts={}, status="paused")
-        attempt.write(_FILE, json.dumps(_found(run, work, options), ensure_ascii=False, indent=1) + "\n")
+        found = {"seed": options.seed, **origin, **_found(work)}
+        attempt.write(_FILE, json.dumps(found, ensure_ascii=False, indent=1) + "\n")
         return Result(counts={"steps": options.steps})
 
     made = commit_once(run.store, recipe, build)
-    if made is not None:
-        _forget(work)
+    if made is not None and work.path.exists():
+        work.forget()
+        _forget(work.path.parent)
     return made
 
 
-def _found(run: StageRun, work: WorkFolder, options: TrainConfig) -> dict[str, Any]:
-    """What a finished twin is kept for.
+def _origin(run: StageRun) -> dict[str, str]:
+    """What twins must have in common to differ by their seed alone."""
+    model = run.inputs["model"]
+    return {
+        "text": run.input("token_cache").content_digest,
+        "start": model.content_digest if model else "",
+    }
+
+
+def _found(work: WorkFolder) -> dict[str, Any]:
+    """The bits that a finished twin is kept for.
 
     Raises:
         DataError: its validation gave no figure.
@@ -146,13 +202,12 @@ def _found(run: StageRun, work: WorkFolder, options: TrainConfig) -> dict[str, A
     mean = valid[-1].get("mean") if valid else None
     if mean is None or not math.isfinite(mean):
         raise DataError(f"{work.path}: expected bits per character of the validation split, found {mean}")
-    text = run.input("token_cache").content_digest
-    return {"seed": options.seed, "text": text, "bits_per_character": mean, "genres": valid[-1]}
+    return {"bits_per_character": mean, "genres": valid[-1]}
 
 
 def _together(run: StageRun, twins: list[Output]) -> Output:
     figures = [read_json(twin, _FILE) for twin in twins]
-    fields = ("seed", "text", "bits_per_character")
+    fields = ("seed", "text", "start", "bits_per_character")
     noise = SeedNoise(
         share=run.options.twin_share, twins=tuple(Twin(**{n: f[n] for n in fields}) for f in figures)
     )
@@ -172,13 +227,16 @@ def _together(run: StageRun, twins: list[Output]) -> Output:
     part = commit_once(run.store, recipe, build)
     assert part is not None
     sd, df = noise.spread
-    log.info("seed noise: %.3f %% of the bits, by %d twins of %g of the steps", 100 * sd, df + 1, noise.share)
+    count, share = len(noise.twins), noise.share
+    if df:
+        log.info("seed noise: %.3f %% of the bits, by %d twins of %g of the steps", 100 * sd, count, share)
+    else:
+        log.info("seed noise: %d twins, no two of one text and start; nothing to compare yet", count)
     return part
 
 
-def _forget(work: WorkFolder) -> None:
-    work.forget()
-    for name in (job.CHECKPOINTS, job.EXPORT):
-        shutil.rmtree(work.path / name, ignore_errors=True)
-    for name in (job.METRICS, job.TRACE, job.MICRO_BATCH, "job.json", "workers.log"):
-        (work.path / name).unlink(missing_ok=True)
+def _forget(folder: Path, but: str = "") -> None:
+    """Drop the working files of a twin, of whatever text; lease and inputs stay beside them."""
+    for path in folder.iterdir() if folder.exists() else ():
+        if path.is_dir() and path.name != but:
+            shutil.rmtree(path, ignore_errors=True)

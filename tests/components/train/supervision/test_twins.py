@@ -1,25 +1,37 @@
 """Twins: made once for a recipe, kept through kills, and read by promote."""
 
+import contextlib
 import dataclasses
+import json
+import logging
+import math
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from yanmo.common.seed_noise import PART, SeedNoise
+from yanmo.common.errors import DataError, EnvironmentFault, LeaseLost, StorageError, UsageError
+from yanmo.common.options import load_given
+from yanmo.common.seed_noise import PART, SeedNoise, Twin
+from yanmo.common.stage_run import StageRun
+from yanmo.common.store.commit import Attempt, Result, commit_once
+from yanmo.common.store.lease import Lease
 from yanmo.common.store.objects import open_store
 from yanmo.common.store.output import Output, open_reference
 from yanmo.common.store.pointers import read_pointer
+from yanmo.common.telemetry import Telemetry
 from yanmo.promote.noise import noise_of
-from yanmo.train.config import TrainConfig
+from yanmo.train.config import STAGE, TrainConfig
+from yanmo.train.job import Job, WorkerLost
 from yanmo.train.schedule import SCHEDULES
-from yanmo.train.supervision.twins import TWIN, recipe_of, twin_of
+from yanmo.train.supervision.twins import TWIN, recipe_of, seed_noise, twin_of
 
 QUICK = {"backend": "torch", "start": "random", "twin_share": 0.5}
 
@@ -71,15 +83,16 @@ def test_a_twin_is_the_recipe_with_its_schedule_in_fewer_steps(steps, warmup, sh
 def test_the_recipe_of_a_twin_knows_no_seed_but_its_own():
     options = TrainConfig(token_cache="t", seed=1, twins=2)
 
-    def keys(options, vocabulary=400, goes_on=False):
-        return [recipe_of(options, vocabulary, number, goes_on).key for number in range(2)]
+    def keys(options, tokenizer="ab" * 32, goes_on=False):
+        return [recipe_of(options, tokenizer, number, goes_on).key for number in range(2)]
 
     plain = keys(options)
     assert len(set(plain)) == 2
     assert keys(dataclasses.replace(options, seed=2, twins=8, log_every=3)) == plain
     for other in ({"steps": 400}, {"width": 96}, {"twin_share": 0.25}, {"adam_learning_rate": 0.001}):
         assert not set(keys(dataclasses.replace(options, **other))) & set(plain)
-    assert not set(keys(options, 500)) & set(plain)
+    assert not set(keys(options, "cd" * 32)) & set(plain)
+    assert not set(keys(dataclasses.replace(options, channel="poems"))) & set(plain), "it has another text"
     assert not set(keys(options, goes_on=True)) & set(plain)
 
 
@@ -103,6 +116,10 @@ def test_twins_are_made_once_for_a_recipe_and_change_no_model(store, tiny):
     warm = trained(store, tiny | {"twins": 2, "seed": 3, "model": f"train/{first.manifest.key}"})
     assert len(twins_of(store)) == 5, "a training that goes on from a model is another recipe"
     assert noise_of(warm, first).is_warm and not noise_of(warm, second).is_warm
+    starts = [t.start for name in (first, warm) for t in SeedNoise.of(name.part(PART)).twins]
+    assert starts == ["", "", "", first.content_digest, first.content_digest]
+    left = [path for folder in store.glob(f"runs/{TWIN}/*") for path in folder.iterdir() if path.is_dir()]
+    assert not left, "of twins that are committed, only lease and inputs stay"
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
@@ -128,3 +145,199 @@ def test_a_run_that_is_ended_among_its_twins_loses_none_that_is_finished(how, st
     after = twins_of(store)
     assert len(after) == 6 and before.items() <= after.items()
     assert len(SeedNoise.of(model.part(PART)).twins) == 6
+
+
+def workers_of(folder: Path) -> list[int]:
+    """Process ids of the workers of a run (Linux)."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            text = path.read_bytes().decode(errors="replace")
+            if "yanmo.train.worker" in text and str(folder) in text and "torchrun" not in text:
+                found.append(int(path.parent.name))
+    return found
+
+
+def disturbed(store: Path, options: dict, what: Callable[[], bool], seconds: float = 240) -> tuple[int, str]:
+    """Train, and do `what` again and again until it is done; exit code and log."""
+    process = subprocess.Popen(
+        command(store, options), stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    deadline = time.monotonic() + seconds
+    while process.poll() is None and time.monotonic() < deadline and not what(process):
+        time.sleep(0.05)
+    log = process.communicate(timeout=seconds)[1]
+    return process.returncode, log
+
+
+def test_a_twin_that_was_interrupted_begins_again_on_another_text(store, tiny, other_text):
+    options = tiny | QUICK | {"twins": 2, "twin_share": 1.0, "steps": 40, "checkpoint_steps": 1}
+
+    def stop_in_a_twin(process) -> bool:
+        if not list(store.glob(f"runs/{TWIN}/**/checkpoints/step-*/manifest.json")):
+            return False
+        os.kill(process.pid, signal.SIGTERM)
+        return True
+
+    code, log = disturbed(store, options, stop_in_a_twin)
+    assert code == 0 and "stopped in twin 1 of 2" in log, log
+    assert not twins_of(store)
+    other_text(store)
+    done = subprocess.run(command(store, options), capture_output=True, text=True)
+    assert done.returncode == 0 and "failed" not in done.stderr, done.stderr
+    assert len(twins_of(store)) == 2
+    text = read_pointer(open_store(str(store)), "dev", "tokenize").content_digest
+    assert {t.text for t in SeedNoise.of(model_of(store).part(PART)).twins} == {text}
+
+
+def test_a_twin_whose_worker_is_killed_does_not_take_the_model_with_it(store, tiny):
+    options = tiny | QUICK | {"twins": 2, "twin_share": 1.0, "steps": 60, "checkpoint_steps": 1}
+
+    def kill_a_twin(process) -> bool:
+        if not list(store.glob(f"runs/{TWIN}/**/checkpoints/step-*/manifest.json")):
+            return False
+        victims = workers_of(store / "runs" / TWIN)
+        for pid in victims:
+            os.kill(pid, signal.SIGKILL)
+        return bool(victims)
+
+    code, log = disturbed(store, options, kill_a_twin)
+    assert code == 0, log
+    assert "twin 1 of 2 failed; the next run tries again; the model is committed: rank 0" in log
+    assert PART not in model_of(store).manifest.references
+
+
+@pytest.fixture
+def making(store):
+    """A run of a model that is trained and not yet committed; making(**options) -> run."""
+    leases = []
+
+    def run(**options) -> StageRun:
+        flags = [f"--{n.replace('_', '-')}={v}" for n, v in {"device": "cpu", "ranks": 1, **options}.items()]
+        values, names = load_given(TrainConfig, [f"--store={store}", *flags], "yanmo train")
+        opened = open_store(str(store))
+        cache = open_reference(opened, read_pointer(opened, "dev", "tokenize"))
+        found = StageRun(
+            stage=STAGE,
+            options=values,
+            store=opened,
+            inputs={"token_cache": cache, "model": None},
+            telemetry=Telemetry("train", "", -1),
+            given=names,
+            key=f"{len(leases):064x}",
+        )
+        lease = Lease(opened, f"runs/train/{found.key}/LEASE.json", f"a{len(leases)}")
+        leases.append(lease)
+        assert lease.acquire()
+        found.attempt = Attempt(opened, "train", found.key, lease)
+        return found
+
+    yield run
+    for lease in leases:
+        lease.release()
+
+
+def commit_twin(run: StageRun, number: int, bits: float) -> None:
+    """A twin as an earlier night made it."""
+    cache = run.input("token_cache")
+    tokenizer = cache.part("tokenizer").content_digest
+    value = {"seed": number, "text": cache.content_digest, "start": "", "bits_per_character": bits}
+
+    def build(attempt: Attempt) -> Result:
+        attempt.write("twin.json", json.dumps(value))
+        return Result(counts={"steps": 1})
+
+    assert commit_once(run.store, recipe_of(run.options, tokenizer, number, False), build)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        EnvironmentFault("no GPU here"),
+        WorkerLost("rank 0 of 1 was killed"),
+        StorageError("the store is away"),
+        RuntimeError("rank 0 failed: a bug"),
+        MemoryError(),
+        UsageError("training diverged"),
+        DataError("damaged"),
+        LeaseLost("another run makes this twin"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_whatever_keeps_a_twin_from_being_made_costs_neither_the_model_nor_the_other_twins(
+    error, making, caplog
+):
+    run = making(twins=4)
+    for number in range(3):
+        commit_twin(run, number, 8.0 + 0.01 * number)
+
+    def fails() -> Job:
+        raise error
+
+    logger = logging.getLogger("yanmo.train.supervision.twins")
+    logger.addHandler(caplog.handler)
+    part = seed_noise(run, fails, lambda task, keeper: True)
+    logger.removeHandler(caplog.handler)
+    assert len(SeedNoise.of(part).twins) == 3
+    assert "twin 4 of 4 failed" in caplog.text and str(error) in caplog.text
+
+
+def test_a_run_that_lost_its_model_does_not_go_on_with_twins(making):
+    run = making(twins=2)
+    run.attempt.lease._lost = True
+    with pytest.raises(LeaseLost):
+        seed_noise(run, lambda: pytest.fail("no twin is begun"), lambda task, keeper: True)
+
+
+def test_as_many_twins_are_said_as_there_are_and_where_none_can_be_compared(
+    making, other_text, store, caplog
+):
+    caplog.set_level(logging.INFO)
+    logger = logging.getLogger("yanmo.train.supervision.twins")
+    logger.addHandler(caplog.handler)
+    logger.setLevel(logging.INFO)
+    run = making(twins=4)
+    for number in range(2):
+        commit_twin(run, number, 8.0 + 0.01 * number)
+    other_text(store)
+    later = making(twins=4, seed=1)
+    for number in range(2, 4):
+        commit_twin(later, number, 9.0 + 0.01 * number)
+
+    def nothing() -> Job:
+        raise AssertionError("all are there")
+
+    seed_noise(later, nothing, lambda task, keeper: True)
+    logger.removeHandler(caplog.handler)
+    assert "by 4 twins of 0.25 of the steps" in caplog.text
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("ab"), st.sampled_from(["", "A", "B"]), st.floats(1.0, 9.0)),
+        min_size=1,
+        max_size=12,
+    ),
+    st.dictionaries(st.tuples(st.sampled_from("ab"), st.sampled_from(["", "A", "B"])), st.floats(0.5, 2.0)),
+)
+def test_what_text_and_start_are_worth_is_no_noise_of_the_seed(twins, worth):
+    """Bits of all twins of one text and start may be any times as many: the spread is the same."""
+
+    def spread(factor):
+        made = (
+            Twin(seed=n, text=text, start=start, bits_per_character=bits * factor.get((text, start), 1.0))
+            for n, (text, start, bits) in enumerate(twins)
+        )
+        return SeedNoise(share=0.25, twins=tuple(made)).spread
+
+    plain, other = spread({}), spread(worth)
+    groups = {(text, start) for text, start, _ in twins}
+    assert plain[1] == other[1] == len(twins) - len(groups)
+    assert math.isnan(plain[0]) == math.isnan(other[0]) == (not plain[1])
+    assert math.isnan(plain[0]) or plain[0] == pytest.approx(other[0], rel=1e-9, abs=1e-12)
+
+
+def test_one_twin_is_refused_as_it_measures_nothing():
+    with pytest.raises(ValueError, match="--twins 1 measures nothing: expected 0, or 2 and more"):
+        TrainConfig(token_cache="t", twins=1)
