@@ -17,7 +17,7 @@ from yanmo.common.logs import setup
 from yanmo.train import job
 from yanmo.train.backends.accelerator import before_torch, check_compiler, find_device, prepare
 from yanmo.train.config import TrainConfig
-from yanmo.train.health.watchdog import Watchdog
+from yanmo.train.health.watchdog import FIRST_WEIGHTS, IMPORTING, JOINING, OPENING, Watchdog
 from yanmo.train.job import Job, Status, failure
 from yanmo.train.supervision.torchrun import die_with_parent
 
@@ -63,7 +63,7 @@ def train_rank(work: Job, rank: int, beat: Callable[[str], None] = lambda doing:
         beat: told what is being done, each time that it changes.
     """
     options = work.options
-    beat("importing torch")
+    beat(IMPORTING)
     device = _import_torch(options, rank)
     from yanmo.common.token_cache import TokenCache
     from yanmo.train.agreement import Agreement
@@ -72,15 +72,15 @@ def train_rank(work: Job, rank: int, beat: Callable[[str], None] = lambda doing:
     from yanmo.train.loop import Loop
     from yanmo.train.validate import Validation
 
-    beat("opening the token cache")
+    beat(OPENING)
     cache = TokenCache.open(work.open(work.token_cache))
     samples = _samples(options, cache)
-    beat("making the first weights")
+    beat(FIRST_WEIGHTS)
     decoder = _decoder(work, cache, samples, rank)
     shape = dataclasses.asdict(decoder.config)
     parameters = sum(p.numel() for p in decoder.parameters())
     attention = prepare(decoder, options, device)
-    beat("joining the other ranks")
+    beat(JOINING)
     engine = open_engine(decoder, options, device)
     if rank == 0:
         _describe(engine, samples, parameters, attention)

@@ -25,6 +25,7 @@ from yanmo.train.checkpoints.writer import Writer
 from yanmo.train.config import TrainConfig
 from yanmo.train.data import Samples
 from yanmo.train.health.setbacks import Health, Skipped, Trouble
+from yanmo.train.health.watchdog import LOADING
 from yanmo.train.judge import Judge
 from yanmo.train.metrics.interval import Interval, Ledger, Stopwatch
 from yanmo.train.metrics.record import Record
@@ -132,7 +133,7 @@ class Resumable:
         }
 
     def _load(self, folder: Path) -> None:
-        self.beat("loading a checkpoint")
+        self.beat(LOADING)
         position = checkpoint.load(self.engine, folder, self.identity)
         progress = position.progress
         self.step = self._saved_step = position.step

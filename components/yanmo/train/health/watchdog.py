@@ -24,6 +24,11 @@ from pathlib import Path
 FOLDER = "heartbeats"
 TRAINING = "training step"
 """How a rank that trains begins to say what it does."""
+STARTING = "starting"
+IMPORTING, OPENING, FIRST_WEIGHTS = "importing torch", "opening the token cache", "making the first weights"
+JOINING, LOADING = "joining the other ranks", "loading a checkpoint"
+STARTS = frozenset({STARTING, IMPORTING, OPENING, FIRST_WEIGHTS, JOINING, LOADING})
+"""What a rank does before it trains; loading also when it goes back."""
 _PERIOD_SECONDS = 1.0
 _MOST_GAP_SECONDS = 5.0
 """Counted of the time between two looks; what is more, the listener itself stood still."""
@@ -59,7 +64,7 @@ class Watchdog:
         self._path = heartbeat_path(folder, rank)
         self._limit, self._on_hang = limit, on_hang
         self._beat = time.monotonic()
-        self._doing = "starting"
+        self._doing = STARTING
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True, name="watchdog")
 
@@ -124,7 +129,7 @@ def doings(folder: Path) -> dict[int, str]:
             text = doing_path(path).read_text(encoding="utf-8").strip()
         except OSError:
             text = ""
-        found[int(path.name.removeprefix("rank-"))] = text or "starting"
+        found[int(path.name.removeprefix("rank-"))] = text or STARTING
     return found
 
 

@@ -1,4 +1,4 @@
-"""What a start waits for, said once a minute until a step is done.
+"""What a start waits for, said once a minute until a step is done, or what comes only after steps is begun.
 
 A start of seconds is the rule; a slow disk, a compiler, a name that does not resolve or a rank that never
 comes make it minutes. What each rank does stands beside its heartbeat; a rank without one was never started.
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from yanmo.common.logs import human_seconds
-from yanmo.train.health.watchdog import TRAINING, Silence, doings
+from yanmo.train.health.watchdog import STARTS, TRAINING, Silence, doings
 
 log = logging.getLogger(__name__)
 _SAY_SECONDS = 60.0
@@ -34,7 +34,7 @@ class Beginning:
         self._folder, self._ranks, self._last_line = folder, ranks, last_line
         self._silence = Silence(clock)
         self._next = _SAY_SECONDS
-        self._first_step = ""
+        self._first_steps: dict[int, str] = {}
         self.is_over = False
 
     def look(self) -> float:
@@ -46,9 +46,7 @@ class Beginning:
         if self.is_over:
             return 0.0
         found = doings(self._folder)
-        steps = [doing for doing in found.values() if doing.startswith(TRAINING)]
-        self._first_step = self._first_step or (steps[0] if steps else "")
-        if any(doing != self._first_step for doing in steps):
+        if any(self._is_beyond(rank, doing) for rank, doing in found.items()):
             self.is_over = True
             return 0.0
         seconds = self._silence.look(None)
@@ -56,6 +54,13 @@ class Beginning:
             self._next += _SAY_SECONDS
             log.info("no step is done after %s: %s", human_seconds(seconds), self._waits(found))
         return 0.0 if found else seconds
+
+    def _is_beyond(self, rank: int, doing: str) -> bool:
+        """Whether a rank does something else than its start and the first step that it was seen in."""
+        if rank not in self._first_steps and doing in STARTS:
+            return False
+        first = self._first_steps.setdefault(rank, doing)
+        return doing != first or not doing.startswith(TRAINING)
 
     def _waits(self, found: dict[int, str]) -> str:
         """In words, what each rank does; and what was written last, where some rank is not there."""

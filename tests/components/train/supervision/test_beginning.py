@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from nameless import NAMELESS, cannot_be_nameless
 
 from yanmo.common.options import flag
-from yanmo.train.health.watchdog import TRAINING, Watchdog, doings, forget_heartbeats
+from yanmo.common.store.objects import open_store
+from yanmo.train.config import TrainConfig
+from yanmo.train.health.watchdog import STARTS, TRAINING, Watchdog, doings, forget_heartbeats
+from yanmo.train.job import Job
 from yanmo.train.supervision import beginning, workers
 from yanmo.train.supervision.beginning import Beginning
 from yanmo.train.supervision.workers import WorkersLog
@@ -83,6 +89,63 @@ def test_each_minute_without_a_step_is_said_with_what_each_rank_does(folder, cap
     ranks_doing(folder, r0=f"{TRAINING} 9", r1=f"{TRAINING} 8", r2=f"{TRAINING} 8")
     seconds_later(start, clock, 600)
     assert start.is_over and len(caplog.messages) == 3
+
+
+DOINGS = st.lists(
+    st.tuples(
+        st.sampled_from(
+            [*sorted(STARTS), f"{TRAINING} 4", f"{TRAINING} 5", "validation", "saving a checkpoint",
+             "writing the model", "rewinding", "waiting for the checkpoint"]
+        ),
+        st.integers(1, 200),
+    ),
+    min_size=1, max_size=6,
+)  # fmt: skip
+
+
+@settings(max_examples=60, deadline=None)
+@given(DOINGS)
+def test_nothing_is_said_of_a_first_step_once_a_step_is_done(tmp_path_factory, doings):
+    """Over with what follows a step, also where the step itself was too short to be seen."""
+    folder, clock, said = tmp_path_factory.mktemp("run"), Clock(), []
+    (folder / "heartbeats").mkdir()
+    start = Beginning(folder, 1, lambda: "", clock)
+    handler = logging.Handler()
+    handler.emit = lambda record: said.append((clock.now, record.getMessage()))
+    logger = logging.getLogger(beginning.__name__)
+    logger.addHandler(handler)
+    level, logger.level = logger.level, logging.INFO
+    done_at, spent, first = None, 0, ""
+    for doing, seconds in doings:
+        ranks_doing(folder, r0=doing)
+        later = doing not in STARTS and not doing.startswith(TRAINING)
+        if done_at is None and (later or (first and doing != first)):
+            done_at = spent
+        first = first or (doing if doing.startswith(TRAINING) else "")
+        seconds_later(start, clock, seconds)
+        spent += seconds
+    logger.removeHandler(handler)
+    logger.level = level
+    end = spent if done_at is None else done_at
+    assert [moment for moment, _ in said] == list(range(60, end + 1, 60))
+    assert start.is_over == (done_at is not None)
+
+
+def test_what_a_real_worker_does_before_its_first_step_is_known_as_its_start(store, tiny, tmp_path, one_rank):
+    from yanmo.common.store.output import open_reference
+    from yanmo.common.store.pointers import read_pointer
+    from yanmo.train import worker
+
+    opened = open_store(str(store))
+    cache = open_reference(opened, read_pointer(opened, "dev", "tokenize"))
+    options = TrainConfig(**tiny, backend="torch", start="random")
+    said: list[str] = []
+    before = signal.getsignal(signal.SIGTERM)
+    worker.train_rank(Job(options, opened.uri, cache.reference, None, tmp_path), 0, said.append)
+    signal.signal(signal.SIGTERM, before)
+    first = next(number for number, doing in enumerate(said) if doing.startswith(TRAINING))
+    assert first > 2 and set(said[:first]) <= STARTS
+    assert not {doing for doing in said[first:] if doing in STARTS}
 
 
 def test_a_machine_that_slept_does_not_count_as_a_start_that_takes_long(folder, caplog):
