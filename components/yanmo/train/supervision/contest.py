@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 MOST_ROUNDS = 6
 _LEAST_ROUNDS = 3
-_NEAR = 1.5
+NEAR = 1.5
 """In the first round: one that is slower by more than this is not tried again."""
 _T = {2: 9.925, 3: 5.841, 4: 4.604, 5: 4.032, 6: 3.707, 7: 3.499}
 """Student's t, 99 % two-sided, by degrees of freedom."""
@@ -34,6 +34,8 @@ class Contest:
     """The winner; its speeds are 0 where none runs."""
     rivals: list[int]
     """Those that may be as fast or faster: empty where the order is safe."""
+    far: list[int]
+    """Those that one trial alone put out, as it was slower by `NEAR`; those that did not run are none."""
 
     def speed(self, number: int) -> float:
         """Median over the rounds."""
@@ -65,7 +67,8 @@ def contest(speeds: list[list[float]], measure: Callable[[int], float]) -> Conte
         measure: tries the setting of a number once more.
     """
     most = max(values[0] for values in speeds)
-    left = [i for i, values in enumerate(speeds) if values[0] * _NEAR > most]
+    left = [i for i, values in enumerate(speeds) if values[0] * NEAR > most]
+    far = [i for i, values in enumerate(speeds) if values[0] and i not in left]
     rounds = 1
     while len(left) > 1 and rounds < MOST_ROUNDS:
         for number in left if rounds % 2 == 0 else left[::-1]:
@@ -75,7 +78,7 @@ def contest(speeds: list[list[float]], measure: Callable[[int], float]) -> Conte
         best = _fastest(speeds, left)
         left = [i for i in left if i == best or ratio(speeds[best], speeds[i])[1] <= 1.0]
     best = _fastest(speeds, left) if left else 0
-    return Contest(speeds, best, [i for i in left if i != best])
+    return Contest(speeds, best, [i for i in left if i != best], far)
 
 
 def _fastest(speeds: list[list[float]], among: list[int]) -> int:

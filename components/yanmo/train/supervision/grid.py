@@ -29,7 +29,7 @@ from yanmo.train import job
 from yanmo.train.backends.accelerator import compile_problem
 from yanmo.train.config import TrainConfig
 from yanmo.train.job import Job, read_metrics
-from yanmo.train.supervision.contest import Contest, contest
+from yanmo.train.supervision.contest import NEAR, Contest, contest
 from yanmo.train.supervision.workers import WorkersLog, end, start, watch
 
 log = logging.getLogger(__name__)
@@ -84,7 +84,7 @@ def best_settings(run: StageRun) -> Setting:
     best = leader()
     for change in second_settings(options):
         first_trial({**best, **change})
-    if not options.compile and _can_compile(options):
+    if not options.compile and not compile_problem(options.device):
         first_trial({**leader(), "compile": True})
     if not any(values[0] for values in speeds):
         raise EnvironmentFault(
@@ -112,7 +112,9 @@ def _table(found: Contest, settings: list[Setting]) -> Iterator[str]:
 def _verdict(found: Contest, settings: list[Setting]) -> str:
     """Whether the first of the table is the fastest for certain; if not, which others may be."""
     if not found.rivals:
-        return "the first is the fastest: every other one was slower beyond chance"
+        once = f"; of {len(found.far)} others one trial was {NEAR} times slower and more" if found.far else ""
+        safe = len(settings) - 1 - len(found.far)
+        return f"the first is the fastest: {safe} others did not run or were slower beyond chance{once}"
     texts = []
     for number in found.rivals:
         middle, low, high = found.gain(number)
@@ -129,7 +131,7 @@ def first_settings(options: TrainConfig, cores: int) -> Iterator[Setting]:
     On GPUs the ranks are given by their number.
     """
     places = [(options.ranks, options.threads)]
-    if options.device == "cpu" or not _has_gpu():
+    if options.device == "cpu":  # what was left to the machine is settled
         counts = sorted({1, max(cores // 2, 1), cores})
         places = [(ranks, cores // ranks) for ranks in counts if options.batch_rows % ranks == 0]
     for ranks, threads in places:
@@ -142,16 +144,6 @@ def second_settings(options: TrainConfig) -> Iterator[Setting]:
     """What the best of the first is tried with."""
     yield {"zero_stage": 2, "backend": "deepspeed"}
     yield {"zero_stage": 1, "backend": "torch"}
-
-
-def _has_gpu() -> bool:
-    return any(Path("/dev").glob("nvidia[0-9]*"))
-
-
-def _can_compile(options: TrainConfig) -> bool:
-    """Whether torch.compile may be tried where these options train."""
-    on_gpu = options.device == "cuda" or (options.device == "auto" and _has_gpu())
-    return not compile_problem("cuda" if on_gpu else "cpu")
 
 
 def _advice(run: StageRun, best: Setting, speed: float) -> str:

@@ -48,7 +48,7 @@ def test_a_winner_said_to_be_certain_is_hardly_ever_another_and_one_trial_each_o
 def test_a_clear_winner_costs_no_second_trial():
     measured = []
     found = contest([[1000.0], [600.0], [0.0]], lambda number: measured.append(number) or 1.0)
-    assert (found.best, found.rivals, measured) == (0, [], [])
+    assert (found.best, found.rivals, found.far, measured) == (0, [], [1], [])
 
 
 def test_equal_settings_are_named_as_not_decided_after_the_last_round():

@@ -10,9 +10,8 @@ from yanmo.train.config import TrainConfig
 from yanmo.train.supervision import grid
 
 
-def test_ranks_and_threads_fill_a_machine_without_gpu(monkeypatch):
-    monkeypatch.setattr(grid, "_has_gpu", lambda: False)
-    settings = list(grid.first_settings(TrainConfig(batch_rows=24), 8))
+def test_ranks_and_threads_fill_a_machine_without_gpu():
+    settings = list(grid.first_settings(TrainConfig(batch_rows=24, device="cpu"), 8))
     assert {(s["ranks"], s["threads"]) for s in settings} == {(1, 8), (4, 2), (8, 1)}
     assert [s["micro_batch"] for s in settings if s["ranks"] == 1] == [6, 12, 24]
     assert [s["micro_batch"] for s in settings if s["ranks"] == 8] == [3]
@@ -20,16 +19,23 @@ def test_ranks_and_threads_fill_a_machine_without_gpu(monkeypatch):
         TrainConfig(batch_rows=24, **setting)
 
 
-def test_a_gpu_machine_keeps_its_ranks(monkeypatch):
-    monkeypatch.setattr(grid, "_has_gpu", lambda: True)
-    settings = list(grid.first_settings(TrainConfig(batch_rows=32, ranks=2, threads=4), 64))
-    assert {(s["ranks"], s["threads"]) for s in settings} == {(2, 4)}
+@pytest.mark.parametrize("device", ["cuda", "mps"])
+def test_a_gpu_machine_keeps_its_ranks(device):
+    """By what was settled: under WSL and with AMD's driver there is no /dev/nvidia0."""
+    ranks = {"cuda": 2, "mps": 1}[device]
+    options = TrainConfig(batch_rows=16 * ranks, ranks=ranks, threads=4, device=device, backend="torch")
+    settings = list(grid.first_settings(options, 64))
+    assert {(s["ranks"], s["threads"]) for s in settings} == {(ranks, 4)}
     assert [s["micro_batch"] for s in settings] == [4, 8, 16]
 
 
-def test_ranks_that_do_not_divide_the_batch_are_left_out(monkeypatch):
-    monkeypatch.setattr(grid, "_has_gpu", lambda: False)
-    settings = list(grid.first_settings(TrainConfig(batch_rows=3, ranks=1), 2))
+def test_a_setting_that_one_trial_put_out_is_not_said_to_be_slower_beyond_chance(measured, capsys):
+    measured(True)
+    assert "slower beyond chance; of" in capsys.readouterr().out
+
+
+def test_ranks_that_do_not_divide_the_batch_are_left_out():
+    settings = list(grid.first_settings(TrainConfig(batch_rows=3, ranks=1, device="cpu"), 2))
     assert {s["ranks"] for s in settings} == {1} and [s["micro_batch"] for s in settings] == [3]
 
 
@@ -50,9 +56,8 @@ def measured(monkeypatch):
 
         monkeypatch.setattr(grid, "tokens_per_second", clocked)
         monkeypatch.setattr(grid, "compile_problem", lambda device: "" if compiler else "no compiler")
-        monkeypatch.setattr(grid, "_has_gpu", lambda: False)
         monkeypatch.setattr(grid.os, "cpu_count", lambda: cores)
-        asked = TrainConfig(batch_rows=4, ranks=1, **options)
+        asked = TrainConfig(batch_rows=4, ranks=1, **{"device": "cpu", **options})
         return grid.best_settings(SimpleNamespace(options=asked)), tried
 
     return run
