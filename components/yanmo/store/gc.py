@@ -91,7 +91,10 @@ def _document(plan: Plan, swept: Swept | None) -> dict[str, object]:
 def _print(inventory: Inventory, plan: Plan, swept: Swept | None, args: argparse.Namespace) -> None:
     verb = "removed" if swept else "would remove"
     groups: dict[str, list[int]] = defaultdict(list)
+    stayed = swept.stayed if swept else set()
     for one in plan.doomed:
+        if one.folder.name in stayed:
+            continue  # said below
         if one.is_whole:
             print(f"{verb} output {one.folder}, {human_bytes(one.bytes)}: {one.why}")
         elif args.explain:

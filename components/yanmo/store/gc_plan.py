@@ -22,7 +22,7 @@ from yanmo.common.store.objects import Leftover, ObjectInfo, ObjectStore
 from yanmo.common.store.output import Output, check_manifest_at, manifest_name, superseded_name
 from yanmo.store.chain import edges, references_in
 from yanmo.store.inventory import Inventory, KeyFolder, KeyName, is_working
-from yanmo.store.pointers import read_all
+from yanmo.store.pointers import Named, read_all
 
 log = logging.getLogger(__name__)
 SETTLED_SECONDS = 2.0
@@ -122,6 +122,8 @@ class Planner:
 
     def _roots(self) -> Iterator[tuple[Reference, str]]:
         for named in read_all(self.store, self.inventory.pointers):
+            if named.is_pointer:
+                self._check_is_there(named)
             yield named.reference, named.by
         for name, folder in sorted(self.inventory.keys.items()):
             if is_working(self.store, folder):
@@ -131,6 +133,23 @@ class Planner:
                 for reference in inputs_of(self.store, folder):
                     yield reference, f"input of a run of {folder}"
             yield from self._young(folder)
+
+    def _check_is_there(self, named: Named) -> None:
+        """Raise DataError where a pointer's output is lost whole: what it rests on is not known without it.
+
+        Such a store is half restored, maybe, and what its outputs rest on would go.
+        """
+        reference = named.reference
+        folder = self.inventory.keys.get((reference.stage, reference.key))
+        if folder is not None and (any(folder.objects) or is_working(self.store, folder)):
+            return
+        if self.store.stat(reference.manifest_uri) is not None:
+            return  # committed since the store was listed
+        raise DataError(
+            f"{self.store.uri}/pointers/{named.by}.json: names {reference.stage}/{reference.key[:12]}, found "
+            f"nothing of it; restore it, or run the {reference.stage} stage again. To let go of all that it "
+            "rests on, delete the pointer by hand first"
+        )
 
     def _young(self, folder: KeyFolder) -> Iterator[tuple[Reference, str]]:
         """The edges of manifests that are too young to go."""

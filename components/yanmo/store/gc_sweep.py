@@ -52,6 +52,8 @@ class Swept:
     bytes: int = 0
     spared: list[str] = field(default_factory=list)
     """Keys that turned out to be in use, and why."""
+    stayed: set[KeyName] = field(default_factory=set)
+    """The same keys."""
 
 
 class Sweep:
@@ -183,6 +185,7 @@ class Sweep:
 
     def _spare(self, one: Doomed, why: str) -> None:
         self.done.spared.append(f"{one.folder}: {why}")
+        self.done.stayed.add(one.folder.name)
 
     def _finish(self, one: Doomed, needed: set[tuple[KeyName, str]]) -> None:
         """Remove what is doomed of a key, or give it back what was withdrawn."""

@@ -14,7 +14,7 @@ from toy_outputs import recipe, write_text
 from yanmo.common.store import session
 from yanmo.common.store.commit import Recipe, Removed, commit_once
 from yanmo.common.store.file_store import FileStore
-from yanmo.common.store.output import Output, find_output
+from yanmo.common.store.output import Output, find_output, superseded_name
 from yanmo.common.store.pointers import move_pointer, read_pointer
 
 COMPONENTS = Path(__file__).parents[3] / "components"
@@ -84,6 +84,25 @@ def test_an_input_that_gc_took_ends_the_run_and_is_not_looked_for_again(store: F
             commit_once(store, made_of[1], write_text("文"), taken_up=taken_up)
     finally:
         held.close()
+
+
+def test_an_input_that_a_killed_gc_withdrew_comes_back_as_the_message_says(
+    store: FileStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("yanmo.common.store.commit._GC_SECONDS", 0.3)
+    made = commit_once(store, recipe(), write_text("诗"))
+    assert made
+    pinned = made.reference
+    store.create(
+        superseded_name(pinned.stage, pinned.key, pinned.manifest_sha256), store.read(pinned.manifest_uri)[0]
+    )
+    store.delete(pinned.manifest_uri)
+    next_recipe = Recipe(stage="next", revision=1, semantic={}, inputs={"text": made})
+    with pytest.raises(Removed, match="run `yanmo store gc --delete`"):
+        commit_once(store, next_recipe, write_text("文"))
+    command = [sys.executable, "-m", "yanmo.store", "gc", f"--store={store.root}", "--delete"]
+    assert subprocess.run(command, env=ENVIRONMENT).returncode == 0
+    assert commit_once(store, next_recipe, write_text("文"))
 
 
 def test_a_long_list_is_begun_again_after_a_page(store: FileStore, monkeypatch) -> None:  # type: ignore[no-untyped-def]

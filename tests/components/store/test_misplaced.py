@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
+import time
 from collections.abc import Callable
 
 import pytest
-from ground import RAW, Ground, folder_of
+from ground import RAW, Ground, folder_of, work_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -86,6 +88,39 @@ def test_a_manifest_that_lies_elsewhere_and_not_in_its_place_stops_gc(ground: Gr
     ground.store.delete(name)
     ground.store.create(f"{name.removesuffix('MANIFEST.json')}MANIFEST-0123456789ab.json", data)
     check_nothing_goes(ground, "no such output")
+
+
+def test_a_champion_that_was_lost_whole_stops_gc(ground: Ground) -> None:
+    """A store that is half restored: what the champion rests on is named by its manifest alone."""
+    ground.chain()
+    for name in ["old", "model"]:
+        for lost in ground.names(folder_of(ground.outputs[name])):
+            ground.store.delete(lost)
+        for lost in ground.names(work_of(ground.outputs[name])):
+            ground.store.delete(lost)
+    check_nothing_goes(ground, "demo/champion")
+    said = ground.gc(age="7d")
+    assert said.code == ExitCode.DATA
+    ground.store.delete(NAMES["pointer"])
+    assert ground.gc().code == 0, "as the message says"
+
+
+def test_what_is_spared_is_not_said_to_be_removed(folder_ground: Ground) -> None:
+    """A run that began after the plan, as a mark beside a key that holds nothing else says."""
+    ground = folder_ground
+    documents = ground.commit("documents", inputs={"sources": RAW})
+    pinned = json.dumps({"schema": "yanmo.inputs/1", "inputs": {"documents": vars(documents.reference)}})
+    name = f"runs/train/{'7' * 64}/INPUTS.json"
+    ground.write(name, pinned.encode())
+    ground.write(f"runs/train/{'7' * 64}/LEASE.json", b"{}")
+    os.utime(ground.folder.root / name, (time.time() - 300,) * 2)
+    said = ground.gc(age="60s")
+    aged = [p for p in (ground.folder.root / "cas").rglob("*") if p.is_file()]
+    for path in aged:
+        os.utime(path, (time.time() - 300,) * 2)
+    said = ground.gc(age="60s")
+    here = (ground.folder.root / documents.reference.manifest_uri).exists()
+    assert here == (f"removed output {documents}" not in said.out), said.out
 
 
 def test_an_output_that_was_lost_whole_does_not_stop_gc(ground: Ground) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 
 from yanmo.common.errors import DataError, StorageError
 from yanmo.common.store.objects import AlreadyExists, ObjectStore, overwrite
-from yanmo.common.store.schema import parse
+from yanmo.common.store.schema import LaterSchema, parse
 
 SCHEMA = "yanmo.auto/1"
 _MAX_BYTES = 65_536
@@ -97,6 +97,8 @@ def read_record(
     try:
         record = AutoRecord.from_json(data)
         check(record)
+    except LaterSchema as error:  # whole: nothing is to be put in its place
+        raise DataError(f"{store.uri}/{name}: {error}") from error
     except ValueError as error:
         raise DataError(
             f"{store.uri}/{name}: the record of what `auto` became is damaged ({error}); give the options "

@@ -186,6 +186,15 @@ def check_present(store: ObjectStore, outputs: Iterable[Output]) -> None:
     """
     for output in outputs:
         if not _is_back(store, output.reference):
+            pinned = output.reference
+            withdrawn = superseded_name(pinned.stage, pinned.key, pinned.manifest_sha256)
+            if store.stat(withdrawn) is not None:
+                raise Removed(
+                    f"{store.uri}/{pinned.manifest_uri}: withdrawn by a `yanmo store gc` that did not end, "
+                    "maybe killed; run `yanmo store gc --delete`, which puts back what is needed, and then "
+                    "the same command again",
+                    pinned,
+                )
             raise Removed(
                 f"{store.uri}/{output.reference.manifest_uri}: removed by `yanmo store gc` while this ran, "
                 "as nothing referred to it; run the same command again",
