@@ -77,7 +77,7 @@ class SeedNoise:
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(
                 f"{path}: expected the twins of a recipe ({SCHEMA}), found {error!r}; run `yanmo train` with "
-                "--twins again"
+                "--twins and --force again"
             ) from error
         if found is None:
             raise DataError(f"{output}: expected {SCHEMA}, found {schema!r}; use a newer yanmo")

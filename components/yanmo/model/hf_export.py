@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from yanmo.common.errors import DataError
@@ -112,12 +114,21 @@ def load(folder: Path) -> Loaded:
     """
     config, symbols = read_config(folder)
     check_weights(folder, shapes_of(folder, config))
-    state = {name: value for part in weight_files(folder) for name, value in load_file(part).items()}
+    state = {name: value for part in weight_files(folder) for name, value in _read(part).items()}
     if config.tie_word_embeddings:
         state["lm_head.weight"] = state["model.embed_tokens.weight"]
     model = Decoder(config)
     model.load_state_dict(state)
     return Loaded(model.eval(), symbols)
+
+
+def _read(path: Path) -> dict[str, torch.Tensor]:
+    try:
+        return load_file(path)
+    except SafetensorError as error:
+        raise DataError(
+            f"{path}: not a readable safetensors file: {error}; copy or download it again"
+        ) from error
 
 
 def shapes_of(folder: Path, config: DecoderConfig) -> dict[str, tuple[int, ...]]:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -95,8 +95,9 @@ def read_headers(folder: Path) -> dict[str, Tensor]:
     for path in weight_files(folder):
         for name, tensor in _header(path):
             if name in found:
-                other = f"in {found[name].file.name} too" if found[name].file != path else "twice"
-                raise DataError(f"{path}: holds {name} {other}; keep one of them")
+                raise DataError(
+                    f"{path}: holds {name}, as {found[name].file.name} does too; keep one of them"
+                )
             found[name] = tensor
     index = folder / INDEX
     if index.is_file() and not (folder / WEIGHTS).is_file():
@@ -117,22 +118,73 @@ def _header(path: Path) -> Iterator[tuple[str, Tensor]]:
                 f"{again}"
             )
         try:
-            pairs = json.loads(file.read(length), object_pairs_hook=list)
-            rows = [(name, dict(row)) for name, row in pairs if name != "__metadata__"]
-            ends = [8 + length]
-            for name, row in rows:
-                begin, end = (8 + length + int(offset) for offset in row["data_offsets"])
-                shape = tuple(int(n) for n in row["shape"])
-                ends.append(end)
-                yield name, Tensor(path, str(row["dtype"]), shape, begin, end - begin)
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            header = json.loads(file.read(length), object_pairs_hook=_once_each)
+            rows = _rows(header)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise DataError(
                 f"{path}: not a readable safetensors file: its header makes no sense ({error!r}); {again}"
             ) from error
-    if max(ends) != size:
+    first = 8 + length
+    end = first + (rows[-1].end if rows else 0)
+    if end != size:
         raise DataError(
-            f"{path}: not a readable safetensors file: expected {max(ends)} bytes, found {size}; {again}"
+            f"{path}: not a readable safetensors file: expected {end} bytes, found {size}; {again}"
         )
+    for row in rows:
+        yield row.name, Tensor(path, row.dtype, row.shape, first + row.begin, row.end - row.begin)
+
+
+class _Row(NamedTuple):
+    """What a header says of a tensor, offsets from the end of the header."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    begin: int
+    end: int
+
+
+def _rows(header: Any) -> list[_Row]:
+    """The tensors of a header, in the order of their bytes.
+
+    What the library of safetensors refuses is refused here, as every reader comes here first: tensors that
+    overlap or leave a hole, numbers that are texts, metadata that is no text.
+
+    Raises:
+        ValueError, KeyError, TypeError, AttributeError: it is no such header.
+    """
+    rows = []
+    for name, value in header.items():
+        if name == "__metadata__":
+            if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
+                raise ValueError("__metadata__ is no object of texts")
+            continue
+        if not isinstance(value["dtype"], str):
+            raise ValueError(f"{name}: dtype {value['dtype']!r}")
+        begin, end = (_whole(offset, name) for offset in value["data_offsets"])
+        shape = tuple(_whole(length, name) for length in value["shape"])
+        rows.append(_Row(name, value["dtype"], shape, begin, end))
+    rows.sort(key=lambda row: (row.begin, row.end))
+    expected = 0
+    for row in rows:
+        if row.begin != expected or row.end < row.begin:
+            raise ValueError(f"{row.name} lies at {row.begin} to {row.end}, where {expected} was to begin")
+        expected = row.end
+    return rows
+
+
+def _whole(value: Any, name: str) -> int:
+    if type(value) is not int or not 0 <= value < 1 << 63:
+        raise ValueError(f"{name}: expected a whole number, found {value!r:.40}")
+    return value
+
+
+def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"names {next(n for n in found if names.count(n) > 1)} twice")
+    return found
 
 
 def check_weights(folder: Path, shapes: Mapping[str, Sequence[int]] | None = None) -> None:
@@ -155,10 +207,7 @@ def check_weights(folder: Path, shapes: Mapping[str, Sequence[int]] | None = Non
                 "quantized model has to be converted to bf16 first"
             )
         word, mask = _EXPONENT[tensor.dtype]
-        if (
-            math.prod(tensor.shape) * np.dtype(word).itemsize != tensor.bytes
-            or min(tensor.shape, default=0) < 0
-        ):
+        if math.prod(tensor.shape) * np.dtype(word).itemsize != tensor.bytes:
             raise DataError(
                 f"{where}: shape {list(tensor.shape)} of {tensor.dtype} in {tensor.bytes} bytes; copy it "
                 "again"

@@ -112,6 +112,13 @@ def _train_twin(shifts: Shifts, task: Job, keeper: Keeper) -> bool:
 
 def forget(run: StageRun, output: Output) -> Finish:
     """Drop the finished run's checkpoints and working files; the model is committed."""
+    if run.options.twins > 1 and PART not in output.manifest.references:
+        log.warning(
+            "%s holds no seed noise: it was trained without --twins, or too few were done; the same command "
+            "with --force trains it again and measures it by %d twins",
+            output,
+            run.options.twins,
+        )
     folder = run.work_folder.path
     run.work_folder.forget()
     for name in (job.CHECKPOINTS, job.EXPORT):

@@ -29,7 +29,7 @@ from yanmo.common.options import by_kind
 from yanmo.common.seed_noise import FILE, PART, SeedNoise, Twin
 from yanmo.common.stage_run import StageRun
 from yanmo.common.store.commit import Attempt, Recipe, Result, commit_once, work_name
-from yanmo.common.store.output import Output, read_json
+from yanmo.common.store.output import Output, find_output, read_json
 from yanmo.common.store.work_folder import WorkFolder
 from yanmo.common.token_cache import TokenCache
 from yanmo.train import job
@@ -175,11 +175,20 @@ def _twin(
         attempt.write(_FILE, json.dumps(found, ensure_ascii=False, indent=1) + "\n")
         return Result(counts={"steps": options.steps})
 
-    made = commit_once(run.store, recipe, build)
+    made = commit_once(run.store, recipe, build, force=run.options.force and _is_damaged(run, recipe))
     if made is not None and work.path.exists():
         work.forget()
         _forget(work.path.parent)
     return made
+
+
+def _is_damaged(run: StageRun, recipe: Recipe) -> bool:
+    """Whether a twin that was kept has to be made again; `--force` alone does not ask for that."""
+    try:
+        kept = find_output(run.store, TWIN, recipe.key)
+    except DataError:
+        return True
+    return kept is not None and kept.is_damaged()
 
 
 def _origin(run: StageRun) -> dict[str, str]:
@@ -224,7 +233,7 @@ def _together(run: StageRun, twins: list[Output]) -> Output:
         inputs=inputs,
         run_id=run.options.run_id,
     )
-    part = commit_once(run.store, recipe, build)
+    part = commit_once(run.store, recipe, build, force=run.options.force)
     assert part is not None
     sd, df = noise.spread
     count, share = len(noise.twins), noise.share

@@ -8,18 +8,17 @@ from __future__ import annotations
 import json
 import pickle
 import random
-import shutil
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 from yanmo.common.errors import DataError
 from yanmo.model.hf_export import load
-from yanmo.model.weights_check import check_weights, read_headers
+from yanmo.model.weights_check import check_weights
 
 
 def config_with(**changes):
@@ -154,7 +153,7 @@ DAMAGES = {
     "float8": (tensors(typed(torch.float8_e4m3fn)), ".safetensors", "found F8_E4M3"),
     "reshaped": (tensors(reshaped), ".safetensors", "has shape ["),
     "dropped": (tensors(dropped), ".safetensors.index.json", "no file holds"),
-    "doubled": (doubled, ".safetensors", " too; keep one"),
+    "doubled": (doubled, ".safetensors", " does too; keep one"),
     "truncated": (cut("*.safetensors", 0.5), ".safetensors", "expected "),
     "truncated-header": (cut("*.safetensors", 0.01), ".safetensors", "not a readable safetensors file"),
     "empty-weights": (cut("*.safetensors", 0), ".safetensors", "not a readable safetensors file"),
@@ -264,24 +263,98 @@ def test_any_weight_that_is_not_finite_is_found_and_no_other(tmp_path_factory, d
         check_weights(place)
 
 
-def test_a_file_that_is_cut_or_changed_anywhere_is_refused_or_reads_as_it_says(folder, tmp_path):
+@pytest.fixture
+def one_file(folder):
+    """The same model in one file, which `load` reads."""
+    parts = sorted(folder.glob("*.safetensors"))
+    state = {name: value for part in parts for name, value in load_file(part).items()}
+    for part in (*parts, folder / "model.safetensors.index.json"):
+        part.unlink()
+    save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
+    assert {n: tuple(t.shape) for n, t in load(folder).model.state_dict().items()} == {
+        n: tuple(t.shape) for n, t in state.items()
+    }
+    return folder
+
+
+def is_refused(place):
+    """Whether the model is refused, by a DataError that names the file; by the first look, if by anything."""
+    path = place / "model.safetensors"
+    try:
+        load(place)
+    except DataError as error:
+        assert str(path) in str(error) or "no file holds" in str(error)
+        return True
+    load_file(path)  # what was accepted is what the library of safetensors accepts
+    return False
+
+
+def test_a_file_that_is_cut_or_changed_anywhere_is_refused_or_reads_as_it_says(one_file):
     """Never a traceback: 300 random cuts and changed bytes of headers."""
     draw = random.Random(7)
-    source = sorted(folder.glob("*.safetensors"))[0].read_bytes()
+    source = (one_file / "model.safetensors").read_bytes()
     header = 8 + int.from_bytes(source[:8], "little")
-    place = tmp_path / "one"
-    place.mkdir()
-    refused = 0
+    refused = {"cut": 0, "changed": 0}
     for i in range(300):
-        body = bytearray(source)
-        if i % 3 == 0:
+        body, how = bytearray(source), "changed" if i % 3 else "cut"
+        if how == "cut":
             body = body[: draw.randrange(len(body))]
         else:
             body[draw.randrange(header)] = draw.randrange(256)
-        (place / "model.safetensors").write_bytes(bytes(body))
-        try:
-            check_weights(place, {n: t.shape for n, t in read_headers(folder).items()})
-        except DataError as error:
-            refused += "model.safetensors" in str(error) or "no file holds" in str(error)
-    assert refused == 300, "the tensors of other parts are missing in any case"
-    shutil.rmtree(place)
+        (one_file / "model.safetensors").write_bytes(bytes(body))
+        refused[how] += is_refused(one_file)
+    assert refused["cut"] == 100
+    assert 150 < refused["changed"] < 200, "few bytes of a header may be changed: those of its metadata"
+
+
+ODD = st.one_of(
+    st.integers(-(2**70), 2**70),
+    st.integers(-200, 200),
+    st.booleans(),
+    st.none(),
+    st.floats(),
+    st.text(max_size=3),
+    st.just([]),
+    st.just({}),
+)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_a_header_that_says_something_else_is_refused_or_reads_as_it_says(one_file, data):
+    path = one_file / "model.safetensors"
+    source = _WHOLE.setdefault(str(path), path.read_bytes())
+    length = int.from_bytes(source[:8], "little")
+    header = json.loads(source[8 : 8 + length])
+    names = sorted(header.keys() - {"__metadata__"})
+    one, other = (data.draw(st.sampled_from(names)) for _ in range(2))
+    kind = data.draw(st.sampled_from(("shape", "offsets", "texts", "dtype", "exchange", "row", "metadata")))
+    row, number = header[one], data.draw(st.integers(0, 1))
+    if kind == "shape":
+        row["shape"][number % len(row["shape"])] = data.draw(ODD)
+    elif kind == "offsets":
+        row["data_offsets"][number] = data.draw(ODD)
+    elif kind == "texts":
+        row["shape"] = [str(n) for n in row["shape"]] if number else [float(n) for n in row["shape"]]
+    elif kind == "dtype":
+        row["dtype"] = data.draw(st.sampled_from(("F16", "F64", "I32", "nothing", None, 7)))
+    elif kind == "exchange":
+        header[one]["data_offsets"] = header[other]["data_offsets"]
+    elif kind == "row":
+        header[one] = data.draw(st.one_of(ODD, st.just(sorted(row.items()))))
+    else:
+        header["__metadata__"] = data.draw(st.one_of(ODD, st.just([1]), st.just({"a": 1})))
+    said = json.dumps(header).encode()
+    path.write_bytes(len(said).to_bytes(8, "little") + said + source[8 + length :])
+    try:
+        load_file(path)
+    except Exception:
+        with pytest.raises(DataError, match=r"model\.safetensors"):  # also where nothing but headers is read
+            check_weights(one_file)
+        assert is_refused(one_file)
+    else:
+        is_refused(one_file)
+
+
+_WHOLE: dict[str, bytes] = {}
+"""Path -> the file before it was changed: one folder serves all examples."""

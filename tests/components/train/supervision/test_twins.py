@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 
 from yanmo.common.errors import DataError, EnvironmentFault, LeaseLost, StorageError, UsageError
 from yanmo.common.options import load_given
-from yanmo.common.seed_noise import PART, SeedNoise, Twin
+from yanmo.common.seed_noise import FILE, PART, SeedNoise, Twin
 from yanmo.common.stage_run import StageRun
 from yanmo.common.store.commit import Attempt, Result, commit_once
 from yanmo.common.store.lease import Lease
 from yanmo.common.store.objects import open_store
-from yanmo.common.store.output import Output, open_reference
+from yanmo.common.store.output import Output, open_reference, read_json
 from yanmo.common.store.pointers import read_pointer
 from yanmo.common.telemetry import Telemetry
 from yanmo.promote.noise import noise_of
@@ -120,6 +120,29 @@ def test_twins_are_made_once_for_a_recipe_and_change_no_model(store, tiny):
     assert starts == ["", "", "", first.content_digest, first.content_digest]
     left = [path for folder in store.glob(f"runs/{TWIN}/*") for path in folder.iterdir() if path.is_dir()]
     assert not left, "of twins that are committed, only lease and inputs stay"
+
+
+def test_force_measures_the_noise_of_a_model_that_is_there_and_mends_a_damaged_one(store, tiny):
+    """What promote and a damaged part advise; the model's own bytes are the same, and stay where they are."""
+    tiny = tiny | QUICK | {"twins": 2}
+    alone = trained(store, tiny | {"twins": 0})
+    done = subprocess.run(command(store, tiny), capture_output=True, text=True)
+    assert done.returncode == 0 and "holds no seed noise" in done.stderr and "--force" in done.stderr
+    measured = trained(store, tiny | {"force": "true"})
+    assert measured.content_digest == alone.content_digest
+    assert (
+        open_reference(measured.store, alone.reference).part(PART).reference == measured.part(PART).reference
+    )
+    kept = {*twins_of(store)}
+    for file in (measured.part(PART).path(FILE), *store.glob(f"cas/{TWIN}/*/*/twin.json")):
+        file.chmod(0o644)
+        file.write_bytes(b" " + file.read_bytes()[1:])  # of equal size
+    with pytest.raises(DataError):
+        noise_of(model_of(store), None)
+    mended = trained(store, tiny | {"force": "true"})
+    assert noise_of(mended, None).twins == 2 and {*twins_of(store)} == kept
+    for number in (0, 1):
+        assert read_json(mended.part(PART).input(f"twin {number:03d}"), "twin.json")["seed"]
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
