@@ -49,12 +49,10 @@ def batch(chats: list[list[tuple[str, str]] | str], silent: tuple[str, ...] = ()
 @pytest.fixture(scope="module")
 def exported(tokenizer, tmp_path_factory):
     """The tokenizer as transformers loads it from the files of an exported model."""
-    from transformers import AutoTokenizer
-
     folder = tmp_path_factory.mktemp("exported")
     for name in ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"):
         shutil.copy(tokenizer.path(name), folder)
-    return AutoTokenizer.from_pretrained(folder)
+    return pytest.importorskip("transformers").AutoTokenizer.from_pretrained(folder)
 
 
 @pytest.fixture

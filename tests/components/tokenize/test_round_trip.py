@@ -6,7 +6,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from tokenizers import Tokenizer
-from transformers import AutoTokenizer
 
 from yanmo.tokenize.byte_level import ALPHABET, from_byte_level, spelled, to_byte_level
 from yanmo.tokenize.segmenter import Segmenter
@@ -111,7 +110,7 @@ def test_byte_level_form_loads_in_transformers(byte_level, tokenizer, tmp_path):
     for name in ("tokenizer_config.json", "special_tokens_map.json"):
         (tmp_path / name).write_bytes(tokenizer.path(name).read_bytes())
     (tmp_path / "tokenizer.json").write_bytes(byte_level.path.read_bytes())
-    loaded = AutoTokenizer.from_pretrained(tmp_path)
+    loaded = pytest.importorskip("transformers").AutoTokenizer.from_pretrained(tmp_path)
     for text in ("春眠不觉晓 Hello 👨‍👩‍👧‍👦 .", "𠀀\r\n\t\u3000a  b", "\x00\x7f\ufeff"):
         ids = loaded(text, add_special_tokens=False)["input_ids"]
         assert ids == ids_of(byte_level, [text])[0]

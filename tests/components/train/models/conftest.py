@@ -12,8 +12,7 @@ from tokenizers import Tokenizer, decoders, models
 @pytest.fixture
 def folder(tmp_path, store):
     """A model that transformers saved in several files, with a tokenizer that gives every text back."""
-    from transformers import Qwen3Config, Qwen3ForCausalLM
-
+    transformers = pytest.importorskip("transformers")
     torch.manual_seed(0)
     shape = {"vocab_size": 400, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
     shape |= {
@@ -22,7 +21,8 @@ def folder(tmp_path, store):
         "intermediate_size": 48,
         "max_position_embeddings": 32,
     }
-    model = Qwen3ForCausalLM(Qwen3Config(**shape, tie_word_embeddings=False, bos_token_id=0, eos_token_id=1))
+    config = transformers.Qwen3Config(**shape, tie_word_embeddings=False, bos_token_id=0, eos_token_id=1)
+    model = transformers.Qwen3ForCausalLM(config)
     place = tmp_path / "hf"
     model.save_pretrained(place, max_shard_size="60KB")
     pieces = [
