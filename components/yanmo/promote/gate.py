@@ -215,7 +215,8 @@ def asked_of(rules: Rules, evidence: Evidence) -> dict[str, Any]:
     known = [noise]
     if noise.is_measured:  # short twins may scatter less than whole trainings
         known.append(Noise(sd=rules.least_noise, df=math.inf, is_warm=noise.is_warm))
-    made = max(margin(n, rules.month_error, rules.nights_per_month) if n.sd else 0.0 for n in known)
+    margins = [margin(n, rules.month_error, rules.nights_per_month) if n.sd else 0.0 for n in known]
+    made = max(margins)
     of_mean = max(round(MEAN_SHARE * made, 6), rules.min_gain)
     believed = max(known, key=lambda n: n.sd)
     return {
@@ -228,6 +229,7 @@ def asked_of(rules: Rules, evidence: Evidence) -> dict[str, Any]:
         "month_error": rules.month_error,
         "nights_per_month": rules.nights_per_month,
         "least_sd": rules.least_noise if noise.is_measured else 0.0,
+        "margin_sd": known[margins.index(made)].sd,
         "of_noise": round(made, 6),
         "min_gain": rules.min_gain,
         "margin": max(round(made, 6), rules.min_gain),

@@ -109,9 +109,9 @@ def margin_of(noise: Mapping[str, Any]) -> Words:
     """What the margin comes from."""
     if noise["of_noise"] <= noise["min_gain"]:
         return Words("the least gain asked for", "所要求的最小提升")
-    believed = max(noise["sd"], noise["least_sd"])
-    times = f"{noise['of_noise'] / believed:.1f}"
-    sd, error, nights = percent(believed), percent(noise["month_error"]), noise["nights_per_month"]
+    times = f"{noise['of_noise'] / noise['margin_sd']:.1f}"
+    sd, error = percent(noise["margin_sd"]), percent(noise["month_error"])
+    nights = noise["nights_per_month"]
     return Words(
         f"{times} times the seed's noise of {sd}, {_known_from(noise).en}: what luck reaches in "
         f"{error} of months of {nights} nights",
@@ -123,7 +123,7 @@ def _known_from(noise: Mapping[str, Any]) -> Words:
     if not noise["measured"]:
         return Words("which is assumed", "此为假定值")
     measured, twins = percent(noise["sd"]), noise["twins"]
-    if noise["sd"] < noise["least_sd"]:
+    if noise["margin_sd"] != noise["sd"]:  # few twins make a wide margin also where they measured little
         return Words(
             f"the least that is believed; {twins} twins measured {measured}",
             f"此为所信之最小值；{twins} 次短训测得 {measured}",

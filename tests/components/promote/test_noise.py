@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +16,9 @@ from yanmo.common.errors import DataError
 from yanmo.common.seed_noise import PART, SeedNoise, Twin, spread_of
 from yanmo.common.store.commit import Recipe, Result, commit_once
 from yanmo.common.store.objects import open_store
+from yanmo.promote import words
 from yanmo.promote.config import PromoteConfig
-from yanmo.promote.gate import Evidence, Rules, judge
+from yanmo.promote.gate import Evidence, Rules, asked_of, judge
 from yanmo.promote.noise import MEAN_SHARE, RUN, Noise, chance_of_change, margin, quantile, told_apart
 from yanmo.promote.work import rules_of
 
@@ -144,6 +146,25 @@ def test_twins_that_scatter_less_than_whole_trainings_do_are_not_believed():
         **judge(two(0.01), RULES, Evidence(noise=loud)).noise,
         "least_sd": 0.0018,
     }
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.floats(0.0001, 0.01), st.integers(2, 32), st.booleans())
+def test_the_sentence_names_the_noise_that_made_the_margin(sd, twins, is_warm):
+    """Few twins are known so badly that little noise makes the margin, above the least that is believed."""
+    noise = Noise(sd=sd, df=twins - 1, twins=twins, is_warm=is_warm)
+    rules = Rules(**{**vars(RULES), "least_noise": 0.002})
+    said = words.least(asked_of(rules, Evidence(noise=noise)))
+    few, many = quantile(0.05, 30, twins - 1, is_warm), quantile(0.05, 30, math.inf, is_warm)
+    by_twins = few * sd >= many * 0.002
+    if max(few * sd, many * 0.002) <= rules.min_gain:
+        assert "least gain asked for" in said.en
+        return
+    times, named = (few, sd) if by_twins else (many, 0.002)
+    found = re.search(r"([\d.]+) times the seed's noise of ([\d.e-]+ %), ", said.en)
+    assert found[2] == words.percent(named) and float(found[1]) == pytest.approx(times, abs=0.06)
+    assert f"种子噪声 {found[2]} 的 {found[1]} 倍" in said.zh
+    assert ("the least that is believed" in said.en) == ("所信之最小值" in said.zh) == (not by_twins)
 
 
 def test_a_night_that_goes_on_from_the_champion_needs_less():
