@@ -18,8 +18,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
-import subprocess
 import tempfile
 import time
 from dataclasses import replace
@@ -32,7 +30,9 @@ import pyarrow.parquet as pq
 import torch
 
 from yanmo.common.inputs import parse_reference
+from yanmo.common.made_by import made_by
 from yanmo.common.options import by_kind, load
+from yanmo.common.round_trip import open_tokenizer
 from yanmo.common.store.objects import open_store
 from yanmo.common.store.output import Output, open_reference
 from yanmo.common.store.pointers import read_pointer
@@ -78,13 +78,7 @@ def main() -> None:
     model = opened(options.model, "train") if options.model != "none" else None
     documents = read_split(opened("latest", "evaluation_set"), "test")
     cache = TokenCache.open(cache_output)
-    tokenizer = cache.tokenizer.path("tokenizer.json")
-    from tokenizers import Tokenizer
-
-    reader = Tokenizer.from_file(str(tokenizer))
-    reader.encode_special_tokens = True
-    reader.no_truncation()
-    reader.no_padding()
+    reader = open_tokenizer(cache.tokenizer.path("tokenizer.json"))
     ids = [
         np.array([cache.bos, *e.ids, cache.eos], np.int64)
         for e in reader.encode_batch([d.text for d in documents], add_special_tokens=False)
@@ -152,12 +146,9 @@ def keep(
         )
     said = json.loads((table.schema.metadata or {}).get(b"yanmo.seeds", b"{}"))
     said |= {column: figures}
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout
     about = {
         "options": by_kind(options, "semantic") | {"seed": None},
-        "commit": commit.strip(),
-        "processor": processor(),
-        "torch": torch.__version__,
+        **made_by(),
     }
     table = table.append_column(column, pa.array(bits, pa.float32()))
     table = table.replace_schema_metadata(
@@ -165,14 +156,6 @@ def keep(
     )
     pq.write_table(table, path.with_suffix(".new"), compression="zstd")
     path.with_suffix(".new").replace(path)
-
-
-def processor() -> str:
-    """The name of this machine's processor."""
-    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.processor()
 
 
 if __name__ == "__main__":

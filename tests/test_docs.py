@@ -38,3 +38,12 @@ def test_every_file_and_page_that_a_page_names_is_there(page: Path) -> None:
 def test_a_page_that_is_not_there_would_be_found() -> None:
     assert LINK.findall("[a](b.md#c) [d](https://e) [f](#g)") == [("b.md", "c"), ("", "g")]
     assert NAMED.findall("`python benchmarks/none.py --x`") == ["benchmarks/none.py"]
+
+
+def test_the_gates_pages_give_the_same_commands_and_figures() -> None:
+    """Every number of one stands in the other, as often as it likes."""
+    pages = [(ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("gate.md", "gate.zh.md")]
+    commands = [re.findall(r"^    python (\S+ (?:[\w.-]+ ?)*)", page, flags=re.MULTILINE) for page in pages]
+    assert commands[0] and commands[0] == commands[1]
+    english, chinese = (set(re.findall(r"\d[\d,]*\.\d+(?= %)", page)) for page in pages)
+    assert english == chinese
