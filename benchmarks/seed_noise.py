@@ -48,7 +48,7 @@ from yanmo.train.job import Job
 from yanmo.train.loop import Loop
 from yanmo.train.supervision.twins import twin_of
 from yanmo.train.validate import Validation
-from yanmo.train.worker import _decoder, _samples
+from yanmo.train.worker import decoder_of, samples_of
 
 HOW = {
     **{"ranks": 1, "threads": 1, "backend": "torch", "device": "cpu", "compile": False},
@@ -110,8 +110,8 @@ def trained(task: Job, cache: TokenCache, documents: list[Any]) -> tuple[Any, di
     options = task.options
     torch.set_num_threads(options.threads)
     torch.manual_seed(options.seed * 1_000_003)
-    samples = _samples(options, cache)
-    decoder = _decoder(task, cache, samples, 0)
+    samples = samples_of(options, cache)
+    decoder = decoder_of(task, cache, samples, 0)
     prepare(decoder, options, "cpu")
     engine = open_engine(decoder, options, "cpu")
     loop = Loop(

@@ -184,3 +184,12 @@ def test_the_rule_is_content_with_names_that_only_look_alike(tmp_path: Path) -> 
     (tmp_path / "a").mkdir()
     (tmp_path / "a/b.py").write_text("import torchlight\nfrom x import torch\nimport torch_like.torch")
     assert not wrong_imports("a", {"torch"}, modules_of([tmp_path]))
+
+
+def test_benchmarks_use_nothing_that_a_file_keeps_to_itself():
+    private = []
+    for path in sorted((ROOT / "benchmarks").glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("yanmo"):
+                private += [f"{path.name}: {a.name}" for a in node.names if a.name.startswith("_")]
+    assert private == []

@@ -74,9 +74,9 @@ def train_rank(work: Job, rank: int, beat: Callable[[str], None] = lambda doing:
 
     beat(OPENING)
     cache = TokenCache.open(work.open(work.token_cache))
-    samples = _samples(options, cache)
+    samples = samples_of(options, cache)
     beat(FIRST_WEIGHTS)
-    decoder = _decoder(work, cache, samples, rank)
+    decoder = decoder_of(work, cache, samples, rank)
     shape = dataclasses.asdict(decoder.config)
     parameters = sum(p.numel() for p in decoder.parameters())
     attention = prepare(decoder, options, device)
@@ -124,7 +124,8 @@ def _import_torch(options: TrainConfig, rank: int) -> str:
     return device
 
 
-def _samples(options: TrainConfig, cache: Any) -> Any:
+def samples_of(options: TrainConfig, cache: Any) -> Any:
+    """The training split in rows, as the options ask."""
     from yanmo.train.data import Samples
 
     return Samples(
@@ -138,7 +139,7 @@ def _samples(options: TrainConfig, cache: Any) -> Any:
     )
 
 
-def _decoder(work: Job, cache: Any, samples: Any, rank: int) -> Any:
+def decoder_of(work: Job, cache: Any, samples: Any, rank: int) -> Any:
     """With the first weights on rank 0: another model's, or new ones unless a checkpoint comes."""
     from yanmo.train.models.start import new_decoder, starting_model
 
