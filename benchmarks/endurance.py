@@ -41,7 +41,7 @@ def open_training(size: str, rows: int) -> tuple[Any, Any]:
     import numpy as np
     import torch
 
-    from yanmo.common.options import load
+    from yanmo.common.command_line import load
     from yanmo.model.decoder import Decoder
     from yanmo.train.backends.engine import open_engine
     from yanmo.train.config import TrainConfig

@@ -90,7 +90,7 @@ class Ground:
     def __init__(self, store: str, channel: str, rows: int) -> None:
         import torch
 
-        from yanmo.common.options import load
+        from yanmo.common.command_line import load
         from yanmo.common.store.objects import open_store
         from yanmo.common.store.output import open_reference
         from yanmo.common.store.pointers import read_pointer

@@ -123,7 +123,9 @@ def test_the_command_line_imports_no_command() -> None:
         "__future__.annotations",
         "runpy",
         "sys",
-        "yanmo.common.answers.take_stdout",  # the standard library alone
+        "yanmo.common.answers.take_stdout",  # these three: the standard library alone
+        "yanmo.common.nearest.did_you_mean",
+        "yanmo.common.version.version",
     }
 
 
@@ -133,6 +135,7 @@ def test_a_config_needs_only_the_standard_library(stage: str) -> None:
         f"import sys; sys.path.insert(0, {str(ROOT / 'components')!r}); import yanmo.{stage}.config as c; "
         "ours = {'yanmo', 'yanmo.common', 'yanmo.common.options', 'yanmo.common.errors', "
         "'yanmo.common.options_file', 'yanmo.common.stage', 'yanmo.common.packing_settings', "
+        "'yanmo.common.option_values', 'yanmo.common.nearest', "
         f"'yanmo.{stage}', 'yanmo.{stage}.config'}}; "
         "more = {m for m in sys.modules if m.startswith('yanmo')} - ours; "
         f"more = {{m for m in more if not m.startswith('yanmo.{stage}.')}}; assert not more, more; "

@@ -33,8 +33,13 @@ def main() -> None:
     if name in ("-h", "--help"):
         print(_help())
         return
+    if name == "--version":
+        from yanmo.common.version import version
+
+        print(version())
+        return
     if name not in COMMANDS:
-        said = f"unknown command {name!r}" if name else "no command given"
+        said = f"unknown command {name!r}{_did_you_mean(name)}" if name else "no command given"
         print(f"yanmo: {said}\n\n{_help()}", file=sys.stderr)
         sys.exit(_USAGE)
     module = COMMANDS[name][0]
@@ -53,6 +58,12 @@ def main() -> None:
             file=sys.stderr,
         )
         sys.exit(_ENVIRONMENT)
+
+
+def _did_you_mean(name: str) -> str:
+    from yanmo.common.nearest import did_you_mean
+
+    return did_you_mean(name, COMMANDS)
 
 
 def _help() -> str:

@@ -5,8 +5,8 @@ The YAML is committed, so that a reader sees the real interface and an upload ne
 
 from __future__ import annotations
 
-import argparse
 import importlib
+import logging
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -16,8 +16,12 @@ from typing import Any
 from kfp import compiler
 
 from yanmo.common.answers import answer, only_answers, take_stdout
+from yanmo.common.command_line import Parser
+from yanmo.common.errors import UsageError, report
+from yanmo.common.version import version
 from yanmo_pipelines import resources
 
+log = logging.getLogger(__name__)
 PIPELINES = {"language_model": "yanmo_pipelines.language_model"}
 """Name of a pipeline -> module with PIPELINE."""
 
@@ -45,7 +49,21 @@ def compile_pipeline(pipeline: Any, path: Path, image_prefix: str = "") -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Compile every pipeline; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="yanmo compile", description=__doc__.partition("\n")[0])
+    try:
+        given = _parser().parse_args(argv)
+    except UsageError as error:
+        return int(report(error, log))
+    for name in PIPELINES:
+        path = given.out / f"{name}.yaml"
+        with only_answers():
+            compile_pipeline(load_pipeline(name), path, given.image_prefix)
+        answer(str(path))
+    return 0
+
+
+def _parser() -> Parser:
+    parser = Parser(prog="yanmo compile", description=__doc__.partition("\n")[0])
+    parser.add_argument("--version", action="version", version=version())
     parser.add_argument("--out", type=Path, default=COMPILED, metavar="FOLDER", help="default: %(default)s")
     parser.add_argument(
         "--image-prefix",
@@ -53,13 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         metavar="PREFIX",
         help="put before each image's name, such as registry.example/team/ (default: none)",
     )
-    given = parser.parse_args(argv)
-    for name in PIPELINES:
-        path = given.out / f"{name}.yaml"
-        with only_answers():
-            compile_pipeline(load_pipeline(name), path, given.image_prefix)
-        answer(str(path))
-    return 0
+    return parser
 
 
 if __name__ == "__main__":

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from yanmo.common.command_line import load
 from yanmo.common.errors import UsageError
-from yanmo.common.options import flag, load, option_fields, parse_bool, parse_int
+from yanmo.common.nearest import did_you_mean
+from yanmo.common.option_values import MOST_EXACT, Bounds, Values, WrongValue, brief
+from yanmo.common.options import flag, option_fields
 from yanmo.common.stage import Stage
 from yanmo_pipelines.kfp_adapter import form_fields
 
@@ -28,12 +30,7 @@ _SET_BY_THE_PIPELINE = tuple(
     }.items()
 )
 _GIVEN_OTHERWISE = ("store", "channel")
-_PARSERS: dict[str, Any] = {
-    "STRING": str,
-    "NUMBER_INTEGER": parse_int,
-    "NUMBER_DOUBLE": float,
-    "BOOLEAN": parse_bool,
-}
+_TYPES = {"STRING": str, "NUMBER_INTEGER": int, "NUMBER_DOUBLE": float, "BOOLEAN": bool}
 
 
 def read_settings(settings: Iterable[str]) -> dict[str, str]:
@@ -64,7 +61,8 @@ def pipeline_parameters(path: Path, settings: dict[str, str]) -> dict[str, Any]:
     for name, text in settings.items():
         if name not in known or name in _GIVEN_OTHERWISE:
             names = ", ".join(n for n in known if n not in _GIVEN_OTHERWISE)
-            raise UsageError(f"--set {name}: {path.name} has no such field; it has {names}")
+            hint = did_you_mean(name, known)
+            raise UsageError(f"--set {brief(name)}: {path.name} has no such field{hint}; it has {names}")
         result[name] = _typed(name, text, known[name])
     size = sum(len(f"{n}{v}".encode()) for n, v in result.items())
     if size > MAX_PARAMETER_BYTES:
@@ -84,13 +82,16 @@ def form_of(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def _typed(name: str, text: str, declared: dict[str, Any]) -> Any:
-    choices = declared.get("literals", [])
-    if choices and text not in choices:
-        raise UsageError(f"--set {name}={text}: expected one of {', '.join(choices)}")
+    """Its bounds are the stage's own to know (`check_stage_options`)."""
+    values = Values(
+        type=_TYPES[declared["parameterType"]],
+        choices=declared.get("literals", []),
+        bounds=Bounds(least=-MOST_EXACT, most=MOST_EXACT),
+    )
     try:
-        return _PARSERS[declared["parameterType"]](text)
-    except (ValueError, argparse.ArgumentTypeError) as error:
-        raise UsageError(f"--set {name}={text}: {error}") from error
+        return values.read(text)
+    except WrongValue as error:
+        raise UsageError(f"--set {name}={error}") from None
 
 
 def check_stage_options(stages: Iterable[Stage], values: dict[str, Any]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import logging
 import os
 import shutil
@@ -12,12 +11,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from yanmo.common.command_line import Parser, add_options
 from yanmo.common.errors import ExitCode, UsageError, report
 from yanmo.common.inputs import parse_reference
 from yanmo.common.logs import human_bytes, human_seconds, setup
+from yanmo.common.nearest import did_you_mean
+from yanmo.common.options import StageOptions
 from yanmo.common.store.file_store import FileStore
 from yanmo.common.store.objects import open_store
 from yanmo.common.store.output import open_reference
+from yanmo.common.version import version
 from yanmo_pipelines.compile import COMPILED, PIPELINES
 from yanmo_pipelines.local_runner import Stopped, TaskFailed, TaskRun, run_pipeline
 from yanmo_pipelines.parameters import check_stage_options, pipeline_parameters, read_settings
@@ -53,21 +56,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         return int(report(error, log))
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> Any:
-        raise UsageError(f"{message}; see {self.prog} --help")
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="yanmo run", description=__doc__, allow_abbrev=False)
+def _parser() -> Parser:
+    parser = Parser(prog="yanmo run", description=__doc__)
+    parser.add_argument("--version", action="version", version=version())
     parser.add_argument(
         "--pipeline",
         default="language_model",
         metavar="NAME",
         help=f"{', '.join(PIPELINES)}, or the path of a compiled YAML (default: %(default)s)",
     )
-    parser.add_argument("--store", default="runs/store", help="where bytes live (default: %(default)s)")
-    parser.add_argument("--channel", default="dev", help="whose pointers move (default: %(default)s)")
+    add_options(parser, StageOptions, ("store", "channel"))
     parser.add_argument(
         "--set",
         action="append",
@@ -87,7 +85,7 @@ def _find(pipeline: str) -> tuple[Path, Any]:
     if not path.is_file():
         raise UsageError(
             f"--pipeline {pipeline}: no file {path}; expected {', '.join(PIPELINES)} (after `yanmo compile`) "
-            "or the path of a compiled YAML"
+            f"or the path of a compiled YAML{did_you_mean(pipeline, PIPELINES)}"
         )
     return path, stages
 

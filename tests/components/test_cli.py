@@ -32,11 +32,46 @@ def test_help_names_every_command_in_one_line_each() -> None:
         assert sum(line.split()[:1] == [name] for line in lines) == 1
 
 
-@pytest.mark.parametrize("argv", [[], ["trian"], [""], ["--version"]])
+@pytest.mark.parametrize("argv", [[], ["trian"], [""], ["--versoin"]])
 def test_an_unknown_command_is_a_usage_error_that_lists_the_known(argv: list[str]) -> None:
     said = yanmo(*argv)
     assert said.returncode == 64
     assert all(name in said.stderr for name in COMMANDS) and not said.stdout
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("trian", "train"), ("eval", "evaluate"), ("stroe", "store")])
+def test_a_command_that_is_nearly_one_is_named(typed: str, meant: str) -> None:
+    assert f"unknown command {typed!r}; did you mean {meant}?" in yanmo(typed).stderr
+
+
+def test_version_is_one_line_on_stdout() -> None:
+    said = yanmo("--version")
+    assert said.returncode == 0 and said.stdout.startswith("yanmo ") and said.stdout.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["store", "cache", "tokenizer", "model", "run", "compile", "resolve"])
+def test_a_wrong_option_of_any_command_is_one_line_without_the_usage(command: str) -> None:
+    said = yanmo(command, "--sotre=x", *(["ls"] if command == "store" else []))
+    assert said.returncode == 64 and "Traceback" not in said.stderr
+    assert said.stderr.strip().count("\n") <= 1 and "--help" in said.stderr, said.stderr
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["store", "gc", "--delte"], "unknown option --delte; did you mean --delete?; see yanmo store gc"),
+        (["promote", "history", "--to"], "unknown option --to; see yanmo promote history --help"),
+        (["store", "lineag"], "COMMAND lineag: expected one of ls, show"),
+        (["store", "gc", "--older-than", "9" * 400 + "d"], "expected an age such as 90s"),
+        (
+            ["store", "ls", "--scratch-gib", "inf"],
+            "--scratch-gib inf: expected a number from 0 to 1000000000",
+        ),
+    ],
+)
+def test_a_tool_names_what_was_expected_and_what_was_meant(argv: list[str], message: str) -> None:
+    said = yanmo(*argv)
+    assert said.returncode == 64 and message in said.stderr, said.stderr
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -62,9 +97,8 @@ def test_a_command_gets_its_arguments_as_they_are_and_its_exit_code_comes_back(t
 
 def test_help_of_a_command_is_the_commands_own(tmp_path: Path) -> None:
     said = yanmo("resolve", "--help")
-    assert (
-        said.returncode == 0 and said.stdout.startswith("usage: yanmo resolve") and "--channel" in said.stdout
-    )
+    assert said.returncode == 0 and said.stdout.startswith("usage: yanmo resolve")
+    assert "--channel" in said.stdout
 
 
 def test_a_missing_package_names_the_extra_and_not_a_traceback(tmp_path: Path) -> None:

@@ -14,7 +14,15 @@ from pathlib import Path
 
 import pytest
 
-from yanmo.common.options import by_kind, load
+from yanmo.common.command_line import load
+from yanmo.common.errors import UsageError
+from yanmo.common.options import by_kind, names_of, opt, values_of
+from yanmo.curate.config import CurateOptions
+from yanmo.curate.phases import _ADDED, _CHOSEN, _MAP, _of_phases
+from yanmo.curate.text_options import text_options
+from yanmo.train.supervision.automatic import LEFT
+from yanmo.train.supervision.grid import short
+from yanmo.train.supervision.twins import twin_of
 
 RECIPES = json.loads(Path(__file__).with_name("recipes.json").read_text(encoding="utf-8"))
 
@@ -37,3 +45,78 @@ def test_each_option_changes_in_the_recipe_what_it_changed(stage: str) -> None:
         assert {n: v for n, v in after.items() if v != before[n]} == expected, argv
         types = {n: type(v) for n, v in after.items()}
         assert types == {n: type(v) for n, v in before.items()}, argv
+
+
+def other_values(cls: type, name: str) -> list[object]:
+    """Values of an option that are not its default."""
+    field, values = cls.__dataclass_fields__[name], values_of(cls)[name]
+    tried = [
+        *values.choices,
+        not field.default,
+        1,
+        2,
+        3,
+        64,
+        0.25,
+        0.9,
+        0,
+        "x",
+        "shi=modern",
+        "no-variants",
+        "none",
+    ]
+    tried += ["lacuna=0.5", "phone", "a/=MIT"]
+    return [v for v in tried if type(v) is values.type and v != field.default and values.fits(v)]
+
+
+@pytest.mark.parametrize("part", RECIPES["curate"]["parts"])
+def test_the_parts_of_curate_have_the_options_in_their_keys_that_they_had(part: str) -> None:
+    phases = {"curate_map": _MAP, "evaluation_set": _CHOSEN, "evaluation_set, added to": _ADDED}[part]
+    semantic, _ = _of_phases(CurateOptions(sources="x"), phases)
+    assert sorted(semantic) == RECIPES["curate"]["parts"][part]
+    assert all(semantic[name] == RECIPES["curate"]["semantic"][name] for name in semantic)
+
+
+def test_no_option_that_changes_what_map_does_is_left_out_of_its_key() -> None:
+    """`curate_map` is made from `text_options` and a file; a forgotten option would take up stale text."""
+    plain = CurateOptions(sources="x")
+    key, of_the_key = _of_phases(plain, _MAP)
+    made, changed = text_options(of_the_key), set()
+    for name in names_of(CurateOptions, kind="semantic"):
+        for value in other_values(CurateOptions, name):
+            try:
+                other = dataclasses.replace(plain, **{name: value})
+                after = text_options(_of_phases(other, _MAP)[1])
+            except UsageError:
+                continue
+            if after != made:
+                changed.add(name)
+                assert _of_phases(other, _MAP)[0] != key, name
+    assert changed == set(key)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Forgotten(CurateOptions):
+    """With one more option, whose author says nothing of phases."""
+
+    one_more: int = opt(0, "a new one")
+    late: int = opt(0, "a new one of a late phase", phase="train")
+
+
+def test_an_option_that_says_no_phase_is_in_every_key_and_no_phase_reads_a_later_ones() -> None:
+    options = _Forgotten(sources="x", one_more=7, late=7)
+    for phases in (_MAP, _ADDED, _CHOSEN):
+        semantic, of_the_key = _of_phases(options, phases)
+        assert semantic["one_more"] == of_the_key.one_more == 7
+        assert "late" not in semantic
+        with pytest.raises(AttributeError, match="option late is not in the key"):
+            _ = of_the_key.late
+    known = {"", "checks", "clusters", "confirm", "split", "files", "train"}
+    assert {f.metadata["phase"] for f in dataclasses.fields(CurateOptions)} == known
+
+
+def test_trials_twins_and_what_the_machine_decides_follow_from_declarations_as_from_the_lists() -> None:
+    asked = config_of("train", ["--profile=3", "--steps=1000", "--monitor=full"])
+    assert by_kind(twin_of(asked, 1), "semantic", "execution") == RECIPES["train"]["twin"]
+    assert short() == RECIPES["train"]["short"]
+    assert sorted(LEFT) == sorted(RECIPES["train"]["left"])

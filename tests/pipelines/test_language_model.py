@@ -128,7 +128,7 @@ def test_the_road_from_raw_text_to_a_champion_and_what_a_change_makes_again(tmp_
 @pytest.mark.parametrize(
     ("setting", "words"),
     [
-        ("train_steps=0", "train: --steps 0: expected a number of at least 1"),
+        ("train_steps=0", "train: --steps 0: expected a whole number from 1"),
         ("train_config=ranks: 5", "train: --batch-rows 32 does not divide among --ranks 5"),
         ("train_config=steps: 5", "train: --config names --steps, which the pipeline itself sets"),
         ("evaluate_config=store: elsewhere", "evaluate: --config names --store"),

@@ -109,7 +109,7 @@ def test_a_paused_stage_ends_the_run_orderly_before_what_follows(start: Start) -
     ("settings", "code", "words"),
     [
         (["collect_sources=absent.txt"], 65, "absent.txt: no such file"),
-        (["collect_config=limits: 3"], 64, "unrecognized arguments: --limits=3"),
+        (["collect_config=limits: 3"], 64, "unknown option 'limits'"),
         (["collect_config=sleep_seconds: 3"], 64, "--config names --sleep-seconds"),
     ],
 )
@@ -126,8 +126,8 @@ def test_a_failed_task_ends_the_run_with_its_exit_code_at_once_and_without_retri
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        (["count_factr=3"], "tiny.yaml has no such field; it has collect_config"),
-        (["count_factor=many"], "--set count_factor=many: expected an integer"),
+        (["count_factr=3"], "tiny.yaml has no such field; did you mean count_factor?; it has collect_config"),
+        (["count_factor=many"], "--set count_factor=many: expected a whole number"),
         (["count_factor"], "expected NAME=VALUE"),
         (["count_factor=1", "count_factor=2"], "given twice"),
         (["count_unit=words"], "expected one of characters, bytes"),

@@ -19,6 +19,7 @@ from yanmo.balance.plan import OTHERS, Plan, Quota, Target, parse_plan
 from yanmo.balance.table import Ids, Ints, Rows, TrainFiles
 from yanmo.balance.token_count import TokenCount
 from yanmo.common.errors import DataError, UsageError
+from yanmo.common.nearest import did_you_mean
 from yanmo.common.records import GENRE_ALIASES
 
 _COLUMNS = ("position", "copy", "id", "characters", "tokens")
@@ -63,7 +64,8 @@ def plan_of_classes(quotas: str, groups: Iterable[str], by: str) -> Plan:
         if name == OTHERS:
             continue
         if name not in names:
-            raise UsageError(f"--quotas: no documents of {by} {written}; there are {_some(names)}")
+            hint = did_you_mean(written, names)
+            raise UsageError(f"--quotas: no documents of {by} {written}{hint}; there are {_some(names)}")
         if name in found:
             raise UsageError(f"--quotas: {name} is named twice")
         found[name] = quota

@@ -38,6 +38,7 @@ from yanmo.balance.token_count import TokenCount
 from yanmo.common.answers import answer
 from yanmo.common.documents import take_rows, text_form, write_split
 from yanmo.common.errors import UsageError
+from yanmo.common.nearest import did_you_mean
 from yanmo.common.stage_run import Finish, Skip, StageRun
 from yanmo.common.store.commit import Result
 from yanmo.common.store.manifest import file_sha256
@@ -86,6 +87,7 @@ class Task:
             raise UsageError(
                 f"--by {options.by}: no document has this label; expected {', '.join(COLUMNS)}, length, form "
                 f"or one of their labels: {', '.join(files.labels()) or 'they have none'}"
+                f"{did_you_mean(options.by, [*COLUMNS, 'length', 'form', *files.labels()])}"
             )
         return cls(files, rows, counting, _augmenter(options, documents))
 

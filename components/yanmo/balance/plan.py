@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from yanmo.common.errors import UsageError
+from yanmo.common.option_values import MOST_EXACT, brief, number_in
 
 OTHERS = "*"
 _ENTRY = re.compile(r"([^=:,\s]+)\s*[=:]\s*(?:([0-9]+)|([0-9]+(?:\.[0-9]+)?)(%|w))\Z")
@@ -81,7 +82,10 @@ def _entry(entry: str) -> tuple[str, Quota]:
             "(for instance shi=1900000,ci=200%,*=100% or shi=3w,*=1w or alpha=0.7)"
         )
     name, amount, number, suffix = found.groups()
-    return name, Quota(float(amount or number), _FORMS[suffix])
+    value = number_in(amount or number)
+    if value is None or value > MOST_EXACT:
+        raise UsageError(f"--quotas: {brief(entry)}: expected a number from 0 to {MOST_EXACT}")
+    return name, Quota(value, _FORMS[suffix])
 
 
 def _exponent(alpha: float) -> float:

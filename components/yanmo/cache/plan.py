@@ -16,8 +16,9 @@ import numpy as np
 
 from yanmo.cache.opening import find_cache
 from yanmo.common.errors import DataError, UsageError
+from yanmo.common.option_values import MOST_EXACT, argument, arguments
 from yanmo.common.packing import Plan, id_numbers, plan_epoch, tagged_documents
-from yanmo.common.packing_settings import MODES, OVERLAP_LOSS, Packing
+from yanmo.common.packing_settings import LONGEST_CONTEXT, MODES, OVERLAP_LOSS, Packing
 from yanmo.common.store.objects import ObjectStore
 from yanmo.common.text_table import text_table
 from yanmo.common.token_cache import SPLITS, DocumentIndex, TokenCache
@@ -28,19 +29,40 @@ HELP = "rows, padding, documents cut and tokens read twice for any context, stri
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("what", metavar="WHAT", help="tokenize/key, channel/pointer or a reference file")
-    parser.add_argument("--context", default="512,1024,2048", metavar="N,...", help="positions of a row")
+    contexts = arguments(int, least=2, most=LONGEST_CONTEXT)
     parser.add_argument(
-        "--stride", default="0", metavar="N,...", help="positions between windows; 0 is the context"
+        "--context", type=contexts, default="512,1024,2048", metavar="N,...", help="positions of a row"
+    )
+    parser.add_argument(
+        "--stride",
+        type=arguments(int),
+        default="0",
+        metavar="N,...",
+        help="positions between windows; 0 is the context",
     )
     parser.add_argument("--packing", default=",".join(MODES), metavar="NAME,...", help=", ".join(MODES))
     parser.add_argument(
-        "--split-longer-than", type=int, default=0, metavar="N", help="positions; as for `yanmo train`"
+        "--split-longer-than",
+        type=argument(int),
+        default=0,
+        metavar="N",
+        help="positions; as for `yanmo train`",
     )
-    parser.add_argument("--min-piece", type=int, default=1, metavar="N", help="tokens; as for `yanmo train`")
+    parser.add_argument(
+        "--min-piece",
+        type=argument(int, least=1),
+        default=1,
+        metavar="N",
+        help="tokens; as for `yanmo train`",
+    )
     parser.add_argument("--overlap-loss", default="once", choices=OVERLAP_LOSS, help="as for `yanmo train`")
-    parser.add_argument("--tag-share", type=float, default=0.5, metavar="S", help="as for `yanmo train`")
+    parser.add_argument(
+        "--tag-share", type=argument(float, most=1), default=0.5, metavar="S", help="as for `yanmo train`"
+    )
     parser.add_argument("--split", default="train", choices=SPLITS, help="which documents")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the order")
+    parser.add_argument(
+        "--seed", type=argument(int, most=MOST_EXACT), default=0, metavar="N", help="of the order"
+    )
     parser.add_argument("--json", action="store_true", help="for scripts: one JSON document")
 
 
@@ -63,13 +85,6 @@ def run(store: ObjectStore, args: argparse.Namespace) -> int:
     return 0
 
 
-def _numbers(text: str, flag: str) -> list[int]:
-    try:
-        return [int(word) for word in text.split(",") if word.strip()]
-    except ValueError:
-        raise UsageError(f"{flag} {text!r}: expected numbers separated by commas") from None
-
-
 def _ways(args: argparse.Namespace) -> Iterator[Packing]:
     """Every combination that makes sense; an option is left out where it has no meaning.
 
@@ -80,9 +95,9 @@ def _ways(args: argparse.Namespace) -> Iterator[Packing]:
     unknown = [name for name in names if name not in MODES]
     if unknown or not names:
         raise UsageError(f"--packing {args.packing!r}: expected some of {', '.join(MODES)}")
-    for context in _numbers(args.context, "--context"):
+    for context in args.context:
         for mode in names:
-            for stride in _numbers(args.stride, "--stride"):
+            for stride in args.stride:
                 if stride and mode == "concat":
                     continue
                 overlaps = 0 < stride < context

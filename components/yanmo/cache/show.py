@@ -14,6 +14,7 @@ from typing import Any
 from yanmo.cache.opening import Documents, find_cache
 from yanmo.common.errors import UsageError
 from yanmo.common.logs import human_bytes
+from yanmo.common.option_values import argument
 from yanmo.common.store.objects import ObjectStore
 from yanmo.common.store.output import Output
 from yanmo.common.text_table import text_table
@@ -32,7 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--document", metavar="N|ID", help="a document: its number (0, 1, ...; -1 the last) or id's beginning"
     )
     parser.add_argument("--grep", metavar="TEXT", help="documents whose text holds TEXT")
-    parser.add_argument("--most", type=int, default=5, metavar="N", help="documents that --grep shows")
+    parser.add_argument(
+        "--most", type=argument(int, least=1), default=5, metavar="N", help="documents that --grep shows"
+    )
     parser.add_argument("--ids", action="store_true", help="all tokens of each document shown, one by one")
     parser.add_argument("--json", action="store_true", help="for scripts: one JSON document")
 
@@ -40,8 +43,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(store: ObjectStore, args: argparse.Namespace) -> int:
     if args.document is not None and args.grep is not None:
         raise UsageError("--document and --grep: give one of them")
-    if args.most < 1:
-        raise UsageError(f"--most {args.most}: expected at least 1")
     output = find_cache(store, args.what)
     if args.document is None and args.grep is None:
         if args.json:

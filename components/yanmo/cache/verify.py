@@ -17,8 +17,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from yanmo.cache.opening import Documents, find_cache
-from yanmo.common.errors import DataError, UsageError
+from yanmo.common.errors import DataError
 from yanmo.common.logs import Progress, human_bytes
+from yanmo.common.option_values import argument
 from yanmo.common.store.objects import ObjectStore, check_sha256, check_size
 from yanmo.common.store.output import Output
 from yanmo.common.token_cache import SPLITS, TOKENIZER, TokenCache, verify
@@ -30,14 +31,12 @@ log = logging.getLogger(__name__)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("what", metavar="WHAT", help="tokenize/key, channel/pointer or a reference file")
     parser.add_argument(
-        "--sample", type=int, default=1000, metavar="N",
+        "--sample", type=argument(int, least=-1), default=1000, metavar="N",
         help="documents that are encoded again; 0 for none, -1 for all (default: %(default)s)",
     )  # fmt: skip
 
 
 def run(store: ObjectStore, args: argparse.Namespace) -> int:
-    if args.sample < -1:
-        raise UsageError(f"--sample {args.sample}: expected -1 or more")
     output = find_cache(store, args.what)
     total = _check_bytes(output) + _check_bytes(output.part(TOKENIZER))
     verify(output)

@@ -1,8 +1,13 @@
 """Stage options: a stage's config dataclass is the only list of them.
 
-Flags, the YAML file, the KFP component's parameters and the run form are all made from the
-dataclass, so adding an option is a one-line diff. Standard library only (PyYAML is imported when a
-file is read), so that every image and the pipeline compiler can import a `config.py`.
+Flags, the YAML file, the KFP component's parameters, the run form, `--help` and what enters a key
+are all made from the dataclass, so adding an option is a one-line diff:
+
+    steps: int = opt(450, "optimizer steps", least=1, form=True)
+
+A stage with many options derives its config from a few small dataclasses, one a group of `--help`.
+Standard library only (PyYAML is imported when a file is read), so that every image and the pipeline
+compiler can import a `config.py`.
 
 Alternative not taken: pydantic. Options here are scalars, and the compiler and both images stay free
 of a compiled dependency.
@@ -10,14 +15,16 @@ of a compiled dependency.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
+import functools
+import inspect
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal, NoReturn, TypeVar, get_type_hints
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, get_type_hints
 
 from yanmo.common.errors import UsageError
-from yanmo.common.options_file import read_yaml, shown_source
+from yanmo.common.option_values import AUTO as AUTO
+from yanmo.common.option_values import Values, WrongValue, bounds
 
 Kind = Literal["semantic", "execution", "environment", "input"]
 """semantic: part of the key. execution: recorded, not in the key. environment: neither.
@@ -27,7 +34,6 @@ NONE = "none"
 """Body of a reference file, or value of an input flag, that stands for "there is none"."""
 
 Scalar = str | int | float | bool
-C = TypeVar("C")
 
 
 def opt(
@@ -35,10 +41,18 @@ def opt(
     help: str,
     *,
     kind: Kind = "semantic",
-    form: bool = True,
+    form: bool = False,
+    often: bool = False,
+    least: float | None = None,
+    above: float | None = None,
+    most: float | None = None,
+    below: float | None = None,
     choices: Sequence[str] = (),
     words: Mapping[str, int] | None = None,
     auto: str = "",
+    by_machine: bool = False,
+    phase: str = "",
+    trial: Any = None,
 ) -> Any:
     """Declare one option.
 
@@ -46,29 +60,31 @@ def opt(
         default: value when nothing else is given; its type is the option's type.
         help: one line with the unit; ASCII, as it is stored in KFP's database.
         kind: whether it belongs to the key (see `Kind`).
-        form: whether pipelines show it on the run form; flags and files always take it.
+        form: whether it is a field of the run form; flags and files always take it.
+        often: whether people set it often: `--help` shows it without being asked for its group.
+        least, above, most, below: bounds of a number; 0 to 10^9 where they say nothing.
         choices: the only values allowed; a drop-down on the run form.
-        words: words that flags and files may say instead of a number.
+        words: words that may be said instead of a number.
         auto: what the option becomes where nobody gives it, for `--help`; `{default}` in it is the default.
             Given, `auto` and an empty text then mean "not given here", so that what is below them counts.
+        by_machine: whether the machine decides it where nobody gives it.
+        phase: the first phase of a stage with phases that depends on it; "" is the first of all.
+        trial: its value in a trial of a few steps; None for the same.
     """
-    meta = {"help": help, "kind": kind, "form": form, "choices": tuple(choices), "words": words or {}}
-    meta["auto"] = auto.format(default=shown(default))
+    meta = {
+        "help": help,
+        "kind": kind,
+        "form": form,
+        "often": often,
+        "choices": tuple(choices),
+        "words": dict(words or {}),
+        "bounds": bounds(least, above, most, below),
+        "auto": auto.format(default=shown(default)),
+        "by_machine": by_machine,
+        "phase": phase,
+        "trial": trial,
+    }
     return dataclasses.field(default=default, metadata=meta)
-
-
-class _NotGiven:
-    """What `auto` is read as, where it means "not given here"."""
-
-    def __repr__(self) -> str:
-        return repr(AUTO)
-
-    def __str__(self) -> str:
-        return AUTO
-
-
-AUTO = "auto"
-_NOT_GIVEN = _NotGiven()
 
 
 def input_ref(
@@ -94,17 +110,9 @@ def input_ref(
         keyed: False where the stage's own output does not depend on it (only a part's does).
         also: stages whose outputs may be given by hand as well; no pointer to them is followed.
     """
-    meta = {
-        "help": help,
-        "kind": "input",
-        "form": False,
-        "choices": (),
-        "stages": tuple(stages),
-        "optional": optional,
-        "keyed": keyed,
-        "also": tuple(also),
-    }
-    return dataclasses.field(default=default, metadata=meta)
+    meta = {"stages": tuple(stages), "optional": optional, "keyed": keyed, "also": tuple(also)}
+    declared = opt(default, help, kind="input", often=True)
+    return dataclasses.field(default=default, metadata={**declared.metadata, **meta})
 
 
 def flag(name: str) -> str:
@@ -114,9 +122,20 @@ def flag(name: str) -> str:
 
 def by_kind(config: Any, *kinds: Kind) -> dict[str, Scalar]:
     """The options of `config` that are of one of `kinds`, by name, sorted."""
-    fields = dataclasses.fields(config)
-    chosen = {f.name: getattr(config, f.name) for f in fields if f.metadata["kind"] in kinds}
-    return dict(sorted(chosen.items()))
+    return {name: getattr(config, name) for name in sorted(names_of(type(config), kind=kinds))}
+
+
+def names_of(cls: type, **wanted: Any) -> list[str]:
+    """The options of `cls` whose declaration says so: `names_of(cls, kind=("semantic",), by_machine=True)`.
+
+    A tuple stands for any of its values.
+    """
+    found = {key: value if isinstance(value, tuple) else (value,) for key, value in wanted.items()}
+    return [
+        field.name
+        for field in dataclasses.fields(cls)
+        if all(field.metadata[key] in values for key, values in found.items())
+    ]
 
 
 def option_fields(cls: type, *kinds: Kind) -> Iterator[dataclasses.Field[Any]]:
@@ -126,125 +145,20 @@ def option_fields(cls: type, *kinds: Kind) -> Iterator[dataclasses.Field[Any]]:
             yield field
 
 
-def parse_bool(text: str) -> bool:
-    """Read true/false as KFP ("true"), YAML and Python (str(True)) spell it."""
-    if text.lower() in {"true", "false"}:
-        return text.lower() == "true"
-    raise argparse.ArgumentTypeError(f"expected true or false, got {text!r}")
-
-
-def parse_int(text: str) -> int:
-    """Read an integer as KFP may spell it: `1000`, `1000.0` or `1e3`."""
-    try:
-        return int(text)
-    except ValueError:
-        pass
-    try:
-        number = float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"expected an integer, got {text!r}") from None
-    if not number.is_integer():
-        raise argparse.ArgumentTypeError(f"expected an integer, got {text!r}")
-    return int(number)
-
-
-def parse_float(text: str) -> float:
-    """Read a number."""
-    try:
-        return float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"expected a number, got {text!r}") from None
-
-
-_PARSERS: dict[type, Any] = {bool: parse_bool, int: parse_int, float: parse_float, str: str}
-
-
-def _parser_of(kind: type, meta: Mapping[str, Any]) -> Callable[[str], Any]:
-    """What reads a value of `kind`, one of its words, or `auto` where the option takes it."""
-    parse: Callable[[str], Any] = _PARSERS[kind]
-    words, takes_auto = meta.get("words") or {}, bool(meta.get("auto"))
-
-    def read(text: str) -> Any:
-        if takes_auto and text.strip() in ("", AUTO):
-            return _NOT_GIVEN
-        if text in words:
-            return words[text]
-        try:
-            return parse(text)
-        except argparse.ArgumentTypeError as error:
-            others = [*words, *([AUTO] if takes_auto else [])]
-            raise argparse.ArgumentTypeError(
-                str(error).replace(", got ", f" or {' or '.join(others)}, got ") if others else str(error)
-            ) from None
-
-    return read
-
-
-class _Given(argparse.Action):
-    """Takes a value over and remembers that it was given; passes over `auto`."""
-
-    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
-        if values is not _NOT_GIVEN:
-            setattr(namespace, self.dest, values)
-            setattr(namespace, _NAMES, getattr(namespace, _NAMES, frozenset()) | {self.dest})
-
-
-_NAMES = "names given"
-"""Of the namespace; no option has blanks in its name."""
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message}; see {self.prog} --help")
-
-
-def parser(cls: type, prog: str) -> argparse.ArgumentParser:
-    """The command line of `cls`: one flag per option, grouped by kind in `--help`."""
-    result = _Parser(
-        prog=prog,
-        description=cls.__doc__,
-        allow_abbrev=False,
-        formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=32, width=100),
-        epilog="Precedence: default < size and preset (train) < --config file < flag. Exit codes: 0 done or "
-        "paused, 64 usage, 65 data, 70 bug, 75 try again, 78 environment.",
-    )
-    result.add_argument(
-        "--config", metavar="FILE", help="YAML file of options, or its text; flags win over it"
-    )
-    groups = {
-        "input": result.add_argument_group(
-            "inputs", "a reference file, STAGE/KEY, latest or none; default: what --inputs says"
-        ),
-        "semantic": result.add_argument_group("options", "part of the output's key"),
-        "execution": result.add_argument_group(
-            "execution", "recorded, not in the key: how the same output is made here"
-        ),
-        "environment": result.add_argument_group("environment", "neither recorded nor in the key"),
-    }
+@functools.cache
+def values_of(cls: type) -> dict[str, Values]:
+    """What values each option of `cls` can have."""
     hints = get_type_hints(cls)
-    for field in option_fields(cls):
-        kind, meta = hints[field.name], field.metadata
-        auto = meta.get("auto")
-        default = f"auto: {auto}" if auto else shown(field.default)
-        groups[meta["kind"]].add_argument(
-            flag(field.name),
-            action=_Given,
-            type=_parser_of(kind, meta),
-            default=field.default,
-            nargs="?" if kind is bool else None,
-            const=True if kind is bool else None,
-            choices=_choices(meta) or None,
-            metavar=None if meta["choices"] else _metavar(kind, meta["kind"]),
-            help=(meta["help"] + f" (default: {default})" * (meta["kind"] != "input")).replace("%", "%%"),
+    return {
+        field.name: Values(
+            type=hints[field.name],
+            bounds=field.metadata["bounds"],
+            choices=field.metadata["choices"],
+            words=field.metadata["words"],
+            takes_auto=bool(field.metadata["auto"]),
         )
-    return result
-
-
-def _choices(meta: Mapping[str, Any]) -> tuple[Any, ...]:
-    """An option's choices as its parser reads them."""
-    if not meta.get("auto") or not meta["choices"]:
-        return tuple(meta["choices"])
-    return (_NOT_GIVEN, *(c for c in meta["choices"] if c != AUTO))
+        for field in dataclasses.fields(cls)
+    }
 
 
 def shown(value: Any) -> str:
@@ -257,105 +171,31 @@ def spelled(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _metavar(kind: type, role: str) -> str:
-    if role == "input":
-        return "REF"
-    return {bool: "true|false", int: "N", float: "X"}.get(kind, "TEXT")
-
-
-def load(cls: type[C], argv: Sequence[str], prog: str) -> C:
-    """Build `cls` from its defaults, then the --config YAML file, then the flags.
-
-    File entries go through the same parser as flags: same types, same errors. (YAML 1.1 reads
-    `3e-4` as a string, so types must not be left to YAML.)
-
-    Options that stand for others (`StageOptions.bundles`) come before the file.
-
-    Raises:
-        UsageError: an unknown option, a value of the wrong type, or values that contradict.
-        SystemExit: `--help`, after printing it.
-    """
-    return load_given(cls, argv, prog)[0]
-
-
-def load_given(cls: type[C], argv: Sequence[str], prog: str) -> tuple[C, frozenset[str]]:
-    """`load`, and the names of the options that a bundle, the file or a flag gave."""
-    command = parser(cls, prog)
-    from_file = _config_flags(command, argv, prog)
-    values, given = _expanded(cls, command, [*from_file, *argv])
-    del values["config"]
-    if values.get("executor_input"):
-        _refuse_twice(from_file, argv)
-    follows = getattr(cls, "left_open", None)
-    if follows:
-        values |= {name: value for name, value in follows(values).items() if name not in given}
-    try:
-        return cls(**values), given
-    except UsageError:
-        raise
-    except ValueError as error:
-        raise UsageError(str(error)) from error
-
-
-def _expanded(
-    cls: type, command: argparse.ArgumentParser, argv: list[str]
-) -> tuple[dict[str, Any], frozenset[str]]:
-    """The values of `argv`, over those that bundles of them stand for; and what was given by either."""
-    values, given = _parsed(cls, command, argv)
-    bundles = getattr(cls, "bundles", None)
-    before: list[str] = []
-    for _ in range(2 if bundles else 0):  # a bundle may choose another one
-        try:
-            before = [f"{flag(k)}={spelled(v)}" for k, v in bundles(values).items()]  # type: ignore[misc]
-        except ValueError as error:
-            raise UsageError(str(error)) from error
-        values, given = _parsed(cls, command, [*before, *argv])
-    return values, given
-
-
-def _parsed(
-    cls: type, command: argparse.ArgumentParser, argv: list[str]
-) -> tuple[dict[str, Any], frozenset[str]]:
-    values = vars(command.parse_args(argv))
-    given = values.pop(_NAMES, frozenset())
-    for field in option_fields(cls):
-        if values[field.name] is _NOT_GIVEN:  # argparse reads defaults that are texts
-            values[field.name] = field.default
-    return values, given
-
-
-def _config_flags(command: argparse.ArgumentParser, argv: Sequence[str], prog: str) -> list[str]:
-    """What --config of `argv` says, as flags."""
-    pre = _Parser(prog=prog, add_help=False, allow_abbrev=False)
-    pre.add_argument("--config")
-    source = pre.parse_known_args(argv)[0].config
-    flags = [f"{flag(k)}={spelled(v)}" for k, v in read_yaml(source).items()] if source else []
-    if "--config" in (f.partition("=")[0] for f in flags):
-        raise UsageError(f"{shown_source(source)}: one options file cannot name another (`config`)")
-    if flags:  # by itself, so that an error names the file
-        try:
-            command.parse_args(flags)
-        except UsageError as error:
-            raise UsageError(f"{shown_source(source)}: {error}") from None
-    return flags
-
-
-def _refuse_twice(from_file: Sequence[str], argv: Sequence[str]) -> None:
-    """In a pipeline every field of the run form comes as a flag, so it would silently win."""
-    given = {a.partition("=")[0] for a in argv}
-    twice = sorted({f.partition("=")[0] for f in from_file} & given)
-    if twice:
-        raise UsageError(
-            f"--config names {', '.join(twice)}, which the pipeline itself sets; set it on the run form"
-        )
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class StageOptions:
-    """Options that every stage takes; each stage's config derives from this."""
+class Options:
+    """A group of options: `class Hours(Options, group="hours")` names it, its docstring says what it is."""
+
+    def __init_subclass__(cls, group: str = "", **others: Any) -> None:
+        super().__init_subclass__(**others)
+        cls._group = group  # type: ignore[attr-defined]
+
+    def __post_init__(self) -> None:
+        """Refuse what no option can be, then what cannot be together.
+
+        Raises:
+            UsageError: the first of them; names the option, what was expected and what was found.
+        """
+        mine: Any = type(self)
+        for name, values in values_of(mine).items():
+            value = getattr(self, name)
+            if not values.fits(value):
+                raise UsageError(f"{flag(name)} {WrongValue(values.expected, value)}")
+        for cls in reversed(mine.__mro__):
+            for problem in cls.__dict__.get("contradictions", _none)(self):
+                raise UsageError(problem)
 
     @classmethod
-    def bundles(cls, values: dict[str, Any]) -> dict[str, Scalar]:
+    def bundles(cls, values: dict[str, Any]) -> Mapping[str, Scalar]:
         """Options that others of `values` stand for (a preset); they win over defaults only.
 
         Raises:
@@ -368,70 +208,120 @@ class StageOptions:
         """What options become that nobody gave, where it follows from others of `values`."""
         return {}
 
+
+def _none(options: Options) -> tuple[str, ...]:
+    return ()
+
+
+class Only:
+    """Options of which only some can be read: those that the key of what is made from them holds."""
+
+    def __init__(self, options: Options, names: set[str]) -> None:
+        self._options, self._names = options, names
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in self._names:
+            raise AttributeError(f"option {name} is not in the key of what is being made: see its `phase`")
+        return getattr(self._options, name)
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """A few options that a reader expects together."""
+
+    name: str
+    about: str
+    options: list[dataclasses.Field[Any]]
+
+
+def groups_of(cls: type) -> list[Group]:
+    """The groups of a stage's options: its inputs, its own, and those that every stage has."""
+    fields = {field.name: field for field in dataclasses.fields(cls)}
+    inputs = [f for f in fields.values() if f.metadata["kind"] == "input"]
+    about = "each a file that holds a reference, STAGE/KEY, latest or none"
+    found = [Group("inputs", about, inputs)] if inputs else []
+    for part in cls.__mro__:
+        own = [
+            fields[n]
+            for n in inspect.get_annotations(part)
+            if n in fields and fields[n].metadata["kind"] != "input"
+        ]
+        if own:
+            about = "what only this stage has" if part is cls else (part.__doc__ or "").partition("\n")[0]
+            found.append(Group(getattr(part, "_group", "") or "other", about, own))
+    return found
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StoreOptions(Options, group="store"):
+    """Where bytes lie, and which pointers are read and moved."""
+
     store: str = opt(
         "runs/store",
         "where bytes live: a folder, file:///path or s3://bucket/prefix",
         kind="environment",
-        form=False,
+        often=True,
     )
     channel: str = opt(
-        "dev",
-        "whose pointers are read and moved: dev, demo, nightly ...",
-        kind="environment",
-        form=False,
+        "dev", "whose pointers are read and moved: dev, demo, nightly ...", kind="environment", often=True
     )
     endpoint: str = opt(
         "",
         "S3 server, http(s)://host[:port]; default: AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL or the secret's, "
         "else AWS",
         kind="environment",
-        form=False,
     )
     scratch: str = opt(
         "",
         "folder on a local disk for work and cached inputs of an s3 store; default: YANMO_SCRATCH or the "
         "user's cache folder",
         kind="environment",
-        form=False,
     )
-    scratch_gib: float = opt(200.0, "cap of the scratch cache, GiB", kind="environment", form=False)
+    scratch_gib: float = opt(200.0, "cap of the scratch cache, GiB", kind="environment")
     single_writer: bool = opt(
         False,
         "I vouch that one run writes at a time: for an S3 server that ignores conditional writes",
         kind="environment",
-        form=False,
     )
     inputs: str = opt(
         "latest",
         "inputs not given by their own flag: 'latest' (the channel's pointers) or a JSON file of "
         "input name -> reference",
         kind="environment",
-        form=False,
     )
     pointer: str = opt(
         "",
         "pointer of the channel that success moves; default: the stage's name; 'none' moves none",
         kind="environment",
-        form=False,
     )
-    reference_out: str = opt(
-        "", "file to write the main output's reference to (JSON)", kind="environment", form=False
-    )
-    executor_input: str = opt(
-        "", "KFP's executor input JSON; pipelines pass it", kind="environment", form=False
-    )
-    run_id: str = opt("", "id of the pipeline run, for logs and metrics", kind="environment", form=False)
-    force: bool = opt(False, "make the output again even if it is committed", kind="environment", form=False)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunOptions(Options, group="run"):
+    """This one run: its log, its metrics, what it hands to a pipeline."""
+
+    reference_out: str = opt("", "file to write the main output's reference to (JSON)", kind="environment")
+    executor_input: str = opt("", "KFP's executor input JSON; pipelines pass it", kind="environment")
+    run_id: str = opt("", "id of the pipeline run, for logs and metrics", kind="environment")
+    force: bool = opt(False, "make the output again even if it is committed", kind="environment", often=True)
     metrics_port: int = opt(
-        0, "TCP port of /metrics; 0 takes a free one, -1 serves none", kind="environment", form=False
+        0,
+        "TCP port of /metrics; 0 takes a free one, -1 serves none",
+        kind="environment",
+        least=-1,
+        most=65535,
     )
     log_level: str = opt(
         "info",
         "least severe message shown",
         kind="environment",
-        form=False,
         choices=("debug", "info", "warning", "error"),
     )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StageOptions(StoreOptions, RunOptions):
+    """Options that every stage takes; each stage's config derives from this."""
 
 
 def default_argv(argv: Sequence[str] | None) -> Sequence[str]:

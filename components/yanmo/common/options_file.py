@@ -1,17 +1,21 @@
 """Options as YAML: a file, or a short text given in its place.
 
-PyYAML is imported when YAML is read or written, so that a `config.py` needs only the standard library.
+Values are taken as they are written and read by the options' own reader, not by YAML: YAML 1.1 makes
+eight of `010`, a number of `21:00` and a text of `3e-4`. PyYAML is imported when YAML is read or written, so
+that a `config.py` needs only the standard library.
 """
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 from yanmo.common.errors import UsageError
 
-_INLINE = re.compile(r"\s*\{|\s*[A-Za-z_]\w*\s*:(\s|$)")
+_INLINE = re.compile(r"\s*\{|\s*[A-Za-z_][\w-]*\s*:(\s|$)")
 _MAX_INLINE = 1000
+_NOTHING = ("", "~", "null", "Null", "NULL")
 
 
 def _is_inline(source: str | Path) -> bool:
@@ -24,11 +28,13 @@ def shown_source(source: str | Path) -> str:
     return f"--config {text[:40]!r}{'...' * (len(text) > 40)}" if _is_inline(source) else text
 
 
-def read_yaml(source: str | Path) -> dict[str, str | int | float | bool]:
-    """The options in a YAML file, or in at most 1,000 characters of YAML itself: names and scalars.
+def read_yaml(source: str | Path) -> dict[str, str]:
+    """The options in a YAML file, or in at most 1,000 characters of YAML itself: names and texts.
+
+    Names may be written with `-` or `_`.
 
     Raises:
-        UsageError: no such file, not YAML, or not a flat mapping.
+        UsageError: no such file, not YAML, not a flat mapping, or a name that stands there twice.
     """
     import yaml
 
@@ -40,15 +46,56 @@ def read_yaml(source: str | Path) -> dict[str, str | int | float | bool]:
                 raise UsageError(f"{path}: {len(text)} characters; put more than {_MAX_INLINE} in a file")
         else:
             text = Path(source).read_text(encoding="utf-8-sig")
-        values = yaml.safe_load(text) or {}
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        tree = plain_yaml(text)
+    except UsageError:
+        raise
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise UsageError(f"cannot read options from {path}: {error}") from error
-    if not isinstance(values, dict):
-        raise UsageError(f"{path}: expected lines of `name: value`, found {type(values).__name__}")
-    for name, value in values.items():
-        if not isinstance(name, str) or not isinstance(value, (str, int, float, bool)):
-            raise UsageError(f"{path}: option {name!r}: expected a single value, got {value!r}")
-    return values
+    if not isinstance(tree, dict | None):
+        raise UsageError(f"{path}: expected lines of `name: value`, found {_found(tree)}")
+    result: dict[str, str] = {}
+    for key, value in (tree or {}).items():
+        name = key.replace("-", "_")
+        if name in result:
+            raise UsageError(f"{path}: option {name!r} is named twice, with - and with _")
+        if not isinstance(value, str):
+            raise UsageError(f"{path}: option {name!r}: expected a single value, found {_found(value)}")
+        result[name] = value
+    return result
+
+
+def _found(value: Any) -> str:
+    kinds: dict[Any, str] = {dict: "a mapping", list: "a list", str: "a text"}
+    return kinds.get(type(value), "nothing")
+
+
+def plain_yaml(text: str) -> Any:
+    """A YAML document as it is written: mappings, lists and texts, also of numbers; None for nothing.
+
+    Raises:
+        ValueError: a name that stands twice in a mapping, or one that is no text.
+        yaml.YAMLError: it is not YAML.
+    """
+    import yaml
+
+    tree = yaml.compose(text, Loader=yaml.SafeLoader)
+    return None if tree is None else _plain(tree)
+
+
+def _plain(node: Any) -> Any:
+    if isinstance(node.value, str):
+        return None if node.style is None and node.value in _NOTHING else node.value
+    if node.id == "sequence":
+        return [_plain(each) for each in node.value]
+    found: dict[str, Any] = {}
+    for key, value in node.value:
+        line = key.start_mark.line + 1
+        if not isinstance(key.value, str):
+            raise ValueError(f"line {line}: expected a name, found a {key.id}")
+        if key.value in found:
+            raise ValueError(f"{key.value!r} is named twice, the second time in line {line}")
+        found[key.value] = _plain(value)
+    return found
 
 
 def dump_yaml(values: dict[str, str | int | float | bool]) -> str:

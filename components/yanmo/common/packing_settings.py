@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from yanmo.common.errors import UsageError
 
+LONGEST_CONTEXT = 1 << 24
 MODES = ("best-fit", "concat", "one")
 OVERLAP_LOSS = ("once", "every")
 
@@ -34,8 +35,8 @@ class Packing:
 
     def _wrong_values(self) -> list[str]:
         problems = []
-        if not 2 <= self.context <= 1 << 24:
-            problems.append(f"--context {self.context}: expected 2 to {1 << 24}")
+        if not 2 <= self.context <= LONGEST_CONTEXT:
+            problems.append(f"--context {self.context}: expected 2 to {LONGEST_CONTEXT}")
         if self.mode not in MODES:
             problems.append(f"--packing {self.mode!r}: expected {', '.join(MODES)}")
         if self.overlap_loss not in OVERLAP_LOSS:

@@ -22,12 +22,13 @@ from types import FrameType
 from typing import Any
 
 from yanmo.common.answers import only_answers, take_stdout
+from yanmo.common.command_line import load_given
 from yanmo.common.energy import EnergyMeter
 from yanmo.common.errors import DataError, EnvironmentFault, ExitCode, UsageError, advice, report
 from yanmo.common.inputs import NONE, resolve_inputs
 from yanmo.common.kfp_outputs import ExecutorOutputs
 from yanmo.common.logs import human_seconds, setup
-from yanmo.common.options import StageOptions, by_kind, default_argv, load_given, option_fields
+from yanmo.common.options import StageOptions, by_kind, default_argv, option_fields
 from yanmo.common.options_file import dump_yaml
 from yanmo.common.stage import Stage
 from yanmo.common.store.commit import (

@@ -17,10 +17,13 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from yanmo.common.answers import take_stdout
-from yanmo.common.errors import ExitCode, UsageError, report
+from yanmo.common.command_line import Parser, add_options
+from yanmo.common.errors import ExitCode, report
 from yanmo.common.logs import setup
+from yanmo.common.options import StageOptions
 from yanmo.common.store.objects import open_store
 from yanmo.common.store.settings import StoreSettings
+from yanmo.common.version import version
 
 log = logging.getLogger(__name__)
 _EPILOG = (
@@ -28,6 +31,9 @@ _EPILOG = (
     "or a file holding a reference. Exit codes: 0 done, 64 usage, 65 damaged or missing data, 70 bug, "
     "75 try again, 78 environment."
 )
+
+
+_COMMON = ("store", "endpoint", "scratch", "scratch_gib", "single_writer", "log_level")
 
 
 @dataclass(frozen=True)
@@ -39,11 +45,6 @@ class Tool:
     description: str
     subcommands: Mapping[str, Any]
     """Subcommand -> its module."""
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message}; see {self.prog} --help")
 
 
 def main(tool: Tool, argv: Sequence[str] | None = None) -> int:
@@ -89,34 +90,20 @@ def _stop(signum: int, frame: FrameType | None) -> None:
 
 
 def _parser(tool: Tool) -> argparse.ArgumentParser:
-    parser = _Parser(
-        prog=f"yanmo {tool.name}", description=tool.description, allow_abbrev=False, epilog=_EPILOG
-    )
+    parser = Parser(prog=f"yanmo {tool.name}", description=tool.description, epilog=_EPILOG)
+    parser.add_argument("--version", action="version", version=version())
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     common = _common()
     for name, module in tool.subcommands.items():
         sub = commands.add_parser(
-            name, help=module.HELP, description=module.__doc__, parents=[common], allow_abbrev=False,
+            name, help=module.HELP, description=module.__doc__, parents=[common],
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )  # fmt: skip
         module.add_arguments(sub)
     return parser
 
 
-def _common() -> _Parser:
-    common = _Parser(add_help=False)
-    group = common.add_argument_group("store")
-    group.add_argument(
-        "--store", default="runs/store", metavar="URI",
-        help="a folder, file:///path or s3://bucket/prefix (default: %(default)s)",
-    )  # fmt: skip
-    group.add_argument("--endpoint", default="", metavar="URL", help="S3 server, http(s)://host[:port]")
-    group.add_argument("--scratch", default="", metavar="FOLDER", help="local disk for files of an s3 store")
-    group.add_argument("--scratch-gib", type=float, default=200.0, metavar="GIB", help="cap of scratch, GiB")
-    group.add_argument(
-        "--single-writer", action="store_true", help="one run writes at a time (servers without conditions)"
-    )
-    group.add_argument(
-        "--log-level", default="info", choices=("debug", "info", "warning", "error"), help="what stderr shows"
-    )
+def _common() -> Parser:
+    common = Parser(add_help=False)
+    add_options(common.add_argument_group("store"), StageOptions, _COMMON)
     return common

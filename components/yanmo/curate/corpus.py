@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from yanmo.common.documents import take_rows
 from yanmo.common.errors import DataError
+from yanmo.common.nearest import did_you_mean
 from yanmo.common.store.output import Output
 from yanmo.curate.clusters import components, keep_best
 from yanmo.curate.config import CurateOptions
@@ -132,7 +133,8 @@ class Corpus:
             if name not in have:
                 raise DataError(
                     f"no documents of genre {name} (required by --genres); there are "
-                    f"{', '.join(sorted(have)) or 'none'}: add a source of it to --sources; "
+                    f"{', '.join(sorted(have)) or 'none'}{did_you_mean(name, have)}: add a source of it to "
+                    "--sources; "
                     f"{_summary(self.report)}"
                 )
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from yanmo.common.errors import DataError
 from yanmo.curate.common_characters import common_share
-from yanmo.curate.config import ENCODINGS
+from yanmo.curate.options.sources import ENCODINGS
 
 SAMPLE_BYTES = 1 << 18
 """How much of a file decides."""

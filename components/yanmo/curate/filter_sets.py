@@ -19,8 +19,11 @@ Stanza, whose words of literary Chinese are a little longer.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
+
+from yanmo.common.option_values import number_in
 
 SETS = ("verse", "classical", "modern", "none")
 
@@ -119,10 +122,9 @@ def limits_of(basic: Limits, changes: str) -> dict[str, dict[str, float]]:
             raise ValueError(
                 f"{entry!r}: expected filter=number or set.filter=number, filters: {', '.join(FILTERS)}"
             )
-        try:
-            threshold = float(value)
-        except ValueError:
-            raise ValueError(f"{entry!r}: expected a number after '='") from None
+        threshold = number_in(value)
+        if threshold is None or not math.isfinite(threshold):
+            raise ValueError(f"{entry!r}: expected a number after '='")
         for each in sets:
             result[each][name] = threshold
     return result

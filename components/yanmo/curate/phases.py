@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 from yanmo.common.errors import DataError, StorageError, UsageError
 from yanmo.common.inputs import NONE
 from yanmo.common.logs import Progress, human_bytes
-from yanmo.common.options import by_kind
+from yanmo.common.options import Only, Scalar, names_of
 from yanmo.common.stage_run import Finish, Skip, StageRun
 from yanmo.common.store.commit import Attempt, Result
 from yanmo.common.store.manifest import digest
@@ -38,7 +38,7 @@ from yanmo.curate.sources import (
     iterate_excluded,
     sources_input,
 )
-from yanmo.curate.text_options import MAP_OPTIONS, check_text_options, text_options
+from yanmo.curate.text_options import check_text_options, text_options
 from yanmo.curate.train_split import write_documents
 
 log = logging.getLogger(__name__)
@@ -47,9 +47,14 @@ EVALUATION_SET = "evaluation_set"
 EVALUATION_SET_REVISION = 4
 """Raised when the same text and options give another evaluation set."""
 
-_CLUSTERS_ONLY = {"near_duplicate_similarity", "split_by"}
-_CONFIRM_ONLY = {"confirm_characters", "confirm_share", "min_split_documents"}
-_SPLIT_ONLY = _CONFIRM_ONLY | {"test_characters", "valid_characters", "test_share", "valid_share"}
+_MAP = ("",)
+"""What an option's declaration says of the first phase: nothing."""
+_ADDED = (*_MAP, "clusters", "confirm", "files")
+"""Phases whose options decide what a confirmation split that is added becomes."""
+_CHOSEN = (*_ADDED, "split")
+"""Those of an evaluation set."""
+_READ = (*_MAP, "clusters", "checks")
+"""Those of the corpus; checks only refuse it."""
 
 
 def prepare(run: StageRun) -> dict[str, Any]:
@@ -81,6 +86,13 @@ def prepare(run: StageRun) -> dict[str, Any]:
     return {**inputs, EVALUATION_SET: pinned}
 
 
+def _of_phases(options: CurateOptions, phases: tuple[str, ...]) -> tuple[dict[str, Scalar], Any]:
+    """What phases' options put into a part's key; and the options without any others that are in a key."""
+    named = names_of(type(options), kind="semantic", phase=phases)
+    unkeyed = names_of(type(options), kind=("execution", "environment"))
+    return {name: getattr(options, name) for name in sorted(named)}, Only(options, {*named, *unkeyed})
+
+
 def _expect(options: CurateOptions, new_bytes: int) -> None:
     """Let workers start while a large new file is being hashed."""
     if new_bytes > FEW * options.batch_bytes:
@@ -90,11 +102,10 @@ def _expect(options: CurateOptions, new_bytes: int) -> None:
 def _choose_evaluation_set(run: StageRun, inputs: dict[str, Any]) -> Output:
     """The evaluation set of this text, made the channel's unless another run was first."""
     options: CurateOptions = run.options
-    named = MAP_OPTIONS | _CLUSTERS_ONLY | _SPLIT_ONLY | {"shard_characters"}
-    semantic = {name: value for name, value in by_kind(options, "semantic").items() if name in named}
+    semantic, of_the_key = _of_phases(options, _CHOSEN)
 
     def build(attempt: Attempt) -> Result:
-        return build_evaluation_set(attempt, _corpus(run), options)
+        return build_evaluation_set(attempt, _corpus(run), of_the_key)
 
     inputs = {name: value for name, value in inputs.items() if name != "benchmarks"}
     part = run.part(EVALUATION_SET, EVALUATION_SET_REVISION, semantic, inputs, build)
@@ -117,14 +128,13 @@ def _add_confirmation(run: StageRun, pinned: Output | None, inputs: dict[str, An
     if options.pointer != NONE:
         _check_is_channels(run, pinned)
     _check_form(pinned, options)
-    named = MAP_OPTIONS | _CLUSTERS_ONLY | _CONFIRM_ONLY | {"shard_characters"}
-    semantic = {name: value for name, value in by_kind(options, "semantic").items() if name in named}
+    semantic, of_the_key = _of_phases(options, _ADDED)
 
     def build(attempt: Attempt) -> Result:
         corpus = _corpus(run)
         known = EvaluationSet.open(pinned, options.split_by)
         is_held = known.holds(corpus, options.near_duplicate_similarity, options.workers)
-        return build_extended_set(attempt, pinned, corpus, is_held, options)
+        return build_extended_set(attempt, pinned, corpus, is_held, of_the_key)
 
     inputs = {name: value for name, value in inputs.items() if name != "benchmarks"}
     part = run.part(
@@ -181,7 +191,7 @@ def _check_form(pinned: Output, options: CurateOptions) -> None:
 def _check_pinned(pinned: Output, options: CurateOptions) -> None:
     _check_form(pinned, options)
     chosen_with = pinned.manifest.options
-    for name in sorted(_SPLIT_ONLY):
+    for name in sorted(names_of(CurateOptions, phase=("confirm", "split"))):
         if name in chosen_with and chosen_with[name] != getattr(options, name):
             log.warning(
                 "--%s has no effect: evaluation set %s is pinned; it was chosen with %s",
@@ -197,7 +207,7 @@ def _corpus(run: StageRun) -> Corpus:
         options: CurateOptions = run.options
         mapped = _map_all(run, run.extra["sources"])
         signed = [_signed(run, part) for part in mapped]
-        corpus = Corpus.read(mapped, signed, options)
+        corpus = Corpus.read(mapped, signed, _of_phases(options, _READ)[1])
         if options.near_duplicate_similarity:
             corpus.drop_near_duplicates(_similar(run, corpus, mapped))
         if run.extra["excluded"]:
@@ -257,12 +267,12 @@ def _similar(run: StageRun, corpus: Corpus, mapped: Sequence[Output]) -> Edges:
 
 def _mapped(run: StageRun, source: Source, progress: Progress) -> Output:
     options: CurateOptions = run.options
-    semantic = {name: value for name, value in by_kind(options, "semantic").items() if name in MAP_OPTIONS}
+    semantic, of_the_key = _of_phases(options, _MAP)
     raw = {"content_digest": digest(source.identity), "uri": source.uri}
     build = functools.partial(
         mapping.build_mapped,
         source=source,
-        options=text_options(options),
+        options=text_options(of_the_key),
         workers=options.workers,
         batch_bytes=options.batch_bytes,
         on_bytes=progress.add,

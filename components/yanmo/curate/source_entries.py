@@ -20,6 +20,7 @@ The sources file, paths being relative to it:
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,7 +28,8 @@ from pathlib import Path
 from typing import Any
 
 from yanmo.common.errors import DataError, UsageError
-from yanmo.curate.config import ENCODINGS, LAYOUTS
+from yanmo.common.options_file import plain_yaml
+from yanmo.curate.options.sources import ENCODINGS, LAYOUTS
 from yanmo.curate.raw_files import local_path
 
 VALUES = ("genre", "title", "author", "source", "license")
@@ -79,9 +81,9 @@ def read_entries(sources: str) -> list[Entry]:
         DataError: a sources file that cannot be read.
     """
     whole = sources.strip()
-    if not _is_yaml(whole) and Path(whole).exists():  # a name with spaces, commas or semicolons in it
+    if not _is_yaml(whole) and os.path.exists(whole):  # a name with spaces, commas or semicolons in it
         return [Entry(whole)]
-    texts = [whole] if _is_yaml(whole) and Path(whole).is_file() else _split(whole)
+    texts = [whole] if _is_yaml(whole) and os.path.isfile(whole) else _split(whole)
     return [entry for text in texts for entry in _entries_of(text)]
 
 
@@ -133,17 +135,17 @@ def _file_entries(path: Path) -> Iterator[Entry]:
             raise UsageError(f"{where}: labels: expected name: value, found {labels!r}")
         values |= {f"{LABEL}{name}": value for name, value in labels.items()}
         for name, value in values.items():
-            if not isinstance(name, str) or not isinstance(value, (str, int, float)):
+            if not isinstance(name, str) or not isinstance(value, str):
                 raise UsageError(f"{where}: {name}: expected a single value, found {value!r}")
-        yield Entry(_beside(path, item["path"]), _settings({n: str(v) for n, v in values.items()}, where))
+        yield Entry(_beside(path, item["path"]), _settings(values, where))
 
 
 def _read_list(path: Path) -> list[Any]:
     import yaml
 
     try:
-        value = yaml.safe_load(path.read_text(encoding="utf-8-sig"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        value = plain_yaml(path.read_text(encoding="utf-8-sig"))
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise DataError(f"--sources {path}: cannot be read as YAML: {error}") from error
     found = value.get("sources") if isinstance(value, dict) else None
     if not isinstance(found, list) or not found or len(value) > 1:

@@ -1,4 +1,4 @@
-"""From the stage's options to what decides over one record; which options those are."""
+"""From the stage's options to what decides over one record."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass, field
 
 from yanmo.common.errors import UsageError
+from yanmo.common.nearest import did_you_mean
+from yanmo.common.option_values import number_in
 from yanmo.curate.cleaning import CLEANINGS, DEFAULT_CLEANINGS, Cleaning
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.filter_sets import REASONS, SETS, limits_of, read_pairs
@@ -14,14 +16,6 @@ from yanmo.curate.normalize import CLASSICAL, form_steps
 from yanmo.curate.parsing import Fields, genre_name
 from yanmo.curate.privacy import KINDS
 from yanmo.curate.reading import MAX_RECORD_BYTES, Reading
-
-MAP_OPTIONS = frozenset((
-    "text_field", "title_field", "author_field", "genre_field", "source_field", "license_field",
-    "label_fields", "default_genre", "licenses", "min_han_characters", "max_characters", "min_han_share",
-    "max_lacuna_share", "max_private_use_share", "encoding", "text_layout", "text_form", "steps",
-    "keep_original", "mask_personal", "filter_sets", "filter_limits",
-))  # fmt: skip
-"""Options that decide what `map` makes of one record."""
 
 _RECORD_BYTES_PER_CHARACTER = 12
 """What JSON's longest spelling of a character takes: two escapes of six bytes."""
@@ -127,7 +121,10 @@ def _rules(options: CurateOptions) -> FilterRules:
         raise UsageError(f"--filter-sets: {error}") from error
     unknown = sorted(set(sets.values()) - set(SETS))
     if unknown:
-        raise UsageError(f"--filter-sets: unknown set {unknown[0]!r}: expected one of {', '.join(SETS)}")
+        hint = did_you_mean(unknown[0], SETS)
+        raise UsageError(
+            f"--filter-sets: unknown set {unknown[0]!r}: expected one of {', '.join(SETS)}{hint}"
+        )
     return FilterRules(limits=limits, sets=sets)
 
 
@@ -140,11 +137,13 @@ def allowed_shares(options: CurateOptions) -> dict[str, float]:
     shares = dict.fromkeys(REASONS, options.max_filter_share)
     try:
         for name, value in read_pairs(options.filter_shares, "filter=share").items():
-            if name not in shares or not 0 <= float(value) <= 1:
+            share = number_in(value)
+            if name not in shares or share is None or not 0 <= share <= 1:
                 raise ValueError(
                     f"{name}={value}: expected a share from 0 to 1 for one of {', '.join(REASONS)}"
+                    f"{did_you_mean(name, REASONS) * (name not in shares)}"
                 )
-            shares[name] = float(value)
+            shares[name] = share
     except ValueError as error:
         raise UsageError(f"--filter-shares: {error}") from error
     return shares
@@ -160,4 +159,5 @@ def check_text_options(options: CurateOptions) -> None:
     allowed_shares(options)
     for word in _words(options.mask_personal):
         if word not in (*KINDS, "none"):
-            raise UsageError(f"--mask-personal: {word!r}: expected some of {', '.join(KINDS)}, or none")
+            hint = did_you_mean(word, KINDS)
+            raise UsageError(f"--mask-personal: {word!r}: expected some of {', '.join(KINDS)}, or none{hint}")

@@ -11,11 +11,12 @@ import socket
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import NoReturn
 
+from yanmo.common.command_line import Parser, add_options
 from yanmo.common.errors import DataError, ExitCode, UsageError, report
 from yanmo.common.logs import setup
-from yanmo.common.options import default_argv
+from yanmo.common.option_values import argument
+from yanmo.common.options import StageOptions, default_argv
 from yanmo.common.stage_run import Finish, StageRun
 from yanmo.common.stage_run import main as stage_main
 from yanmo.common.store.manifest import Reference
@@ -63,24 +64,20 @@ def judge_and_crown(argv: Sequence[str]) -> int:
     return code
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message}; see {self.prog} --help")
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="yanmo promote", description=__doc__, allow_abbrev=False)
+def _parser() -> Parser:
+    parser = Parser(prog="yanmo promote", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    common = _Parser(add_help=False)
-    common.add_argument("--store", default="runs/store", help="a folder, file:///path or s3://bucket/prefix")
-    common.add_argument("--endpoint", default="", metavar="URL", help="S3 server, http(s)://host[:port]")
-    common.add_argument("--scratch", default="", metavar="FOLDER", help="local disk for files of an s3 store")
-    common.add_argument("--channel", default="dev", help="whose champion (default: %(default)s)")
+    common = Parser(add_help=False)
+    add_options(common, StageOptions, ("store", "endpoint", "scratch", "channel"))
     history = commands.add_parser("history", parents=[common], help="show the champions of a channel")
     history.add_argument("--json", action="store_true", help="for scripts: one JSON document")
     rollback = commands.add_parser("rollback", parents=[common], help="bring a former champion back")
     rollback.add_argument(
-        "--to", type=int, default=0, metavar="N", help="number in the history (default: the one before)"
+        "--to",
+        type=argument(int),
+        default=0,
+        metavar="N",
+        help="number in the history (default: the one before)",
     )
     rollback.add_argument("--why", required=True, metavar="TEXT", help="reason, for the history")
     rollback.add_argument("--who", default="", metavar="NAME", help="for the history (default: user@host)")

@@ -9,6 +9,9 @@ import math
 import re
 from dataclasses import dataclass
 
+from yanmo.common.nearest import did_you_mean
+from yanmo.common.option_values import number_in
+
 VERSE = {
     "form": "generated shi of four or eight lines of five or seven",
     "equal_lines": "generated shi of an even number of lines, all of five or seven",
@@ -82,7 +85,8 @@ def parse_unmeasured(text: str) -> tuple[str, ...]:
     names = tuple(filter(None, map(str.strip, text.split(","))))
     for name in names:
         if name not in MEASURED:
-            raise ValueError(f"--accept-unmeasured: expected {', '.join(MEASURED)}, found {name!r}")
+            hint = did_you_mean(name, MEASURED)
+            raise ValueError(f"--accept-unmeasured: expected {', '.join(MEASURED)}, found {name!r}{hint}")
     return names
 
 
@@ -93,11 +97,9 @@ def _parsed(part: str) -> Limit:
         raise ValueError(f"--limits: {part.strip()!r}: {hint}")
     name, sign, bound = found.groups()
     if name not in FIGURES:
-        raise ValueError(f"--limits: no figure {name!r}; there are {', '.join(FIGURES)}")
-    try:
-        value = float(bound)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
+        hint = did_you_mean(name, FIGURES)
+        raise ValueError(f"--limits: no figure {name!r}{hint}; there are {', '.join(FIGURES)}")
+    value = number_in(bound)
+    if value is None or not math.isfinite(value):
         raise ValueError(f"--limits: {part.strip()!r}: {hint}")
     return Limit(name, sign, value)

@@ -6,9 +6,10 @@ import sys
 from collections.abc import Sequence
 
 from yanmo.common.answers import answer, only_answers, take_stdout
+from yanmo.common.command_line import load
 from yanmo.common.kfp_outputs import ExecutorOutputs
 from yanmo.common.logs import setup
-from yanmo.common.options import default_argv, load
+from yanmo.common.options import default_argv
 from yanmo.common.stage_run import failed
 from yanmo.common.store.objects import open_store
 from yanmo.common.store.settings import StoreSettings

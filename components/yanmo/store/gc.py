@@ -12,11 +12,11 @@ why). Give an age longer than your longest pipeline: between two of its tasks a 
 from __future__ import annotations
 
 import argparse
-import re
 from collections import defaultdict
 
 from yanmo.common.errors import DataError, UsageError
 from yanmo.common.logs import human_bytes
+from yanmo.common.option_values import Bounds, brief, number_in
 from yanmo.common.store.objects import Leftover, ObjectInfo, ObjectStore
 from yanmo.store.find import print_json
 from yanmo.store.gc_plan import Ages, Plan, Planner
@@ -25,15 +25,18 @@ from yanmo.store.inventory import Inventory, take
 
 HELP = "remove what nothing refers to (a dry run unless --delete)"
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
-_AGE = re.compile(r"(\d+(?:\.\d+)?)([smhdw])\Z")
+_AGE = Bounds(most=100 * 365 * 86400)
+"""A hundred years, in seconds."""
 
 
 def parse_age(text: str) -> float:
     """Seconds in an age such as 90s, 30m, 12h, 7d or 2w."""
-    found = _AGE.match("0s" if text == "0" else text)
-    if not found:
-        raise argparse.ArgumentTypeError(f"expected an age such as 90s, 30m, 12h, 7d or 2w, got {text!r}")
-    return float(found[1]) * _UNITS[found[2]]
+    number, unit = number_in(text[:-1]), _UNITS.get(text[-1:])
+    seconds = 0.0 if text == "0" else None if number is None or unit is None else number * unit
+    if seconds is None or not _AGE.hold(seconds):
+        expected = "an age such as 90s, 30m, 12h, 7d or 2w, up to a hundred years"
+        raise argparse.ArgumentTypeError(f"{brief(text)}: expected {expected}")
+    return seconds
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from yanmo.common.errors import UsageError
 from yanmo.common.options import StageOptions, input_ref, opt
 from yanmo.common.stage import Stage
 
-LEAST_VOCABULARY = 512
-MOST_VOCABULARY = 300_000
-
 
 @dataclass(frozen=True, kw_only=True)
-class TokenizeConfig(StageOptions):
+class TokenizeConfig(StageOptions, group="tokenize"):
     """Make a jieba-true tokenizer and a token cache that training maps into memory."""
 
     documents: str = input_ref("documents to tokenize", stages=("balance", "curate"))
@@ -27,69 +23,55 @@ class TokenizeConfig(StageOptions):
     vocab_size: int = opt(
         8192,
         "ids of the tokenizer, 68 reserved ones and 256 bytes included; up to 65536 a token costs 2 bytes",
+        form=True,
+        least=512,
+        most=300_000,
+        often=True,
     )
     min_character_count: int = opt(
-        3, "characters seen less often in the training text are written as bytes", form=False
+        3, "characters seen less often in the training text are written as bytes", least=1, often=True
     )
     character_share: float = opt(
-        0.85, "largest share of the vocabulary for single characters; the rarest become bytes", form=False
+        0.85, "largest share of the vocabulary for single characters; the rarest become bytes", most=1
     )
     user_dictionary: str = opt(
         "",
         "files or URIs of user dictionaries, separated by commas: lines of `word [frequency] [tag]` as jieba "
         "has them; their words come first",
         kind="environment",
-        form=False,
+        often=True,
     )
     byte_level: bool = opt(
         False,
         "write tokenizer.json with a ByteLevel step in place of byte_fallback, for tools that know only "
         "this; the ids are the same",
-        form=False,
     )
     dictionary_weight: float = opt(
-        0.03, "weight of jieba's frequencies beside the text's own when words are chosen", form=False
+        0.03, "weight of jieba's frequencies beside the text's own when words are chosen"
     )
 
     compression: str = opt(
         "none",
         "of token files: none is mapped as it lies; zstd is for archives and expanded into the scratch cache",
-        form=False,
         choices=("none", "zstd"),
+        often=True,
     )
 
     workers: int = opt(
-        0, "processes; 0 is one per CPU where the text is worth it", kind="execution", form=False
+        0, "processes; 0 is one per CPU where the text is worth it", kind="execution", most=10_000, often=True
     )
     judged: int = opt(
         1024,
         "one document in this many, and the first 16 of each file, are compared with Hugging Face's "
         "tokenizer; 0 compares none",
         kind="execution",
-        form=False,
     )
     agreement_sentences: int = opt(
         2000,
         "sentences on which agreement with jieba is measured, spread over the files that are tokenized (125 "
         "or more of each); 0 skips it",
         kind="execution",
-        form=False,
     )
-
-    def __post_init__(self) -> None:
-        if not LEAST_VOCABULARY <= self.vocab_size <= MOST_VOCABULARY:
-            raise UsageError(
-                f"--vocab-size {self.vocab_size}: expected {LEAST_VOCABULARY} to {MOST_VOCABULARY} ids"
-            )
-        if not 0.0 <= self.character_share <= 1.0:
-            raise UsageError(f"--character-share {self.character_share}: expected 0 to 1")
-        if not self.dictionary_weight >= 0.0:
-            raise UsageError(f"--dictionary-weight {self.dictionary_weight}: expected 0 or more")
-        if self.min_character_count < 1:
-            raise UsageError(f"--min-character-count {self.min_character_count}: expected 1 or more")
-        for name in ("workers", "judged", "agreement_sentences"):
-            if getattr(self, name) < 0:
-                raise UsageError(f"--{name.replace('_', '-')} {getattr(self, name)}: expected 0 or more")
 
 
 STAGE = Stage(

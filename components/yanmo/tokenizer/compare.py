@@ -29,11 +29,13 @@ import numpy as np
 from yanmo.common.answers import answer, only_answers
 from yanmo.common.errors import ExitCode, UsageError
 from yanmo.common.logs import human_seconds
+from yanmo.common.option_values import MOST_EXACT, argument, arguments
+from yanmo.common.options import values_of
 from yanmo.common.records import num_characters
 from yanmo.common.store.objects import ObjectStore
 from yanmo.store.find import find
 from yanmo.tokenize.agreement import sentences_of, thinned
-from yanmo.tokenize.config import LEAST_VOCABULARY, MOST_VOCABULARY
+from yanmo.tokenize.config import TokenizeConfig
 from yanmo.tokenizer.candidates import Workshop, parse_candidates, read_candidate
 from yanmo.tokenizer.corpus import Corpus, of_files, of_output
 from yanmo.tokenizer.measure import Measured, measure, save_encoded
@@ -51,25 +53,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text.add_argument("--files", nargs="+", default=[], metavar="FILE",
                       help=".jsonl(.zst .gz) .parquet .txt; one document in 20 is held out")  # fmt: skip
     text.add_argument("--text-field", default="text", help="field or column of the text (default: text)")
-    text.add_argument("--characters", type=int, default=4_000_000, metavar="N",
+    text.add_argument("--characters", type=argument(int, least=1), default=4_000_000, metavar="N",
                       help="characters to learn from, at most (default: %(default)s)")  # fmt: skip
-    text.add_argument("--held-out-characters", type=int, default=200_000, metavar="N",
+    text.add_argument("--held-out-characters", type=argument(int, least=1), default=200_000, metavar="N",
                       help="characters to judge by, at most (default: %(default)s)")  # fmt: skip
     parser.add_argument("--candidates", default="char,jieba,jieba-bpe,bpe,unigram", metavar="A,B",
                         help="kinds, and folders with a tokenizer.json (default: %(default)s)")  # fmt: skip
-    parser.add_argument("--sizes", default="8192", metavar="N,N", help="ids of each kind (default: 8192)")
-    parser.add_argument("--tera-operations", type=float, default=3.0, metavar="X",
+    parser.add_argument(
+        "--sizes", type=_sizes, default="8192", metavar="N,N", help="ids of each kind (default: 8192)"
+    )
+    parser.add_argument("--tera-operations", type=argument(float), default=3.0, metavar="X",
                         help="10^12 floating-point operations of each training; 0 trains none (default: 3: "
                         "one to two CPU-minutes)")  # fmt: skip
-    parser.add_argument("--workers", type=int, default=0, metavar="N",
+    parser.add_argument("--workers", type=argument(int, most=10_000), default=0, metavar="N",
                         help="trainings at a time, one core each; 0 is one per CPU")  # fmt: skip
-    parser.add_argument("--seed", type=int, default=0, help="of first weights and order of the text")
+    parser.add_argument(
+        "--seed",
+        type=argument(int, most=MOST_EXACT),
+        default=0,
+        help="of first weights and order of the text",
+    )
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
 
 
 def run(store: ObjectStore, args: argparse.Namespace) -> int:
     """Compare, and print a table and one sentence."""
-    wanted = parse_candidates(args.candidates, _sizes(args.sizes))
+    wanted = parse_candidates(args.candidates, args.sizes)
     _check(args)
     with only_answers():
         corpus = _corpus(store, args).limited(args.characters, args.held_out_characters)
@@ -79,23 +88,13 @@ def run(store: ObjectStore, args: argparse.Namespace) -> int:
 
 
 def _sizes(text: str) -> list[int]:
-    try:
-        sizes = [int(size) for size in text.split(",")]
-    except ValueError as error:
-        raise UsageError(f"--sizes {text}: expected whole numbers with commas between them") from error
-    if not all(LEAST_VOCABULARY <= size <= MOST_VOCABULARY for size in sizes):
-        raise UsageError(f"--sizes {text}: expected {LEAST_VOCABULARY} to {MOST_VOCABULARY} ids each")
-    return sizes
+    bounds = values_of(TokenizeConfig)["vocab_size"].bounds
+    return arguments(int, least=bounds.least, most=bounds.most)(text)
 
 
 def _check(args: argparse.Namespace) -> None:
     if bool(args.documents) == bool(args.files):
         raise UsageError("give --documents or --files, one of the two")
-    for name in ("characters", "held_out_characters"):
-        if getattr(args, name) < 1:
-            raise UsageError(f"--{name.replace('_', '-')} {getattr(args, name)}: expected 1 or more")
-    if not 0 <= args.tera_operations < 1e9 or args.workers < 0 or args.seed < 0:
-        raise UsageError("--tera-operations, --workers and --seed: expected 0 or more")
 
 
 def _corpus(store: ObjectStore, args: argparse.Namespace) -> Corpus:

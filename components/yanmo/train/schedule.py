@@ -7,9 +7,64 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from yanmo.common.options import Options, opt
+from yanmo.train.options.sizes import BUNDLED
+
+if TYPE_CHECKING:
+    from yanmo.train.config import TrainConfig
 
 SCHEDULES = ("linear", "cosine", "constant", "wsd", "sgdr", "plateau")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScheduleOptions(Options, group="schedule"):
+    """Steps, course of the learning rates, early end."""
+
+    steps: int = opt(
+        450, "optimizer steps of the whole training", least=1, form=True, auto=BUNDLED, often=True
+    )
+    schedule: str = opt(
+        "linear",
+        "course of the learning rate after the warm-up, down to its floor",
+        choices=SCHEDULES,
+        trial="constant",
+    )
+    warmup_steps: int = opt(30, "steps over which the learning rate rises from 0", trial=1)
+    floor: float = opt(0.0, "last learning rate as a share of the peak", most=1)
+    decay_share: float = opt(0.2, "wsd: share of the steps at the end that lead down to the floor", most=1)
+    restart_steps: int = opt(0, "sgdr: steps of the first cosine after the warm-up; 0 is a quarter of them")
+    restart_factor: float = opt(1.0, "sgdr: length of a cosine by that of the one before", least=1)
+    plateau_validations: int = opt(
+        3, "plateau: validations without a gain before the learning rate falls", least=1
+    )
+    plateau_factor: float = opt(0.5, "plateau: what it is multiplied with", most=1)
+    batch_scaling: str = opt(
+        "none",
+        "scale all learning rates with the batch: by (its tokens / --reference-batch) or the root of that",
+        choices=("none", "sqrt", "linear"),
+    )
+    reference_batch: int = opt(
+        2048, "tokens of the batch that the learning rates are meant for (the demo's 32 x 64)", least=1
+    )
+    early_stopping: int = opt(
+        0,
+        "validations without a gain before the training ends; 0 never; the best model is kept",
+        trial=0,
+    )
+    early_min_delta: float = opt(
+        0.0, "bits per character that count as a gain, for early stopping and the plateau"
+    )
+
+    def contradictions(self) -> list[str]:
+        """What cannot be together."""
+        if self.warmup_steps >= self.steps > 1 and self.schedule not in ("constant", "plateau"):
+            return [
+                f"--warmup-steps {self.warmup_steps} leaves none of --steps {self.steps} for the "
+                f"{self.schedule} schedule"
+            ]
+        return []
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,8 +86,8 @@ class Schedule:
     """Of all learning rates, for the batch: see `batch_scale`."""
 
     @classmethod
-    def of(cls, options: Any) -> Schedule:
-        """The schedule of a TrainConfig."""
+    def of(cls, options: TrainConfig) -> Schedule:
+        """The schedule of a training."""
         return cls(
             name=options.schedule,
             steps=options.steps,

@@ -102,8 +102,8 @@ def test_table_names_what_it_counts(root, capsys):
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--context", "many"], "expected numbers"),
-        (["--context", "1"], "--context 1: expected 2"),
+        (["--context", "many"], "--context many: expected a whole number from 2 to"),
+        (["--context", "1"], "--context 1: expected a whole number from 2 to"),
         (["--packing", "padded"], "expected some of best-fit"),
         (["--stride", "999", "--context", "64"], "--stride 999"),
         (["--split", "valid"], "no documents in split valid"),

@@ -205,8 +205,11 @@ def test_licences_are_counted_in_both_manifests(curate: Run) -> None:
         (["--shard", "3/2"], "--shard 3/2: expected a part of a whole"),
         (["--shard", "x"], "--shard x: expected a part of a whole"),
         (["--benchmarks", "x.jsonl", "--overlap-characters", "0"], "--benchmarks needs --overlap-characters"),
-        (["--near-duplicate-similarity", "1.5"], "--near-duplicate-similarity is 1.5: expected a share"),
-        (["--split-by", "genre"], "invalid choice"),
+        (
+            ["--near-duplicate-similarity", "1.5"],
+            "--near-duplicate-similarity 1.5: expected a number from 0 to 1",
+        ),
+        (["--split-by", "genre"], "--split-by genre: expected one of cluster, author, source"),
     ],
 )
 def test_wrong_options_are_refused(

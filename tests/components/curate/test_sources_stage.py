@@ -16,7 +16,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from yanmo.curate import unpacking
-from yanmo.curate.text_options import MAP_OPTIONS
 
 Run = Callable[..., Any]
 Record = dict[str, Any]
@@ -260,9 +259,3 @@ def test_options_that_say_nothing_are_refused_before_anything_is_read(
 ) -> None:
     curate("nothing-there.jsonl", *arguments, expect=64)
     assert f"{arguments[0]}: " in capsys.readouterr().err
-
-
-def test_every_option_of_one_record_exists() -> None:
-    from yanmo.curate.config import CurateOptions
-
-    assert set(CurateOptions.__dataclass_fields__) >= MAP_OPTIONS

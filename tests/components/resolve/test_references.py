@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from yanmo.common.command_line import load
 from yanmo.common.errors import DataError
 from yanmo.common.inputs import resolve_inputs
-from yanmo.common.options import StageOptions, load
+from yanmo.common.options import StageOptions
 from yanmo.common.store.commit import Attempt, Recipe, Result, commit_once
 from yanmo.common.store.file_store import FileStore
 from yanmo.common.store.manifest import Reference

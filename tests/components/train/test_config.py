@@ -2,8 +2,8 @@
 
 import pytest
 
+from yanmo.common.command_line import load
 from yanmo.common.errors import UsageError
-from yanmo.common.options import load
 from yanmo.train.config import TrainConfig
 
 
@@ -24,7 +24,7 @@ from yanmo.train.config import TrainConfig
         (["--residual-start=depth"], "--residual-start"),
         (["--micro-batch=some"], "micro-batch"),
         (["--micro-batch=-2"], "--micro-batch"),
-        (["--preset=turbo"], "--preset turbo"),
+        (["--preset=debgu"], "--preset debgu: expected a YAML file or one of .*; did you mean debug"),
         (["--size=huge"], "--size"),
         (["--heads=3", "--kv-heads=2"], "--kv-heads"),
         (["--head-width=33"], "--head-width"),
@@ -34,7 +34,7 @@ from yanmo.train.config import TrainConfig
         (["--tag-share=1.5"], "--tag-share"),
         (["--muon-learning-rate=nan"], "--muon-learning-rate"),
         (["--precision=fp8"], "precision"),
-        (["--learning-rate=1"], "learning-rate"),
+        (["--learning-rate=1"], "unknown option --learning-rate; did you mean --.*learning-rate"),
         (["--stop-at=7"], "--stop-at"),
         (["--night=21:00"], "--night"),
         (["--timezone=Nowhere"], "--timezone"),
@@ -42,13 +42,13 @@ from yanmo.train.config import TrainConfig
         (["--night=21:00-08:00", "--night-micro-batch=5"], "--night-micro-batch 5"),
         (["--memory-share=1.5"], "--memory-share"),
         (["--rewinds=-1"], "--rewinds"),
-        (["--ranks=0"], "--ranks 0: expected a number of at least 1"),
+        (["--ranks=0"], "--ranks 0: expected a whole number from 1 to 10000"),
         (["--kv-heads=0"], "--kv-heads 0"),
-        (["--clip=inf"], "--clip inf: expected a number"),
+        (["--clip=inf"], "--clip inf: expected a number from 0 to 1000000000"),
         (["--embedding-std=-1"], "--embedding-std"),
-        (["--dropout=1"], "--dropout 1: nothing would be left"),
+        (["--dropout=1"], "--dropout 1: expected a number from 0 to below 1"),
         (["--adam-beta2=1"], "--adam-beta2 1"),
-        (["--memory-share=0"], "--memory-share 0: leaves no memory"),
+        (["--memory-share=0"], "--memory-share 0: expected a number above 0 and at most 1"),
     ],
 )
 def test_a_contradiction_is_refused_by_name(flags, word):

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from yanmo.common.options import flag, load
+from yanmo.common.command_line import load
+from yanmo.common.options import flag
 from yanmo.common.store.objects import open_store
 from yanmo.common.store.output import Output, open_reference
 from yanmo.common.store.pointers import read_pointer

@@ -21,10 +21,10 @@ from yanmo.common.store.manifest import file_sha256
 class CollectOptions(StageOptions):
     """Collect lines of text."""
 
-    sources: str = opt("lines.txt", "text file to read", kind="environment")
-    sleep_seconds: float = opt(0.0, "seconds to sleep before the work", kind="execution")
-    limit: int = opt(0, "lines to keep; 0 keeps all", form=False)
-    threads: int = opt(1, "threads", kind="execution", form=False)
+    sources: str = opt("lines.txt", "text file to read", kind="environment", form=True)
+    sleep_seconds: float = opt(0.0, "seconds to sleep before the work", kind="execution", form=True)
+    limit: int = opt(0, "lines to keep; 0 keeps all")
+    threads: int = opt(1, "threads", kind="execution")
 
 
 STAGE = TinyStage(

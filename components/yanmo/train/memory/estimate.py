@@ -31,7 +31,7 @@ from yanmo.common.errors import EnvironmentFault
 from yanmo.common.logs import human_bytes
 from yanmo.model.flash_limits import Capability, misfit
 from yanmo.train.config import TrainConfig
-from yanmo.train.options.sizes import num_parameters
+from yanmo.train.options.model import num_parameters, shape_of
 
 _BASE = {"cpu": 660 << 20, "cuda": 800 << 20, "mps": 800 << 20}
 """RSS of a worker whose state and activations are left out: torch 2.13's CUDA build on a CPU, whose libraries
@@ -69,12 +69,6 @@ class Estimate:
         parts = ", ".join(f"{name} {human_bytes(getattr(self, name))}" for name in names)
         host = f"; and {human_bytes(self.host)} of the CPU's" if self.host else ""
         return f"{human_bytes(self.total)} per rank ({parts}{host})"
-
-
-def shape_of(options: TrainConfig) -> dict[str, str | int | float | bool]:
-    """What `num_parameters` wants."""
-    names = ("layers", "width", "heads", "kv_heads", "head_width", "feed_forward", "tied_head")
-    return {name: getattr(options, name) for name in names}
 
 
 def estimate(options: TrainConfig, vocab_size: int, device: str, rows: int = 0) -> Estimate:

@@ -25,9 +25,9 @@ from yanmo.train.memory.estimate import (
     estimate,
     gpu_name,
     largest_that_fits,
-    shape_of,
 )
-from yanmo.train.options.engine import AUTO
+from yanmo.train.options.machine import AUTO
+from yanmo.train.options.model import shape_of
 
 log = logging.getLogger(__name__)
 _SECONDS = 300.0

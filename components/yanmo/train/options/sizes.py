@@ -9,11 +9,18 @@ et al., "Tensor Programs V", 2022, table 8). The demo's recipe, width 192, is th
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
+from yanmo.common.errors import UsageError
+from yanmo.common.nearest import did_you_mean
+from yanmo.common.option_values import brief
+from yanmo.common.options import Options, Scalar, opt
 from yanmo.common.options_file import read_yaml
 
-Options = dict[str, str | int | float | bool]
+Settings = Mapping[str, Scalar]
 
 _TUNED_WIDTH = 192
 _TUNED_HEAD_RATE = 0.01
@@ -28,7 +35,7 @@ def _size(
     feed_forward: int,
     context: int,
     rows: int,
-) -> Options:
+) -> Settings:
     return {
         "layers": layers,
         "width": width,
@@ -42,7 +49,7 @@ def _size(
     }
 
 
-SIZES: dict[str, Options] = {
+SIZES: dict[str, Settings] = {
     "tiny": {},  # the defaults themselves: the demo's 4.3 M
     "small": _size(10, 512, 8, 4, 64, 1536, 512, 64),
     "medium": _size(16, 768, 6, 2, 128, 1920, 1024, 128),
@@ -58,32 +65,63 @@ def preset_names() -> list[str]:
     return sorted(path.stem for path in PRESETS.glob("*.yaml"))
 
 
-def read_preset(name: str) -> Options:
+def read_preset(name: str) -> Settings:
     """The options of a preset.
 
     Raises:
-        ValueError: there is none of that name.
+        UsageError: there is none of that name.
     """
     if name.endswith((".yaml", ".yml")):
         return read_yaml(name)
     if name not in preset_names():
-        raise ValueError(f"--preset {name}: expected a YAML file or one of {', '.join(preset_names())}")
+        names = preset_names()
+        raise UsageError(
+            f"--preset {brief(name)}: expected a YAML file or one of {', '.join(names)}"
+            f"{did_you_mean(name, names)}"
+        )
     return read_yaml(PRESETS / f"{name}.yaml")
 
 
-def bundle(size: str, preset: str) -> Options:
+def bundle(size: str, preset: str) -> Settings:
     """The options that a size and a preset stand for."""
     return {**SIZES.get(size, {}), **(read_preset(preset) if preset else {})}
 
 
-def num_parameters(options: Options, vocab_size: int) -> int:
-    """Parameters of a shape, embedding and head counted in full, norms too.
+BUNDLED = "what --size and --preset say, else {default}"
+"""Of options on the run form: a number there would silently win over a preset."""
 
-    Args:
-        options: layers, width, heads, kv_heads, head_width, feed_forward, tied_head.
-    """
-    o = {k: int(v) for k, v in options.items() if isinstance(v, (int, bool))}
-    tables = (1 if o.get("tied_head") else 2) * vocab_size * o["width"]
-    attention = 2 * (o["heads"] + o["kv_heads"]) * o["head_width"] * o["width"] + 2 * o["head_width"]
-    layer = attention + 3 * o["width"] * o["feed_forward"] + 2 * o["width"]
-    return tables + o["layers"] * layer + o["width"]
+
+@dataclass(frozen=True, kw_only=True)
+class SizeOptions(Options, group="sizes"):
+    """Names that stand for other options, which are in the key in their place."""
+
+    size: str = opt(
+        "tiny",
+        "a named shape with its context, batch and rates, where not given by themselves",
+        kind="execution",
+        often=True,
+        choices=tuple(SIZES),
+    )
+    preset: str = opt(
+        "",
+        "options for a memory or a purpose (docs/train.md), or a YAML file of your own; wins over a size: "
+        + ", ".join(preset_names()),
+        kind="execution",
+        often=True,
+    )
+
+    @classmethod
+    def bundles(cls, values: dict[str, Any]) -> Settings:
+        """What --size and --preset stand for; a preset wins over a size."""
+        return bundle(str(values["size"]), str(values["preset"]))
+
+    def contradictions(self) -> list[str]:
+        """A size that was named to the class itself, which cannot tell given options from defaults."""
+        defaults = {field.name: field.default for field in fields(self)}
+        named = SIZES[self.size]
+        if not named or any(getattr(self, name) != defaults[name] for name in named):
+            return []
+        return [
+            f"size={self.size!r} stands for other options only through yanmo.common.command_line.load: every "
+            f"one of {', '.join(named)} is still the default"
+        ]

@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from yanmo.common.errors import EnvironmentFault
-from yanmo.common.options import AUTO, by_kind, flag, spelled
+from yanmo.common.options import AUTO, by_kind, flag, names_of, spelled
 from yanmo.common.stage_run import StageRun
 from yanmo.common.store.auto_record import AutoRecord, keep_first, put_in_place, read_record, record_name
 from yanmo.common.store.commit import Recipe
@@ -30,10 +30,10 @@ from yanmo.model.flash_limits import misfit
 from yanmo.train.backends.machine import Machine, gpu_files, this_machine
 from yanmo.train.config import TrainConfig
 from yanmo.train.models.given import CONFIG, read_config, shape_in
-from yanmo.train.options.engine import CPU_RANKS, fitting_ranks
+from yanmo.train.options.machine import CPU_RANKS, fitting_ranks
 
 log = logging.getLogger(__name__)
-LEFT = ("device", "precision", "ranks", "compile", "attention")
+LEFT = names_of(TrainConfig, by_machine=True)
 """Options that the machine decides where nobody gives them."""
 _NATIVE_BF16, _TRITON = (8, 0), (7, 0)
 """Least compute capabilities: of bf16 in the tensor cores (Ampere), of Triton's code (Volta)."""

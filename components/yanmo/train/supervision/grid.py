@@ -35,14 +35,6 @@ from yanmo.train.supervision.workers import WorkersLog, end, start, watch
 log = logging.getLogger(__name__)
 _WARM_STEPS, _STEPS = 4, 12
 Setting = dict[str, Any]
-_SHORT: Setting = {
-    **{"steps": _WARM_STEPS + _STEPS, "warmup_steps": 1, "log_every": 1, "start": "random", "monitor": "off"},
-    **{"checkpoint_steps": 0, "checkpoint_seconds": 0.0, "valid_every": 0, "valid_characters": 0},
-    **{"early_stopping": 0, "schedule": "constant"},
-    **{"profile": 0, "max_seconds": 0.0, "stop_at": "", "night": ""},
-    **{"night_micro_batch": 0, "night_memory_share": 0.0, "night_power_watts": 0},
-}
-"""What a training of a few steps has otherwise."""
 
 
 def prepare(run: StageRun) -> dict[str, Any]:
@@ -95,6 +87,15 @@ def best_settings(run: StageRun) -> Setting:
     lines = [*_table(found, settings), _verdict(found, settings), _advice(run, best, speed)]
     answer("".join(f"# {line}\n" for line in lines) + dump_yaml(best))
     return {**best, "tokens_per_second": round(speed)}
+
+
+def short() -> Setting:
+    """What a training of a few steps has otherwise, by the declarations of the options."""
+    in_trial = {name: f.metadata["trial"] for name, f in TrainConfig.__dataclass_fields__.items()}
+    return {
+        **{name: value for name, value in in_trial.items() if value is not None},
+        "steps": _WARM_STEPS + _STEPS,
+    }
 
 
 def _shown(setting: Setting) -> str:
@@ -162,7 +163,7 @@ def _advice(run: StageRun, best: Setting, speed: float) -> str:
 def _speed(run: StageRun, setting: Setting) -> float:
     """Tokens per second of a setting; 0 where it does not run, or the other options contradict it."""
     try:
-        options = dataclasses.replace(run.options, **{**_SHORT, **setting})
+        options = dataclasses.replace(run.options, **{**short(), **setting})
     except ValueError as error:
         log.debug("%s", error)
         return 0.0

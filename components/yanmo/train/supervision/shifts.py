@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta, tzinfo
 from datetime import time as WallTime
-from typing import Literal
+from typing import Any, Literal
 from zoneinfo import ZoneInfo
+
+from yanmo.common.options import Options, flag, opt
 
 Then = Literal["paused", "changed"]
 Clock = Callable[[], float]
@@ -39,6 +41,72 @@ class Hours:
             wall_time(self.stop_at, "--stop-at")
         if self.night:
             night_of(self.night)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HoursOptions(Options, group="hours"):
+    """When the training runs, and what is other by night (docs/night.md)."""
+
+    max_seconds: float = opt(
+        0.0,
+        "seconds after which the run saves and pauses; 0 for no limit",
+        kind="environment",
+        often=True,
+        trial=0.0,
+    )
+    stop_at: str = opt(
+        "", "wall time, HH:MM, at which the run saves and pauses", kind="environment", trial=""
+    )
+    night: str = opt(
+        "",
+        "hours of the night, HH:MM-HH:MM (21:00-08:00); outside of them --by-day holds",
+        kind="environment",
+        often=True,
+        trial="",
+    )
+    by_day: str = opt(
+        "pause",
+        "outside of --night: pause until the command is run in it again, or train with the day's settings",
+        kind="environment",
+        choices=("pause", "train"),
+    )
+    timezone: str = opt("UTC", "zone of --stop-at and --night, such as Asia/Shanghai", kind="environment")
+    night_micro_batch: int = opt(
+        0, "--micro-batch in the hours of --night; 0 for the same", kind="execution", trial=0
+    )
+    night_memory_share: float = opt(
+        0.0, "--memory-share in the hours of --night; 0 for the same", kind="execution", most=1, trial=0.0
+    )
+    night_power_watts: int = opt(
+        0, "--power-watts in the hours of --night, W; 0 for the same", kind="execution", trial=0
+    )
+
+    def hours(self) -> Hours:
+        """When to train.
+
+        Raises:
+            ValueError: a time, window or zone is none; names the option.
+        """
+        return Hours(
+            night=self.night,
+            by_day="train" if self.by_day == "train" else "pause",
+            stop_at=self.stop_at,
+            max_seconds=self.max_seconds,
+            timezone=self.timezone,
+        )
+
+    def contradictions(self) -> list[str]:
+        """What cannot be together."""
+        self.hours()  # raises by itself
+        given = next(iter(self.by_night_only()), "")
+        if given and not self.night:
+            return [f"{flag('night_' + given)} holds in the hours of --night, which is not given"]
+        return []
+
+    def by_night_only(self) -> dict[str, Any]:
+        """Option -> its value in the hours of the night, of those that have one for them."""
+        names = [f.name for f in fields(HoursOptions) if f.name.startswith("night_")]
+        return {name.removeprefix("night_"): getattr(self, name) for name in names if getattr(self, name)}
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ from yanmo.train.config import TrainConfig
 from yanmo.train.health.watchdog import FOLDER as HEARTBEATS
 from yanmo.train.health.watchdog import doings
 from yanmo.train.job import Job, Status, clear, raise_failure, read_metrics
-from yanmo.train.memory.estimate import divisors, shape_of
+from yanmo.train.memory.estimate import divisors
 from yanmo.train.memory.fitting import fitted
 from yanmo.train.memory.micro_batch import halve_micro_batch, largest_micro_batch
 from yanmo.train.metrics.exporter import Exporter
@@ -50,7 +50,7 @@ from yanmo.train.models.given import (
     with_shape_of,
 )
 from yanmo.train.models.model_card import model_card
-from yanmo.train.options.sizes import num_parameters
+from yanmo.train.options.model import num_parameters, shape_of
 from yanmo.train.supervision.automatic import Look, check_machine
 from yanmo.train.supervision.power import power_limit
 from yanmo.train.supervision.shifts import Shift, Shifts

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from yanmo.common.options import load
+from yanmo.common.command_line import load
 from yanmo.model.decoder import Decoder
 from yanmo.train.agreement import Agreement
 from yanmo.train.backends.accelerator import prepare
@@ -29,7 +29,7 @@ from yanmo.train.health.monitor import Monitor
 from yanmo.train.memory.estimate import estimate
 from yanmo.train.metrics.machine import resident_memory
 from yanmo.train.models.start import decoder_config
-from yanmo.train.options.sizes import num_parameters
+from yanmo.train.options.model import num_parameters
 
 VOCABULARY = 4096
 OPTIONS = {

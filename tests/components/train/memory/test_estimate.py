@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from yanmo.common.command_line import load
 from yanmo.common.errors import EnvironmentFault
-from yanmo.common.options import load
 from yanmo.train.config import TrainConfig
 from yanmo.train.memory import fitting
-from yanmo.train.memory.estimate import check, estimate, gpu_capability, shape_of
-from yanmo.train.options.sizes import num_parameters
+from yanmo.train.memory.estimate import check, estimate, gpu_capability
+from yanmo.train.options.model import num_parameters, shape_of
 
 
 def options(*flags: str) -> TrainConfig:

@@ -6,12 +6,13 @@ import dataclasses
 
 import pytest
 
-from yanmo.common.options import load
+from yanmo.common.command_line import load
 from yanmo.model.decoder import Decoder
 from yanmo.train.config import TrainConfig
-from yanmo.train.memory.estimate import estimate, largest_that_fits, shape_of
-from yanmo.train.options.engine import AUTO
-from yanmo.train.options.sizes import PRESETS, SIZES, num_parameters, preset_names
+from yanmo.train.memory.estimate import estimate, largest_that_fits
+from yanmo.train.options.machine import AUTO
+from yanmo.train.options.model import num_parameters, shape_of
+from yanmo.train.options.sizes import PRESETS, SIZES, preset_names
 
 
 def options(*flags: str) -> TrainConfig:

@@ -17,7 +17,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from yanmo.common.errors import DataError, EnvironmentFault, UsageError
-from yanmo.common.options import by_kind, flag, load_given
+from yanmo.common.command_line import load_given
+from yanmo.common.options import by_kind, flag
 from yanmo.common.stage_run import StageRun, main
 from yanmo.common.store.auto_record import AutoRecord, read_record
 from yanmo.common.store.commit import Recipe, Result
@@ -241,7 +242,7 @@ def test_a_machine_with_fewer_gpus_says_which_flags_go_on_there(place, capsys) -
     two = Machine(gpus=2, **H200)
     assert train(place, two) == 78
     said = capsys.readouterr().err
-    assert "8 GPUs (device, precision, ranks, compile, attention as recorded" in said
+    assert "8 GPUs (device, ranks, attention, compile, precision as recorded" in said
     assert "shows 2; run the command where there are more; or go on here with --ranks 2" in said
     assert train(place, NONE) == 78
     said = capsys.readouterr().err
@@ -320,7 +321,8 @@ def test_idle_gpus_are_said(store, capsys) -> None:
 
 RACER = """
 import json, sys
-from yanmo.common.options import by_kind, load_given
+from yanmo.common.command_line import load_given
+from yanmo.common.options import by_kind
 from yanmo.common.stage_run import StageRun
 from yanmo.common.store.objects import open_store
 from yanmo.common.store.output import open_reference
@@ -574,7 +576,7 @@ def test_what_contradicts_is_said_with_what_auto_became(store, capsys) -> None:
     assert train(str(store), NONE, "--offload=optimizer") == 78
     said = capsys.readouterr().err
     assert "--offload optimizer moves states to the CPU" in said
-    assert "left to itself: device=cpu precision=fp32" in said
+    assert "left to itself: device=cpu ranks=2" in said
     assert not records(str(store)), "what cannot be is not recorded"
 
 
@@ -641,7 +643,7 @@ def test_a_training_that_paused_on_a_cpu_goes_on_as_it_began_on_a_machine_with_g
         return subprocess.run(command, capture_output=True, text=True, timeout=600)
 
     first = start(0, "--max-seconds=0.05")
-    assert first.returncode == 0 and "auto: device=cpu precision=fp32 ranks=2" in first.stderr, first.stderr
+    assert first.returncode == 0 and "auto: device=cpu ranks=2" in first.stderr, first.stderr
     assert "decided here (no GPU)" in first.stderr
     (folder,) = [p for p in Path(store).glob("runs/train/*") if p.name != "auto"]
     second = start(8)

@@ -20,8 +20,7 @@ from yanmo.common.store.output import Output, open_reference
 from yanmo.common.store.pointers import read_pointer
 from yanmo.common.token_cache import TokenCache
 from yanmo.train.config import TrainConfig
-from yanmo.train.memory.estimate import shape_of
-from yanmo.train.options.sizes import num_parameters
+from yanmo.train.options.model import num_parameters, shape_of
 from yanmo.train.supervision.supervisor import _check_space, _stop_file
 
 

@@ -1,0 +1,116 @@
+"""Options of copies, of what is held out, and of what train may share with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from yanmo.common.options import Options, opt
+
+
+@dataclass(frozen=True, kw_only=True)
+class DuplicateOptions(Options, group="duplicates"):
+    """Which texts are copies of one another (docs/duplicates.md)."""
+
+    near_duplicate_similarity: float = opt(
+        0.5,
+        "share of 4-character shingles (Jaccard) from which two texts are copies of one; 0 finds exact "
+        "copies only",
+        most=1,
+        often=True,
+        phase="clusters",
+    )
+    split_by: str = opt(
+        "cluster",
+        "what is held out whole: clusters of near duplicates, or all that is of one author or source",
+        choices=("cluster", "author", "source"),
+        often=True,
+        phase="clusters",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SplitOptions(Options, group="splits"):
+    """What is held out of training: test, validation and confirmation splits."""
+
+    test_characters: int = opt(
+        50_000, "characters of the test split at most, per genre", least=1, often=True, phase="split"
+    )
+    valid_characters: int = opt(
+        12_500, "characters of the validation split at most, per genre", often=True, phase="split"
+    )
+    confirm_characters: int = opt(
+        25_000, "characters of the confirmation split at most, per genre; 0 chooses none", phase="confirm"
+    )
+    test_share: float = opt(
+        0.1, "share of a genre's characters in the test split at most", most=1, phase="split"
+    )
+    valid_share: float = opt(
+        0.03, "share of a genre's characters in the validation split at most", most=1, phase="split"
+    )
+    confirm_share: float = opt(
+        0.05, "share of a genre's characters in the confirmation split at most", most=1, phase="confirm"
+    )
+    min_split_documents: int = opt(
+        10,
+        "documents per genre in each held-out split at least, up to a fifth of the genre",
+        phase="confirm",
+    )
+    add_confirmation: bool = opt(
+        False,
+        "add a confirmation split from this text to the channel's pinned evaluation set, and stop",
+        kind="environment",
+    )
+
+    def contradictions(self) -> list[str]:
+        """What cannot be together."""
+        if self.test_share + self.valid_share > 0.5:
+            return [
+                f"--test-share {self.test_share:g} and --valid-share {self.valid_share:g}: more than half of "
+                "the text would not be trained on"
+            ]
+        if self.add_confirmation and not (self.confirm_characters and self.confirm_share):
+            return [
+                "--add-confirmation needs --confirm-characters and --confirm-share above 0: found "
+                f"{self.confirm_characters} and {self.confirm_share:g}"
+            ]
+        return []
+
+
+@dataclass(frozen=True, kw_only=True)
+class OverlapOptions(Options, group="overlap"):
+    """What train may not share with the evaluation set and benchmarks."""
+
+    overlap_characters: int = opt(
+        13,
+        "Han characters in a row that train may not share with the evaluation set; 0 allows any",
+        phase="train",
+    )
+    overlap_action: str = opt(
+        "remove",
+        "what happens to train documents that share such a run: remove or only report",
+        choices=("remove", "report"),
+        phase="train",
+    )
+    max_overlap_share: float = opt(
+        0.2,
+        "share of documents, in all or in a genre of 100 or more, that may share such a run",
+        most=1,
+        phase="train",
+    )
+    benchmarks: str = opt(
+        "",
+        "files, folders or globs (.jsonl .parquet .txt .csv .tsv) with whose texts train may share no run",
+        kind="environment",
+        often=True,
+    )
+
+    def contradictions(self) -> list[str]:
+        """What cannot be together."""
+        if 0 < self.overlap_characters < 5:
+            return [
+                f"--overlap-characters {self.overlap_characters}: every text shares runs that short; "
+                "expected 0 (off) or at least 5"
+            ]
+        if self.benchmarks.strip() and not self.overlap_characters:
+            return ["--benchmarks needs --overlap-characters: 0 looks for no shared run"]
+        return []

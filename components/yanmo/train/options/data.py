@@ -1,0 +1,72 @@
+"""Options of what a training reads: rows, their order, tags and noise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from yanmo.common.option_values import MOST_EXACT
+from yanmo.common.options import Options, opt
+from yanmo.common.packing_settings import LONGEST_CONTEXT, MODES, OVERLAP_LOSS, Packing
+from yanmo.train.options.sizes import BUNDLED
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataOptions(Options, group="data"):
+    """How documents become rows and batches (docs/packing.md)."""
+
+    batch_rows: int = opt(
+        32, "rows of `context` positions per optimizer step, over all ranks", least=1, often=True
+    )
+    context: int = opt(
+        64,
+        "positions of a row: tokens that the model sees at once",
+        least=2,
+        most=LONGEST_CONTEXT,
+        often=True,
+    )
+    packing: str = opt(
+        "best-fit",
+        "how documents become rows: best-fit cuts none that fits; concat cuts one stream; one pads each",
+        choices=MODES,
+    )
+    stride: int = opt(
+        0, "positions from one window over a document longer than the context to the next; 0 is the context"
+    )
+    overlap_loss: str = opt(
+        "once",
+        "loss where windows overlap: once per token and epoch, or in every window",
+        choices=OVERLAP_LOSS,
+    )
+    split_longer_than: int = opt(
+        0, "best-fit may cut documents of more positions than this to fill rows; 0 cuts at the context only"
+    )
+    min_piece: int = opt(1, "tokens that each piece of a cut document predicts at least", least=1)
+    tag_share: float = opt(0.5, "share of the documents that show their genre tag", most=1)
+    token_noise: float = opt(
+        0.0, "share of the fed tokens replaced in each epoch by random ones of the training text", most=1
+    )
+    seed: int = opt(
+        0,
+        "seed of the first weights and the order of the data",
+        form=True,
+        most=MOST_EXACT,
+        auto=BUNDLED,
+        often=True,
+    )
+
+    def contradictions(self) -> list[str]:
+        """What cannot be together."""
+        _ = self.packing_plan  # refuses by itself
+        return []
+
+    @property
+    def packing_plan(self) -> Packing:
+        """How documents become rows."""
+        return Packing(
+            context=self.context,
+            mode=self.packing,
+            stride=self.stride,
+            overlap_loss=self.overlap_loss,
+            split_longer_than=self.split_longer_than,
+            min_piece=self.min_piece,
+        )

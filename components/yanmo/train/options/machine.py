@@ -1,0 +1,184 @@
+"""Options of the machinery under a training: what computes, where, and in how much memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from yanmo.common.options import Options, Scalar, opt
+
+AUTO = -1
+"""Of --micro-batch: find the largest that fits."""
+CPU_RANKS = 2
+"""Of a training on a CPU, whatever its cores: sums over other ranks have other last digits."""
+
+
+def fitting_ranks(batch_rows: int, micro_batches: Iterable[int], most: int) -> int:
+    """The largest number of ranks up to `most` that shares out a batch in whole micro batches; 0 for none.
+
+    Args:
+        micro_batches: those that are not above 0 are free to be any.
+    """
+    wanted = [rows for rows in micro_batches if rows > 0]
+
+    def fits(ranks: int) -> bool:
+        return batch_rows % ranks == 0 and all((batch_rows // ranks) % rows == 0 for rows in wanted)
+
+    return next((ranks for ranks in range(most, 0, -1) if fits(ranks)), 0)
+
+
+def left_to_a_cpu(values: Mapping[str, Any]) -> dict[str, Scalar]:
+    """What the ranks of a CPU become where nobody gives them: as many as share out the batch."""
+    rows = (values["micro_batch"], values["night_micro_batch"])
+    most = 1 if values["device"] == "mps" else CPU_RANKS
+    return {"ranks": fitting_ranks(values["batch_rows"], rows, most) or most}
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryOptions(Options, group="memory"):
+    """Precision, and in how much memory a step is computed (docs/gpu.md)."""
+
+    precision: str = opt(
+        "fp32",
+        "of weights and activations; sums and optimizer are fp32",
+        choices=("fp32", "bf16"),
+        often=True,
+        auto="bf16 on GPUs of compute capability 8.0 and above, else {default}",
+        by_machine=True,
+    )
+    micro_batch: int = opt(
+        0,
+        "rows per forward on one rank; 0 takes all of the rank's share, auto the largest that fits",
+        kind="execution",
+        words={"auto": AUTO},
+    )
+    zero_stage: int = opt(
+        1,
+        "DeepSpeed ZeRO stage: the ranks share out 1 optimizer states, 2 gradients too, 3 weights too",
+        kind="execution",
+        least=1,
+        most=3,
+    )
+    offload: str = opt(
+        "none",
+        "optimizer: weights' fp32 copy and optimizer states in the CPU's memory, for CUDA",
+        kind="execution",
+        choices=("none", "optimizer"),
+    )
+    gradient_checkpointing: bool = opt(
+        False, "compute activations again in the backward instead of keeping them", kind="execution"
+    )
+    tf32: bool = opt(True, "TF32 for fp32 matrix products on CUDA", kind="execution")
+    allocator: str = opt(
+        "expandable_segments:True",
+        "PYTORCH_ALLOC_CONF of the workers on CUDA; one in the environment wins",
+        kind="execution",
+    )
+    memory_gib: float = opt(
+        0.0,
+        "memory of one device (or of this machine) to plan for, GiB; 0 takes what there is",
+        kind="execution",
+    )
+    memory_share: float = opt(
+        1.0, "most of each GPU's memory that a rank may take", kind="execution", above=0, most=1
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class MachineOptions(Options, group="machine"):
+    """What computes, and where; the model is the same but for last digits."""
+
+    device: str = opt(
+        "auto",
+        "where to train",
+        kind="execution",
+        often=True,
+        choices=("auto", "cpu", "cuda", "mps"),
+        auto="cuda where torch sees a GPU, else cpu",
+        by_machine=True,
+    )
+    ranks: int = opt(
+        CPU_RANKS,
+        "worker processes, one per GPU or group of cores",
+        kind="execution",
+        least=1,
+        most=10_000,
+        auto="one per visible GPU, on a CPU {default}; as many of them as share out the batch",
+        by_machine=True,
+    )
+    threads: int = opt(1, "CPU threads per rank", kind="execution", least=1, most=10_000)
+    backend: str = opt(
+        "deepspeed",
+        "what computes: DeepSpeed, or torch alone (MPS, comparison)",
+        kind="execution",
+        choices=("deepspeed", "torch"),
+    )
+    deepspeed_config: str = opt("", "JSON file merged into DeepSpeed's configuration", kind="execution")
+    attention: str = opt(
+        "auto",
+        "how documents of a row are kept apart",
+        kind="execution",
+        choices=("auto", "varlen", "flash", "masked"),
+        auto="varlen on CUDA in bf16, else flash where rows hold one document, else masked",
+        by_machine=True,
+    )
+    cudnn_attention: bool = opt(
+        True, "let torch choose cuDNN's attention on CUDA (flash path only)", kind="execution"
+    )
+    compile: bool = opt(
+        False,
+        "compile the layers (torch.compile); on a CPU needs a C++ compiler, on CUDA one of C",
+        kind="execution",
+        auto="true on CUDA where a compiler is, without --gradient-checkpointing, --offload and ZeRO-3; "
+        "else {default}",
+        by_machine=True,
+    )
+    auto_again: bool = opt(
+        False,
+        "decide on this machine what is left to auto, in the place of what an earlier run of the same "
+        "options recorded; another precision is another model",
+        kind="environment",
+    )
+    power_watts: int = opt(
+        0,
+        "power limit of each GPU while it trains, W, where nvidia-smi may set it; 0 leaves it",
+        kind="execution",
+    )
+    benchmark: bool = opt(
+        False,
+        "train no model: try ranks, micro batches and backends for a few steps each and print the fastest",
+        kind="environment",
+    )
+    profile: int = opt(
+        0,
+        "steps of which a torch profiler trace is written beside the model; 0 none",
+        kind="environment",
+        trial=0,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineOptions(MemoryOptions, MachineOptions):
+    """Both."""
+
+    def contradictions(self) -> list[str]:
+        """What cannot be, whatever the machine."""
+        problems = []
+        if self.backend == "torch":
+            if self.zero_stage != 1:
+                problems.append(
+                    f"--backend torch shares out nothing: --zero-stage {self.zero_stage} is DeepSpeed's"
+                )
+            if self.deepspeed_config:
+                problems.append("--deepspeed-config has no effect with --backend torch")
+            if self.offload != "none":
+                problems.append(f"--offload {self.offload} is DeepSpeed's; --backend torch has none")
+        if self.device == "mps" and (self.backend != "torch" or self.ranks != 1):
+            problems.append("--device mps trains with --backend torch and --ranks 1")
+        if self.device == "cpu":
+            if self.offload != "none":
+                problems.append(f"--offload {self.offload} moves states to the CPU: none on --device cpu")
+            if self.attention == "varlen":
+                problems.append("--attention varlen needs CUDA; --device cpu has flash and masked")
+        return problems

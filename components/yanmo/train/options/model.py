@@ -1,0 +1,67 @@
+"""Options of the model: its shape and its first weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from yanmo.common.options import Options, names_of, opt
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions(Options, group="model"):
+    """Shape of the decoder, in its own numbers; --size names a few shapes."""
+
+    layers: int = opt(3, "layers of the decoder", least=1)
+    width: int = opt(192, "width of the decoder", least=1)
+    heads: int = opt(3, "query heads", least=1)
+    kv_heads: int = opt(1, "key/value heads; divides the query heads", least=1)
+    head_width: int = opt(64, "width of a head", least=2)
+    feed_forward: int = opt(512, "inner width of the feed-forward layers", least=1)
+    tied_head: bool = opt(False, "use the embedding as the head; excludes --start bigram")
+
+    def contradictions(self) -> list[str]:
+        """What cannot be together."""
+        problems = []
+        if self.heads % self.kv_heads:
+            problems.append(f"--heads {self.heads} is no multiple of --kv-heads {self.kv_heads}")
+        if self.head_width % 2:
+            problems.append(f"--head-width {self.head_width}: rotary positions need an even width")
+        return problems
+
+
+@dataclass(frozen=True, kw_only=True)
+class StartOptions(Options, group="start"):
+    """First weights of a new model."""
+
+    start: str = opt(
+        "bigram",
+        "first weights: a factorization of the training text's bigram statistics, or random",
+        choices=("bigram", "random"),
+        trial="random",
+    )
+    residual_start: str = opt(
+        "zero",
+        "matrices that write to the residual stream: zero, or depth: the others' spread / sqrt(2 layers)",
+        choices=("zero", "depth"),
+    )
+    embedding_std: float = opt(1.0, "standard deviation of the first embedding")
+
+    def contradictions(self) -> list[str]:
+        """What cannot be together."""
+        if self.start == "bigram" and self.residual_start != "zero":
+            return ["--start bigram wants layers that write nothing yet: --residual-start zero"]
+        return []
+
+
+def shape_of(options: ModelOptions) -> dict[str, str | int | float | bool]:
+    """The shape of the model, by option."""
+    return {name: getattr(options, name) for name in names_of(ModelOptions)}
+
+
+def num_parameters(shape: dict[str, str | int | float | bool], vocab_size: int) -> int:
+    """Parameters of a shape, embedding and head counted in full, norms too."""
+    o = {k: int(v) for k, v in shape.items() if isinstance(v, (int, bool))}
+    tables = (1 if o.get("tied_head") else 2) * vocab_size * o["width"]
+    attention = 2 * (o["heads"] + o["kv_heads"]) * o["head_width"] * o["width"] + 2 * o["head_width"]
+    layer = attention + 3 * o["width"] * o["feed_forward"] + 2 * o["width"]
+    return tables + o["layers"] * layer + o["width"]
