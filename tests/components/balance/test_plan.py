@@ -57,7 +57,7 @@ def test_what_is_no_quota_is_refused_with_an_example(text: str) -> None:
         ({"quotas": "ci=5", "total": 7}, "--total goes with weights"),
         ({"quotas": "alpha=0.5", "total": 10**16}, "--total is .* at most"),
         ({"by": "genre+"}, r"--by 'genre\+': expected names"),
-        ({"max_repeats": 0}, "--max-repeats is 0: expected at least 1"),
+        ({"max_repeats": 0}, "--max-repeats 0: expected a whole number from 1"),
         ({"length_bounds": "64,32"}, "expected rising numbers"),
         ({"length_bounds": "a"}, "expected rising numbers"),
         ({"preview": 20}, "--preview needs --augment"),

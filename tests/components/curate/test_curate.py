@@ -272,7 +272,7 @@ def test_few_malformed_lines_are_skipped_and_named(
         (["--sources", " "], "--sources is empty"),
         (["--max-lacuna-share", "3"], "--max-lacuna-share is 3.0: expected a share from 0 to 1"),
         (["--test-share", "0.4", "--valid-share", "0.2"], "more than half"),
-        (["--workers", "0"], "--workers is 0: expected at least 1"),
+        (["--workers", "0"], "--workers 0: expected a whole number from 1"),
         (["--overlap-characters", "2"], "every text shares runs that short"),
         (["--licenses", "MIT"], "expected beginning=licence"),
     ],

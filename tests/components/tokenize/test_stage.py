@@ -161,9 +161,9 @@ def test_changed_input_file_is_refused(store, capsys):
 @pytest.mark.parametrize(
     ("option", "message"),
     [
-        ("--vocab-size=100", "--vocab-size 100: expected 512 to 300000 ids"),
-        ("--vocab-size=1e9", "expected 512 to 300000"),
-        ("--character-share=1.5", "--character-share 1.5: expected 0 to 1"),
+        ("--vocab-size=100", "--vocab-size 100: expected a whole number from 512 to 300000"),
+        ("--vocab-size=1e9", "expected a whole number from 512 to 300000"),
+        ("--character-share=1.5", "--character-share 1.5: expected a number from 0 to 1"),
         ("--dictionary-weight=nan", "--dictionary-weight nan"),
         ("--min-character-count=0", "--min-character-count 0"),
         ("--workers=-1", "--workers -1"),

@@ -102,12 +102,12 @@ def test_without_trainings_only_the_cheap_figures_are_shown(tmp_path, store, cap
     [
         ([], "one of the two"),
         (["--files=a.jsonl", "--documents=dev/curate"], "one of the two"),
-        (["--files=a.jsonl", "--sizes=12"], "expected 512 to 300000"),
-        (["--files=a.jsonl", "--sizes=x"], "whole numbers"),
+        (["--files=a.jsonl", "--sizes=12"], "--sizes 12: expected a whole number from 512 to 300000"),
+        (["--files=a.jsonl", "--sizes=x"], "--sizes x: expected a whole number"),
         (["--files=a.jsonl", "--candidates=jieba,nothing"], "--candidates nothing"),
         (["--files=a.jsonl", "--candidates=jieba"], "two or more"),
-        (["--files=a.jsonl", "--tera-operations=-1"], "0 or more"),
-        (["--files=a.jsonl", "--characters=0"], "1 or more"),
+        (["--files=a.jsonl", "--tera-operations=-1"], "--tera-operations -1: expected a number from 0"),
+        (["--files=a.jsonl", "--characters=0"], "--characters 0: expected a whole number from 1"),
     ],
 )
 def test_wrong_option_is_refused(tmp_path, argv, message, capsys):

@@ -64,5 +64,5 @@ def test_noise_belongs_to_seed_and_sample_and_is_new_in_every_epoch(cache):
 
 
 def test_a_share_beyond_all_tokens_is_refused():
-    with pytest.raises(ValueError, match=r"--token-noise 1.5: expected 0 to 1"):
+    with pytest.raises(ValueError, match=r"--token-noise 1.5: expected a number from 0 to 1"):
         TrainConfig(token_noise=1.5)
