@@ -15,7 +15,7 @@ from dataclasses import asdict
 from yanmo.common.command_line import Parser, add_options
 from yanmo.common.errors import DataError, ExitCode, UsageError, report
 from yanmo.common.logs import setup
-from yanmo.common.option_values import argument
+from yanmo.common.option_values import MOST, argument
 from yanmo.common.options import StageOptions, default_argv
 from yanmo.common.stage_run import Finish, StageRun
 from yanmo.common.stage_run import main as stage_main

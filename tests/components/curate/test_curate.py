@@ -270,7 +270,7 @@ def test_few_malformed_lines_are_skipped_and_named(
     ("arguments", "message"),
     [
         (["--sources", " "], "--sources is empty"),
-        (["--max-lacuna-share", "3"], "--max-lacuna-share is 3.0: expected a share from 0 to 1"),
+        (["--max-lacuna-share", "3"], "--max-lacuna-share 3: expected a number from 0 to 1"),
         (["--test-share", "0.4", "--valid-share", "0.2"], "more than half"),
         (["--workers", "0"], "--workers 0: expected a whole number from 1"),
         (["--overlap-characters", "2"], "every text shares runs that short"),
