@@ -74,7 +74,7 @@ def _parser() -> Parser:
     rollback = commands.add_parser("rollback", parents=[common], help="bring a former champion back")
     rollback.add_argument(
         "--to",
-        type=argument(int),
+        type=argument(int, least=-MOST),  # what the history has is said by itself
         default=0,
         metavar="N",
         help="number in the history (default: the one before)",
