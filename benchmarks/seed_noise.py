@@ -29,9 +29,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
+from yanmo.common.command_line import load
 from yanmo.common.inputs import parse_reference
 from yanmo.common.made_by import made_by
-from yanmo.common.command_line import load
 from yanmo.common.options import by_kind
 from yanmo.common.round_trip import open_tokenizer
 from yanmo.common.store.objects import open_store

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from yanmo.common.errors import DataError, EnvironmentFault, UsageError
 from yanmo.common.command_line import load_given
+from yanmo.common.errors import DataError, EnvironmentFault, UsageError
 from yanmo.common.options import by_kind, flag
 from yanmo.common.stage_run import StageRun, main
 from yanmo.common.store.auto_record import AutoRecord, read_record

@@ -17,8 +17,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from yanmo.common.command_line import load_given
 from yanmo.common.errors import DataError, EnvironmentFault, LeaseLost, StorageError, UsageError
-from yanmo.common.options import load_given
 from yanmo.common.seed_noise import FILE, PART, SeedNoise, Twin
 from yanmo.common.stage_run import StageRun
 from yanmo.common.store.commit import Attempt, Result, commit_once
