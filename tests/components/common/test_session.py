@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from toy_outputs import recipe, write_text
 from yanmo.common.store import session
 from yanmo.common.store.commit import Recipe, Removed, commit_once
 from yanmo.common.store.file_store import FileStore
+from yanmo.common.store.objects import Changed
 from yanmo.common.store.output import Output, find_output, superseded_name
 from yanmo.common.store.pointers import move_pointer, read_pointer
 
@@ -103,6 +106,48 @@ def test_an_input_that_a_killed_gc_withdrew_comes_back_as_the_message_says(
     command = [sys.executable, "-m", "yanmo.store", "gc", f"--store={store.root}", "--delete"]
     assert subprocess.run(command, env=ENVIRONMENT).returncode == 0
     assert commit_once(store, next_recipe, write_text("文"))
+
+
+def test_what_is_named_already_is_not_written_again(store: FileStore) -> None:
+    made = [commit_once(store, recipe(n=n), write_text(f"诗{n}")) for n in range(3)]
+    held = session.Session(store, "toy")
+    held.use(made)  # type: ignore[arg-type]
+    page = next(store.root.glob("runs/toy/*/INPUTS.json"))
+    before = page.stat().st_ino
+    for one in made:
+        held.use([one])  # type: ignore[list-item]
+    assert page.stat().st_ino == before and len(list(store.root.glob("runs/toy/*/INPUTS.json"))) == 1
+    held.close()
+
+
+def test_sessions_leave_nothing_behind(store: FileStore) -> None:
+    made = [commit_once(store, recipe(n=n), write_text(f"诗{n}")) for n in range(2)]
+    before = {path for path in store.root.rglob("*") if path.is_file()}
+    for _ in range(5):
+        held = session.Session(store, "toy")
+        for one in made:
+            held.use([one])  # type: ignore[list-item]
+        held.close()
+    assert {path for path in store.root.rglob("*") if path.is_file()} == before
+
+
+def test_locks_that_are_removed_still_keep_writers_apart(store: FileStore) -> None:
+    store.create("runs/toy/count", b"0")
+
+    def count(number: int) -> None:
+        mine = FileStore(store.root)
+        while number:
+            data, version = mine.read("runs/toy/count")
+            with contextlib.suppress(Changed):
+                mine.replace("runs/toy/count", str(int(data) + 1).encode(), version)
+                number -= 1
+
+    threads = [threading.Thread(target=count, args=(50,)) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert store.read("runs/toy/count")[0] == b"300"
 
 
 def test_a_long_list_is_begun_again_after_a_page(store: FileStore, monkeypatch) -> None:  # type: ignore[no-untyped-def]

@@ -17,7 +17,7 @@ import time
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, BinaryIO
 
 from yanmo.common.errors import DataError, StorageError
 from yanmo.common.store.objects import (
@@ -75,6 +75,14 @@ def _remove_abandoned(path: Path) -> None:
     with contextlib.suppress(FileNotFoundError, BlockingIOError), path.open("rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         path.unlink()
+
+
+def _is_at(file: IO[str], path: Path) -> bool:
+    """Whether the open file is the one that lies at `path`."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 class FileStore:
@@ -267,7 +275,15 @@ class FileStore:
     @contextlib.contextmanager
     def _locked(self, name: str) -> Iterator[None]:
         folder = self.root / _LOCKS
-        folder.mkdir(parents=True, exist_ok=True)
-        with (folder / hashlib.sha256(name.encode()).hexdigest()[:32]).open("a") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield
+        path = folder / hashlib.sha256(name.encode()).hexdigest()[:32]
+        while True:
+            folder.mkdir(parents=True, exist_ok=True)
+            with path.open("a") as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                if not _is_at(file, path):
+                    continue  # its last holder removed it: the lock is another file by now
+                try:
+                    yield
+                finally:  # names of sessions are drawn: their locks would stay for ever
+                    path.unlink(missing_ok=True)
+                return

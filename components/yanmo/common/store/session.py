@@ -9,7 +9,8 @@ and a run beside `gc --older-than 0s` in a loop began again and again. So a run 
 session as well: to gc it is one more live run, whose list it heeds.
 
 Cost: two small objects written and removed for each run that makes something, and one write for each output
-taken up outside of its key's own list. A list is written whole, so it is begun anew after PAGE outputs.
+taken up outside of its key's own list, the first time it is. A list is written whole, so another one is begun
+after PAGE outputs.
 """
 
 from __future__ import annotations
@@ -45,12 +46,17 @@ class Session:
             Removed: gc was faster.
         """
         with self._lock:
+            outputs = [one for one in outputs if not any(page.names(one) for page in self._pages)]
             for at in range(0, len(outputs), PAGE):
                 some = outputs[at : at + PAGE]
                 if not self._pages or len(self._pages[-1].used) + len(some) > PAGE:
                     self._pages.append(_Page(self._store, self._stage))
                 self._pages[-1].add(some)
         check_present(self._store, outputs)  # after it was said, as in commit.announce
+        with self._lock:
+            here = {_name(one) for one in outputs}
+            for page in self._pages:
+                page.checked |= here & page.used.keys()
 
     def close(self) -> None:
         """Remove what was said; no error where that cannot be done now (the lease then expires)."""
@@ -58,6 +64,10 @@ class Session:
             for page in self._pages:
                 page.close()
             self._pages.clear()
+
+
+def _name(output: Output) -> str:
+    return f"{output.manifest.stage} {output.reference.manifest_sha256}"
 
 
 class _Page:
@@ -69,12 +79,16 @@ class _Page:
         self._lease = Lease(store, f"{work_name(stage, key)}/LEASE.json", key[:12])
         self._version = ""
         self.used: dict[str, object] = {}
+        self.checked: set[str] = set()
         taken = self._lease.acquire()
         assert taken, "nobody else knows this name"
 
+    def names(self, output: Output) -> bool:
+        """Whether it is named here, and was there when it was: no gc takes it while the lease is held."""
+        return _name(output) in self.checked and not self._lease.is_lost
+
     def add(self, outputs: Sequence[Output]) -> None:
-        for one in outputs:
-            self.used[f"{one.manifest.stage} {one.reference.manifest_sha256[:16]}"] = vars(one.reference)
+        self.used |= {_name(one): vars(one.reference) for one in outputs}
         data = json.dumps({"schema": INPUTS_SCHEMA, "inputs": self.used}, indent=1).encode() + b"\n"
         if self._version:
             self._version = self._store.replace(self._name, data, self._version)
