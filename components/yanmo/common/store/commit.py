@@ -190,9 +190,9 @@ def check_present(store: ObjectStore, outputs: Iterable[Output]) -> None:
             withdrawn = superseded_name(pinned.stage, pinned.key, pinned.manifest_sha256)
             if store.stat(withdrawn) is not None:
                 raise Removed(
-                    f"{store.uri}/{pinned.manifest_uri}: withdrawn by a `yanmo store gc` that did not end, "
-                    "maybe killed; run `yanmo store gc --delete`, which puts back what is needed, and then "
-                    "the same command again",
+                    f"{store.uri}/{pinned.manifest_uri}: set aside by a `yanmo store gc` that goes on or was "
+                    "killed; run `yanmo store gc --delete`, which puts back what is needed, then "
+                    "run the same command again",
                     pinned,
                 )
             raise Removed(
