@@ -31,7 +31,8 @@ _AGE = Bounds(most=100 * 365 * 86400)
 
 def parse_age(text: str) -> float:
     """Seconds in an age such as 90s, 30m, 12h, 7d or 2w."""
-    number, unit = number_in(text[:-1]), _UNITS.get(text[-1:])
+    number = None if " " in text else number_in(text[:-1])
+    unit = _UNITS.get(text[-1:])
     seconds = 0.0 if text == "0" else None if number is None or unit is None else number * unit
     if seconds is None or not _AGE.hold(seconds):
         expected = "an age such as 90s, 30m, 12h, 7d or 2w, up to a hundred years"
