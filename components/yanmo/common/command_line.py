@@ -37,7 +37,8 @@ class Parser(argparse.ArgumentParser):
         name = next((word for word in left if word.startswith("-")), left[0]).partition("=")[0]
         if not name.startswith("-"):
             return f"unexpected {brief(name)}: expected options"
-        return f"unknown option {brief(name)}{did_you_mean(name, self._option_string_actions)}"
+        names = [known[2:] for known in self._option_string_actions if known.startswith("--")]
+        return f"unknown option {brief(name)}{did_you_mean(name[2:], names, '--')}"
 
     def error(self, message: str) -> NoReturn:
         """Raise instead of printing the whole usage."""
@@ -129,7 +130,7 @@ def _flags(cls: type, argv: Sequence[str], prog: str) -> dict[str, list[str]]:
         word, equals, text = words.pop(0).partition("=")
         name = "config" if word == "--config" else _name_of(word)
         if name != "config" and name not in known:
-            hint = did_you_mean(word, map(flag, known))
+            hint = did_you_mean(word[2:], (flag(each)[2:] for each in known), "--")
             what = f"unknown option {brief(word)}{hint}" if name else f"{brief(word)}: expected --OPTION"
             raise UsageError(f"{what}; see {prog} --help")
         if not equals and name != "config" and known[name].type is bool:
