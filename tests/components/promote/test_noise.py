@@ -210,7 +210,7 @@ def test_twins_are_read_as_they_were_written_and_a_damaged_file_is_bad_data(tmp_
     shares = [{**whole, "share": share} for share in (math.nan, -3, 0, 1.5)]
     twice = {**whole, "twins": whole["twins"][:1] * 8}
     for wrong in ({}, [], {**whole, "twins": [{"seed": 1}]}, twice, *shares):
-        with pytest.raises(DataError, match=r"expected .*yanmo\.seed_noise/2.*with --twins again"):
+        with pytest.raises(DataError, match=r"expected .*seed_noise/2.*with --twins and --force again"):
             SeedNoise.of(committed(json.dumps(wrong)))
     first = [{n: v for n, v in twin.items() if n != "start"} for twin in whole["twins"]]
     old = {**whole, "schema": "yanmo.seed_noise/1", "twins": first}
