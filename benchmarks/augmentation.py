@@ -124,8 +124,8 @@ BATCH_ROWS, CONTEXT = 16, 64
 
 def _steps(cache: Any) -> int:
     """Steps of one pass over the whole (repeated) training text."""
-    from yanmo.common.packing_settings import Packing
-    from yanmo.common.token_cache import TokenCache
+    from yanmo.formats.packing_settings import Packing
+    from yanmo.formats.token_cache import TokenCache
     from yanmo.train.data import Samples
 
     opened = TokenCache.open(cache)
@@ -136,10 +136,10 @@ def _steps(cache: Any) -> int:
 
 def _stage(store: str, stage: Any, work: Callable[..., Any], argv: list[str], **doors: Any) -> Any:
     """Run a stage in this process and open its output."""
-    from yanmo.common.stage_run import main as run_stage
-    from yanmo.common.store.manifest import Reference
-    from yanmo.common.store.objects import open_store
-    from yanmo.common.store.output import open_reference
+    from yanmo.stage.run import main as run_stage
+    from yanmo.store.manifest import Reference
+    from yanmo.store.opening import open_store
+    from yanmo.store.output import open_reference
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "reference.json"

@@ -17,16 +17,17 @@ from collections.abc import Callable
 from typing import Any
 
 from yanmo.common.errors import DataError
-from yanmo.common.store.objects import ObjectStore, open_store
-from yanmo.common.store.output import Output, open_reference
-from yanmo.common.store.pointers import read_pointer
-from yanmo.evaluate.baselines import ppmd_bits, xz_figures
-from yanmo.evaluate.copies import find_copies
-from yanmo.evaluate.degeneration import GenreJudge
-from yanmo.evaluate.documents import Document, by_genre, read_split, training_texts
-from yanmo.evaluate.mixture import mixture_bits
+from yanmo.evaluate.baselines.baselines import ppmd_bits, xz_figures
+from yanmo.evaluate.baselines.mixture import mixture_bits
+from yanmo.evaluate.documents.reading import Document, by_genre, read_split, training_texts
 from yanmo.evaluate.verse.report import learn
+from yanmo.evaluate.writing.copies import find_copies
+from yanmo.evaluate.writing.degeneration import GenreJudge
 from yanmo.model.ngram import NgramModel
+from yanmo.store.objects import ObjectStore
+from yanmo.store.opening import open_store
+from yanmo.store.output import Output, open_reference
+from yanmo.store.pointers import read_pointer
 
 
 def main() -> None:

@@ -25,8 +25,8 @@ from typing import Any
 
 import numpy as np
 
-from yanmo.common.text_table import text_table
-from yanmo.common.token_file import open_tokens, write_tokens
+from yanmo.common.aligned_table import text_table
+from yanmo.formats.token_file import open_tokens, write_tokens
 
 T = 1024
 Read = Callable[[int], Any]
@@ -154,8 +154,8 @@ def show_reads(num_rows: int, num_reads: int, repeats: int) -> None:
 
 
 def show_packing(cache: Any) -> None:
-    from yanmo.cache.plan import figures_of
-    from yanmo.common.packing_settings import Packing
+    from yanmo.formats.packing_settings import Packing
+    from yanmo.tools.cache.plan import figures_of
 
     index = cache.split("train")
     none = np.zeros(len(index), bool)
@@ -189,9 +189,9 @@ def show_waiting(cache: Any, steps: int) -> None:
     """Wall seconds in `Samples.batch` by those of the whole step, in this process."""
     import torch
 
-    from yanmo.common.packing_settings import Packing
+    from yanmo.formats.packing_settings import Packing
     from yanmo.model.decoder import Decoder, DecoderConfig
-    from yanmo.train.backends.engine import open_engine
+    from yanmo.train.backends.opening import open_engine
     from yanmo.train.config import TrainConfig
     from yanmo.train.data import Samples
 
@@ -270,9 +270,9 @@ def main() -> None:
     if args.rows:
         show_reads(args.rows, args.reads, args.repeats)
     if args.store:
-        from yanmo.cache.opening import find_cache
-        from yanmo.common.store.objects import open_store
-        from yanmo.common.token_cache import TokenCache
+        from yanmo.formats.token_cache import TokenCache
+        from yanmo.store.opening import open_store
+        from yanmo.tools.cache.opening import find_cache
 
         cache = TokenCache.open(find_cache(open_store(args.store), args.cache))
         show_packing(cache)

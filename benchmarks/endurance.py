@@ -41,9 +41,9 @@ def open_training(size: str, rows: int) -> tuple[Any, Any]:
     import numpy as np
     import torch
 
-    from yanmo.common.command_line import load
     from yanmo.model.decoder import Decoder
-    from yanmo.train.backends.engine import open_engine
+    from yanmo.options.command_line import load
+    from yanmo.train.backends.opening import open_engine
     from yanmo.train.config import TrainConfig
     from yanmo.train.data import Batch
     from yanmo.train.models.start import decoder_config

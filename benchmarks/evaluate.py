@@ -34,16 +34,16 @@ os.environ.update(
 import numpy as np
 import torch
 
-from yanmo.common.store.objects import open_store
-from yanmo.common.store.output import Output, open_reference
-from yanmo.common.store.pointers import read_pointer
-from yanmo.evaluate.budget import first_of_each_genre
-from yanmo.evaluate.documents import read_split
-from yanmo.evaluate.harness import loglikelihoods
-from yanmo.evaluate.scoring import LoadedModel, load_model
+from yanmo.evaluate.bits.of_documents import LoadedModel, load_model
+from yanmo.evaluate.documents.budget import first_of_each_genre
+from yanmo.evaluate.documents.reading import read_split
+from yanmo.evaluate.tasks.harness import loglikelihoods
 from yanmo.model import hf_export
 from yanmo.model.decoder import Decoder, DecoderConfig
 from yanmo.model.scoring import token_bits
+from yanmo.store.opening import open_store
+from yanmo.store.output import Output, open_reference
+from yanmo.store.pointers import read_pointer
 
 Pairs = list[tuple[str, str]]
 

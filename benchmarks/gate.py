@@ -3,8 +3,8 @@
     python benchmarks/gate.py --models FULL.parquet --twins SHORT.parquet [--count 12] [--warm]
 
 FULL and SHORT are tables of benchmarks/seed_noise.py: models of one recipe that differ by their seed, and
-the recipe's twins at a share of the steps. Every verdict is promote's own (yanmo.promote.gate.judge, default
-rules about bits; `limits` are left out, as nothing here is known of samples).
+the recipe's twins at a share of the steps. Every verdict is promote's own (`judge` of promote/gate/rules.py,
+default rules about bits; `limits` are left out, as nothing here is known of samples).
 
     sigma           standard deviation over the seeds of FULL, on its test documents, as a share of the bits
     s               what a channel measures: of --count twins, drawn with the standard deviation that SHORT's
@@ -41,9 +41,10 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from yanmo.promote.config import PromoteConfig
-from yanmo.promote.gate import Evidence, Rules, asked_of, judge, mean_of
-from yanmo.promote.noise import Noise
-from yanmo.promote.spread import CHALLENGER, CHAMPION, CHARACTERS, Floats
+from yanmo.promote.gate.noise import Noise
+from yanmo.promote.gate.rules import asked_of, judge, mean_of
+from yanmo.promote.gate.spread import CHALLENGER, CHAMPION, CHARACTERS, Floats
+from yanmo.promote.gate.verdict import Evidence, Rules
 from yanmo.promote.work import rules_of
 
 Scores = dict[str, Floats]

@@ -21,10 +21,10 @@ import pyarrow.parquet as pq
 from gpu_report import Measure, holds, within
 from gpu_steps import furthest
 
-from yanmo.common.options import flag
-from yanmo.common.store.objects import open_store
-from yanmo.common.store.output import Output, open_reference
-from yanmo.common.store.pointers import read_pointer
+from yanmo.options.fields import flag
+from yanmo.store.opening import open_store
+from yanmo.store.output import Output, open_reference
+from yanmo.store.pointers import read_pointer
 from yanmo.train.backends.accelerator import compile_problem
 
 _SHAPE = {"layers": 4, "width": 256, "heads": 4, "kv_heads": 2, "head_width": 64, "feed_forward": 512}

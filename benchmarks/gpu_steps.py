@@ -16,15 +16,15 @@ from typing import Any
 import torch
 from gpu_report import Measure, holds, skipped, within
 
-from yanmo.common.store.objects import open_store
-from yanmo.common.store.output import open_reference
-from yanmo.common.store.pointers import read_pointer
-from yanmo.common.token_cache import TokenCache
+from yanmo.formats.token_cache import TokenCache
 from yanmo.model.decoder import Decoder
+from yanmo.store.opening import open_store
+from yanmo.store.output import open_reference
+from yanmo.store.pointers import read_pointer
 from yanmo.train.backends import optimizer
 from yanmo.train.backends.accelerator import compile_problem, prepare
-from yanmo.train.backends.engine import open_engine
 from yanmo.train.backends.loss_module import LossModule
+from yanmo.train.backends.opening import open_engine
 from yanmo.train.config import TrainConfig
 from yanmo.train.data import Samples
 from yanmo.train.models.start import decoder_config

@@ -90,11 +90,11 @@ class Ground:
     def __init__(self, store: str, channel: str, rows: int) -> None:
         import torch
 
-        from yanmo.common.command_line import load
-        from yanmo.common.store.objects import open_store
-        from yanmo.common.store.output import open_reference
-        from yanmo.common.store.pointers import read_pointer
-        from yanmo.common.token_cache import TokenCache
+        from yanmo.formats.token_cache import TokenCache
+        from yanmo.options.command_line import load
+        from yanmo.store.opening import open_store
+        from yanmo.store.output import open_reference
+        from yanmo.store.pointers import read_pointer
         from yanmo.train.config import TrainConfig
         from yanmo.train.data import Samples
         from yanmo.train.models.start import new_decoder
@@ -118,7 +118,7 @@ class Ground:
         import torch
 
         from yanmo.train.agreement import Agreement
-        from yanmo.train.backends.engine import open_engine
+        from yanmo.train.backends.opening import open_engine
         from yanmo.train.health.monitor import Monitor
         from yanmo.train.schedule import Schedule
 
@@ -126,7 +126,8 @@ class Ground:
         harm(decoder)
         engine = open_engine(decoder, self.options, "cpu")
         monitor = Monitor(engine, Agreement(1, torch.device("cpu")), "full", EVERY, WARM_UP)
-        schedule, lines = Schedule.of(self.options), []
+        batch_tokens = self.options.batch_rows * self.options.context
+        schedule, lines = Schedule.of(self.options, batch_tokens), []
         for step in range(STEPS):
             engine.set_learning_rate(rate * schedule.at(step))
             batch = self.samples.batch(step * self.options.batch_rows, self.options.batch_rows)

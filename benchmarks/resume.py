@@ -116,8 +116,8 @@ class Training:
 
     def start(self) -> list[int]:
         """Fork its ranks; their process ids."""
-        from yanmo.common.store.objects import open_store
-        from yanmo.common.store.pointers import read_pointer
+        from yanmo.store.opening import open_store
+        from yanmo.store.pointers import read_pointer
         from yanmo.train.config import TrainConfig
         from yanmo.train.job import Job
 

@@ -29,21 +29,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
-from yanmo.common.command_line import load
-from yanmo.common.inputs import parse_reference
 from yanmo.common.made_by import made_by
-from yanmo.common.options import by_kind
-from yanmo.common.round_trip import open_tokenizer
-from yanmo.common.store.objects import open_store
-from yanmo.common.store.output import Output, open_reference
-from yanmo.common.store.pointers import read_pointer
-from yanmo.common.token_cache import TokenCache
-from yanmo.evaluate.documents import read_split
+from yanmo.evaluate.documents.reading import read_split
+from yanmo.formats.round_trip import open_tokenizer
+from yanmo.formats.token_cache import TokenCache
 from yanmo.model.reader import Reader
 from yanmo.model.scoring import document_bits
+from yanmo.options.command_line import load
+from yanmo.options.fields import by_kind
+from yanmo.stage.inputs import parse_reference
+from yanmo.store.opening import open_store
+from yanmo.store.output import Output, open_reference
+from yanmo.store.pointers import read_pointer
 from yanmo.train.agreement import Agreement
 from yanmo.train.backends.accelerator import prepare
-from yanmo.train.backends.engine import open_engine
+from yanmo.train.backends.opening import open_engine
 from yanmo.train.config import TrainConfig
 from yanmo.train.job import Job
 from yanmo.train.loop import Loop

@@ -182,7 +182,8 @@ def _check(folder: Path, kind: str, files: list[str]) -> None:
 
 
 def _yanmo(folder: Path, place: str, kind: str, files: list[str], aws: str) -> dict[str, Any]:
-    from yanmo.common.store.objects import Wanted, open_store
+    from yanmo.store.objects import Wanted
+    from yanmo.store.opening import open_store
 
     bucket, _, prefix = place.partition("/")
     store = open_store(f"s3://{bucket}/{prefix}")

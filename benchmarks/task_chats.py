@@ -23,9 +23,9 @@ from typing import Any
 import zstandard
 
 from yanmo.common.bootstrap import generator_for
-from yanmo.evaluate.asking import question
-from yanmo.evaluate.documents import genre_order
-from yanmo.evaluate.tasks import LETTERS, Task, begun, without_marks
+from yanmo.evaluate.documents.reading import genre_order
+from yanmo.evaluate.tasks.asking import question
+from yanmo.evaluate.tasks.tasks import LETTERS, Task, begun, without_marks
 
 KINDS = ("punctuation", "genre", "next_line", "compose")
 

@@ -37,11 +37,11 @@ import numpy as np
 import pyarrow as pa
 import zstandard
 
-from yanmo.common.records import DOCUMENTS, document_id, write_parquet
-from yanmo.common.store.commit import Attempt, Recipe, Result, commit_once
-from yanmo.common.store.file_store import FileStore
-from yanmo.common.store.output import Output, open_reference
-from yanmo.common.store.pointers import move_pointer, read_pointer
+from yanmo.formats.records import DOCUMENTS, document_id, write_parquet
+from yanmo.store.commit import Attempt, Recipe, Result, commit_once
+from yanmo.store.file_store import FileStore
+from yanmo.store.output import Output, open_reference
+from yanmo.store.pointers import move_pointer, read_pointer
 from yanmo.tokenize.lexicon import dictionary_path, jieba_tokenizer, read_lexicon
 from yanmo.tokenize.segmenter import Segmenter
 from yanmo.tokenize.shards import Job, tokenize_file

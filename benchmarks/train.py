@@ -49,10 +49,10 @@ from torch import Tensor, nn  # noqa: E402
 from train_nanogpt import NanoGPT  # noqa: E402
 from train_trainer import hugging_face  # noqa: E402
 
-from yanmo.common.command_line import load  # noqa: E402
 from yanmo.model.decoder import Decoder  # noqa: E402
+from yanmo.options.command_line import load  # noqa: E402
 from yanmo.train.backends.accelerator import prepare  # noqa: E402
-from yanmo.train.backends.engine import open_engine  # noqa: E402
+from yanmo.train.backends.opening import open_engine  # noqa: E402
 from yanmo.train.backends.zero import import_deepspeed  # noqa: E402
 from yanmo.train.config import TrainConfig  # noqa: E402
 from yanmo.train.data import Batch  # noqa: E402

@@ -18,9 +18,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from yanmo.common.store.manifest import Reference
-from yanmo.common.store.objects import open_store
-from yanmo.common.store.output import Output, open_reference
+from yanmo.store.manifest import Reference
+from yanmo.store.opening import open_store
+from yanmo.store.output import Output, open_reference
 
 HEADER = "| run | commit | steps | tokens | CPU s | tokens per CPU s | train | {genres} | mean |"
 

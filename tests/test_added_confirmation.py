@@ -13,9 +13,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from yanmo.common.store.objects import open_store
-from yanmo.common.store.output import Output, open_reference
-from yanmo.common.store.pointers import read_pointer
+from yanmo.store.opening import open_store
+from yanmo.store.output import Output, open_reference
+from yanmo.store.pointers import read_pointer
 
 SOURCES = Path(__file__).parent / "data" / "documents.jsonl"
 CURATE = (

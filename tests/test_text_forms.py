@@ -11,9 +11,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from yanmo.common.store.file_store import FileStore
-from yanmo.common.store.output import Output, open_reference
-from yanmo.common.store.pointers import read_pointer
+from yanmo.store.file_store import FileStore
+from yanmo.store.output import Output, open_reference
+from yanmo.store.pointers import read_pointer
 
 ROOT = Path(__file__).parents[1]
 TINY = (

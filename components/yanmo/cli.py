@@ -17,10 +17,10 @@ COMMANDS = {
     "evaluate": ("yanmo.evaluate", "model -> bits per character by genre, samples"),
     "promote": ("yanmo.promote", "challenger and champion -> verdict, page, champion pointer"),
     "resolve": ("yanmo.resolve", "what the channel's pointers name now"),
-    "store": ("yanmo.store", "list, check, clean, compare and copy what a store holds"),
-    "tokenizer": ("yanmo.tokenizer", "compare tokenizers on your text, take an existing one"),
-    "cache": ("yanmo.cache", "show, check and compare token caches"),
-    "model": ("yanmo.train.models.model_tool", "bring a model of Hugging Face's layout into a store"),
+    "store": ("yanmo.tools.store", "list, check, clean, compare and copy what a store holds"),
+    "tokenizer": ("yanmo.tools.tokenizer", "compare tokenizers on your text, take an existing one"),
+    "cache": ("yanmo.tools.cache", "show, check and compare token caches"),
+    "model": ("yanmo.tools.model.command", "bring a model of Hugging Face's layout into a store"),
     "run": ("yanmo_pipelines.run", "run a compiled pipeline here, each task a process"),
     "compile": ("yanmo_pipelines.compile", "compile the pipelines to YAML for KFP"),
 }
@@ -61,7 +61,7 @@ def main() -> None:
 
 
 def _did_you_mean(name: str) -> str:
-    from yanmo.common.nearest import did_you_mean
+    from yanmo.options.nearest import did_you_mean
 
     return did_you_mean(name, COMMANDS)
 

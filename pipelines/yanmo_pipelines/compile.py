@@ -16,9 +16,9 @@ from typing import Any
 from kfp import compiler
 
 from yanmo.common.answers import answer, only_answers, take_stdout
-from yanmo.common.command_line import Parser
 from yanmo.common.errors import UsageError, report
 from yanmo.common.version import version
+from yanmo.options.command_line import Parser
 from yanmo_pipelines import resources
 
 log = logging.getLogger(__name__)

@@ -20,8 +20,8 @@ from typing import Any, get_type_hints
 
 from kfp import dsl
 
-from yanmo.common.options import AUTO, NONE, flag, option_fields
-from yanmo.common.stage import Stage
+from yanmo.options.fields import AUTO, NONE, flag, option_fields
+from yanmo.stage.declaration import Stage
 from yanmo_pipelines import resources
 
 MAX_FORM_FIELDS = 25

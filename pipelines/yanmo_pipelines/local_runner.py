@@ -31,7 +31,7 @@ from kfp.local import subprocess_task_handler as sth
 
 from yanmo.common.answers import stdout_for_children
 from yanmo.common.errors import EnvironmentFault
-from yanmo.common.kfp_outputs import ExecutorOutputs
+from yanmo.stage.kfp_outputs import ExecutorOutputs
 from yanmo_pipelines.resources import METRICS_PORT
 
 log = logging.getLogger(__name__)

@@ -8,12 +8,12 @@ from typing import Any
 
 import yaml
 
-from yanmo.common.command_line import load
 from yanmo.common.errors import UsageError
-from yanmo.common.nearest import did_you_mean
-from yanmo.common.option_values import MOST_EXACT, Bounds, Values, WrongValue, brief
-from yanmo.common.options import flag, option_fields
-from yanmo.common.stage import Stage
+from yanmo.options.command_line import load
+from yanmo.options.fields import flag, option_fields
+from yanmo.options.nearest import did_you_mean
+from yanmo.options.values import MOST_EXACT, Bounds, Values, WrongValue, brief
+from yanmo.stage.declaration import Stage
 from yanmo_pipelines.kfp_adapter import form_fields
 
 MAX_PARAMETER_BYTES = 8000

@@ -11,16 +11,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from yanmo.common.command_line import Parser, add_options
 from yanmo.common.errors import ExitCode, UsageError, report
-from yanmo.common.inputs import parse_reference
 from yanmo.common.logs import human_bytes, human_seconds, setup
-from yanmo.common.nearest import did_you_mean
-from yanmo.common.options import StageOptions
-from yanmo.common.store.file_store import FileStore
-from yanmo.common.store.objects import open_store
-from yanmo.common.store.output import open_reference
 from yanmo.common.version import version
+from yanmo.options.command_line import Parser, add_options
+from yanmo.options.fields import StageOptions
+from yanmo.options.nearest import did_you_mean
+from yanmo.stage.inputs import parse_reference
+from yanmo.store.file_store import FileStore
+from yanmo.store.opening import open_store
+from yanmo.store.output import open_reference
 from yanmo_pipelines.compile import COMPILED, PIPELINES
 from yanmo_pipelines.local_runner import Stopped, TaskFailed, TaskRun, run_pipeline
 from yanmo_pipelines.parameters import check_stage_options, pipeline_parameters, read_settings

@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 from yanmo.balance.config import STAGE as BALANCE
-from yanmo.common.stage import Stage
 from yanmo.curate.config import STAGE as CURATE
 from yanmo.evaluate.config import STAGE as EVALUATE
 from yanmo.promote.config import STAGE as PROMOTE
 from yanmo.resolve.config import STAGE as RESOLVE
+from yanmo.stage.declaration import Stage
 from yanmo.tokenize.config import STAGE as TOKENIZE
 from yanmo.train.config import STAGE as TRAIN
 

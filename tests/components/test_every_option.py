@@ -9,13 +9,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from yanmo.common.command_line import load
 from yanmo.common.errors import DataError, ExitCode, UsageError, report
-from yanmo.common.option_values import WrongValue
-from yanmo.common.options import flag, groups_of, values_of
-from yanmo.common.options_file import dump_yaml
-from yanmo.curate.source_entries import read_entries
-from yanmo.curate.text_options import check_text_options
+from yanmo.curate.sources.entries import read_entries
+from yanmo.curate.text.text_options import check_text_options
+from yanmo.options.command_line import load
+from yanmo.options.fields import flag, groups_of, values_of
+from yanmo.options.values import WrongValue
+from yanmo.options.yaml_file import dump_yaml
 
 STAGES = ("curate", "balance", "tokenize", "train", "evaluate", "promote", "resolve")
 BASE = {"curate": {"sources": "corpus.jsonl"}}

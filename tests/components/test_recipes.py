@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from yanmo.common.command_line import load
 from yanmo.common.errors import UsageError
-from yanmo.common.options import by_kind, names_of, opt, values_of
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.phases import _ADDED, _CHOSEN, _MAP, _of_phases
-from yanmo.curate.text_options import text_options
+from yanmo.curate.text.text_options import text_options
+from yanmo.options.command_line import load
+from yanmo.options.fields import by_kind, names_of, opt, values_of
 from yanmo.train.supervision.automatic import LEFT
 from yanmo.train.supervision.grid import short
 from yanmo.train.supervision.twins import twin_of

@@ -14,8 +14,8 @@ from kfp import dsl
 from tiny_stages.count import STAGE as COUNT
 from tiny_stages.pipeline import STAGES as TINY_STAGES
 
-from yanmo.common.command_line import load
-from yanmo.common.stage import Stage
+from yanmo.options.command_line import load
+from yanmo.stage.declaration import Stage
 from yanmo_pipelines.compile import COMPILED, PIPELINES, compile_pipeline, load_pipeline, main
 from yanmo_pipelines.kfp_adapter import MAX_FORM_FIELDS, component, form_fields
 from yanmo_pipelines.parameters import MAX_PARAMETER_BYTES

@@ -14,9 +14,9 @@ import pytest
 from kfp.local import subprocess_task_handler as sth
 
 from yanmo.common.errors import EnvironmentFault
-from yanmo.common.store.commit import Attempt, Recipe, Result, commit_once
-from yanmo.common.store.file_store import FileStore
-from yanmo.common.store.pointers import move_pointer, read_pointer
+from yanmo.store.commit import Attempt, Recipe, Result, commit_once
+from yanmo.store.file_store import FileStore
+from yanmo.store.pointers import move_pointer, read_pointer
 from yanmo_pipelines import local_runner
 from yanmo_pipelines.local_runner import ProcessHandler, TaskFailed, run_pipeline
 from yanmo_pipelines.run import main

@@ -13,7 +13,7 @@ from torture.place import Place, Survey, leftovers, survey
 from torture.profile import roots
 from torture.stages import CHANNEL, Run, run_stage, start, start_stage
 
-MODULE = "yanmo.store"
+MODULE = "yanmo.tools.store"
 _SETTLED_SECONDS = 3.0
 """gc spares what is younger than 2 s and not guarded by a lease."""
 _GARBAGE = (

@@ -2,7 +2,7 @@
 
 from yanmo.balance.config import STAGE
 from yanmo.balance.phases import finish, prepare, work
-from yanmo.common.stage_run import run
+from yanmo.stage.run import run
 
 if __name__ == "__main__":
     run(STAGE, work, prepare=prepare, finish=finish)

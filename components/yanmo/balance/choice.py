@@ -19,8 +19,8 @@ from yanmo.balance.plan import OTHERS, Plan, Quota, Target, parse_plan
 from yanmo.balance.table import Ids, Ints, Rows, TrainFiles
 from yanmo.balance.token_count import TokenCount
 from yanmo.common.errors import DataError, UsageError
-from yanmo.common.nearest import did_you_mean
-from yanmo.common.records import GENRE_ALIASES
+from yanmo.formats.records import GENRE_ALIASES
+from yanmo.options.nearest import did_you_mean
 
 _COLUMNS = ("position", "copy", "id", "characters", "tokens")
 _MOST_ITEMS = 20_000_000

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from yanmo.balance.plan import parse_plan
 from yanmo.balance.rules import parse_rules
 from yanmo.common.errors import UsageError
-from yanmo.common.option_values import MOST_EXACT, arguments, brief
-from yanmo.common.options import StageOptions, flag, input_ref, opt
-from yanmo.common.stage import Stage
+from yanmo.options.fields import StageOptions, flag, input_ref, opt
+from yanmo.options.values import MOST_EXACT, arguments, brief
+from yanmo.stage.declaration import Stage
 
 
 @dataclass(frozen=True, kw_only=True)

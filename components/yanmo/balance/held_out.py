@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from yanmo.common.documents import read_documents
+from yanmo.chinese.han_runs import Runs, run_hashes
 from yanmo.common.hash_set import distinct
-from yanmo.common.text_runs import Runs, run_hashes
+from yanmo.formats.documents import read_documents
 
 RUN = 13
 """Han characters; curate's default, and knowledge of what quotations are: shorter runs are idioms."""

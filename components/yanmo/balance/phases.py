@@ -36,13 +36,13 @@ from yanmo.balance.synonyms import SHIPPED, Synonyms
 from yanmo.balance.table import Rows, TrainFiles, hex_ids
 from yanmo.balance.token_count import TokenCount
 from yanmo.common.answers import answer
-from yanmo.common.documents import take_rows, text_form, write_split
 from yanmo.common.errors import UsageError
-from yanmo.common.nearest import did_you_mean
-from yanmo.common.stage_run import Finish, Skip, StageRun
-from yanmo.common.store.commit import Result
-from yanmo.common.store.manifest import file_sha256
-from yanmo.common.store.output import Output
+from yanmo.formats.documents import take_rows, text_form, write_split
+from yanmo.options.nearest import did_you_mean
+from yanmo.stage.run import Finish, Skip, StageRun
+from yanmo.store.commit import Result
+from yanmo.store.manifest import file_sha256
+from yanmo.store.output import Output
 
 log = logging.getLogger(__name__)
 _EXAMPLES = 10

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from yanmo.common.errors import UsageError
-from yanmo.common.option_values import MOST_EXACT, brief, number_in
+from yanmo.options.values import MOST_EXACT, brief, number_in
 
 OTHERS = "*"
 _ENTRY = re.compile(r"([^=:,\s]+)\s*[=:]\s*(?:([0-9]+)|([0-9]+(?:\.[0-9]+)?)(%|w))\Z")

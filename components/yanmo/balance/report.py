@@ -13,7 +13,7 @@ from yanmo.balance.choice import Picked
 from yanmo.balance.exact import Choice
 from yanmo.balance.plan import OTHERS, Plan, Target
 from yanmo.balance.table import Rows
-from yanmo.common.text_table import text_table
+from yanmo.common.aligned_table import text_table
 
 log = logging.getLogger(__name__)
 WHAT = ("documents", "characters", "tokens")

@@ -12,7 +12,7 @@ from random import Random
 
 from yanmo.balance.rules import VERSE
 from yanmo.balance.synonyms import Synonyms
-from yanmo.common.pingshui import tones
+from yanmo.chinese.pingshui import tones
 
 _MARKS = "，。！？；、：,.!?;:"
 _CLAUSE = re.compile(rf"[^{_MARKS}\n“”‘’「」『』《》（）\[\]…—]+")

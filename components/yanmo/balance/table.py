@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from yanmo.balance.classes import classify, columns_of
 from yanmo.balance.token_count import TokenCount
-from yanmo.common.documents import count_characters, read_documents
 from yanmo.common.errors import DataError
+from yanmo.formats.documents import count_characters, read_documents
 
 Ints = npt.NDArray[np.int64]
 Ids = npt.NDArray[np.uint8]

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from yanmo.common.options import NONE, Options, StageOptions, input_ref, opt
-from yanmo.common.stage import Stage
 from yanmo.curate.options.sources import FieldOptions, SourceOptions
 from yanmo.curate.options.splits import DuplicateOptions, OverlapOptions, SplitOptions
 from yanmo.curate.options.texts import FilterOptions, TextFormOptions
+from yanmo.options.fields import NONE, Options, StageOptions, input_ref, opt
+from yanmo.stage.declaration import Stage
 
 
 @dataclass(frozen=True, kw_only=True)

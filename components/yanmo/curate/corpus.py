@@ -13,19 +13,19 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from yanmo.common.documents import take_rows
 from yanmo.common.errors import DataError
-from yanmo.common.nearest import did_you_mean
-from yanmo.common.store.output import Output
-from yanmo.curate.clusters import components, keep_best
 from yanmo.curate.config import CurateOptions
-from yanmo.curate.filter_sets import REASONS
+from yanmo.curate.duplicates.clusters import components, keep_best
+from yanmo.curate.duplicates.near_duplicates import Edges
 from yanmo.curate.mapping import MAPPED, MapReport
-from yanmo.curate.near_duplicates import Edges
-from yanmo.curate.parsing import genre_name
 from yanmo.curate.plan import Candidates, Digests, ExactCopies, find_exact_copies, read_candidates
+from yanmo.curate.sources.parsing import genre_name
 from yanmo.curate.tally import EXAMPLES
-from yanmo.curate.text_options import allowed_shares
+from yanmo.curate.text.filter_sets import REASONS
+from yanmo.curate.text.text_options import allowed_shares
+from yanmo.formats.documents import take_rows
+from yanmo.options.nearest import did_you_mean
+from yanmo.store.output import Output
 
 log = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from yanmo.common.records import TEXT_FORM
-from yanmo.curate.normalize import normalize
+from yanmo.curate.text.normalize import normalize
+from yanmo.formats.records import TEXT_FORM
 
 
 def read_texts(path: Path, rows: npt.NDArray[np.int32] | None = None) -> list[str]:

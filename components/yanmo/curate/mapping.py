@@ -20,18 +20,18 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from yanmo.common.records import DOCUMENTS, DOCUMENTS_WITH_TURNS, TEXT_FORM, document_id, write_parquet
-from yanmo.common.store.commit import Attempt, Result
-from yanmo.curate import chats
-from yanmo.curate.cleaning import Cleaned
-from yanmo.curate.filters import Verdicts, judge
-from yanmo.curate.normalize import MARK, Normalized, normalize
-from yanmo.curate.parsing import Malformed, RawDocument, parse
 from yanmo.curate.pool import ordered_map
-from yanmo.curate.reading import Batch, read_batches
-from yanmo.curate.sources import Source
+from yanmo.curate.sources.listing import Source
+from yanmo.curate.sources.parsing import Malformed, RawDocument, parse
+from yanmo.curate.sources.reading import Batch, read_batches
 from yanmo.curate.tally import Tally
-from yanmo.curate.text_options import TextOptions
+from yanmo.curate.text.chat_texts import columns_of, written
+from yanmo.curate.text.cleaning import Cleaned
+from yanmo.curate.text.filters import Verdicts, judge
+from yanmo.curate.text.normalize import MARK, Normalized, normalize
+from yanmo.curate.text.text_options import TextOptions
+from yanmo.formats.records import DOCUMENTS, DOCUMENTS_WITH_TURNS, TEXT_FORM, document_id, write_parquet
+from yanmo.store.commit import Attempt, Result
 
 log = logging.getLogger(__name__)
 
@@ -175,7 +175,7 @@ def documents_of(batch: Batch, options: TextOptions) -> tuple[pa.Table, MapRepor
     """The documents of one batch that pass the filters, as MAPPED, and what happened to all records."""
     documents, malformed = parse(batch, options.fields)
     genres = [d.genre for d in documents]
-    cleaned, normalized = chats.written(documents, options)
+    cleaned, normalized = written(documents, options)
     verdicts = judge(cleaned, normalized, genres, options.rules)
     if options.keep_original:
         _keep_originals(documents, cleaned, normalized, options)
@@ -280,7 +280,7 @@ def _table(
         columns[name] = [getattr(d, name) for d in chosen]
     schema = MAPPED.with_metadata({**MAPPED.metadata, b"yanmo.text_form": form})
     if any(d.turns for d in chosen):
-        columns |= chats.columns_of(chosen)
+        columns |= columns_of(chosen)
         for name in CHAT_COLUMNS:
             schema = schema.append(DOCUMENTS_WITH_TURNS.field(name))
     return pa.table([pa.array(columns[f.name], type=f.type) for f in schema], schema=schema)

@@ -14,23 +14,14 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from yanmo.common.errors import DataError, StorageError, UsageError
-from yanmo.common.inputs import NONE
 from yanmo.common.logs import Progress, human_bytes
-from yanmo.common.options import Only, Scalar, names_of
-from yanmo.common.stage_run import Finish, Skip, StageRun
-from yanmo.common.store.commit import Attempt, Result
-from yanmo.common.store.manifest import digest
-from yanmo.common.store.output import Output, open_reference
-from yanmo.common.store.pointers import create_pointer, read_pointer, swap_pointer
-from yanmo.curate import mapping, near_duplicates, signing
-from yanmo.curate.benchmark_files import benchmark_texts
+from yanmo.curate import mapping
 from yanmo.curate.config import CurateOptions
-from yanmo.curate.confirmation import CONFIRM, build_extended_set
 from yanmo.curate.corpus import Corpus
-from yanmo.curate.evaluation_set import EvaluationSet, build_evaluation_set
-from yanmo.curate.near_duplicates import Edges
+from yanmo.curate.duplicates import near_duplicates, signing
+from yanmo.curate.duplicates.near_duplicates import Edges
 from yanmo.curate.pool import FEW, start_workers
-from yanmo.curate.sources import (
+from yanmo.curate.sources.listing import (
     BENCHMARK_FORMS,
     Source,
     digest_files,
@@ -38,8 +29,18 @@ from yanmo.curate.sources import (
     iterate_excluded,
     sources_input,
 )
-from yanmo.curate.text_options import check_text_options, text_options
-from yanmo.curate.train_split import write_documents
+from yanmo.curate.split.benchmark_files import benchmark_texts
+from yanmo.curate.split.confirmation import CONFIRM, build_extended_set
+from yanmo.curate.split.evaluation_set import EvaluationSet, build_evaluation_set
+from yanmo.curate.split.train_split import write_documents
+from yanmo.curate.text.text_options import check_text_options, text_options
+from yanmo.options.fields import Only, Scalar, names_of
+from yanmo.stage.inputs import NONE
+from yanmo.stage.run import Finish, Skip, StageRun
+from yanmo.store.commit import Attempt, Result
+from yanmo.store.manifest import digest
+from yanmo.store.output import Output, open_reference
+from yanmo.store.pointers import create_pointer, read_pointer, swap_pointer
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from yanmo.common.records import UNKNOWN_AUTHORS
+from yanmo.formats.records import UNKNOWN_AUTHORS
 
 Ints = npt.NDArray[np.int64]
 Ints32 = npt.NDArray[np.int32]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from yanmo.common.text_table import text_table
+from yanmo.common.aligned_table import text_table
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.corpus import PLAN_REASONS
-from yanmo.curate.filter_sets import FILTERS, MAXIMUM, REASONS
 from yanmo.curate.mapping import MapReport
-from yanmo.curate.text_options import allowed_shares, text_options
+from yanmo.curate.text.filter_sets import FILTERS, MAXIMUM, REASONS
+from yanmo.curate.text.text_options import allowed_shares, text_options
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from yanmo.common.records import GENRES
+from yanmo.formats.records import GENRES
 
 EXAMPLES = 10
 

@@ -20,15 +20,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from yanmo.common.documents import shard_bounds
 from yanmo.common.logs import Progress
-from yanmo.common.records import DOCUMENTS_WITH_TURNS, as_documents, write_parquet
-from yanmo.common.store.commit import Attempt
 from yanmo.curate.corpus import Corpus
 from yanmo.curate.mapping import CHAT_COLUMNS, DOCUMENT_COLUMNS
 from yanmo.curate.plan import Digests, hex_digits
 from yanmo.curate.pool import ordered_map
 from yanmo.curate.tally import sort_genres
+from yanmo.formats.documents import shard_bounds
+from yanmo.formats.records import DOCUMENTS_WITH_TURNS, as_documents, write_parquet
+from yanmo.store.commit import Attempt
 
 log = logging.getLogger(__name__)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from yanmo.common.option_values import MOST_EXACT
-from yanmo.common.options import StageOptions, input_ref, opt
-from yanmo.common.stage import Stage
+from yanmo.options.fields import StageOptions, input_ref, opt
+from yanmo.options.values import MOST_EXACT
+from yanmo.stage.declaration import Stage
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from yanmo.common.bootstrap import generator_for, interval, resampled_sums, sums_of_groups
-from yanmo.evaluate.documents import Document, genre_order
+from yanmo.evaluate.documents.reading import Document, genre_order
 
 Floats = npt.NDArray[np.float64]
 FEW_DOCUMENTS = 10

@@ -10,14 +10,14 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from yanmo.common.stage_run import StageRun
-from yanmo.evaluate.asking import measure_tasks
-from yanmo.evaluate.budget import OPERATIONS_PER_MINUTE, affordable, first_of_each_genre
-from yanmo.evaluate.documents import CONFIRM, Document, check_same_form, genre_order, read_split
-from yanmo.evaluate.harness import run_harness
-from yanmo.evaluate.pieces import Pieces
-from yanmo.evaluate.samples import SampleOptions, write_samples
-from yanmo.evaluate.scoring import LoadedModel, Scores, encode, load_model, operations, score
+from yanmo.evaluate.bits.of_documents import LoadedModel, Scores, encode, load_model, operations, score
+from yanmo.evaluate.bits.pieces import Pieces
+from yanmo.evaluate.documents.budget import OPERATIONS_PER_MINUTE, affordable, first_of_each_genre
+from yanmo.evaluate.documents.reading import CONFIRM, Document, check_same_form, genre_order, read_split
+from yanmo.evaluate.tasks.asking import measure_tasks
+from yanmo.evaluate.tasks.harness import run_harness
+from yanmo.evaluate.writing.samples import SampleOptions, write_samples
+from yanmo.stage.run import StageRun
 
 log = logging.getLogger(__name__)
 

@@ -7,18 +7,18 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from yanmo.common.documents import text_form
 from yanmo.common.errors import DataError, UsageError
 from yanmo.common.made_by import made_by
-from yanmo.common.options import NONE
-from yanmo.common.records import GENRE_ALIASES, GENRES
-from yanmo.common.stage_run import Finish, Skip, StageRun
-from yanmo.common.store.commit import Result, work_name
-from yanmo.common.store.output import Output, find_output, read_json
+from yanmo.formats.documents import text_form
+from yanmo.formats.records import GENRE_ALIASES, GENRES
+from yanmo.options.fields import NONE
+from yanmo.stage.run import Finish, Skip, StageRun
+from yanmo.store.commit import Result, work_name
+from yanmo.store.output import Output, find_output, read_json
 
 if TYPE_CHECKING:
+    from yanmo.evaluate.bits.pieces import KeptPieces
     from yanmo.evaluate.measuring import Measured
-    from yanmo.evaluate.pieces import KeptPieces
 
 log = logging.getLogger(__name__)
 _ASCII = {genre: alias for alias, genre in GENRE_ALIASES.items()}
@@ -44,7 +44,7 @@ def prepare(run: StageRun) -> dict[str, Any]:
     folder = run.options.harness_tasks
     if not folder:
         return {}
-    from yanmo.evaluate.harness import folder_digest
+    from yanmo.evaluate.tasks.harness import folder_digest
 
     return {"harness_tasks": {"content_digest": folder_digest(folder), "uri": folder}}
 
@@ -60,12 +60,12 @@ def _wanted_none(options: Any) -> bool:
 def work(run: StageRun) -> Result:
     """Measure the model and commit its figures."""
     # Imported here: a run that finds its key committed must not wait two seconds for torch.
-    from yanmo.evaluate.contamination import NAME, committed_contamination
-    from yanmo.evaluate.devices import ran_on
+    from yanmo.evaluate.bits.devices import ran_on
+    from yanmo.evaluate.bits.pieces import Ranks
+    from yanmo.evaluate.documents.table import evaluation_table, write_documents
     from yanmo.evaluate.measures import Bootstrap, summarize
     from yanmo.evaluate.measuring import measure
-    from yanmo.evaluate.pieces import Ranks
-    from yanmo.evaluate.table import evaluation_table, write_documents
+    from yanmo.evaluate.writing.contamination import NAME, committed_contamination
 
     options, evaluation_set = run.options, run.input("evaluation_set")
     pieces = _pieces(run)
@@ -118,7 +118,7 @@ def _keep_confirmation(run: StageRun, measured: Measured) -> dict[str, int]:
 
     No summary is made of them: until a confirmation asks (promote/confirmation.py) nobody should know them.
     """
-    from yanmo.evaluate.table import evaluation_table, write_documents
+    from yanmo.evaluate.documents.table import evaluation_table, write_documents
 
     if measured.confirmation is None:
         return {}
@@ -130,8 +130,8 @@ def _keep_confirmation(run: StageRun, measured: Measured) -> dict[str, int]:
 
 def assist(run: StageRun) -> None:
     """Make a share of the pieces for rank 0, which alone commits."""
+    from yanmo.evaluate.bits.pieces import Committed
     from yanmo.evaluate.measuring import measure
-    from yanmo.evaluate.pieces import Committed
 
     try:
         measure(run, _pieces(run))
@@ -140,7 +140,7 @@ def assist(run: StageRun) -> None:
 
 
 def _pieces(run: StageRun) -> KeptPieces:
-    from yanmo.evaluate.pieces import KeptPieces, Ranks
+    from yanmo.evaluate.bits.pieces import KeptPieces, Ranks
 
     ranks, options = Ranks.of_environment(), run.options
     if options.force and ranks.world_size > 1:
@@ -178,7 +178,7 @@ def finish(run: StageRun, output: Output) -> Finish:
     """Baselines, how the model writes, the table in the log, and the figures for KFP's UI."""
     if "pieces" in run.extra:
         run.extra.pop("pieces").clear()
-    from yanmo.evaluate.contamination import report_contamination
+    from yanmo.evaluate.writing.contamination import report_contamination
 
     report_contamination(output)
     summary, counts = read_json(output, "summary.json"), output.manifest.counts
@@ -190,11 +190,11 @@ def finish(run: StageRun, output: Output) -> Finish:
         if counts["documents"] == counts.get("chats"):
             log.info("the evaluation set holds chats alone: no baselines")
         else:
-            from yanmo.evaluate.baselines import committed_baselines
+            from yanmo.evaluate.baselines.baselines import committed_baselines
 
             parts["baselines"] = committed_baselines(run, number)
         parts |= _writing(run, output)
-    from yanmo.evaluate.table import log_table
+    from yanmo.evaluate.documents.table import log_table
 
     log_table(summary, read_json(parts["baselines"], "summary.json") if "baselines" in parts else None)
     return Finish(
@@ -209,7 +209,7 @@ def _writing(run: StageRun, output: Output) -> dict[str, Output]:
     Of an evaluation beside the channel's own (the champion's) it is only shown, and decides nothing: a
     damaged text that an old champion was trained on must not stop the night.
     """
-    from yanmo.evaluate.writing import committed_writing
+    from yanmo.evaluate.writing.writing import committed_writing
 
     try:
         return {"writing": committed_writing(run, output)}

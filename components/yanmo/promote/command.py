@@ -12,25 +12,26 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from yanmo.common.command_line import Parser, add_options
+from yanmo.common.aligned_table import text_table
 from yanmo.common.errors import DataError, ExitCode, UsageError, report
 from yanmo.common.logs import setup
-from yanmo.common.option_values import MOST, argument
-from yanmo.common.options import StageOptions, default_argv
-from yanmo.common.stage_run import Finish, StageRun
-from yanmo.common.stage_run import main as stage_main
-from yanmo.common.store.manifest import Reference
-from yanmo.common.store.objects import ObjectStore, open_store
-from yanmo.common.store.output import Output, open_reference, read_json
-from yanmo.common.store.pointers import pointer_name, read_pointer
-from yanmo.common.store.settings import StoreSettings
-from yanmo.common.text_table import text_table
-from yanmo.promote.champion import CHAMPION, CrownLost, named
-from yanmo.promote.chronicle import Record, all_records
+from yanmo.options.command_line import Parser, add_options
+from yanmo.options.fields import StageOptions, default_argv
+from yanmo.options.values import MOST, argument
 from yanmo.promote.config import STAGE
-from yanmo.promote.opponent import prepare
-from yanmo.promote.rollback import plan_rollback, roll_back
+from yanmo.promote.history.baseline import prepare
+from yanmo.promote.history.champion import CHAMPION, CrownLost, named
+from yanmo.promote.history.records import Record, all_records
+from yanmo.promote.history.rollback import plan_rollback, roll_back
 from yanmo.promote.work import finish, work
+from yanmo.stage.run import Finish, StageRun
+from yanmo.stage.run import main as stage_main
+from yanmo.store.manifest import Reference
+from yanmo.store.objects import ObjectStore
+from yanmo.store.opening import open_store
+from yanmo.store.output import Output, open_reference, read_json
+from yanmo.store.pointers import pointer_name, read_pointer
+from yanmo.store.settings import StoreSettings
 
 log = logging.getLogger(__name__)
 _RACES = 5

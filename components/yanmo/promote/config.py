@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from yanmo.common.option_values import MOST_EXACT
-from yanmo.common.options import NONE, StageOptions, input_ref, opt
-from yanmo.common.stage import Stage
-from yanmo.promote.limits import parse_limits, parse_unmeasured
+from yanmo.options.fields import NONE, StageOptions, input_ref, opt
+from yanmo.options.values import MOST_EXACT
+from yanmo.promote.gate.limits import parse_limits, parse_unmeasured
+from yanmo.stage.declaration import Stage
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,22 +8,11 @@ from dataclasses import asdict
 from typing import Any
 
 from yanmo.common.errors import DataError
-from yanmo.common.options import by_kind
-from yanmo.common.records import GENRE_ALIASES
-from yanmo.common.stage_run import Finish, StageRun
-from yanmo.common.store.commit import Result
-from yanmo.common.store.output import Output, read_json
-from yanmo.common.store.pointers import move_pointer, read_pointer
-from yanmo.promote.champion import (
-    CHAMPION,
-    CHAMPION_WRITING,
-    Coronation,
-    crown,
-    settle,
-)
+from yanmo.formats.records import GENRE_ALIASES
+from yanmo.options.fields import by_kind
 from yanmo.promote.config import PromoteConfig
-from yanmo.promote.confirmation import confirmed
-from yanmo.promote.evaluation import (
+from yanmo.promote.gate.confirmation import confirmed
+from yanmo.promote.gate.evaluation import (
     Evaluation,
     is_of,
     open_evaluation,
@@ -31,12 +20,24 @@ from yanmo.promote.evaluation import (
     with_contamination,
     with_writing,
 )
-from yanmo.promote.gate import ABOUT_ONE, Evidence, Rules, Verdict, first_champion, judge
-from yanmo.promote.health import contamination_of, figures_of
-from yanmo.promote.limits import MEASURED, parse_limits, parse_unmeasured
-from yanmo.promote.lineage import verdict_command
-from yanmo.promote.nights import VERDICT_SCHEMA, recipe_of, with_tonight
-from yanmo.promote.noise import goes_on, noise_of
+from yanmo.promote.gate.guards import contamination_of, figures_of
+from yanmo.promote.gate.limits import MEASURED, parse_limits, parse_unmeasured
+from yanmo.promote.gate.nights import VERDICT_SCHEMA, recipe_of, with_tonight
+from yanmo.promote.gate.noise import goes_on, noise_of
+from yanmo.promote.gate.rules import ABOUT_ONE, first_champion, judge
+from yanmo.promote.gate.verdict import Evidence, Rules, Verdict
+from yanmo.promote.history.champion import (
+    CHAMPION,
+    CHAMPION_WRITING,
+    Coronation,
+    crown,
+    settle,
+)
+from yanmo.promote.page.lineage import verdict_command
+from yanmo.stage.run import Finish, StageRun
+from yanmo.store.commit import Result
+from yanmo.store.output import Output, read_json
+from yanmo.store.pointers import move_pointer, read_pointer
 
 log = logging.getLogger(__name__)
 _ASCII = {genre: alias for alias, genre in GENRE_ALIASES.items()}
@@ -44,9 +45,9 @@ _ASCII = {genre: alias for alias, genre in GENRE_ALIASES.items()}
 
 def work(run: StageRun) -> Result:
     """Judge, and write verdict, page and summary."""
-    from yanmo.promote.page import render
-    from yanmo.promote.report import make_report
-    from yanmo.promote.summary import summary_text
+    from yanmo.promote.page.rendering import render
+    from yanmo.promote.page.report import make_report
+    from yanmo.promote.page.summary import summary_text
 
     challenger = with_contamination(
         with_writing(open_evaluation(run.input("challenger")), run.inputs["writing"])

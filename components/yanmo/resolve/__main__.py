@@ -6,15 +6,15 @@ import sys
 from collections.abc import Sequence
 
 from yanmo.common.answers import answer, only_answers, take_stdout
-from yanmo.common.command_line import load
-from yanmo.common.kfp_outputs import ExecutorOutputs
 from yanmo.common.logs import setup
-from yanmo.common.options import default_argv
-from yanmo.common.stage_run import failed
-from yanmo.common.store.objects import open_store
-from yanmo.common.store.settings import StoreSettings
+from yanmo.options.command_line import load
+from yanmo.options.fields import default_argv
 from yanmo.resolve.config import STAGE, ResolveOptions
 from yanmo.resolve.references import body, inputs_json, resolve
+from yanmo.stage.kfp_outputs import ExecutorOutputs
+from yanmo.stage.run import failed
+from yanmo.store.opening import open_store
+from yanmo.store.settings import StoreSettings
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from yanmo.common.options import StageOptions
-from yanmo.common.stage import Stage
+from yanmo.options.fields import StageOptions
+from yanmo.stage.declaration import Stage
 
 
 @dataclass(frozen=True, kw_only=True)

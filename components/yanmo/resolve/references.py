@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import logging
 
-from yanmo.common.options import NONE
-from yanmo.common.store.manifest import Reference
-from yanmo.common.store.objects import ObjectStore
-from yanmo.common.store.pointers import open_named, pointer_name, read_pointer
+from yanmo.options.fields import NONE
+from yanmo.store.manifest import Reference
+from yanmo.store.objects import ObjectStore
+from yanmo.store.pointers import open_named, pointer_name, read_pointer
 
 log = logging.getLogger(__name__)
 

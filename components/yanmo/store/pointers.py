@@ -1,80 +1,188 @@
-"""What the pointers of a store name, and what their histories remember."""
+"""Pointers: the few names that move. Latest success of a channel, and its champion."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection
 
-from yanmo.common.errors import DataError
-from yanmo.common.store.manifest import Reference, unsealed
-from yanmo.common.store.objects import MAX_DOCUMENT_BYTES, ObjectInfo, ObjectStore
-from yanmo.common.store.pointers import check_stage, parse_pointer
-from yanmo.common.store.schema import parse
-from yanmo.store.chain import references_in
+from yanmo.common.errors import DataError, StorageError, UsageError
+from yanmo.store.manifest import MAX_REFERENCE_BYTES, REFERENCE_SCHEMA, Reference
+from yanmo.store.objects import AlreadyExists, Changed, ObjectStore
+from yanmo.store.output import Output, open_reference
+from yanmo.store.schema import LaterSchema, parse
 
-RECORD_SCHEMA = "yanmo.coronation/1"
-"""Records of a history (yanmo.promote writes them)."""
-RECORDED = {
-    "model": "train",
-    "evaluation": "evaluate",
-    "verdict": "promote",
-    "previous": "train",
-    "compared_with": "evaluate",
+_TRIES = 20
+POINTED = {
+    **{stage: stage for stage in ("curate", "balance", "tokenize", "train", "evaluate", "promote")},
+    **{
+        part: part
+        for part in ("evaluation_set", "tokenizer", "baselines", "writing", "contamination", "seed_noise")
+    },
+    "champion": "train",
+    "champion_evaluation": "evaluate",
+    "champion_evaluation_writing": "writing",
+    "champion_evaluation_contamination": "contamination",
 }
-"""Field of a record -> the stage of what it names."""
-_RECORD = re.compile(r"pointers/[^/]+/history/(\d{6})\.json\Z")
-_POINTER = re.compile(r"pointers/[^/]+/([^/]+)\.json\Z")
+"""Pointer -> the stage or part whose outputs it names. Pointers of other names (`--pointer`) may name any."""
+MADE_BY = {
+    **{"evaluation_set": "curate", "tokenizer": "tokenize", "seed_noise": "train"},
+    **dict.fromkeys(("baselines", "writing", "contamination"), "evaluate"),
+}
+"""Part -> the stage that makes it beside its own output."""
+_MEND = {
+    "evaluation_set": (
+        "restore it, or name the channel's own set once: `yanmo curate --evaluation-set evaluation_set/KEY` "
+        "sets it again (`yanmo store ls --stage evaluation_set` lists the keys). A new one would let what "
+        "was tested so far into training"
+    ),
+    "champion": (
+        "restore it, or delete the file: `yanmo promote rollback` then brings back the last of the history"
+    ),
+    **dict.fromkeys(
+        ("champion_evaluation", "champion_evaluation_writing", "champion_evaluation_contamination"),
+        "restore it, or delete the file: `yanmo evaluate` of the champion with --pointer champion_evaluation "
+        "sets it again",
+    ),
+}
+"""What to do about a damaged pointer that is read before its stage would set it again, or by others only."""
+_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}\Z")
 
 
-@dataclass(frozen=True)
-class Named:
-    """One reference in a file below pointers/."""
-
-    by: str
-    """`demo/champion`, or `demo/history/000001`."""
-    reference: Reference
-    modified: float
-
-    @property
-    def is_pointer(self) -> bool:
-        """A pointer, not a record of a history."""
-        return self.by.count("/") == 1
-
-
-def read_all(store: ObjectStore, listed: Iterable[ObjectInfo]) -> Iterator[Named]:
-    """Every reference in the listed files of pointers/.
+def pointer_name(channel: str, name: str) -> str:
+    """Where the pointer `name` of a channel lies.
 
     Raises:
-        DataError: one of the files is damaged, or of another place; nobody can then know what it kept.
+        UsageError: a channel or pointer name that cannot be part of an object's name.
     """
-    for info in listed:
+    for what, part in (("--channel", channel), ("--pointer", name)):
+        if not _PART.match(part):
+            raise UsageError(f"{what} {part[:100]!r}: expected up to 100 letters, digits, - or _")
+    return f"pointers/{channel}/{name}.json"
+
+
+def read_pointer(store: ObjectStore, channel: str, name: str) -> Reference | None:
+    """What the pointer names, or None when it was never set.
+
+    Raises:
+        DataError: it holds anything but a reference, or one to an output of another stage.
+    """
+    path = pointer_name(channel, name)
+    try:
+        data, _ = store.read(path)
+    except FileNotFoundError:
+        return None
+    return parse_pointer(data, name, f"{store.uri}/{path}")
+
+
+def parse_pointer(data: bytes, name: str, where: str) -> Reference:
+    """The reference in the pointer `name`, read from `where`; raises as `read_pointer`."""
+    try:
+        reference = Reference.from_dict(parse(data, REFERENCE_SCHEMA, MAX_REFERENCE_BYTES))
+    except LaterSchema as error:
+        raise DataError(f"{where}: {error}") from error
+    except ValueError as error:
+        raise DataError(f"{where}: not a reference to an output: {error}; {_mend(name)}") from error
+    if name in POINTED:
+        check_stage(reference, (POINTED[name],), where, _mend(name))
+    return reference
+
+
+def _mend(name: str) -> str:
+    """What to do where the pointer `name` is damaged or exchanged."""
+    if name in _MEND:
+        return _MEND[name]
+    made_by = MADE_BY.get(name, name) if name in POINTED else ""
+    return f"restore it, or run `yanmo {made_by}` again" if made_by else "restore it, or delete the file"
+
+
+def check_stage(reference: Reference, stages: Collection[str], where: str, mend: str = "restore it") -> None:
+    """Raise DataError unless `reference`, read from `where`, is to an output of one of `stages`.
+
+    Args:
+        mend: what to do, where it is a file of the store.
+    """
+    if reference.stage in stages:
+        return
+    first = min(stages)
+    found = f"{where}: names {reference.stage}/{reference.key[:12]}, expected an output of "
+    found += " or ".join(sorted(stages))
+    if where.startswith("--"):
+        raise DataError(f"{found}; give {first}/KEY, or leave the flag out for the channel's newest")
+    raise DataError(f"{found}: it was exchanged with another file or restored to the wrong place; {mend}")
+
+
+def open_named(store: ObjectStore, reference: Reference, where: str) -> Output:
+    """The output that `reference`, read from `where`, pins.
+
+    Raises:
+        DataError: as `open_reference`; names `where` too, as it may be the one that is damaged.
+    """
+    try:
+        return open_reference(store, reference)
+    except DataError as error:
+        raise DataError(f"{error}. The reference is from {where}, which may be damaged itself") from error
+
+
+def create_pointer(store: ObjectStore, channel: str, name: str, reference: Reference) -> Reference:
+    """Set the pointer unless it is set; returns what it names afterwards."""
+    try:
+        store.create(pointer_name(channel, name), reference.to_json().encode())
+    except AlreadyExists:
+        found = read_pointer(store, channel, name)
+        assert found is not None
+        return found
+    return reference
+
+
+def move_pointer(store: ObjectStore, channel: str, name: str, reference: Reference) -> None:
+    """Make the pointer name `reference`; the last of two movers wins.
+
+    Raises:
+        StorageError: it changed under every try.
+        DataError: a later version of Yanmo wrote it.
+    """
+    path, data = pointer_name(channel, name), reference.to_json().encode()
+    for _ in range(_TRIES):
         try:
-            data, _ = store.read(info.name)
+            current, version = store.read(path)
+            if current != data:
+                _refuse_later(current, f"{store.uri}/{path}")
+                store.replace(path, data, version)
+            return
         except FileNotFoundError:
-            continue  # removed by hand since it was listed
-        by = info.name.removeprefix("pointers/").removesuffix(".json")
-        for reference in _read(info.name, data, f"{store.uri}/{info.name}"):
-            yield Named(by, reference, info.modified)
+            try:
+                store.create(path, data)
+                return
+            except AlreadyExists:
+                continue
+        except Changed:
+            continue
+    raise StorageError(f"{store.uri}/{path}: changed under {_TRIES} tries to move it; try again")
 
 
-def _read(name: str, data: bytes, where: str) -> list[Reference]:
-    if record := _RECORD.match(name):
-        return _read_record(data, int(record[1]), where)
-    if pointer := _POINTER.match(name):
-        return [parse_pointer(data, pointer[1], where)]
-    raise DataError(
-        f"{where}: expected <channel>/<pointer>.json or <channel>/history/<number>.json here; move it out of "
-        "pointers/, or upgrade Yanmo if a later version wrote it"
-    )
+def _refuse_later(data: bytes, where: str) -> None:
+    """Raise DataError where a later version wrote the pointer; whatever else is damaged may be mended."""
+    try:
+        parse(data, REFERENCE_SCHEMA, MAX_REFERENCE_BYTES)
+    except LaterSchema as error:
+        raise DataError(f"{where}: {error}") from error
+    except ValueError:
+        pass
 
 
-def _read_record(data: bytes, number: int, where: str) -> list[Reference]:
-    found = references_in(data, RECORD_SCHEMA, {"model": Reference, "previous": None}, where)
-    values = parse(unsealed(data), RECORD_SCHEMA, MAX_DOCUMENT_BYTES)  # an older one has other names
-    if values.get("number", number) != number:
-        raise DataError(f"{where}: is the record of number {values['number']}; restore both to their places")
-    for field, stage in RECORDED.items():
-        if values.get(field):
-            check_stage(Reference.from_dict(values[field]), (stage,), f"{where}: {field}")
-    return found
+def swap_pointer(
+    store: ObjectStore, channel: str, name: str, expected: Reference | None, new: Reference
+) -> bool:
+    """Make the pointer name `new` only if it still names `expected`; whether it did."""
+    path, data = pointer_name(channel, name), new.to_json().encode()
+    try:
+        if expected is None:
+            store.create(path, data)
+        else:
+            current, version = store.read(path)
+            if parse_pointer(current, name, f"{store.uri}/{path}") != expected:
+                return False
+            store.replace(path, data, version)
+    except (AlreadyExists, Changed, FileNotFoundError):
+        return False
+    return True

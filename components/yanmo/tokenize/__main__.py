@@ -1,6 +1,6 @@
 """`python -m yanmo.tokenize`."""
 
-from yanmo.common.stage_run import run
+from yanmo.stage.run import run
 from yanmo.tokenize.config import STAGE
 from yanmo.tokenize.work import prepare, work
 

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from yanmo.common.errors import DataError
-from yanmo.common.round_trip import ADVICE, PROBES, difference, open_tokenizer
+from yanmo.formats.round_trip import ADVICE, PROBES, difference, open_tokenizer
 from yanmo.tokenize.byte_level import ALPHABET, BYTES, is_byte_level
 from yanmo.tokenize.segmenter import Array, Segmenter
 

@@ -18,11 +18,11 @@ from functools import partial
 from typing import Any
 
 from yanmo.common.errors import DataError
-from yanmo.common.stage_run import StageRun
-from yanmo.common.store.commit import Attempt, Recipe, Result, find_whole
-from yanmo.common.store.manifest import FileEntry
-from yanmo.common.store.output import Output
-from yanmo.common.token_cache import SPLITS, SpecialIds
+from yanmo.formats.token_cache import SPLITS, SpecialIds
+from yanmo.stage.run import StageRun
+from yanmo.store.commit import Attempt, Recipe, Result, find_whole
+from yanmo.store.manifest import FileEntry
+from yanmo.store.output import Output
 from yanmo.tokenize.lexicon import USER_FILE
 from yanmo.tokenize.shards import Done, Job
 

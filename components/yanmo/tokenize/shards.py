@@ -21,11 +21,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from yanmo.common.errors import DataError
-from yanmo.common.records import check_schema
-from yanmo.common.token_cache import INDEX, write_index
-from yanmo.common.token_file import id_type, write_tokens
+from yanmo.formats.records import check_schema
+from yanmo.formats.token_cache import INDEX, write_index
+from yanmo.formats.token_file import id_type, write_tokens
 from yanmo.tokenize.agreement import agreement_counts, sampled, thinned
-from yanmo.tokenize.chats import Encoded, Marks, encode
+from yanmo.tokenize.encoding import Encoded, Marks, encode
 from yanmo.tokenize.foreign import read_segmenter
 from yanmo.tokenize.segmenter import Segmenter
 

@@ -10,9 +10,9 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from yanmo.common.records import GENRES
-from yanmo.common.store.commit import Attempt
-from yanmo.common.token_cache import GENRES_FILE, SpecialIds
+from yanmo.formats.records import GENRES
+from yanmo.formats.token_cache import GENRES_FILE, SpecialIds
+from yanmo.store.commit import Attempt
 from yanmo.tokenize.byte_level import PRE_TOKENIZER, to_byte_level
 from yanmo.tokenize.vocabulary import CHAT, RESERVED, SPECIAL, TAGS, Vocabulary
 

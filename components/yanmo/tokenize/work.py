@@ -12,18 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from yanmo.common.documents import text_form
 from yanmo.common.errors import DataError, StorageError
 from yanmo.common.logs import human_bytes
-from yanmo.common.round_trip import check_round_trip, probe_texts
-from yanmo.common.stage_run import StageRun
-from yanmo.common.store.commit import Attempt, Result
-from yanmo.common.store.manifest import file_sha256
-from yanmo.common.store.objects import open_store
-from yanmo.common.store.output import Output
-from yanmo.common.store.settings import StoreSettings
-from yanmo.common.texts_at_hand import training_sample
-from yanmo.common.token_cache import GENRES_FILE, SPLITS, TOKENIZER, SpecialIds
+from yanmo.formats.documents import text_form
+from yanmo.formats.round_trip import check_round_trip, probe_texts
+from yanmo.formats.texts_at_hand import training_sample
+from yanmo.formats.token_cache import GENRES_FILE, SPLITS, TOKENIZER, SpecialIds
+from yanmo.stage.run import StageRun
+from yanmo.store.commit import Attempt, Result
+from yanmo.store.manifest import file_sha256
+from yanmo.store.opening import open_store
+from yanmo.store.output import Output
+from yanmo.store.settings import StoreSettings
 from yanmo.tokenize.agreement import full_agreement, sampled, shares_of, thinned
 from yanmo.tokenize.config import TokenizeConfig
 from yanmo.tokenize.foreign import read_segmenter

@@ -1,6 +1,6 @@
 """`python -m yanmo.train`"""
 
-from yanmo.common.stage_run import run
+from yanmo.stage.run import run
 from yanmo.train.config import STAGE
 from yanmo.train.supervision.automatic import settle
 from yanmo.train.supervision.grid import prepare

@@ -8,8 +8,8 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
-from yanmo.common.options import StageOptions, flag, input_ref
-from yanmo.common.stage import Stage
+from yanmo.options.fields import StageOptions, flag, input_ref
+from yanmo.stage.declaration import Stage
 from yanmo.train.options.data import DataOptions
 from yanmo.train.options.machine import EngineOptions, left_to_a_cpu
 from yanmo.train.options.measuring import CheckpointOptions, HealthOptions, MeasuringOptions
@@ -17,7 +17,7 @@ from yanmo.train.options.model import ModelOptions, StartOptions
 from yanmo.train.options.optimizer import OptimizerOptions
 from yanmo.train.options.sizes import SizeOptions
 from yanmo.train.schedule import ScheduleOptions
-from yanmo.train.supervision.shifts import HoursOptions
+from yanmo.train.time_window import HoursOptions
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,9 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from yanmo.common.errors import DataError
-from yanmo.common.packing import Plan, id_numbers, plan_epoch, tagged_documents
-from yanmo.common.packing_settings import Packing
-from yanmo.common.token_cache import DocumentIndex, TokenCache
+from yanmo.formats.packing import Plan, id_numbers, plan_epoch, tagged_documents
+from yanmo.formats.packing_settings import Packing
+from yanmo.formats.token_cache import DocumentIndex, TokenCache
 from yanmo.train.noise import TokenNoise
 
 NO_TARGET = -1

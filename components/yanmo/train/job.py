@@ -34,10 +34,10 @@ from yanmo.common.errors import (
     advice,
     exit_code,
 )
-from yanmo.common.store.manifest import Reference
-from yanmo.common.store.objects import open_store
-from yanmo.common.store.output import Output, open_reference
-from yanmo.common.store.settings import StoreSettings
+from yanmo.store.manifest import Reference
+from yanmo.store.opening import open_store
+from yanmo.store.output import Output, open_reference
+from yanmo.store.settings import StoreSettings
 from yanmo.train.config import TrainConfig
 from yanmo.train.health.watchdog import forget_heartbeats
 

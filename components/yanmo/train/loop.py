@@ -22,7 +22,7 @@ from yanmo.train.judge import mean_of
 from yanmo.train.metrics.interval import PendingStep
 from yanmo.train.metrics.trace import Trace
 from yanmo.train.schedule import Schedule
-from yanmo.train.supervision.shifts import Clock
+from yanmo.train.time_window import Clock
 from yanmo.train.validate import Validation
 
 log = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ class Loop(Resumable):
         options, engine = self.options, self.engine
         self._at = 0.0
         engine.forwarded = self._forwarded
-        self.schedule = Schedule.of(options)
+        self.schedule = Schedule.of(options, options.batch_rows * options.context)
         self.trace = Trace(self.folder, 0 if engine.rank else options.profile, engine.device)
         self.monitor = Monitor(
             engine, self.agreement, options.monitor, options.monitor_every, options.warmup_steps

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from yanmo.common.packing import keyed_random
-from yanmo.common.token_cache import DocumentIndex, TokenCache
+from yanmo.formats.packing import keyed_random
+from yanmo.formats.token_cache import DocumentIndex, TokenCache
 
 _PURPOSE = 3
 """Of `keyed_random`; 0 to 2 are packing's."""

@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from yanmo.common.options import Options, opt
+from yanmo.options.fields import Options, opt
 from yanmo.train.options.sizes import BUNDLED
-
-if TYPE_CHECKING:
-    from yanmo.train.config import TrainConfig
 
 SCHEDULES = ("linear", "cosine", "constant", "wsd", "sgdr", "plateau")
 
@@ -86,8 +83,8 @@ class Schedule:
     """Of all learning rates, for the batch: see `batch_scale`."""
 
     @classmethod
-    def of(cls, options: TrainConfig) -> Schedule:
-        """The schedule of a training."""
+    def of(cls, options: ScheduleOptions, batch_tokens: int) -> Schedule:
+        """The schedule of a training whose steps read `batch_tokens` each."""
         return cls(
             name=options.schedule,
             steps=options.steps,
@@ -96,9 +93,7 @@ class Schedule:
             decay_share=options.decay_share,
             restart_steps=options.restart_steps,
             restart_factor=options.restart_factor,
-            scale=batch_scale(
-                options.batch_scaling, options.batch_rows * options.context, options.reference_batch
-            ),
+            scale=batch_scale(options.batch_scaling, batch_tokens, options.reference_batch),
         )
 
     def at(self, step: int) -> float:

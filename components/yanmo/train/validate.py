@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from numpy.typing import NDArray
 
-from yanmo.common.token_cache import TokenCache
+from yanmo.formats.token_cache import TokenCache
 from yanmo.model.scoring import token_bits
 from yanmo.train.backends.engine import Engine
 

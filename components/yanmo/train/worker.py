@@ -65,9 +65,9 @@ def train_rank(work: Job, rank: int, beat: Callable[[str], None] = lambda doing:
     options = work.options
     beat(IMPORTING)
     device = _import_torch(options, rank)
-    from yanmo.common.token_cache import TokenCache
+    from yanmo.formats.token_cache import TokenCache
     from yanmo.train.agreement import Agreement
-    from yanmo.train.backends.engine import open_engine
+    from yanmo.train.backends.opening import open_engine
     from yanmo.train.checkpoints.resumable import identity_of
     from yanmo.train.loop import Loop
     from yanmo.train.validate import Validation

@@ -19,8 +19,8 @@ from yanmo.balance.held_out import HeldOut
 from yanmo.balance.preview import Example, as_text
 from yanmo.balance.rules import parse_rules
 from yanmo.balance.synonyms import SHIPPED, Synonyms
+from yanmo.chinese.han_runs import run_hashes
 from yanmo.common.errors import UsageError
-from yanmo.common.text_runs import run_hashes
 
 Run = Callable[..., Any]
 ALL = "*:synonym=0.5,*:reorder=0.5,*:insert=0.3,*:delete=0.1"

@@ -25,7 +25,7 @@ from yanmo.balance.synonyms import SHIPPED, Synonyms
 from yanmo.balance.table import Rows, TrainFiles
 from yanmo.balance.token_count import TokenCount
 from yanmo.common.errors import DataError
-from yanmo.common.records import check_schema
+from yanmo.formats.records import check_schema
 
 Run = Callable[..., Any]
 

@@ -16,8 +16,8 @@ from yanmo.balance.page import page
 from yanmo.balance.preview import Example
 from yanmo.balance.token_count import TokenCount
 from yanmo.common.errors import DataError
-from yanmo.common.stage_run import main
-from yanmo.common.store.output import Output
+from yanmo.stage.run import main
+from yanmo.store.output import Output
 from yanmo.tokenize import work as tokenize
 from yanmo.tokenize.config import STAGE as TOKENIZE
 

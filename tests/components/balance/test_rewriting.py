@@ -15,10 +15,10 @@ import zstandard
 from yanmo.balance import rewriting
 from yanmo.balance.rules import Rules, parse_rules
 from yanmo.balance.synonyms import SHIPPED, Synonyms
+from yanmo.chinese.pingshui import rhymes, tones
 from yanmo.common.errors import UsageError
-from yanmo.common.pingshui import rhymes, tones
-from yanmo.common.records import GENRE_ALIASES
-from yanmo.curate.normalize import normalize
+from yanmo.curate.text.normalize import normalize
+from yanmo.formats.records import GENRE_ALIASES
 
 WORDS = Synonyms.read(SHIPPED)
 MARKS = re.compile("[，。！？；、：\n]")

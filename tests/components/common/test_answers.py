@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from yanmo.common.answers import answer, only_answers
-from yanmo.common.store.commit import Recipe, Result, commit_once
-from yanmo.common.store.objects import open_store
-from yanmo.common.store.pointers import move_pointer
+from yanmo.store.commit import Recipe, Result, commit_once
+from yanmo.store.opening import open_store
+from yanmo.store.pointers import move_pointer
 
 NOISE = "a library's noise"
 LOUD = f"""

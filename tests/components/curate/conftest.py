@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from yanmo.common.stage_run import main
-from yanmo.common.store.file_store import FileStore
-from yanmo.common.store.output import Output, open_reference
-from yanmo.common.store.pointers import read_pointer
 from yanmo.curate.config import STAGE
 from yanmo.curate.phases import finish, prepare, work
+from yanmo.stage.run import main
+from yanmo.store.file_store import FileStore
+from yanmo.store.output import Output, open_reference
+from yanmo.store.pointers import read_pointer
 
 DOCUMENTS = Path(__file__).parents[2] / "data" / "documents.jsonl"
 

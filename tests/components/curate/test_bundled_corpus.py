@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from yanmo.common.store.manifest import file_sha256
 from yanmo.curate.corpus import PLAN_REASONS
+from yanmo.store.manifest import file_sha256
 
 CORPUS = Path(__file__).parents[3] / "corpus"
 

@@ -9,12 +9,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from yanmo.common.records import num_characters
-from yanmo.curate.chats import Turn, turns_of, written
 from yanmo.curate.config import CurateOptions
-from yanmo.curate.normalize import normalize
-from yanmo.curate.parsing import RawDocument
-from yanmo.curate.text_options import text_options
+from yanmo.curate.sources.chat_layouts import Turn, turns_of
+from yanmo.curate.sources.parsing import RawDocument
+from yanmo.curate.text.chat_texts import written
+from yanmo.curate.text.normalize import normalize
+from yanmo.curate.text.text_options import text_options
+from yanmo.formats.records import num_characters
 
 ASKED, SAID = "請以《立冬》為題,寫一首詩。", "人逐年華老,寒隨雨意增。\n山頭望樵火,水底見漁燈。"
 MESSAGES = {"messages": [{"role": "user", "content": ASKED}, {"role": "assistant", "content": SAID}]}

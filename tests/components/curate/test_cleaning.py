@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from yanmo.curate.cleaning import CLEANINGS, Cleaning, clean, clean_all
-from yanmo.curate.normalize import normalize
+from yanmo.curate.text.cleaning import CLEANINGS, Cleaning, clean, clean_all
+from yanmo.curate.text.normalize import normalize
 
 
 def test_markup_becomes_lines_and_characters() -> None:

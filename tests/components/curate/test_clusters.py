@@ -5,8 +5,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from yanmo.curate.clusters import components, keep_best
-from yanmo.curate.near_duplicates import Edges
+from yanmo.curate.duplicates.clusters import components, keep_best
+from yanmo.curate.duplicates.near_duplicates import Edges
 
 PAIRS = st.lists(st.tuples(st.integers(0, 19), st.integers(0, 19)).filter(lambda p: p[0] < p[1]), max_size=30)
 

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from yanmo.common.store.manifest import file_sha256
-from yanmo.common.text_runs import Runs
+from yanmo.chinese.han_runs import Runs
 from yanmo.curate.plan import SplitSize, hold_out
+from yanmo.store.manifest import file_sha256
 
 FIXTURE = Path(__file__).parents[2] / "data" / "documents.jsonl"
 SMALL = ("--min-split-documents", "2", "--confirm-share", "0.1")

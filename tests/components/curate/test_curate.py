@@ -19,9 +19,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from yanmo.common.records import DOCUMENTS, check_schema, document_id
 from yanmo.curate.config import STAGE
-from yanmo.curate.normalize import is_han
+from yanmo.curate.text.normalize import is_han
+from yanmo.formats.records import DOCUMENTS, check_schema, document_id
 
 COMPONENTS = Path(__file__).parents[3] / "components"
 FIXTURE = Path(__file__).parents[2] / "data" / "documents.jsonl"

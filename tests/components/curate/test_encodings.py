@@ -4,7 +4,7 @@ import opencc
 import pytest
 
 from yanmo.common.errors import DataError
-from yanmo.curate.encodings import as_utf8, codec_of, decode_record, detect, file_encoding
+from yanmo.curate.sources.encodings import as_utf8, codec_of, decode_record, detect, file_encoding
 
 ENCODINGS = ("utf-8", "gb18030", "big5", "utf-16-le", "utf-16-be")
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from yanmo.curate.cleaning import Cleaning, clean_all
-from yanmo.curate.filter_sets import REASONS, SETS, WEB, limits_of
-from yanmo.curate.filters import FilterRules, judge
-from yanmo.curate.normalize import normalize
+from yanmo.curate.text.cleaning import Cleaning, clean_all
+from yanmo.curate.text.filter_sets import REASONS, SETS, WEB, limits_of
+from yanmo.curate.text.filters import FilterRules, judge
+from yanmo.curate.text.normalize import normalize
 
 VERSE = "床前明月光，疑是地上霜。\n举头望明月，低头思故乡。"
 

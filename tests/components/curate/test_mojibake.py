@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from yanmo.curate.mojibake import has_typical_marks, repair
+from yanmo.curate.text.mojibake import has_typical_marks, repair
 
 SIMPLIFIED = "我们的祖国历史悠久，人民勤劳。床前明月光，疑是地上霜！举头望明月，低头思故乡。"
 TRADITIONAL = "我們的祖國歷史悠久，人民勤勞。床前明月光，疑是地上霜！舉頭望明月，低頭思故鄉。"

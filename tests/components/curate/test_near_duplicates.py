@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from yanmo.curate.clusters import keep_best
-from yanmo.curate.near_duplicates import Edges, pairs_of_keys
-from yanmo.curate.normalize import is_han, normalize
-from yanmo.curate.planted import damaged, measure_planted, proposed_pairs
-from yanmo.curate.shingle_sets import ShingleSets, similarities, take_apart
-from yanmo.curate.shingles import band_keys
+from yanmo.curate.duplicates.clusters import keep_best
+from yanmo.curate.duplicates.near_duplicates import Edges, pairs_of_keys
+from yanmo.curate.duplicates.planted import damaged, measure_planted, proposed_pairs
+from yanmo.curate.duplicates.shingle_sets import ShingleSets, similarities, take_apart
+from yanmo.curate.duplicates.shingles import band_keys
+from yanmo.curate.text.normalize import is_han, normalize
 
 Run = Callable[..., Any]
 Record = dict[str, Any]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from yanmo.curate.normalize import (
+from yanmo.curate.text.normalize import (
     BREAK,
     CLASSICAL,
     FORMS,

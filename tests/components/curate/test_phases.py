@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from yanmo.curate.normalize import is_han
-from yanmo.curate.planted import damaged
-from yanmo.curate.shingle_sets import ShingleSets, similarities
+from yanmo.curate.duplicates.planted import damaged
+from yanmo.curate.duplicates.shingle_sets import ShingleSets, similarities
+from yanmo.curate.text.normalize import is_han
 
 FIXTURE = Path(__file__).parents[2] / "data" / "documents.jsonl"
 Run = Callable[..., Any]

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from yanmo.curate.privacy import KINDS, is_resident_id, mask
+from yanmo.curate.text.privacy import KINDS, is_resident_id, mask
 
 VALID = "11010519491231002X"  # the example of GB 11643-1999
 

@@ -12,10 +12,10 @@ import pytest
 import zstandard
 
 from yanmo.common.errors import DataError
-from yanmo.common.store.file_store import FileStore
-from yanmo.curate import reading, unpacking
-from yanmo.curate.reading import Batch, Reading, read_batches
-from yanmo.curate.sources import digest_files, find_files
+from yanmo.curate.sources import reading, unpacking
+from yanmo.curate.sources.listing import digest_files, find_files
+from yanmo.curate.sources.reading import Batch, Reading, read_batches
+from yanmo.store.file_store import FileStore
 
 PACK: dict[str, Callable[[bytes], bytes]] = {
     "": bytes,

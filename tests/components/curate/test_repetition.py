@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from yanmo.curate.repetition import REPEATED_SIZES, TOP_SIZES, _count, repetition
+from yanmo.curate.text.repetition import REPEATED_SIZES, TOP_SIZES, _count, repetition
 
 
 def reference(words: list[str]) -> tuple[list[int], list[int]]:
@@ -50,5 +50,5 @@ def test_real_prose_counts_alike(lines: list[dict[str, str]]) -> None:
 @pytest.mark.parametrize("text", ["", "之", "之乎者也" * 30])
 def test_plain_python_gives_the_same(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     compiled = measured(list(text))
-    monkeypatch.setattr("yanmo.curate.repetition._count", _count.python)
+    monkeypatch.setattr("yanmo.curate.text.repetition._count", _count.python)
     assert measured(list(text)) == compiled == reference(list(text))

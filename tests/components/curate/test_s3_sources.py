@@ -12,8 +12,8 @@ import pytest
 from servers.s3 import S3Server
 
 from yanmo.common.errors import DataError, UsageError
-from yanmo.common.store import s3_files
-from yanmo.curate.raw_files import list_files, open_file
+from yanmo.curate.sources.raw_files import list_files, open_file
+from yanmo.store.s3 import files as s3_files
 
 DOCUMENTS = Path(__file__).parents[2] / "data" / "documents.jsonl"
 

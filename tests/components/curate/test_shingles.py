@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from yanmo.curate import shingles
-from yanmo.curate.normalize import is_han
-from yanmo.curate.shingles import BANDS, band_keys, shingle_hashes
+from yanmo.curate.duplicates import shingles
+from yanmo.curate.duplicates.shingles import BANDS, band_keys, shingle_hashes
+from yanmo.curate.text.normalize import is_han
 
 TEXT = st.text(st.sampled_from("天地玄黄宇宙洪荒，\n〇a□𠀀"), max_size=40)
 
@@ -22,7 +22,7 @@ def han(text: str) -> str:
 
 PROCESS = """
 import sys
-from yanmo.curate.shingles import band_keys
+from yanmo.curate.duplicates.shingles import band_keys
 texts = ["".join(chr(0x4E00 + (i * j) % 999) for j in range(i % 300)) for i in range(600)]
 sys.stdout.buffer.write(band_keys(texts)[0].tobytes())
 """

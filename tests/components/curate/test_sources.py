@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from yanmo.common.errors import DataError, UsageError
-from yanmo.common.store.file_store import FileStore
-from yanmo.common.store.manifest import file_sha256
-from yanmo.curate.source_entries import read_entries
-from yanmo.curate.sources import digest_files, find_files, iterate_excluded, sources_input
+from yanmo.curate.sources.entries import read_entries
+from yanmo.curate.sources.listing import digest_files, find_files, iterate_excluded, sources_input
+from yanmo.store.file_store import FileStore
+from yanmo.store.manifest import file_sha256
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from yanmo.curate import unpacking
+from yanmo.curate.sources import unpacking
 
 Run = Callable[..., Any]
 Record = dict[str, Any]

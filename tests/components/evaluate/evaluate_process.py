@@ -13,10 +13,11 @@ import time
 from pathlib import Path
 
 from yanmo.common.answers import answer
-from yanmo.common.stage_run import main
-from yanmo.evaluate import scoring, work
+from yanmo.evaluate import work
+from yanmo.evaluate.bits import of_documents as scoring
+from yanmo.evaluate.bits.pieces import KeptPieces
 from yanmo.evaluate.config import STAGE
-from yanmo.evaluate.pieces import KeptPieces
+from yanmo.stage.run import main
 
 SECONDS = 0.05
 """That a piece takes."""

@@ -4,7 +4,7 @@ import os
 import signal
 import time
 
-from yanmo.evaluate.baselines import side_by_side
+from yanmo.evaluate.baselines.baselines import side_by_side
 
 
 def kill_oneself():

@@ -7,11 +7,11 @@ import pyppmd
 import pytest
 from spawned_jobs import kill_oneself, run_two_jobs
 
-from yanmo.evaluate import ppmd
-from yanmo.evaluate.baselines import ppmd_bits, side_by_side, xz_figures
-from yanmo.evaluate.documents import Document
-from yanmo.evaluate.mixture import fit_weights, mixture_bits
-from yanmo.evaluate.xz import added_bytes
+from yanmo.evaluate.baselines import ppmd
+from yanmo.evaluate.baselines.baselines import ppmd_bits, side_by_side, xz_figures
+from yanmo.evaluate.baselines.mixture import fit_weights, mixture_bits
+from yanmo.evaluate.baselines.xz import added_bytes
+from yanmo.evaluate.documents.reading import Document
 from yanmo.model.ngram import NgramModel
 
 LETTERS = {"诗": "明月几时有把酒", "文": "有把酒问青天"}

@@ -8,19 +8,19 @@ from tiny_store import GENRES, HAN, commit, copied, make_row, make_tokenizer, pa
 from tokenizers import Tokenizer
 
 from yanmo.common.errors import DataError
-from yanmo.common.records import DOCUMENTS_WITH_TURNS, num_characters, write_parquet
-from yanmo.common.stage_run import main
-from yanmo.common.store.output import open_reference
-from yanmo.common.store.pointers import read_pointer
-from yanmo.evaluate.chats import chat_ids, prompt_ids, turns_of
+from yanmo.evaluate.bits.of_documents import load_model, score
 from yanmo.evaluate.config import STAGE
-from yanmo.evaluate.documents import Document, read_split
-from yanmo.evaluate.scoring import load_model, score
+from yanmo.evaluate.documents.chats import chat_ids, prompt_ids, turns_of
+from yanmo.evaluate.documents.reading import Document, read_split
 from yanmo.evaluate.work import finish, prepare, work
-from yanmo.evaluate.writing import contamination
+from yanmo.evaluate.writing.writing import contamination
+from yanmo.formats.records import DOCUMENTS_WITH_TURNS, num_characters, write_parquet
 from yanmo.model.decoder import Decoder, DecoderConfig
 from yanmo.model.hf_export import Symbols, save
-from yanmo.tokenize.chats import Marks, encode
+from yanmo.stage.run import main
+from yanmo.store.output import open_reference
+from yanmo.store.pointers import read_pointer
+from yanmo.tokenize.encoding import Marks, encode
 from yanmo.tokenize.segmenter import Segmenter
 
 CHAT = [
@@ -168,7 +168,7 @@ def test_the_words_of_a_question_make_no_contamination(ground):
 
 def test_an_evaluation_set_of_chats_alone_is_looked_for_in_the_training_text_too(ground, model, monkeypatch):
     """Without that a chat model is crowned unseen: there are no baselines, but there may be copies."""
-    monkeypatch.setattr("yanmo.common.stage_run.setup", lambda level, stage: None)
+    monkeypatch.setattr("yanmo.stage.run.setup", lambda level, stage: None)
     learned = make_row("诗", "train", 0)["text"]
     said = (learned, "不知天上宫阙。")
     rows = [chat_row([("user", FORM), ("assistant", answer)], title=str(i)) for i, answer in enumerate(said)]

@@ -5,13 +5,13 @@ import json
 import pyarrow.parquet as pq
 from tiny_store import GENRES, commit, make_row, parquet, read
 
-from yanmo.common.records import check_schema
-from yanmo.common.stage_run import main
-from yanmo.common.store.output import open_reference
-from yanmo.common.store.pointers import read_pointer
 from yanmo.evaluate.config import STAGE
-from yanmo.evaluate.groups import groups_of
+from yanmo.evaluate.documents.groups import groups_of
 from yanmo.evaluate.work import finish, prepare, work
+from yanmo.formats.records import check_schema
+from yanmo.stage.run import main
+from yanmo.store.output import open_reference
+from yanmo.store.pointers import read_pointer
 
 FAST = ("--samples", "1", "--sample-tokens", "4", "--documents", "none", "--bootstrap-draws", "100")
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from test_training_text import main, model_of, opened, text_with
 from tiny_store import GENRES, HAN, commit, copied, make_model, make_row, parquet, read
 
-from yanmo.evaluate.contamination import contamination
-from yanmo.evaluate.documents import Document
+from yanmo.evaluate.documents.reading import Document
+from yanmo.evaluate.writing.contamination import contamination
 from yanmo.promote.command import main as promote
 
 BARE = ("--documents", "none", "--samples", "0")
@@ -17,7 +17,7 @@ BARE = ("--documents", "none", "--samples", "0")
 
 @pytest.fixture(autouse=True)
 def _log_of_the_stage(caplog, monkeypatch):
-    monkeypatch.setattr("yanmo.common.stage_run.setup", lambda level, stage: None)
+    monkeypatch.setattr("yanmo.stage.run.setup", lambda level, stage: None)
     caplog.set_level("INFO", logger="yanmo")
 
 

@@ -4,10 +4,10 @@ import random
 
 import pytest
 
-from yanmo.evaluate import copies as module
-from yanmo.evaluate.copies import find_copies, nearest
-from yanmo.evaluate.documents import Source
-from yanmo.evaluate.windows import Windows, han_codes
+from yanmo.evaluate.bits.windows import Windows, han_codes
+from yanmo.evaluate.documents.reading import Source
+from yanmo.evaluate.writing import copies as module
+from yanmo.evaluate.writing.copies import find_copies, nearest
 
 HAN = "明月几时有把酒问青天"
 
@@ -57,10 +57,12 @@ def test_no_run_crosses_from_one_document_to_the_next():
 
 
 def test_windows_that_share_a_hash_are_told_apart(monkeypatch):
-    monkeypatch.setattr("yanmo.evaluate.windows._BASES", (0, 0x9E3779B97F4A7C15))  # 0: all windows collide
+    monkeypatch.setattr(
+        "yanmo.evaluate.bits.windows._BASES", (0, 0x9E3779B97F4A7C15)
+    )  # 0: all windows collide
     found = find_copies(["明月几时"], [sources(["明月青天几时"])], 2)
     assert found.copied.tolist() == [2]
-    monkeypatch.setattr("yanmo.evaluate.windows._BASES", (0,))
+    monkeypatch.setattr("yanmo.evaluate.bits.windows._BASES", (0,))
     with pytest.raises(ValueError, match="share a hash"):
         Windows(["明月几时"], 2)
 

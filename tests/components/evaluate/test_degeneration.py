@@ -1,6 +1,6 @@
 import pytest
 
-from yanmo.evaluate.degeneration import GenreJudge, cut_alike, distinct, has_loop, variety
+from yanmo.evaluate.writing.degeneration import GenreJudge, cut_alike, distinct, has_loop, variety
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_the_judge_knows_the_genres_that_it_learned():
 
 
 def test_the_judge_learns_from_so_many_characters_and_judges_by_the_first_hundred(monkeypatch):
-    monkeypatch.setattr("yanmo.evaluate.degeneration._JUDGE_CHARACTERS", 10)
+    monkeypatch.setattr("yanmo.evaluate.writing.degeneration._JUDGE_CHARACTERS", 10)
     verse, prose = "明月几时有，\n把酒问青天。", "子曰。学而时习之。不亦说乎。"
     judge = GenreJudge({"诗": [verse, prose, prose, prose], "文": [prose, verse, verse, verse]})
     assert judge.genres_of([verse, prose]) == ["诗", "文"], "of each genre the first text alone was read"

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from yanmo.evaluate.devices import ran_on, share_of_devices
+from yanmo.evaluate.bits.devices import ran_on, share_of_devices
 
 
 def beside(monkeypatch, local, processes):

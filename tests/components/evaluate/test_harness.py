@@ -12,13 +12,13 @@ import torch
 from tiny_store import HAN, read
 
 from yanmo.common.errors import DataError, EnvironmentFault, StorageError, UsageError
-from yanmo.common.stage_run import main
-from yanmo.common.store.output import open_reference
-from yanmo.common.store.pointers import read_pointer
+from yanmo.evaluate.bits.of_documents import load_model
 from yanmo.evaluate.config import STAGE
-from yanmo.evaluate.harness import folder_digest, loglikelihoods, run_harness
-from yanmo.evaluate.scoring import load_model
+from yanmo.evaluate.tasks.harness import folder_digest, loglikelihoods, run_harness
 from yanmo.evaluate.work import finish, prepare, work
+from yanmo.stage.run import main
+from yanmo.store.output import open_reference
+from yanmo.store.pointers import read_pointer
 
 installed = importlib.util.find_spec("lm_eval") is not None
 needs_harness = pytest.mark.skipif(not installed, reason="lm-evaluation-harness is not installed (an extra)")
@@ -129,7 +129,7 @@ def test_a_store_that_takes_no_piece_now_is_no_fault_of_the_tasks(
 
 @needs_harness
 def test_tasks_of_a_local_folder_end_in_the_evaluation(ground, folder, monkeypatch):
-    monkeypatch.setattr("yanmo.common.stage_run.setup", lambda level, stage: None)
+    monkeypatch.setattr("yanmo.stage.run.setup", lambda level, stage: None)
     more = ("--documents", "none", "--samples", "1", "--harness-tasks", str(folder))
     assert main(STAGE, work, prepare=prepare, finish=finish, argv=ground.arguments(*more)) == 0
     output = open_reference(ground.store, read_pointer(ground.store, "dev", "evaluate"))

@@ -9,16 +9,16 @@ from test_chats import CHAT, chat_row
 from tiny_store import GENRES, commit, copied, make_model, make_row, parquet
 
 from yanmo.common.errors import DataError
-from yanmo.common.round_trip import open_tokenizer
-from yanmo.common.stage_run import main
-from yanmo.common.store.pointers import read_pointer
-from yanmo.evaluate.asking import measure_tasks
-from yanmo.evaluate.chats import Turn, chat_ids, prompt_ids
+from yanmo.evaluate.bits.of_documents import encode, load_model, score
 from yanmo.evaluate.config import STAGE
-from yanmo.evaluate.documents import Document
-from yanmo.evaluate.harness import loglikelihoods
-from yanmo.evaluate.scoring import encode, load_model, score
+from yanmo.evaluate.documents.chats import Turn, chat_ids, prompt_ids
+from yanmo.evaluate.documents.reading import Document
+from yanmo.evaluate.tasks.asking import measure_tasks
+from yanmo.evaluate.tasks.harness import loglikelihoods
 from yanmo.evaluate.work import finish, prepare, work
+from yanmo.formats.round_trip import open_tokenizer
+from yanmo.stage.run import main
+from yanmo.store.pointers import read_pointer
 
 REPLACE = {"type": "Replace", "pattern": {"String": "月"}, "content": ""}
 NORMALIZERS = {
@@ -58,7 +58,7 @@ def without_bytes(folder):
 
 @pytest.fixture(autouse=True)
 def _log_of_the_stage(caplog, monkeypatch):
-    monkeypatch.setattr("yanmo.common.stage_run.setup", lambda level, stage: None)
+    monkeypatch.setattr("yanmo.stage.run.setup", lambda level, stage: None)
     caplog.set_level(logging.INFO, logger="yanmo")
 
 

@@ -3,7 +3,7 @@ import json
 import numpy as np
 import pytest
 
-from yanmo.evaluate.documents import Document
+from yanmo.evaluate.documents.reading import Document
 from yanmo.evaluate.measures import Bootstrap, source_group, summarize
 
 DRAWS = Bootstrap(draws=400, seed=0)

@@ -13,13 +13,13 @@ import pytest
 import torch
 from test_chats import model, path  # noqa: F401 (fixtures)
 
-from yanmo.evaluate import scoring
-from yanmo.evaluate.asking import answer_all, measure_tasks
-from yanmo.evaluate.chats import Turn
-from yanmo.evaluate.documents import read_split
-from yanmo.evaluate.harness import _bits, _generated, loglikelihoods
-from yanmo.evaluate.samples import SampleOptions, write_samples
-from yanmo.evaluate.scoring import load_model, score
+from yanmo.evaluate.bits import of_documents as scoring
+from yanmo.evaluate.bits.of_documents import load_model, score
+from yanmo.evaluate.documents.chats import Turn
+from yanmo.evaluate.documents.reading import read_split
+from yanmo.evaluate.tasks.asking import answer_all, measure_tasks
+from yanmo.evaluate.tasks.harness import _bits, _generated, loglikelihoods
+from yanmo.evaluate.writing.samples import SampleOptions, write_samples
 from yanmo.model.generate import _nucleus
 from yanmo.model.scoring import are_likeliest
 

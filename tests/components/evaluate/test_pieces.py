@@ -8,21 +8,21 @@ import numpy as np
 import pytest
 from tiny_store import make_ground
 
-from yanmo.common.stage_run import main
-from yanmo.common.store.objects import open_store
-from yanmo.common.store.output import open_reference
-from yanmo.common.store.pointers import read_pointer
-from yanmo.evaluate import scoring
+from yanmo.evaluate.bits import of_documents as scoring
+from yanmo.evaluate.bits.of_documents import load_model, score
+from yanmo.evaluate.bits.pieces import Job, KeptPieces, Ranks
 from yanmo.evaluate.config import STAGE
-from yanmo.evaluate.documents import read_split
-from yanmo.evaluate.pieces import Job, KeptPieces, Ranks
-from yanmo.evaluate.scoring import load_model, score
+from yanmo.evaluate.documents.reading import read_split
 from yanmo.evaluate.work import assist, finish, prepare, work
+from yanmo.stage.run import main
+from yanmo.store.opening import open_store
+from yanmo.store.output import open_reference
+from yanmo.store.pointers import read_pointer
 
 
 @pytest.fixture(autouse=True)
 def _log_of_the_stage(monkeypatch):
-    monkeypatch.setattr("yanmo.common.stage_run.setup", lambda level, stage: None)
+    monkeypatch.setattr("yanmo.stage.run.setup", lambda level, stage: None)
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from yanmo.common.errors import DataError
-from yanmo.evaluate.documents import Document, read_split
-from yanmo.evaluate.samples import SampleOptions, distinct_pairs, text_of, write_samples
-from yanmo.evaluate.scoring import load_model, score
+from yanmo.evaluate.bits.of_documents import load_model, score
+from yanmo.evaluate.documents.reading import Document, read_split
+from yanmo.evaluate.writing.samples import SampleOptions, distinct_pairs, text_of, write_samples
 from yanmo.model.scoring import token_bits
 
 

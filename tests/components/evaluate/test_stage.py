@@ -7,12 +7,12 @@ import pyarrow.parquet as pq
 import pytest
 from tiny_store import commit, copied, make_model, make_row, parquet, read
 
-from yanmo.common.records import EVALUATION, WRITING
-from yanmo.common.stage_run import main
-from yanmo.common.store.output import open_reference
-from yanmo.common.store.pointers import read_pointer
 from yanmo.evaluate.config import STAGE, EvaluateConfig
 from yanmo.evaluate.work import finish, prepare, work
+from yanmo.formats.records import EVALUATION, WRITING
+from yanmo.stage.run import main
+from yanmo.store.output import open_reference
+from yanmo.store.pointers import read_pointer
 
 
 def evaluate(ground, *more, documents="none"):
@@ -26,7 +26,7 @@ def opened(ground, name="evaluate"):
 
 @pytest.fixture(autouse=True)
 def _log_of_the_stage(caplog, monkeypatch):
-    monkeypatch.setattr("yanmo.common.stage_run.setup", lambda level, stage: None)
+    monkeypatch.setattr("yanmo.stage.run.setup", lambda level, stage: None)
     caplog.set_level(logging.INFO, logger="yanmo")
 
 

@@ -11,18 +11,26 @@ from test_chats import CHAT, chat_row, model, path  # noqa: F401 (fixtures)
 from tiny_store import GENRES, read
 
 from yanmo.common.errors import DataError
-from yanmo.common.stage_run import main
-from yanmo.common.store.output import open_reference
-from yanmo.common.store.pointers import read_pointer
-from yanmo.curate.normalize import normalize
-from yanmo.evaluate import asking
-from yanmo.evaluate.asking import answer_all, measure_tasks, question, read_choice
-from yanmo.evaluate.chats import Turn, prompt_ids, turns_of
+from yanmo.curate.text.normalize import normalize
+from yanmo.evaluate.bits.of_documents import load_model
 from yanmo.evaluate.config import STAGE
-from yanmo.evaluate.documents import Document, read_split
-from yanmo.evaluate.scoring import load_model
-from yanmo.evaluate.tasks import Task, begun, choice_figures, chrf, make_tasks, marks_of, punctuation_figures
+from yanmo.evaluate.documents.chats import Turn, prompt_ids, turns_of
+from yanmo.evaluate.documents.reading import Document, read_split
+from yanmo.evaluate.tasks import asking
+from yanmo.evaluate.tasks.asking import answer_all, measure_tasks, question, read_choice
+from yanmo.evaluate.tasks.tasks import (
+    Task,
+    begun,
+    choice_figures,
+    chrf,
+    make_tasks,
+    marks_of,
+    punctuation_figures,
+)
 from yanmo.evaluate.work import finish, prepare, work
+from yanmo.stage.run import main
+from yanmo.store.output import open_reference
+from yanmo.store.pointers import read_pointer
 
 
 @pytest.fixture
@@ -130,7 +138,7 @@ def test_answers_do_not_depend_on_what_is_asked_beside(ground, model):  # noqa: 
 
 
 def test_the_stage_writes_the_figures_of_a_chat_model(ground, model, monkeypatch):  # noqa: F811
-    monkeypatch.setattr("yanmo.common.stage_run.setup", lambda level, stage: None)
+    monkeypatch.setattr("yanmo.stage.run.setup", lambda level, stage: None)
     monkeypatch.setattr(asking, "_MOST_TOKENS", dict.fromkeys(asking._MOST_TOKENS, 4))
     more = ("--documents", "none", "--samples", "1", "--task-documents", "2")
     argv = ground.arguments(*more, "--tasks", "chat", "--budget-documents", "3")

@@ -3,13 +3,13 @@
 import pytest
 from tiny_store import GENRES, commit, copied, make_model, make_row, parquet, read
 
-from yanmo.common.stage_run import main as run_stage
-from yanmo.common.store.output import open_reference
-from yanmo.common.store.pointers import read_pointer
-from yanmo.common.training_text import training_text
 from yanmo.evaluate.config import STAGE
 from yanmo.evaluate.work import finish, prepare, work
+from yanmo.formats.training_text import training_text
 from yanmo.promote.command import main as promote
+from yanmo.stage.run import main as run_stage
+from yanmo.store.output import open_reference
+from yanmo.store.pointers import read_pointer
 
 FILE = "train-00000-of-00001.parquet"
 
@@ -20,7 +20,7 @@ def main(arguments):
 
 @pytest.fixture(autouse=True)
 def _log_of_the_stage(caplog, monkeypatch):
-    monkeypatch.setattr("yanmo.common.stage_run.setup", lambda level, stage: None)
+    monkeypatch.setattr("yanmo.stage.run.setup", lambda level, stage: None)
     caplog.set_level("INFO", logger="yanmo")
 
 

@@ -1,7 +1,7 @@
 import lzma
 import random
 
-from yanmo.evaluate.xz import added_bytes
+from yanmo.evaluate.baselines.xz import added_bytes
 
 
 def whole(text):

@@ -9,12 +9,12 @@ import pyarrow as pa
 import torch
 from tokenizers import Tokenizer, decoders, models
 
-from yanmo.common.records import DOCUMENTS, document_id, write_parquet
-from yanmo.common.store.commit import Recipe, Result, commit_once
-from yanmo.common.store.objects import open_store
-from yanmo.common.store.pointers import move_pointer
+from yanmo.formats.records import DOCUMENTS, document_id, write_parquet
 from yanmo.model.decoder import Decoder, DecoderConfig
 from yanmo.model.hf_export import Symbols, save
+from yanmo.store.commit import Recipe, Result, commit_once
+from yanmo.store.opening import open_store
+from yanmo.store.pointers import move_pointer
 
 GENRES = ("诗", "词", "文", "赋")
 SOURCES = {

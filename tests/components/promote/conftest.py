@@ -14,12 +14,12 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "evaluate"))  # importlib mod
 
 from tiny_store import commit
 
-from yanmo.common.records import EVALUATION, write_parquet
-from yanmo.common.store.objects import open_store
-from yanmo.common.store.output import open_reference
-from yanmo.common.store.pointers import read_pointer
-from yanmo.common.training_text import training_text
+from yanmo.formats.records import EVALUATION, write_parquet
+from yanmo.formats.training_text import training_text
 from yanmo.promote.command import main
+from yanmo.store.opening import open_store
+from yanmo.store.output import open_reference
+from yanmo.store.pointers import read_pointer
 
 NUMBERS = {"诗": 60, "词": 40, "文": 30, "赋": 20}
 LENGTH = {"documents": 1, "characters": 2000, "bits_per_character": 8.0, "few_documents": False}
@@ -180,7 +180,7 @@ class Stage:
 
 @pytest.fixture
 def stage(tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr("yanmo.common.stage_run.setup", lambda level, stage: None)
+    monkeypatch.setattr("yanmo.stage.run.setup", lambda level, stage: None)
     caplog.set_level("INFO", logger="yanmo")
     return Stage(open_store(str(tmp_path / "store")), tmp_path / "store")
 

@@ -24,7 +24,7 @@ def window(tmp_path_factory):
 @pytest.fixture
 def html(stage, tmp_path):
     """A page with a champion, a hostile sample, and every table."""
-    from yanmo.promote.page import render
+    from yanmo.promote.page.rendering import render
 
     stage.evaluate(stage.model(1), 8.0)
     stage.promote()

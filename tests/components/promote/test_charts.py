@@ -5,9 +5,9 @@ import json
 import pytest
 from tiny_store import commit
 
-from yanmo.promote.charts import dot_chart, line_chart, short, ticks_between
-from yanmo.promote.cost import cost_report
-from yanmo.promote.training import MOST_POINTS, training_report
+from yanmo.promote.page.charts import dot_chart, line_chart, short, ticks_between
+from yanmo.promote.page.cost import cost_report
+from yanmo.promote.page.training import MOST_POINTS, training_report
 
 
 def places(chart):

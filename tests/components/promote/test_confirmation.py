@@ -16,8 +16,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from paired import scores
 from tiny_store import commit
 
-from yanmo.promote.confirmation import gain_of
-from yanmo.promote.gate import Rules
+from yanmo.promote.gate.confirmation import gain_of
+from yanmo.promote.gate.verdict import Rules
 
 RULES = Rules(min_gain=0.003, max_genre_loss=0.05, level=0.95, draws=2000, seed=0)
 FILE = "confirmation-00000-of-00001.parquet"

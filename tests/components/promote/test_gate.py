@@ -9,9 +9,10 @@ sys.path.insert(0, str(Path(__file__).parent))  # importlib mode leaves it out
 
 from paired import scores
 
-from yanmo.promote.gate import Evidence, Rules, first_champion, judge
-from yanmo.promote.limits import VERSE, parse_limits, parse_unmeasured
-from yanmo.promote.noise import Noise
+from yanmo.promote.gate.limits import VERSE, parse_limits, parse_unmeasured
+from yanmo.promote.gate.noise import Noise
+from yanmo.promote.gate.rules import first_champion, judge
+from yanmo.promote.gate.verdict import Evidence, Rules
 
 RULES = Rules(min_gain=0.003, max_genre_loss=0.05, level=0.95, draws=2000, seed=0)
 
@@ -190,7 +191,10 @@ def test_every_rule_of_verse_can_be_limited_and_no_other():
         (limit,) = parse_limits(f"{name}>=0.5")
         verdict = judged_by(with_limits(f"{name}>=0.5"), figures={name: 0.4})
         assert limit.figure == name and "a figure is out of its limits" in verdict.sentence.en
-    with pytest.raises(ValueError, match=r"no figure 'rhymes'; there are distinct_2, .*, sentence_rhyme"):
+    with pytest.raises(
+        ValueError,
+        match=r"no figure 'rhymes'; did you mean rhyme\?; there are distinct_2, .*, sentence_rhyme",
+    ):
         parse_limits("rhymes>=0.5")
 
 

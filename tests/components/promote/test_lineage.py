@@ -8,9 +8,9 @@ from pathlib import Path
 
 from tiny_store import commit
 
-from yanmo.common.store.output import open_reference
 from yanmo.promote.command import main
-from yanmo.promote.lineage import trace
+from yanmo.promote.page.lineage import trace
+from yanmo.store.output import open_reference
 
 ROOT = Path(__file__).parents[3]
 

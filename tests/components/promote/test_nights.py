@@ -10,7 +10,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "evaluate"))  # importlib mod
 
 from tiny_store import commit
 
-from yanmo.common.seed_noise import FILE, PART, SeedNoise, Twin
+from yanmo.formats.seed_noise import FILE, PART, SeedNoise, Twin
 
 CLOSE = 7.932
 """Bits of a night that gains 0.85 % of 8: below the 0.995 % of one night, above the 0.813 % of three."""

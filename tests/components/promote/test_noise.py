@@ -13,14 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from yanmo.common.errors import DataError
-from yanmo.common.seed_noise import PART, SeedNoise, Twin, spread_of
-from yanmo.common.store.commit import Recipe, Result, commit_once
-from yanmo.common.store.objects import open_store
-from yanmo.promote import words
+from yanmo.formats.seed_noise import PART, SeedNoise, Twin, spread_of
 from yanmo.promote.config import PromoteConfig
-from yanmo.promote.gate import Evidence, Rules, asked_of, judge
-from yanmo.promote.noise import MEAN_SHARE, RUN, Noise, chance_of_change, margin, quantile, told_apart
+from yanmo.promote.gate import sentences as words
+from yanmo.promote.gate.noise import MEAN_SHARE, RUN, Noise, chance_of_change, margin, quantile, told_apart
+from yanmo.promote.gate.rules import asked_of, judge
+from yanmo.promote.gate.verdict import Evidence, Rules
 from yanmo.promote.work import rules_of
+from yanmo.store.commit import Recipe, Result, commit_once
+from yanmo.store.opening import open_store
 
 RULES = Rules(min_gain=0.003, max_genre_loss=9.0, level=0.95, draws=2000, seed=0, assumed_noise=0.0025)
 

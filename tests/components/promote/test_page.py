@@ -13,16 +13,16 @@ import pytest
 from tiny_store import commit
 
 from yanmo.common.errors import DataError
-from yanmo.common.store.output import open_reference
-from yanmo.promote import page
-from yanmo.promote.evaluation import open_evaluation
-from yanmo.promote.page import MOST_BYTES, SCRIPT, render
-from yanmo.promote.report import baseline_wins
+from yanmo.promote.gate.evaluation import open_evaluation
+from yanmo.promote.page import rendering as page
+from yanmo.promote.page.rendering import MOST_BYTES, SCRIPT, render
+from yanmo.promote.page.report import baseline_wins
 from yanmo.promote.work import metrics
+from yanmo.store.output import open_reference
 
 HOSTILE = '<script>alert("x")</script><img src=//evil.example/x onerror=alert(1)> & "明月"'
 VOID = {"meta", "input", "br", "img", "link"}
-SCHEMA = json.loads((Path(page.__file__).parent / "page/report.schema.json").read_text(encoding="utf-8"))
+SCHEMA = json.loads((Path(page.__file__).parent / "report.schema.json").read_text(encoding="utf-8"))
 
 
 class Page(HTMLParser):

@@ -7,8 +7,8 @@ import signal
 
 import pytest
 
-from yanmo.promote import rollback
-from yanmo.promote.chronicle import all_records
+from yanmo.promote.history import rollback
+from yanmo.promote.history.records import all_records
 
 WHY = ("--why", "writes rude verses", "--who", "li", "--yes")
 

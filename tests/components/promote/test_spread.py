@@ -11,8 +11,9 @@ sys.path.insert(0, str(Path(__file__).parent))  # importlib mode leaves it out
 from paired import grouped_scores, scores
 
 from yanmo.common.bootstrap import interval
-from yanmo.promote.gate import Rules, judge
-from yanmo.promote.spread import GROUP, drawn_gains, grouped
+from yanmo.promote.gate.rules import judge
+from yanmo.promote.gate.spread import GROUP, drawn_gains, grouped
+from yanmo.promote.gate.verdict import Rules
 
 TIMES = 250
 

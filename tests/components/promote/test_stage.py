@@ -8,9 +8,9 @@ import signal
 import pytest
 
 from yanmo.common.errors import DataError
-from yanmo.promote import champion
-from yanmo.promote.chronicle import all_records, last_record
 from yanmo.promote.config import STAGE
+from yanmo.promote.history import champion
+from yanmo.promote.history.records import all_records, last_record
 
 
 def test_the_first_model_is_crowned(stage, caplog):

@@ -1,6 +1,6 @@
 """What a person reads at the end of a run."""
 
-from yanmo.promote.summary import chosen_verses
+from yanmo.promote.page.summary import chosen_verses
 
 
 def test_three_verses_are_chosen_by_seed():

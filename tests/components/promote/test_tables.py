@@ -1,7 +1,7 @@
 """Rows by source, of tasks and of the harness: which are shown, and with what they are compared."""
 
-from yanmo.promote.evaluation import open_evaluation
-from yanmo.promote.tables import group_rows, harness_rows, task_rows
+from yanmo.promote.gate.evaluation import open_evaluation
+from yanmo.promote.page.tables import group_rows, harness_rows, task_rows
 
 
 def test_of_many_sources_the_largest_are_shown(stage):

@@ -5,8 +5,8 @@ import json
 import pytest
 from tiny_store import commit
 
-from yanmo.common.store.output import open_reference
-from yanmo.promote.evaluation import open_evaluation, with_writing
+from yanmo.promote.gate.evaluation import open_evaluation, with_writing
+from yanmo.store.output import open_reference
 
 RULE = {"name": "rhyme", "title": "rhyme", "genre": "诗", "unit": "poems"}
 SHARE = {"of": 10, "share": 0.4, "interval": [0.1, 0.7]}

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from yanmo.common.command_line import load
 from yanmo.common.errors import DataError
-from yanmo.common.inputs import resolve_inputs
-from yanmo.common.options import StageOptions
-from yanmo.common.store.commit import Attempt, Recipe, Result, commit_once
-from yanmo.common.store.file_store import FileStore
-from yanmo.common.store.manifest import Reference
-from yanmo.common.store.pointers import move_pointer
 from yanmo.evaluate.config import STAGE as EVALUATE
+from yanmo.options.command_line import load
+from yanmo.options.fields import StageOptions
 from yanmo.resolve.__main__ import main
 from yanmo.resolve.references import resolve
+from yanmo.stage.inputs import resolve_inputs
+from yanmo.store.commit import Attempt, Recipe, Result, commit_once
+from yanmo.store.file_store import FileStore
+from yanmo.store.manifest import Reference
+from yanmo.store.pointers import move_pointer
 
 
 @pytest.fixture

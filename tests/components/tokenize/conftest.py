@@ -7,11 +7,11 @@ import pyarrow as pa
 import pytest
 import zstandard
 
-from yanmo.common.records import DOCUMENTS, document_id, write_parquet
-from yanmo.common.store.commit import Recipe, Result, commit_once
-from yanmo.common.store.file_store import FileStore
-from yanmo.common.store.output import Output
-from yanmo.common.store.pointers import move_pointer
+from yanmo.formats.records import DOCUMENTS, document_id, write_parquet
+from yanmo.store.commit import Recipe, Result, commit_once
+from yanmo.store.file_store import FileStore
+from yanmo.store.output import Output
+from yanmo.store.pointers import move_pointer
 from yanmo.tokenize.lexicon import Lexicon, dictionary_path, read_lexicon
 from yanmo.tokenize.segmenter import Segmenter
 from yanmo.tokenize.tokenizer_files import special_ids, write_tokenizer

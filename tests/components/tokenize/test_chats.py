@@ -7,10 +7,10 @@ import pyarrow as pa
 import pytest
 
 from yanmo.common.errors import DataError
-from yanmo.common.records import DOCUMENTS_WITH_TURNS, as_documents, write_parquet
-from yanmo.common.token_cache import read_index
-from yanmo.common.token_file import open_tokens
-from yanmo.tokenize.chats import Marks, encode, has_chats
+from yanmo.formats.records import DOCUMENTS_WITH_TURNS, as_documents, write_parquet
+from yanmo.formats.token_cache import read_index
+from yanmo.formats.token_file import open_tokens
+from yanmo.tokenize.encoding import Marks, encode, has_chats
 from yanmo.tokenize.shards import Job, loss_spans, tokenize_file
 
 CHATS = [

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from yanmo.common.errors import DataError, ExitCode
-from yanmo.common.stage_run import main
-from yanmo.common.store.file_store import FileStore
-from yanmo.common.store.output import Output, open_reference
-from yanmo.common.store.pointers import read_pointer
-from yanmo.common.token_cache import TokenCache, verify
+from yanmo.formats.token_cache import TokenCache, verify
+from yanmo.stage.run import main
+from yanmo.store.file_store import FileStore
+from yanmo.store.output import Output, open_reference
+from yanmo.store.pointers import read_pointer
 from yanmo.tokenize import work as work_module
 from yanmo.tokenize.config import STAGE
 from yanmo.tokenize.shards import Done, tokenize_file

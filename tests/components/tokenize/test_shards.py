@@ -3,8 +3,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from yanmo.common.errors import DataError
-from yanmo.common.token_cache import read_index
-from yanmo.common.token_file import open_tokens
+from yanmo.formats.token_cache import read_index
+from yanmo.formats.token_file import open_tokens
 from yanmo.tokenize.shards import Job, loss_spans, tokenize_file
 
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from yanmo.common.errors import ExitCode
-from yanmo.common.stage_run import main
-from yanmo.common.store.file_store import FileStore
-from yanmo.common.store.output import open_reference
-from yanmo.common.store.pointers import read_pointer
-from yanmo.common.token_cache import TokenCache, verify
+from yanmo.formats.token_cache import TokenCache, verify
+from yanmo.stage.run import main
+from yanmo.store.file_store import FileStore
+from yanmo.store.output import open_reference
+from yanmo.store.pointers import read_pointer
 from yanmo.tokenize import work as work_module
 from yanmo.tokenize.config import STAGE, TokenizeConfig
 from yanmo.tokenize.work import prepare, work
@@ -239,7 +239,7 @@ def test_stage_never_loads_torch():
 
 
 def test_options_that_change_no_byte_are_not_in_the_key():
-    from yanmo.common.options import by_kind
+    from yanmo.options.fields import by_kind
 
     assert set(by_kind(TokenizeConfig(), "semantic")) == {
         "vocab_size",

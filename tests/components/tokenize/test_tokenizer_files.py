@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from yanmo.common.token_cache import SpecialIds
+from yanmo.formats.token_cache import SpecialIds
 
 CHAT = [
     {"role": "system", "content": "作诗。"},

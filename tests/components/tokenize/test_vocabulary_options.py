@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from yanmo.common.errors import ExitCode
-from yanmo.common.stage_run import main
-from yanmo.common.store.file_store import FileStore
-from yanmo.common.store.output import open_reference
-from yanmo.common.store.pointers import read_pointer
+from yanmo.stage.run import main
+from yanmo.store.file_store import FileStore
+from yanmo.store.output import open_reference
+from yanmo.store.pointers import read_pointer
 from yanmo.tokenize import work as work_module
 from yanmo.tokenize.config import STAGE
 from yanmo.tokenize.segmenter import Segmenter

@@ -14,12 +14,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from yanmo.common.records import GENRES, document_id
-from yanmo.common.store.commit import Recipe, Result, commit_once
-from yanmo.common.store.objects import open_store
-from yanmo.common.store.pointers import move_pointer
-from yanmo.common.token_cache import INDEX, SpecialIds, write_index
-from yanmo.common.token_file import write_tokens
+from yanmo.formats.records import GENRES, document_id
+from yanmo.formats.token_cache import INDEX, SpecialIds, write_index
+from yanmo.formats.token_file import write_tokens
+from yanmo.store.commit import Recipe, Result, commit_once
+from yanmo.store.opening import open_store
+from yanmo.store.pointers import move_pointer
 
 VOCABULARY = 400
 SPECIAL = SpecialIds(VOCABULARY, 0, 1, 2, 3, GENRES, (4, 5, 6, 7))

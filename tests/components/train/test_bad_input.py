@@ -12,12 +12,12 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from yanmo.common.options import flag
-from yanmo.common.stage_run import main
-from yanmo.common.store.commit import Recipe, Result, commit_once
-from yanmo.common.store.objects import open_store
-from yanmo.common.store.output import open_reference
-from yanmo.common.store.pointers import read_pointer
+from yanmo.options.fields import flag
+from yanmo.stage.run import main
+from yanmo.store.commit import Recipe, Result, commit_once
+from yanmo.store.opening import open_store
+from yanmo.store.output import open_reference
+from yanmo.store.pointers import read_pointer
 from yanmo.train.checkpoints import checkpoint
 from yanmo.train.config import STAGE
 from yanmo.train.supervision.grid import prepare

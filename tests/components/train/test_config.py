@@ -2,8 +2,8 @@
 
 import pytest
 
-from yanmo.common.command_line import load
 from yanmo.common.errors import UsageError
+from yanmo.options.command_line import load
 from yanmo.train.config import TrainConfig
 
 

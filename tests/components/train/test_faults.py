@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from yanmo.common.command_line import load
-from yanmo.common.options import flag
-from yanmo.common.store.objects import open_store
-from yanmo.common.store.output import Output, open_reference
-from yanmo.common.store.pointers import read_pointer
+from yanmo.options.command_line import load
+from yanmo.options.fields import flag
+from yanmo.store.opening import open_store
+from yanmo.store.output import Output, open_reference
+from yanmo.store.pointers import read_pointer
 from yanmo.train.config import TrainConfig
 from yanmo.train.health.watchdog import heartbeat_path
 

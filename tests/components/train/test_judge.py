@@ -7,8 +7,8 @@ import math
 
 import pytest
 
-from yanmo.common.store.objects import open_store
-from yanmo.common.store.pointers import read_pointer
+from yanmo.store.opening import open_store
+from yanmo.store.pointers import read_pointer
 from yanmo.train import job
 from yanmo.train.config import TrainConfig
 from yanmo.train.job import Job

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from yanmo.common.packing_settings import Packing
-from yanmo.common.store.objects import open_store
-from yanmo.common.store.output import open_reference
-from yanmo.common.store.pointers import read_pointer
-from yanmo.common.token_cache import TokenCache
+from yanmo.formats.packing_settings import Packing
+from yanmo.formats.token_cache import TokenCache
+from yanmo.store.opening import open_store
+from yanmo.store.output import open_reference
+from yanmo.store.pointers import read_pointer
 from yanmo.train.config import TrainConfig
 from yanmo.train.data import Samples
 

@@ -59,8 +59,8 @@ def test_a_batch_of_another_size_scales_the_rates():
     assert batch_scale("sqrt", 8192, 2048) == 2.0
     assert batch_scale("linear", 8192, 2048) == 4.0
     options = TrainConfig(batch_rows=128, context=64, batch_scaling="sqrt", warmup_steps=0)
-    assert Schedule.of(options).at(0) == pytest.approx(2.0)
-    assert Schedule.of(TrainConfig(warmup_steps=0)).at(0) == 1.0
+    assert Schedule.of(options, options.batch_rows * options.context).at(0) == pytest.approx(2.0)
+    assert Schedule.of(TrainConfig(warmup_steps=0), 1).at(0) == 1.0
 
 
 def test_patience_ends_after_so_many_validations_without_a_gain():

@@ -5,10 +5,10 @@ import copy
 import numpy as np
 import pytest
 
-from yanmo.common.store.objects import open_store
-from yanmo.common.store.output import open_reference
-from yanmo.common.store.pointers import read_pointer
-from yanmo.common.token_cache import TokenCache
+from yanmo.formats.token_cache import TokenCache
+from yanmo.store.opening import open_store
+from yanmo.store.output import open_reference
+from yanmo.store.pointers import read_pointer
 from yanmo.train.validate import Validation, counted_bits
 
 
@@ -37,7 +37,7 @@ def test_chosen_documents_keep_their_spans(cache):
 
 @pytest.mark.usefixtures("one_rank")
 def test_a_long_validation_gives_signs_of_life(cache, tiny):
-    from yanmo.train.backends.engine import open_engine
+    from yanmo.train.backends.opening import open_engine
     from yanmo.train.config import TrainConfig
     from yanmo.train.models.start import decoder_shape
 

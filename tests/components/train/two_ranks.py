@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 
 from yanmo.model.decoder import Decoder, DecoderConfig
-from yanmo.train.backends.engine import open_engine
+from yanmo.train.backends.opening import open_engine
 from yanmo.train.config import TrainConfig
 from yanmo.train.data import Batch
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from tiny_stages.declare import TinyStage
 from yanmo.common.answers import answer
 from yanmo.common.errors import DataError
-from yanmo.common.options import StageOptions, opt
-from yanmo.common.stage_run import Result, StageRun, run
-from yanmo.common.store.manifest import file_sha256
+from yanmo.options.fields import StageOptions, opt
+from yanmo.stage.run import Result, StageRun, run
+from yanmo.store.manifest import file_sha256
 
 
 @dataclass(frozen=True, kw_only=True)

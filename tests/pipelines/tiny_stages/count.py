@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from tiny_stages.declare import TinyStage
 from yanmo.common.errors import DataError, UsageError
-from yanmo.common.options import StageOptions, input_ref, opt
-from yanmo.common.stage_run import Result, StageRun, run
+from yanmo.options.fields import StageOptions, input_ref, opt
+from yanmo.stage.run import Result, StageRun, run
 
 
 @dataclass(frozen=True, kw_only=True)

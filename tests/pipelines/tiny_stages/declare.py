@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from yanmo.common.stage import Stage
+from yanmo.stage.declaration import Stage
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tiny_stages.declare import TinyStage
-from yanmo.common.options import StageOptions, input_ref
-from yanmo.common.stage_run import Finish, Result, Skip, StageRun, run
-from yanmo.common.store.output import Output
+from yanmo.options.fields import StageOptions, input_ref
+from yanmo.stage.run import Finish, Result, Skip, StageRun, run
+from yanmo.store.output import Output
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from yanmo.common.option_values import brief
-from yanmo.common.options import Options, opt
+from yanmo.options.fields import Options, opt
+from yanmo.options.values import brief
 
 ENCODINGS = ("auto", "utf-8", "gb18030", "big5", "utf-16", "utf-16-le", "utf-16-be")
 LAYOUTS = ("block", "line", "file")

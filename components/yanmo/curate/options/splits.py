@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from yanmo.common.options import Options, opt
+from yanmo.options.fields import Options, opt
 
 
 @dataclass(frozen=True, kw_only=True)

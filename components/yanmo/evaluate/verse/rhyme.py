@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from yanmo.common.pingshui import rhymes
+from yanmo.chinese.pingshui import rhymes
 from yanmo.evaluate.verse.poems import Poem
 
 Tally = tuple[int, int]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from yanmo.common.pingshui import LEVEL, OBLIQUE, tones
+from yanmo.chinese.pingshui import LEVEL, OBLIQUE, tones
 from yanmo.evaluate.verse.poems import Poem
 
 Tally = tuple[int, int]

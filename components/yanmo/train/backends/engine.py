@@ -19,7 +19,6 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from yanmo.common.errors import UsageError
 from yanmo.model.decoder import Decoder
 from yanmo.train.config import TrainConfig
 from yanmo.train.data import Batch
@@ -115,29 +114,3 @@ class Engine(Protocol):
 
     def scoring(self) -> AbstractContextManager[Decoder]:
         """The decoder in evaluation with whole weights, which each rank may call as often as it likes."""
-
-
-def open_engine(decoder: Decoder, options: TrainConfig, device: str) -> Engine:
-    """The engine that the options ask for; joins the process group.
-
-    Args:
-        decoder: with the first weights on rank 0; the other ranks get them from there.
-        device: cpu, cuda or mps.
-
-    Raises:
-        UsageError: DeepSpeed does not take what --deepspeed-config says.
-    """
-    if options.backend == "torch":
-        from yanmo.train.backends.plain import PlainEngine
-
-        return PlainEngine(decoder, options, device)
-    from yanmo.train.backends.zero import ZeroEngine
-
-    try:
-        return ZeroEngine(decoder, options, device)
-    except (AssertionError, ValueError, TypeError) as error:
-        if isinstance(error, UsageError) or not options.deepspeed_config:
-            raise
-        raise UsageError(
-            f"--deepspeed-config {options.deepspeed_config}: DeepSpeed refuses it: {error}"
-        ) from error

@@ -26,8 +26,8 @@ from safetensors import safe_open
 from torch import Tensor
 
 from yanmo.common.errors import DataError
-from yanmo.common.store.manifest import file_sha256
 from yanmo.model.weights_file import write_tensors
+from yanmo.store.manifest import file_sha256
 from yanmo.train.backends.engine import Engine
 from yanmo.train.health.setbacks import is_calm
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from yanmo.common.errors import UsageError
-from yanmo.common.options import by_kind
+from yanmo.options.fields import by_kind
 from yanmo.train import job
 from yanmo.train.agreement import Agreement
 from yanmo.train.backends.engine import Engine

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from yanmo.common.telemetry import Telemetry
+from yanmo.stage.exporter import Telemetry
 from yanmo.train import job
 
 _GAUGES = {

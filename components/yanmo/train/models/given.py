@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from yanmo.common.errors import DataError
-from yanmo.common.round_trip import check_round_trip, open_tokenizer, probe_texts
-from yanmo.common.store.output import Output
-from yanmo.common.token_cache import TokenCache
+from yanmo.formats.round_trip import check_round_trip, open_tokenizer, probe_texts
+from yanmo.formats.token_cache import TokenCache
 from yanmo.model.weights_check import WEIGHTS, check_weights
+from yanmo.store.output import Output
 from yanmo.train.config import TrainConfig
 
 log = logging.getLogger(__name__)

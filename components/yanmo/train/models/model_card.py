@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from yanmo.common.errors import DataError
-from yanmo.common.store.output import Output
+from yanmo.store.output import Output
 from yanmo.train.config import TrainConfig
 
 _CARD = """\

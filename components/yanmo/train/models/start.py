@@ -13,11 +13,11 @@ import torch
 from numpy.typing import NDArray
 
 from yanmo.common.logs import human_seconds
-from yanmo.common.store.output import Output
-from yanmo.common.token_cache import TokenCache
+from yanmo.formats.token_cache import TokenCache
 from yanmo.model.bigram_start import count_bigrams, set_bigram_start
 from yanmo.model.decoder import Decoder, DecoderConfig
 from yanmo.model.hf_export import WEIGHTS, Symbols, load
+from yanmo.store.output import Output
 from yanmo.train.config import TrainConfig
 from yanmo.train.data import Samples
 from yanmo.train.models.given import CONFIG, check_tokenizer

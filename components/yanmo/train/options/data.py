@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from yanmo.common.option_values import MOST_EXACT
-from yanmo.common.options import Options, opt
-from yanmo.common.packing_settings import LONGEST_CONTEXT, MODES, OVERLAP_LOSS, Packing
+from yanmo.formats.packing_settings import LONGEST_CONTEXT, MODES, OVERLAP_LOSS, Packing
+from yanmo.options.fields import Options, opt
+from yanmo.options.values import MOST_EXACT
 from yanmo.train.options.sizes import BUNDLED
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from yanmo.common.options import Options, Scalar, opt
+from yanmo.options.fields import Options, Scalar, opt
 
 AUTO = -1
 """Of --micro-batch: find the largest that fits."""

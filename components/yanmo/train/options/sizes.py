@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from yanmo.common.errors import UsageError
-from yanmo.common.nearest import did_you_mean
-from yanmo.common.option_values import brief
-from yanmo.common.options import Options, Scalar, opt
-from yanmo.common.options_file import read_yaml
+from yanmo.options.fields import Options, Scalar, opt
+from yanmo.options.nearest import did_you_mean
+from yanmo.options.values import brief
+from yanmo.options.yaml_file import read_yaml
 
 Settings = Mapping[str, Scalar]
 
@@ -122,6 +122,6 @@ class SizeOptions(Options, group="sizes"):
         if not named or any(getattr(self, name) != defaults[name] for name in named):
             return []
         return [
-            f"size={self.size!r} stands for other options only through yanmo.common.command_line.load: every "
-            f"one of {', '.join(named)} is still the default"
+            f"size={self.size!r} stands for other options only through `load` of yanmo.options.command_line: "
+            f"every one of {', '.join(named)} is still the default"
         ]

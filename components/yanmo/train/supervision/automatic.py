@@ -22,11 +22,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from yanmo.common.errors import EnvironmentFault
-from yanmo.common.options import AUTO, by_kind, flag, names_of, spelled
-from yanmo.common.stage_run import StageRun
-from yanmo.common.store.auto_record import AutoRecord, keep_first, put_in_place, read_record, record_name
-from yanmo.common.store.commit import Recipe
 from yanmo.model.flash_limits import misfit
+from yanmo.options.fields import AUTO, by_kind, flag, names_of, spelled
+from yanmo.stage.run import StageRun
+from yanmo.store.auto_record import AutoRecord, keep_first, put_in_place, read_record, record_name
+from yanmo.store.commit import Recipe
 from yanmo.train.backends.machine import Machine, gpu_files, this_machine
 from yanmo.train.config import TrainConfig
 from yanmo.train.models.given import CONFIG, read_config, shape_in

@@ -23,8 +23,8 @@ from typing import Any
 
 from yanmo.common.answers import answer
 from yanmo.common.errors import EnvironmentFault
-from yanmo.common.options_file import dump_yaml
-from yanmo.common.stage_run import Skip, StageRun
+from yanmo.options.yaml_file import dump_yaml
+from yanmo.stage.run import Skip, StageRun
 from yanmo.train import job
 from yanmo.train.backends.accelerator import compile_problem
 from yanmo.train.config import TrainConfig

@@ -19,16 +19,16 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from yanmo.common.documents import text_form
 from yanmo.common.errors import StorageError
 from yanmo.common.logs import human_bytes
 from yanmo.common.made_by import made_by
-from yanmo.common.seed_noise import PART
-from yanmo.common.stage_run import Finish, StageRun
-from yanmo.common.store.commit import Result
-from yanmo.common.store.output import Output
-from yanmo.common.telemetry import Telemetry
-from yanmo.common.token_cache import TokenCache
+from yanmo.formats.documents import text_form
+from yanmo.formats.seed_noise import PART
+from yanmo.formats.token_cache import TokenCache
+from yanmo.stage.exporter import Telemetry
+from yanmo.stage.run import Finish, StageRun
+from yanmo.store.commit import Result
+from yanmo.store.output import Output
 from yanmo.train import job
 from yanmo.train.backends.machine import this_machine
 from yanmo.train.backends.zero_config import engine_config
@@ -53,9 +53,9 @@ from yanmo.train.models.model_card import model_card
 from yanmo.train.options.model import num_parameters, shape_of
 from yanmo.train.supervision.automatic import Look, check_machine
 from yanmo.train.supervision.power import power_limit
-from yanmo.train.supervision.shifts import Shift, Shifts
 from yanmo.train.supervision.twins import seed_noise
 from yanmo.train.supervision.workers import WorkersLog, end, start, watch
+from yanmo.train.time_window import Shift, Shifts
 
 log = logging.getLogger(__name__)
 

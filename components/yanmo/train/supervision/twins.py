@@ -25,13 +25,13 @@ from pathlib import Path
 from typing import Any
 
 from yanmo.common.errors import DataError, ExitCode, UsageError, advice, exit_code
-from yanmo.common.options import by_kind
-from yanmo.common.seed_noise import FILE, PART, SeedNoise, Twin
-from yanmo.common.stage_run import StageRun
-from yanmo.common.store.commit import Attempt, Recipe, Result, commit_once, work_name
-from yanmo.common.store.output import Output, find_output, read_json
-from yanmo.common.store.work_folder import WorkFolder
-from yanmo.common.token_cache import TokenCache
+from yanmo.formats.seed_noise import FILE, PART, SeedNoise, Twin
+from yanmo.formats.token_cache import TokenCache
+from yanmo.options.fields import by_kind
+from yanmo.stage.run import StageRun
+from yanmo.store.commit import Attempt, Recipe, Result, commit_once, work_name
+from yanmo.store.output import Output, find_output, read_json
+from yanmo.store.work_folder import WorkFolder
 from yanmo.train import job
 from yanmo.train.checkpoints.keeper import Keeper
 from yanmo.train.config import TrainConfig

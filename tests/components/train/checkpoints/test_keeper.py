@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from yanmo.common.errors import DataError, LeaseLost
-from yanmo.common.store.lease import Lease
-from yanmo.common.store.objects import ObjectStore, open_store
-from yanmo.common.store.work_folder import WorkFolder
+from yanmo.store.lease import Lease
+from yanmo.store.objects import ObjectStore
+from yanmo.store.opening import open_store
+from yanmo.store.work_folder import WorkFolder
 from yanmo.train import job
 from yanmo.train.checkpoints.keeper import Keeper
 

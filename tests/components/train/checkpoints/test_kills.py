@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from yanmo.common.store.objects import open_store
-from yanmo.common.store.pointers import read_pointer
+from yanmo.store.opening import open_store
+from yanmo.store.pointers import read_pointer
 from yanmo.train import job
 from yanmo.train.checkpoints import checkpoint
 from yanmo.train.config import TrainConfig

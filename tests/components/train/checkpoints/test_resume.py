@@ -10,8 +10,8 @@ import pytest
 from safetensors.numpy import load_file
 
 from yanmo.common.errors import DataError
-from yanmo.common.store.objects import open_store
-from yanmo.common.store.pointers import read_pointer
+from yanmo.store.opening import open_store
+from yanmo.store.pointers import read_pointer
 from yanmo.train import job
 from yanmo.train.checkpoints import checkpoint
 from yanmo.train.config import TrainConfig

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from yanmo.common.store.objects import open_store
-from yanmo.common.store.pointers import read_pointer
+from yanmo.store.opening import open_store
+from yanmo.store.pointers import read_pointer
 from yanmo.train import job
 from yanmo.train.config import TrainConfig
 from yanmo.train.health.monitor import Monitor

@@ -16,11 +16,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from yanmo.common.command_line import load
 from yanmo.model.decoder import Decoder
+from yanmo.options.command_line import load
 from yanmo.train.agreement import Agreement
 from yanmo.train.backends.accelerator import prepare
-from yanmo.train.backends.engine import open_engine
+from yanmo.train.backends.opening import open_engine
 from yanmo.train.checkpoints import checkpoint, writer
 from yanmo.train.checkpoints.checkpoint import Position
 from yanmo.train.config import TrainConfig

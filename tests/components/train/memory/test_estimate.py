@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from yanmo.common.command_line import load
 from yanmo.common.errors import EnvironmentFault
+from yanmo.options.command_line import load
 from yanmo.train.config import TrainConfig
 from yanmo.train.memory import fitting
 from yanmo.train.memory.estimate import check, estimate, gpu_capability

@@ -11,12 +11,12 @@ import time
 import pytest
 
 from yanmo.common.errors import EnvironmentFault
-from yanmo.common.store.manifest import Reference
+from yanmo.store.manifest import Reference
 from yanmo.train.config import TrainConfig
 from yanmo.train.job import Job, Status, is_out_of_memory
 from yanmo.train.memory.micro_batch import halve_micro_batch, largest_micro_batch
-from yanmo.train.supervision.shifts import Shift
 from yanmo.train.supervision.supervisor import _for_shift
+from yanmo.train.time_window import Shift
 
 
 @pytest.fixture
@@ -75,10 +75,10 @@ def test_rows_that_fitted_on_other_ranks_are_cut_to_a_divisor(task):
 
 
 def test_out_of_memory_while_stopping_is_no_bug(task, tmp_path, monkeypatch):
-    from yanmo.common.store.lease import Lease
-    from yanmo.common.store.objects import open_store
-    from yanmo.common.store.work_folder import WorkFolder
-    from yanmo.common.telemetry import Telemetry
+    from yanmo.stage.exporter import Telemetry
+    from yanmo.store.lease import Lease
+    from yanmo.store.opening import open_store
+    from yanmo.store.work_folder import WorkFolder
     from yanmo.train.checkpoints.keeper import Keeper
     from yanmo.train.metrics.exporter import Exporter
     from yanmo.train.supervision import supervisor

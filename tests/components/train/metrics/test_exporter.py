@@ -2,7 +2,7 @@
 
 import json
 
-from yanmo.common.telemetry import Telemetry
+from yanmo.stage.exporter import Telemetry
 from yanmo.train import job
 from yanmo.train.metrics.exporter import Exporter
 

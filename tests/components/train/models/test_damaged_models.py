@@ -192,8 +192,8 @@ USAGE = {"no-tokenizer", "no-config"}
 
 
 def run(store, folder, capsys):
-    from yanmo.common.tool import main
-    from yanmo.train.models.model_tool import TOOL
+    from yanmo.tools.command_group import main
+    from yanmo.tools.model.command import TOOL
 
     code = main(TOOL, ["import", str(folder), "--store", str(store)])
     return code, capsys.readouterr()

@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from yanmo.model.hf_export import load
-from yanmo.train.models.model_tool import TOOL
+from yanmo.tools.model.command import TOOL
 
 
 def imported(store, folder, capsys) -> tuple[int, str]:
-    from yanmo.common.tool import main
+    from yanmo.tools.command_group import main
 
     code = main(TOOL, ["import", str(folder), "--store", str(store)])
     return code, capsys.readouterr().out.strip()

@@ -6,9 +6,9 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from yanmo.common.store.commit import Attempt, Recipe, Result, commit_once
-from yanmo.common.store.file_store import FileStore
-from yanmo.common.store.output import Output
+from yanmo.store.commit import Attempt, Recipe, Result, commit_once
+from yanmo.store.file_store import FileStore
+from yanmo.store.output import Output
 from yanmo.train.config import TrainConfig
 from yanmo.train.models.model_card import licenses_of, model_card
 

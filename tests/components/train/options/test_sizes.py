@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
-from yanmo.common.command_line import load
 from yanmo.model.decoder import Decoder
+from yanmo.options.command_line import load
 from yanmo.train.config import TrainConfig
 from yanmo.train.memory.estimate import estimate, largest_that_fits
 from yanmo.train.options.machine import AUTO

@@ -16,17 +16,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from yanmo.common.command_line import load_given
 from yanmo.common.errors import DataError, EnvironmentFault, UsageError
-from yanmo.common.options import by_kind, flag
-from yanmo.common.stage_run import StageRun, main
-from yanmo.common.store.auto_record import AutoRecord, read_record
-from yanmo.common.store.commit import Recipe, Result
-from yanmo.common.store.objects import open_store
-from yanmo.common.store.output import open_reference
-from yanmo.common.store.pointers import read_pointer
-from yanmo.common.telemetry import Telemetry
-from yanmo.store.command import main as store_tool
+from yanmo.options.command_line import load_given
+from yanmo.options.fields import by_kind, flag
+from yanmo.stage.exporter import Telemetry
+from yanmo.stage.run import StageRun, main
+from yanmo.store.auto_record import AutoRecord, read_record
+from yanmo.store.commit import Recipe, Result
+from yanmo.store.opening import open_store
+from yanmo.store.output import open_reference
+from yanmo.store.pointers import read_pointer
+from yanmo.tools.store.command import main as store_tool
 from yanmo.train.backends import machine as machine_module
 from yanmo.train.backends.machine import Machine, this_machine
 from yanmo.train.config import STAGE, TrainConfig
@@ -321,13 +321,13 @@ def test_idle_gpus_are_said(store, capsys) -> None:
 
 RACER = """
 import json, sys
-from yanmo.common.command_line import load_given
-from yanmo.common.options import by_kind
-from yanmo.common.stage_run import StageRun
-from yanmo.common.store.objects import open_store
-from yanmo.common.store.output import open_reference
-from yanmo.common.store.pointers import read_pointer
-from yanmo.common.telemetry import Telemetry
+from yanmo.options.command_line import load_given
+from yanmo.options.fields import by_kind
+from yanmo.stage.run import StageRun
+from yanmo.store.opening import open_store
+from yanmo.store.output import open_reference
+from yanmo.store.pointers import read_pointer
+from yanmo.stage.exporter import Telemetry
 from yanmo.train.backends.machine import Machine
 from yanmo.train.config import STAGE, TrainConfig
 from yanmo.train.supervision.automatic import settle
@@ -621,7 +621,7 @@ def test_torch_is_asked_in_a_process_of_its_own_where_a_device_file_is(monkeypat
 
 PROGRAM = """
 import functools, sys
-from yanmo.common.stage_run import run
+from yanmo.stage.run import run
 from yanmo.train.backends.machine import Machine
 from yanmo.train.config import STAGE
 from yanmo.train.supervision.automatic import settle

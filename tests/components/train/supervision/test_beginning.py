@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nameless import NAMELESS, cannot_be_nameless
 
-from yanmo.common.options import flag
-from yanmo.common.store.objects import open_store
+from yanmo.options.fields import flag
+from yanmo.store.opening import open_store
 from yanmo.train.config import TrainConfig
 from yanmo.train.health.watchdog import STARTS, TRAINING, Watchdog, doings, forget_heartbeats
 from yanmo.train.job import Job
@@ -132,8 +132,8 @@ def test_nothing_is_said_of_a_first_step_once_a_step_is_done(tmp_path_factory, d
 
 
 def test_what_a_real_worker_does_before_its_first_step_is_known_as_its_start(store, tiny, tmp_path, one_rank):
-    from yanmo.common.store.output import open_reference
-    from yanmo.common.store.pointers import read_pointer
+    from yanmo.store.output import open_reference
+    from yanmo.store.pointers import read_pointer
     from yanmo.train import worker
 
     opened = open_store(str(store))

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from yanmo.common.command_line import load
 from yanmo.common.errors import EnvironmentFault
+from yanmo.options.command_line import load
 from yanmo.train.config import TrainConfig
 from yanmo.train.supervision import grid
 

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from yanmo.train.supervision.shifts import Hours, Shifts, next_time, wall_time
+from yanmo.train.time_window import Hours, Shifts, next_time, wall_time
 
 SHANGHAI = "Asia/Shanghai"
 NEW_YORK = "America/New_York"

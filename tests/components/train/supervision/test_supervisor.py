@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from yanmo.common.errors import StorageError
-from yanmo.common.options import flag
-from yanmo.common.store.objects import open_store
-from yanmo.common.store.output import Output, open_reference
-from yanmo.common.store.pointers import read_pointer
-from yanmo.common.token_cache import TokenCache
+from yanmo.formats.token_cache import TokenCache
+from yanmo.options.fields import flag
+from yanmo.store.opening import open_store
+from yanmo.store.output import Output, open_reference
+from yanmo.store.pointers import read_pointer
 from yanmo.train.config import TrainConfig
 from yanmo.train.options.model import num_parameters, shape_of
 from yanmo.train.supervision.supervisor import _check_space, _stop_file

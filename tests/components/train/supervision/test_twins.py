@@ -17,17 +17,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from yanmo.common.command_line import load_given
 from yanmo.common.errors import DataError, EnvironmentFault, LeaseLost, StorageError, UsageError
-from yanmo.common.seed_noise import FILE, PART, SeedNoise, Twin
-from yanmo.common.stage_run import StageRun
-from yanmo.common.store.commit import Attempt, Result, commit_once
-from yanmo.common.store.lease import Lease
-from yanmo.common.store.objects import open_store
-from yanmo.common.store.output import Output, open_reference, read_json
-from yanmo.common.store.pointers import read_pointer
-from yanmo.common.telemetry import Telemetry
-from yanmo.promote.noise import noise_of
+from yanmo.formats.seed_noise import FILE, PART, SeedNoise, Twin
+from yanmo.options.command_line import load_given
+from yanmo.promote.gate.noise import noise_of
+from yanmo.stage.exporter import Telemetry
+from yanmo.stage.run import StageRun
+from yanmo.store.commit import Attempt, Result, commit_once
+from yanmo.store.lease import Lease
+from yanmo.store.opening import open_store
+from yanmo.store.output import Output, open_reference, read_json
+from yanmo.store.pointers import read_pointer
 from yanmo.train.config import STAGE, TrainConfig
 from yanmo.train.job import Job, WorkerLost
 from yanmo.train.schedule import SCHEDULES

@@ -1,6 +1,0 @@
-"""`yanmo cache ...`: what a person asks of a token cache. One module per subcommand."""
-
-from yanmo.cache.command import run
-
-if __name__ == "__main__":
-    run()

@@ -1,0 +1,91 @@
+"""Character shingles of texts, and the MinHash band keys by which near duplicates meet.
+
+A shingle is four Han characters in a row, punctuation and line breaks left out, of text that is already
+simplified and folded: two editions of a text share shingles whatever their script and punctuation. The
+share of shingles two texts have in common (Jaccard) is estimated by minima of hash functions (Broder 1997,
+"On the resemblance and containment of documents"): two texts have the same minimum with probability J. Three
+minima make a band, and two texts are compared when one of 40 bands is equal, which happens with probability
+1 - (1 - J^3)^40: 0.995 at J = 0.5, 0.9999 at 0.6, 0.27 at 0.2.
+
+The minima are rensa's (Rust; R-MinHash, after "Fast Similarity Sketching", arXiv 1704.04370): a function of
+the set of shingles and the seed alone. It is given hashed shingles as one numpy array, and is no slower than
+normalization, which comes before. How good its estimate is: docs/decisions/0003-signatures-by-rensa.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+from rensa import RMinHash
+
+from yanmo.chinese.han_runs import run_hashes
+from yanmo.curate.text.normalize import END, HAN, LACUNA, class_table, code_points
+
+Keys = npt.NDArray[np.uint32]
+Ints32 = npt.NDArray[np.int32]
+
+SHINGLE = 4
+"""Han characters of a shingle."""
+BANDS = 40
+ROWS = 3
+"""Minima of a band."""
+
+_SEED = 42
+_BATCH = 250
+"""Texts signed together: rensa starts threads from 256 on, and hands minima over as Python integers (5 kB per
+text)."""
+_BASE = 0x9E3779B97F4A7C15  # as in text_runs.run_hashes
+_MIX = 0xBF58476D1CE4E5B9
+
+
+def band_keys(texts: Sequence[str]) -> tuple[Keys, Ints32, Ints32]:
+    """The band keys, numbers of Han characters and numbers of lacuna marks of normalized texts.
+
+    Returns:
+        keys: shape (BANDS, texts); equal for equal bands. Texts with fewer than SHINGLE Han characters have
+            no shingle, and keys that mean nothing.
+        han: shape (texts,)
+        lacunae: shape (texts,)
+    """
+    codes = code_points("\0".join(texts) + "\0") if len(texts) else np.zeros(0, np.uint32)
+    classes = class_table()[codes]
+    ends = np.flatnonzero(classes == END)
+    starts = np.concatenate(([0], ends[:-1] + 1)) if len(ends) else ends
+    han, lacunae = (
+        np.add.reduceat(classes == c, starts, dtype=np.int32) if len(ends) else np.zeros(0, np.int32)
+        for c in (HAN, LACUNA)
+    )
+    return _fold(_minima(texts)), han, lacunae
+
+
+def _minima(texts: Sequence[str]) -> Keys:
+    """The minima of each text's shingles, shape (texts, BANDS * ROWS); all bits are set where it has none."""
+    hashes, owner = run_hashes(texts, SHINGLE)
+    bounds = np.searchsorted(owner, np.arange(len(texts) + 1)).astype(np.uint64)
+    minima = np.empty((len(texts), BANDS * ROWS), dtype=np.uint32)
+    for start in range(0, len(texts), _BATCH):
+        part = bounds[start : start + _BATCH + 1]
+        signed = RMinHash.digest_matrix_from_flat_token_hashes(
+            hashes[part[0] : part[-1]], part - part[0], BANDS * ROWS, _SEED
+        )
+        minima[start : start + _BATCH] = np.array(signed.to_rows(), dtype=np.uint32)
+    return minima
+
+
+def shingle_hashes(texts: Sequence[str]) -> tuple[Keys, npt.NDArray[np.int64]]:
+    """32-bit hashes of every shingle, and the index of the text each lies in."""
+    hashes, owner = run_hashes(texts, SHINGLE)
+    return (hashes >> np.uint64(32)).astype(np.uint32), owner
+
+
+def _fold(minima: Keys) -> Keys:
+    """One 32-bit key per band: ROWS minima mixed."""
+    keys = np.zeros((BANDS, len(minima)), dtype=np.uint64)
+    for row in range(ROWS):
+        keys *= np.uint64(_BASE)
+        keys += minima[:, row::ROWS].T
+        keys ^= keys >> np.uint64(29)
+    keys *= np.uint64(_MIX)
+    return (keys >> np.uint64(32)).astype(np.uint32)

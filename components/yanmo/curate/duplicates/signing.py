@@ -1,0 +1,73 @@
+"""Between `map` and `plan`: what near duplicates are found by, as columns of numbers beside the mapped files.
+
+The keys of a band are one column, so that the plan reads them band by band: 4 bytes per document at a time,
+whatever the corpus. They are an output of their own per mapped file, so that only new text is signed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from yanmo.curate.duplicates.shingles import BANDS, band_keys
+from yanmo.curate.mapped_texts import read_texts
+from yanmo.curate.pool import ordered_map
+from yanmo.store.commit import Attempt, Result
+from yanmo.store.output import Output
+
+REVISION = 2
+"""Raised when the same text gets other keys."""
+
+BAND_COLUMNS = tuple(f"band_{i:02d}" for i in range(BANDS))
+
+SIGNED = pa.schema(
+    [
+        pa.field("han", pa.int32(), nullable=False),
+        pa.field("lacunae", pa.int32(), nullable=False),
+        *(pa.field(name, pa.uint32(), nullable=False) for name in BAND_COLUMNS),
+    ],
+    metadata={"yanmo.schema": "signed", "yanmo.version": "1"},
+)
+"""One row per row of the mapped file: Han characters, marks of lost ones, and the key of each band."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Task:
+    mapped: Path
+    signed: Path
+
+
+def build_signed(attempt: Attempt, *, mapped: Output, workers: int) -> Result:
+    """Write `signed-000000.parquet` ... for the files of `mapped`."""
+    rows, names = 0, iter(signed_names(mapped))
+    tasks = _tasks(attempt, mapped)
+    with ordered_map(sign_file, tasks, workers) as results:
+        for written in results:
+            attempt.add(next(names))
+            rows += written
+    return Result(counts={"documents": rows})
+
+
+def signed_names(mapped: Output) -> list[str]:
+    """Names of the signed files, in the order of the mapped ones."""
+    return [entry.path.replace("mapped-", "signed-") for entry in mapped.entries("mapped-*.parquet")]
+
+
+def _tasks(attempt: Attempt, mapped: Output) -> Iterator[_Task]:
+    for entry, name in zip(mapped.entries("mapped-*.parquet"), signed_names(mapped), strict=True):
+        # One by one: the next file is fetched and verified while this one is being signed.
+        yield _Task(mapped=mapped.path(entry.path), signed=attempt.path(name))
+
+
+def sign_file(task: _Task) -> int:
+    """Write the keys of one mapped file; returns its rows."""
+    texts = read_texts(task.mapped)
+    keys, han, lacunae = band_keys(texts)
+    table = pa.table([pa.array(column) for column in (han, lacunae, *keys)], schema=SIGNED)
+    # Keys are noise: compressing them or looking for repeated ones would only cost time.
+    pq.write_table(table, task.signed, compression="none", use_dictionary=False, write_statistics=False)
+    return len(texts)

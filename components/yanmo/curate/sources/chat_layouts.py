@@ -1,0 +1,95 @@
+"""The layouts that conversations of system, user and assistant come in, read into turns.
+
+    {"messages": [{"role": "user", "content": "..."}, {"role": "assistant", "content": "..."}]}      OpenAI
+    {"conversations": [{"from": "human", "value": "..."}, {"from": "gpt", "value": "..."}]}          ShareGPT
+    {"instruction": "...", "input": "...", "output": "...", "history": [["...", "..."]]}             Alpaca
+
+A record is a chat when it has no text of its own but one of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+FIELDS = ("messages", "conversations", "instruction", "input", "output", "history", "system")
+"""Fields and columns that a chat may lie in."""
+GENRE = "chat"
+"""Of chats that name none."""
+_ROLES = {
+    **dict.fromkeys(("system", "developer"), "system"),
+    **dict.fromkeys(("user", "human", "prompter"), "user"),
+    **dict.fromkeys(("assistant", "gpt", "chatgpt", "model", "bot"), "assistant"),
+}
+_EXPECTED = "expected system, user or assistant (or ShareGPT's human and gpt)"
+
+
+class Turn(NamedTuple):
+    """What one side says."""
+
+    role: str
+    """system, user or assistant."""
+    text: str
+    is_answer: bool
+    """Whether it carries loss: an assistant's, unless its `weight` is 0."""
+
+
+def turns_of(record: Mapping[str, Any]) -> list[Turn] | str | None:
+    """The turns of a chat, in words what is wrong with it, or None where the record is none."""
+    messages = next((record[n] for n in ("messages", "conversations") if record.get(n) is not None), None)
+    if messages is None:
+        messages = _alpaca(record)
+    if messages is None or not isinstance(messages, Sequence) or isinstance(messages, str):
+        return None if messages is None else f"messages are a {type(messages).__name__}, expected a list"
+    turns = []
+    system = record.get("system")
+    if isinstance(system, str) and system.strip():
+        turns.append(Turn("system", system, False))
+    for number, message in enumerate(messages, 1):
+        turn = _turn(message)
+        if isinstance(turn, str):
+            return f"turn {number}: {turn}"
+        turns.append(turn)
+    if any(turn.role == "system" for turn in turns[1:]):
+        return "a system turn that is not the first"
+    if not any(turn.is_answer for turn in turns):
+        return "a chat without an answer to learn from"
+    return turns
+
+
+def _turn(message: Any) -> Turn | str:
+    if not isinstance(message, Mapping):
+        return f"a {type(message).__name__}, expected role and content"
+    said = message.get("role") or message.get("from")
+    role = _ROLES.get(said) if isinstance(said, str) else None
+    if role is None:
+        return f"role {said!r}: {_EXPECTED}"
+    text = _content(message.get("content") if "content" in message else message.get("value"))
+    if text is None:
+        return f"content of {role} is not text"
+    if not text.strip():
+        return f"{role} says nothing"
+    return Turn(role, text, role == "assistant" and message.get("weight") != 0)
+
+
+def _content(value: Any) -> str | None:
+    """A turn's text: a string, or OpenAI's list of parts where all of them are text."""
+    if isinstance(value, list):
+        parts = [p.get("text") for p in value if isinstance(p, dict) and p.get("type") == "text"]
+        texts = [text for text in parts if isinstance(text, str)]
+        return "\n".join(texts) if len(texts) == len(value) else None
+    return value if isinstance(value, str) else None
+
+
+def _alpaca(record: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+    """The messages of an Alpaca record; None where it is none."""
+    instruction, output = record.get("instruction"), record.get("output")
+    if not isinstance(instruction, str) or not isinstance(output, str):
+        return None
+    question = "\n".join(part for part in (instruction, record.get("input")) if part)
+    pairs = [*(record.get("history") or []), (question, output)]
+    return [
+        {"role": role, "content": text}
+        for pair in pairs
+        for role, text in zip(("user", "assistant"), pair, strict=False)
+    ]

@@ -1,0 +1,158 @@
+"""What `--sources` says: places, and what the user knows about the text that lies there.
+
+    poems.jsonl prose/*.parquet                          places, separated by commas or white space
+    tang.jsonl;genre=shi;label.dynasty=tang              ... each with settings behind semicolons
+    sources.yaml                                         the same in a file, for many, or for values with
+    spaces
+
+The sources file, paths being relative to it:
+
+    sources:
+      - path: tang/*.jsonl
+        genre: 诗
+        license: CC0-1.0
+        labels: {dynasty: 唐}
+      - path: scans/
+        genre: 文
+        encoding: big5
+        layout: file
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from yanmo.common.errors import DataError, UsageError
+from yanmo.curate.options.sources import ENCODINGS, LAYOUTS
+from yanmo.curate.sources.raw_files import local_path
+from yanmo.options.yaml_file import plain_yaml
+
+VALUES = ("genre", "title", "author", "source", "license")
+"""Settings that say what all documents of a place are; they win over the documents' own fields."""
+FIELDS = tuple(f"{name}_field" for name in ("text", *VALUES))
+"""Settings that say where this place's documents keep what."""
+LABEL = "label."
+
+_NAME = re.compile(r"[^\s=;,]{1,100}\Z")
+_CHOICES = {"encoding": ENCODINGS, "layout": LAYOUTS}
+_HINT = (
+    f"expected one of {', '.join((*VALUES, 'encoding', 'layout', *FIELDS))} or label.NAME, such as "
+    "'tang.jsonl;genre=shi;label.dynasty=tang'"
+)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the user says about one place, as sorted pairs of name and value; part of the key."""
+
+    values: tuple[tuple[str, str], ...] = ()
+
+    def get(self, name: str, default: str = "") -> str:
+        """The setting called `name`."""
+        return dict(self.values).get(name, default)
+
+    @property
+    def labels(self) -> tuple[tuple[str, str], ...]:
+        """Label name -> value."""
+        return tuple((n.removeprefix(LABEL), v) for n, v in self.values if n.startswith(LABEL))
+
+
+NO_SETTINGS = Settings()
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One place of `--sources` and what is said about it."""
+
+    place: str
+    settings: Settings = NO_SETTINGS
+
+
+def read_entries(sources: str) -> list[Entry]:
+    """The entries of `--sources`, sources files opened.
+
+    Raises:
+        UsageError: an unknown setting or a value it does not take.
+        DataError: a sources file that cannot be read.
+    """
+    whole = sources.strip()
+    if not _is_yaml(whole) and os.path.exists(whole):  # a name with spaces, commas or semicolons in it
+        return [Entry(whole)]
+    texts = [whole] if _is_yaml(whole) and os.path.isfile(whole) else _split(whole)
+    return [entry for text in texts for entry in _entries_of(text)]
+
+
+def _split(whole: str) -> list[str]:
+    return [entry for entry in re.split(r"[,\s]+", whole) if entry]
+
+
+def _is_yaml(place: str) -> bool:
+    return place.lower().endswith((".yaml", ".yml"))
+
+
+def _entries_of(text: str) -> Iterator[Entry]:
+    place, *pairs = text.split(";")
+    if _is_yaml(place):
+        if pairs:
+            raise UsageError(f"--sources {text}: a sources file takes no settings; write them into it")
+        yield from _file_entries(local_path(place))
+        return
+    values: dict[str, str] = {}
+    for pair in filter(None, pairs):
+        name, equals, value = pair.partition("=")
+        if not equals or name in values:
+            raise UsageError(f"--sources {text}: {pair!r} is no name=value, or given twice; {_HINT}")
+        values[name] = value
+    yield Entry(place, _settings(values, f"--sources {text}"))
+
+
+def _settings(values: dict[str, str], where: str) -> Settings:
+    for name, value in values.items():
+        is_known = name in (*VALUES, *FIELDS, *_CHOICES) or (
+            name.startswith(LABEL) and _NAME.match(name.removeprefix(LABEL))
+        )
+        if not is_known:
+            raise UsageError(f"{where}: unknown setting {name!r}; {_HINT}")
+        if not value.strip() or value not in _CHOICES.get(name, (value,)):
+            expected = ", ".join(_CHOICES.get(name, ("a value",)))
+            raise UsageError(f"{where}: {name}={value}: expected {expected}")
+    return Settings(tuple(sorted((name, " ".join(value.split())) for name, value in values.items())))
+
+
+def _file_entries(path: Path) -> Iterator[Entry]:
+    for number, item in enumerate(_read_list(path), 1):
+        where = f"{path}: source {number}"
+        if not isinstance(item, dict) or not isinstance(item.get("path"), str):
+            raise UsageError(f"{where}: expected `path:` and settings, found {item!r}")
+        values = {n: v for n, v in item.items() if n not in ("path", "labels")}
+        labels = item.get("labels", {})
+        if not isinstance(labels, dict):
+            raise UsageError(f"{where}: labels: expected name: value, found {labels!r}")
+        values |= {f"{LABEL}{name}": value for name, value in labels.items()}
+        for name, value in values.items():
+            if not isinstance(name, str) or not isinstance(value, str):
+                raise UsageError(f"{where}: {name}: expected a single value, found {value!r}")
+        yield Entry(_beside(path, item["path"]), _settings(values, where))
+
+
+def _read_list(path: Path) -> list[Any]:
+    import yaml
+
+    try:
+        value = plain_yaml(path.read_text(encoding="utf-8-sig"))
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+        raise DataError(f"--sources {path}: cannot be read as YAML: {error}") from error
+    found = value.get("sources") if isinstance(value, dict) else None
+    if not isinstance(found, list) or not found or len(value) > 1:
+        raise UsageError(f"--sources {path}: expected `sources:` and a list of `path:` and settings")
+    return found
+
+
+def _beside(path: Path, place: str) -> str:
+    """A relative place is one beside the sources file."""
+    return place if "://" in place else str(path.parent / Path(place).expanduser())

@@ -1,0 +1,229 @@
+"""Which raw files there are, and the digests that stand for them in the key.
+
+A file's sha256 is remembered in the store by (URI, size, version), so that a second run over a terabyte does
+not read it again to learn that nothing changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from yanmo.common.errors import DataError, StorageError, UsageError
+from yanmo.curate.sources.entries import NO_SETTINGS, Settings, read_entries
+from yanmo.curate.sources.raw_files import RawFile, list_files, local_path, open_file, stat_file
+from yanmo.store.manifest import digest
+from yanmo.store.objects import AlreadyExists, Changed, ObjectStore
+
+log = logging.getLogger(__name__)
+
+FORMS = ("jsonl", "parquet", "txt")
+COMPRESSIONS = ("gz", "zst", "xz", "bz2")
+BENCHMARK_FORMS = (*FORMS, "csv", "tsv")
+"""Tables hold the questions of benchmarks, never documents."""
+_NAME = re.compile(
+    r".*\.(?:(parquet)|(jsonl|txt|csv|tsv)(?:\.(gz|zst|xz|bz2))?)\Z", re.IGNORECASE | re.DOTALL
+)
+_HASHED_AT_A_TIME = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """One raw file as it was when its digest was taken."""
+
+    uri: str
+    name: str
+    """The file's name without its folder."""
+    form: str
+    """One of FORMS or BENCHMARK_FORMS."""
+    compression: str
+    """One of COMPRESSIONS, or empty."""
+    bytes: int
+    version: str
+    sha256: str
+    settings: Settings = NO_SETTINGS
+
+    @property
+    def shown(self) -> str:
+        """How messages name it: its path where it has one."""
+        return str(local_path(self.uri)) if self.uri.startswith("file://") else self.uri
+
+    @property
+    def identity(self) -> list[Any]:
+        """What it stands for in a key: its name and bytes, not its folder; what the user says about it."""
+        said = [[list(pair) for pair in self.settings.values]] if self.settings.values else []
+        return [self.name, self.sha256, *said]
+
+    def check_unchanged(self) -> None:
+        """Raise `DataError` when the file is no longer the one that was digested."""
+        now = stat_file(self.uri)
+        if (now.bytes, now.version) != (self.bytes, self.version):
+            raise DataError(f"{self.shown}: changed while it was read; run again when it is at rest")
+
+
+@dataclass(frozen=True)
+class Found:
+    """A file that `--sources` names, not yet read."""
+
+    file: RawFile
+    settings: Settings
+
+
+def form_of(name: str, forms: Sequence[str] = FORMS) -> tuple[str, str] | None:
+    """The form and compression that a file's name tells, or None for a name that is none of `forms`."""
+    found = _NAME.match(name)
+    if not found or (found[1] or found[2]).lower() not in forms:
+        return None
+    return (found[1] or found[2]).lower(), (found[3] or "").lower()
+
+
+def find_files(sources: str, forms: Sequence[str] = FORMS, option: str = "--sources") -> list[Found]:
+    """The files that `--sources` (or another `option`) names, sorted, each once.
+
+    Raises:
+        DataError: an entry names nothing, or nothing that can be read as text.
+        UsageError: a scheme that nothing reads, or two entries that say different things about one file.
+    """
+    found: dict[str, Found] = {}
+    for entry in read_entries(sources):
+        for file in _readable(entry.place, forms, option):
+            key = file.same_as or file.uri
+            known = found.setdefault(key, Found(file, entry.settings))
+            if known.settings != entry.settings:
+                raise UsageError(
+                    f"{option} names {file.uri} twice, with {dict(known.settings.values)} and with "
+                    f"{dict(entry.settings.values)}: leave one out"
+                )
+    return sorted(found.values(), key=lambda f: f.file.uri)
+
+
+def _readable(place: str, forms: Sequence[str], option: str) -> list[RawFile]:
+    packed = [f".{form}" for form in forms if form != "parquet"]
+    expected = f"expected {', '.join(packed)} (each may end in .gz, .zst, .xz or .bz2) or .parquet"
+    try:
+        files = list_files(place)
+    except DataError as error:
+        raise DataError(f"{str(error).replace('--sources', option, 1)}; {expected}") from error
+    readable = [file for file in files if form_of(file.name, forms)]
+    if not readable:
+        is_file = len(files) == 1 and "://" not in place and local_path(place).is_file()
+        what = "cannot tell its form from its name" if is_file else "no files there that can be read"
+        raise DataError(f"{option} {place}: {what}; {expected}")
+    return readable
+
+
+def digest_files(
+    store: ObjectStore, files: Iterable[Found], on_new: Callable[[int], None] = lambda _: None
+) -> list[Source]:
+    """Every file with its sha256, from the store's memory where size and time are unchanged.
+
+    Args:
+        on_new: called with the bytes of a file that the store does not know, before it is read.
+
+    Raises:
+        DataError: a file is empty or cannot be read.
+    """
+    return [_digest_file(store, found, on_new) for found in files]
+
+
+def _digest_file(store: ObjectStore, found: Found, on_new: Callable[[int], None]) -> Source:
+    file = found.file
+    form = form_of(file.name, BENCHMARK_FORMS)
+    assert form is not None, file.uri
+    seen = {"uri": file.uri, "bytes": file.bytes, "version": file.version}
+    name = f"sources/{hashlib.sha256(file.uri.encode()).hexdigest()}.json"
+    old, version = _remembered(store, name)
+    sha256 = old.get("sha256") if {k: old.get(k) for k in seen} == seen else None
+    if not isinstance(sha256, str):
+        on_new(file.bytes)
+    source = Source(
+        uri=file.uri,
+        name=file.name,
+        form=form[0],
+        compression=form[1],
+        bytes=file.bytes,
+        version=file.version,
+        sha256=sha256 if isinstance(sha256, str) else _hash(file.uri),
+        settings=found.settings,
+    )
+    if not file.bytes:
+        raise DataError(f"{source.shown}: is empty; remove it from --sources or fill it")
+    if source.sha256 != sha256:
+        _remember(store, name, version, {**seen, "sha256": source.sha256})
+    source.check_unchanged()
+    return source
+
+
+def _hash(uri: str) -> str:
+    result = hashlib.sha256()
+    with open_file(uri) as file:
+        try:
+            while chunk := file.read(_HASHED_AT_A_TIME):
+                result.update(chunk)
+        except StorageError:
+            raise  # the server is away: try again later
+        except OSError as error:
+            raise DataError(f"{uri}: cannot be read: {error.strerror}") from error
+    return result.hexdigest()
+
+
+def _remembered(store: ObjectStore, name: str) -> tuple[dict[str, Any], str]:
+    try:
+        data, version = store.read(name)
+    except FileNotFoundError:
+        return {}, ""
+    try:
+        value = json.loads(data)
+    except ValueError:
+        value = {}  # damaged: it is only a memory
+    return (value if isinstance(value, dict) else {}), version
+
+
+def _remember(store: ObjectStore, name: str, version: str, value: dict[str, Any]) -> None:
+    data = json.dumps(value).encode()
+    try:
+        if version:
+            store.replace(name, data, version)
+        else:
+            store.create(name, data)
+    except (AlreadyExists, Changed):
+        log.debug("another run remembered %s first", value["uri"])
+
+
+def sources_input(sources: list[Source]) -> dict[str, Any]:
+    """The raw files as an input of a key: names, bytes and settings count, folders and order do not."""
+    files = sorted([[s.name, s.sha256, s.bytes, *s.identity[2:]] for s in sources], key=repr)
+    return {
+        "content_digest": digest(files),
+        "uri": ", ".join(s.uri for s in sources[:20]),
+        "files": [
+            {"name": n, "sha256": sha, "bytes": size, **({"settings": said[0]} if said else {})}
+            for n, sha, size, *said in files
+        ],
+    }
+
+
+def iterate_excluded(path: Path) -> Iterator[str]:
+    """The document ids in a take-down file; `#` begins a comment.
+
+    Raises:
+        DataError: it cannot be read, or a line is not an id.
+    """
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"--exclude {path}: cannot be read: {error}") from error
+    for number, line in enumerate(text.splitlines(), 1):
+        found = line.partition("#")[0].strip()
+        if found and not re.fullmatch(r"[0-9a-f]{64}", found):
+            raise DataError(
+                f"--exclude {path}:{number}: expected an id of 64 hexadecimal digits, got {found!r}"
+            )
+        if found:
+            yield found

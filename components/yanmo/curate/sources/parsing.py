@@ -1,0 +1,258 @@
+"""From a batch of raw bytes to raw documents; what cannot be one is reported with its line number."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import orjson
+import pyarrow as pa
+
+from yanmo.curate.sources.chat_layouts import GENRE as CHAT
+from yanmo.curate.sources.chat_layouts import Turn, turns_of
+from yanmo.curate.sources.encodings import decode_record
+from yanmo.curate.sources.entries import VALUES, Settings
+from yanmo.curate.sources.reading import Batch, layout_of
+from yanmo.formats.records import GENRE_ALIASES
+
+_BLANK_LINES = re.compile(rb"\n[ \t\r\f\v\n]*\n")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fields:
+    """Where a record keeps what, and what stands in for fields it lacks."""
+
+    text: str
+    title: str
+    author: str
+    genre: str
+    source: str
+    license: str
+    labels: tuple[str, ...]
+    default_genre: str
+    licenses: tuple[tuple[str, str], ...]
+    """(beginning of the source, licence)"""
+    layout: str = "block"
+    """What a document is in a .txt file."""
+    said: Mapping[str, str] = field(default_factory=dict)
+    """Field -> value of all documents of a file, whatever they say themselves."""
+    said_labels: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def columns(self) -> list[str]:
+        """Every field's name, the text's first."""
+        return [self.text, self.title, self.author, self.genre, self.source, self.license, *self.labels]
+
+    def of_source(self, settings: Settings) -> Fields:
+        """These fields as the settings of one source change them."""
+        if not settings.values:
+            return self
+        renamed: dict[str, Any] = {
+            name: settings.get(f"{name}_field", getattr(self, name)) for name in ("text", *VALUES)
+        }
+        said = {name: settings.get(name) for name in VALUES if settings.get(name)}
+        return replace(self, said=said, said_labels=settings.labels, **renamed)
+
+    def license_of(self, source: str) -> str:
+        """The licence of a document that names none, by its source."""
+        for start, name in self.licenses:
+            if source.startswith(start):
+                return name
+        return "unknown"
+
+
+@dataclass(slots=True)
+class RawDocument:
+    """A document as it came, before cleaning."""
+
+    line: int
+    text: str
+    title: str
+    author: str
+    genre: str
+    source: str
+    license: str
+    labels: list[tuple[str, str]]
+    encoding: str = "utf-8"
+    """What its line was in, in a file of UTF-8."""
+    turns: list[Turn] = field(default_factory=list)
+    """Of a chat, whose `text` is empty until they are normalized."""
+
+
+@dataclass(frozen=True)
+class Malformed:
+    """A line (block, row) that is no document, and why."""
+
+    file: str
+    line: int
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.why}"
+
+
+def genre_name(label: str) -> str:
+    """A genre's label: the ASCII aliases (shi, ci, wen, fu ...) spelled out."""
+    return GENRE_ALIASES.get(label.strip(), label.strip())
+
+
+def parse(batch: Batch, fields: Fields) -> tuple[list[RawDocument], list[Malformed]]:
+    """The documents of a batch and what was malformed in it."""
+    name, fields = batch.source.name, fields.of_source(batch.source.settings)
+    bad = [Malformed(name, line, _too_long(batch)) for line in batch.too_long]
+    documents = []
+    for line, record, encoding in _records(batch, fields):
+        found = record if isinstance(record, str) else _document(line, record, fields, name)
+        if isinstance(found, str):
+            bad.append(Malformed(name, line, found))
+        else:
+            found.encoding = encoding
+            documents.append(found)
+    return documents, bad
+
+
+def _too_long(batch: Batch) -> str:
+    return f"longer than {batch.limit / (1 << 20):.3g} MiB"
+
+
+def _document(line: int, record: Mapping[str, Any], fields: Fields, file: str) -> RawDocument | str:
+    """The document in `record`, or in words why there is none."""
+    text = record.get(fields.text)
+    turns = turns_of(record) if text is None else None
+    if isinstance(turns, str):
+        return turns
+    if turns:
+        text = ""
+    if not isinstance(text, str):
+        what = "no" if text is None else f"{type(text).__name__}, expected text, in"
+        return f"{what} field {fields.text!r}"
+    said = fields.said
+    genre = said.get("genre") or _string(record.get(fields.genre)) or fields.default_genre
+    genre = genre or (CHAT if turns else "")
+    if not genre:
+        return f"no field {fields.genre!r} and no --default-genre"
+    source = said.get("source") or _string(record.get(fields.source)) or file
+    license = said.get("license") or _string(record.get(fields.license))
+    return RawDocument(
+        line=line,
+        text=text,
+        title=said.get("title") or _string(record.get(fields.title)),
+        author=said.get("author") or _string(record.get(fields.author)),
+        genre=genre_name(genre),
+        source=source,
+        license=license or fields.license_of(source),
+        labels=_labels(record, fields),
+        turns=turns or [],
+    )
+
+
+def _labels(record: Mapping[str, Any], fields: Fields) -> list[tuple[str, str]]:
+    own = [(name, value) for name in fields.labels if (value := _string(record.get(name)))]
+    if not fields.said_labels:
+        return own
+    said = dict(fields.said_labels)
+    return [*((n, v) for n, v in own if n not in said), *said.items()]
+
+
+def _string(value: Any) -> str:
+    """A scalar field as text, white space at its ends and line breaks taken out."""
+    if isinstance(value, str):
+        return " ".join(value.split())
+    return str(value) if isinstance(value, (int, float)) else ""
+
+
+Records = Iterator[tuple[int, Mapping[str, Any] | str, str]]
+"""Line number, the record or in words why there is none, and the encoding the line turned out to be in."""
+
+
+def _records(batch: Batch, fields: Fields) -> Records:
+    if batch.source.form == "parquet":
+        return _row_records(batch, fields)
+    if batch.source.form == "jsonl":
+        return _json_records(batch)
+    return _text_records(batch, fields)
+
+
+def _json_records(batch: Batch) -> Records:
+    for line, data in enumerate(batch.data.split(b"\n"), batch.first):
+        if not data or data.isspace():
+            continue
+        if len(data) > batch.limit:  # what the reader let through, by the accident of its chunks
+            yield line, _too_long(batch), "utf-8"
+            continue
+        encoding = "utf-8"
+        try:
+            record = orjson.loads(data)
+        except orjson.JSONDecodeError as error:
+            other = _other_json(data)
+            if other is None:
+                yield line, f"not JSON in UTF-8: {error}", encoding
+                continue
+            record, encoding = other
+        yield line, record if isinstance(record, dict) else "not a JSON object", encoding
+
+
+def _other_json(data: bytes) -> tuple[Any, str] | None:
+    """A line that is no JSON in UTF-8 as JSON in another encoding, and which; None where it is neither."""
+    try:
+        text, encoding = decode_record(data)
+        return (orjson.loads(text), encoding) if encoding != "utf-8" else None
+    except ValueError:
+        return None
+
+
+def _text_records(batch: Batch, fields: Fields) -> Records:
+    layout = layout_of(batch.source, fields.layout)
+    line = batch.first
+    for block, after in _blocks(batch.data, layout):
+        if block and not block.isspace():
+            first = line + block[: len(block) - len(block.lstrip())].count(b"\n")
+            try:
+                text, encoding = decode_record(block)
+            except UnicodeDecodeError as error:
+                yield first, f"not UTF-8: {error.reason}", "utf-8"
+                continue
+            if len(block) > batch.limit:
+                yield first, _too_long(batch), encoding
+            else:
+                title = {fields.title: _stem(batch.source.name)} if layout == "file" else {}
+                yield first, {**title, fields.text: text}, encoding
+        line += after
+
+
+def _stem(name: str) -> str:
+    """A file's name without its endings: the title of a text that fills a file."""
+    return re.sub(r"\.txt(\.\w+)?\Z", "", name, flags=re.IGNORECASE)
+
+
+def _blocks(data: bytes, layout: str) -> Iterator[tuple[bytes, int]]:
+    """Each document's bytes, and how many line breaks stand in and after it."""
+    if layout == "file":
+        yield data, 0
+    elif layout == "line":
+        yield from ((line, 1) for line in data.split(b"\n"))
+    else:
+        start = 0
+        for end, after in _separators(data):
+            yield data[start:end], data.count(b"\n", start, after)
+            start = after
+
+
+def _separators(data: bytes) -> Iterator[tuple[int, int]]:
+    """Where each run of blank lines begins and ends, and at last the end of `data`."""
+    yield from (found.span() for found in _BLANK_LINES.finditer(data))
+    yield len(data), len(data)
+
+
+def _row_records(batch: Batch, fields: Fields) -> Records:
+    rows: pa.RecordBatch = batch.data
+    try:
+        yield from ((line, row, "utf-8") for line, row in enumerate(rows.to_pylist(), batch.first))
+    except UnicodeDecodeError:  # a writer that did not check: row by row, the bad ones are told
+        for index in range(rows.num_rows):
+            try:
+                yield batch.first + index, rows.slice(index, 1).to_pylist()[0], "utf-8"
+            except UnicodeDecodeError as error:
+                yield batch.first + index, f"not UTF-8: {error.reason}", "utf-8"

@@ -1,0 +1,159 @@
+"""Where raw files lie: the one seam between `curate` and file systems or object stores.
+
+A place is read through two functions: `list_files` (what a path, folder, prefix or glob names, with size and
+version) and `open_file` (a seekable binary stream). Everything else in the stage sees URIs and streams.
+"""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+from urllib.parse import unquote
+
+from yanmo.common.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from yanmo.store.s3.files import S3File
+
+
+@dataclass(frozen=True, kw_only=True)
+class RawFile:
+    """One raw file as a listing shows it."""
+
+    uri: str
+    bytes: int
+    version: str
+    """Changes when the file does: modification time in nanoseconds, or an ETag."""
+    same_as: str = ""
+    """What its URI leads to (a symbolic link's target), so that a file is not read twice."""
+
+    @property
+    def name(self) -> str:
+        """The last part of its path; bytes that are not UTF-8 become `?`."""
+        return unquote(self.uri.rpartition("/")[2], errors="replace").replace("\ufffd", "?")
+
+
+@dataclass(frozen=True)
+class _Place:
+    """How files of one URI scheme are listed, looked at and opened."""
+
+    list: Callable[[str], Iterator[RawFile]]
+    stat: Callable[[str], RawFile]
+    open: Callable[[str], BinaryIO]
+
+
+def list_files(entry: str) -> list[RawFile]:
+    """The files that a path or URI names, sorted by URI: one file, or all below a folder, prefix or glob.
+
+    Hidden files below a folder are left out.
+
+    Raises:
+        DataError: there is nothing of that name.
+        UsageError: a scheme that nothing reads.
+    """
+    return sorted(_place(entry).list(entry), key=lambda f: f.uri)
+
+
+def stat_file(uri: str) -> RawFile:
+    """The file as it is now.
+
+    Raises:
+        DataError: it is gone or cannot be read.
+    """
+    return _place(uri).stat(uri)
+
+
+def open_file(uri: str) -> BinaryIO:
+    """A binary stream of the file's bytes that can seek.
+
+    Raises:
+        DataError: it is gone or cannot be read.
+    """
+    return _place(uri).open(uri)
+
+
+def _place(entry: str) -> _Place:
+    scheme, separator, _ = entry.partition("://")
+    place = _PLACES.get(scheme if separator else "file")
+    if place is None:
+        raise UsageError(f"--sources {entry}: expected a path, file:///path or s3://bucket/prefix")
+    return place
+
+
+def local_path(entry: str) -> Path:
+    """The path that a `file://` URI or a plain path stands for."""
+    if entry.startswith("file://"):
+        return Path(unquote(entry.removeprefix("file://"), errors="surrogateescape"))
+    return Path(entry).expanduser()
+
+
+def _list_local(entry: str) -> Iterator[RawFile]:
+    path = local_path(entry)
+    if path.is_dir():
+        for file in path.rglob("*"):
+            if file.is_file() and not any(part.startswith(".") for part in file.relative_to(path).parts):
+                yield _stat_local(str(file))
+    elif path.is_file():
+        yield _stat_local(str(path))
+    else:
+        matches = [m for m in glob.glob(str(path), recursive=True) if Path(m).is_file()]
+        if not matches:
+            what = "matches nothing" if glob.has_magic(entry) else "no such file or folder"
+            raise DataError(f"--sources {entry}: {what}")
+        yield from map(_stat_local, matches)
+
+
+def _stat_local(entry: str) -> RawFile:
+    path = local_path(entry)
+    try:
+        stat = path.stat()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from error
+    return RawFile(
+        uri=path.absolute().as_uri(),
+        bytes=stat.st_size,
+        version=str(stat.st_mtime_ns),
+        same_as=path.resolve().as_uri(),
+    )
+
+
+def _open_local(entry: str) -> BinaryIO:
+    path = local_path(entry)
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def _list_s3(entry: str) -> Iterator[RawFile]:
+    from yanmo.store.s3.files import list_s3  # imported late: local files need no S3 client
+
+    return map(_raw, list_s3(entry))
+
+
+def _stat_s3(uri: str) -> RawFile:
+    from yanmo.store.s3.files import stat_s3
+
+    return _raw(stat_s3(uri))
+
+
+def _open_s3(uri: str) -> BinaryIO:
+    from yanmo.store.s3.files import open_s3
+
+    return open_s3(uri)
+
+
+def _raw(found: S3File) -> RawFile:
+    return RawFile(uri=found.uri, bytes=found.bytes, version=found.etag)
+
+
+_S3 = _Place(_list_s3, _stat_s3, _open_s3)
+_PLACES: dict[str, _Place] = {
+    "file": _Place(_list_local, _stat_local, _open_local),
+    "s3": _S3,
+    "minio": _S3,
+}
+"""URI scheme -> how its files are reached."""

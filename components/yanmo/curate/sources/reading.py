@@ -1,0 +1,218 @@
+"""Raw files as batches of whole lines, blocks or rows: streaming, whatever the file's size.
+
+A batch is what one process normalizes at a time. Reading and decompression stay in one process; it is
+normalization that is spread over workers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from yanmo.common.errors import DataError, StorageError
+from yanmo.curate.sources.chat_layouts import FIELDS as CHAT_FIELDS
+from yanmo.curate.sources.encodings import SAMPLE_BYTES, as_utf8, file_encoding
+from yanmo.curate.sources.listing import Source
+from yanmo.curate.sources.raw_files import open_file
+from yanmo.curate.sources.unpacking import unpacked
+
+MAX_RECORD_BYTES = 64 << 20
+"""A longer line or block is skipped and counted as malformed: it would not be a document."""
+
+_ROWS = 4096
+_OVERHANG = 3
+"""A boundary may begin this many bytes before the end of what was read."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """Some consecutive records of one file."""
+
+    source: Source
+    first: int
+    """Line number (row number in Parquet) of the first record, from 1."""
+    data: Any
+    """Bytes of whole lines or blocks, or a record batch."""
+    too_long: tuple[int, ...] = ()
+    """Numbers of lines that were skipped because they are longer than `limit` bytes."""
+    limit: int = MAX_RECORD_BYTES
+    encoding: str = "utf-8"
+    """What the file was in; `data` is UTF-8."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """How files are read, where their own settings do not say otherwise."""
+
+    encoding: str = "auto"
+    layout: str = "block"
+    max_record_bytes: int = MAX_RECORD_BYTES
+
+
+def read_batches(
+    source: Source,
+    columns: list[str],
+    batch_bytes: int,
+    on_bytes: Callable[[int], None],
+    how: Reading = Reading(),
+) -> Iterator[Batch]:
+    """The records of `source`, in order, in batches of about `batch_bytes`.
+
+    Args:
+        columns: Parquet columns to read; the first one must be there.
+        on_bytes: called with the number of bytes of the file that were read.
+
+    Raises:
+        DataError: unreadable, truncated, damaged, binary or changed file.
+    """
+    source.check_unchanged()
+    if source.form == "parquet":
+        yield from _row_batches(source, columns, batch_bytes, on_bytes)
+    else:
+        yield from _text_batches(source, batch_bytes, on_bytes, how)
+    source.check_unchanged()
+
+
+def layout_of(source: Source, default: str) -> str:
+    """What a document is in `source`: a line of JSON, or one of LAYOUTS."""
+    return "line" if source.form == "jsonl" else source.settings.get("layout", default)
+
+
+def _text_batches(
+    source: Source, batch_bytes: int, on_bytes: Callable[[int], None], how: Reading
+) -> Iterator[Batch]:
+    encoding, text = utf8_chunks(source, on_bytes, how.encoding)
+    layout = layout_of(source, how.layout)
+    if layout == "file":
+        batches = _whole_file(source, text, how.max_record_bytes)
+    else:
+        boundaries = (b"\n",) if layout == "line" else (b"\n\n", b"\n\r\n")
+        batches = _line_batches(source, text, boundaries, batch_bytes, how.max_record_bytes)
+    for batch in batches:
+        yield dataclasses.replace(batch, encoding=encoding, limit=how.max_record_bytes)
+
+
+def utf8_chunks(
+    source: Source, on_bytes: Callable[[int], None], encoding: str = "auto"
+) -> tuple[str, Iterator[bytes]]:
+    """The encoding of a text file, and its unpacked text as UTF-8.
+
+    Args:
+        encoding: one of ENCODINGS, where the file's own settings name none.
+    """
+    chunks = unpacked(source, on_bytes)
+    head = _head(chunks)
+    found = file_encoding(source.shown, head, source.settings.get("encoding", encoding))
+    return found.encoding, as_utf8(itertools.chain((head,), chunks), found.encoding)
+
+
+def _head(chunks: Iterator[bytes]) -> bytes:
+    """The beginning of a file, as much as tells its encoding."""
+    head = bytearray()
+    for chunk in chunks:
+        head += chunk
+        if len(head) >= SAMPLE_BYTES:
+            break
+    return bytes(head)
+
+
+def _whole_file(source: Source, chunks: Iterator[bytes], limit: int) -> Iterator[Batch]:
+    data = bytearray()
+    for chunk in chunks:
+        if len(data) <= limit:
+            data += chunk
+    if len(data) > limit:
+        yield Batch(source=source, first=1, data=b"", too_long=(1,))
+    else:
+        yield Batch(source=source, first=1, data=bytes(data))
+
+
+def _line_batches(
+    source: Source, chunks: Iterator[bytes], boundaries: tuple[bytes, ...], batch_bytes: int, limit: int
+) -> Iterator[Batch]:
+    """Batches that end at a boundary, so that no record is split."""
+    buffer = bytearray()
+    first, skipping = 1, False
+    too_long: list[int] = []
+    searched = 0  # no record ends before here
+    for chunk in chunks:
+        buffer += chunk
+        if skipping:
+            start = _first_end(buffer, boundaries)
+            skipping, searched = start < 0, 0
+            first += _drop(buffer, start if start >= 0 else len(buffer) - _OVERHANG)
+        if skipping or len(buffer) < batch_bytes:
+            continue
+        end = _last_end(buffer, boundaries, searched)
+        if end >= 0:
+            yield Batch(source=source, first=first, data=bytes(buffer[:end]), too_long=tuple(too_long))
+            first += _drop(buffer, end)
+            too_long.clear()
+        elif len(buffer) > limit:
+            too_long.append(first)
+            skipping = True
+            first += _drop(buffer, len(buffer) - _OVERHANG)
+        searched = max(0, len(buffer) - _OVERHANG) if end < 0 else 0
+    if skipping:
+        buffer.clear()
+    if buffer or too_long:
+        yield Batch(source=source, first=first, data=bytes(buffer), too_long=tuple(too_long))
+
+
+def _first_end(buffer: bytearray, boundaries: tuple[bytes, ...]) -> int:
+    """Where the first record ends, its boundary included; -1 when it does not end in `buffer`."""
+    found = [(at, len(b)) for b in boundaries if (at := buffer.find(b)) >= 0]
+    return sum(min(found)) if found else -1
+
+
+def _last_end(buffer: bytearray, boundaries: tuple[bytes, ...], searched: int) -> int:
+    """Where the last whole record ends, looking from `searched` on; -1 when none does."""
+    ends = [at + len(b) for b in boundaries if (at := buffer.rfind(b, searched)) >= 0]
+    return max(ends, default=-1)
+
+
+def _drop(buffer: bytearray, count: int) -> int:
+    """Remove the first `count` bytes (none below 0); how many line breaks they held."""
+    count = max(count, 0)
+    lines = buffer.count(b"\n", 0, count)
+    del buffer[:count]
+    return lines
+
+
+def _row_batches(
+    source: Source, columns: list[str], batch_bytes: int, on_bytes: Callable[[int], None]
+) -> Iterator[Batch]:
+    first = 1
+    try:
+        with open_file(source.uri) as stream, pq.ParquetFile(stream) as file:
+            have = file.schema_arrow.names
+            if columns[0] not in have and not set(CHAT_FIELDS).isdisjoint(have):
+                columns = [*columns, *CHAT_FIELDS]
+            elif columns[0] not in have:
+                raise DataError(
+                    f"{source.shown}: no column {columns[0]!r}; it has {', '.join(have[:20])}: name the "
+                    "text's with --text-field"
+                )
+            rows = max(file.metadata.num_rows, 1)
+            size = _rows_at_a_time(file.metadata, batch_bytes)
+            for batch in file.iter_batches(size, columns=[c for c in dict.fromkeys(columns) if c in have]):
+                on_bytes(source.bytes * batch.num_rows // rows)
+                yield Batch(source=source, first=first, data=batch)
+                first += batch.num_rows
+    except StorageError:
+        raise  # the server is away: try again later
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"{source.shown}: not a readable Parquet file: {error}; fetch it again") from error
+
+
+def _rows_at_a_time(metadata: Any, batch_bytes: int) -> int:
+    """As many rows as hold about `batch_bytes`, by the size of the largest row group."""
+    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+    row = max((g.total_byte_size // max(g.num_rows, 1) for g in groups), default=1)
+    return max(1, min(_ROWS, batch_bytes // max(row, 1)))

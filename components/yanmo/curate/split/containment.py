@@ -1,0 +1,126 @@
+"""Which documents of a corpus hold runs of characters of some other texts (evaluation set, benchmark)."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from yanmo.chinese.han_runs import Hashes, Runs
+from yanmo.common.hash_set import distinct
+from yanmo.common.logs import Progress
+from yanmo.curate.corpus import Corpus
+from yanmo.curate.mapped_texts import read_texts
+from yanmo.curate.pool import ordered_map
+
+log = logging.getLogger(__name__)
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contained:
+    """What a corpus shares with some texts."""
+
+    documents: Bools
+    """For each looked-at document, whether it shares a run."""
+    hashes: Hashes
+    """The runs that were found, sorted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _File:
+    mapped: Path
+    rows: npt.NDArray[np.int32]
+    runs: Path
+    length: int
+
+
+def find_contained(corpus: Corpus, positions: Ints, runs: Runs, workers: int) -> Contained:
+    """Look at the corpus' documents at `positions`; each mapped file is read once.
+
+    Args:
+        runs: of the other texts.
+    """
+    documents, found = np.zeros(len(positions), dtype=np.bool_), [np.zeros(0, np.uint64)]
+    for group, (shared, hashes) in _each_file(corpus, positions, runs, workers, look_at_file):
+        documents[group] = shared
+        found.append(hashes)
+    return Contained(documents=documents, hashes=distinct(np.concatenate(found)))
+
+
+def common_runs(corpus: Corpus, positions: Ints, runs: Runs, workers: int, more_than: int) -> Hashes:
+    """Those of `runs` that stand in more than so many of the corpus' documents at `positions`."""
+    documents = np.zeros(len(runs.hashes), np.int64)
+    for _, (hashes, numbers) in _each_file(corpus, positions, runs, workers, count_in_file):
+        documents[np.searchsorted(runs.hashes, hashes)] += numbers
+    return runs.hashes[documents > more_than]
+
+
+def _each_file(
+    corpus: Corpus, positions: Ints, runs: Runs, workers: int, look: Callable[[_File], T]
+) -> Iterator[tuple[Ints, T]]:
+    """For each mapped file: indexes into `positions` of its documents, and what `look` finds in them."""
+    if not len(runs.hashes) or not len(positions):
+        return
+    chosen = corpus.copies.unique[positions]
+    file = corpus.candidates.file[chosen]
+    by_file = np.argsort(file, kind="stable")
+    groups = np.split(by_file, np.flatnonzero(np.diff(file[by_file])) + 1)
+    progress = Progress(log, "looked for runs of held-out text", len(chosen), unit="documents")
+    with tempfile.NamedTemporaryFile(suffix=".npy") as saved:
+        np.save(saved, runs.hashes)
+        saved.flush()
+        tasks = _tasks(corpus, chosen, groups, Path(saved.name), runs.length)
+        with ordered_map(look, tasks, workers) as results:
+            for group, found in zip(groups, results, strict=True):
+                yield group, found
+                progress.add(len(group))
+
+
+def _tasks(corpus: Corpus, chosen: Ints, groups: Sequence[Ints], runs: Path, length: int) -> Iterator[_File]:
+    candidates = corpus.candidates
+    for group in groups:
+        index = chosen[group]
+        mapped = corpus.paths[candidates.file[index[0]]]
+        yield _File(mapped=mapped, rows=candidates.row[index], runs=runs, length=length)
+
+
+def look_at_file(task: _File) -> tuple[Bools, Hashes]:
+    """Which rows of a mapped file share a run, and the runs."""
+    return _runs(task.runs, task.length).shared_with(read_texts(task.mapped, task.rows))
+
+
+def count_in_file(task: _File) -> tuple[Hashes, Ints]:
+    """The runs that rows of a mapped file hold, sorted, and how many rows hold each."""
+    return _runs(task.runs, task.length).documents_with(read_texts(task.mapped, task.rows))
+
+
+@lru_cache(maxsize=1)
+def _runs(path: Path, length: int) -> Runs:
+    return Runs(length, np.load(path))
+
+
+HIGH_COVERAGE = 0.2
+"""A held-out text with more of its characters than this inside training runs is counted in the report."""
+
+
+def coverage(texts: Sequence[str], runs: Runs, found: Hashes) -> npt.NDArray[np.float64]:
+    """The share of each text's Han characters that lie inside runs that were `found`."""
+    hashes, owner = runs.of_texts(texts)
+    starts = np.isin(hashes, found)
+    result = np.zeros(len(texts))
+    for index in np.unique(owner[starts]):
+        inside = starts[owner == index]
+        covered = np.convolve(inside, np.ones(runs.length, np.int64)) > 0
+        result[index] = covered.mean()
+    return result

@@ -1,0 +1,192 @@
+"""The evaluation set: chosen once, then pinned; and what may not be trained on because of it."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import chain, islice
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from yanmo.chinese.han_runs import Hashes, Runs
+from yanmo.common.errors import DataError
+from yanmo.curate.config import CurateOptions
+from yanmo.curate.corpus import Corpus
+from yanmo.curate.duplicates.near_duplicates import find_similar
+from yanmo.curate.mapped_texts import comparable
+from yanmo.curate.mapping import cluster_digest
+from yanmo.curate.plan import Digests, hold_out, name_digests
+from yanmo.curate.split.confirmation import CONFIRM, WITHOUT, split_size, wants_confirmation, what_lacks
+from yanmo.curate.split.containment import HIGH_COVERAGE, coverage
+from yanmo.curate.tally import sort_genres
+from yanmo.curate.text.normalize import HAN, class_table, code_points
+from yanmo.curate.writing import write_splits
+from yanmo.formats.documents import read_documents
+from yanmo.store.commit import Attempt, Result
+from yanmo.store.output import Output
+
+log = logging.getLogger(__name__)
+
+Bools = npt.NDArray[np.bool_]
+Ints = npt.NDArray[np.int64]
+
+_FEW = 20
+"""With fewer test documents of a genre its figure means little."""
+
+
+def build_evaluation_set(attempt: Attempt, corpus: Corpus, options: CurateOptions) -> Result:
+    """Choose test and valid from `corpus`, then confirm where the text is enough for three, and write them.
+
+    Raises:
+        DataError: there is not enough text for test and valid.
+    """
+    candidates, chosen = corpus.candidates, corpus.chosen
+    names = ("test", "valid", CONFIRM) if wants_confirmation(options) else ("test", "valid")
+    sizes = [split_size(options, name) for name in names]
+    genre, characters = candidates.genre[chosen], candidates.characters[chosen]
+    held_out = hold_out(genre, characters, corpus.groups(), sizes)
+    splits = dict(zip(names, held_out, strict=True))
+    if CONFIRM in splits and (lacking := what_lacks(genre, characters, splits, sizes[-1])):
+        del splits[CONFIRM]
+        log.warning("no confirmation split: %s. %s", lacking, WITHOUT)
+    for split, held in splits.items():
+        if not len(held):
+            raise DataError(
+                f"too little text to hold out a {split} split: {len(chosen)} documents are left after "
+                f"filters and copies; give more text, or raise --min-split-documents or --{split}-share"
+            )
+    positions = {split: corpus.kept[held] for split, held in splits.items()}
+    counts = write_splits(attempt, corpus, positions, options.shard_characters, options.workers)
+    _warn_of_small_genres(corpus, counts["documents"]["test"])
+    genres = sort_genres(counts["documents"]["test"])
+    licenses = count_licenses(corpus, np.concatenate(list(positions.values())))
+    return Result(counts=counts, metadata={"text_form": corpus.form, "genres": genres, "licenses": licenses})
+
+
+def _warn_of_small_genres(corpus: Corpus, documents: dict[str, int]) -> None:
+    codes = np.unique(corpus.candidates.genre[corpus.chosen]).tolist()
+    for genre in sort_genres(corpus.candidates.genres[code] for code in codes):
+        number = documents.get(genre, 0)
+        if number < _FEW:
+            log.warning("genre %s has %d test documents: its figure will be uncertain", genre, number)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationSet:
+    """A pinned evaluation set, and how training text is kept apart from it."""
+
+    part: Output
+    ids: frozenset[str]
+    texts: list[str]
+    """As they are compared."""
+    texts_genre: list[str]
+    answers: list[list[str]]
+    """Of each text, where it is a chat, as they are compared: what it is charged for."""
+    is_chat: list[bool]
+    """Which of `texts` are chats."""
+    is_confirm: list[bool]
+    """Which of `texts` are of the confirmation split."""
+    clusters: Digests
+    """Digests of the Han characters of its documents."""
+    groups: Digests
+    """Of its known authors or sources, where the split goes by them."""
+
+    @classmethod
+    def open(cls, part: Output, split_by: str) -> EvaluationSet:
+        """Read the set.
+
+        Args:
+            split_by: `author` or `source` if none of a held-out one's documents may be trained on.
+        """
+        columns = ("id", "text", "genre", "author", "source", "split", "loss_spans")
+        table = pa.concat_tables([read_documents(path, columns) for path in part.paths("*.parquet")])
+        form = part.manifest.metadata["text_form"]
+        whole, spans = table["text"].to_pylist(), table["loss_spans"].to_pylist()
+        texts = comparable(whole, form)
+        said = [text[slice(*span)] for text, of in zip(whole, spans, strict=True) for span in of or ()]
+        answers = iter(comparable(said, form))
+        groups = name_digests(table[split_by]) if split_by != "cluster" else np.zeros(0, dtype="S16")
+        return cls(
+            part=part,
+            ids=frozenset(table["id"].to_pylist()),
+            texts=texts,
+            texts_genre=table["genre"].to_pylist(),
+            answers=[list(islice(answers, len(of or ()))) for of in spans],
+            is_chat=[span is not None for span in spans],
+            is_confirm=[split == CONFIRM for split in table["split"].to_pylist()],
+            clusters=np.array([cluster_digest(_han(text), text) for text in texts], dtype="S16"),
+            groups=np.unique(groups[groups != b""]),
+        )
+
+    def holds(self, corpus: Corpus, similarity: float, workers: int) -> Bools:
+        """For each position of the corpus, whether the set holds it, its cluster or its author.
+
+        Args:
+            similarity: from which texts count as one; 0 where only exact copies do.
+        """
+        unique = corpus.copies.unique
+        held = np.isin(corpus.candidates.cluster[unique], self.clusters)
+        if similarity:
+            near = find_similar(
+                self.texts, corpus.paths, corpus.signed, corpus.candidates, unique, similarity, workers
+            )
+            held[near] = True
+        in_cluster = np.zeros(len(held), np.bool_)
+        in_cluster[corpus.cluster[held]] = True
+        return in_cluster[corpus.cluster] | np.isin(corpus.candidates.group[unique], self.groups)
+
+    @cached_property
+    def chats(self) -> list[str]:
+        """Its texts that are chats."""
+        return [text for text, is_chat in zip(self.texts, self.is_chat, strict=True) if is_chat]
+
+    def charged(self, length: int) -> Runs:
+        """The runs of its plain texts and of the answers of its chats."""
+        plain = [text for text, is_chat in zip(self.texts, self.is_chat, strict=True) if not is_chat]
+        return Runs.of([*plain, *chain.from_iterable(self.answers)], length)
+
+    @property
+    def has_confirmation(self) -> bool:
+        """Whether it has a confirmation split."""
+        return any(self.is_confirm)
+
+    def without_confirmation(self) -> EvaluationSet:
+        """The texts of test and valid alone; ids, clusters and groups stay those of the whole set."""
+        kept = [i for i, is_confirm in enumerate(self.is_confirm) if not is_confirm]
+        return replace(
+            self,
+            texts=[self.texts[i] for i in kept],
+            texts_genre=[self.texts_genre[i] for i in kept],
+            answers=[self.answers[i] for i in kept],
+            is_chat=[self.is_chat[i] for i in kept],
+            is_confirm=[False] * len(kept),
+        )
+
+    def report(self, runs: Runs, found: Hashes) -> dict[str, dict[str, float]]:
+        """How much of the set lies in training text, by genre, before anything is removed for it."""
+        shares = coverage(self.texts, runs, found)
+        genre = np.array(self.texts_genre, dtype=object)
+        return {
+            name: {
+                "documents": int((genre == name).sum()),
+                "with_a_shared_run": int((shares[genre == name] > 0).sum()),
+                "with_a_fifth_shared": int((shares[genre == name] > HIGH_COVERAGE).sum()),
+            }
+            for name in sort_genres(set(self.texts_genre))
+        }
+
+
+def _han(text: str) -> str:
+    codes = code_points(text)
+    return str(codes[class_table()[codes] == HAN].tobytes(), "utf-32-le")
+
+
+def count_licenses(corpus: Corpus, positions: Ints) -> dict[str, int]:
+    """Documents under each licence."""
+    column = corpus.rows(corpus.copies.unique[positions], ("license",))["license"]
+    found = {entry["values"]: entry["counts"] for entry in pc.value_counts(column).to_pylist()}
+    return dict(sorted(found.items()))

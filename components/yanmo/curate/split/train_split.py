@@ -1,0 +1,224 @@
+"""The main output: train without anything that the evaluation set knows, and valid passed on."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from yanmo.chinese.han_runs import Runs
+from yanmo.common.errors import DataError
+from yanmo.curate.config import CurateOptions
+from yanmo.curate.corpus import Corpus, check_share, genres_above
+from yanmo.curate.duplicates.planted import PLANTED, measure_planted
+from yanmo.curate.mapped_texts import comparable
+from yanmo.curate.report import describe, log_table
+from yanmo.curate.split.containment import HIGH_COVERAGE, common_runs, coverage, find_contained
+from yanmo.curate.split.evaluation_set import EvaluationSet, count_licenses
+from yanmo.curate.tally import sort_genres
+from yanmo.curate.writing import write_duplicates, write_splits
+from yanmo.store.commit import Attempt, Result
+
+log = logging.getLogger(__name__)
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+_FORM_OF_WORDS = 10
+"""A run of questions that more training documents hold is a form of words."""
+
+
+def write_documents(
+    attempt: Attempt,
+    corpus: Corpus,
+    evaluation_set: EvaluationSet,
+    benchmarks: Sequence[str],
+    options: CurateOptions,
+) -> Result:
+    """Write `train-*.parquet`, `valid-*.parquet`, `duplicates.parquet` and `report.json`.
+
+    Args:
+        benchmarks: normalized texts that train may not share runs with.
+
+    Raises:
+        DataError: nothing is left to train on, or the evaluation set takes more than its allowed share.
+    """
+    _check_taken_down(corpus, evaluation_set)
+    report: dict[str, Any] = {}
+    positions = _without_held_out(corpus, evaluation_set, options, report)
+    positions = _without_benchmarks(corpus, positions, benchmarks, options, report)
+    corpus.show_examples()
+    if not len(positions):
+        raise DataError(
+            f"nothing is left to train on: of {len(corpus.kept)} documents "
+            f"{corpus.report.tally.documents('evaluation_set')} are in the evaluation set or near it and "
+            f"{corpus.report.tally.documents('overlap')} share a run of characters with it; give more text"
+        )
+    licenses: dict[str, int] = {}
+
+    def meanwhile() -> None:
+        write_duplicates(attempt, corpus)
+        if options.near_duplicate_similarity:
+            report["planted_duplicates"] = _measure_planted(corpus, options.near_duplicate_similarity)
+        licenses.update(count_licenses(corpus, positions))
+        for path in evaluation_set.part.paths("valid-*.parquet"):
+            shutil.copyfile(path, attempt.path(path.name))
+            attempt.add(path.name)
+
+    train = {"train": positions}
+    counts = write_splits(
+        attempt, corpus, train, options.shard_characters, options.workers, meanwhile=meanwhile
+    )
+    for what, by_split in counts.items():
+        by_split["valid"] = _valid_counts(evaluation_set, what)
+    corpus.count("train", corpus.copies.unique[positions])
+    report = {
+        **describe(corpus.report, options),
+        **report,
+        "evaluation_set": evaluation_set.part.manifest.counts,
+        "licenses": licenses,
+    }
+    attempt.write("report.json", json.dumps(report, ensure_ascii=False, indent=1) + "\n", role="record")
+    log_table(corpus.report, evaluation_set.part.manifest.counts)
+    genres = sort_genres({g for split in counts["documents"].values() for g in split})
+    metadata = {"text_form": corpus.form, "genres": genres, "licenses": licenses}
+    return Result(counts=counts, metadata=metadata)
+
+
+def _valid_counts(evaluation_set: EvaluationSet, what: str) -> dict[str, int]:
+    counts: dict[str, int] = evaluation_set.part.manifest.counts[what]["valid"]
+    return counts
+
+
+def _without_held_out(
+    corpus: Corpus, evaluation_set: EvaluationSet, options: CurateOptions, report: dict[str, Any]
+) -> Ints:
+    """The positions left for training after the evaluation set, its clusters and its runs."""
+    held = evaluation_set.holds(corpus, options.near_duplicate_similarity, options.workers)[corpus.kept]
+    corpus.count("evaluation_set", corpus.copies.unique[corpus.kept[held]])
+    positions = corpus.kept[~held]
+    if not options.overlap_characters:
+        return positions
+    runs = _runs_to_miss(corpus, positions, evaluation_set, options, report)
+    shared = find_contained(corpus, positions, runs, options.workers)
+    report["evaluation_set_in_train"] = evaluation_set.report(runs, shared.hashes)
+
+    def without_confirmation() -> Bools:
+        before = evaluation_set.without_confirmation()
+        runs = _runs_to_miss(corpus, positions, before, options, {})
+        return find_contained(corpus, positions, runs, options.workers).documents
+
+    fewer = without_confirmation if evaluation_set.has_confirmation else None
+    return _without_overlaps(corpus, positions, shared.documents, "overlap", options, fewer)
+
+
+def _runs_to_miss(
+    corpus: Corpus,
+    positions: Ints,
+    evaluation_set: EvaluationSet,
+    options: CurateOptions,
+    report: dict[str, Any],
+) -> Runs:
+    """The runs of the evaluation set that train may not hold: all but the forms of words of questions.
+
+    Chats made by a template share its words ("restore the punctuation of the following text"); a training
+    chat does not know a held-out one because it asks alike. NeMo Curator's TaskDecontamination passes over
+    any run found more than `max_matches` (10) times. Here that is done for questions alone, which carry
+    no loss and are charged nothing: an answer or a plain text that eleven documents quote is known. What
+    touches such a run goes with it: the end of a template and the first character of a text are no copy.
+    """
+    length = options.overlap_characters
+    runs = Runs.of(evaluation_set.texts, length)
+    if not evaluation_set.chats:
+        return runs
+    charged = evaluation_set.charged(length)
+    asked = Runs.of(evaluation_set.chats, length).without(charged.hashes)
+    forms = Runs(length, common_runs(corpus, positions, asked, options.workers, _FORM_OF_WORDS))
+    report["forms_of_words"] = len(forms.hashes)
+    if not len(forms.hashes):
+        return runs
+    log.info(
+        "%d runs of %d characters of held-out questions stand in more than %d training documents each: "
+        "forms of words, not copies",
+        len(forms.hashes),
+        length,
+        _FORM_OF_WORDS,
+    )
+    return runs.without(forms.touched_in(evaluation_set.chats).without(charged.hashes).hashes)
+
+
+def _without_benchmarks(
+    corpus: Corpus, positions: Ints, benchmarks: Sequence[str], options: CurateOptions, report: dict[str, Any]
+) -> Ints:
+    """The positions left after documents that share a run with a benchmark."""
+    if not benchmarks:
+        return positions
+    runs = Runs.of(benchmarks, options.overlap_characters)
+    shared = find_contained(corpus, positions, runs, options.workers)
+    covered = coverage(benchmarks, runs, shared.hashes)
+    report["benchmarks_in_train"] = {
+        "texts": len(benchmarks),
+        "with_a_shared_run": int((covered > 0).sum()),
+        "with_a_fifth_shared": int((covered > HIGH_COVERAGE).sum()),
+    }
+    return _without_overlaps(corpus, positions, shared.documents, "benchmark", options)
+
+
+def _without_overlaps(
+    corpus: Corpus,
+    positions: Ints,
+    shares: Bools,
+    reason: str,
+    options: CurateOptions,
+    fewer: Callable[[], Bools] | None = None,
+) -> Ints:
+    """Count what shares a run, fail above the limit, and remove it unless it is only to be reported.
+
+    Args:
+        fewer: gives what shares a run with test and valid alone. A confirmation split is no reason to stop
+            where these two are none, so a limit that only all three pass is a warning.
+    """
+    is_removed = options.overlap_action == "remove"
+    name = reason if is_removed else f"{reason}_reported"
+    corpus.count(name, corpus.copies.unique[positions[shares]])
+    corpus.show_examples()
+    try:
+        check_share(corpus.report, name, options.max_overlap_share, "--max-overlap-share")
+    except DataError as error:
+        if fewer is None or _is_too_much(corpus, positions[fewer()], options.max_overlap_share):
+            raise
+        log.warning("because of the confirmation split alone, %s", error)
+    return positions[~shares] if is_removed else positions
+
+
+def _is_too_much(corpus: Corpus, positions: Ints, allowed: float) -> bool:
+    """Whether so many documents of all or of a genre are above the allowed share."""
+    name, tally = "with test and valid", corpus.report.tally
+    corpus.count(name, corpus.copies.unique[positions])
+    above = genres_above(corpus.report, name, allowed)
+    tally.counts.pop(name, None)
+    return bool(above)
+
+
+def _measure_planted(corpus: Corpus, similarity: float) -> dict[str, Any]:
+    """How well copies of the documents with the smallest ids are found."""
+    chosen = corpus.chosen
+    chosen = chosen[np.argsort(corpus.candidates.id[chosen], kind="stable")[:PLANTED]]
+    texts = corpus.rows(chosen, ("text",))["text"].to_pylist()
+    return measure_planted(comparable(texts, corpus.form), similarity)
+
+
+def _check_taken_down(corpus: Corpus, evaluation_set: EvaluationSet) -> None:
+    held = sorted(corpus.excluded_ids & evaluation_set.ids)
+    down = corpus.candidates.cluster[corpus.copies.unique[corpus.is_excluded]]
+    copies = np.isin(evaluation_set.clusters, down).sum()
+    if held or copies:
+        raise DataError(
+            f"the pinned evaluation set {evaluation_set.part} holds {max(len(held), int(copies))} of the "
+            f"documents to take down ({', '.join(held[:3]) or 'as copies'}); choose a new one with "
+            "--evaluation-set none and evaluate the champion again"
+        )

@@ -1,0 +1,165 @@
+"""Cleaning before normalization: what only the raw text can tell.
+
+Garbled text repaired, markup taken out, private-use characters replaced, page furniture cut, personal data
+masked. Each is a step that options switch on or off, and each document that a step changed is counted."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from yanmo.chinese.common_characters import ASCII, COMMON_HAN, OTHER_SCRIPT, RARE, class_table
+from yanmo.curate.text.boilerplate import without_boilerplate
+from yanmo.curate.text.mojibake import SUSPECT_SHARE, has_typical_marks, repair
+from yanmo.curate.text.normalize import code_points
+from yanmo.curate.text.privacy import KINDS, mask
+
+GETA = "〓"
+"""The mark for a character that has no code point; stands in for private-use ones."""
+
+CLEANINGS = ("mojibake", "markup", "private_use", "boilerplate")
+DEFAULT_CLEANINGS = frozenset(("mojibake", "markup", "private_use"))
+
+# Every repetition is bounded: a text of nothing but "<!--" would otherwise take minutes.
+_TAG = re.compile(r"<(?:/?[A-Za-z][^<>]{0,300}|!--.{0,1000}?--)>", re.DOTALL)
+_LINE_TAG = re.compile(r"<\s*(?:br|/?p|/?div|/?li|/?tr|/?h[1-6])\b[^<>]{0,300}>", re.IGNORECASE)
+_ENTITY = re.compile(r"&(?:[A-Za-z]{2,31}|#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6});")
+_PRIVATE_USE = re.compile("[\ue000-\uf8ff\U000f0000-\U0010fffd]")
+_MARKUP_LEFT = re.compile(r"</?[A-Za-z]|&[A-Za-z]{2,31};|&#")
+_STUB = re.compile(r"[（(](?:以[上下])?(?:表格?|图表?)略[）)]")
+_LOST = re.compile(r"(?<=[\u3400-\u9fff])\?(?=[\u3400-\u9fff?])|(?<=\?)\?")
+
+_GARBLED_SHARE = 0.2
+_FEW_HAN = 10
+_LATIN_SHARE = 0.3
+_FEW_OTHERS = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cleaning:
+    """What is done to raw text."""
+
+    steps: frozenset[str] = DEFAULT_CLEANINGS
+    """Some of CLEANINGS."""
+    personal: tuple[str, ...] = KINDS
+    """Kinds of personal data that are masked."""
+    squares: bool = False
+    """Question marks for lost characters become squares (the step `lacuna`)."""
+
+
+@dataclass(slots=True)
+class Cleaned:
+    """A text ready to be normalized, with what only the raw text could tell."""
+
+    text: str
+    changes: tuple[str, ...] = ()
+    """What was cleaned: CLEANINGS and `personal_<kind>`."""
+    private_use: int = 0
+    lost: int = 0
+    """Question marks that stand for a lost character."""
+    has_markup: bool = False
+    is_stub: bool = False
+    is_garbled: bool = False
+
+
+_MARKUP, _PRIVATE, _PERSONAL, _QUESTION, _OMITTED = 8, 16, 32, 64, 128
+"""Bits of the table of characters that call for a closer look; the first three bits are classes."""
+
+
+@lru_cache(maxsize=1)
+def _bit_table() -> npt.NDArray[np.uint8]:
+    table = np.where(class_table() == ASCII, 0, 1 << class_table()).astype(np.uint8)
+    assert OTHER_SCRIPT == 3 and RARE == 0 and COMMON_HAN == 1
+    table[table == 1 << OTHER_SCRIPT] = 4
+    table[0xE000:0xF900] |= _PRIVATE
+    table[0xF0000:] |= _PRIVATE
+    for characters, bit in (("<&", _MARKUP), ("@＠0123456789０１２３４５６７８９", _PERSONAL)):
+        table[[ord(c) for c in characters]] |= bit
+    table[ord("?")] |= _QUESTION
+    table[ord("略")] |= _OMITTED
+    return table
+
+
+def clean_all(texts: Sequence[str], how: Cleaning) -> list[Cleaned]:
+    """Each text, cleaned. All characters are looked up at once; only texts that hold something to be cleaned
+    are looked at one by one."""
+    if not texts:
+        return []
+    codes = code_points("\0".join(text.replace("\0", " ") for text in texts) + "\0")
+    bits = _bit_table()[codes]
+    starts = np.concatenate(([0], np.flatnonzero(codes == 0)[:-1] + 1))
+    held = np.bitwise_or.reduceat(bits, starts)
+    suspect = _suspects(bits, starts) if "mojibake" in how.steps else np.zeros(len(texts), dtype=np.bool_)
+    wanted = _MARKUP | _PRIVATE | _QUESTION | _OMITTED | (_PERSONAL if how.personal else 0)
+    look = suspect | ((held & wanted) != 0) | ("boilerplate" in how.steps)
+    return [
+        clean(text, how, is_suspect=s) if needed else Cleaned(text)
+        for text, needed, s in zip(texts, look.tolist(), suspect.tolist(), strict=True)
+    ]
+
+
+def _suspects(bits: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Texts that may be garbled: few common Han characters, or some that are neither Han nor ASCII."""
+    rare, common, other = (np.add.reduceat((bits & b) != 0, starts, dtype=np.int64) for b in (1, 2, 4))
+    known = common + rare + other
+    return (other >= _FEW_OTHERS) | ((known > 0) & (common < SUSPECT_SHARE * known))
+
+
+def clean(text: str, how: Cleaning = Cleaning(), *, is_suspect: bool = True) -> Cleaned:
+    """`text` without what does not belong to it; nearly all texts need nothing.
+
+    Args:
+        is_suspect: whether it may be garbled, which is costly to find out.
+    """
+    result = Cleaned(text)
+    if "mojibake" in how.steps and is_suspect:
+        _changed(result, "mojibake", repair(text))
+        result.is_garbled = is_garbled(result.text)
+    if "markup" in how.steps and ("<" in result.text or "&" in result.text):
+        _changed(result, "markup", _without_markup(result.text))
+        result.has_markup = _MARKUP_LEFT.search(result.text) is not None
+    if "private_use" in how.steps and _PRIVATE_USE.search(result.text):
+        fixed, result.private_use = _PRIVATE_USE.subn(GETA, result.text)
+        _changed(result, "private_use", fixed)
+    if "boilerplate" in how.steps:
+        _changed(result, "boilerplate", without_boilerplate(result.text))
+    if how.personal:
+        masked, kinds = mask(result.text, how.personal)
+        result.text, result.changes = masked, (*result.changes, *(f"personal_{kind}" for kind in kinds))
+    if "?" in result.text:
+        result.lost = len(_LOST.findall(result.text))
+        if how.squares:
+            result.text, result.lost = _LOST.sub("□", result.text), 0
+    if "略" in result.text:
+        result.is_stub = _STUB.search(result.text) is not None
+    return result
+
+
+def _changed(result: Cleaned, step: str, text: str) -> None:
+    if text != result.text:
+        result.text, result.changes = text, (*result.changes, step)
+
+
+def _without_markup(text: str) -> str:
+    """Tags that break lines become line breaks, others vanish; entities become characters."""
+    text = _TAG.sub("", _LINE_TAG.sub("\n", text))
+    return _ENTITY.sub(lambda found: html.unescape(found[0]), text)
+
+
+def is_garbled(text: str) -> bool:
+    """Whether `text` was read in a wrong encoding: rare Han characters only, or Latin ones in their place."""
+    codes = code_points(text)
+    counts = np.bincount(class_table()[codes], minlength=OTHER_SCRIPT + 1)
+    han = counts[RARE] + counts[COMMON_HAN]
+    latin = int(((codes >= 0x80) & (codes < 0x100)).sum())
+    return bool(
+        (han >= _FEW_HAN and counts[COMMON_HAN] < _GARBLED_SHARE * han)
+        or latin > _LATIN_SHARE * len(codes)
+        or has_typical_marks(text)
+    )

@@ -1,0 +1,93 @@
+"""Which filter drops a document: each has a name, a threshold per set, a measure and a count."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from yanmo.curate.text.cleaning import Cleaned
+from yanmo.curate.text.filter_sets import FILTERS, REASONS, Limits
+from yanmo.curate.text.normalize import HAN, LACUNA, PRIVATE, Normalized
+from yanmo.curate.text.web_measures import web_measures
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilterRules:
+    """Which filters a document meets, by its genre."""
+
+    limits: Mapping[str, Limits]
+    """Set -> filter -> threshold."""
+    sets: Mapping[str, str]
+    """Genre -> set; `*` stands for all others."""
+
+    def set_of(self, genre: str) -> str:
+        """The set of filters for `genre`."""
+        return self.sets.get(genre) or self.sets.get("*", "verse")
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """What became of each document of a batch."""
+
+    reasons: list[str]
+    """The filter that drops it, or empty."""
+    values: list[float]
+    """What that filter measured."""
+
+
+def judge(
+    cleaned: Sequence[Cleaned], normalized: Normalized, genres: Sequence[str], rules: FilterRules
+) -> Verdicts:
+    """Ask every filter about every document; the first that holds counts."""
+    names = sorted(rules.limits)
+    position = {genre: names.index(rules.set_of(genre)) for genre in set(genres)}
+    sets = np.array([position[genre] for genre in genres], dtype=np.int64)
+    measures = _measures(cleaned, normalized)
+    asking = {name for name, limits in rules.limits.items() if limits.keys() - set(measures)}
+    _add_web_measures(measures, normalized.texts, [names[s] for s in sets], asking)
+    reasons, values = [""] * len(cleaned), [0.0] * len(cleaned)
+    for reason in reversed(REASONS):
+        if reason not in measures:
+            continue
+        sign = FILTERS[reason][0]
+        limits = np.array([rules.limits[name].get(reason, sign * np.inf) for name in names])[sets]
+        for i in np.flatnonzero(sign * measures[reason] > sign * limits).tolist():
+            reasons[i], values[i] = reason, float(measures[reason][i])
+    return Verdicts(reasons, values)
+
+
+def _measures(cleaned: Sequence[Cleaned], normalized: Normalized) -> dict[str, Floats]:
+    """What every set's filters ask; empty texts are below every minimum."""
+    characters = normalized.characters
+    whole = np.maximum(characters, 1)
+    han = normalized.counts[:, HAN]
+    told = [(c.has_markup, c.is_stub, c.is_garbled, c.private_use, c.lost) for c in cleaned]
+    markup, stub, garbled, private, lost = np.array(told, dtype=np.float64).reshape(-1, 5).T
+    private_use = normalized.counts[:, PRIVATE] + private
+    lacuna = normalized.counts[:, LACUNA] + lost
+    return {
+        "markup": markup,
+        "stub": stub,
+        "garbled": garbled,
+        "too_short": np.where(characters == 0, -1.0, han),
+        "not_han": han / whole,
+        "private_use": private_use / whole,
+        "lacuna": lacuna / whole,
+        "too_long": characters.astype(np.float64),
+    }
+
+
+def _add_web_measures(
+    measures: dict[str, Floats], texts: Sequence[str], sets: Sequence[str], asking: set[str]
+) -> None:
+    """What only documents of some sets are asked; the others get NaN, which is above and below nothing."""
+    for i, name in enumerate(sets):
+        if name in asking and texts[i]:
+            for filter_name, value in web_measures(texts[i], name).items():
+                column = measures.setdefault(filter_name, np.full(len(texts), np.nan))
+                column[i] = value

@@ -1,0 +1,163 @@
+"""From the stage's options to what decides over one record."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from yanmo.common.errors import UsageError
+from yanmo.curate.config import CurateOptions
+from yanmo.curate.sources.parsing import Fields, genre_name
+from yanmo.curate.sources.reading import MAX_RECORD_BYTES, Reading
+from yanmo.curate.text.cleaning import CLEANINGS, DEFAULT_CLEANINGS, Cleaning
+from yanmo.curate.text.filter_sets import REASONS, SETS, limits_of, read_pairs
+from yanmo.curate.text.filters import FilterRules
+from yanmo.curate.text.normalize import CLASSICAL, form_steps
+from yanmo.curate.text.privacy import KINDS
+from yanmo.options.nearest import did_you_mean
+from yanmo.options.values import number_in
+
+_RECORD_BYTES_PER_CHARACTER = 12
+"""What JSON's longest spelling of a character takes: two escapes of six bytes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextOptions:
+    """Everything that decides what becomes of one record."""
+
+    fields: Fields
+    rules: FilterRules
+    reading: Reading = field(default_factory=Reading)
+    cleaning: Cleaning = field(default_factory=Cleaning)
+    form: str = "classical-1"
+    steps: frozenset[str] = CLASSICAL
+    keep_original: bool = False
+
+
+def text_options(options: CurateOptions) -> TextOptions:
+    """What decides over one record, from the stage's options.
+
+    Raises:
+        UsageError: an option that does not say what it should.
+    """
+    form, steps, cleanings = _steps(options)
+    personal = tuple(name for name in KINDS if name in _words(options.mask_personal))
+    return TextOptions(
+        fields=_fields(options),
+        rules=_rules(options),
+        reading=Reading(
+            encoding=options.encoding,
+            layout=options.text_layout,
+            max_record_bytes=_max_record_bytes(options.max_characters),
+        ),
+        cleaning=Cleaning(steps=cleanings, personal=personal, squares="lacuna" in steps),
+        form=form,
+        steps=steps,
+        keep_original=options.keep_original,
+    )
+
+
+def _max_record_bytes(max_characters: int) -> int:
+    """A longer record cannot be a document of at most `max_characters`, whatever markup it has; between 8
+    and 64 MiB."""
+    return min(max(_RECORD_BYTES_PER_CHARACTER * max_characters, 8 << 20), MAX_RECORD_BYTES)
+
+
+def _words(text: str) -> list[str]:
+    return [word for word in re.split(r"[,\s]+", text) if word]
+
+
+def _steps(options: CurateOptions) -> tuple[str, frozenset[str], frozenset[str]]:
+    """The text form's name, its steps, and the steps of cleaning."""
+    cleanings, others = set(DEFAULT_CLEANINGS), []
+    for word in _words(options.steps):
+        if word in CLEANINGS:
+            cleanings.add(word)
+        elif word.removeprefix("no-") in CLEANINGS:
+            cleanings.discard(word.removeprefix("no-"))
+        else:
+            others.append(word)
+    try:
+        name, steps = form_steps(options.text_form, ",".join(others))
+    except ValueError as error:
+        raise UsageError(f"--steps: {error}; or {', '.join(CLEANINGS)}, or no- and one") from error
+    return name, steps, frozenset(cleanings)
+
+
+def _fields(options: CurateOptions) -> Fields:
+    licenses = (entry.partition("=") for entry in options.licenses.split(",") if entry.strip())
+    return Fields(
+        text=options.text_field,
+        title=options.title_field,
+        author=options.author_field,
+        genre=options.genre_field,
+        source=options.source_field,
+        license=options.license_field,
+        labels=tuple(name.strip() for name in options.label_fields.split(",") if name.strip()),
+        default_genre=options.default_genre,
+        licenses=tuple((start.strip(), name.strip()) for start, _, name in licenses),
+        layout=options.text_layout,
+    )
+
+
+def _rules(options: CurateOptions) -> FilterRules:
+    basic = {
+        "markup": 0.0,
+        "stub": 0.0,
+        "garbled": 0.0,
+        "too_short": options.min_han_characters,
+        "not_han": options.min_han_share,
+        "private_use": options.max_private_use_share,
+        "lacuna": options.max_lacuna_share,
+        "too_long": options.max_characters,
+    }
+    try:
+        limits = limits_of(basic, options.filter_limits)
+    except ValueError as error:
+        raise UsageError(f"--filter-limits: {error}") from error
+    try:
+        sets = {genre_name(g): s for g, s in read_pairs(options.filter_sets, "genre=set").items()}
+    except ValueError as error:
+        raise UsageError(f"--filter-sets: {error}") from error
+    unknown = sorted(set(sets.values()) - set(SETS))
+    if unknown:
+        hint = did_you_mean(unknown[0], SETS)
+        raise UsageError(
+            f"--filter-sets: unknown set {unknown[0]!r}: expected one of {', '.join(SETS)}{hint}"
+        )
+    return FilterRules(limits=limits, sets=sets)
+
+
+def allowed_shares(options: CurateOptions) -> dict[str, float]:
+    """Filter -> the share of documents it may drop.
+
+    Raises:
+        UsageError: an unknown filter, or no share.
+    """
+    shares = dict.fromkeys(REASONS, options.max_filter_share)
+    try:
+        for name, value in read_pairs(options.filter_shares, "filter=share").items():
+            share = number_in(value)
+            if name not in shares or share is None or not 0 <= share <= 1:
+                raise ValueError(
+                    f"{name}={value}: expected a share from 0 to 1 for one of {', '.join(REASONS)}"
+                    f"{did_you_mean(name, REASONS) * (name not in shares)}"
+                )
+            shares[name] = share
+    except ValueError as error:
+        raise UsageError(f"--filter-shares: {error}") from error
+    return shares
+
+
+def check_text_options(options: CurateOptions) -> None:
+    """Refuse what cannot be before any file is looked at.
+
+    Raises:
+        UsageError: an option that does not say what it should.
+    """
+    text_options(options)
+    allowed_shares(options)
+    for word in _words(options.mask_personal):
+        if word not in (*KINDS, "none"):
+            hint = did_you_mean(word, KINDS)
+            raise UsageError(f"--mask-personal: {word!r}: expected some of {', '.join(KINDS)}, or none{hint}")

@@ -1,0 +1,250 @@
+"""What a model must beat: `xz -9e`, PPMd, a character 5-gram and its mixture by genre, all primed with the
+training text.
+
+Committed as a part of their own, keyed by training text and evaluation set: measuring another model, or the
+same one with other options, never computes them again. One process each: 28 CPU-seconds for 3.5 M characters
+of training text, of which xz takes 12, PPMd 7 and the 5-grams 9 (benchmarks/baselines.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import multiprocessing
+from collections.abc import Callable, Sequence
+from multiprocessing import connection
+from multiprocessing.connection import Connection
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from yanmo.common.errors import EnvironmentFault
+from yanmo.evaluate.baselines.mixture import mixture_bits
+from yanmo.evaluate.baselines.ppmd import added_bytes as added_bytes_of_ppmd
+from yanmo.evaluate.baselines.xz import added_bytes
+from yanmo.evaluate.bits.pieces import KeptPieces
+from yanmo.evaluate.documents.budget import first_of_each_genre
+from yanmo.evaluate.documents.reading import (
+    Document,
+    Source,
+    by_genre,
+    check_same_form,
+    genre_order,
+    read_split,
+    training_texts,
+)
+from yanmo.evaluate.documents.table import evaluation_table, write_documents
+from yanmo.evaluate.measures import Bootstrap, summarize
+from yanmo.formats.documents import text_form
+from yanmo.formats.records import num_characters
+from yanmo.stage.run import StageRun
+from yanmo.store.commit import Attempt, Result, work_name
+from yanmo.store.output import Output
+
+log = logging.getLogger(__name__)
+REVISION = 3
+"""Raised by hand when the same texts give other figures."""
+_BOOTSTRAP = Bootstrap(draws=2000, seed=0)
+Floats = npt.NDArray[np.float64]
+
+
+def committed_baselines(run: StageRun, documents_per_genre: int = 0) -> Output:
+    """The baselines of this run's texts, made if need be; the run must have training documents.
+
+    Args:
+        documents_per_genre: how many of each genre the model was measured on; 0 for all.
+    """
+    documents = run.input("documents")
+    options, evaluation_set = run.options, run.input("evaluation_set")
+
+    kept: list[KeptPieces] = []
+
+    def build(attempt: Attempt) -> Result:
+        work = work_name(attempt.stage, attempt.key)
+        kept.append(KeptPieces(attempt.store, work, anew=options.force))
+        return _build(
+            attempt,
+            documents,
+            evaluation_set,
+            options.split,
+            options.baseline_characters,
+            documents_per_genre,
+            kept[0],
+        )
+
+    found = run.part(
+        "baselines",
+        REVISION,
+        {"split": options.split, "baseline_characters": options.baseline_characters}
+        | ({"documents_per_genre": documents_per_genre} if documents_per_genre else {}),
+        {"documents": documents, "evaluation_set": evaluation_set},
+        build,
+    )
+    for pieces in kept:
+        pieces.clear()
+    return found
+
+
+def _build(
+    attempt: Attempt,
+    documents: Output,
+    evaluation_set: Output,
+    split: str,
+    most: int,
+    per_genre: int,
+    pieces: KeptPieces,
+) -> Result:
+    check_same_form(evaluation_set, documents, "baselines from")
+    scored = first_of_each_genre(_plain_texts(evaluation_set, split), per_genre)
+    other = next(name for name in ("valid", "test") if name != split)
+    fitted = _plain_texts(evaluation_set, other) if evaluation_set.entries(f"{other}-*.parquet") else []
+    sources = training_texts(documents, most)
+    log.info("baselines: xz -9e, PPMd and 5-grams learn from %d documents", len(sources))
+    compressed, ppmd, (plain, mixed, weights) = _measure(sources, fitted, scored, pieces)
+    summary = {
+        "schema": "yanmo.baselines/3",
+        "evaluation_set": evaluation_set.content_digest,
+        "split": split,
+        "baselines": {
+            "xz": {"title": "xz -9e", **compressed},
+            "ppmd": {"title": "PPMd", **summarize(scored, ppmd, _BOOTSTRAP)},
+            "ngram": {"title": "5-gram", **summarize(scored, plain, _BOOTSTRAP)},
+            "mixture": {
+                "title": "5-gram mixture",
+                "told_the_genre": True,
+                "weights": weights,
+                **summarize(scored, mixed, _BOOTSTRAP),
+            },
+        },
+    }
+    attempt.write("summary.json", json.dumps(summary, ensure_ascii=False, indent=1) + "\n")
+    lengths = np.array([len(d.text) + 1 for d in scored], np.int32)
+    for name, each in (("ppmd", ppmd), ("ngram", plain), ("mixture", mixed)):
+        table = evaluation_table(scored, split, lengths, each, None)
+        write_documents(attempt, name, table, text_form(evaluation_set))
+    return Result(counts={"documents": len(scored), "training_documents": len(sources)})
+
+
+def _plain_texts(evaluation_set: Output, split: str) -> list[Document]:
+    """The documents that are no chats: a model is charged for the answers of a chat, these for all of it."""
+    return [d for d in read_split(evaluation_set, split) if not d.turns]
+
+
+def _measure(
+    sources: Sequence[Source], fitted: Sequence[Document], scored: Sequence[Document], pieces: KeptPieces
+) -> list[Any]:
+    """The figures of xz, PPMd's bits of each document, and those of the 5-grams; side by side.
+
+    Those that a run before this one finished are taken as they are.
+    """
+    texts = [source.text for source in sources]
+    jobs: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+        "xz": (xz_figures, (texts, scored)),
+        "ppmd": (ppmd_bits, (texts, scored)),
+        "mixture": (mixture_bits, (by_genre(sources), fitted, scored)),
+    }
+    found: dict[str, Any] = {name: pieces.kept(name) for name in jobs}
+    missing = [name for name in jobs if found[name] is None]
+    if taken := [name for name in jobs if name not in missing]:
+        log.info("baselines made before and taken as they are: %s", ", ".join(taken))
+
+    def keep(number: int, result: Any) -> None:
+        name = missing[number]
+        found[name] = _plain(result)
+        pieces.keep(name, found[name])
+
+    try:
+        side_by_side(*(jobs[name] for name in missing), done=keep)
+    except EOFError as error:
+        characters = sum(map(len, texts))
+        raise EnvironmentFault(
+            f"a process of the baselines died, probably for want of memory: {characters} characters of "
+            "training text need about 350 bytes each and 0.8 GB for xz; lower --baseline-characters"
+        ) from error
+    plain, mixed, weights = found["mixture"]
+    return [found["xz"], np.array(found["ppmd"]), (np.array(plain), np.array(mixed), weights)]
+
+
+def _plain(result: Any) -> Any:
+    """Arrays as lists, tuples of them as lists of lists: what JSON gives back."""
+    if isinstance(result, tuple):
+        return [_plain(each) for each in result]
+    return result.tolist() if isinstance(result, np.ndarray) else result
+
+
+def side_by_side(
+    *jobs: tuple[Callable[..., Any], tuple[Any, ...]],
+    done: Callable[[int, Any], None] = lambda number, result: None,
+) -> None:
+    """Call functions in a process each.
+
+    Not a pool: these processes end with their job, also when this one was killed.
+
+    Args:
+        done: called with a job's number and result as soon as it is there.
+
+    Raises:
+        EOFError: a process died; what a function raised is raised here.
+    """
+    spawn = multiprocessing.get_context("spawn")
+    waiting: dict[Any, int] = {}
+    for number, job in enumerate(jobs):
+        receiver, sender = spawn.Pipe(duplex=False)
+        spawn.Process(target=_send_result, args=(sender, *job), daemon=True).start()
+        sender.close()
+        waiting[receiver] = number
+    while waiting:
+        for ready in connection.wait(list(waiting)):
+            pipe: Any = ready
+            number, result = waiting.pop(pipe), pipe.recv()
+            if isinstance(result, Exception):
+                raise result
+            done(number, result)
+
+
+def _send_result(sender: Connection, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    try:
+        result = function(*arguments)
+    except Exception as error:
+        result = error
+    with contextlib.suppress(BrokenPipeError):  # nobody is waiting any more
+        sender.send(result)
+
+
+def ppmd_bits(texts: Sequence[str], scored: Sequence[Document]) -> Floats:
+    """Bits of each document that PPMd adds after `texts`, its line break included, genre by genre."""
+    genres = sorted({d.genre for d in scored}, key=genre_order)
+    rows = [[i for i, d in enumerate(scored) if d.genre == genre] for genre in genres]
+    sizes = added_bytes_of_ppmd(
+        _bytes("\n".join(texts) + "\n"), [[_bytes(scored[i].text + "\n") for i in each] for each in rows]
+    )
+    bits = np.zeros(len(scored))
+    for each, size in zip(rows, sizes, strict=True):
+        bits[each] = 8.0 * np.array(size)
+    return bits
+
+
+def xz_figures(texts: Sequence[str], scored: Sequence[Document]) -> dict[str, Any]:
+    """Bits per character that `xz -9e` adds, by genre; one line break between documents counts.
+
+    Genres only: the bytes of one document depend on those before it.
+    """
+    genres = sorted({d.genre for d in scored}, key=genre_order)
+    joined = {g: "\n".join(d.text for d in scored if d.genre == g) for g in genres}
+    sizes = added_bytes(_bytes("\n".join(texts) + "\n"), [_bytes(text) for text in joined.values()])
+    figures = {
+        genre: {
+            "documents": sum(d.genre == genre for d in scored),
+            "characters": num_characters(text),
+            "bits_per_character": round(8 * size / num_characters(text), 4),
+        }
+        for (genre, text), size in zip(joined.items(), sizes, strict=True)
+    }
+    mean = np.mean([float(f["bits_per_character"]) for f in figures.values()])
+    return {"genres": figures, "mean": {"bits_per_character": round(float(mean), 4)}}
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")

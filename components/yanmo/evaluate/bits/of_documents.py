@@ -1,0 +1,328 @@
+"""Bits of every document under one model, without and with its genre tag.
+
+Both readings go through one pool, in batches that do not depend on how many workers there are, so that any
+number of them gives the same figures; every piece of about 65,000 tokens is written down.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import logging
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from tokenizers import Tokenizer
+
+from yanmo.common.errors import DataError, UsageError
+from yanmo.evaluate.bits.devices import on_devices
+from yanmo.evaluate.bits.pieces import Job, Pieces
+from yanmo.evaluate.documents.chats import chat_ids
+from yanmo.evaluate.documents.reading import Document
+from yanmo.formats.round_trip import check_given_back, open_tokenizer
+from yanmo.model import hf_export, scoring
+from yanmo.model.decoder import Decoder
+from yanmo.model.reader import Reader
+from yanmo.store.output import Output
+
+log = logging.getLogger(__name__)
+Floats = npt.NDArray[np.float64]
+_DIGITS = 4
+"""Decimals of a document's bits; the rest depends on the processor's order of summation."""
+_PIECE_TOKENS = 1 << 16
+"""Tokens read for a piece of the scores: what a kill costs, and what ranks share; some seconds of the demo's
+model."""
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model in memory, with its tokenizer, and where it computes."""
+
+    output: Output
+    model: Decoder
+    """On the CPU."""
+    symbols: hf_export.Symbols
+    tokenizer: Tokenizer
+    device: str = "cpu"
+    """`cpu`, `cuda` (all that there are) or `auto`."""
+
+    @functools.cached_property
+    def on_gpus(self) -> list[Decoder]:
+        """A copy on each GPU; none where the CPU computes.
+
+        Raises:
+            UsageError: a GPU is asked for, and there is none.
+        """
+        return on_devices(self.model, self.device)
+
+    @functools.cached_property
+    def reader(self) -> Reader:
+        """The model as texts are scored with it on a CPU."""
+        return Reader(self.model)
+
+    @property
+    def scorers(self) -> Sequence[Decoder | Reader]:
+        """What scores texts: the reader on the CPU, or the copies on GPUs."""
+        return self.on_gpus or [self.reader]
+
+    @property
+    def batch_tokens(self) -> int:
+        """Tokens that are scored at a time."""
+        return 16_384 if self.on_gpus else 1024
+
+    def writer(self, number: int = 0) -> Decoder:
+        """What writes the text of this number: GPUs take turns."""
+        return self.on_gpus[number % len(self.on_gpus)] if self.on_gpus else self.model
+
+    def at_once(self, workers: int) -> int:
+        """Texts that are written at a time: one on each GPU, or `workers` on the CPU."""
+        return len(self.on_gpus) or workers
+
+    def encode(self, texts: Sequence[str], names: Sequence[str] = ()) -> list[list[int]]:
+        """Ids of `<|bos|> text <|eos|>` for each text; a tag written in a text is text.
+
+        Args:
+            names: what the texts are, for a message.
+
+        Raises:
+            DataError: a text does not come back from its ids.
+        """
+        encoded = self.tokenizer.encode_batch(list(texts), add_special_tokens=False)
+        named = [
+            (name, text) for name, text in zip(names or [f"{t[:20]!r}" for t in texts], texts, strict=True)
+        ]
+        check_given_back(self.tokenizer, named, [e.ids for e in encoded], f"{self.output}")
+        return [[self.symbols.bos, *e.ids, self.symbols.eos] for e in encoded]
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Arrays parallel to the documents that were scored."""
+
+    tokens: npt.NDArray[np.int32]
+    """Tokens that are predicted: those of the text and `<|eos|>`; of a chat, those of its answers."""
+    bits: Floats
+    bits_with_tag: Floats | None
+    """NaN for a document whose genre has no tag; None when tags were not asked for."""
+
+
+def load_model(output: Output, device: str = "cpu") -> LoadedModel:
+    """Read the model of a train output, every file verified.
+
+    Args:
+        device: where it is to compute: `cpu`, `cuda` (all that there are) or `auto`.
+
+    Raises:
+        DataError: a file is damaged, or model and tokenizer do not belong together.
+    """
+    output.paths("*")  # verified, all of them
+    model, symbols = hf_export.load(output.path("config.json").parent)
+    tokenizer = open_tokenizer(output.path("tokenizer.json"))
+    _check_vocabulary(output, tokenizer, model.config.vocab_size, symbols)
+    return LoadedModel(output, model, symbols, tokenizer, device)
+
+
+def _check_vocabulary(output: Output, tokenizer: Tokenizer, size: int, symbols: hf_export.Symbols) -> None:
+    highest = max(tokenizer.get_vocab().values(), default=-1)
+    if highest >= size:
+        raise DataError(
+            f"{output}: model of another vocabulary: its embedding has {size} rows, its tokenizer.json gives "
+            f"ids up to {highest}; run the train stage again on the token cache of that tokenizer"
+        )
+    used = {"<|bos|>": symbols.bos, "<|eos|>": symbols.eos}
+    found = {name: tokenizer.token_to_id(name) for name in used}
+    wrong = [
+        f"{n}: {i} in tokenizer.json, {used[n]} in config.json" for n, i in found.items() if i != used[n]
+    ]
+    if wrong:
+        raise DataError(f"{output}: model of another vocabulary: {'; '.join(wrong)}")
+
+
+def score(
+    loaded: LoadedModel,
+    documents: Sequence[Document],
+    *,
+    with_tag: bool,
+    workers: int,
+    stride: int = 0,
+    pieces: Pieces | None = None,
+    name: str = "bits",
+) -> Scores:
+    """The bits of every document, line breaks and `<|eos|>` included; of a chat, those of its answers.
+
+    Args:
+        with_tag: also read each document behind its genre tag; only the first window sees it, so only
+            that one is read again.
+        workers: batches scored at a time on a CPU; the figures do not depend on it.
+        stride: tokens by which windows advance; 0 takes half the model's context.
+        pieces: where figures are kept as they come, and taken from on a new start.
+        name: of the pieces; another one for other documents of the same run.
+
+    Raises:
+        DataError: the model gives a figure that is not finite.
+        UsageError: the stride does not fit the model, or there is no such device.
+    """
+    began = time.monotonic()
+    torch.set_num_threads(1)  # of each operation: equal sums whatever the number of workers
+    plain = [encode(loaded, d) for d in documents]
+    context = loaded.model.config.max_position_embeddings
+    tagged = _tagged(loaded, documents, plain, context) if with_tag else {}
+    reads = [*plain, *tagged.values()]
+    batches = _planned(reads, context, stride, loaded.batch_tokens)
+    tokens = np.array([read.counted.sum() for read in plain], np.int32)
+    log.info("scoring %d documents, %d tokens", len(documents), tokens.sum())
+    figures = _in_pieces(loaded.scorers, reads, batches, workers, pieces or Pieces(), name)
+    bits, second = _sums(batches, figures, len(plain), list(tagged), context)
+    _check_finite(loaded.output, np.concatenate([bits, second[list(tagged)]]))
+    read = sum(w.length for batch in batches for w in batch)
+    log.info("scored %.0f tokens/s, %d at a time", read / (time.monotonic() - began), workers)
+    return Scores(tokens, bits.round(_DIGITS), second.round(_DIGITS) if with_tag else None)
+
+
+@dataclass(frozen=True)
+class Read:
+    """Tokens of one document as a model reads them."""
+
+    ids: npt.NDArray[np.int64]
+    counted: npt.NDArray[np.bool_]
+    """One shorter than `ids`: whether the bits of token k + 1 count."""
+
+
+def encode(loaded: LoadedModel, document: Document) -> Read:
+    """A document from `<|bos|>` to `<|eos|>`; a tag or mark written in its text is text.
+
+    Raises:
+        DataError: a text that does not come back from its ids; a chat, for which the tokenizer has no marks.
+    """
+    if document.turns:
+        name = f"document {document.id}"
+        ids, counted = chat_ids(
+            loaded.tokenizer, document.turns, loaded.symbols.bos, name, f"{loaded.output}"
+        )
+        return Read(np.array([*ids, loaded.symbols.eos]), np.array([*counted, False][1:]))
+    found = np.array(loaded.encode([document.text], [f"document {document.id}"])[0], np.int64)
+    return Read(found, np.ones(len(found) - 1, np.bool_))
+
+
+def _tagged(
+    loaded: LoadedModel, documents: Sequence[Document], plain: Sequence[Read], context: int
+) -> dict[int, Read]:
+    """Index of a document -> its first window behind its genre tag; the tag itself does not count."""
+    tags = ((i, loaded.symbols.tag(d.genre)) for i, d in enumerate(documents))
+    return {
+        i: Read(
+            np.insert(plain[i].ids, 1, tag)[: context + 1], np.insert(plain[i].counted, 0, False)[:context]
+        )
+        for i, tag in tags
+        if tag is not None
+    }
+
+
+def _planned(
+    reads: Sequence[Read], context: int, stride: int, batch_tokens: int = 1024
+) -> list[list[scoring.Window]]:
+    try:
+        lengths = [len(read.ids) for read in reads]
+        counted = [read.counted for read in reads]
+        return scoring.plan_batches(lengths, context, stride, batch_tokens, counted)
+    except ValueError as error:
+        raise UsageError(f"--stride: {error}") from error
+
+
+def operations(model: Decoder, documents: Sequence[Read], stride: int, *, with_tag: bool) -> Floats:
+    """Floating-point operations that scoring each document takes: two for each weight and token read."""
+    context = model.config.max_position_embeddings
+    weights = sum(p.numel() for n, p in model.named_parameters() if "embed_tokens" not in n)
+    if model.config.tie_word_embeddings:
+        weights += model.config.vocab_size * model.config.hidden_size
+    read = [0] * len(documents)
+    for batch in _planned(documents, context, stride):
+        for window in batch:
+            again = with_tag and window.scored == 1
+            read[window.document] += window.length * (2 if again else 1)
+    return 2.0 * weights * np.array(read, np.float64)
+
+
+def _in_pieces(
+    models: Sequence[Decoder | Reader],
+    reads: Sequence[Read],
+    batches: Sequence[list[scoring.Window]],
+    workers: int,
+    pieces: Pieces,
+    name: str,
+) -> Floats:
+    """Of each window the counted bits, and those of its last token: (windows, 2), piece by piece."""
+    jobs = [
+        Job(_plan_digest(reads, group), functools.partial(_window_bits, models, reads, group, workers))
+        for group in _groups(batches)
+    ]
+    found = [row for rows in pieces.all(name, jobs) for row in rows]
+    return np.array(found, np.float64).reshape(-1, 2)
+
+
+def _groups(batches: Sequence[list[scoring.Window]]) -> list[list[list[scoring.Window]]]:
+    """Batches of one piece each; what is scored together does not depend on where a run began."""
+    groups: list[list[list[scoring.Window]]] = []
+    room = 0
+    for batch in batches:
+        if room <= 0:
+            groups.append([])
+            room = _PIECE_TOKENS
+        groups[-1].append(batch)
+        room -= sum(w.length for w in batch)
+    return groups
+
+
+def _plan_digest(reads: Sequence[Read], group: Sequence[list[scoring.Window]]) -> str:
+    """What a piece is made of: the windows and the tokens that they read."""
+    found = hashlib.sha256()
+    for window in (w for batch in group for w in batch):
+        read = reads[window.document]
+        found.update(np.array([window.document, window.start, window.length, window.scored]).tobytes())
+        found.update(read.ids[window.start : window.start + window.length + 1].astype("<i8").tobytes())
+        found.update(read.counted[window.scored - 1 : window.start + window.length].tobytes())
+    return found.hexdigest()
+
+
+def _window_bits(
+    models: Sequence[Decoder | Reader],
+    reads: Sequence[Read],
+    group: Sequence[list[scoring.Window]],
+    workers: int,
+) -> list[list[float]]:
+    tokens, counted = [read.ids for read in reads], [read.counted for read in reads]
+    scored = scoring.score_batches(models, tokens, group, workers, counted)
+    return [[float(each.sum()), float(each[-1])] for _, bits in scored for each in bits]
+
+
+def _sums(
+    batches: Sequence[list[scoring.Window]],
+    figures: Floats,
+    number: int,
+    tagged: Sequence[int],
+    context: int,
+) -> tuple[Floats, Floats]:
+    """Bits of each of `number` documents, and of those at `tagged` behind their tag (NaN for others).
+
+    A tag takes the place of one token: where the first window is full, its last token is read without.
+    """
+    windows = [w for batch in batches for w in batch]
+    of = np.array([w.document for w in windows], np.int64)
+    rest = np.where([w.scored > 1 for w in windows], figures[:, 0], figures[:, 1])
+    rest[[w.scored == 1 and w.length < context for w in windows]] = 0.0
+    size = number + len(tagged)
+    bits, behind = (np.bincount(of, v, size).astype(np.float64) for v in (figures[:, 0], rest))
+    second = np.full(number, math.nan)
+    second[list(tagged)] = bits[number:] + behind[list(tagged)]
+    return bits[:number], second
+
+
+def _check_finite(output: Output, bits: Floats) -> None:
+    wrong = int((~np.isfinite(bits)).sum())
+    if wrong:
+        raise DataError(f"{output}: gives no finite probability for {wrong} documents; its training diverged")

@@ -1,0 +1,158 @@
+"""Reading documents to be scored, and the training text of the baselines."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from yanmo.common.errors import DataError
+from yanmo.evaluate.documents.chats import Turn, turns_of
+from yanmo.evaluate.documents.groups import groups_of
+from yanmo.formats.documents import read_documents, text_form
+from yanmo.formats.records import GENRES, check_schema, num_characters
+from yanmo.store.output import Output
+
+log = logging.getLogger(__name__)
+CONFIRM = "confirm"
+"""The split that promotions are confirmed on; curate chooses it."""
+_BATCH = 4096
+"""Documents read at a time."""
+
+
+@dataclass(frozen=True)
+class Document:
+    """One document of the evaluation set."""
+
+    id: str
+    genre: str
+    source: str
+    text: str
+    title: str = ""
+    group: str = ""
+    """What it hangs together with (groups.py); empty if it stands alone."""
+    turns: tuple[Turn, ...] = ()
+    """Of a chat."""
+
+    @property
+    def charged(self) -> str:
+        """What the model is charged for: the text; of a chat, its answers."""
+        return "\n".join(turn.text for turn in self.turns if turn.is_answer) if self.turns else self.text
+
+    @property
+    def characters(self) -> int:
+        """Characters that are not white space; of a chat, those of its answers."""
+        return num_characters(self.charged)
+
+
+def genre_order(genre: str) -> tuple[int, str]:
+    """Sort key of a genre: 诗 词 文 赋 first, others by name."""
+    return (GENRES.index(genre) if genre in GENRES else len(GENRES), genre)
+
+
+def check_text_form(path: Path, form: str) -> None:
+    """Refuse a documents file whose text is not written in `form`.
+
+    Raises:
+        DataError: says which form it has.
+    """
+    found = (pq.read_schema(path).metadata or {}).get(b"yanmo.text_form", b"?").decode()
+    if found != form:
+        raise DataError(
+            f"{path}: its text has form {found!r}, expected {form!r}; figures of different forms are "
+            "never compared; run `yanmo curate` again"
+        )
+
+
+def check_same_form(evaluation_set: Output, output: Output, what: str) -> None:
+    """Refuse a model, or text, of another form than the evaluation set's.
+
+    Raises:
+        DataError: says both forms.
+    """
+    found, expected = text_form(output), text_form(evaluation_set)
+    if found != expected:
+        raise DataError(
+            f"{output}: {what} text of form {found!r}, evaluation set {evaluation_set} has {expected!r}; "
+            "figures of different forms are never compared: evaluate with the set of its own channel"
+        )
+
+
+def read_split(evaluation_set: Output, split: str) -> list[Document]:
+    """All documents of a split, sorted by genre and id.
+
+    Raises:
+        DataError: there are none, one occurs twice, or the text has another form.
+    """
+    if not evaluation_set.entries(f"{split}-*.parquet"):
+        raise DataError(f"{evaluation_set}: has no split {split!r}; run `yanmo curate` with a {split} share")
+    rows: list[dict[str, Any]] = []
+    for path in evaluation_set.paths(f"{split}-*.parquet"):
+        check_schema(path, "documents")
+        columns = ["id", "genre", "source", "text", "title", "author"]
+        chats = ["turns", "loss_spans"] if "turns" in pq.read_schema(path).names else []
+        check_text_form(path, text_form(evaluation_set))
+        rows += read_documents(path, [*columns, *chats]).to_pylist()
+    found = [
+        Document(
+            **{name: row[name] for name in ("id", "genre", "source", "text", "title")},
+            group=group,
+            turns=turns_of(row) if "turns" in row else (),
+        )
+        for row, group in zip(rows, groups_of(rows), strict=True)
+    ]
+    if not any(d.characters for d in found):
+        raise DataError(f"{evaluation_set}: split {split!r} is empty; run `yanmo curate` with more text")
+    if len({d.id for d in found}) < len(found):
+        raise DataError(f"{evaluation_set}: split {split!r} holds a document twice; run `yanmo curate` again")
+    return sorted(found, key=lambda d: (genre_order(d.genre), d.id))
+
+
+@dataclass(frozen=True)
+class Source:
+    """One training document."""
+
+    id: str
+    genre: str
+    title: str
+    text: str
+
+
+def training_texts(documents: Output, most_characters: int) -> list[Source]:
+    """The distinct documents of the train split, in the order of the files, up to a number of characters."""
+    sources, characters = [], 0
+    for source in (each for batch in training_batches(documents) for each in batch):
+        characters += len(source.text)
+        if characters > most_characters:
+            log.warning(
+                "baselines see the first %d characters of the training text (--baseline-characters)",
+                characters - len(source.text),
+            )
+            break
+        sources.append(source)
+    if not sources:
+        raise DataError(f"{documents}: its train split holds no text for the baselines")
+    return sources
+
+
+def training_batches(documents: Output) -> Iterator[list[Source]]:
+    """The distinct documents of the train split, some thousand at a time; augmented copies are left out."""
+    columns = ["id", "genre", "title", "text", "parent_id"]
+    for path in documents.paths("train-*.parquet"):
+        check_schema(path, "documents")
+        check_text_form(path, text_form(documents))
+        for batch in pq.ParquetFile(path).iter_batches(_BATCH, columns=columns):
+            rows = [r for r in batch.to_pylist() if r.pop("parent_id") is None and r["text"]]
+            yield [Source(**row) for row in rows]
+
+
+def by_genre(sources: Iterable[Source]) -> dict[str, list[str]]:
+    """Genre -> texts, the genres in their usual order."""
+    found: dict[str, list[str]] = {}
+    for source in sources:
+        found.setdefault(source.genre, []).append(source.text)
+    return {genre: found[genre] for genre in sorted(found, key=genre_order)}

@@ -1,0 +1,207 @@
+"""How a model answers the tasks: a chat model in words, a base model by likelihood."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+
+from yanmo.common.errors import DataError
+from yanmo.evaluate.bits.of_documents import LoadedModel
+from yanmo.evaluate.bits.pieces import Job, Pieces, plan_of
+from yanmo.evaluate.documents.chats import END, Turn, has_marks, prompt_ids
+from yanmo.evaluate.documents.reading import Document
+from yanmo.evaluate.tasks.tasks import LETTERS, Task, choice_figures, chrf, make_tasks, punctuation_figures
+from yanmo.model.generate import generate
+from yanmo.model.scoring import token_bits
+
+log = logging.getLogger(__name__)
+_MOST_TOKENS = {"punctuation": 192, "genre": 8, "next_line": 8, "chat": 256}
+_AT_A_TIME = 64
+_SHOWN = 4
+"""Answers to chats that are kept beside their figure."""
+T = TypeVar("T")
+Ask = Callable[[str, Sequence[Sequence[Turn]], int], list[str]]
+"""(name of the pieces, conversations, most tokens of an answer) -> answers."""
+
+
+def measure_tasks(
+    loaded: LoadedModel,
+    documents: Sequence[Document],
+    how: str,
+    *,
+    per_genre: int,
+    seed: int,
+    workers: int,
+    pieces: Pieces | None = None,
+) -> dict[str, Any]:
+    """The figures of a model's answers.
+
+    Args:
+        how: `chat` asks in words, through the chat template; `likelihood` lets it choose.
+        per_genre: documents of each genre that tasks are made from, and chats that are answered.
+        workers: questions by likelihood, or batches of answers, at a time, one core each.
+        pieces: where answers are kept.
+
+    Raises:
+        DataError: a chat is wanted of a tokenizer without marks.
+    """
+    tasks, pieces = make_tasks(documents, per_genre, seed), pieces or Pieces()
+    log.info("tasks: %d, answered by %s", len(tasks), how)
+    if how == "likelihood":
+        return {"how": how, **_by_likelihood(loaded, tasks, workers, pieces)}
+    if not has_marks(loaded.tokenizer):
+        raise DataError(
+            f"{loaded.output}: its tokenizer has no {END}, so it is no chat model; use --tasks likelihood"
+        )
+    torch.set_num_threads(1)  # of each operation: equal sums whatever the number of workers
+    ask = functools.partial(answer_all, loaded, workers=workers, pieces=pieces)
+    return {"how": how, **_in_words(ask, tasks), **_chats(ask, documents, per_genre)}
+
+
+def _by_likelihood(
+    loaded: LoadedModel, tasks: Sequence[Task], workers: int, pieces: Pieces
+) -> dict[str, Any]:
+    found = {}
+    for kind in ("genre", "next_line"):
+        chosen = [t for t in tasks if t.kind == kind]
+        if kind == "genre":  # a genre without tag cannot be asked for
+            chosen = [t for t in chosen if all(loaded.symbols.tag(g) is not None for g in t.choices)]
+        if chosen:
+            jobs = [
+                Job(plan_of([vars(t) for t in part]), functools.partial(_costs, loaded, part, workers))
+                for part in _cut(chosen, _AT_A_TIME)
+            ]
+            bits = (bit for part in pieces.all(f"tasks-{kind.replace('_', '-')}", jobs) for bit in part)
+            likeliest = [min((next(bits), i) for i in range(len(t.choices)))[1] for t in chosen]
+            found[kind] = choice_figures(
+                chosen, [t.choices[i] for t, i in zip(chosen, likeliest, strict=True)]
+            )
+    return found
+
+
+def _costs(loaded: LoadedModel, tasks: Sequence[Task], workers: int) -> list[float]:
+    """Bits per character of each choice of each task: of the text behind a tag, of a line behind another."""
+    reads, counted, sizes = [], [], []
+    for task in tasks:
+        for choice in task.choices:
+            shown = [task.text, choice] if task.kind == "next_line" else [task.text]
+            head = [loaded.symbols.bos]
+            if task.kind == "genre":
+                head.append(int(loaded.symbols.tag(choice) or 0))
+            else:
+                head += loaded.encode([f"{task.text}\n"])[0][1:-1]
+            tail = loaded.encode([shown[-1]])[0][1:-1]
+            reads.append(np.array([*head, *tail]))
+            counted.append(np.arange(1, len(reads[-1])) >= len(head))
+            sizes.append(max(1, len(shown[-1])))
+    scored = token_bits(
+        loaded.scorers[0], reads, counted=counted, threads=workers, batch_tokens=loaded.batch_tokens
+    )
+    return [float(bits.sum()) / n for bits, n in zip(scored, sizes, strict=True)]
+
+
+def question(task: Task) -> str:
+    """What a chat model is asked, in characters that `curate` leaves alone: it has seen no others."""
+    if task.kind == "punctuation":
+        return f"请给下面的文字加上标点，不要改动文字，只回答加好标点的文字。\n{task.text}"
+    if task.kind == "genre":
+        return f"下面的作品是哪一种体裁？只回答其中之一：{'、'.join(task.choices)}。\n{task.text}"
+    options = "\n".join(f"{letter}、{line}" for letter, line in zip(LETTERS, task.choices, strict=True))
+    return f"“{task.text}”的下一句是哪一句？只回答一个字母。\n{options}"
+
+
+def read_choice(task: Task, answer: str) -> str | None:
+    """The choice that an answer names and nothing else, a full stop aside; None for any other answer."""
+    said = answer.strip().rstrip("。.")
+    if task.kind == "genre":
+        return said if said in task.choices else None
+    return task.choices[LETTERS.index(said)] if len(said) == 1 and said in LETTERS else None
+
+
+def _in_words(ask: Ask, tasks: Sequence[Task]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for kind in ("punctuation", "genre", "next_line"):
+        chosen = [t for t in tasks if t.kind == kind]
+        if not chosen:
+            continue
+        asked = [[Turn("user", question(t))] for t in chosen]
+        answers = ask(f"answers-{kind.replace('_', '-')}", asked, _MOST_TOKENS[kind])
+        if kind == "punctuation":
+            found[kind] = punctuation_figures(chosen, answers)
+        else:
+            choices = [read_choice(t, a) for t, a in zip(chosen, answers, strict=True)]
+            found[kind] = choice_figures(chosen, choices)
+    return found
+
+
+def _chats(ask: Ask, documents: Sequence[Document], number: int) -> dict[str, Any]:
+    """chrF of the answers to the last question of each chat, its own answer being the reference.
+
+    Some are kept to be read: those of the first chats by id, a hash, so that nobody chose them.
+    """
+    chats = [d.turns for d in documents if d.turns and d.turns[-1].is_answer and len(d.turns) > 1][:number]
+    if not chats:
+        return {}
+    answers = ask("answers-chat", [turns[:-1] for turns in chats], _MOST_TOKENS["chat"])
+    pairs = [(answer, turns[-1].text) for answer, turns in zip(answers, chats, strict=True)]
+    shown = [
+        {"asked": turns[-2].text, "answer": answer, "reference": reference}
+        for turns, (answer, reference) in zip(chats[:_SHOWN], pairs, strict=False)
+    ]
+    return {"chat": {"of": len(chats), "chrf": round(chrf(pairs), 2), "answers": shown}}
+
+
+def answer_all(
+    loaded: LoadedModel,
+    name: str,
+    asked: Sequence[Sequence[Turn]],
+    most_tokens: int,
+    *,
+    workers: int = 1,
+    pieces: Pieces | None = None,
+) -> list[str]:
+    """The likeliest answer to each conversation, up to its end mark; prompts of one length go together."""
+    prompts = [prompt_ids(loaded.tokenizer, turns, loaded.symbols.bos) for turns in asked]
+    by_length = defaultdict(list)
+    for i, prompt in enumerate(prompts):
+        by_length[len(prompt)].append(i)
+    together = [chosen for rows in by_length.values() for chosen in _cut(rows, _AT_A_TIME)]
+    parts = [[prompts[i] for i in chosen] for chosen in together]
+    jobs = [
+        Job(plan_of(part, most_tokens), functools.partial(_answers, loaded, i, part, most_tokens))
+        for i, part in enumerate(parts)
+    ]
+    answers = [""] * len(asked)
+    for chosen, said in zip(
+        together, (pieces or Pieces()).all(name, jobs, loaded.at_once(workers)), strict=True
+    ):
+        for i, text in zip(chosen, said, strict=True):
+            answers[i] = text
+    return answers
+
+
+def _answers(
+    loaded: LoadedModel, number: int, prompts: Sequence[Sequence[int]], most_tokens: int
+) -> list[str]:
+    """The answers to prompts of one length, the `number`-th of them."""
+    end = loaded.tokenizer.token_to_id(END)
+    assert end is not None  # or prompt_ids would have said so
+    written = generate(
+        loaded.writer(number),
+        prompts,
+        eos=end,
+        generator=torch.Generator().manual_seed(0),
+        max_new_tokens=most_tokens,
+        temperature=0.0,
+    )
+    return [loaded.tokenizer.decode(ids) for ids in written]
+
+
+def _cut(items: Sequence[T], size: int) -> list[Sequence[T]]:
+    return [items[i : i + size] for i in range(0, len(items), size)]

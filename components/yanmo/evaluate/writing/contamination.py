@@ -1,0 +1,144 @@
+"""How much of the evaluation set stands in the text that a model was trained on, as the store shows it.
+
+Measured with every evaluation, whatever `--documents` and `--samples` say, and recorded with it: the part
+`contamination` in the evaluation's manifest, keyed by evaluation set and training text, so that all models of
+one text share it. The bundled corpus takes half a CPU-second.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from yanmo.common.errors import DataError
+from yanmo.evaluate.documents.reading import (
+    CONFIRM,
+    Document,
+    Source,
+    genre_order,
+    read_split,
+    training_batches,
+)
+from yanmo.evaluate.writing.copies import Copies, find_copies
+from yanmo.formats.training_text import training_text
+from yanmo.stage.run import StageRun
+from yanmo.store.commit import Attempt, Result
+from yanmo.store.output import Output, read_json
+
+log = logging.getLogger(__name__)
+NAME = "contamination"
+REVISION = 2
+"""Raised by hand when the same texts give other figures."""
+WINDOW = 13
+"""Han characters of a run by which a test document counts as found in the training text (curate's too)."""
+
+
+def committed_contamination(run: StageRun) -> Output | None:
+    """The part, made if need be; None where the store names no training text, or it cannot be read."""
+    texts = training_text(run.input("model")).texts
+    evaluation_set, split = run.input("evaluation_set"), run.options.split
+    if not texts:
+        return None
+    names = ["documents", *(f"documents_{i}" for i in range(2, len(texts) + 1))]
+
+    def build(attempt: Attempt) -> Result:
+        has_split = split == "test" and evaluation_set.entries(f"{CONFIRM}-*.parquet")
+        kept = read_split(evaluation_set, CONFIRM) if has_split else []
+        found = contamination(read_split(evaluation_set, split), texts, kept)
+        body = {"schema": "yanmo.contamination/1", **found}
+        attempt.write(f"{NAME}.json", json.dumps(body, ensure_ascii=False, indent=1) + "\n")
+        return Result(counts={"documents": sum(g["documents"] for g in found["genres"].values())})
+
+    inputs = {**dict(zip(names, texts, strict=True)), "evaluation_set": evaluation_set}
+    try:
+        return run.part(NAME, REVISION, {"split": split}, inputs, build)
+    except DataError as error:
+        log.warning("the training text of %s cannot be read: %s", run.input("model"), error)
+        return None
+
+
+def report_contamination(output: Output) -> None:
+    """Say in the log how much of the test the model was trained on; a warning unless it is none."""
+    model = output.input("model")
+    gaps = training_text(model).unknown if model else []
+    if NAME not in output.manifest.references:
+        why = "; ".join(gaps) or "no training text was found"
+        log.warning("contamination=unknown: whether %s was trained on these documents: %s", model, why)
+        return
+    found = read_json(output.part(NAME), f"{NAME}.json")
+    hits, of, short = (
+        sum(genre[name] for genre in found["genres"].values())
+        for name in ("with_a_shared_run", "documents", "too_short")
+    )
+    if hits:
+        log.warning(
+            "contamination=%.4f: %s was trained on %d of %d documents (they share a run of %d Han characters "
+            "with its training text: %s); its bits on them measure nothing, and above --max-contamination "
+            "`yanmo promote` says not valid",
+            found["share"],
+            model,
+            hits,
+            of - short,
+            WINDOW,
+            _by_genre(found["genres"]),
+        )
+    elif found["share"] is None:
+        log.warning("contamination=unknown: no document holds a run of %d Han characters", WINDOW)
+    elif not gaps:
+        log.info("contamination=0: none of %d documents is in the training text of %s", of - short, model)
+    if short:
+        log.info("%d of %d documents are too short to be looked for in the training text", short, of)
+    if gaps:
+        log.warning("contamination is at least so much: not all training text is known: %s", "; ".join(gaps))
+
+
+def _by_genre(genres: Mapping[str, Mapping[str, int]]) -> str:
+    return ", ".join(
+        f"{name} {genre['with_a_shared_run']} of {genre['documents']}" for name, genre in genres.items()
+    )
+
+
+def contamination(
+    scored: Sequence[Document], documents: Sequence[Output], kept: Sequence[Document] = ()
+) -> dict[str, Any]:
+    """How many of the scored documents share a run of 13 Han characters with the training text.
+
+    Of a chat its answers count, as everywhere: all chats of a template share the words of its question. The
+    share is of the documents that hold such a run; of none there is no share.
+
+    Args:
+        kept: the documents of the confirmation split, told of under `confirmation`.
+    """
+    both = [*scored, *kept]
+    found = find_copies([d.charged for d in both], _batches(documents), WINDOW)
+    cut = len(scored)
+    result = _counted(scored, found, slice(cut))
+    return {**result, "confirmation": _counted(kept, found, slice(cut, None))} if kept else result
+
+
+def _counted(documents: Sequence[Document], copies: Copies, part: slice) -> dict[str, Any]:
+    """What was found of `documents`, whose rows of `copies` are `part`."""
+    windows, covered, characters = copies.windows[part], copies.covered[part], copies.characters[part]
+    hit, genres = copies.copied[part] > 0, np.array([d.genre for d in documents])
+    covered = np.divide(covered, characters, out=np.zeros(len(hit)), where=characters > 0)
+    by_genre = {
+        genre: {
+            "documents": int((genres == genre).sum()),
+            "too_short": int((windows[genres == genre] == 0).sum()),
+            "with_a_shared_run": int(hit[genres == genre].sum()),
+            "with_a_fifth_shared": int((covered[genres == genre] > 0.2).sum()),
+        }
+        for genre in sorted(set(genres.tolist()), key=genre_order)
+    }
+    searched = int((windows > 0).sum())
+    share = round(int(hit.sum()) / searched, 5) if searched else None
+    return {"window": WINDOW, "share": share, "genres": by_genre}
+
+
+def _batches(texts: Sequence[Output]) -> Iterator[list[Source]]:
+    return chain.from_iterable(map(training_batches, texts))

@@ -1,0 +1,128 @@
+"""Rows of documents v1: counted, gathered from many files, written in shards.
+
+Both `curate` and `balance` decide over a small table (one line per document: which file, which row) and then
+write the chosen rows in the order of their ids. Memory is bounded by one shard of output and one file of
+input, whatever the size of the corpus.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from yanmo.common.errors import DataError
+from yanmo.formats.records import (
+    DOCUMENTS_WITH_TURNS,
+    TEXT_FORM,
+    as_documents,
+    check_schema,
+    write_parquet,
+)
+from yanmo.store.commit import Attempt
+from yanmo.store.output import Output
+
+Ints = npt.NDArray[np.int64]
+
+
+def count_characters(text: pa.ChunkedArray) -> Ints:
+    """Non-white-space characters of each text (normalized text holds no white space but line breaks and, in
+    some text forms, spaces)."""
+    total = pc.utf8_length(text)
+    for white in ("\n", " "):
+        total = pc.subtract(total, pc.count_substring(text, white))
+    return np.asarray(total.to_numpy(), dtype=np.int64)
+
+
+def text_form(output: Output) -> str:
+    """How the text that an output holds or was made from is written; two forms are never compared."""
+    return str(output.manifest.metadata.get("text_form", TEXT_FORM))
+
+
+def read_documents(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
+    """The documents v1 of one file.
+
+    Args:
+        columns: names to read; all by default.
+
+    Raises:
+        DataError: not a documents file, or damaged inside.
+    """
+    check_schema(path, "documents")
+    try:
+        return pq.read_table(path, columns=None if columns is None else list(columns), partitioning=None)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise DataError(f"{path}: damaged Parquet file: {error}") from error
+
+
+def take_rows(paths: Sequence[Path], file: Ints, row: Ints, columns: Sequence[str] | None = None) -> pa.Table:
+    """Row `row[i]` of file `paths[file[i]]`, for each i in order.
+
+    Each file is read once; only its chosen rows are kept.
+    """
+    order = np.argsort(file, kind="stable")
+    chosen, pieces = file[order], []
+    for index in np.unique(chosen):
+        names = None if columns is None else list(columns)
+        table = pq.read_table(paths[index], columns=names, partitioning=None)
+        pieces.append(table.take(pa.array(row[order[chosen == index]])))
+    inverse = np.empty(len(order), dtype=np.int64)
+    inverse[order] = np.arange(len(order))
+    return pa.concat_tables(pieces, promote_options="default").take(pa.array(inverse))
+
+
+def shard_bounds(characters: Ints, shard_characters: int) -> list[tuple[int, int]]:
+    """Ranges of rows that hold about `shard_characters` each; at least one range, none of them empty
+    unless there are no rows at all."""
+    if not len(characters):
+        return [(0, 0)]
+    number = (np.cumsum(characters) - characters) // shard_characters
+    starts = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist()]
+    return list(zip(starts, [*starts[1:], len(characters)], strict=True))
+
+
+def write_split(
+    attempt: Attempt,
+    split: str,
+    characters: Ints,
+    shard_characters: int,
+    form: str,
+    rows: Callable[[int, int], dict[str, Any]],
+) -> list[str]:
+    """Write `<split>-00000-of-0000N.parquet` and return the files' names.
+
+    Args:
+        characters: of each row, in the order of writing.
+        shard_characters: about how many characters one file holds.
+        form: of the text.
+        rows: gives the columns of documents for the rows from `start` to `stop`; absent ones are null.
+    """
+    bounds = shard_bounds(characters, shard_characters)
+    names = [f"{split}-{i:05d}-of-{len(bounds):05d}.parquet" for i in range(len(bounds))]
+    for name, (start, stop) in zip(names, bounds, strict=True):
+        columns = rows(start, stop)
+        arrays = [
+            _combined(columns[field.name], field.type)
+            if field.name in columns
+            else pa.nulls(stop - start, field.type)
+            for field in DOCUMENTS_WITH_TURNS
+        ]
+        table = as_documents(pa.table(arrays, schema=DOCUMENTS_WITH_TURNS), form)
+        write_parquet(table, attempt.path(name))
+        attempt.add(name)
+    return names
+
+
+def _combined(values: Any, kind: pa.DataType) -> pa.Array:
+    """One array: the chunks a table was gathered in must not show in the file."""
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+    if isinstance(values, pa.ChunkedArray):  # pyarrow gives chunks back when there are none or many
+        values = pa.concat_arrays(values.chunks) if values.num_chunks else pa.nulls(0, kind)
+    return values.cast(kind) if isinstance(values, pa.Array) else pa.array(values, kind)

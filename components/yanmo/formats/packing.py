@@ -1,0 +1,251 @@
+"""Which documents share a row: a plan of one epoch, computed from lengths alone.
+
+`best-fit`, the default: a document longer than the context is cut into windows; windows are packed into rows
+of `context` positions, best fit within blocks of a random order, so that rows are nearly full and the mix
+stays random. Documents that fit are never cut. Padding each document to a row (`one`) wastes 75 to 93 % of
+the positions on poems, and cutting one long stream every `context` tokens (`concat`) cuts 7 to 16 % of
+them; best fit over the whole epoch at once wastes least, but sorts the corpus by length. What each way costs
+on real text is in docs/packing.md.
+
+A pure function of (lengths, has_tag, settings, seed, epoch), by arithmetic only, so that no version of a
+random generator can change the order of the data.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from yanmo.formats.packing_loops import best_fit, longest_first, pour, sorted_by_row
+from yanmo.formats.packing_settings import Packing
+
+BLOCK_CHUNKS = 4096
+"""Least number of pieces that are packed together."""
+_BLOCK_ROWS = 64
+"""Pieces packed together, by position of a row: a block's last row is half empty, which must not show."""
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The rows of one epoch, in the order in which they are trained on.
+
+    Row `r` holds the pieces `row_offsets[r]` to `row_offsets[r + 1]`. Piece `p` is fed
+    `ids[start : start + length]` of its document and predicts `ids[start + 1 : start + length + 1]`: the
+    first piece of a document starts at `<|bos|>`, a later one at the last token that the piece before it
+    predicted (or earlier, with a stride), so that each token after `<|bos|>` carries loss exactly once.
+    """
+
+    context: int
+    """Positions of a row."""
+    row_offsets: Array
+    """int64 (rows + 1)"""
+    document: Array
+    """int32 (pieces): index into the lengths the plan was made from."""
+    start: Array
+    """int32 (pieces): first token fed, counted from the document's `<|bos|>`."""
+    length: Array
+    """int32 (pieces): tokens predicted."""
+    tagged: Array
+    """bool (pieces): one more position, after `<|bos|>`, holds the genre tag, which is not predicted."""
+    skip: Array
+    """int32 (pieces): so many of the first tokens predicted carry no loss: the window before had them."""
+    fill: float
+    """Share of all positions that carry loss; waste, tags and overlaps are the rest."""
+    digest: str
+    """sha256 of everything above: what a checkpoint compares."""
+
+    def __len__(self) -> int:
+        return len(self.row_offsets) - 1
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens that carry loss in the epoch (loss spans left aside)."""
+        return int(self.length.sum()) - int(self.skip.sum())
+
+    @property
+    def num_repeated(self) -> int:
+        """Tokens that are fed again as mere context of a later window."""
+        return int(self.skip.sum())
+
+    @property
+    def waste(self) -> float:
+        """Share of all positions that hold padding."""
+        total = len(self) * self.context
+        return 1 - (int(self.length.sum()) + int(self.tagged.sum())) / total if total else 0.0
+
+
+def plan_epoch(lengths: Array, has_tag: Array, how: Packing, seed: int, epoch: int) -> Plan:
+    """The plan of one epoch: 0.4 CPU-seconds per million documents (benchmarks/cache.py), 50 times that
+    without numba.
+
+    Args:
+        lengths: tokens of each document, `<|bos|>` and `<|eos|>` included (at least 2).
+        has_tag: whether a genre tag follows `<|bos|>`, per document.
+        how: context, stride, packing.
+        seed: any integer; equal seeds give equal plans.
+        epoch: 0, 1, ...; each has another order.
+
+    Raises:
+        ValueError: a length that no row can hold.
+    """
+    lengths, has_tag = np.asarray(lengths, np.int64), np.asarray(has_tag, bool)
+    if lengths.shape != has_tag.shape or lengths.ndim != 1:
+        raise ValueError(
+            f"lengths have shape {lengths.shape}, has_tag {has_tag.shape}; expected one value each"
+        )
+    if len(lengths) and int(lengths.min()) < 2:
+        raise ValueError(
+            f"document {int(lengths.argmin())} has {int(lengths.min())} tokens, expected at least 2"
+        )
+    pieces, row, rows = _pack(lengths, has_tag, how, seed, epoch)
+    shuffled = np.empty(rows, np.int64)
+    shuffled[np.argsort(keyed_random(rows, seed, epoch, 1))] = np.arange(rows)
+    order, row_offsets = sorted_by_row(shuffled[row], rows)
+    document, begin, size = (column[order] for column in pieces)
+    tagged = has_tag[document] & (begin == 0)
+    start = np.where(begin == 0, 0, begin - has_tag[document])
+    document, start, length = (a.astype(np.int32) for a in (document, start, size - tagged))
+    skip = _skipped(begin, how)
+    fill = float(length.sum() - skip.sum()) / (rows * how.context) if rows else 0.0
+    digest = _digest(how, (row_offsets, document, start, length, tagged), skip)
+    return Plan(how.context, row_offsets, document, start, length, tagged, skip, fill, digest)
+
+
+Pieces = tuple[Array, Array, Array]
+"""Document, first position (a tag's counted) and positions of each piece, in the order of packing."""
+
+
+def _pack(lengths: Array, has_tag: Array, how: Packing, seed: int, epoch: int) -> tuple[Pieces, Array, int]:
+    """Pieces, the row of each, and the number of rows."""
+    positions = lengths - 1 + has_tag
+    longest = how.longest_whole
+    if longest < how.context:  # documents come whole, those longer than this are poured into the rows
+        windows = np.arange(len(lengths)), np.zeros(len(lengths), np.int64), positions
+    else:
+        windows = _windows(positions, how)
+        longest = how.context
+    order = np.argsort(keyed_random(len(windows[0]), seed, epoch, 0))
+    document, begin, size = (column[order] for column in windows)
+    if how.mode == "one":
+        return (document, begin, size), np.arange(len(order)), len(order)
+    block = max(BLOCK_CHUNKS, _BLOCK_ROWS * how.context) if longest else max(len(order), 1)
+    found: list[tuple[Array, ...]] = []
+    rows = 0
+    for at in range(0, len(order), block):
+        part = slice(at, at + block)
+        *columns, used = _pack_block(document[part], begin[part], size[part], has_tag, how, longest)
+        columns[3] += rows
+        found.append(tuple(columns))
+        rows += used
+    if not found:
+        empty = np.empty(0, np.int64)
+        return (empty, empty, empty), empty, 0
+    document, begin, size, row = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    return (document, begin, size), row, rows
+
+
+def _pack_block(
+    document: Array, begin: Array, size: Array, has_tag: Array, how: Packing, longest: int
+) -> tuple[Array, Array, Array, Array, int]:
+    """Document, begin, size and row of the pieces of one block, and its number of rows."""
+    whole = np.flatnonzero(size <= longest)
+    placed, free = np.empty(len(whole), np.int64), np.empty(len(whole), np.int64)
+    order = longest_first(size[whole], how.context)
+    rows = best_fit(size[whole][order], how.context, placed, free)
+    row = np.empty(len(whole), np.int64)
+    row[order] = placed
+    if len(whole) == len(size):
+        return document, begin, size, row, rows
+    cut = np.flatnonzero(size > longest)
+    most = len(cut) + rows + int(size[cut].sum()) // (how.context - how.min_piece) + 2
+    which, start, length, into = (np.empty(most, np.int64) for _ in range(4))
+    count, rows = pour(
+        size[cut], has_tag[document[cut]], free[:rows], how.context, how.min_piece, which, start, length, into
+    )
+    of = cut[which[:count]]
+    return (
+        np.concatenate([document[whole], document[of]]),
+        np.concatenate([begin[whole], start[:count]]),
+        np.concatenate([size[whole], length[:count]]),
+        np.concatenate([row, into[:count]]),
+        rows,
+    )
+
+
+def _windows(positions: Array, how: Packing) -> Pieces:
+    """The windows over each document, in the order of documents.
+
+    All windows of a document but its last (or last two, where that would be shorter than `min_piece`) fill a
+    row.
+    """
+    count = np.maximum(-(-(positions - how.context) // how.step), 0) + 1
+    document = np.repeat(np.arange(len(positions)), count)
+    last = np.cumsum(count) - 1
+    begin = (np.arange(len(document)) - np.repeat(last - count + 1, count)) * how.step
+    size = np.minimum(positions[document] - begin, how.context)
+    short = np.where((count > 1) & (size[last] < how.min_piece), how.min_piece - size[last], 0)
+    begin[last] -= short
+    size[last] += short
+    size[last[count > 1] - 1] -= short[count > 1]
+    return document, begin, size
+
+
+def _skipped(begin: Array, how: Packing) -> Array:
+    """How many of the first tokens each piece predicts were predicted by the window before."""
+    overlap = how.context - how.step if how.overlap_loss == "once" else 0
+    return np.where(begin > 0, overlap, 0).astype(np.int32)
+
+
+def id_numbers(ids: Array) -> Array:
+    """uint64 (documents): the first 16 hexadecimal digits of each document id, as a number."""
+    digits = np.array(ids, dtype="S16").view(np.uint8).reshape(-1, 16).astype(np.uint64)
+    values = np.where(digits > ord("9"), (digits | np.uint64(32)) - np.uint64(87), digits - np.uint64(48))
+    shifts = np.arange(60, -4, -4).astype(np.uint64)
+    numbers: Array = np.bitwise_or.reduce(values << shifts, axis=1)
+    return numbers
+
+
+def tagged_documents(numbers: Array, seed: int, epoch: int, share: float) -> Array:
+    """Which documents show their genre tag in this epoch: `share` of them, by hash of seed, epoch and id.
+
+    Args:
+        numbers: of the documents' ids (`id_numbers`).
+        share: 0 to 1.
+    """
+    mixed = _mix(numbers ^ _mix(_state(seed, epoch, 2)))
+    tagged: Array = (mixed >> np.uint64(11)).astype(np.float64) * 2.0**-53 < share
+    return tagged
+
+
+def keyed_random(count: int, seed: int, epoch: int, purpose: int) -> Array:
+    """`count` random 64-bit numbers, no two equal, that depend on nothing but the arguments (SplitMix64)."""
+    with np.errstate(over="ignore"):
+        step = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        return _mix(step + _mix(_state(seed, epoch, purpose)))
+
+
+def _state(seed: int, epoch: int, purpose: int) -> Array:
+    text = f"{seed}/{epoch}/{purpose}".encode()
+    return np.frombuffer(hashlib.sha256(text).digest()[:8], np.uint64)
+
+
+def _mix(z: Array) -> Array:
+    with np.errstate(over="ignore"):
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    mixed: Array = z ^ (z >> np.uint64(31))
+    return mixed
+
+
+def _digest(how: Packing, arrays: tuple[Array, ...], skip: Array) -> str:
+    head = f"yanmo.plan/1 {how.context}" if how.is_plain else f"yanmo.plan/2 {how}"
+    total = hashlib.sha256(head.encode())
+    for array in (*arrays, *(() if how.is_plain else (skip,))):
+        total.update(f" {array.dtype.str} {len(array)} ".encode())
+        total.update(np.ascontiguousarray(array).data)
+    return total.hexdigest()

@@ -1,0 +1,151 @@
+"""The formats that stages exchange: documents v1 and v2, evaluation v2.
+
+Every Parquet file carries its schema's name and version in its metadata; `check_schema` is the one
+function that looks at them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from yanmo.common.errors import DataError
+
+TEXT_FORM = "classical-1"
+"""How `text` is written: NFC, simplified, full-width punctuation, no white space inside a line
+(`yanmo.curate.text.normalize`). Results on texts of different forms are never compared."""
+
+GENRES = ("诗", "词", "文", "赋")
+"""The genres of the bundled corpus, in the order of tables; any other label works as well."""
+
+GENRE_ALIASES = {"shi": "诗", "ci": "词", "wen": "文", "fu": "赋", "qu": "曲", "shuo": "说"}
+"""ASCII spellings of genres, for options: KFP's database refuses other characters."""
+
+UNKNOWN_AUTHORS = frozenset(
+    ("", "佚名", "无名氏", "無名氏", "不详", "不詳", "阙名", "闕名", "失名", "无", "anonymous", "unknown")
+)
+"""Names that are no one's: their documents are no group."""
+
+SPLITS = ("train", "valid", "test", "confirm")
+
+DOCUMENTS = pa.schema(
+    [
+        pa.field("id", pa.string(), nullable=False),
+        pa.field("text", pa.string(), nullable=False),
+        pa.field("genre", pa.string(), nullable=False),
+        pa.field("labels", pa.map_(pa.string(), pa.string()), nullable=False),
+        pa.field("title", pa.string(), nullable=False),
+        pa.field("author", pa.string(), nullable=False),
+        pa.field("source", pa.string(), nullable=False),
+        pa.field("license", pa.string(), nullable=False),
+        pa.field("split", pa.string(), nullable=False),
+        pa.field("parent_id", pa.string()),
+        pa.field("rule", pa.string()),
+        pa.field("cluster_id", pa.string()),
+        pa.field("cluster_size", pa.int32()),
+        pa.field("loss_spans", pa.list_(pa.list_(pa.int32(), 2))),
+    ],
+    metadata={"yanmo.schema": "documents", "yanmo.version": "1", "yanmo.text_form": TEXT_FORM},
+)
+
+TURN = pa.struct([("role", pa.string()), ("begin", pa.int32()), ("end", pa.int32())])
+"""A turn of a chat: system, user or assistant, and where in `text` it says what, in characters."""
+
+DOCUMENTS_WITH_TURNS = DOCUMENTS.append(pa.field("turns", pa.list_(TURN))).with_metadata(
+    {**DOCUMENTS.metadata, b"yanmo.version": b"2"}
+)
+"""Documents v2: v1 and the turns of chats (null = no chat). A file without chats is written as v1, so that
+chats change nothing for plain text; every reader takes both."""
+
+_VERSIONS = {"documents": ("1", "2"), "evaluation": ("1", "2")}
+"""Schema -> the versions that are read, where that is not only version 1."""
+
+EVALUATION = pa.schema(
+    [
+        pa.field("id", pa.string(), nullable=False),
+        pa.field("genre", pa.string(), nullable=False),
+        pa.field("split", pa.string(), nullable=False),
+        pa.field("source", pa.string(), nullable=False),
+        pa.field("characters", pa.int32(), nullable=False),
+        pa.field("tokens", pa.int32(), nullable=False),
+        pa.field("bits", pa.float64(), nullable=False),
+        pa.field("bits_with_tag", pa.float64()),
+        pa.field("group", pa.string()),
+    ],
+    metadata={"yanmo.schema": "evaluation", "yanmo.version": "2", "yanmo.text_form": TEXT_FORM},
+)
+"""Scores of documents: non-white-space characters, tokens with `<|eos|>`, and bits of all characters, line
+breaks and `<|eos|>` included, without and with the genre tag. `group`: what hangs together
+(evaluate/groups.py); null for a document that stands alone; version 1 had none. Sorted by genre, then id."""
+
+WRITING = pa.schema(
+    [
+        pa.field("id", pa.string(), nullable=False),
+        pa.field("origin", pa.string(), nullable=False),
+        pa.field("genre", pa.string(), nullable=False),
+        pa.field("form", pa.string()),
+        pa.field("lines", pa.int32(), nullable=False),
+        pa.field("characters", pa.int32(), nullable=False),
+        pa.field("looks_like", pa.string(), nullable=False),
+        pa.field("has_loop", pa.bool_(), nullable=False),
+        pa.field("windows", pa.int32(), nullable=False),
+        pa.field("copied_windows", pa.int32(), nullable=False),
+        pa.field("longest_copied_run", pa.int32(), nullable=False),
+        pa.field("rules", pa.map_(pa.string(), pa.list_(pa.int32(), 2)), nullable=False),
+    ],
+    metadata={"yanmo.schema": "writing", "yanmo.version": "1", "yanmo.text_form": TEXT_FORM},
+)
+"""How texts are written, `held_out` and `generated`: Han characters, their windows of eight, those that stand
+in the training text; and of each rule of verse that looked at the text how often it was obeyed and asked.
+`has_loop`, `looks_like`: evaluate/degeneration.py; docs/verse.md says what each rule counts."""
+
+
+def document_id(source: str, title: str, text: str) -> str:
+    """The id of a document: sha256 of source, title and normalized text, 64 hexadecimal digits."""
+    return hashlib.sha256("\0".join((source, title, text)).encode()).hexdigest()
+
+
+def num_characters(text: str) -> int:
+    """How many characters of `text` are not white space: the divisor of bits per character."""
+    return len("".join(text.split()))
+
+
+def as_documents(table: pa.Table, form: str = TEXT_FORM) -> pa.Table:
+    """A table with the columns of documents v2 as v1 where none of them is a chat, else as v2.
+
+    Args:
+        form: how its text is written.
+    """
+    schema = DOCUMENTS_WITH_TURNS
+    if table["turns"].null_count == len(table):
+        table, schema = table.drop_columns(["turns"]), DOCUMENTS
+    return table.replace_schema_metadata({**schema.metadata, b"yanmo.text_form": form.encode()})
+
+
+def check_schema(path: Path, name: str) -> None:
+    """Check that a Parquet file is of schema `name` in a version this code reads.
+
+    Raises:
+        DataError: it is not Parquet, or another schema or version.
+    """
+    try:
+        metadata = pq.read_schema(path).metadata or {}
+    except (pa.ArrowInvalid, OSError) as error:
+        raise DataError(f"{path}: not a readable Parquet file: {error}") from error
+    versions = _VERSIONS.get(name, ("1",))
+    found = metadata.get(b"yanmo.schema", b"?").decode(), metadata.get(b"yanmo.version", b"?").decode()
+    if found[0] != name or found[1] not in versions:
+        raise DataError(
+            f"{path}: expected schema {name} version {' or '.join(versions)}, found {' '.join(found)}"
+        )
+
+
+def write_parquet(table: pa.Table, path: Path) -> None:
+    """Write `table` with the settings every data file of Yanmo has (zstd, one codec level, no dates).
+
+    Equal tables give equal bytes for one version of pyarrow.
+    """
+    pq.write_table(table, path, compression="zstd", compression_level=3, row_group_size=16384)

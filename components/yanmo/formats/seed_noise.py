@@ -1,0 +1,115 @@
+"""What a recipe's seed is worth, as `train` measures it and `promote` reads it: the part `seed_noise`.
+
+    noise.json    share of the steps that twins have, and each twin's seed, text (digest of its token
+                  cache), start (of the model that it began with) and bits per character of the validation
+                  split, mean over genres
+
+Twins are trainings of one recipe with other seeds. Those of one text and start are compared with each other;
+twins of several, made as the text grew and champions changed from night to night, are pooled.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from yanmo.common.errors import DataError
+from yanmo.store.output import Output
+
+PART = "seed_noise"
+"""Its name among the parts of a model, its stage in the store, and its pointer."""
+SCHEMA = "yanmo.seed_noise/2"
+_BEFORE = "yanmo.seed_noise/1"
+"""Without `start`."""
+FILE = "noise.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Twin:
+    """One short training."""
+
+    seed: int
+    text: str
+    """Content digest of its token cache."""
+    bits_per_character: float
+    """Of the validation split, mean over genres."""
+    start: str = ""
+    """Content digest of the model that it began with; "" for none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeedNoise:
+    """The twins of a recipe."""
+
+    share: float
+    """Of the steps."""
+    twins: tuple[Twin, ...]
+
+    @property
+    def spread(self) -> tuple[float, int]:
+        """`spread_of` their bits."""
+        groups: dict[tuple[str, str], list[float]] = {}
+        for twin in self.twins:
+            groups.setdefault((twin.text, twin.start), []).append(twin.bits_per_character)
+        return spread_of(list(groups.values()))
+
+    def to_json(self) -> str:
+        """The file."""
+        return json.dumps({"schema": SCHEMA, **asdict(self)}, indent=1) + "\n"
+
+    @classmethod
+    def of(cls, output: Output) -> SeedNoise:
+        """Read the part.
+
+        Raises:
+            DataError: it is damaged, or of a later version.
+        """
+        path = output.path(FILE)
+        try:
+            value = json.loads(path.read_text(encoding="utf-8"))
+            schema = value["schema"]
+            found = cls._parsed(value) if schema in (SCHEMA, _BEFORE) else None
+        except (KeyError, TypeError, ValueError) as error:
+            raise DataError(
+                f"{path}: expected the twins of a recipe ({SCHEMA}), found {error!r}; run `yanmo train` with "
+                "--twins and --force again"
+            ) from error
+        if found is None:
+            raise DataError(f"{output}: expected {SCHEMA}, found {schema!r}; use a newer yanmo")
+        return found
+
+    @classmethod
+    def _parsed(cls, value: dict[str, Any]) -> SeedNoise:
+        """From the parsed file; ValueError where it says what no twins can."""
+        twins = tuple(Twin(**twin) for twin in value["twins"])
+        found = cls(share=float(value["share"]), twins=twins)
+        if not all(math.isfinite(t.bits_per_character) and t.bits_per_character > 0 for t in twins):
+            raise ValueError("bits per character that are no positive number")
+        if not 0 < found.share <= 1:
+            raise ValueError(f"a share of the steps of {found.share}")
+        if len({(twin.seed, twin.text) for twin in twins}) < len(twins):
+            raise ValueError("one seed on one text twice")
+        return found
+
+
+def spread_of(groups: Sequence[Sequence[float]]) -> tuple[float, int]:
+    """Standard deviation over seeds as a share of the mean, and its degrees of freedom.
+
+    Args:
+        groups: bits per character of twins; those of one group differ by their seed alone.
+
+    Returns:
+        (nan, 0) where no group has two.
+    """
+    squares, df = 0.0, 0
+    for group in groups:
+        values = np.asarray(group, np.float64)
+        if len(values) > 1:
+            squares += float(((values / values.mean() - 1) ** 2).sum())
+            df += len(values) - 1
+    return (math.sqrt(squares / df), df) if df else (math.nan, 0)

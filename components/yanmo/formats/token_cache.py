@@ -1,0 +1,291 @@
+"""Token cache v1: what `tokenize` writes and `train` maps.
+
+    tokens-00000-of-0000N.parquet      ids of documents `<|bos|> text <|eos|>` laid end to end
+    documents-00000-of-0000N.parquet   one row per document of the token file of the same number
+    genres.json (in the tokenizer)     genre -> tag id, and the ids of the special tokens
+
+Nothing in a file says its number, so that a cache made again for one changed input shard can take the
+other files over as they are. Context length, packing and tags are not in the cache: the trainer plans
+them (`yanmo.formats.packing`), and changing them never tokenizes again.
+
+Any Parquet reader opens the files. By genre, and the first document in words:
+
+    duckdb.sql("select genre, count(*), sum(length) from 'documents-*.parquet' group by genre")
+    Tokenizer.from_file("tokenizer.json").decode(
+        np.frombuffer(pq.read_table("tokens-00000-of-00002.parquet")["tokens"][0].as_py(), "<u2")[:40])
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from yanmo.common.errors import DataError
+from yanmo.formats.token_file import Ids, TokenFile, check_fields, open_tokens, verify_pages
+from yanmo.store.objects import ObjectStore
+from yanmo.store.output import Output
+from yanmo.store.scratch import Scratch
+from yanmo.store.settings import GIB, StoreSettings
+
+VERSION = "1"
+GENRES_FILE = "genres.json"
+TOKENIZER = "tokenizer"
+"""Name of the part of the cache's output that holds the tokenizer."""
+SPLITS = ("train", "valid")
+
+INDEX = pa.schema(
+    [
+        pa.field("id", pa.string(), nullable=False),
+        pa.field("genre", pa.string(), nullable=False),
+        pa.field("split", pa.string(), nullable=False),
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("length", pa.int32(), nullable=False),
+        pa.field("characters", pa.int32(), nullable=False),
+        pa.field("loss_spans", pa.list_(pa.list_(pa.int32(), 2))),
+    ]
+)
+"""One document: its first id at `offset` of the token file, `length` ids with `<|bos|>` and `<|eos|>`,
+`characters` of its text that are not white space (of a chat: of its answers), `loss_spans` as [begin, end) in
+ids (null = all)."""
+
+
+@dataclass(frozen=True)
+class SpecialIds:
+    """Ids that have a meaning, and the tag of each genre."""
+
+    vocab_size: int
+    bos: int
+    eos: int
+    pad: int
+    unk: int
+    genres: tuple[str, ...]
+    tag_ids: tuple[int, ...]
+    """Parallel to `genres`."""
+    im_start: int = -1
+    """Begins a message of a chat: `<|im_start|>role\\n content <|im_end|>\\n`; -1 where there is none."""
+    im_end: int = -1
+    """Ends it."""
+
+    def to_json(self) -> str:
+        """The text of `genres.json`."""
+        return json.dumps(vars(self), ensure_ascii=False, indent=1) + "\n"
+
+    @classmethod
+    def read(cls, path: Path) -> SpecialIds:
+        """Read `genres.json`.
+
+        Raises:
+            DataError: it is not one.
+        """
+        try:
+            values = json.loads(path.read_text(encoding="utf-8"))
+            values |= {name: tuple(values[name]) for name in ("genres", "tag_ids")}
+            result = cls(**values)
+            if len(result.genres) != len(result.tag_ids):
+                raise ValueError(f"{len(result.genres)} genres, {len(result.tag_ids)} tags")
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise DataError(f"{path}: not a list of genres and their tags ({error})") from error
+        return result
+
+
+@dataclass(frozen=True)
+class DocumentIndex:
+    """The documents of one split, in the order of the cache; parallel arrays."""
+
+    ids: np.ndarray[Any, np.dtype[Any]]
+    """Document ids (objects of type str)."""
+    genre: np.ndarray[Any, np.dtype[np.int16]]
+    """Index into `TokenCache.genres`."""
+    shard: np.ndarray[Any, np.dtype[np.int32]]
+    """Index into `TokenCache.tokens`."""
+    offset: np.ndarray[Any, np.dtype[np.int64]]
+    """Where the document begins in its shard, in tokens."""
+    length: np.ndarray[Any, np.dtype[np.int32]]
+    """Tokens, `<|bos|>` and `<|eos|>` included; at least 2."""
+    characters: np.ndarray[Any, np.dtype[np.int32]]
+    """Characters that are not white space."""
+    loss_spans: dict[int, list[list[int]]]
+    """Position in these arrays -> [begin, end) in tokens of the document; absent = every token."""
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+class TokenCache:
+    """One opened token cache; ids are mapped, never read ahead."""
+
+    def __init__(
+        self, files: Sequence[TokenFile], tables: Sequence[pa.Table], special: SpecialIds, tokenizer: Output
+    ) -> None:
+        self.tokenizer = tokenizer
+        self.special = special
+        self.vocab_size, self.bos, self.eos = special.vocab_size, special.bos, special.eos
+        self.tokens: list[Ids] = [file.ids for file in files]
+        """Per shard its ids: uint16 or uint32 views of the memory map."""
+        named = {genre for table in tables for genre in table["genre"].unique().to_pylist()}
+        self.genres = [*special.genres, *sorted(named - set(special.genres))]
+        """The genres with a tag, then those of the documents that have none."""
+        tags = dict(zip(special.genres, special.tag_ids, strict=True))
+        self.tag_ids = [tags.get(genre, -1) for genre in self.genres]
+        """Parallel to `genres`; -1 where the tokenizer has no tag for the genre."""
+        self._splits = [file.split for file in files]
+        self._tables = tables
+
+    @classmethod
+    def open(cls, output: Output) -> TokenCache:
+        """Open the cache of a committed output, verifying every file against its manifest.
+
+        Raises:
+            DataError: a file is missing, changed, or does not belong with the others; says which field.
+        """
+        tokenizer = output.part(TOKENIZER)
+        special = SpecialIds.read(tokenizer.path(GENRES_FILE))
+        expected = {"vocab_size": special.vocab_size, "tokenizer": tokenizer.content_digest}
+        check_manifest(output, tokenizer)
+        scratch = functools.partial(scratch_of, output.store)
+        files = [open_tokens(path, expected, scratch) for path in output.paths("tokens-*.parquet")]
+        tables = [read_index(path, expected) for path in output.paths("documents-*.parquet")]
+        if len(files) != len(tables):
+            raise DataError(f"{output}: {len(files)} token files, {len(tables)} document files")
+        for file, table in zip(files, tables, strict=True):
+            check_index(file, table, special)
+        return cls(files, tables, special, tokenizer)
+
+    def split(self, name: str) -> DocumentIndex:
+        """The documents of split `name` (train or valid), in the order of shards and rows."""
+        shards = [k for k, split in enumerate(self._splits) if split == name]
+        tables = [self._tables[k] for k in shards]
+        table = pa.concat_tables(tables) if tables else INDEX.empty_table()
+        place = {genre: i for i, genre in enumerate(self.genres)}
+        spans = table["loss_spans"]
+        return DocumentIndex(
+            ids=table["id"].to_numpy(),
+            genre=_codes(table["genre"], place),
+            shard=np.repeat(np.array(shards, np.int32), [len(t) for t in tables]),
+            offset=table["offset"].to_numpy(),
+            length=table["length"].to_numpy(),
+            characters=table["characters"].to_numpy(),
+            loss_spans={i: spans[i].as_py() for i in np.flatnonzero(spans.is_valid().to_numpy()).tolist()},
+        )
+
+
+def write_index(path: Path, table: pa.Table, *, vocab_size: int, tokenizer: str) -> None:
+    """Write the document file `path`; `table` has the columns of `INDEX`."""
+    metadata = {
+        "yanmo.schema": "token_documents",
+        "yanmo.version": VERSION,
+        "yanmo.vocab_size": str(vocab_size),
+        "yanmo.tokenizer": tokenizer,
+    }
+    schema = INDEX.with_metadata(metadata)
+    pq.write_table(
+        table.cast(schema),
+        path,
+        compression="zstd",
+        use_dictionary=["genre", "split"],  # ids and numbers differ from row to row
+        write_page_checksum=True,
+        row_group_size=1 << 17,
+    )
+
+
+def read_index(path: Path, expected: dict[str, Any] | None = None) -> pa.Table:
+    """Read a document file.
+
+    Args:
+        expected: values its metadata must have, by name (`vocab_size`, `tokenizer`).
+
+    Raises:
+        DataError: damaged, of another schema, or a field is not as expected; names the field.
+    """
+    try:
+        table = pq.read_table(path, page_checksum_verification=True, partitioning=None)
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(
+            f"{path}: not a readable Parquet file ({error}); run the tokenize stage again"
+        ) from error
+    found = {k.decode(): v.decode() for k, v in (table.schema.metadata or {}).items()}
+    want = {"schema": "token_documents", "version": VERSION}
+    check_fields(path, want | {k: str(v) for k, v in (expected or {}).items()}, found)
+    if not table.schema.equals(INDEX):
+        raise DataError(f"{path}: columns differ: expected {INDEX.names}, found {table.schema.names}")
+    return table
+
+
+def check_index(file: TokenFile, table: pa.Table, special: SpecialIds) -> None:
+    """Check that the documents of `table` tile the ids of `file`, each from `<|bos|>` to `<|eos|>`.
+
+    Raises:
+        DataError: says which document does not fit.
+    """
+    offset, length = table["offset"].to_numpy(), table["length"].to_numpy().astype(np.int64)
+    end = np.cumsum(length)
+    wrong = (offset != end - length) | (length < 2) | (end > len(file.ids))
+    if not wrong.any() and (end[-1] if len(end) else 0) != len(file.ids):
+        raise DataError(
+            f"{file.path}: {len(file.ids)} tokens, its documents hold {int(end[-1]) if len(end) else 0}"
+        )
+    if not wrong.any():
+        wrong = (file.ids[offset] != special.bos) | (file.ids[end - 1] != special.eos)
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise DataError(
+            f"{file.path}: document {row} ({table['id'][row]}) is not where the index says "
+            f"(offset {offset[row]}, {length[row]} tokens); run the tokenize stage again"
+        )
+    splits = table["split"].unique().to_pylist()
+    if splits not in ([], [file.split]) or file.split not in SPLITS:
+        raise DataError(f"{file.path}: split differs: tokens of {file.split!r}, documents of {splits}")
+
+
+def check_manifest(output: Output, tokenizer: Output) -> None:
+    """Check that what a cache's manifest says of itself agrees with its parts and inputs.
+
+    Raises:
+        DataError: names the first field that differs.
+    """
+    metadata, documents = output.manifest.metadata, output.manifest.inputs.get("documents")
+    found = {f"yanmo.{name}": metadata.get(name) for name in ("tokenizer", "documents", "dictionary")}
+    want = {"tokenizer": tokenizer.content_digest, "documents": (documents or {}).get("content_digest")}
+    want["dictionary"] = tokenizer.manifest.metadata.get("dictionary_sha256")
+    said = {name: value for name, value in want.items() if value and found[f"yanmo.{name}"] is not None}
+    check_fields(Path(str(output)), said, {k: str(v) for k, v in found.items()})
+
+
+def scratch_of(store: ObjectStore) -> Scratch:
+    """This machine's scratch: the store's own, or the one of the environment for a store on local disk."""
+    own = getattr(store, "scratch", None)
+    if isinstance(own, Scratch):
+        return own
+    settings = StoreSettings()
+    return _local_scratch(settings.scratch_folder, int(settings.scratch_gib * GIB))
+
+
+@functools.cache
+def _local_scratch(folder: Path, cap_bytes: int) -> Scratch:
+    return Scratch(folder, cap_bytes)
+
+
+def verify(output: Output) -> None:
+    """Read every page of a cache and check its checksum, besides what `TokenCache.open` checks.
+
+    Raises:
+        DataError: names the damaged file.
+    """
+    TokenCache.open(output)
+    for path in (*output.paths("tokens-*.parquet"), *output.paths("documents-*.parquet")):
+        verify_pages(path)
+
+
+def _codes(column: pa.ChunkedArray, place: dict[str, int]) -> np.ndarray[Any, np.dtype[np.int16]]:
+    encoded = column.combine_chunks().dictionary_encode()
+    table = np.array([place[genre] for genre in encoded.dictionary.to_pylist()], np.int16)
+    codes: np.ndarray[Any, np.dtype[np.int16]] = table[encoded.indices.to_numpy()] if len(column) else table
+    return codes

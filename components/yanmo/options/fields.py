@@ -1,0 +1,329 @@
+"""Stage options: a stage's config dataclass is the only list of them.
+
+Flags, the YAML file, the KFP component's parameters, the run form, `--help` and what enters a key
+are all made from the dataclass, so adding an option is a one-line diff:
+
+    steps: int = opt(450, "optimizer steps", least=1, form=True)
+
+A stage with many options derives its config from a few small dataclasses, one a group of `--help`.
+Standard library only (PyYAML is imported when a file is read), so that every image and the pipeline
+compiler can import a `config.py`.
+
+Alternative not taken: pydantic. Options here are scalars, and the compiler and both images stay free
+of a compiled dependency.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, get_type_hints
+
+from yanmo.common.errors import UsageError
+from yanmo.options.values import AUTO as AUTO
+from yanmo.options.values import Values, WrongValue, bounds
+
+Kind = Literal["semantic", "execution", "environment", "input"]
+"""semantic: part of the key. execution: recorded, not in the key. environment: neither.
+input: a reference to another stage's output; its content digest is part of the key."""
+
+NONE = "none"
+"""Body of a reference file, or value of an input flag, that stands for "there is none"."""
+
+Scalar = str | int | float | bool
+
+
+def opt(
+    default: Any,
+    help: str,
+    *,
+    kind: Kind = "semantic",
+    form: bool = False,
+    often: bool = False,
+    least: float | None = None,
+    above: float | None = None,
+    most: float | None = None,
+    below: float | None = None,
+    choices: Sequence[str] = (),
+    words: Mapping[str, int] | None = None,
+    auto: str = "",
+    by_machine: bool = False,
+    phase: str = "",
+    trial: Any = None,
+) -> Any:
+    """Declare one option.
+
+    Args:
+        default: value when nothing else is given; its type is the option's type.
+        help: one line with the unit; ASCII, as it is stored in KFP's database.
+        kind: whether it belongs to the key (see `Kind`).
+        form: whether it is a field of the run form; flags and files always take it.
+        often: whether people set it often: `--help` shows it without being asked for its group.
+        least, above, most, below: bounds of a number; 0 to 10^9 where they say nothing.
+        choices: the only values allowed; a drop-down on the run form.
+        words: words that may be said instead of a number.
+        auto: what the option becomes where nobody gives it, for `--help`; `{default}` in it is the default.
+            Given, `auto` and an empty text then mean "not given here", so that what is below them counts.
+        by_machine: whether the machine decides it where nobody gives it.
+        phase: the first phase of a stage with phases that depends on it; "" is the first of all.
+        trial: its value in a trial of a few steps; None for the same.
+    """
+    meta = {
+        "help": help,
+        "kind": kind,
+        "form": form,
+        "often": often,
+        "choices": tuple(choices),
+        "words": dict(words or {}),
+        "bounds": bounds(least, above, most, below),
+        "auto": auto.format(default=shown(default)),
+        "by_machine": by_machine,
+        "phase": phase,
+        "trial": trial,
+    }
+    return dataclasses.field(default=default, metadata=meta)
+
+
+def input_ref(
+    help: str,
+    *,
+    stages: Sequence[str],
+    optional: bool = False,
+    default: str = "",
+    keyed: bool = True,
+    also: Sequence[str] = (),
+) -> Any:
+    """Declare an input: a reference to an output of one of `stages`.
+
+    Its flag takes a file holding a reference, `<stage>/<key>`, `latest` or `none`; empty means
+    what `--inputs` says.
+
+    Args:
+        help: one line, ASCII.
+        stages: producers in order of preference; `latest` follows the channel's pointer of the
+            first of them that has one.
+        optional: whether the stage can do without it.
+        default: `none` for an input that is used only when it is asked for.
+        keyed: False where the stage's own output does not depend on it (only a part's does).
+        also: stages whose outputs may be given by hand as well; no pointer to them is followed.
+    """
+    meta = {"stages": tuple(stages), "optional": optional, "keyed": keyed, "also": tuple(also)}
+    declared = opt(default, help, kind="input", often=True)
+    return dataclasses.field(default=default, metadata={**declared.metadata, **meta})
+
+
+def flag(name: str) -> str:
+    """The command-line flag of the option called `name`."""
+    return "--" + name.replace("_", "-")
+
+
+def by_kind(config: Any, *kinds: Kind) -> dict[str, Scalar]:
+    """The options of `config` that are of one of `kinds`, by name, sorted."""
+    return {name: getattr(config, name) for name in sorted(names_of(type(config), kind=kinds))}
+
+
+def names_of(cls: type, **wanted: Any) -> list[str]:
+    """The options of `cls` whose declaration says so: `names_of(cls, kind=("semantic",), by_machine=True)`.
+
+    A tuple stands for any of its values.
+    """
+    found = {key: value if isinstance(value, tuple) else (value,) for key, value in wanted.items()}
+    return [
+        field.name
+        for field in dataclasses.fields(cls)
+        if all(field.metadata[key] in values for key, values in found.items())
+    ]
+
+
+def option_fields(cls: type, *kinds: Kind) -> Iterator[dataclasses.Field[Any]]:
+    """The fields of `cls` of one of `kinds` (all when none is given), in order of declaration."""
+    for field in dataclasses.fields(cls):
+        if not kinds or field.metadata["kind"] in kinds:
+            yield field
+
+
+@functools.cache
+def values_of(cls: type) -> dict[str, Values]:
+    """What values each option of `cls` can have."""
+    hints = get_type_hints(cls)
+    return {
+        field.name: Values(
+            type=hints[field.name],
+            bounds=field.metadata["bounds"],
+            choices=field.metadata["choices"],
+            words=field.metadata["words"],
+            takes_auto=bool(field.metadata["auto"]),
+        )
+        for field in dataclasses.fields(cls)
+    }
+
+
+def shown(value: Any) -> str:
+    """A value as a person reads it, in `--help` or on a page."""
+    return repr(value) if value == "" else spelled(value)
+
+
+def spelled(value: Any) -> str:
+    """A value as a flag takes it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """A group of options: `class Hours(Options, group="hours")` names it, its docstring says what it is."""
+
+    def __init_subclass__(cls, group: str = "", **others: Any) -> None:
+        super().__init_subclass__(**others)
+        cls._group = group  # type: ignore[attr-defined]
+
+    def __post_init__(self) -> None:
+        """Refuse what no option can be, then what cannot be together.
+
+        Raises:
+            UsageError: the first of them; names the option, what was expected and what was found.
+        """
+        mine: Any = type(self)
+        for name, values in values_of(mine).items():
+            value = getattr(self, name)
+            if not values.fits(value):
+                raise UsageError(f"{flag(name)} {WrongValue(values.expected, value)}")
+        for cls in reversed(mine.__mro__):
+            for problem in cls.__dict__.get("contradictions", _none)(self):
+                raise UsageError(problem)
+
+    @classmethod
+    def bundles(cls, values: dict[str, Any]) -> Mapping[str, Scalar]:
+        """Options that others of `values` stand for (a preset); they win over defaults only.
+
+        Raises:
+            ValueError: there is no such bundle.
+        """
+        return {}
+
+    @classmethod
+    def left_open(cls, values: dict[str, Any]) -> dict[str, Scalar]:
+        """What options become that nobody gave, where it follows from others of `values`."""
+        return {}
+
+
+def _none(options: Options) -> tuple[str, ...]:
+    return ()
+
+
+class Only:
+    """Options of which only some can be read: those that the key of what is made from them holds."""
+
+    def __init__(self, options: Options, names: set[str]) -> None:
+        self._options, self._names = options, names
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in self._names:
+            raise AttributeError(f"option {name} is not in the key of what is being made: see its `phase`")
+        return getattr(self._options, name)
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """A few options that a reader expects together."""
+
+    name: str
+    about: str
+    options: list[dataclasses.Field[Any]]
+
+
+def groups_of(cls: type) -> list[Group]:
+    """The groups of a stage's options: its inputs, its own, and those that every stage has."""
+    fields = {field.name: field for field in dataclasses.fields(cls)}
+    inputs = [f for f in fields.values() if f.metadata["kind"] == "input"]
+    about = "each a file that holds a reference, STAGE/KEY, latest or none"
+    found = [Group("inputs", about, inputs)] if inputs else []
+    for part in cls.__mro__:
+        own = [
+            fields[n]
+            for n in inspect.get_annotations(part)
+            if n in fields and fields[n].metadata["kind"] != "input"
+        ]
+        if own:
+            about = "what only this stage has" if part is cls else (part.__doc__ or "").partition("\n")[0]
+            found.append(Group(getattr(part, "_group", "") or "other", about, own))
+    return found
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StoreOptions(Options, group="store"):
+    """Where bytes lie, and which pointers are read and moved."""
+
+    store: str = opt(
+        "runs/store",
+        "where bytes live: a folder, file:///path or s3://bucket/prefix",
+        kind="environment",
+        often=True,
+    )
+    channel: str = opt(
+        "dev", "whose pointers are read and moved: dev, demo, nightly ...", kind="environment", often=True
+    )
+    endpoint: str = opt(
+        "",
+        "S3 server, http(s)://host[:port]; default: AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL or the secret's, "
+        "else AWS",
+        kind="environment",
+    )
+    scratch: str = opt(
+        "",
+        "folder on a local disk for work and cached inputs of an s3 store; default: YANMO_SCRATCH or the "
+        "user's cache folder",
+        kind="environment",
+    )
+    scratch_gib: float = opt(200.0, "cap of the scratch cache, GiB", kind="environment")
+    single_writer: bool = opt(
+        False,
+        "I vouch that one run writes at a time: for an S3 server that ignores conditional writes",
+        kind="environment",
+    )
+    inputs: str = opt(
+        "latest",
+        "inputs not given by their own flag: 'latest' (the channel's pointers) or a JSON file of "
+        "input name -> reference",
+        kind="environment",
+    )
+    pointer: str = opt(
+        "",
+        "pointer of the channel that success moves; default: the stage's name; 'none' moves none",
+        kind="environment",
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunOptions(Options, group="run"):
+    """This one run: its log, its metrics, what it hands to a pipeline."""
+
+    reference_out: str = opt("", "file to write the main output's reference to (JSON)", kind="environment")
+    executor_input: str = opt("", "KFP's executor input JSON; pipelines pass it", kind="environment")
+    run_id: str = opt("", "id of the pipeline run, for logs and metrics", kind="environment")
+    force: bool = opt(False, "make the output again even if it is committed", kind="environment", often=True)
+    metrics_port: int = opt(
+        0,
+        "TCP port of /metrics; 0 takes a free one, -1 serves none",
+        kind="environment",
+        least=-1,
+        most=65535,
+    )
+    log_level: str = opt(
+        "info",
+        "least severe message shown",
+        kind="environment",
+        choices=("debug", "info", "warning", "error"),
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StageOptions(StoreOptions, RunOptions):
+    """Options that every stage takes; each stage's config derives from this."""
+
+
+def default_argv(argv: Sequence[str] | None) -> Sequence[str]:
+    """`argv`, or the process's own arguments."""
+    return sys.argv[1:] if argv is None else argv

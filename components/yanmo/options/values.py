@@ -1,0 +1,177 @@
+"""From a text to the value of an option, within its bounds: the only place where options are read.
+
+Every number has finite bounds, so that no option holds infinity, 1e300 or a thousand digits, and none is read
+in another base: `010` is ten. A text has no NUL and can be written as UTF-8, as every record is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from yanmo.options.nearest import did_you_mean
+
+MOST = 10**9
+"""Of a number that says no other bound."""
+MOST_EXACT = 10**15
+"""Integers are exact up to here in doubles, which JSON and KFP make of numbers."""
+AUTO = "auto"
+"""Of an option that takes it: "not given here". An empty text means the same."""
+
+_NUMBER = re.compile(r"[+-]?([0-9](_?[0-9])*(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,4})?")
+_LONGEST_NUMBER = 40
+_WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+
+
+class WrongValue(ValueError):
+    """A text or a value that an option cannot have; says what was expected and found."""
+
+    def __init__(self, expected: str, found: Any, hint: str = "") -> None:
+        super().__init__(f"{brief(found)}: expected {expected}{hint}")
+
+
+def brief(found: Any) -> str:
+    """What was found, as a message shows it: quoted where it is not one printable word, and cut."""
+    text = f"{found:g}" if isinstance(found, float) else str(found)
+    text = text if len(text) <= 60 else f"{text[:50]}... ({len(text)} characters)"
+    return text if text and text.isprintable() and text == text.strip() else ascii(text)
+
+
+def number_in(text: str) -> float | None:
+    """The number that a text says as KFP, YAML and people spell it (`1000`, `1e3`, `3e-4`); None for none."""
+    text = text.strip()
+    if len(text) > _LONGEST_NUMBER or not _NUMBER.fullmatch(text):
+        return None
+    return float(text.replace("_", ""))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bounds:
+    """Between what a number lies."""
+
+    least: float = 0
+    most: float = MOST
+    above_least: bool = False
+    """Whether it is above the least and not equal to it."""
+    below_most: bool = False
+
+    def hold(self, value: float) -> bool:
+        """Whether a number lies within them; what is no number does not."""
+        low = value > self.least if self.above_least else value >= self.least
+        return low and (value < self.most if self.below_most else value <= self.most)
+
+    def __str__(self) -> str:
+        low = f"above {self.least:.16g} and" if self.above_least else f"from {self.least:.16g}"
+        if self.below_most:
+            return f"{low} below {self.most:.16g}" if self.above_least else f"{low} to below {self.most:.16g}"
+        return f"{low} at most {self.most:.16g}" if self.above_least else f"{low} to {self.most:.16g}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Values:
+    """What values an option can have."""
+
+    type: type
+    bounds: Bounds = field(default_factory=Bounds)
+    choices: Sequence[Any] = ()
+    words: Mapping[str, int] = field(default_factory=dict)
+    """Words that may be said instead of a number."""
+    takes_auto: bool = False
+
+    def read(self, text: str) -> Any:
+        """The value that a text says; None for `auto`, which gives none.
+
+        Raises:
+            WrongValue: it says none that the option can have.
+        """
+        word = text.strip()
+        if self.takes_auto and word in ("", AUTO):
+            return None
+        if word in self.words:
+            return self.words[word]
+        value = self._value(text)
+        if value is None or not self.fits(value):
+            raise WrongValue(self.expected, text, self._hint(text))
+        return value
+
+    def argument(self, text: str) -> Any:
+        """`read`, as argparse calls it."""
+        try:
+            return self.read(text)
+        except WrongValue as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    def fits(self, value: Any) -> bool:
+        """Whether an option can have this value."""
+        kind: Any = type(value)
+        if kind is not self.type and not (self.type is float and kind is int):
+            return False
+        if self.choices:
+            return value in self.choices
+        if self.type in (int, float):
+            return value in self.words.values() or self.bounds.hold(value)
+        return self.type is not str or _is_writable(value)
+
+    def _value(self, text: str) -> Any:
+        if self.type is bool:
+            return _WORDS.get(text.strip().lower())
+        if self.type is str:
+            return text
+        number = number_in(text)
+        if self.type is float or number is None:
+            return number
+        plain = text.strip().replace("_", "")
+        if plain.lstrip("+-").isdigit():
+            return int(plain)  # a double would lose the last digits of a large one
+        return int(number) if number.is_integer() else None
+
+    @property
+    def expected(self) -> str:
+        """What a text must say, for a message."""
+        if self.choices:
+            names: list[Any] = [AUTO] if self.takes_auto else []
+            names += [c for c in self.choices if c != AUTO or not self.takes_auto]
+            return f"one of {', '.join(map(str, names))}"
+        kinds = {bool: "true or false", str: "a text without NUL that UTF-8 can write"}
+        what = kinds.get(self.type) or f"a {'whole ' * (self.type is int)}number {self.bounds}"
+        return " or ".join([what, *self.words, *([AUTO] if self.takes_auto else [])])
+
+    def _hint(self, text: str) -> str:
+        return did_you_mean(text, map(str, self.choices or self.words)) if self.choices or self.words else ""
+
+
+def _is_writable(text: str) -> bool:
+    try:
+        return "\0" not in text and bool(text.encode() or True)
+    except UnicodeEncodeError:
+        return False
+
+
+def bounds(least: float | None, above: float | None, most: float | None, below: float | None) -> Bounds:
+    """Bounds as an option's declaration says them; what is not said is 0 and `MOST`."""
+    low = above if above is not None else 0 if least is None else least
+    high = below if below is not None else MOST if most is None else most
+    return Bounds(least=low, most=high, above_least=above is not None, below_most=below is not None)
+
+
+def argument(kind: type, *, least: float = 0, most: float = MOST) -> Callable[[str], Any]:
+    """What argparse calls to read a number of a tool's command line."""
+    return Values(type=kind, bounds=Bounds(least=least, most=most)).argument
+
+
+def arguments(kind: type, *, least: float = 0, most: float = MOST) -> Callable[[str], list[Any]]:
+    """The same of several numbers with commas between them, at least one."""
+    values = Values(type=kind, bounds=Bounds(least=least, most=most))
+
+    def read(text: str) -> list[Any]:
+        parts = [part for part in text.split(",") if part.strip()]
+        if not parts:
+            raise argparse.ArgumentTypeError(
+                f"{brief(text)}: expected {values.expected}, or several with commas"
+            )
+        return [values.argument(part) for part in parts]
+
+    return read

@@ -1,0 +1,260 @@
+"""Reading evaluations, and refusing to compare what was not measured alike."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from yanmo.common.errors import DataError
+from yanmo.formats.records import check_schema
+from yanmo.formats.training_text import training_text
+from yanmo.store.output import Output, read_json
+
+log = logging.getLogger(__name__)
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One evaluation, opened."""
+
+    output: Output
+    model: Output
+    summary: dict[str, Any]
+    samples: dict[str, Any]
+
+    @property
+    def mean(self) -> float:
+        """Bits per character, mean over genres."""
+        return float(self.summary["mean"]["bits_per_character"])
+
+    def section(self, name: str) -> Any:
+        """What the evaluation says of `verse`, `memorization` ...: in its summary or a file, or None."""
+        if name in self.summary:
+            return self.summary[name]
+        file = f"{name}.json"
+        return (
+            json.loads(self.output.path(file).read_text(encoding="utf-8"))
+            if self.output.entries(file)
+            else None
+        )
+
+    def documents(self, prefix: str = "documents") -> pa.Table:
+        """The scores of all documents, sorted by genre and id.
+
+        Args:
+            prefix: of the files; `confirmation` has those that nobody looks at before rule 10 of the gate.
+        """
+        paths = self.output.paths(f"{prefix}-*.parquet")
+        for path in paths:
+            check_schema(path, "evaluation")
+        return pa.concat_tables([pq.read_table(path) for path in paths])
+
+
+def open_evaluation(output: Output) -> Evaluation:
+    """Open an evaluation and the model it measured.
+
+    Raises:
+        DataError: it is none, or its model is gone.
+    """
+    if output.manifest.stage != "evaluate":
+        raise DataError(f"{output}: expected an output of evaluate; run `yanmo evaluate` and give that")
+    model = output.input("model")
+    if model is None:
+        raise DataError(f"{output}: does not say which model it measured; run `yanmo evaluate` again")
+    found = Evaluation(output, model, read_json(output, "summary.json"), read_json(output, "samples.json"))
+    if not found.summary.get("genres") or not math.isfinite(found.mean):
+        raise DataError(
+            f"{output}: holds no finite bits per character; an empty split or a broken model is not judged"
+        )
+    return found
+
+
+CONTAMINATION = "contamination"
+"""The part of an evaluation that says how much of its texts stands in the model's training text."""
+WRITING = ("verse", "memorization", "contamination")
+"""What the part `writing` says of an evaluation, a file each."""
+
+
+def with_writing(evaluation: Evaluation, writing: Output | None) -> Evaluation:
+    """The evaluation with what `writing` holds in its summary, and each sample's nearest training text.
+
+    What was looked for in another text than the model's own training text is left out: a test split that is
+    clean of any other text says nothing. Of a part of it, contamination is kept as what it is `at_least`.
+    """
+    if writing is None:
+        return evaluation
+    said: dict[str, Any] = {name: read_json(writing, f"{name}.json") for name in WRITING}
+    said["verse"] = said["verse"]["rules"]
+    covered = _covers(writing, evaluation.model)
+    if covered != "all":
+        kept = {"verse": said["verse"]}
+        if covered == "part":
+            kept["contamination"] = {**said["contamination"], "at_least": True}
+        return replace(evaluation, summary={**evaluation.summary, **kept})
+    nearest = said["memorization"]["nearest"]
+    genres = {
+        genre: [
+            {**text, "nearest": _nearest_named(nearest.get(f"{genre}/{i:04d}"))}
+            for i, text in enumerate(texts)
+        ]
+        for genre, texts in evaluation.samples["genres"].items()
+    }
+    samples = {**evaluation.samples, "genres": genres}
+    return replace(evaluation, summary={**evaluation.summary, **said}, samples=samples)
+
+
+def with_contamination(evaluation: Evaluation) -> Evaluation:
+    """The evaluation with the contamination that was measured with it, whatever `writing` was given.
+
+    Where both say something the larger share counts; it is `at_least` so much where neither search covered
+    all of the training text.
+    """
+    found = [evaluation.summary["contamination"]] if "contamination" in evaluation.summary else []
+    if CONTAMINATION in evaluation.output.manifest.references:
+        part = evaluation.output.part(CONTAMINATION)
+        covered = _covers(part, evaluation.model)
+        if covered != "nothing":
+            said = read_json(part, "contamination.json")
+            found.append({**said, "at_least": True} if covered == "part" else said)
+    known = [each for each in found if each.get("share") is not None]
+    if not known:
+        return evaluation
+    worst = dict(max(known, key=lambda each: float(each["share"])))
+    if not all(each.get("at_least") for each in known):
+        worst.pop("at_least", None)
+    return replace(evaluation, summary={**evaluation.summary, "contamination": worst})
+
+
+Coverage = Literal["all", "part", "nothing"]
+
+
+def coverage(writing: Output, model: Output) -> tuple[Coverage, list[str]]:
+    """How much of the text that the model was trained on was searched for copies, and what was not, in words.
+
+    Where the lineage has a gap, what was searched beside it may be what is missing: a part.
+    """
+    known = training_text(model)
+    inputs = writing.manifest.inputs.items()
+    looked = {value["content_digest"] for name, value in inputs if name.startswith("documents") and value}
+    missed = [f"{t} was not looked in" for t in known.texts if t.content_digest not in looked]
+    if not known.unknown and not missed:
+        return "all", []
+    return "part" if known.unknown or looked & known.digests() else "nothing", [*known.unknown, *missed]
+
+
+def _covers(writing: Output, model: Output) -> Coverage:
+    """`coverage`, said in the log where it is not all."""
+    covered, lacking = coverage(writing, model)
+    if lacking:
+        log.warning(
+            "%s does not cover the training text of %s (%s): copies and contamination are not judged; run "
+            "`yanmo evaluate --force` for it again",
+            writing,
+            model,
+            "; ".join(lacking),
+        )
+    return covered
+
+
+def _nearest_named(nearest: dict[str, Any] | None) -> dict[str, Any] | None:
+    if nearest is None:
+        return None
+    return {"title": str(nearest["title"])[:200], "likeness": float(nearest["likeness"])}
+
+
+def is_of(writing: Output, evaluation: Output) -> bool:
+    """Whether `writing` was measured on the samples of `evaluation`."""
+    value = writing.manifest.inputs.get("evaluation")
+    return value is not None and bool(value["content_digest"] == evaluation.content_digest)
+
+
+def paired_scores(challenger: Evaluation, champion: Evaluation) -> dict[str, Floats]:
+    """Genre -> (documents, 4): characters, challenger's bits, champion's bits, group.
+
+    Raises:
+        DataError: they were not measured on the same documents in the same way; says what to run.
+    """
+    mine, theirs = challenger.summary["conditions"], champion.summary["conditions"]
+    different = sorted(name for name in mine.keys() | theirs.keys() if mine.get(name) != theirs.get(name))
+    if different:
+        found = "; ".join(f"{n}: {_short(mine.get(n))} and {_short(theirs.get(n))}" for n in different)
+        command = evaluate_command(champion.model.manifest.key, mine)
+        raise DataError(
+            f"{challenger.output} (challenger) and {champion.output} (champion) were not measured alike: "
+            f"{found}. Measure the champion anew: {command}"
+        )
+    return joined_scores(challenger, champion)
+
+
+def evaluate_command(key: str, conditions: Mapping[str, str], *, is_champion: bool = True) -> str:
+    """How to measure the model `key` to compare it with what was measured under `conditions`.
+
+    Args:
+        is_champion: its evaluation goes beside the channel's own, and how it writes is not asked again.
+    """
+    stride = re.fullmatch(r"stride-(\d+)/.*", conditions.get("scoring", ""))
+    number = conditions.get("documents_per_genre")
+    more = (f" --stride {stride[1]}" if stride else "") + (f" --budget-documents {number}" if number else "")
+    which = f"--split {conditions.get('split', 'test')}{more}"
+    if not is_champion:
+        return f"`yanmo evaluate --model train/{key} {which}`"
+    return f"`yanmo evaluate --model train/{key} --documents none {which} --pointer champion_evaluation`"
+
+
+def joined_scores(
+    challenger: Evaluation, champion: Evaluation, prefix: str = "documents"
+) -> dict[str, Floats]:
+    """The scores of both in the files that begin with `prefix`, as `paired_scores` gives them.
+
+    Raises:
+        DataError: they hold different documents, or what is no finite number.
+    """
+    ours, others = challenger.documents(prefix), champion.documents(prefix)
+    if not all(ours[name].equals(others[name]) for name in ("id", "genre", "characters")):
+        raise DataError(
+            f"{challenger.output} and {champion.output}: name one evaluation set but hold other documents; "
+            "run evaluate for both with --force"
+        )
+    values = np.stack(
+        [
+            ours["characters"].to_numpy(),
+            ours["bits"].to_numpy(),
+            others["bits"].to_numpy(),
+            _group_numbers(ours if "group" in ours.column_names else others),
+        ],
+        axis=1,
+    ).astype(np.float64)
+    if not np.isfinite(values).all():
+        raise DataError(f"{challenger.output} or {champion.output}: holds bits that are no finite number")
+    genres = ours["genre"].to_numpy()
+    scores = {genre: values[genres == genre] for genre in dict.fromkeys(genres.tolist())}
+    empty = [genre for genre, each in scores.items() if not each[:, 0].sum() > 0]
+    if empty:
+        raise DataError(
+            f"{challenger.output}: genre {', '.join(empty)} holds no characters; run `yanmo curate` again"
+        )
+    return scores
+
+
+def _group_numbers(table: pa.Table) -> npt.NDArray[np.int64]:
+    """A number for each group, and one for each document that stands alone; evaluations v1 know no groups."""
+    ids = table["id"].to_pylist()
+    groups = table["group"].to_pylist() if "group" in table.column_names else [None] * len(ids)
+    names = [f"id {id}" if group is None else group for id, group in zip(ids, groups, strict=True)]
+    return np.unique(names, return_inverse=True)[1]
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text[:12] + "..." if len(text) > 20 else text

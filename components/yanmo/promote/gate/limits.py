@@ -1,0 +1,105 @@
+"""Limits on guard metrics: figures that must stay in bounds, whatever bits per character say.
+
+Standard library only, since the option is read where no numpy is.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+
+from yanmo.options.nearest import did_you_mean
+from yanmo.options.values import number_in
+
+VERSE = {
+    "form": "generated shi of four or eight lines of five or seven",
+    "equal_lines": "generated shi of an even number of lines, all of five or seven",
+    "rhyme": "generated regular poems that rhyme",
+    "rhyme_pairs": "neighbouring even lines of generated shi that rhyme",
+    "alternation": "generated regular lines whose tones alternate",
+    "alternation_any": "generated lines of five or seven whose tones alternate",
+    "opposition": "generated couplets of opposite tones",
+    "adhesion": "joints of generated couplets that share a tone",
+    "no_lone_level": "generated level endings without a lone level tone",
+    "mixed_ending": "generated lines that do not end in three equal tones",
+    "parallel": "generated middle couplets that are parallel",
+    "fresh": "characters new to their generated poem",
+    "own_tune": "generated ci of the usual line lengths of their tune",
+    "any_tune": "generated ci of the usual line lengths of some tune",
+    "sentence_rhyme": "neighbouring sentences of generated ci that rhyme",
+}
+"""Rules of verse, by the names that evaluate gives them -> of what the share is taken."""
+
+FIGURES = {
+    "distinct_2": "share of different character pairs in the samples of the most repetitive genre",
+    "written_share": "share of samples that hold two characters or more, of the genre with the fewest",
+    "ended_share": "share of samples that the model ended itself",
+    "loop_share": "share of samples that fall into a loop",
+    "copied_8grams": "share of generated 8-grams that stand in the training text",
+    "longest_copy": "longest run copied from the training text, characters",
+    "genre_obedience": "share of samples that are of the genre asked for",
+    "repeated_share": "share of samples that another one of the same genre equals, of the worst genre",
+    **VERSE,
+}
+"""Name of a figure -> what it is; `yanmo.promote.gate.guards` reads them from an evaluation."""
+
+MEASURED = ("contamination",)
+"""What a verdict rests on; nothing is promoted where one of these was not measured and not accepted so."""
+
+_LIMIT = re.compile(r"\s*(\w+)\s*(<=|>=)\s*([-+.\deE]+)\s*\Z")
+
+
+@dataclass(frozen=True)
+class Limit:
+    """One bound of one figure."""
+
+    figure: str
+    sign: str
+    """`<=` or `>=`."""
+    bound: float
+
+    def holds(self, value: float) -> bool:
+        """Whether `value` is within the bound; no number is not."""
+        return value <= self.bound if self.sign == "<=" else value >= self.bound
+
+    def __str__(self) -> str:
+        return f"{self.figure} {self.sign} {self.bound:g}"
+
+
+def parse_limits(text: str) -> tuple[Limit, ...]:
+    """`"distinct_2>=0.5,loop_share<=0.3"` as limits; an empty text has none.
+
+    Raises:
+        ValueError: not of that form, or no figure of that name.
+    """
+    return tuple(_parsed(part) for part in text.split(",") if part.strip())
+
+
+def parse_unmeasured(text: str) -> tuple[str, ...]:
+    """The names in a text such as `"contamination"`, with commas between; an empty text has none.
+
+    Raises:
+        ValueError: a verdict rests on nothing of that name.
+    """
+    names = tuple(filter(None, map(str.strip, text.split(","))))
+    for name in names:
+        if name not in MEASURED:
+            hint = did_you_mean(name, MEASURED)
+            raise ValueError(f"--accept-unmeasured: expected {', '.join(MEASURED)}, found {name!r}{hint}")
+    return names
+
+
+def _parsed(part: str) -> Limit:
+    found = _LIMIT.match(part)
+    hint = "expected NAME<=BOUND or NAME>=BOUND, separated by commas"
+    if not found:
+        raise ValueError(f"--limits: {part.strip()!r}: {hint}")
+    name, sign, bound = found.groups()
+    if name not in FIGURES:
+        hint = did_you_mean(name, FIGURES)
+        raise ValueError(f"--limits: no figure {name!r}{hint}; there are {', '.join(FIGURES)}")
+    value = number_in(bound)
+    if value is None or not math.isfinite(value):
+        raise ValueError(f"--limits: {part.strip()!r}: {hint}")
+    return Limit(name, sign, value)

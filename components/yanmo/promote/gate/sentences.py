@@ -1,0 +1,397 @@
+"""What the gate says, in English and in Chinese: every sentence of a verdict stands here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from yanmo.promote.gate.limits import VERSE, Limit
+from yanmo.promote.gate.verdict import Check, Rules, Words
+
+ANOTHER = Words("another model than the champion", "与现任冠军不是同一个模型")
+DOUBT = Words("gain above 0 beyond doubt", "提升确实大于零")
+NEW = Words("not rolled back before", "不曾被人工撤下")
+_UNMEASURED = Words("not measured", "未测量")
+VERSE_ZH = {
+    "form": "四句或八句，五言或七言",
+    "equal_lines": "句数为偶，五言或七言",
+    "rhyme": "偶句通押平水韵",
+    "rhyme_pairs": "相邻偶句押韵",
+    "alternation": "二四六平仄相间（近体）",
+    "alternation_any": "二四六平仄相间（各体）",
+    "opposition": "对：一联之内平仄相对",
+    "adhesion": "粘：两联之间平仄相粘",
+    "no_lone_level": "不犯孤平",
+    "mixed_ending": "不犯三平尾、三仄尾",
+    "parallel": "中间两联对仗（近似判断）",
+    "fresh": "诗中不重字",
+    "own_tune": "合本词牌常见句式",
+    "any_tune": "合某词牌常见句式",
+    "sentence_rhyme": "相邻韵句押韵",
+}
+_FIGURES_ZH = {
+    "distinct_2": "最重复的体裁中不同字对的比例",
+    "written_share": "有文字的样例比例",
+    "ended_share": "自行收尾的样例比例",
+    "loop_share": "陷入循环的样例比例",
+    "copied_8grams": "生成的八字片段见于训练文本的比例",
+    "longest_copy": "照抄训练文本的最长片段（字）",
+    "genre_obedience": "体裁相符的样例比例",
+    "repeated_share": "最重复的体裁中与他篇雷同的样例比例",
+    **{name: f"生成诗词合“{rule}”的比例" for name, rule in VERSE_ZH.items()},
+}
+_FIGURES_EN = {
+    "distinct_2": "different character pairs in samples",
+    "written_share": "samples that hold text",
+    "ended_share": "samples ended by the model",
+    "loop_share": "samples in a loop",
+    "copied_8grams": "generated 8-grams found in the training text",
+    "longest_copy": "longest copied run, characters",
+    "genre_obedience": "samples of the genre asked for",
+    "repeated_share": "samples that another one of their genre equals",
+    **VERSE,
+}
+
+
+def which(same_model: bool) -> Words:
+    """Finding of rule 6."""
+    return (
+        Words("the champion itself", "正是现任冠军") if same_model else Words("another model", "另一个模型")
+    )
+
+
+def sure(gain: Mapping[str, Any], level: float) -> Words:
+    """Finding of rule 7."""
+    if gain["interval"] is None:
+        return Words("no interval: one text in each genre", "没有区间：每个体裁只有一篇")
+    low, high = gain["interval"]
+    return Words(
+        f"{100 * level:g} % interval {low:+.3f} to {high:+.3f} bits",
+        f"{100 * level:g} % 区间 {low:+.3f} 至 {high:+.3f} 比特",
+    )
+
+
+def least(noise: Mapping[str, Any]) -> Words:
+    """Rule 8: the margin, and what makes it."""
+    asked, mean, why = percent(noise["margin"]), percent(noise["margin_of_mean"]), margin_of(noise)
+    apart = apart_from_luck(noise)
+    return Words(
+        f"gain of at least {asked}, or of {mean} as the mean of three nights ({why.en}); {apart.en}",
+        f"提升至少 {asked}，或三夜平均提升至少 {mean}（{why.zh}）；{apart.zh}",
+    )
+
+
+def apart_from_luck(noise: Mapping[str, Any]) -> Words:
+    """The least gain that this channel can see."""
+    apart = percent(noise["told_apart"])
+    return Words(
+        f"a true gain under {apart} may take more than three nights to be told from luck",
+        f"真实提升若不足 {apart}，三夜之内未必能与运气区分",
+    )
+
+
+def margin_of(noise: Mapping[str, Any]) -> Words:
+    """What the margin comes from."""
+    if noise["of_noise"] <= noise["min_gain"]:
+        return Words("the least gain asked for", "所要求的最小提升")
+    times = f"{noise['of_noise'] / noise['margin_sd']:.1f}"
+    sd, error = percent(noise["margin_sd"]), percent(noise["month_error"])
+    nights = noise["nights_per_month"]
+    return Words(
+        f"{times} times the seed's noise of {sd}, {_known_from(noise).en}: what luck reaches in "
+        f"{error} of months of {nights} nights",
+        f"种子噪声 {sd} 的 {times} 倍，{_known_from(noise).zh}：{nights} 夜之月仅 {error} 凭运气可及",
+    )
+
+
+def _known_from(noise: Mapping[str, Any]) -> Words:
+    if not noise["measured"]:
+        return Words("which is assumed", "此为假定值")
+    measured, twins = percent(noise["sd"]), noise["twins"]
+    if noise["margin_sd"] != noise["sd"]:  # few twins make a wide margin also where they measured little
+        return Words(
+            f"the least that is believed; {twins} twins measured {measured}",
+            f"此为所信之最小值；{twins} 次短训测得 {measured}",
+        )
+    return Words(f"measured by {twins} twins", f"由 {twins} 次短训测得")
+
+
+def with_noise(sentence: Words, noise: Mapping[str, Any]) -> Words:
+    """`sentence` of a comparison; what its margin rests on comes first where nobody measured it."""
+    if noise["measured"]:
+        return sentence
+    sd = percent(noise["sd"])
+    return Words(
+        f"The seed's noise was not measured, {sd} is assumed. {sentence.en}",
+        f"种子噪声未测量，假定为 {sd}。{sentence.zh}",
+    )
+
+
+def percent(share: float) -> str:
+    """A share as a person reads it, three digits of it."""
+    return f"{100 * share:.3g} %"
+
+
+def size(gain: Mapping[str, Any], mean: float | None) -> Words:
+    """Finding of rule 8; `mean`: of the last three nights, where there are so many."""
+    share = f"{100 * gain['share']:+.2f} %"
+    found = Words(f"{share} of {gain['champion']:.3f} bits", f"{gain['champion']:.3f} 比特的 {share}")
+    if mean is None:
+        return found
+    nights = f"{100 * mean:+.2f} %"
+    return Words(f"{found.en}; {nights} as the mean of three nights", f"{found.zh}；三夜平均 {nights}")
+
+
+def no_worse(limit: float) -> Words:
+    """Rule 9."""
+    return Words(f"no genre worse by more than {limit:g} bits", f"任一体裁变差不超过 {limit:g} 比特")
+
+
+def worse(genres: Mapping[str, Mapping[str, Any]]) -> Words:
+    """Finding of rule 9: the genres that are worse by too much."""
+    english, chinese = [], []
+    for name, g in genres.items():
+        few = g["documents"] if g["few_documents"] else 0
+        english.append(f"{name} by {-g['gain']:.3f} bits" + (f" ({few} texts only)" if few else ""))
+        chinese.append(f"{name}差 {-g['gain']:.3f} 比特" + (f"（仅 {few} 篇）" if few else ""))
+    return Words(", ".join(english) or "none", "，".join(chinese) or "无")
+
+
+def clean(limit: float) -> Words:
+    """Rule 1."""
+    return Words(
+        f"at most {100 * limit:g} % of the evaluated texts in the training text",
+        f"评测文本见于训练文本的不超过 {100 * limit:g} %",
+    )
+
+
+def share(value: float | None) -> Words:
+    """Finding of rule 1."""
+    return _UNMEASURED if value is None else Words(f"{100 * value:.2f} %", f"{100 * value:.2f} %")
+
+
+def limit(bound: Limit) -> Words:
+    """Rules 2 and 3."""
+    en, zh = ("at most", "至多") if bound.sign == "<=" else ("at least", "至少")
+    return Words(
+        f"{_FIGURES_EN[bound.figure]}: {en} {bound.bound:g}",
+        f"{_FIGURES_ZH[bound.figure]}：{zh} {bound.bound:g}",
+    )
+
+
+def number(value: float | None) -> Words:
+    """Finding of rules 2 and 3."""
+    return _UNMEASURED if value is None else Words(f"{value:.3g}", f"{value:.3g}")
+
+
+def taken_down(when: str) -> Words:
+    """Finding of rule 4."""
+    return Words(f"rolled back {when}", f"曾被撤下：{when}") if when else Words("no", "否")
+
+
+def first(mean: float) -> Words:
+    """The sentence where there was no champion."""
+    return Words(
+        f"Promoted: the channel had no champion yet; {mean:.3f} bits per character over its genres.",
+        f"晋升：此频道此前没有冠军；各体裁平均每字 {mean:.3f} 比特。",
+    )
+
+
+def promoted(gain: Mapping[str, Any], rules: Rules, noise: Mapping[str, Any]) -> Words:
+    """The sentence of a change of champions."""
+    found, against = sure(gain, rules.level), _against(gain)
+    share, limit = f"{100 * gain['share']:.2f} %", f"{rules.max_genre_loss:g}"
+    nights = _nights(noise) if gain["share"] < noise["margin"] else Words("", "")
+    return Words(
+        f"Promoted: {against.en}, a gain of {gain['bits']:.3f} bits or {share} ({found.en}){nights.en}; "
+        f"no genre is worse by more than {limit} bits.",
+        f"晋升：{against.zh}，提升 {gain['bits']:.3f} 比特，即 {share}（{found.zh}）{nights.zh}；"
+        f"没有体裁变差超过 {limit} 比特。",
+    )
+
+
+def _nights(noise: Mapping[str, Any]) -> Words:
+    """The mean of three nights beside what is asked of it; nothing where there are fewer."""
+    if noise["mean"] is None:
+        return Words("", "")
+    found, asked = f"{100 * noise['mean']:.2f} %", percent(noise["margin_of_mean"])
+    return Words(
+        f"; the mean gain of the last three nights of this recipe is {found}, asked for {asked}",
+        f"；此配方最近三夜平均提升 {found}，要求 {asked}",
+    )
+
+
+def refused(
+    check: Check,
+    gain: Mapping[str, Any] | None = None,
+    rules: Rules | None = None,
+    noise: Mapping[str, Any] | None = None,
+) -> Words:
+    """The sentence of a challenger that stays one, by the first rule that it failed."""
+    if gain is not None and rules is not None and noise is not None:
+        compared = _compared(check, gain, rules, noise)
+        if compared:
+            return compared
+    return _FITNESS[check.name](check)
+
+
+def _out_of_bounds(check: Check, what: Words) -> Words:
+    """The sentence for a limit that is passed, or whose figure nobody measured."""
+    if check.finding == _UNMEASURED:
+        return Words(
+            f"Not promoted: a limit is set on what was not measured: {check.rule.en}. Evaluate with "
+            "--samples and --documents, or leave it out of --limits.",
+            f"不晋升：所限指标未测量：{check.rule.zh}。"
+            "请以 --samples 与 --documents 重新评测，或从 --limits 中去掉。",
+        )
+    return Words(
+        f"Not promoted: {what.en}: {check.rule.en}, found {check.finding.en}.",
+        f"不晋升：{what.zh}：{check.rule.zh}，实为 {check.finding.zh}。",
+    )
+
+
+def unsearched(sentence: Words) -> Words:
+    """`sentence`, behind the word that nobody looked for the test in the training text."""
+    return Words(
+        "Not measured, and accepted so: whether the evaluated texts stand in the training text. "
+        f"{sentence.en}",
+        f"未测量而予以接受：评测文本是否见于训练文本。{sentence.zh}",
+    )
+
+
+_FITNESS = {
+    "contamination_measured": lambda c: Words(
+        "Not measured: whether the evaluated texts stand in the training text, as the store does not show "
+        "all of it. Not promoted: evaluate again (--force) where its training text is, or accept it by "
+        "name (--accept-unmeasured contamination).",
+        "未测量：评测文本是否见于训练文本，因为从存储中查不到全部训练文本。"
+        "不晋升：请在有训练文本之处重新评测（--force），或指名接受（--accept-unmeasured contamination）。",
+    ),
+    "not_contaminated": lambda c: Words(
+        f"Not valid: {c.finding.en} of the evaluated texts stand in the training text; expected {c.rule.en}.",
+        f"无效：评测文本有 {c.finding.zh} 见于训练文本；要求{c.rule.zh}。",
+    ),
+    "not_collapsed": lambda c: _out_of_bounds(c, Words("the model has collapsed", "模型已坍塌")),
+    "within_limits": lambda c: _out_of_bounds(c, Words("a figure is out of its limits", "指标越限")),
+    "not_rolled_back": lambda c: Words(
+        f"Not promoted: this model was taken down before: {c.finding.en}.",
+        f"不晋升：此模型{c.finding.zh}。",
+    ),
+}
+
+
+def _against(gain: Mapping[str, Any]) -> Words:
+    return Words(
+        f"{gain['challenger']:.3f} bits per character against the champion's {gain['champion']:.3f}",
+        f"每字 {gain['challenger']:.3f} 比特，现任冠军 {gain['champion']:.3f}",
+    )
+
+
+def _compared(check: Check, gain: Mapping[str, Any], rules: Rules, noise: Mapping[str, Any]) -> Words | None:
+    """The sentence for a rule that compares; None for one that does not."""
+    against, found = _against(gain), sure(gain, rules.level)
+    if check.name == "another_model":
+        return Words("Not promoted: the challenger is the champion itself.", "不晋升：挑战者正是现任冠军。")
+    if check.name in ("beyond_doubt", "large_enough", "no_genre_lost") and gain["bits"] <= 0:
+        return Words(
+            f"Not promoted: no better than the champion: {against.en}.",
+            f"不晋升：不优于现任冠军：{against.zh}。",
+        )
+    if check.name == "beyond_doubt" and gain["interval"] is None:
+        return Words(
+            f"Not promoted: the gain may be luck: {against.en}, on one text in each genre. Evaluate on more.",
+            f"不晋升：提升可能出于偶然：{against.zh}，且每个体裁只有一篇。请用更多文本评测。",
+        )
+    if check.name == "beyond_doubt":
+        return Words(
+            f"Not promoted: the gain may be luck: {against.en}, but the gain's {found.en} includes 0.",
+            f"不晋升：提升可能出于偶然：{against.zh}，而提升的 {found.zh}，包含零。",
+        )
+    if check.name == "large_enough":
+        asked, reached, why = percent(noise["margin"]), f"{100 * gain['share']:.2f} %", margin_of(noise)
+        nights, apart = _nights(noise), apart_from_luck(noise)
+        return Words(
+            f"Not promoted: the gain of {reached} is below the {asked} asked for ({why.en}){nights.en}: "
+            f"{against.en}. With this recipe {apart.en}.",
+            f"不晋升：提升 {reached}，不足所要求的 {asked}（{why.zh}）{nights.zh}：{against.zh}。"
+            f"以此配方，{apart.zh}。",
+        )
+    if check.name == "no_genre_lost":
+        return Words(
+            f"Not promoted: better on average, but worse in {check.finding.en} "
+            f"(at most {rules.max_genre_loss:g} is allowed): {against.en}.",
+            f"不晋升：平均更好，但{check.finding.zh}（至多允许 {rules.max_genre_loss:g}）：{against.zh}。",
+        )
+    return None
+
+
+CONFIRMED = Words(
+    "gain above 0 on the confirmation split, which is looked at only now",
+    "在此时才启用的确认集上，提升大于零",
+)
+NO_SPLIT = Words(
+    "the evaluation set of this channel has no confirmation split; "
+    "`yanmo curate --add-confirmation` adds one",
+    "此频道的评测集没有确认集；`yanmo curate --add-confirmation` 可以补上",
+)
+UNSCORED = Words(
+    "the models were not scored on the confirmation split (evaluate scores it with the test split)",
+    "两个模型都没有在确认集上评分（只有评测测试集时才一并评分）",
+)
+
+
+def unscored(evaluation: str, command: str) -> Words:
+    """Finding of rule 10 where only one of the models was scored."""
+    return Words(
+        f"{evaluation} was not scored on the confirmation split; measure it again: {command}",
+        f"{evaluation} 没有在确认集上评分；请重新评测：{command}",
+    )
+
+
+def read_before(share: float) -> Words:
+    """Finding of rule 10 for a challenger that was trained on the texts."""
+    return Words(
+        f"{100 * share:.2f} % of the confirmation texts stand in the challenger's training text, so they "
+        "confirm nothing and were not looked at",
+        f"确认集有 {100 * share:.2f} % 的文本见于挑战者的训练文本，不足为证，故未启用",
+    )
+
+
+def on_confirmation(gain: Mapping[str, Any], level: float) -> Words:
+    """Finding of rule 10."""
+    bits, number, sure = f"{gain['bits']:+.3f}", f"{gain['documents']:,}", f"{100 * level:g} %"
+    if gain["lowest"] is None:
+        return Words(
+            f"{bits} bits on {number} texts kept apart, and no bound: one text in each genre",
+            f"{number} 篇另存的文本上提升 {bits} 比特，没有下限：每个体裁只有一篇",
+        )
+    low = f"{gain['lowest']:+.3f}"
+    return Words(
+        f"{bits} bits on {number} texts kept apart, {low} or more with {sure} confidence",
+        f"{number} 篇另存的文本上提升 {bits} 比特，以 {sure} 的把握不低于 {low}",
+    )
+
+
+def confirmed(sentence: Words, finding: Words) -> Words:
+    """The sentence of a promotion that was confirmed."""
+    return Words(f"{sentence.en} Confirmed: {finding.en}.", f"{sentence.zh}已确认：{finding.zh}。")
+
+
+def unconfirmed(finding: Words, sentence: Words) -> Words:
+    """The sentence of a promotion that nothing confirmed."""
+    return Words(f"Not confirmed: {finding.en}. {sentence.en}", f"未经确认：{finding.zh}。{sentence.zh}")
+
+
+def not_confirmed(finding: Words, sentence: Words) -> Words:
+    """The sentence of a challenger that failed rule 10 alone.
+
+    What was not measured stays first; what the challenger did on the test split comes last.
+    """
+    (first, _, test), (zh_first, _, zh_test) = (
+        sentence.en.partition("Promoted: "),
+        sentence.zh.partition("晋升："),
+    )
+    return Words(
+        f"{first}Not promoted: not confirmed: {finding.en}; on the test split: {test}",
+        f"{zh_first}不晋升：未获确认：{finding.zh}；测试集上：{zh_test}",
+    )

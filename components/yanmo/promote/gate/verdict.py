@@ -1,0 +1,98 @@
+"""What the gate is asked and what it answers: rules, evidence, checks, and the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from yanmo.promote.gate.limits import Limit
+from yanmo.promote.gate.noise import Noise
+
+Outcome = Literal["promoted", "not promoted", "not valid"]
+
+
+@dataclass(frozen=True)
+class Words:
+    """The same in two languages."""
+
+    en: str
+    zh: str
+
+    def __str__(self) -> str:
+        return self.en
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """The numbers in the rules; options of the stage."""
+
+    min_gain: float
+    max_genre_loss: float
+    level: float
+    draws: int
+    seed: int
+    max_contamination: float = 1.0
+    limits: tuple[Limit, ...] = ()
+    must_measure: tuple[str, ...] = ()
+    """Names in `limits.MEASURED` without which nothing is promoted."""
+    month_error: float = 0.05
+    """Chance of a change of champions in a month without progress."""
+    nights_per_month: int = 30
+    assumed_noise: float = 0.0
+    """The seed's standard deviation, as a share of the bits, where nobody measured it."""
+    least_noise: float = 0.0
+    """No measured one below this is believed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """What is known of the challenger besides its bits."""
+
+    same_model: bool = False
+    """Whether both evaluations are of one model."""
+    contamination: float | None = None
+    """Share of the evaluated documents that stand in its training text; None where nobody looked."""
+    figures: Mapping[str, float | None] = field(default_factory=dict)
+    """Name in `limits.FIGURES` -> value; None or absent where it was not measured."""
+    rolled_back: str = ""
+    """When, by whom and why it was taken down before; empty if it was not."""
+    noise: Noise | None = None
+    """What the recipe's seed is worth; None where nobody measured it."""
+    from_champion: bool = False
+    """Whether its training went on from the champion itself."""
+    before: tuple[float, ...] = ()
+    """Gains, as shares, of the nights before of this recipe against this champion, the first one first."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One rule, applied."""
+
+    name: str
+    passed: bool | None
+    """None: what it asks for was not measured, and need not be."""
+    rule: Words
+    finding: Words
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the rules say."""
+
+    outcome: Outcome
+    sentence: Words
+    checks: tuple[Check, ...]
+    gain: dict[str, Any] | None = None
+    """Mean over genres: bits, share, interval; None without a champion."""
+    genres: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Genre -> bits per character of both, gain and its interval."""
+    confirmation: dict[str, Any] | None = None
+    """The gain on the confirmation split; None unless rule 10 looked at it."""
+    noise: dict[str, Any] | None = None
+    """What the seed is worth, where that is known from, and the margin; None without a champion."""
+
+    @property
+    def promote(self) -> bool:
+        """Whether the challenger becomes champion."""
+        return self.outcome == "promoted"

@@ -1,0 +1,191 @@
+"""Whom the challenger is compared with: the champion of now, and by which of its evaluations."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import asdict
+from typing import Any
+
+from yanmo.common.errors import DataError
+from yanmo.formats.seed_noise import PART
+from yanmo.options.fields import NONE
+from yanmo.promote.gate.evaluation import (
+    CONTAMINATION,
+    coverage,
+    evaluate_command,
+    is_of,
+    open_evaluation,
+)
+from yanmo.promote.gate.nights import nights_before
+from yanmo.promote.history.champion import CHAMPION, CHAMPION_EVALUATION, check_model, named, read_champion
+from yanmo.promote.history.records import Record, all_records, last_record, record_name
+from yanmo.stage.run import StageRun
+from yanmo.store.manifest import digest
+from yanmo.store.output import Output, open_reference
+from yanmo.store.pointers import read_pointer
+
+log = logging.getLogger(__name__)
+
+
+def prepare(run: StageRun) -> dict[str, Any]:
+    """Find out whom the challenger is compared with, and that both models are whole.
+
+    A challenger that is champion already is compared with whom it was compared when it was crowned, so that
+    the same verdict is found under the same key.
+
+    Raises:
+        DataError: a model is damaged, or the champion's evaluation is missing or of another model.
+    """
+    return _own_writing(run) | _compared(run) | _noise(run) | _nights(run) | _searched(run)
+
+
+def _nights(run: StageRun) -> dict[str, Any]:
+    """The gains of the nights before decide with tonight's: other ones make another verdict."""
+    run.extra["nights"] = ()
+    if run.inputs["champion"] is None:
+        return {}
+    store, channel = run.store, run.options.channel
+    challenger, champion = (open_evaluation(run.input(name)) for name in ("challenger", "champion"))
+    last = last_record(store, channel)
+    is_champion = last is not None and last.model.content_digest == challenger.model.content_digest
+    verdict = last.verdict if last and is_champion else read_pointer(store, channel, run.stage.name)
+    nights = nights_before(store, verdict, challenger, champion)
+    run.extra["nights"] = nights
+    if not nights or verdict is None:
+        return {}
+    return {"nights": {"content_digest": digest([asdict(n) for n in nights]), "uri": verdict.manifest_uri}}
+
+
+def _noise(run: StageRun) -> dict[str, Any]:
+    """What the challenger's seed is worth decides with: another measurement of it is another verdict."""
+    model = open_evaluation(run.input("challenger")).model
+    return {PART: model.part(PART)} if PART in model.manifest.references else {}
+
+
+def _searched(run: StageRun) -> dict[str, Any]:
+    """What was looked for in the training text decides with, and how much of that text the store shows now.
+
+    Neither is in the evaluation's digest: the part may be made later (`evaluate --force`), and a text may
+    come back that was lost when the last verdict was made.
+    """
+    evaluation = run.input("challenger")
+    model, found = open_evaluation(evaluation).model, dict[str, Output]()
+    if CONTAMINATION in evaluation.manifest.references:
+        found[CONTAMINATION] = evaluation.part(CONTAMINATION)
+    if run.inputs["writing"] is not None:
+        found["writing"] = run.input("writing")
+    if not found:
+        return {}
+    searched = {name: [part.content_digest, coverage(part, model)[0]] for name, part in found.items()}
+    where = ", ".join(f"{part.manifest.stage}/{part.manifest.key}" for part in found.values())
+    return {"searched": {"content_digest": digest(searched), "uri": where}}
+
+
+def _own_writing(run: StageRun) -> dict[str, Any]:
+    """Leave out figures of writing that belong to another evaluation: the channel's latest may."""
+    writing, challenger = run.inputs["writing"], run.input("challenger")
+    if writing is None or is_of(writing, challenger):
+        return {}
+    log.warning(
+        "%s is not of %s and is not used: writing is not judged; run `yanmo evaluate` "
+        "with --documents, or give --writing",
+        writing,
+        challenger,
+    )
+    run.inputs["writing"] = None
+    return {"writing": None}
+
+
+def _compared(run: StageRun) -> dict[str, Any]:
+    challenger = open_evaluation(run.input("challenger"))
+    check_model(challenger.model, "challenger")
+    run.extra["previous"] = None
+    last = last_record(run.store, run.options.channel)
+    if run.options.dry_run:
+        _check_dry_run(run, challenger.summary["conditions"])
+        return _barred(run, last, challenger.model)
+    found = read_champion(run.store, run.options.channel)
+    if found is None:
+        return _without_champion(run, last)
+    reference, champion = found
+    run.extra["previous"] = reference
+    if champion.content_digest == challenger.model.content_digest:
+        return _compare_as_crowned(run, last, challenger.output, champion)
+    measured = _measured_champion(run, champion, challenger.summary["conditions"])
+    return _compare_with(run, measured) | _barred(run, last, challenger.model)
+
+
+def _check_dry_run(run: StageRun, conditions: dict[str, str]) -> None:
+    """Any two evaluations may be compared, but a champion is not passed over unless that is asked for."""
+    options = run.options
+    if run.inputs["champion"] is None and options.champion != NONE and options.inputs == "latest":
+        reigning = read_pointer(run.store, options.channel, CHAMPION)
+        if reigning is not None:
+            raise DataError(
+                f"the champion {named(reigning)} has no evaluation to compare with; run "
+                f"{evaluate_command(reigning.key, conditions)}, or give --champion (an evaluation, or none)"
+            )
+
+
+def _without_champion(run: StageRun, last: Record | None) -> dict[str, Any]:
+    """The first model of a channel. One whose history names a champion has lost the pointer to it."""
+    channel = run.options.channel
+    if last is not None:
+        raise DataError(
+            f"channel {channel!r} has no pointer {CHAMPION}, but its history names {named(last.model)}: the "
+            "pointer is lost, and no model is crowned unseen. Bring it back: `yanmo promote rollback --why "
+            f"'pointer lost' --store {run.store.uri} --channel {channel}`"
+        )
+    if run.inputs["champion"] is not None:
+        log.warning("channel %r has no champion; --champion is not used", channel)
+    return _compare_with(run, None)
+
+
+def _compare_as_crowned(
+    run: StageRun, record: Record | None, challenger: Output, champion: Output
+) -> dict[str, Any]:
+    """The challenger is champion: the comparison by which it was crowned, if it was measured as it is now."""
+    if record is None or record.model.content_digest != champion.content_digest:
+        return {}  # crowned by a run that was killed before its record: same inputs, same key
+    if record.kind == "rollback" or record.evaluation.content_digest != challenger.content_digest:
+        return _compare_with(run, challenger)
+    before = record.compared_with
+    return _compare_with(run, open_reference(run.store, before) if before else None)
+
+
+def _compare_with(run: StageRun, champion: Output | None) -> dict[str, Any]:
+    run.inputs["champion"] = champion
+    return {"champion": champion}
+
+
+def _barred(run: StageRun, record: Record | None, model: Output) -> dict[str, Any]:
+    """A model that was taken down is judged under a key of its own, and the verdict says so."""
+    bar = record.bar_on(model.content_digest) if record else None
+    run.extra["rolled_back"] = str(bar) if bar else ""
+    if bar is None or record is None:
+        return {}
+    where = record_name(run.options.channel, record.number)
+    return {"rolled_back": {"content_digest": digest(asdict(bar)), "uri": where}}
+
+
+def _measured_champion(run: StageRun, champion: Output, conditions: dict[str, str]) -> Output:
+    """The champion's evaluation: the given one, or the channel's where another was crowned since."""
+    given, channel = run.inputs["champion"], run.options.channel
+    command = evaluate_command(champion.manifest.key, conditions)
+    if given is None:
+        raise DataError(f"the champion {champion} has no evaluation to compare with; run {command} first")
+    measured = open_evaluation(given).model
+    if measured.content_digest == champion.content_digest:
+        return given
+    reigned = {record.model.content_digest for record in all_records(run.store, channel)}
+    pointer = read_pointer(run.store, channel, CHAMPION_EVALUATION)
+    own = open_reference(run.store, pointer) if pointer and measured.content_digest in reigned else None
+    if own is None or open_evaluation(own).model.content_digest != champion.content_digest:
+        raise DataError(
+            f"{given} measures {measured}, but the champion of channel {channel!r} is {champion}; run "
+            f"{command} first"
+        )
+    log.warning(
+        "%s measures %s; the champion of channel %r is %s, by %s", given, measured, channel, champion, own
+    )
+    return own

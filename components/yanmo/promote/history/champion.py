@@ -1,0 +1,156 @@
+"""The crown of a channel: a pointer to a model, moved by compare-and-swap, then entered into its history.
+
+    pointers/<channel>/champion.json            reference of the champion's model
+    pointers/<channel>/champion_evaluation.json its evaluation
+    pointers/<channel>/champion_evaluation_writing.json
+                                                how it writes, for the page
+    pointers/<channel>/history/                 see chronicle.py
+
+The pointer counts; a record is written after it moved. A run killed in between is healed by the next one,
+which finds its challenger crowned and the record missing.
+"""
+
+from __future__ import annotations
+
+import datetime
+import logging
+from dataclasses import dataclass
+
+from yanmo.common.errors import DataError, StorageError
+from yanmo.promote.history.records import Record, last_record, write_record
+from yanmo.store.manifest import Reference
+from yanmo.store.objects import ObjectStore
+from yanmo.store.output import Output, open_reference
+from yanmo.store.pointers import move_pointer, open_named, pointer_name, read_pointer, swap_pointer
+
+log = logging.getLogger(__name__)
+CHAMPION = "champion"
+CHAMPION_EVALUATION = "champion_evaluation"
+CHAMPION_WRITING = "champion_evaluation_writing"
+"""The part `writing` of that evaluation, as `--pointer champion_evaluation` names it."""
+
+
+class CrownLost(StorageError):
+    """Another run crowned its model while this one compared; compare anew."""
+
+
+def check_model(model: Output, who: str, advice: str = "") -> None:
+    """Verify every file of a model.
+
+    Raises:
+        DataError: names the damaged file; says that no pointer was moved.
+    """
+    try:
+        model.paths("*")
+        missing = model.missing()  # the bucket's objects, of which this machine may only hold copies
+        if missing:
+            raise DataError(f"{missing}; run the train stage again with --force, or restore the file")
+    except DataError as error:
+        raise DataError(
+            f"the {who}'s model is damaged, and the champion stays as it is: {error}{advice}"
+        ) from error
+
+
+def read_champion(store: ObjectStore, channel: str) -> tuple[Reference, Output] | None:
+    """The champion pointer of a channel and the model it names, all of its files verified.
+
+    Raises:
+        DataError: the model is gone or damaged; says how to go on.
+    """
+    reference = read_pointer(store, channel, CHAMPION)
+    if reference is None:
+        return None
+    back = (
+        ". Or bring the champion before it back: `yanmo promote rollback --why damaged "
+        f"--store {store.uri} --channel {channel}`"
+    )
+    try:
+        model = open_named(store, reference, pointer_name(channel, CHAMPION))
+    except DataError as error:
+        raise DataError(f"the champion of channel {channel!r} cannot be read: {error}{back}") from error
+    check_model(model, "champion", back)
+    return reference, model
+
+
+@dataclass(frozen=True, kw_only=True)
+class Coronation:
+    """Everything a record names, of the challenger that a verdict would crown."""
+
+    model: Output
+    evaluation: Output
+    verdict: Output
+    previous: Reference | None
+    """What the champion pointer named when they were compared."""
+    compared_with: Output | None
+
+
+def crown(store: ObjectStore, channel: str, coronation: Coronation) -> Record:
+    """Make the challenger champion, unless the pointer has moved since they were compared.
+
+    Raises:
+        CrownLost: it has; another promote, or a rollback, was faster.
+    """
+    if not swap_pointer(store, channel, CHAMPION, coronation.previous, coronation.model.reference):
+        now = read_pointer(store, channel, CHAMPION)
+        if now is None or now.content_digest != coronation.model.content_digest:
+            raise CrownLost(
+                f"channel {channel!r} got another champion meanwhile ({named(now)}); nothing was moved. "
+                "The same command compares with that one"
+            )
+    return settle(store, channel, coronation)
+
+
+def settle(store: ObjectStore, channel: str, coronation: Coronation) -> Record:
+    """Complete what belongs to a crowned model: its record, and the pointer to its evaluation."""
+    record = last_record(store, channel)
+    if record is None or record.model.content_digest != coronation.model.content_digest:
+        record = _append(store, channel, coronation, record)
+    settle_evaluation(store, channel, coronation.model, coronation.evaluation.reference)
+    return record
+
+
+def settle_evaluation(store: ObjectStore, channel: str, model: Output, evaluation: Reference) -> None:
+    """Let `champion_evaluation` name an evaluation of the champion: `evaluation`, unless it does already."""
+    pointer = read_pointer(store, channel, CHAMPION_EVALUATION)
+    if pointer is None or not _measures(store, pointer, model):
+        move_pointer(store, channel, CHAMPION_EVALUATION, evaluation)
+
+
+def utc_now() -> str:
+    """The time, ISO 8601 in UTC, by the second."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+def _append(store: ObjectStore, channel: str, coronation: Coronation, last: Record | None) -> Record:
+    previous = coronation.previous
+    if previous and previous.content_digest == coronation.model.content_digest:  # healing: it is crowned
+        previous = last.model if last else None
+    record = Record(
+        number=last.number + 1 if last else 1,
+        crowned_at=utc_now(),
+        model=coronation.model.reference,
+        evaluation=coronation.evaluation.reference,
+        verdict=coronation.verdict.reference,
+        previous=previous,
+        compared_with=coronation.compared_with.reference if coronation.compared_with else None,
+        barred=last.barred if last else (),
+    )
+    if not write_record(store, channel, record):  # another run of the same promotion wrote it
+        found = last_record(store, channel)
+        assert found is not None
+        return found
+    return record
+
+
+def _measures(store: ObjectStore, evaluation: Reference, model: Output) -> bool:
+    try:
+        measured = open_reference(store, evaluation).input("model")
+    except DataError as error:
+        log.warning("pointer %s names nothing readable (%s); moving it", CHAMPION_EVALUATION, error)
+        return False
+    return measured is not None and measured.content_digest == model.content_digest
+
+
+def named(reference: Reference | None) -> str:
+    """A reference as a person reads it: `train/3f9a0c...`."""
+    return f"{reference.stage}/{reference.key[:12]}" if reference else "none"

@@ -1,0 +1,160 @@
+"""The history of a channel's crown: one numbered record for each time it changed heads.
+
+    pointers/<channel>/history/000001.json    who was crowned, when, by which verdict or by whom and why
+
+Records are numbered without gaps, so that the last one is found without listing, and two writers cannot take
+one number. Each is sealed with the sha256 of its own bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from yanmo.common.errors import DataError
+from yanmo.store.manifest import Reference, sealed, unsealed
+from yanmo.store.objects import MAX_DOCUMENT_BYTES, AlreadyExists, ObjectStore
+from yanmo.store.pointers import check_stage
+from yanmo.store.schema import LaterSchema, parse
+
+SCHEMA = "yanmo.coronation/1"
+_STAGES = {
+    "model": "train",
+    "evaluation": "evaluate",
+    "verdict": "promote",
+    "previous": "train",
+    "compared_with": "evaluate",
+}
+"""Field -> the stage of what it names."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Barred:
+    """A model that a person took down; no verdict crowns it again."""
+
+    model: str
+    """Its content digest."""
+    when: str
+    who: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{shown_time(self.when)} by {self.who}: {self.why}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """One change of champions."""
+
+    number: int
+    crowned_at: str
+    """UTC, ISO 8601."""
+    model: Reference
+    evaluation: Reference
+    verdict: Reference
+    """By which the model was crowned; of a rollback, by which it was crowned then."""
+    previous: Reference | None
+    """The champion before it."""
+    compared_with: Reference | None = None
+    """The evaluation of the champion before it."""
+    kind: Literal["promotion", "rollback"] = "promotion"
+    restores: int = 0
+    """Of a rollback: the number of the record whose model reigns again."""
+    who: str = ""
+    why: str = ""
+    barred: tuple[Barred, ...] = ()
+    """All models that are taken down at this time."""
+
+    @property
+    def since(self) -> str:
+        """`crowned_at` as a person reads it."""
+        return shown_time(self.crowned_at)
+
+    def bar_on(self, content_digest: str) -> Barred | None:
+        """Who took this model down, if anybody did."""
+        return next((bar for bar in self.barred if bar.model == content_digest), None)
+
+
+def shown_time(when: str) -> str:
+    """An ISO 8601 time in UTC as a person reads it."""
+    return when.replace("T", " ").removesuffix("+00:00") + " UTC"
+
+
+def last_record(store: ObjectStore, channel: str) -> Record | None:
+    """The record of the latest change.
+
+    Raises:
+        DataError: it is damaged.
+    """
+    number = _last_number(store, channel)
+    return read_record(store, channel, number) if number else None
+
+
+def all_records(store: ObjectStore, channel: str) -> list[Record]:
+    """Every record, the first one first; raises as `last_record`."""
+    return [read_record(store, channel, n) for n in range(1, _last_number(store, channel) + 1)]
+
+
+def read_record(store: ObjectStore, channel: str, number: int) -> Record:
+    """The record called `number`; raises as `last_record`."""
+    name = record_name(channel, number)
+    try:
+        values = parse(unsealed(store.read(name)[0]), SCHEMA, MAX_DOCUMENT_BYTES)
+        if values.get("number", number) != number:  # the first version had none
+            raise ValueError(f"it is the record of number {values['number']}")
+        fields: dict[str, Any] = {n: v for n, v in values.items() if n not in ("schema", "number")}
+        for field in ("model", "evaluation", "verdict"):
+            fields[field] = Reference.from_dict(values[field])
+        for field in ("previous", "compared_with"):
+            fields[field] = Reference.from_dict(values[field]) if values[field] else None
+        for field, stage in _STAGES.items():
+            if fields[field] is not None:
+                check_stage(fields[field], (stage,), f"{store.uri}/{name}: {field}")
+        fields["barred"] = tuple(Barred(**bar) for bar in values.get("barred", ()))
+        return Record(number=number, **fields)
+    except (DataError, LaterSchema) as error:
+        raise DataError(f"{store.uri}/{name}: {str(error).removeprefix(f'{store.uri}/{name}: ')}") from error
+    except (ValueError, KeyError, TypeError, FileNotFoundError) as error:
+        raise DataError(f"{store.uri}/{name}: damaged record of a champion: {error!r}; restore it") from error
+
+
+def write_record(store: ObjectStore, channel: str, record: Record) -> bool:
+    """Append a record; whether its number was free."""
+    values: dict[str, Any] = {"schema": SCHEMA, **asdict(record)}
+    document = sealed(json.dumps(values, ensure_ascii=False, indent=1).encode())
+    try:
+        store.create(record_name(channel, record.number), document)
+    except AlreadyExists:
+        return False
+    return True
+
+
+def record_name(channel: str, number: int) -> str:
+    """Where a record lies."""
+    return f"pointers/{channel}/history/{number:06d}.json"
+
+
+def _last_number(store: ObjectStore, channel: str) -> int:
+    """The highest number in use: doubled until it is free, then halved in.
+
+    Raises:
+        DataError: the next but one is used.
+    """
+
+    def used(number: int) -> bool:
+        return store.stat(record_name(channel, number)) is not None
+
+    high = 1
+    while used(high):
+        high *= 2
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if used(middle) else (low, middle)
+    if used(low + 2):  # numbers have no gaps: a record is lost, and with it perhaps who was taken down
+        raise DataError(
+            f"{store.uri}/{record_name(channel, low + 1)}: a record of a champion is missing between others; "
+            "restore it"
+        )
+    return low

@@ -1,0 +1,178 @@
+"""Everything that the page shows, as one JSON document: report.json, described by report.schema.json.
+
+The page is made from this and from nothing else, so that a number on it can be read by a script as well.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from yanmo.promote.gate.evaluation import Evaluation
+from yanmo.promote.gate.guards import figures_of
+from yanmo.promote.gate.verdict import Verdict
+from yanmo.promote.page.cost import cost_report
+from yanmo.promote.page.data_report import data_report
+from yanmo.promote.page.lineage import Ancestor, trace
+from yanmo.promote.page.tables import group_rows, harness_rows, task_rows
+from yanmo.promote.page.training import training_report
+from yanmo.store.output import Output
+
+_SCHEMA = "yanmo.report/3"
+_MOST_SAMPLES = 4
+"""Of each genre; evaluate looks for the nearest training text of as many."""
+_MOST_SAMPLE_CHARACTERS = 2000
+
+
+def make_report(
+    verdict: Verdict,
+    challenger: Evaluation,
+    champion: Evaluation | None,
+    baselines: Mapping[str, Any] | None,
+    *,
+    channel: str,
+    options: Mapping[str, Any],
+    command: str,
+) -> dict[str, Any]:
+    """The document.
+
+    Args:
+        baselines: summary.json of the baselines, or None.
+        options: of promote itself.
+        command: gives this verdict again.
+    """
+    lineage = trace(challenger.output)
+    training = training_report(challenger.model)
+    return {
+        "schema": _SCHEMA,
+        "made_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "channel": channel,
+        "verdict": {"promote": verdict.promote, **asdict(verdict)},
+        "challenger": _named(challenger.model),
+        "champion": _named(champion.model) if champion else None,
+        "conditions": challenger.summary["conditions"],
+        "bits_per_character": bits_table(challenger, champion, baselines),
+        "guards": figures_of(challenger),
+        "lengths": group_rows("lengths", challenger, champion),
+        "sources": group_rows("sources", challenger, champion),
+        "tasks": task_rows(challenger, champion),
+        "harness": harness_rows(challenger, champion),
+        "verse": challenger.section("verse"),
+        "memorization": challenger.section("memorization"),
+        "contamination": challenger.section("contamination"),
+        "champion_writing": _writing_of(champion),
+        "samples": _samples(challenger.samples),
+        "training": training,
+        "data": data_report(lineage),
+        "cost": cost_report(a.output for a in lineage.ancestors),
+        "options": dict(options),
+        "command": command,
+        "stages": [_stage(a) for a in lineage.ancestors],
+        "raw_files": [{"name": name, "sha256": digest} for name, digest in lineage.sources],
+        "lost": lineage.lost,
+    }
+
+
+def _named(model: Output) -> dict[str, Any]:
+    return {"name": str(model), "key": model.manifest.key, "content_digest": model.content_digest}
+
+
+def _writing_of(champion: Evaluation | None) -> dict[str, Any] | None:
+    """How the champion writes; None where nobody measured it."""
+    if champion is None or champion.section("verse") is None:
+        return None
+    return {name: champion.section(name) for name in ("verse", "memorization")}
+
+
+def bits_table(
+    challenger: Evaluation, champion: Evaluation | None, baselines: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """{"columns": [{"id", "title", "rows": {genre: cell}, "mean": cell}], "documents": {genre: counts}}.
+
+    A cell is {"value", "interval", "few_documents"}. The challenger is the first column; columns without
+    any figure are left out. The mean over genres stands apart, for a genre may have any name; a column
+    without some genre (baselines leave chats out) has none, as it would stand beside means of all genres.
+    """
+    parts: list[tuple[str, str, Mapping[str, Any], str]] = [
+        ("challenger", "challenger", challenger.summary, "bits_per_character"),
+        ("with_tag", "with tag", challenger.summary, "with_tag"),
+    ]
+    if champion:
+        parts.insert(1, ("champion", "champion", champion.summary, "bits_per_character"))
+    for name, baseline in (baselines or {}).get("baselines", {}).items():
+        parts.append((name, baseline.get("title", name), baseline, "bits_per_character"))
+    genres = challenger.summary["genres"]
+    columns = [_column(*part, genres) for part in parts]
+    return {
+        "columns": [c for c in columns if any(cell["value"] is not None for cell in _cells(c))],
+        "documents": {g: {n: v[n] for n in ("documents", "characters")} for g, v in genres.items()},
+    }
+
+
+def _cells(column: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """All cells of a column, the mean last."""
+    return [*column["rows"].values(), column["mean"]]
+
+
+def _column(
+    name: str, title: str, part: Mapping[str, Any], field: str, genres: Iterable[str]
+) -> dict[str, Any]:
+    found = part.get("genres", {})
+    rows = {genre: _cell(found.get(genre, {}), field) for genre in genres}
+    whole = all(cell["value"] is not None for cell in rows.values())
+    return {
+        "id": name,
+        "title": title,
+        "rows": rows,
+        "mean": _cell(part.get("mean", {}) if whole else {}, field),
+    }
+
+
+def _cell(figures: Mapping[str, Any], field: str) -> dict[str, Any]:
+    interval = figures.get("interval") if field == "bits_per_character" else None
+    few = bool(figures.get("few_documents")) and interval is not None
+    return {"value": figures.get(field), "interval": interval, "few_documents": few}
+
+
+def _samples(samples: Mapping[str, Any]) -> dict[str, Any]:
+    genres = {
+        genre: [{**text, "text": text["text"][:_MOST_SAMPLE_CHARACTERS]} for text in texts[:_MOST_SAMPLES]]
+        for genre, texts in samples["genres"].items()
+    }
+    return {"settings": samples["settings"], "genres": genres}
+
+
+def _stage(ancestor: Ancestor) -> dict[str, Any]:
+    manifest = ancestor.output.manifest
+    return {
+        "stage": manifest.stage,
+        "key": manifest.key,
+        "content_digest": manifest.content_digest,
+        "made_at": manifest.created_at,
+        "bytes": sum(file.bytes for file in manifest.files),
+        "inputs": ancestor.inputs,
+        "options": {**manifest.options, **manifest.execution},
+        "command": ancestor.command,
+    }
+
+
+def baseline_wins(table: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """For each baseline: in how many genres, and by how many bits on average, the challenger needs fewer.
+
+    Returns:
+        [{"id", "title", "won", "genres", "mean_gain"}], of the genres that the baseline has; models are left
+        out.
+    """
+    first = table["columns"][0]
+    wins = []
+    for column in table["columns"]:
+        if column["id"] in ("challenger", "champion", "with_tag"):
+            continue
+        genres = {g: c["value"] for g, c in column["rows"].items() if c["value"] is not None}
+        won = sum(first["rows"][g]["value"] < value for g, value in genres.items())
+        gain = sum(v - first["rows"][g]["value"] for g, v in genres.items()) / len(genres) if genres else None
+        shown = {"id": column["id"], "title": column["title"], "won": won, "genres": len(genres)}
+        wins.append({**shown, "mean_gain": gain})
+    return wins

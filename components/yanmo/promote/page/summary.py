@@ -1,0 +1,78 @@
+"""What a person reads at the end of a run: table, verdict, three verses. Plain text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from yanmo.common.aligned_table import text_table
+from yanmo.common.bootstrap import generator_for
+from yanmo.promote.page.report import baseline_wins
+
+_ALWAYS_SHOWN = ("诗", "词")
+_VERSES = 3
+
+
+def summary_text(report: Mapping[str, Any], seed: int) -> str:
+    """The end of a run as text of about 40 lines.
+
+    Args:
+        report: report.json.
+        seed: draws the verses.
+    """
+    table, split = report["bits_per_character"], report["conditions"]["split"]
+    lines = [f"Bits per character on the {split} split (fewer is better)", "", *_table_lines(table), ""]
+    lines += _notes(table)
+    lines += [*baseline_lines(table), report["verdict"]["sentence"]["en"], *_margin(report["verdict"]), ""]
+    for genre, text in chosen_verses(report["samples"], seed):
+        lines += [f"{genre} (generated)", *(f"    {line}" for line in text.splitlines()), ""]
+    return "\n".join(lines)
+
+
+def _margin(verdict: Mapping[str, Any]) -> list[str]:
+    """What was asked for and why, where something was compared."""
+    asked = [check["rule"]["en"] for check in verdict["checks"] if check["name"] == "large_enough"]
+    return [f"Asked for: a {rule}." for rule in asked]
+
+
+def _table_lines(table: Mapping[str, Any]) -> list[str]:
+    columns = table["columns"]
+    rows = [["genre", *(c["title"] for c in columns)]]
+    for genre in columns[0]["rows"]:
+        rows.append([genre, *(_bits(c["rows"][genre]) for c in columns)])
+    rows.append(["mean", *(_bits(c["mean"]) for c in columns)])
+    return text_table(rows)
+
+
+def _bits(cell: Mapping[str, Any]) -> str:
+    return "-" if cell["value"] is None else f"{cell['value']:.3f}"
+
+
+def _notes(table: Mapping[str, Any]) -> list[str]:
+    own = table["columns"][0]
+    few = [name for name, cell in own["rows"].items() if cell["few_documents"]]
+    few += ["mean"] if own["mean"]["few_documents"] else []
+    notes = [f"{name}: few documents: the interval is too narrow" for name in few]
+    return [*notes, ""] if notes else []
+
+
+def baseline_lines(table: Mapping[str, Any]) -> list[str]:
+    """One sentence per baseline: in how many genres the challenger needs fewer bits."""
+    return [
+        f"Against {w['title']}: fewer bits in {w['won']} of {w['genres']} genres, "
+        f"{'fewer' if (w['mean_gain'] or 0) > 0 else 'more'} on average."
+        for w in baseline_wins(table)
+    ]
+
+
+def chosen_verses(samples: Mapping[str, Any], seed: int) -> list[tuple[str, str]]:
+    """Three generated texts: 诗, 词 and one of another genre, each drawn by seed and not by hand.
+
+    Genres without samples are left out; where 诗 or 词 are missing, others take their place.
+    """
+    texts = {genre: found for genre, found in samples["genres"].items() if found}
+    draw = generator_for(seed, "verses")
+    rest = [genre for genre in texts if genre not in _ALWAYS_SHOWN]
+    shown = [genre for genre in _ALWAYS_SHOWN if genre in texts]
+    others = [rest[i] for i in draw.permutation(len(rest))][: _VERSES - len(shown)]
+    return [(g, str(texts[g][int(draw.integers(len(texts[g])))]["text"])) for g in [*shown, *others]]

@@ -1,0 +1,415 @@
+"""Making an output: attempt, lease, commit.
+
+Two writers of one key never touch each other's objects: each writes below its own attempt, and
+MANIFEST.json, created only if absent and written last, names the one that counts. The loser adopts it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime
+import hashlib
+import json
+import logging
+import time
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from yanmo.common.errors import DataError, StorageError
+from yanmo.store.lease import Lease
+from yanmo.store.manifest import FileEntry, Manifest, Reference, Role, content_digest, make_key
+from yanmo.store.objects import AlreadyExists, Damaged, ObjectStore, check_name
+from yanmo.store.output import Output, find_output, going_name, manifest_name, superseded_name
+
+log = logging.getLogger(__name__)
+INPUTS = "INPUTS.json"
+INPUTS_SCHEMA = "yanmo.inputs/1"
+_GC_SECONDS = 20.0
+"""How long a run waits for a gc that has withdrawn what it needs; a gc that was killed decides nothing."""
+
+
+class Removed(StorageError):
+    """gc removed an output since it was opened: nothing referred to it."""
+
+    def __init__(self, message: str, which: Reference) -> None:
+        super().__init__(message)
+        self.which = which
+
+
+class Attempt:
+    """The files of one try at an output; invisible until its manifest is committed."""
+
+    def __init__(self, store: ObjectStore, stage: str, key: str, lease: Lease) -> None:
+        self.store, self.stage, self.key, self.lease = store, stage, key, lease
+        self.id = lease.attempt
+        self.prefix = f"cas/{stage}/{key}/{self.id}"
+        self.directory = store.writable(self.prefix)
+        self._files: dict[str, FileEntry] = {}
+
+    def path(self, name: str) -> Path:
+        """Where to write the file `name` (folders are made); call `add` when it is whole."""
+        check_name(f"{self.prefix}/{name}")
+        path = self.directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def add(self, name: str, role: Role = "content") -> FileEntry:
+        """Hash the file `name`, make it durable and list it in the manifest.
+
+        Args:
+            name: relative to the attempt.
+            role: `content` enters the content digest; `record` (logs, timings, HTML) does not.
+        """
+        return self.add_all([name], role)[0]
+
+    def add_all(self, names: Sequence[str], role: Role = "content") -> list[FileEntry]:
+        """`add` many files at once; faster than one after another where the store is far."""
+        written = self.store.publish(self.prefix, names)
+        entries = [
+            FileEntry(path=name, bytes=one.bytes, sha256=one.sha256, role=role)
+            for name, one in zip(names, written, strict=True)
+        ]
+        self._files.update({entry.path: entry for entry in entries})
+        return entries
+
+    def take_over(self, files: Sequence[tuple[Output, FileEntry, str]]) -> None:
+        """List files of committed outputs as this one's, each under the name given; no bytes are moved.
+
+        Raises:
+            DataError: one is missing or changed.
+        """
+        for _, entry, name in files:
+            check_name(f"{self.prefix}/{name}")
+            self._files[name] = dataclasses.replace(entry, path=name)
+        try:
+            self.store.link([(output.wanted(e), f"{self.prefix}/{name}") for output, e, name in files])
+        except Damaged as error:
+            raise DataError(f"{error}; run the {self.stage} stage again with --force") from error
+
+    def write(self, name: str, data: bytes | str, role: Role = "content") -> FileEntry:
+        """Write the small file `name` at once and `add` it."""
+        self.path(name).write_bytes(data.encode() if isinstance(data, str) else data)
+        return self.add(name, role)
+
+    @property
+    def files(self) -> tuple[FileEntry, ...]:
+        return tuple(self._files[name] for name in sorted(self._files))
+
+    def settle(self) -> None:
+        """The manifest is committed: local copies of the files may go."""
+        self.store.settle(self.prefix)
+
+    def discard(self) -> None:
+        """Remove what was written; called when the attempt did not win."""
+        self.store.discard(self.prefix, list(self._files))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """What a stage's work gives back to be committed."""
+
+    counts: dict[str, Any]
+    """Content counts, part of the content digest: integers, strings, nested mappings of them."""
+    metadata: dict[str, Any] = field(default_factory=dict)
+    references: dict[str, Output] = field(default_factory=dict)
+    """Output name -> part committed on the way (a tokenizer, an evaluation set)."""
+    used: Sequence[Output] = ()
+    """Parts that the next run may use again and the manifest does not name (shards that were taken over):
+    gc counts their age from this run."""
+    status: Literal["done", "paused"] = "done"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """What an output is made from: everything in its key, and what is recorded beside it."""
+
+    stage: str
+    revision: int
+    semantic: dict[str, Any]
+    inputs: dict[str, Any]
+    """Input name -> `Output`, or {"content_digest": ..., "uri": ...} for raw files, or None."""
+    execution: dict[str, Any] = field(default_factory=dict)
+    run_id: str = ""
+
+    @property
+    def key(self) -> str:
+        digests = {name: _digest_of(value) for name, value in self.inputs.items() if value}
+        return make_key(self.stage, self.revision, self.semantic, digests)
+
+    @property
+    def outputs(self) -> dict[str, Output]:
+        """The inputs that are outputs of this store."""
+        return {name: value for name, value in self.inputs.items() if isinstance(value, Output)}
+
+
+def _digest_of(value: Any) -> str:
+    return value.content_digest if isinstance(value, Output) else str(value["content_digest"])
+
+
+def work_name(stage: str, key: str) -> str:
+    """Where a key's work in progress lies (checkpoints, LEASE.json)."""
+    return f"runs/{stage}/{key}"
+
+
+def announce(store: ObjectStore, stage: str, key: str, outputs: dict[str, Output]) -> None:
+    """Say in INPUTS.json what the run of a key rests on; called under its lease.
+
+    gc withdraws a manifest, then reads these files and the pointers, and only then removes anything; a run
+    writes first and looks for the manifests afterwards. So gc sees the file, or the run that one is gone.
+
+    Raises:
+        StorageError: one of `outputs` was removed since it was opened.
+    """
+    if not outputs:
+        return
+    pinned = {name: vars(output.reference) for name, output in sorted(outputs.items())}
+    name = f"{work_name(stage, key)}/{INPUTS}"
+    data = json.dumps({"schema": INPUTS_SCHEMA, "inputs": pinned}, indent=1).encode() + b"\n"
+    try:
+        store.create(name, data)
+    except AlreadyExists:
+        current, version = store.read(name)
+        if current != data:
+            store.replace(name, data, version)
+    check_present(store, outputs.values())
+
+
+def check_present(store: ObjectStore, outputs: Iterable[Output]) -> None:
+    """Raise Removed when gc has removed one of `outputs` since it was opened.
+
+    One that gc has withdrawn and not yet removed is waited for: gc looks once more who needs it, under the
+    lease of its key, and the caller has said so before.
+    """
+    for output in outputs:
+        if not _is_back(store, output.reference):
+            pinned = output.reference
+            withdrawn = superseded_name(pinned.stage, pinned.key, pinned.manifest_sha256)
+            if store.stat(withdrawn) is not None:
+                raise Removed(
+                    f"{store.uri}/{pinned.manifest_uri}: set aside by a `yanmo store gc` that goes on or was "
+                    "killed; run `yanmo store gc --delete`, which puts back what is needed, then "
+                    "run the same command again",
+                    pinned,
+                )
+            raise Removed(
+                f"{store.uri}/{output.reference.manifest_uri}: removed by `yanmo store gc` while this ran, "
+                "as nothing referred to it; run the same command again",
+                output.reference,
+            )
+
+
+def _is_back(store: ObjectStore, pinned: Reference) -> bool:
+    """Whether the manifest is there, as soon as a gc that has withdrawn it has decided."""
+    withdrawn = superseded_name(pinned.stage, pinned.key, pinned.manifest_sha256)
+    end = time.monotonic() + _GC_SECONDS
+    while not _is_present(store, pinned):
+        gone = store.stat(withdrawn) is None and not _is_present(store, pinned)
+        if gone or time.monotonic() > end:
+            return False
+        time.sleep(0.2)
+    return True
+
+
+def _is_present(store: ObjectStore, pinned: Reference) -> bool:
+    """Whether the manifest that was opened is there, in its place or as one that `--force` replaced."""
+    try:
+        data, _ = store.read(pinned.manifest_uri)
+    except FileNotFoundError:
+        return False  # removed, or withdrawn by a gc that will look once more who needs it
+    if hashlib.sha256(data).hexdigest() == pinned.manifest_sha256:
+        return True
+    stage, key, sha256 = pinned.stage, pinned.key, pinned.manifest_sha256
+    if store.stat(going_name(stage, key, sha256)) is not None:
+        return False
+    # Second, as gc removes the mark after the manifest.
+    return store.stat(superseded_name(stage, key, sha256)) is not None
+
+
+def find_whole(store: ObjectStore, stage: str, key: str) -> Output | None:
+    """The committed output of a key, if all its files are there with their sizes."""
+    output = find_output(store, stage, key)
+    if output is None:
+        return None
+    fault = output.missing()
+    if fault:
+        log.warning("%s is committed but damaged (%s); making it again", output, fault)
+        return None
+    return output
+
+
+def commit_once(
+    store: ObjectStore,
+    recipe: Recipe,
+    build: Callable[[Attempt], Result],
+    *,
+    force: bool = False,
+    wait_seconds: float = 1.0,
+    taken_up: Callable[[Output], None] = lambda output: None,
+) -> Output | None:
+    """The committed output of `recipe`, made by `build` unless it is there already.
+
+    Waits while another live run makes the same key, and adopts its result.
+
+    Args:
+        taken_up: called with the output before its lease is given back: no gc comes between. Where it
+            raises Removed for the output itself, that is looked for, or made, again.
+
+    Returns:
+        The output, or None when `build` paused (its work stays below `runs/`).
+    """
+    key = recipe.key
+    lease = Lease(store, f"{work_name(recipe.stage, key)}/LEASE.json", uuid.uuid4().hex[:12])
+    said = False
+    while True:
+        found = None if force else find_whole(store, recipe.stage, key)
+        if found is not None:
+            try:
+                taken_up(found)
+                return found
+            except Removed as error:
+                if error.which != found.reference:  # an input of this run: that does not come back by itself
+                    raise
+                log.info("%s was being removed by gc when it was taken up; looking again", found)
+                continue
+        if lease.acquire():
+            break
+        if not said:
+            log.info("another run is making %s/%s; waiting for it", recipe.stage, key[:12])
+            said = True
+        time.sleep(wait_seconds)
+    try:
+        if not force:  # it may have been committed between the look and the lease
+            found = find_whole(store, recipe.stage, key)
+            if found is not None:
+                taken_up(found)
+                return found
+        announce(store, recipe.stage, key, recipe.outputs)
+        output = _build_and_commit(store, recipe, key, lease, build, force)
+        if output is not None:
+            taken_up(output)
+        return output
+    finally:
+        lease.release()
+
+
+def _build_and_commit(
+    store: ObjectStore,
+    recipe: Recipe,
+    key: str,
+    lease: Lease,
+    build: Callable[[Attempt], Result],
+    force: bool,
+) -> Output | None:
+    attempt = Attempt(store, recipe.stage, key, lease)
+    try:
+        result = build(attempt)
+        if result.status == "paused":
+            attempt.discard()
+            return None
+        if result.references:  # a part that was there already may be old, and named by nobody else
+            parts = {f"part {name}": part for name, part in result.references.items()}
+            parts |= {f"{part.manifest.stage} {part.manifest.key}": part for part in result.used}
+            announce(store, recipe.stage, key, recipe.outputs | parts)
+        lease.check()
+        outcome = _commit(store, _manifest(recipe, key, attempt, result), force)
+    except BaseException:
+        # SIGTERM or a failing fsync may come just after the manifest became visible.
+        if not _is_committed(store, attempt):
+            attempt.discard()
+        raise
+    output = find_output(store, recipe.stage, key)
+    assert output is not None
+    if outcome == "ours":
+        attempt.settle()
+        return output
+    attempt.discard()
+    if outcome == "other parts":
+        log.info("%s holds what it held before; its parts are now those made with it this time", output)
+    else:
+        log.info("%s was committed already, by another run or with equal content; adopted it", output)
+    return output
+
+
+def _manifest(recipe: Recipe, key: str, attempt: Attempt, result: Result) -> Manifest:
+    return Manifest(
+        stage=recipe.stage,
+        key=key,
+        revision=recipe.revision,
+        attempt=attempt.id,
+        files=attempt.files,
+        counts=result.counts,
+        metadata=result.metadata,
+        options=recipe.semantic,
+        execution=recipe.execution,
+        inputs={name: _record_of(value) for name, value in recipe.inputs.items()},
+        references={name: vars(part.reference) for name, part in result.references.items()},
+        run_id=recipe.run_id,
+        created_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        content_digest=content_digest(attempt.files, result.counts),
+    )
+
+
+def _record_of(value: Any) -> Any:
+    return vars(value.reference) if isinstance(value, Output) else value
+
+
+def _is_committed(store: ObjectStore, attempt: Attempt) -> bool:
+    """Whether the committed manifest names `attempt`; True when that cannot be known."""
+    try:
+        data, _ = store.read(manifest_name(attempt.stage, attempt.key))
+        return bool(json.loads(data)["attempt"] == attempt.id)
+    except FileNotFoundError:
+        return False
+    except (OSError, ValueError, KeyError, TypeError):
+        return True
+
+
+_Outcome = Literal["ours", "other parts", "another's"]
+
+
+def _commit(store: ObjectStore, manifest: Manifest, force: bool) -> _Outcome:
+    """Write the manifest; says what lies in its place now.
+
+    The first of two whole outputs of one key stays, even if they differ (training on other ranks), as
+    references may pin it already; only `force` replaces it: by one of other content, or, where the content is
+    equal and the parts are not, by a manifest that names the same files and the new parts. A part that was
+    not made this time (its text is not here) is as true of this content as it was, and stays.
+    """
+    name, data = manifest_name(manifest.stage, manifest.key), manifest.to_json()
+    Manifest.from_json(data, "the manifest of this run")  # what no reader would take must not be committed
+    try:
+        store.create(name, data)
+        return "ours"
+    except AlreadyExists:
+        old, version = store.read(name)
+    outcome: _Outcome = "ours"
+    current = _whole(store, old, manifest)
+    if current is not None and current.attempt == manifest.attempt:
+        return "ours"  # our own earlier try has won
+    if current is not None and (not force or current.content_digest == manifest.content_digest):
+        parts = current.references | manifest.references
+        if not force or parts == current.references:
+            return "another's"
+        # Its files stay where they are: whoever has opened it reads on, and nothing is stored twice.
+        data, outcome = dataclasses.replace(current, references=parts).to_json(), "other parts"
+    # Forced or damaged: the new one takes its place, and the old manifest is kept.
+    kept = superseded_name(manifest.stage, manifest.key, hashlib.sha256(old).hexdigest())
+    with contextlib.suppress(AlreadyExists):  # kept by an earlier try that was killed here
+        store.create(kept, old)
+    store.replace(name, data, version)
+    return outcome
+
+
+def _whole(store: ObjectStore, data: bytes, ours: Manifest) -> Manifest | None:
+    """The committed manifest in `data`, unless it or one of its files is damaged."""
+    try:
+        Manifest.from_json(data, "committed manifest")
+        found = find_whole(store, ours.stage, ours.key)
+    except DataError:
+        return None
+    # Sizes are not enough here: --force must mend an object whose bytes changed.
+    return None if found is None or found.is_damaged() else found.manifest

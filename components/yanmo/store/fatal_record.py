@@ -1,0 +1,126 @@
+"""How a run ended that no retry can mend: read by the retries of a pipeline, so that each ends at once.
+
+    <store>/runs/<stage>/fatal/<run id>.json    written over by each end for good, removed by a good one
+
+A record is obeyed by the same command of the same run id, stage revision and version of Yanmo only. A version
+may take a passing fault for bad data (3328ac6 did, where an answer of the store was cut inside its headers),
+and what it wrote must not end the same command for ever. So whatever another version wrote, and every record
+of the first schema, which does not say who wrote it, is tried again once: the next record is ours.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import json
+import logging
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from yanmo.common.made_by import code
+from yanmo.store.manifest import digest
+from yanmo.store.objects import ObjectStore, overwrite
+from yanmo.store.schema import parse
+
+log = logging.getLogger(__name__)
+SCHEMA = "yanmo.fatal/2"
+_MAX_BYTES = 65_536
+_MAX_MESSAGE = 10_000
+_BESIDE = {
+    *("endpoint", "executor_input", "force", "log_level", "metrics_port", "reference_out", "run_id"),
+    *("scratch", "scratch_gib"),
+}
+"""Options that cannot change how a run ends, or differ between tries of one command."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FatalRecord:
+    """How one run of a stage ended."""
+
+    stage: str
+    revision: int
+    run_id: str
+    command: str
+    """sha256 of the options that count."""
+    exit_code: int
+    cause: str
+    """The kind of error: DataError, UsageError, FileNotFoundError ..."""
+    message: str
+    made_by: str = field(default_factory=code)
+    """Commit or version of the code that wrote it."""
+    made_at: str = field(
+        default_factory=lambda: datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    )
+    schema: str = SCHEMA
+
+    def to_json(self) -> bytes:
+        short = dataclasses.replace(self, message=self.message[:_MAX_MESSAGE])
+        return json.dumps(asdict(short), ensure_ascii=False, indent=1).encode() + b"\n"
+
+
+def command_of(options: Any) -> str:
+    """The digest of the options that count, for `FatalRecord.command`."""
+    return digest({name: str(value) for name, value in asdict(options).items() if name not in _BESIDE})
+
+
+def fatal_name(stage: str, run_id: str) -> str:
+    """Where the record of a run lies."""
+    safe = "".join(c if c.isalnum() or c in "-_" else "-" for c in run_id)[:100]
+    return f"runs/{stage}/fatal/{safe}.json"
+
+
+def obeyed(store: ObjectStore, name: str, this_run: Callable[[], FatalRecord]) -> int | None:
+    """The exit code of the record `name`, said with what to do; None where the run shall be tried.
+
+    Args:
+        this_run: gives what this run would write; only what it is of is looked at.
+    """
+    try:
+        data, _ = store.read(name)
+    except FileNotFoundError:
+        return None
+    where = f"{store.uri}/{name}"
+    try:
+        found = parse(data, SCHEMA, _MAX_BYTES)
+        exit_code, message, cause = int(found["exit_code"]), str(found["message"]), str(found["cause"])
+        theirs = {key: found[key] for key in ("stage", "revision", "run_id", "command", "made_by")}
+        made_at = str(found["made_at"])
+    except (ValueError, KeyError, TypeError) as error:
+        log.warning(
+            "%s: an earlier try of this run ended for good, as a record says that is of another version of "
+            "Yanmo or damaged (%s); trying once more",
+            where,
+            error,
+        )
+        return None
+    ours = this_run()
+    differs = [key for key, value in theirs.items() if value != getattr(ours, key)]
+    if differs:
+        log.warning(
+            "%s: an earlier try of this run ended for good, with another %s; trying",
+            where,
+            ", ".join(differs),
+        )
+        return None
+    log.error(
+        "an earlier try of run %s ended for good at %s (%s): %s. Nothing was tried now. Once the cause is "
+        "mended: give --force, or another --run-id, or delete %s and retry",
+        ours.run_id,
+        made_at,
+        cause,
+        message,
+        where,
+    )
+    return exit_code
+
+
+def keep(store: ObjectStore, name: str, record: FatalRecord) -> None:
+    """Write the record, over an earlier one of the run."""
+    overwrite(store, name, record.to_json())
+
+
+def forget(store: ObjectStore, name: str) -> None:
+    """Remove the record, if there is one: the run ended well."""
+    if store.stat(name) is not None:
+        store.delete(name)

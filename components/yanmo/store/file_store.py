@@ -1,0 +1,289 @@
+"""The `file://` backend: a folder on a POSIX file system that has hard links and flock.
+
+An object becomes visible whole by write-to-temporary, fsync, and link or rename; `create` is link(2),
+which fails when the name exists; `replace` is a lock around read, compare and rename.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import functools
+import hashlib
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO, BinaryIO
+
+from yanmo.common.errors import DataError, StorageError
+from yanmo.store.objects import (
+    MAX_DOCUMENT_BYTES,
+    AlreadyExists,
+    Changed,
+    Leftover,
+    ObjectInfo,
+    Wanted,
+    Written,
+    check_name,
+    check_sha256,
+    check_size,
+    is_name,
+)
+
+_TEMPORARY = ".tmp-"
+_LOCKS = ".locks"
+
+
+def fsync_dir(path: Path) -> None:
+    """Make renames inside the folder `path` durable."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def make_folders(path: Path) -> None:
+    """Make the folder `path` and its parents, durable: a folder is an entry of its parent."""
+    missing = []
+    while not path.is_dir():
+        missing.append(path)
+        path = path.parent
+    for folder in reversed(missing):
+        try:
+            folder.mkdir()
+        except FileExistsError:  # another writer's, maybe gone again: the caller tries anew
+            if folder.exists() and not folder.is_dir():
+                raise
+        fsync_dir(folder.parent)
+
+
+def _opened_in_folder(path: Path) -> BinaryIO:
+    """The new file `path`, its folder made; again where `delete` took the empty folder in between."""
+    while True:
+        with contextlib.suppress(FileNotFoundError):
+            make_folders(path.parent)
+            return path.open("xb")
+
+
+def _remove_abandoned(path: Path) -> None:
+    """Remove a temporary file unless its writer lives, which holds its lock."""
+    with contextlib.suppress(FileNotFoundError, BlockingIOError), path.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        path.unlink()
+
+
+def _is_at(file: IO[str], path: Path) -> bool:
+    """Whether the open file is the one that lies at `path`."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+class FileStore:
+    """A folder on a POSIX file system that has hard links and flock."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.absolute()
+        self.uri = self.root.as_uri()
+
+    def _path(self, name: str) -> Path:
+        return self.root / check_name(name)
+
+    def read(self, name: str) -> tuple[bytes, str]:
+        with self._path(name).open("rb") as file:
+            data = file.read(MAX_DOCUMENT_BYTES + 1)
+        if len(data) > MAX_DOCUMENT_BYTES:
+            raise DataError(f"{self.uri}/{name}: over {MAX_DOCUMENT_BYTES} bytes; not a document of Yanmo")
+        return data, hashlib.sha256(data).hexdigest()
+
+    def create(self, name: str, data: bytes) -> str:
+        path = self._path(name)
+        with self._temporary(path, data) as temporary:
+            try:
+                os.link(temporary, path)
+            except FileExistsError:
+                raise AlreadyExists(f"{self.uri}/{name}: already there") from None
+            except OSError as error:
+                if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EMLINK):
+                    raise
+                raise StorageError(
+                    f"{self.uri}: this file system has no hard links ({error.strerror}), so writers "
+                    "cannot be kept apart; put the store on a local disk"
+                ) from error
+        fsync_dir(path.parent)
+        return hashlib.sha256(data).hexdigest()
+
+    def replace(self, name: str, data: bytes, version: str) -> str:
+        path = self._path(name)
+        with self._locked(name):
+            try:
+                current = self.read(name)[1]
+            except FileNotFoundError:
+                current = "no object"
+            if current != version:
+                raise Changed(f"{self.uri}/{name}: expected version {version}, found {current}")
+            with self._temporary(path, data) as temporary:
+                os.replace(temporary, path)
+            fsync_dir(path.parent)
+        return hashlib.sha256(data).hexdigest()
+
+    def stat(self, name: str) -> ObjectInfo | None:
+        path = self._path(name)
+        return self._info(name, path) if path.is_file() else None
+
+    def sizes(self, names: Sequence[str]) -> list[int | None]:
+        found = [self.stat(name) for name in names]
+        return [None if info is None else info.bytes for info in found]
+
+    def clock(self) -> float:
+        return time.time()
+
+    def writable(self, prefix: str) -> Path:
+        path = self._path(prefix)
+        make_folders(path)
+        return path
+
+    def publish(self, prefix: str, names: Sequence[str]) -> list[Written]:
+        return [self._publish(prefix, name) for name in names]
+
+    def _publish(self, prefix: str, name: str) -> Written:
+        path = self._path(f"{prefix}/{name}")
+        with path.open("rb") as file:
+            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+            os.fsync(file.fileno())
+            written = Written(file.tell(), sha256)
+        for folder in path.parents:
+            fsync_dir(folder)
+            if folder == self.root / prefix:
+                break
+        return written
+
+    def link(self, pairs: Sequence[tuple[Wanted, str]]) -> None:
+        """Hard links: the second name costs no space, and removing the first leaves it whole."""
+        for wanted, name in pairs:
+            source, target = self._fetch(wanted), self._path(name)
+            make_folders(target.parent)
+            try:
+                os.link(source, target)
+            except OSError as error:
+                if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EMLINK):
+                    raise
+                shutil.copyfile(source, target)  # a file has as many names as its file system allows
+                with target.open("rb") as file:
+                    os.fsync(file.fileno())
+        for folder in {self._path(name).parent for _, name in pairs}:
+            fsync_dir(folder)
+
+    def discard(self, prefix: str, names: Sequence[str]) -> None:
+        shutil.rmtree(self._path(prefix), ignore_errors=True)
+
+    def settle(self, prefix: str) -> None:
+        """The files are the objects; nothing to do."""
+
+    def fetch(self, wanted: Sequence[Wanted]) -> list[Path]:
+        return [self._fetch(one) for one in wanted]
+
+    def release(self, paths: Sequence[Path]) -> None:
+        """The files are the objects; nothing to do."""
+
+    def _fetch(self, wanted: Wanted) -> Path:
+        path = self._path(wanted.name)
+        check_size(f"{self.uri}/{wanted.name}", wanted, path.stat().st_size if path.is_file() else None)
+        with path.open("rb") as file:
+            check_sha256(f"{self.uri}/{wanted.name}", wanted, hashlib.file_digest(file, "sha256").hexdigest())
+        return path
+
+    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+        for path in self._files(prefix):
+            if not path.name.startswith(_TEMPORARY):
+                with contextlib.suppress(FileNotFoundError):  # deleted while we list
+                    yield self._info(path.relative_to(self.root).as_posix(), path)
+
+    def digest(self, name: str) -> Written | None:
+        try:
+            with self._path(name).open("rb") as file:
+                sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+                return Written(file.tell(), sha256)
+        except (FileNotFoundError, IsADirectoryError):
+            return None
+
+    def delete(self, name: str) -> None:
+        path = self._path(name)
+        path.unlink(missing_ok=True)
+        self._prune(path.parent)
+
+    def _prune(self, folder: Path) -> None:
+        """Remove empty folders upwards, except the first two levels (cas/train), where writers start."""
+        while len(folder.relative_to(self.root).parts) > 2:
+            try:
+                folder.rmdir()
+            except FileNotFoundError:
+                pass
+            except OSError:
+                return
+            folder = folder.parent
+
+    def leftovers(self) -> Iterator[Leftover]:
+        yield from self._empty_folders()
+        for path in self._files(""):
+            if path.name.startswith(_TEMPORARY):
+                with contextlib.suppress(FileNotFoundError):
+                    info = self._info(path.relative_to(self.root).as_posix(), path)
+                    remove = functools.partial(_remove_abandoned, path)
+                    yield Leftover(info.name, "temporary file", info.bytes, info.modified, remove)
+
+    def _empty_folders(self) -> Iterator[Leftover]:
+        for folder, folders, files in os.walk(self.root):
+            path = Path(folder)
+            name = path.relative_to(self.root).as_posix()
+            if not folders and not files and name.count("/") > 1 and is_name(name):
+                with contextlib.suppress(FileNotFoundError):
+                    modified = path.stat().st_mtime
+                    yield Leftover(name, "empty folder", 0, modified, functools.partial(self._prune, path))
+
+    def _files(self, prefix: str) -> Iterator[Path]:
+        base = self._path(prefix) if prefix else self.root
+        for path in sorted(base.rglob("*")):
+            name = path.relative_to(self.root).as_posix()
+            if is_name(name) and path.is_file() and not name.startswith(f"{_LOCKS}/"):
+                yield path
+
+    def _info(self, name: str, path: Path) -> ObjectInfo:
+        status = path.stat()
+        return ObjectInfo(name, status.st_size, status.st_mtime)
+
+    @contextlib.contextmanager
+    def _temporary(self, path: Path, data: bytes) -> Iterator[Path]:
+        """A durable file with `data` beside `path`, locked while it is in use and gone afterwards."""
+        temporary = path.parent / f"{_TEMPORARY}{uuid.uuid4().hex}"
+        try:
+            with _opened_in_folder(temporary) as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+                yield temporary
+        finally:  # a full disk, but also Ctrl-C
+            temporary.unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def _locked(self, name: str) -> Iterator[None]:
+        folder = self.root / _LOCKS
+        path = folder / hashlib.sha256(name.encode()).hexdigest()[:32]
+        while True:
+            folder.mkdir(parents=True, exist_ok=True)
+            with path.open("a") as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                if not _is_at(file, path):
+                    continue  # its last holder removed it: the lock is another file by now
+                try:
+                    yield
+                finally:  # names of sessions are drawn: their locks would stay for ever
+                    path.unlink(missing_ok=True)
+                return

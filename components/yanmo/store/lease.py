@@ -1,0 +1,203 @@
+"""A lease: one live run per key.
+
+LEASE.json holds owner, attempt and time to live, and is renewed by compare-and-swap. A second starter waits
+and adopts the result; a run that died on the same machine is recognised by its process id and start
+time, so that a rerun after kill -9 starts at once. Of another machine's lease only its silence counts: it is
+over when nobody renewed it for its time to live while we watched (half of that, where the store's own clock
+says that it is old already). No two machines' clocks are ever compared, so a clock that jumps ends nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import socket
+import threading
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+from yanmo.common.errors import EnvironmentFault, LeaseLost
+from yanmo.store.objects import AlreadyExists, Changed, ObjectStore
+
+log = logging.getLogger(__name__)
+TTL_SECONDS = 60.0
+_RELEASED = 0.0
+
+
+def _process_start(pid: int) -> str:
+    """When a process of this machine started (clock ticks since boot), or '' if it is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        return ""
+
+
+def _machine() -> str:
+    """This boot of this machine and, as process ids mean nothing outside it, the pid namespace."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        space = os.readlink("/proc/self/ns/pid")
+    except OSError:
+        boot = space = ""
+    return f"{socket.gethostname()}/{boot}/{space}"
+
+
+class Lease:
+    """Held from `acquire` to `release`; renewed by a thread in between."""
+
+    def __init__(self, store: ObjectStore, name: str, attempt: str, ttl: float = TTL_SECONDS) -> None:
+        self.store, self.name, self.attempt, self.ttl = store, name, attempt, ttl
+        self.owner = uuid.uuid4().hex
+        self._version = ""
+        self._lost = ""
+        self._seen, self._seen_at = "", 0.0
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def acquire(self) -> bool:
+        """Take the lease; False while another live run holds it."""
+        try:
+            self._version = self.store.create(self.name, self._body())
+        except AlreadyExists:
+            try:
+                data, version = self.store.read(self.name)
+                if not (_is_given_up(data) or self._is_silent(data, version)):
+                    return False
+                self._version = self.store.replace(self.name, self._body(), version)
+            except (FileNotFoundError, Changed):
+                return False  # it moved under us: look again
+        self._thread = threading.Thread(target=self._renew, daemon=True, name="lease")
+        self._thread.start()
+        return True
+
+    def _is_silent(self, data: bytes, version: str) -> bool:
+        """Whether a lease of another machine was not renewed for so long that its run must be gone."""
+        value = json.loads(data)
+        if _is_here(value):
+            return False
+        now = time.monotonic()
+        if version != self._seen:
+            self._seen, self._seen_at = version, now
+        ttl, watched = float(value.get("ttl_seconds", TTL_SECONDS)), now - self._seen_at
+        return watched > ttl or (watched > ttl / 2 and self._age() > ttl)
+
+    def _age(self) -> float:
+        """Seconds since the last renewal, by the store's clock."""
+        info = self.store.stat(self.name)
+        return self.store.clock() - info.modified if info else 0.0
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether a renewal has found another run's lease; costs nothing, and may be late."""
+        return bool(self._lost)
+
+    def check(self) -> None:
+        """Raise `LeaseLost` when this run may no longer commit."""
+        self._lost = self._lost or self._look()[0]
+        if self._lost:
+            raise LeaseLost(
+                f"{self.store.uri}/{self.name}: {self._lost}; stopped, run the same command again"
+            )
+
+    def _look(self) -> tuple[str, str]:
+        """Why the lease is no longer ours, in words ("" while it is), and its version.
+
+        Raises:
+            OSError, EnvironmentFault: that cannot be known now.
+        """
+        try:
+            data, version = self.store.read(self.name)
+            held = json.loads(data)["owner"] == self.owner
+        except FileNotFoundError:
+            return "removed by somebody while this run held it", ""
+        except (ValueError, KeyError, TypeError):
+            return "damaged while this run held it", ""
+        return ("", version) if held else ("taken over by another run", "")
+
+    def remove(self) -> None:
+        """End the lease by removing its object, which no other run can have taken while this one held it."""
+        self._end_renewal()
+        with contextlib.suppress(LeaseLost):
+            self.check()
+            self.store.delete(self.name)
+
+    def release(self) -> None:
+        """Give the lease back; no error when it was lost or cannot be written (it then expires)."""
+        self._end_renewal()
+        try:
+            self.check()
+            body = {**json.loads(self._body()), "expires_at": _RELEASED}
+            self.store.replace(self.name, json.dumps(body).encode(), self._version)
+        except (LeaseLost, Changed):
+            pass
+        except (OSError, EnvironmentFault) as error:
+            # must not hide the result, or the error, of the work itself
+            log.warning("could not release %s (%s); it expires in %d s", self.name, error, self.ttl)
+
+    def _end_renewal(self) -> None:
+        self._stop.set()
+        if self._thread:
+            self._thread.join()
+
+    def _body(self) -> bytes:
+        pid = os.getpid()
+        value: dict[str, Any] = {
+            "owner": self.owner,
+            "attempt": self.attempt,
+            "ttl_seconds": self.ttl,
+            "expires_at": time.time() + self.ttl,
+            "machine": _machine(),
+            "pid": pid,
+            "process_start": _process_start(pid),
+        }
+        return json.dumps(value).encode()
+
+    def _renew(self) -> None:
+        while not self._stop.wait(self.ttl / 3):
+            try:
+                self._renew_once()
+            except (OSError, EnvironmentFault) as error:  # full disk, network, a rotating secret
+                log.warning("could not renew the lease of %s: %s", self.name, error)
+            if self._lost:
+                log.error("lease of %s was %s; this run will stop", self.name, self._lost)
+                return
+
+    def _renew_once(self) -> None:
+        try:
+            self._version = self.store.replace(self.name, self._body(), self._version)
+        except Changed:
+            self._lost, version = self._look()  # the renewal may have happened, and its answer been lost
+            self._version = version or self._version
+
+
+def is_live(data: bytes, age: float) -> bool:
+    """Whether a living run may hold the lease in `data`: for lists, and for what gc leaves alone.
+
+    Args:
+        age: seconds since it was last renewed, by the store's clock.
+    """
+    if _is_given_up(data):
+        return False
+    value = json.loads(data)
+    return _is_here(value) or age <= float(value.get("ttl_seconds", TTL_SECONDS))
+
+
+def _is_here(value: dict[str, Any]) -> bool:
+    """Whether the lease is of this machine, so that its process can be looked at."""
+    return bool(value["machine"] == _machine() and value["process_start"])
+
+
+def _is_given_up(data: bytes) -> bool:
+    """Whether the lease in `data` was released, its process is dead, or it cannot be read by its owner."""
+    try:
+        value = json.loads(data)
+        float(value.get("ttl_seconds", TTL_SECONDS))
+        if value["expires_at"] == _RELEASED:
+            return True
+        return _is_here(value) and bool(_process_start(value["pid"]) != value["process_start"])
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return True  # damaged: nobody can renew it

@@ -1,0 +1,193 @@
+"""Manifests, references and keys: what an output is, and how to name it.
+
+A key says what would be made (stage, revision, semantic options, digests of the inputs); a content
+digest says what was made. Two keys may give one digest, and then nothing downstream runs again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from yanmo.common.errors import DataError
+from yanmo.store.objects import MAX_DOCUMENT_BYTES
+from yanmo.store.schema import MAX_REFERENCE_BYTES as MAX_REFERENCE_BYTES
+from yanmo.store.schema import LaterSchema, check_manifest, check_reference, parse
+
+MANIFEST_SCHEMA = "yanmo.manifest/1"
+REFERENCE_SCHEMA = "yanmo.reference/1"
+Role = Literal["content", "record"]
+
+
+def canonical(value: Any) -> bytes:
+    """`value` as JSON with sorted keys and no spaces: equal values, equal bytes."""
+    return json.dumps(
+        value, ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False
+    ).encode()
+
+
+def digest(value: Any) -> str:
+    """sha256 of the canonical JSON of `value`, hexadecimal."""
+    return hashlib.sha256(canonical(value)).hexdigest()
+
+
+def make_key(stage: str, revision: int, semantic: dict[str, Any], inputs: dict[str, str]) -> str:
+    """The key of an output: 64 hexadecimal digits.
+
+    Args:
+        stage: name of the stage or part.
+        revision: its revision.
+        semantic: options that change the output.
+        inputs: input name -> content digest.
+    """
+    return digest({"stage": stage, "revision": revision, "options": semantic, "inputs": inputs})
+
+
+def file_sha256(path: Path) -> str:
+    """sha256 of a file's bytes, hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileEntry:
+    """One file of an output; `path` is relative to the attempt."""
+
+    path: str
+    bytes: int
+    sha256: str
+    role: Role
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reference:
+    """What passes between stages: a few hundred bytes that name and pin one output.
+
+    `manifest_uri` is relative to the store, so that a store can be moved.
+    """
+
+    schema: str = REFERENCE_SCHEMA
+    stage: str
+    key: str
+    manifest_uri: str
+    manifest_sha256: str
+    content_digest: str
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), indent=1) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str | bytes, where: str) -> Reference:
+        """Parse a reference read from `where`.
+
+        Raises:
+            DataError: it is not one, or of a schema this version does not know.
+        """
+        try:
+            return cls.from_dict(parse(text, REFERENCE_SCHEMA, MAX_REFERENCE_BYTES))
+        except LaterSchema as error:
+            raise DataError(f"{where}: {error}") from error
+        except ValueError as error:
+            raise DataError(f"{where}: not a reference to an output: {error}") from error
+
+    @classmethod
+    def from_dict(cls, values: Any) -> Reference:
+        """From the fields of a parsed document.
+
+        Raises:
+            ValueError: they are not a reference's.
+        """
+        check_reference(values)
+        return cls(**values)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """The only commit marker of an output, written last."""
+
+    stage: str
+    key: str
+    revision: int
+    attempt: str
+    files: tuple[FileEntry, ...]
+    counts: dict[str, Any]
+    """Content counts (documents, tokens, characters by genre): part of the content digest."""
+    metadata: dict[str, Any] = field(default_factory=dict)
+    """Anything else a reader may want (text form, vocabulary size): not in the digest."""
+    options: dict[str, Any] = field(default_factory=dict)
+    execution: dict[str, Any] = field(default_factory=dict)
+    inputs: dict[str, Any] = field(default_factory=dict)
+    """Input name -> reference, or {"content_digest", "uri"} of raw files."""
+    references: dict[str, Any] = field(default_factory=dict)
+    """Output name -> reference of the parts this output was committed with."""
+    run_id: str = ""
+    created_at: str = ""
+    content_digest: str = ""
+    schema: str = MANIFEST_SCHEMA
+
+    @property
+    def expected_key(self) -> str:
+        """The key that revision, options and inputs in here make: `key`, unless one of them was changed."""
+        digests = {name: value["content_digest"] for name, value in self.inputs.items() if value}
+        return make_key(self.stage, self.revision, self.options, digests)
+
+    def to_json(self) -> bytes:
+        return sealed(json.dumps(asdict(self), ensure_ascii=False, indent=1).encode())
+
+    @classmethod
+    def from_json(cls, data: bytes, where: str) -> Manifest:
+        """Parse the manifest read from `where`.
+
+        Raises:
+            DataError: it is damaged, or of a schema this version does not know.
+        """
+        try:
+            values = parse(unsealed(data), MANIFEST_SCHEMA, MAX_DOCUMENT_BYTES)
+            check_manifest(values)
+        except LaterSchema as error:
+            raise DataError(f"{where}: {error}") from error
+        except ValueError as error:
+            raise DataError(f"{where}: damaged manifest ({error}); restore it or use --force") from error
+        return cls(**{**values, "files": tuple(FileEntry(**entry) for entry in values["files"])})
+
+
+_SEAL = re.compile(rb',\n "sealed": "([0-9a-f]{64})"\n\}\n\Z')
+
+
+def sealed(document: bytes) -> bytes:
+    """A JSON object (as `json.dumps(indent=1)` ends it) with the sha256 of its own bytes as its last field.
+
+    The content digest covers what readers use; the seal also covers what tools rely on (inputs, options).
+    """
+    mark = hashlib.sha256(document).hexdigest().encode()
+    return document.removesuffix(b"\n}") + b',\n "sealed": "' + mark + b'"\n}\n'
+
+
+def is_sealed(data: bytes) -> bool:
+    """Whether a document ends in a seal; `unsealed` says whether the seal is right."""
+    return _SEAL.search(data, max(0, len(data) - 200)) is not None
+
+
+def unsealed(data: bytes) -> bytes:
+    """What `sealed` was given; manifests of earlier versions, which have no seal, as they are.
+
+    Raises:
+        ValueError: a byte changed since it was sealed.
+    """
+    found = _SEAL.search(data, max(0, len(data) - 200))
+    if found is None:
+        return data
+    document = data[: found.start()] + b"\n}"
+    if hashlib.sha256(document).hexdigest().encode() != found[1]:
+        raise ValueError("changed since it was written")
+    return document
+
+
+def content_digest(files: tuple[FileEntry, ...], counts: dict[str, Any]) -> str:
+    """Digest of the content files (path, bytes, sha256) and counts; records do not enter."""
+    content = sorted([f.path, f.bytes, f.sha256] for f in files if f.role == "content")
+    return digest({"files": content, "counts": counts})

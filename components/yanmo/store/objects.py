@@ -1,0 +1,217 @@
+"""Objects of a store: what every backend must do.
+
+Everything above this file (manifests, leases, pointers) needs just two promises: an object that
+becomes visible is whole, and `create` / `replace` are conditional (S3's If-None-Match and If-Match).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from yanmo.common.errors import DataError, StorageError
+
+_PART = r"(?!\.+(?:/|\Z))[A-Za-z0-9._=-]{1,200}"  # not only dots
+_NAME = re.compile(rf"{_PART}(?:/{_PART})*\Z")
+_TRIES = 20
+MAX_DOCUMENT_BYTES = 32 * 1024 * 1024
+"""The largest object that `read` returns; manifests of 100,000 files have about 18 MB."""
+
+
+class AlreadyExists(StorageError):
+    """`create` found an object of that name."""
+
+
+class Changed(StorageError):
+    """`replace` found another version than the caller had read."""
+
+
+class NotSupportedHere(StorageError):
+    """The store does not know this kind of request."""
+
+
+class Damaged(DataError):
+    """An object is missing, short or changed since its manifest was written."""
+
+
+@dataclass(frozen=True)
+class ObjectInfo:
+    """An object as the store lists it."""
+
+    name: str
+    bytes: int
+    modified: float
+    """Unix seconds by the store's own clock; compare with `ObjectStore.clock()`."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """An object as a manifest describes it."""
+
+    name: str
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Written:
+    """What was published: counted and hashed from the bytes that went to the store."""
+
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """Something of a killed writer that is no object: a temporary file, an unfinished upload."""
+
+    name: str
+    what: str
+    bytes: int
+    """0 where the store does not say."""
+    modified: float
+    remove: Callable[[], None]
+
+
+class ObjectStore(Protocol):
+    """A flat space of named objects. Names are relative, `/`-separated, from an allow-list.
+
+    Every method may raise StorageError (the store cannot be reached now, exit code 75).
+    """
+
+    uri: str
+
+    def read(self, name: str) -> tuple[bytes, str]:
+        """The object's bytes and its version (ETag), for objects of at most `MAX_DOCUMENT_BYTES`.
+
+        Raises:
+            FileNotFoundError: there is none.
+            DataError: it is larger.
+        """
+
+    def create(self, name: str, data: bytes) -> str:
+        """Write a new object, whole, and return its version.
+
+        Raises:
+            AlreadyExists: the name is taken; nothing was written.
+        """
+
+    def replace(self, name: str, data: bytes, version: str) -> str:
+        """Write over `version` of the object and return the new version.
+
+        Raises:
+            Changed: the object is gone or has another version; nothing was written.
+        """
+
+    def stat(self, name: str) -> ObjectInfo | None:
+        """The object's size and age, or None where there is none."""
+
+    def sizes(self, names: Sequence[str]) -> list[int | None]:
+        """Bytes of each object, None where there is none; many at once."""
+
+    def clock(self) -> float:
+        """Now, in Unix seconds, by the clock that stamps `ObjectInfo.modified`."""
+
+    def writable(self, prefix: str) -> Path:
+        """A local folder whose files `publish` puts under `prefix`; made when absent."""
+
+    def publish(self, prefix: str, names: Sequence[str]) -> list[Written]:
+        """Make files of `writable(prefix)` durable as the objects `prefix/name`, hashed as they pass."""
+
+    def link(self, pairs: Sequence[tuple[Wanted, str]]) -> None:
+        """Give each object a second name, without its bytes passing through this machine where that can be.
+
+        Raises:
+            Damaged: an object is missing or of another size (on a folder: or changed).
+        """
+
+    def discard(self, prefix: str, names: Sequence[str]) -> None:
+        """Remove `writable(prefix)` and what was published from it; no error where there is nothing."""
+
+    def settle(self, prefix: str) -> None:
+        """Everything below `prefix` is published and committed: local copies may go."""
+
+    def fetch(self, wanted: Sequence[Wanted]) -> list[Path]:
+        """Local files with the objects' bytes, verified; they may be memory-mapped, not written.
+
+        Raises:
+            DataError: an object is missing, short or changed; says which, what was expected and found.
+        """
+
+    def digest(self, name: str) -> Written | None:
+        """Bytes and sha256 of the object as it is stored now, past any cache; None where there is none."""
+
+    def release(self, paths: Sequence[Path]) -> None:
+        """The caller needs these fetched files no longer: a cache may drop them."""
+
+    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+        """All objects below the folder `prefix` ("" for the whole store), sorted by name; only tools list."""
+
+    def delete(self, name: str) -> None:
+        """Remove the object; no error where there is none."""
+
+    def leftovers(self) -> Iterator[Leftover]:
+        """What killed writers left that `list` does not show."""
+
+
+def overwrite(store: ObjectStore, name: str, data: bytes) -> None:
+    """Write the object whatever was there; the last of two writers wins.
+
+    Raises:
+        StorageError: it changed under every try.
+    """
+    for _ in range(_TRIES):
+        try:
+            current, version = store.read(name)
+            if current != data:
+                store.replace(name, data, version)
+            return
+        except Changed:
+            continue
+        except FileNotFoundError:
+            try:
+                store.create(name, data)
+                return
+            except AlreadyExists:
+                continue
+    raise StorageError(f"{store.uri}/{name}: changed under {_TRIES} tries to replace it; try again")
+
+
+def is_name(name: str) -> bool:
+    """Whether `name` can be an object's: each part from the allow-list, at most 900 characters."""
+    return len(name) <= 900 and _NAME.match(name) is not None
+
+
+def check_name(name: str) -> str:
+    """`name`, when every part of it comes from the allow-list.
+
+    Raises:
+        DataError: an empty part, `..`, a control character, or a part over 200 characters. Names come
+            from manifests and references, so a bad one is bad data.
+    """
+    if not is_name(name):
+        shown = name if len(name) <= 100 else name[:100] + "..."
+        raise DataError(
+            f"refused object name {shown!r}: expected parts of 1 to 200 letters, "
+            "digits or . _ = -, joined by /"
+        )
+    return name
+
+
+def check_size(where: str, wanted: Wanted, found: int | None) -> None:
+    """Raise `Damaged` unless `found` (None: no object) is the size in the manifest."""
+    if found != wanted.bytes:
+        what = "no such file" if found is None else f"{found} bytes"
+        raise Damaged(f"{where}: expected {wanted.bytes} bytes, found {what}")
+
+
+def check_sha256(where: str, wanted: Wanted, found: str) -> None:
+    """Raise `Damaged` unless `found` is the sha256 in the manifest."""
+    if found != wanted.sha256:
+        raise Damaged(
+            f"{where}: changed since it was committed: expected sha256 {wanted.sha256[:16]}..., "
+            f"found {found[:16]}..."
+        )

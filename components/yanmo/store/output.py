@@ -1,0 +1,193 @@
+"""Reading a committed output: nothing is used that does not match its manifest."""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+import json
+from pathlib import Path
+
+from yanmo.common.errors import DataError
+from yanmo.store.manifest import FileEntry, Manifest, Reference, content_digest
+from yanmo.store.objects import Damaged, ObjectStore, Wanted
+
+
+def manifest_name(stage: str, key: str) -> str:
+    """Where the manifest of a key lies in its store."""
+    return f"cas/{stage}/{key}/MANIFEST.json"
+
+
+class Output:
+    """One committed output of a store.
+
+    `path` and `paths` verify a file's size and sha256 the first time they hand it out.
+    """
+
+    def __init__(self, store: ObjectStore, manifest: Manifest, reference: Reference) -> None:
+        self.store = store
+        self.manifest = manifest
+        self.reference = reference
+        self._local: dict[str, Path] = {}
+
+    @property
+    def content_digest(self) -> str:
+        return self.manifest.content_digest
+
+    def __str__(self) -> str:
+        return f"{self.manifest.stage}/{self.manifest.key[:12]}"
+
+    def entries(self, pattern: str = "*") -> list[FileEntry]:
+        """The files whose path matches the shell pattern, sorted by path."""
+        found = [f for f in self.manifest.files if fnmatch.fnmatchcase(f.path, pattern)]
+        return sorted(found, key=lambda f: f.path)
+
+    def paths(self, pattern: str) -> list[Path]:
+        """Verified local paths of the files that match, sorted.
+
+        Raises:
+            DataError: no file matches, or one is missing, short or changed.
+        """
+        entries = self.entries(pattern)
+        if not entries:
+            have = ", ".join(f.path for f in self.manifest.files[:10])
+            raise DataError(f"{self}: no file {pattern!r}; it holds {have}")
+        wanted = [e for e in entries if not self._is_here(e)]
+        try:
+            found = self.store.fetch([self.wanted(e) for e in wanted])
+        except Damaged as error:
+            again = f"run the {self.manifest.stage} stage again with --force, or restore the file"
+            raise DataError(f"{error}; {again}") from error
+        self._local |= {entry.path: path for entry, path in zip(wanted, found, strict=True)}
+        return [self._local[entry.path] for entry in entries]
+
+    def path(self, name: str) -> Path:
+        """The verified local path of the one file called `name`; raises as `paths`."""
+        return self.paths(name)[0]
+
+    def missing(self) -> str | None:
+        """Which file is absent or of the wrong size, in words; None when all are there."""
+        names = [self._name(entry) for entry in self.manifest.files]
+        for entry, name, size in zip(self.manifest.files, names, self.store.sizes(names), strict=True):
+            if size != entry.bytes:
+                found = "missing" if size is None else f"{size} bytes"
+                return f"{name}: expected {entry.bytes} bytes, found {found}"
+        return None
+
+    def is_damaged(self) -> bool:
+        """Whether an object in the store, and not some cached copy of it, differs from the manifest."""
+        for entry in self.manifest.files:
+            found = self.store.digest(self._name(entry))
+            if found is None or (found.bytes, found.sha256) != (entry.bytes, entry.sha256):
+                return True
+        return False
+
+    def part(self, name: str) -> Output:
+        """The part that was committed with this output as `name` (a tokenizer, say)."""
+        if name not in self.manifest.references:
+            raise DataError(f"{self}: has no part {name!r}; run the {self.manifest.stage} stage again")
+        return open_reference(self.store, Reference(**self.manifest.references[name]))
+
+    def input(self, name: str) -> Output | None:
+        """The output this one was made from as input `name`; None when it had none."""
+        value = self.manifest.inputs.get(name)
+        if not value or "manifest_uri" not in value:
+            return None
+        return open_reference(self.store, Reference(**value))
+
+    def _is_here(self, entry: FileEntry) -> bool:
+        """Whether the file was verified before and still has its size."""
+        path = self._local.get(entry.path)
+        return path is not None and path.is_file() and path.stat().st_size == entry.bytes
+
+    def wanted(self, entry: FileEntry) -> Wanted:
+        """The object that holds a file."""
+        return Wanted(self._name(entry), entry.bytes, entry.sha256)
+
+    def _name(self, entry: FileEntry) -> str:
+        return f"cas/{self.manifest.stage}/{self.manifest.key}/{self.manifest.attempt}/{entry.path}"
+
+
+def find_output(store: ObjectStore, stage: str, key: str) -> Output | None:
+    """The committed output of a key, or None."""
+    return _read_output(store, stage, key, manifest_name(stage, key))
+
+
+def superseded_name(stage: str, key: str, manifest_sha256: str) -> str:
+    """Where a manifest lies that `--force` has replaced."""
+    return f"cas/{stage}/{key}/MANIFEST-{manifest_sha256[:12]}.json"
+
+
+def going_name(stage: str, key: str, manifest_sha256: str) -> str:
+    """The mark by which gc says that it is about to remove a manifest of `superseded_name`."""
+    return f"runs/{stage}/{key}/GOING-{manifest_sha256[:12]}"
+
+
+def _read_output(store: ObjectStore, stage: str, key: str, name: str) -> Output | None:
+    try:
+        data, _ = store.read(name)
+    except FileNotFoundError:
+        return None
+    manifest = check_manifest_at(data, store.uri, name)
+    reference = Reference(
+        stage=stage,
+        key=key,
+        manifest_uri=manifest_name(stage, key),
+        manifest_sha256=hashlib.sha256(data).hexdigest(),
+        content_digest=manifest.content_digest,
+    )
+    return Output(store, manifest, reference)
+
+
+def check_manifest_at(data: bytes, store_uri: str, name: str) -> Manifest:
+    """The manifest in `data`, which lies at `name` below `cas/<stage>/<key>/` and must be of that key.
+
+    Raises:
+        DataError: it is damaged, changed, or the manifest of another key.
+    """
+    _, stage, key, _ = name.split("/")
+    where = f"{store_uri}/{name}"
+    manifest = Manifest.from_json(data, where)
+    if manifest.content_digest != content_digest(manifest.files, manifest.counts):
+        raise DataError(f"{where}: changed since it was committed; restore it or use --force")
+    if (manifest.stage, manifest.key) != (stage, key):
+        raise DataError(
+            f"{where}: is the manifest of {manifest.stage}/{manifest.key}: it was exchanged with another "
+            f"file or restored to the wrong place; restore it, or run the {stage} stage again with --force"
+        )
+    if manifest.expected_key != key:
+        raise DataError(
+            f"{where}: options, inputs or revision were changed since it was committed (they "
+            f"make the key {manifest.expected_key[:16]}...); restore it or use --force"
+        )
+    return manifest
+
+
+def open_reference(store: ObjectStore, reference: Reference) -> Output:
+    """The output that `reference` pins, also where `--force` has put other content in its place since.
+
+    Raises:
+        DataError: its manifest is missing or no longer holds what the reference pins.
+    """
+    stage, key = reference.stage, reference.key
+    kept_name = superseded_name(stage, key, reference.manifest_sha256)
+    found = None
+    # Twice: gc sets a manifest aside under the second name and, where it is needed, puts it back.
+    for name in (reference.manifest_uri, kept_name, reference.manifest_uri):
+        found = _read_output(store, stage, key, name) or found
+        if found is not None and found.content_digest == reference.content_digest:
+            return found
+    where = f"{store.uri}/{reference.manifest_uri}"
+    if found is None:
+        raise DataError(f"{where}: no such output; run the {stage} stage again")
+    raise DataError(
+        f"{where}: holds content {found.content_digest[:16]}..., the reference pins "
+        f"{reference.content_digest[:16]}...; run the {stage} stage again"
+    )
+
+
+def read_json(output: Output, name: str) -> dict:  # type: ignore[type-arg]
+    """The JSON object in the file `name` of `output`, verified."""
+    value = json.loads(output.path(name).read_text(encoding="utf-8"))
+    if not isinstance(value, dict):
+        raise DataError(f"{output}: {name}: expected a JSON object")
+    return value

@@ -1,0 +1,187 @@
+"""minio's client as Yanmo needs it: one place for TLS, conditional headers, checksums, clock and errors.
+
+minio 7.2.20 is pinned, because three of its private names are used: `_put_object(headers=)`, for want of a
+public conditional PUT (a header put into `metadata` would go out as X-Amz-Meta-*, an unconditional
+overwrite), `_build_headers`, for the checksum of a body, and `_url_open`, through which every answer passes.
+tests/components/store/s3/test_wire.py looks at what is sent and at what is believed.
+"""
+
+from __future__ import annotations
+
+import base64
+import email.utils
+import hashlib
+import os
+import re
+import time
+from datetime import timedelta
+from typing import Any
+from urllib.parse import SplitResult, urlsplit
+
+import urllib3
+from minio import Minio
+from minio.time import to_amz_date, utcnow
+
+from yanmo.common.errors import UsageError
+from yanmo.store.s3.credentials import find_credentials, find_endpoint, find_region
+from yanmo.store.s3.strict_http import CutOff, StrictPool, ca_bundle, require
+
+CONNECT_SECONDS = 10.0
+READ_SECONDS = 60.0
+_SIGNED_BYTES = 65536
+"""Bodies up to here are signed with their sha256. Larger ones (data, whose sha256 stands in a signed
+manifest) carry Content-MD5, which the server checks too, at a third of the time on each side."""
+
+
+class Pool(StrictPool):
+    """Connections to the server, and what its Date header says about this machine's clock."""
+
+    clock_offset = 0.0
+    """The server's clock minus ours, seconds; 0 while they agree within a minute."""
+    reached = False
+    """Whether the server ever answered."""
+
+    def urlopen(self, method: str, url: str, redirect: bool = True, **kw: Any) -> Any:  # type: ignore[override]
+        """As in urllib3."""
+        response = super().urlopen(method, url, redirect, **kw)
+        self.reached = True
+        date = email.utils.parsedate_tz(response.headers.get("Date", ""))
+        if date is not None:
+            offset = email.utils.mktime_tz(date) - time.time()
+            self.clock_offset = offset if abs(offset) > 60 else 0.0
+        return response
+
+
+class Client(Minio):  # type: ignore[misc]
+    """minio's client with bodies checked by the server and requests dated by the server's clock."""
+
+    def __init__(self, endpoint: str, pool: Pool, **kw: Any) -> None:
+        super().__init__(endpoint, http_client=pool, **kw)
+        self.pool = pool
+
+    def _url_open(
+        self,
+        method: str,
+        region: str,
+        bucket_name: str | None = None,
+        object_name: str | None = None,
+        body: bytes | None = None,
+        headers: Any = None,
+        query_params: Any = None,
+        **kw: Any,
+    ) -> Any:
+        """As in minio.
+
+        Raises:
+            CutOff: the answer lacks what every server sends with it; another try may bring it.
+        """
+        answer = super()._url_open(
+            method, region, bucket_name, object_name, body, headers, query_params, **kw
+        )
+        try:
+            if object_name:
+                _check_answer(method, object_name, answer, has_body=body is not None)
+        except CutOff:
+            answer.close()
+            raise
+        return answer
+
+    def _build_headers(self, host: str, headers: Any, body: bytes | None, creds: Any) -> Any:
+        result = {**(headers or {}), "Host": host, "User-Agent": self._user_agent}
+        if body is not None:
+            result["Content-Length"] = str(len(body))
+        if (
+            body is not None
+            and "Content-MD5" not in result
+            and (len(body) > _SIGNED_BYTES or self._base_url.is_https)
+        ):
+            result["Content-MD5"] = base64.b64encode(
+                hashlib.md5(body, usedforsecurity=False).digest()
+            ).decode()
+        unsigned = self._base_url.is_https or (body is not None and len(body) > _SIGNED_BYTES)
+        result["x-amz-content-sha256"] = (
+            "UNSIGNED-PAYLOAD" if unsigned else hashlib.sha256(body or b"").hexdigest()
+        )
+        if creds.session_token:
+            result["X-Amz-Security-Token"] = creds.session_token
+        date = utcnow() + timedelta(seconds=self.pool.clock_offset)
+        result["x-amz-date"] = to_amz_date(date)
+        return result, date
+
+
+def _check_answer(method: str, name: str, answer: Any, *, has_body: bool) -> None:
+    """Raise `CutOff` unless a good answer about an object says what its readers rely on."""
+    found, what = answer.headers, f"{method} of {name}"
+    if method == "HEAD":
+        require(found, "Content-Length", "ETag", "Last-Modified", what=what)
+    elif method == "GET":
+        chunked = "chunked" in found.get("Transfer-Encoding", "").lower()  # says itself where it ends
+        length = () if chunked else ("Content-Length",)
+        part = ("Content-Range",) if answer.status == 206 else ()
+        require(found, "ETag", *length, *part, what=what)
+    elif method == "PUT" and has_body:  # a copy has its ETag in its body
+        require(found, "ETag", what=what)
+
+
+def connect(scheme: str, endpoint: str, connections: int) -> Client:
+    """A client for the server that option, environment or secret name.
+
+    Args:
+        scheme: `s3`, or `minio` for KFP's own server.
+        endpoint: the option; "" to look elsewhere.
+        connections: how many are kept open at most.
+
+    Raises:
+        UsageError: a malformed endpoint or region.
+        EnvironmentFault: no credentials.
+    """
+    url = find_endpoint(endpoint, scheme)
+    parts = _parts(url)
+    pool = Pool(
+        maxsize=connections,
+        timeout=urllib3.Timeout(connect=CONNECT_SECONDS, read=READ_SECONDS),
+        retries=False,  # ours know which requests may be repeated, and how (s3_retry.py)
+        cert_reqs="CERT_REQUIRED",
+        ca_certs=ca_bundle() if parts.scheme == "https" else None,
+    )
+    try:
+        client = Client(
+            parts.netloc,
+            pool,
+            secure=parts.scheme == "https",
+            region=find_region() or None,
+            credentials=find_credentials(),
+        )
+    except ValueError as error:
+        raise UsageError(f"S3 endpoint {url!r}: {error}") from error
+    _set_addressing(client)
+    return client
+
+
+def _parts(url: str) -> SplitResult:
+    """The parts of an endpoint; no error shows a password in it, whatever characters that has."""
+    if "@" in url:
+        start = re.match("https?://", url)
+        raise UsageError(
+            f"S3 endpoint {(start[0] if start else '') + '***@' + url.rpartition('@')[2]!r}: expected "
+            "http(s)://host[:port] without a user or password; keys are AWS_ACCESS_KEY_ID and "
+            "AWS_SECRET_ACCESS_KEY (docs/store.md)"
+        )
+    wanted = "expected http(s)://host[:port] (--endpoint or AWS_ENDPOINT_URL)"
+    try:
+        parts = urlsplit(url if "://" in url else f"https://{url}")
+    except ValueError as error:  # half an IPv6 address
+        raise UsageError(f"S3 endpoint {url!r}: {wanted}: {error}") from error
+    if parts.scheme not in ("http", "https") or not parts.netloc or parts.path.strip("/") or parts.query:
+        raise UsageError(f"S3 endpoint {url!r}: {wanted}")
+    return parts
+
+
+def _set_addressing(client: Client) -> None:
+    style = os.environ.get("YANMO_S3_ADDRESSING", "auto")
+    if style not in ("auto", "path", "virtual"):
+        raise UsageError(f"YANMO_S3_ADDRESSING={style!r}: expected auto, path or virtual")
+    if style == "virtual":
+        client.enable_virtual_style_endpoint()
+    elif style == "path":
+        client.disable_virtual_style_endpoint()

@@ -1,0 +1,176 @@
+"""Where an S3 server is and who we are: the environment, mounted secrets, an AWS file, web identity.
+
+Nothing here is ever an option, so that no credential reaches a manifest, a log or a run form. Sources, the
+first that gives both keys wins:
+
+1. AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY (AWS_SESSION_TOKEN), or MINIO_ACCESS_KEY, MINIO_SECRET_KEY;
+2. files of a mounted Secret: $YANMO_S3_SECRET_DIR, else the folders where the pipeline mounts `yanmo-store`
+   and KFP's `mlpipeline-minio-artifact` (read at every use, so that a rotated Secret is seen);
+3. an AWS credentials file: AWS_SHARED_CREDENTIALS_FILE, else ~/.aws/credentials (AWS_PROFILE);
+4. web identity (IRSA): AWS_ROLE_ARN and AWS_WEB_IDENTITY_TOKEN_FILE, then ECS and EC2 roles.
+"""
+
+from __future__ import annotations
+
+import configparser
+import logging
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from minio.credentials import AWSConfigProvider, Credentials, EnvAWSProvider, EnvMinioProvider
+from minio.credentials.providers import IamAwsProvider, Provider
+from urllib3 import Retry, Timeout
+from urllib3.exceptions import HTTPError
+
+from yanmo.common.errors import EnvironmentFault, StorageError
+from yanmo.store.s3.strict_http import StrictPool, ca_bundle
+
+SECRET_FOLDERS = ("/etc/yanmo/store", "/etc/yanmo/mlpipeline-minio-artifact")
+_ACCESS = ("access_key_id", "accesskey", "AWS_ACCESS_KEY_ID")
+_SECRET = ("secret_access_key", "secretkey", "AWS_SECRET_ACCESS_KEY")
+_TOKEN = ("session_token", "AWS_SESSION_TOKEN")
+_MAX_SECRET_BYTES = 16384
+
+
+def secret_folders() -> list[Path]:
+    """Folders of mounted Secrets, most specific first; they need not exist."""
+    given = os.environ.get("YANMO_S3_SECRET_DIR")
+    return [Path(given)] if given else [Path(folder) for folder in SECRET_FOLDERS]
+
+
+def mounted(*names: str) -> str:
+    """The value of the first mounted secret file of one of these names; "" where there is none."""
+    for folder in secret_folders():
+        value = _value(folder, names)
+        if value:
+            return value
+    return ""
+
+
+def _value(folder: Path, names: tuple[str, ...]) -> str:
+    for name in names:
+        try:
+            with (folder / name).open(encoding="utf-8") as file:
+                return file.read(_MAX_SECRET_BYTES).strip()
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+    return ""
+
+
+class MountedSecret(Provider):  # type: ignore[misc]
+    """Both keys from one folder of files, as Kubernetes mounts a Secret."""
+
+    def retrieve(self) -> Credentials:
+        """The keys as they are now.
+
+        Raises:
+            ValueError: no folder has both.
+        """
+        for folder in secret_folders():
+            access, secret = _value(folder, _ACCESS), _value(folder, _SECRET)
+            if access and secret:
+                return Credentials(access, secret, _value(folder, _TOKEN) or None)
+        raise ValueError("no mounted secret")
+
+
+class _Guarded(Provider):  # type: ignore[misc]
+    """A provider whose errors say what to do and never what it sent (a web identity token is in its URL)."""
+
+    def __init__(self, provider: Provider) -> None:
+        self._provider = provider
+
+    def retrieve(self) -> Credentials:
+        """The credentials.
+
+        Raises:
+            ConnectionError: the service that gives them cannot be reached now.
+            EnvironmentFault: there are none any more.
+        """
+        name = type(self._provider).__name__
+        try:
+            return self._provider.retrieve()
+        except HTTPError as error:
+            reason = type(error).__name__
+            raise ConnectionError(f"{name}: the credentials service cannot be reached ({reason})") from None
+        except (ValueError, OSError, configparser.Error) as error:
+            status = re.search(r"(?:status code|code) (\d{3})\b", str(error))
+        if status and (int(status[1]) == 429 or int(status[1]) >= 500):
+            raise ConnectionError(f"{name}: the credentials service answered {status[1]}")
+        refused = f": the service answered {status[1]}" if status else ""
+        raise EnvironmentFault(
+            f"no S3 credentials from {name}{refused}; docs/store.md says where they are sought"
+        )
+
+
+def find_credentials() -> Provider:
+    """The provider that has credentials here.
+
+    Raises:
+        StorageError: the service that would give them cannot be reached now.
+        EnvironmentFault: none has; says where was looked.
+    """
+    logging.getLogger("urllib3").setLevel(logging.ERROR)  # its warnings and debug lines show whole URLs
+    for provider in _providers():
+        guarded = _Guarded(provider)
+        try:
+            guarded.retrieve()
+        except ConnectionError as error:
+            raise StorageError(f"{error}; run the same command again") from None
+        except EnvironmentFault:
+            if isinstance(provider, IamAwsProvider):
+                raise
+            continue
+        return guarded
+    folders = ", ".join(str(folder) for folder in secret_folders())
+    raise EnvironmentFault(
+        "no S3 credentials: looked for AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment, "
+        f"accesskey and secretkey in {folders}, profile {os.environ.get('AWS_PROFILE', 'default')!r} of an "
+        "AWS credentials file, and AWS_ROLE_ARN with AWS_WEB_IDENTITY_TOKEN_FILE (docs/store.md)"
+    )
+
+
+def _providers() -> Iterator[Provider]:
+    yield EnvAWSProvider()
+    yield EnvMinioProvider()
+    yield MountedSecret()
+    yield AWSConfigProvider()
+    # Only where a pod, task or machine says so: the probe of EC2's address hangs elsewhere.
+    if any(
+        os.environ.get(name)
+        for name in (
+            "AWS_WEB_IDENTITY_TOKEN_FILE",
+            "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+            "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+            "YANMO_S3_EC2_ROLE",
+        )
+    ):
+        pool = StrictPool(
+            timeout=Timeout(connect=5.0, read=15.0),
+            retries=Retry(total=3, backoff_factor=0.5, backoff_jitter=0.5),
+            ca_certs=ca_bundle(),
+        )
+        yield IamAwsProvider(custom_endpoint=os.environ.get("AWS_ENDPOINT_URL_STS"), http_client=pool)
+
+
+def find_endpoint(given: str, scheme: str) -> str:
+    """The server's URL: the option, the environment, the mounted secret, KFP's own service, else AWS."""
+    value = (
+        given
+        or os.environ.get("AWS_ENDPOINT_URL_S3")
+        or os.environ.get("AWS_ENDPOINT_URL")
+        or mounted("endpoint_url", "AWS_ENDPOINT_URL")
+    )
+    if value:
+        return value
+    return "http://minio-service.kubeflow:9000" if scheme == "minio" else "https://s3.amazonaws.com"
+
+
+def find_region() -> str:
+    """The region, or "" to ask the server."""
+    return (
+        os.environ.get("AWS_REGION")
+        or os.environ.get("AWS_DEFAULT_REGION")
+        or mounted("region", "AWS_REGION")
+    )

@@ -1,0 +1,199 @@
+"""Files of others in a bucket, read only: any key, streamed in ranges, a change meanwhile is noticed.
+
+A store's objects have names from an allow-list and manifests that say what they hold; raw files have neither.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+from urllib.parse import quote, unquote, urlsplit
+
+from yanmo.common.errors import DataError, UsageError
+from yanmo.store.s3.client import Client, connect
+from yanmo.store.s3.retry import Patience, PreconditionFailed, body_of, check_length
+
+_BLOCK_BYTES = 8 << 20
+_MAGIC = re.compile(r"[*?\[]")
+
+
+@dataclass(frozen=True)
+class S3File:
+    """One object as the bucket lists it."""
+
+    uri: str
+    """Percent-encoded, so that any key is one URI."""
+    bytes: int
+    etag: str
+
+
+def list_s3(entry: str) -> list[S3File]:
+    """The object of that URI, or all below it as a folder, or all that match it as a glob (`*`, `?`, `**`).
+
+    Objects with a hidden name or below a hidden "folder" are left out, and so are empty markers of folders.
+
+    Raises:
+        DataError: there is nothing of that name.
+        StorageError, EnvironmentFault, UsageError: the server, the credentials, the bucket.
+    """
+    bucket, key = _split(entry)
+    if not _MAGIC.search(key):
+        single = bucket.find(key) if key else None
+        folder = key.rstrip("/")
+        found = [single] if single else list(bucket.below(f"{folder}/" if folder else ""))
+    else:
+        pattern = re.compile(_translate(key))
+        literal = _MAGIC.split(key)[0]
+        found = [f for f in bucket.below(literal) if pattern.fullmatch(bucket.key(f))]
+    if not found:
+        what = "matches nothing" if _MAGIC.search(key) else "no such object or prefix"
+        raise DataError(f"--sources {entry}: {what}")
+    return found
+
+
+def stat_s3(uri: str) -> S3File:
+    """The object as it is now.
+
+    Raises:
+        DataError: it is gone.
+    """
+    bucket, key = _split(uri)
+    found = bucket.find(key)
+    if found is None:
+        raise DataError(f"{uri}: no such object")
+    return found
+
+
+def open_s3(uri: str) -> BinaryIO:
+    """A binary stream of the object's bytes that can seek; at most 8 MiB of it are in memory.
+
+    Raises:
+        DataError: it is gone, now or while it is read.
+    """
+    bucket, key = _split(uri)
+    return io.BufferedReader(_Stream(bucket, key, stat_s3(uri)), _BLOCK_BYTES)
+
+
+class _Bucket:
+    """A bucket on the server that the environment names."""
+
+    def __init__(self, scheme: str, name: str) -> None:
+        self.scheme, self.name = scheme, name
+        self.client: Client = connect(scheme, "", 4)
+        self.patience = Patience.with_client(self.client)
+
+    def uri(self, key: str) -> str:
+        return f"{self.scheme}://{self.name}/{quote(key, safe='/')}"
+
+    def key(self, file: S3File) -> str:
+        return _split(file.uri)[1]
+
+    def find(self, key: str) -> S3File | None:
+        look = functools.partial(self.client.stat_object, self.name, key)
+        try:
+            found = self.patience.retry(f"looking at {self.uri(key)}").run(look)
+        except FileNotFoundError:
+            return None
+        return S3File(self.uri(key), found.size, str(found.etag))
+
+    def below(self, prefix: str) -> Iterator[S3File]:
+        def look() -> list[Any]:
+            return list(self.client.list_objects(self.name, prefix=prefix, recursive=True))
+
+        for found in self.patience.retry(f"listing {self.uri(prefix)}").run(look):
+            key = str(found.object_name)
+            hidden = any(part.startswith(".") for part in key[len(prefix) :].split("/"))
+            if not hidden and not key.endswith("/"):
+                yield S3File(self.uri(key), found.size, str(found.etag))
+
+
+@functools.lru_cache(maxsize=32)
+def _bucket(scheme: str, name: str, pid: int) -> _Bucket:
+    """One client per bucket and process: connections must not be shared with a forked child."""
+    return _Bucket(scheme, name)
+
+
+def _split(uri: str) -> tuple[_Bucket, str]:
+    parts = urlsplit(uri.replace("?", "%3F").replace("#", "%23"))
+    if not parts.netloc:
+        raise UsageError(f"{uri}: expected s3://bucket/key, s3://bucket/prefix or a glob of keys")
+    return _bucket(parts.scheme, parts.netloc, os.getpid()), unquote(parts.path.lstrip("/"))
+
+
+def _translate(pattern: str) -> str:
+    """A glob of keys as a regular expression: `*` and `?` stay within a folder, `**` does not."""
+    result, rest = "", pattern
+    while rest:
+        for magic, expression in (("**/", "(?:[^.][^/]*/)*"), ("**", ".*"), ("*", "[^/]*"), ("?", "[^/]")):
+            if rest.startswith(magic):
+                result, rest = result + expression, rest[len(magic) :]
+                break
+        else:
+            character_set = re.match(r"\[(!?)([^]]+)\]", rest)
+            if character_set:
+                inside = character_set[2].replace("\\", "\\\\").replace("^", "\\^")
+                result += f"[{'^' if character_set[1] else ''}{inside}]"
+                rest = rest[character_set.end() :]
+            else:
+                result, rest = result + re.escape(rest[0]), rest[1:]
+    return result
+
+
+class _Stream(io.RawIOBase):
+    """Ranged reads of one object, each on condition that it is still the same."""
+
+    def __init__(self, bucket: _Bucket, key: str, file: S3File) -> None:
+        self._bucket, self._key, self._file = bucket, key, file
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._file.bytes}[whence]
+        self._at = max(0, start + offset)
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        length = min(len(buffer), self._file.bytes - self._at)
+        if length <= 0:
+            return 0
+        buffer[:length] = self._get(self._at, length)
+        self._at += length
+        return length
+
+    def readall(self) -> bytes:
+        """All that is left, block by block: the inherited one would send a request for each 8 KiB."""
+        blocks = []
+        while (length := min(_BLOCK_BYTES, self._file.bytes - self._at)) > 0:
+            blocks.append(self._get(self._at, length))
+            self._at += length
+        return b"".join(blocks)
+
+    def _get(self, offset: int, length: int) -> bytes:
+        def get() -> bytes:
+            answer = self._bucket.client.get_object(
+                self._bucket.name, self._key, offset=offset, length=length,
+                request_headers={"If-Match": f'"{self._file.etag}"'},
+            )  # fmt: skip
+            with body_of(answer):
+                data: bytes = answer.read(length)
+                check_length(data, length)
+                return data
+
+        try:
+            return self._bucket.patience.retry(f"reading {self._file.uri}").run(get)
+        except (FileNotFoundError, PreconditionFailed):
+            changed = f"{self._file.uri}: changed while it was read; run again when it is at rest"
+            raise DataError(changed) from None

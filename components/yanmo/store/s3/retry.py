@@ -1,0 +1,293 @@
+"""Which failures of S3 pass, which do not, and how long we try.
+
+Waits grow exponentially with full jitter (Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog,
+2015), so that a thousand ranks do not come back at once. When the time is up, StorageError: exit code 75,
+try again later.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import random
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+from xml.etree.ElementTree import ParseError
+
+from minio.error import InvalidResponseError, MinioException, S3Error, ServerError
+from urllib3.exceptions import HTTPError, NameResolutionError, NewConnectionError
+from urllib3.exceptions import SSLError as TransportSSLError
+
+from yanmo.common.errors import DataError, EnvironmentFault, StorageError, UsageError
+from yanmo.store.objects import NotSupportedHere
+
+if TYPE_CHECKING:
+    from urllib3 import BaseHTTPResponse
+
+    from yanmo.store.s3.client import Client
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+_FIRST_WAIT, _LONGEST_WAIT = 0.1, 15.0
+_FIRST_CONTACT_SECONDS = 20.0
+"""How long a server that never answered is tried: a wrong address should not cost five minutes."""
+_DOWN_SECONDS = 5.0
+_PASSING_STATUS = {408, 425, 429, 500, 502, 503, 504}
+_PASSING_CODES = {
+    *(
+        "RequestTimeout",
+        "RequestTimeTooSkewed",
+        "SlowDown",
+        "Throttling",
+        "ThrottlingException",
+        "TooManyRequests",
+    ),
+    *(
+        "InternalError",
+        "ServiceUnavailable",
+        "OperationAborted",
+        "ConditionalRequestConflict",
+        "ExpiredToken",
+    ),
+    *(
+        "BadDigest",
+        "IncompleteBody",
+        "XAmzContentSHA256Mismatch",
+        "XMinioServerNotInitialized",
+        "RequestTimedOut",
+    ),
+}
+_CREDENTIAL_CODES = {
+    *("AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "AllAccessDisabled"),
+    *("AuthorizationHeaderMalformed", "InvalidSecurity", "AccountProblem"),
+}
+_FULL_CODES = {
+    "QuotaExceeded",
+    "XMinioStorageFull",
+    "InsufficientStorage",
+    "EntityTooLarge",
+    "InsufficientCapacity",
+}
+
+
+class PreconditionFailed(Exception):
+    """The server refused a conditional write: the object is there, or has another version."""
+
+
+NotSupported = NotSupportedHere
+
+
+class OutOfRange(Exception):
+    """The object ends before the range that was asked for."""
+
+
+class Truncated(HTTPError):
+    """The body ended before its length; as passing as a reset."""
+
+
+def retry_seconds() -> float:
+    """How long one request is tried: $YANMO_S3_RETRY_SECONDS, 300 by default."""
+    value = os.environ.get("YANMO_S3_RETRY_SECONDS", "300")
+    try:
+        return float(value)
+    except ValueError:
+        raise UsageError(f"YANMO_S3_RETRY_SECONDS={value!r}: expected a number of seconds") from None
+
+
+def check_length(data: bytes, expected: int) -> None:
+    """Raise `Truncated` unless `data` has the expected length."""
+    if len(data) != expected:
+        raise Truncated(f"expected {expected} bytes, got {len(data)}")
+
+
+@dataclass
+class Patience:
+    """How long the requests of one store are tried; shared by its threads."""
+
+    seconds: float
+    reached: Callable[[], bool]
+    """Whether the server ever answered."""
+    offset: Callable[[], float] = lambda: 0.0
+    """The server's clock minus ours, seconds, as its last answer told."""
+    down: bool = False
+    """One request used up its time: the next ones, which clean up after it, get little."""
+
+    @property
+    def limit(self) -> float:
+        """Seconds that a request may take now."""
+        if self.down:
+            return min(self.seconds, _DOWN_SECONDS)
+        return self.seconds if self.reached() else min(self.seconds, _FIRST_CONTACT_SECONDS)
+
+    @classmethod
+    def with_client(cls, client: Client) -> Patience:
+        """That of a client's own requests."""
+        return cls(retry_seconds(), lambda: client.pool.reached, lambda: client.pool.clock_offset)
+
+    def retry(self, what: str, *, absent_passes: bool = False) -> Retry:
+        """A new request: `what` says in messages which one; `absent_passes` as in `Retry`."""
+        return Retry(what, self, absent_passes=absent_passes)
+
+
+@contextlib.contextmanager
+def body_of(answer: BaseHTTPResponse) -> Iterator[BaseHTTPResponse]:
+    """The answer to a GET, whose connection is given back afterwards."""
+    try:
+        yield answer
+    finally:
+        answer.close()
+        answer.release_conn()
+
+
+calling = threading.local()
+"""`calling.cancelled`: an Event that calls back the requests of this thread, where one is set."""
+_NEVER = threading.Event()
+
+
+class Retry:
+    """Repeats one request until it succeeds, fails for good or its time is up.
+
+    `failures` counts the tries that ended without an answer one can trust: after one, a 412 to a
+    conditional write may be the echo of our own earlier try.
+    """
+
+    def __init__(self, what: str, patience: Patience, *, absent_passes: bool = False) -> None:
+        """Args:
+        absent_passes: NoSuchKey is tried again. radosgw 16 gives it to a plain PUT that meets the remains
+            of an earlier, cut one of the same object.
+        """
+        self.what, self._patience, self._absent_passes = what, patience, absent_passes
+        self._cancelled: threading.Event = getattr(calling, "cancelled", None) or _NEVER
+        self.failures = 0
+        self._started = time.monotonic()
+
+    def run(self, request: Callable[[], T]) -> T:
+        """The request's result.
+
+        Raises:
+            FileNotFoundError, PreconditionFailed: what the server said of the object.
+            EnvironmentFault, UsageError: credentials, certificate, bucket.
+            StorageError: the server's time is up.
+        """
+        while True:
+            offset = self._patience.offset()
+            try:
+                result = request()
+                self._patience.down = False
+                return result
+            except (MinioException, HTTPError, ParseError, OSError, ValueError) as error:
+                final = _final(error, self.what)
+                if _is_forbidden(error) and self._patience.offset() != offset:
+                    final = None  # its Date tells that our clock was off: sign again with the server's
+                if final is not None and not (self._absent_passes and _is_absent(error)):
+                    raise final from error
+                self.failures += 1
+                self._wait(error)
+
+    def _wait(self, error: Exception) -> None:
+        wait = random.uniform(0, min(_LONGEST_WAIT, _FIRST_WAIT * 2 ** min(self.failures, 20)))
+        spent = time.monotonic() - self._started
+        if self._cancelled.is_set():
+            raise StorageError(f"{self.what}: called back") from error
+        if spent + wait > self._patience.limit:
+            self._patience.down = True
+            raise StorageError(
+                f"{self.what}: {self.failures} tries in {spent:.0f} s failed, the last with: "
+                f"{describe(error)}. The same command goes on where this one ended, once the server answers"
+            ) from error
+        level = logging.WARNING if self.failures in (3, 10, 30) else logging.DEBUG
+        log.log(level, "%s: try %d failed (%s); again", self.what, self.failures, describe(error))
+        self._cancelled.wait(wait)
+
+
+def _final(error: Exception, what: str) -> Exception | None:
+    """What to raise for `error`; None where another try may succeed."""
+    if isinstance(error, S3Error):
+        return _final_answer(error, what)
+    if isinstance(error, (ServerError, InvalidResponseError)):
+        if _status(error) == 412:
+            return PreconditionFailed(what)
+        passing = _status(error) in _PASSING_STATUS
+        return None if passing else StorageError(f"{what}: {describe(error)}; is this an S3 server?")
+    if _is_certificate(error):
+        return EnvironmentFault(
+            f"{what}: {describe(error)}; give the server's CA in AWS_CA_BUNDLE (a PEM file)"
+        )
+    if isinstance(error, (HTTPError, ParseError, ConnectionError, TimeoutError)):
+        return None
+    if isinstance(error, (OSError, UsageError, DataError)):
+        return error
+    return None  # a ValueError of the client over an answer that it cannot read
+
+
+def _final_answer(error: S3Error, what: str) -> Exception | None:
+    status = error.response.status
+    if error.code == "PreconditionFailed" or status == 412:
+        return PreconditionFailed(what)
+    if error.code in ("NoSuchKey", "NoSuchUpload", "NoSuchVersion"):
+        return FileNotFoundError(f"{what}: no such object")
+    if error.code == "InvalidRange" or status == 416:
+        return OutOfRange(what)
+    if error.code == "NoSuchBucket":
+        return UsageError(f"{what}: there is no such bucket; create it, or correct --store")
+    if error.code == "NotImplemented" or status == 501:
+        return NotSupported(f"{what}: {describe(error)}")
+    if error.code in _FULL_CODES or status == 507:
+        return StorageError(
+            f"{what}: the store is full ({describe(error)}); free space and run the command again"
+        )
+    if error.code in _PASSING_CODES or status in _PASSING_STATUS:
+        return None
+    if error.code in _CREDENTIAL_CODES or status in (401, 403):
+        return EnvironmentFault(f"{what}: {describe(error)}; check the credentials and the bucket's policy")
+    return StorageError(f"{what}: {describe(error)}")
+
+
+def _is_absent(error: Exception) -> bool:
+    return isinstance(error, S3Error) and error.code == "NoSuchKey"
+
+
+def _is_forbidden(error: Exception) -> bool:
+    return isinstance(error, S3Error) and error.response.status == 403
+
+
+def _is_certificate(error: BaseException) -> bool:
+    waiting: list[object] = [error]
+    seen: set[int] = set()
+    while waiting:
+        one = waiting.pop()
+        if not isinstance(one, BaseException) or id(one) in seen:
+            continue
+        seen.add(id(one))
+        if isinstance(one, ssl.SSLCertVerificationError):
+            return True
+        if isinstance(one, TransportSSLError) and "CERTIFICATE_VERIFY_FAILED" in str(one):
+            return True
+        waiting += [one.__cause__, one.__context__, getattr(one, "reason", None)]
+    return False
+
+
+def _status(error: MinioException) -> int:
+    return int(getattr(error, "_status_code", 0) or getattr(error, "_code", 0))
+
+
+def describe(error: BaseException) -> str:
+    """`error` in a few words, without addresses that might carry a signature."""
+    if isinstance(error, S3Error):
+        return f"{error.response.status} {error.code}: {error.message or 'no message'}"
+    if isinstance(error, (ServerError, InvalidResponseError)):
+        return f"HTTP status {_status(error)}"
+    if isinstance(error, NameResolutionError):
+        return "the server's name cannot be resolved"
+    if isinstance(error, NewConnectionError):
+        return "connection refused or unreachable"
+    said = f"{type(error).__name__}: {str(error)[:200].partition('?')[0]}"
+    if isinstance(error, TransportSSLError) and "WRONG_VERSION_NUMBER" in str(error):
+        said += "; the server answered without TLS: is its address http://?"
+    return said

@@ -1,0 +1,158 @@
+"""Work in progress of one key: a folder on local disk and, in a far store, its last whole state.
+
+    <store>/runs/<stage>/<key>/WORK.json     label, files with sizes and sha256; swapped in last
+    <store>/runs/<stage>/<key>/<attempt>/... written once, each attempt below its own name
+
+On `file://` the folder is the store's own and there is nothing to save. On `s3://` a run that goes on
+elsewhere gets the state that WORK.json names: a kill before WORK.json is written leaves the state before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import shutil
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from yanmo.common.errors import DataError
+from yanmo.store.file_store import FileStore
+from yanmo.store.lease import Lease
+from yanmo.store.manifest import FileEntry, file_sha256
+from yanmo.store.objects import AlreadyExists, Changed, ObjectStore, Wanted
+
+log = logging.getLogger(__name__)
+
+
+class WorkFolder:
+    """The folder of one key's work."""
+
+    def __init__(self, store: ObjectStore, name: str) -> None:
+        self.store, self.name = store, name
+        self.path = store.writable(name)
+        self.is_in_store = isinstance(store, FileStore)
+        """Whether what lies in the folder is in the store already."""
+        self._lock = threading.Lock()
+
+    def save(self, label: str, names: Sequence[str], lease: Lease) -> None:
+        """Make these files the state that a run on another machine goes on from.
+
+        Args:
+            label: names of states sort by age; a state older than the saved one changes nothing.
+            names: files of the folder, which must not change any more.
+            lease: of this run; its attempt keeps the files of two runs apart.
+
+        Raises:
+            LeaseLost: another run has the key now, and its state stays.
+            StorageError: not now; the state before is still whole.
+        """
+        if self.is_in_store:
+            return
+        with self._lock:
+            saved = self._saved_already(lease.attempt, names)
+            new = [name for name in names if name not in saved]
+            with self._copies(f"{self.name}/{lease.attempt}", new) as prefix:
+                written = dict(zip(new, self.store.publish(prefix, new), strict=True))
+            files = []
+            for name in names:
+                one = written.get(name) or saved[name]
+                path = f"{lease.attempt}/{name}"
+                files.append(asdict(FileEntry(path=path, bytes=one.bytes, sha256=one.sha256, role="record")))
+            lease.check()
+            before = self._swap({"label": label, "files": files})
+            kept = {file["path"] for file in self._read()[0]["files"]}
+            for old in {file["path"] for file in before} - kept:
+                self.store.delete(f"{self.name}/{old}")
+        log.info("saved %s to %s/%s", label, self.store.uri, self.name)
+
+    def _saved_already(self, attempt: str, names: Sequence[str]) -> dict[str, FileEntry]:
+        """The files that the saved state of this run holds as they are here: they need not travel again."""
+        found = {}
+        known = {file["path"]: FileEntry(**file) for file in self._read()[0].get("files", [])}
+        for name in names:
+            entry = known.get(f"{attempt}/{name}")
+            path = self.path / name
+            if entry and path.stat().st_size == entry.bytes and file_sha256(path) == entry.sha256:
+                found[name] = entry
+        return found
+
+    @contextlib.contextmanager
+    def _copies(self, prefix: str, names: Sequence[str]) -> Iterator[str]:
+        """The files as hard links in the folder of `prefix`: the workers may remove theirs meanwhile."""
+        folder = self.store.writable(prefix)
+        try:
+            for name in names:
+                target = folder / name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.unlink(missing_ok=True)
+                os.link(self.path / name, target)
+            yield prefix
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def restore(self, label: str) -> bool:
+        """Bring the saved state here if it is newer than `label` ("" for none); whether it was.
+
+        Raises:
+            DataError: a file of the state is missing or changed.
+        """
+        state = {} if self.is_in_store else self._read()[0]
+        if not state.get("label", "") > label:
+            return False
+        files = [FileEntry(**file) for file in state["files"]]
+        wanted = [Wanted(f"{self.name}/{file.path}", file.bytes, file.sha256) for file in files]
+        for file, source in zip(files, self.store.fetch(wanted), strict=True):
+            target = self.path / file.path.partition("/")[2]
+            target.parent.mkdir(parents=True, exist_ok=True)
+            temporary = target.with_name(f".restoring-{target.name}")
+            shutil.copyfile(source, temporary)
+            os.replace(temporary, target)
+        log.info("brought %s from %s/%s", state["label"], self.store.uri, self.name)
+        return True
+
+    def forget(self) -> None:
+        """The key is committed: drop the saved state."""
+        if self.is_in_store:
+            return
+        state, version = self._read()
+        if version:
+            self._replace(f"{self.name}/WORK.json", {"label": "", "files": []}, version)
+            for file in state["files"]:
+                self.store.delete(f"{self.name}/{file['path']}")
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    def _read(self) -> tuple[dict[str, Any], str]:
+        name = f"{self.name}/WORK.json"
+        try:
+            data, version = self.store.read(name)
+        except FileNotFoundError:
+            return {}, ""
+        try:
+            state = json.loads(data)
+            str(state["label"]), [FileEntry(**file) for file in state["files"]]
+        except (ValueError, KeyError, TypeError) as error:
+            raise DataError(f"{self.store.uri}/{name}: damaged ({error}); delete it to start anew") from error
+        return state, version
+
+    def _swap(self, state: dict[str, Any]) -> list[dict[str, Any]]:
+        """Write WORK.json over what is there; returns the files of the state that lost its place."""
+        name = f"{self.name}/WORK.json"
+        while True:
+            before, version = self._read()
+            if before.get("label", "") > state["label"]:
+                return list(state["files"])
+            try:
+                if version:
+                    self._replace(name, state, version)
+                else:
+                    self.store.create(name, json.dumps(state, indent=1).encode())
+            except (AlreadyExists, Changed):
+                continue  # only our own earlier try, or a run that lost its lease, can have been faster
+            return list(before.get("files", []))
+
+    def _replace(self, name: str, state: dict[str, Any], version: str) -> None:
+        self.store.replace(name, json.dumps(state, indent=1).encode(), version)

@@ -1,6 +1,0 @@
-"""`yanmo tokenizer ...`: what a person asks of tokenizers. One module per subcommand."""
-
-from yanmo.tokenizer.command import run
-
-if __name__ == "__main__":
-    run()

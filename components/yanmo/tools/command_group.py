@@ -1,0 +1,109 @@
+"""The command line of a room of tools (`yanmo store`, `yanmo cache`): common options, and how each tool ends.
+
+A subcommand is a module with HELP, `add_arguments(parser)` and `run(store, args) -> exit code`. What a
+person or a script asked for goes to stdout; progress and complaints go to stderr.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any, NoReturn
+
+from yanmo.common.answers import take_stdout
+from yanmo.common.errors import ExitCode, report
+from yanmo.common.logs import setup
+from yanmo.common.version import version
+from yanmo.options.command_line import Parser, add_options
+from yanmo.options.fields import StageOptions
+from yanmo.store.opening import open_store
+from yanmo.store.settings import StoreSettings
+
+log = logging.getLogger(__name__)
+_EPILOG = (
+    "WHAT is an output: stage/key (the first 4 digits of the key will do), channel/pointer (demo/champion) "
+    "or a file holding a reference. Exit codes: 0 done, 64 usage, 65 damaged or missing data, 70 bug, "
+    "75 try again, 78 environment."
+)
+
+
+_COMMON = ("store", "endpoint", "scratch", "scratch_gib", "single_writer", "log_level")
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A room of tools."""
+
+    name: str
+    """As it is typed after `yanmo`."""
+    description: str
+    subcommands: Mapping[str, Any]
+    """Subcommand -> its module."""
+
+
+def main(tool: Tool, argv: Sequence[str] | None = None) -> int:
+    """Run one subcommand and return the process's exit code."""
+    setup("info", tool.name)
+    try:
+        args = _parser(tool).parse_args(argv)
+        setup(args.log_level, tool.name)
+        code: int = tool.subcommands[args.command].run(open_store(args.store, settings_of(args)), args)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # `yanmo store ls | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.DONE
+    except KeyboardInterrupt:
+        log.warning("interrupted; nothing is half-done, the same command goes on")
+        return 128 + signal.SIGINT
+    except ModuleNotFoundError:
+        raise  # the console script names the extra that is missing
+    except Exception as error:
+        return int(report(error, log))
+
+
+def settings_of(args: argparse.Namespace) -> StoreSettings:
+    """How to reach a store, from the common options."""
+    return StoreSettings(
+        endpoint=args.endpoint,
+        scratch=args.scratch,
+        scratch_gib=args.scratch_gib,
+        single_writer=args.single_writer,
+    )
+
+
+def run(tool: Tool) -> NoReturn:
+    """`main` as a process: SIGTERM ends it in as orderly a way as Ctrl-C; stdout is the tool's alone."""
+    take_stdout()
+    signal.signal(signal.SIGTERM, _stop)
+    sys.exit(main(tool))
+
+
+def _stop(signum: int, frame: FrameType | None) -> None:
+    raise SystemExit(128 + signum)
+
+
+def _parser(tool: Tool) -> argparse.ArgumentParser:
+    parser = Parser(prog=f"yanmo {tool.name}", description=tool.description, epilog=_EPILOG)
+    parser.add_argument("--version", action="version", version=version())
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    common = _common()
+    for name, module in tool.subcommands.items():
+        sub = commands.add_parser(
+            name, help=module.HELP, description=module.__doc__, parents=[common],
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )  # fmt: skip
+        module.add_arguments(sub)
+    return parser
+
+
+def _common() -> Parser:
+    common = Parser(add_help=False)
+    add_options(common.add_argument_group("store"), StageOptions, _COMMON)
+    return common

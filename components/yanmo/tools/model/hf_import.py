@@ -1,0 +1,113 @@
+"""Put a Qwen3-type model in Hugging Face's folder layout into the store, as if `yanmo train` had made it.
+
+    yanmo model import FOLDER --store runs/store        prints train/KEY, for `yanmo train --model train/KEY`
+
+The key follows from the files' bytes, so that importing twice gives one output. Weights may lie in several
+safetensors files and are written in fp32. What does not fit is refused with the file's name: weights that
+are not finite or not of config.json's shapes, missing or doubled parts, a tokenizer of another vocabulary or
+one that loses text. To train the model further the token cache must have been made with its own
+tokenizer.json. Nothing in the folder is executed, and pickled weights are not read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+from yanmo.common.answers import answer, only_answers
+from yanmo.common.errors import DataError, ExitCode, UsageError
+from yanmo.formats.round_trip import check_round_trip, open_tokenizer
+from yanmo.formats.texts_at_hand import texts_at_hand
+from yanmo.model.weights_check import check_weights, weight_files
+from yanmo.store.commit import Attempt, Recipe, Result, commit_once
+from yanmo.store.manifest import file_sha256
+from yanmo.store.objects import ObjectStore
+
+HELP = "import a Qwen3-type model from a folder in Hugging Face's layout"
+log = logging.getLogger(__name__)
+_NEEDED = ("config.json", "tokenizer.json")
+_TAKEN = (*_NEEDED, "tokenizer_config.json", "special_tokens_map.json", "genres.json")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", metavar="FOLDER", help="with config.json, tokenizer.json and *.safetensors")
+    parser.add_argument(
+        "--channel", default="dev", help="on whose text the tokenizer is tried besides; none for no channel's"
+    )
+
+
+def run(store: ObjectStore, args: argparse.Namespace) -> int:
+    """Check the model, commit it and print how to name it."""
+    folder = Path(args.folder)
+    files = _files(folder)
+    check(store, folder, args.channel)  # also where the same was taken before, by an older code maybe
+    digests = {path.name: file_sha256(path) for path in files}
+    recipe = Recipe(stage="train", revision=1, semantic={"imported": digests}, inputs={})
+    with only_answers():
+        output = commit_once(store, recipe, lambda attempt: _build(folder, attempt))
+        assert output is not None, "an import never pauses"
+        answer(f"train/{recipe.key}")
+    return ExitCode.DONE
+
+
+def _files(folder: Path) -> list[Path]:
+    """What counts of a folder.
+
+    Raises:
+        UsageError: it is no folder, or lacks something.
+        DataError: its weights are pickles, or some are missing.
+    """
+    missing = [name for name in _NEEDED if not (folder / name).is_file()]
+    if missing:
+        lacks = ", ".join(missing)
+        raise UsageError(
+            f"{folder}: expected a model in Hugging Face's layout, it lacks {lacks}{_hint(missing)}"
+        )
+    return [*(folder / name for name in _TAKEN if (folder / name).is_file()), *weight_files(folder)]
+
+
+def _hint(missing: Sequence[str]) -> str:
+    if missing != ["tokenizer.json"]:
+        return ""
+    return "; `AutoTokenizer.from_pretrained(folder).save_pretrained(folder)` of transformers makes one"
+
+
+def check(store: ObjectStore, folder: Path, channel: str) -> None:
+    """Check everything that is taken of a folder: shape, weights, vocabulary, and that texts come back.
+
+    Raises:
+        DataError: names the file, what was expected and what was found.
+    """
+    from yanmo.model.hf_export import read_config, read_object, shapes_of
+
+    config, _ = read_config(folder)
+    check_weights(folder, shapes_of(folder, config))
+    for name in ("tokenizer_config.json", "special_tokens_map.json"):
+        if (folder / name).is_file():
+            read_object(folder / name)
+    path = folder / "tokenizer.json"
+    tokenizer = open_tokenizer(path)
+    highest = max(tokenizer.get_vocab().values(), default=-1)
+    if highest >= config.vocab_size:
+        raise DataError(
+            f"{path}: of another vocabulary: it gives ids up to {highest}, the embedding of the model has "
+            f"{config.vocab_size} rows; take the tokenizer that the model was trained with"
+        )
+    check_round_trip(tokenizer, texts_at_hand(store, channel), f"{path}")
+
+
+def _build(folder: Path, attempt: Attempt) -> Result:
+    from yanmo.model.hf_export import load, save
+
+    loaded = load(folder)
+    tokenizer = [folder / name for name in _TAKEN[1:4] if (folder / name).is_file()]
+    names = save(loaded.model, loaded.symbols, attempt.path("config.json").parent, tokenizer)
+    for name in names:
+        attempt.add(name)
+    parameters = sum(p.numel() for p in loaded.model.parameters())
+    return Result(
+        counts={"steps": 0, "tokens": 0, "parameters": parameters},
+        metadata={"imported": True, "genres": list(loaded.symbols.genres)},
+    )

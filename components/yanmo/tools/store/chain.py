@@ -1,0 +1,113 @@
+"""From an output to all that it rests on, and from a text to the references in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from yanmo.common.errors import DataError
+from yanmo.store.manifest import REFERENCE_SCHEMA, Manifest, Reference, unsealed
+from yanmo.store.objects import MAX_DOCUMENT_BYTES, ObjectStore
+from yanmo.store.output import Output, open_reference
+from yanmo.store.schema import LaterSchema, parse
+
+
+@dataclass(frozen=True)
+class Edge:
+    """One reference in a manifest."""
+
+    label: str
+    """`input documents` or `part tokenizer`."""
+    reference: Reference
+
+
+def edges(manifest: Manifest) -> Iterator[Edge]:
+    """The outputs that an output was made from and the parts it was committed with."""
+    for name, value in sorted(manifest.inputs.items()):
+        if value and "manifest_uri" in value:
+            yield Edge(f"input {name}", Reference.from_dict(value))
+    for name, value in sorted(manifest.references.items()):
+        yield Edge(f"part {name}", Reference.from_dict(value))
+
+
+class Opener:
+    """Opens references, each manifest once."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self.store = store
+        self._open: dict[tuple[str, str, str], Output] = {}
+
+    def open(self, reference: Reference) -> Output:
+        """The output that `reference` pins; raises as `open_reference`."""
+        name = reference.stage, reference.key, reference.content_digest
+        if name not in self._open:
+            self._open[name] = open_reference(self.store, reference)
+        return self._open[name]
+
+    def chain(self, roots: Iterable[Output]) -> list[Output]:
+        """`roots` and all they rest on, each once, every output after what it rests on.
+
+        Raises:
+            DataError: one is missing or damaged; says which output needs it.
+        """
+        done: dict[tuple[str, str, str], Output] = {}
+        entered: set[tuple[str, str, str]] = set()
+        for root in roots:
+            waiting = [(root, False)]
+            while waiting:
+                output, opened = waiting.pop()
+                name = output.manifest.stage, output.manifest.key, output.content_digest
+                if opened:
+                    done.setdefault(name, output)
+                elif name not in entered:  # a hostile chain may bite its tail
+                    entered.add(name)
+                    waiting.append((output, True))
+                    waiting += [(self._open_edge(output, edge), False) for edge in edges(output.manifest)]
+        return list(done.values())
+
+    def _open_edge(self, output: Output, edge: Edge) -> Output:
+        try:
+            return self.open(edge.reference)
+        except DataError as error:
+            raise DataError(f"{output}: {edge.label}: {error}") from error
+
+
+def references_in(data: bytes, schema: str, needed: Mapping[str, type | None], where: str) -> list[Reference]:
+    """Every reference in a JSON document of pointers/ or runs/, however deep.
+
+    Args:
+        schema: the document's.
+        needed: fields that it must have: Reference, dict, or None for any value. A document without them
+            names nothing, and nobody may take it for one that needs nothing.
+
+    Raises:
+        DataError: it is not a document of this schema, or a reference in it is malformed.
+    """
+    try:
+        values = parse(unsealed(data), schema, MAX_DOCUMENT_BYTES)
+        for name, kind in needed.items():
+            if name not in values:
+                raise ValueError(f"lacks {name}")
+            if kind is Reference:
+                Reference.from_dict(values[name])
+            elif kind and not isinstance(values[name], kind):
+                raise ValueError(f"{name}: expected an object, found {type(values[name]).__name__}")
+        return [Reference.from_dict(found) for found in _references(values)]
+    except LaterSchema as error:
+        raise DataError(f"{where}: {error}") from error
+    except ValueError as error:
+        raise DataError(f"{where}: damaged: {error}; restore it, or delete it by hand") from error
+
+
+def _references(value: Any) -> Iterator[dict[str, Any]]:
+    waiting = [value]
+    while waiting:
+        found = waiting.pop()
+        if isinstance(found, dict):
+            if found.get("schema") == REFERENCE_SCHEMA or "manifest_uri" in found:
+                yield found
+            else:
+                waiting += found.values()
+        elif isinstance(found, list):
+            waiting += found

@@ -1,0 +1,249 @@
+"""Copy an output and all it rests on (inputs, parts) to another store, and set a pointer there.
+
+Every file is verified as it leaves and hashed again as it arrives. An output's manifest is written last, and
+after those of its inputs, so that the target never names what it does not hold. The same command goes on
+after a kill: files that have arrived are compared and not sent again. What is committed there already is
+compared by name and size only; `yanmo store verify` reads it.
+
+The records of what `auto` became in the trainings of the chain go with them, so that the same command finds
+the same key at the target, whatever its machines have. One that the target has already stays.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import hashlib
+import logging
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from yanmo.common.errors import DataError, StorageError, UsageError
+from yanmo.common.logs import Progress, human_bytes
+from yanmo.store.auto_record import AutoRecord, is_auto_record, read_record
+from yanmo.store.commit import announce
+from yanmo.store.file_store import fsync_dir
+from yanmo.store.lease import Lease
+from yanmo.store.manifest import FileEntry, Reference
+from yanmo.store.objects import AlreadyExists, ObjectStore, Wanted, Written
+from yanmo.store.opening import open_store
+from yanmo.store.output import Output, find_output, manifest_name, open_reference, superseded_name
+from yanmo.store.pointers import move_pointer, pointer_name
+from yanmo.tools.command_group import settings_of
+from yanmo.tools.store.chain import Opener, edges
+from yanmo.tools.store.find import find
+from yanmo.tools.store.inventory import lease_name
+
+HELP = "copy an output with its whole chain to another store"
+log = logging.getLogger(__name__)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "what", metavar="WHAT", nargs="+", help="stage/key, channel/pointer or a reference file"
+    )
+    parser.add_argument("--to", required=True, metavar="URI", help="the store that shall hold it")
+    parser.add_argument(
+        "--to-endpoint", default="", metavar="URL", help="its S3 server (default: --endpoint)"
+    )
+    parser.add_argument(
+        "--pointer", default="", metavar="CHANNEL/NAME", help="pointer to set there; for one WHAT"
+    )
+
+
+def run(store: ObjectStore, args: argparse.Namespace) -> int:
+
+    if args.to_endpoint:
+        args.endpoint = args.to_endpoint
+    channel, _, name = args.pointer.partition("/")
+    if args.pointer:
+        pointer_name(channel, name)
+        if len(args.what) > 1:
+            raise UsageError("--pointer names one output: give one WHAT")
+    target = open_store(args.to, settings_of(args))
+    if target.uri == store.uri:
+        raise UsageError(f"--to {args.to}: is the store it would be copied from")
+    outputs = [find(store, one) for one in args.what]
+    opener = Opener(store)
+    chain = opener.chain(outputs)
+    copy = _Copy(target, sum(entry.bytes for output in chain for entry in output.manifest.files))
+    for output in chain:
+        copy.output(output)
+        for edge in edges(output.manifest):
+            if opener.open(edge.reference).reference != edge.reference:
+                copy.replaced(store, edge.reference)
+    records = copy.auto_records(store, chain)
+    if args.pointer:
+        move_pointer(target, channel, name, outputs[0].reference)
+    print(
+        f"{len(chain)} outputs at {target.uri}: {copy.sent_files} files, {human_bytes(copy.sent_bytes)} "
+        f"sent; {copy.present} outputs were there"
+        + (f"; {records} record(s) of what `auto` became" if records else "")
+    )
+    for output in outputs:
+        print(f"{output.manifest.stage}/{output.manifest.key}")
+    return 0
+
+
+class _Copy:
+    """One run of cp: what it has sent."""
+
+    def __init__(self, target: ObjectStore, total: int) -> None:
+        self.target = target
+        self.sent_files = self.sent_bytes = self.present = 0
+        self._progress = Progress(log, "copied", total, unit="B")
+
+    def output(self, output: Output) -> None:
+        """Copy one output whose inputs are there."""
+        manifest = output.manifest
+        if self._is_there(output):
+            self.present += 1
+            self._progress.add(sum(entry.bytes for entry in manifest.files))
+            return
+        lease = Lease(self.target, lease_name(manifest.stage, manifest.key), manifest.attempt)
+        if not lease.acquire():
+            raise StorageError(f"{self.target.uri}: a run is making {output} there now; run this again later")
+        try:
+            inputs = {edge.label: edge.reference for edge in edges(manifest)}
+            announce(
+                self.target, manifest.stage, manifest.key, {n: self._arrived(r) for n, r in inputs.items()}
+            )
+            for entry in output.entries():
+                self._file(output, entry)
+            lease.check()
+            self._commit(output)
+        finally:
+            lease.release()
+
+    def auto_records(self, store: ObjectStore, chain: Sequence[Output]) -> int:
+        """Copy what `auto` became in the outputs of `chain`; how many records the target did not have.
+
+        Called when the outputs are there: gc takes a record whose key is not.
+        """
+        keys = {(output.manifest.stage, output.manifest.key) for output in chain}
+        count = 0
+        for stage in sorted({stage for stage, _ in keys}):
+            for info in store.list(f"runs/{stage}/auto"):
+                record = _readable(store, info.name) if is_auto_record(info.name) else None
+                if record and (record.stage, record.key) in keys:
+                    count += self._auto_record(info.name, record)
+        return count
+
+    def _auto_record(self, name: str, record: AutoRecord) -> bool:
+        try:
+            self.target.create(name, record.to_json())
+            return True
+        except AlreadyExists:
+            theirs = _readable(self.target, name)
+        if theirs and theirs.key != record.key:
+            log.warning(
+                "%s/%s stays: there `auto` became another key, %s/%s, which the same command finds; to take "
+                "the one that was copied, delete the record and run this again",
+                self.target.uri,
+                name,
+                theirs.stage,
+                theirs.key[:12],
+            )
+        return False
+
+    def replaced(self, source: ObjectStore, reference: Reference) -> None:
+        """Copy the manifest that `reference` pins and `--force` replaced by one of equal content."""
+        name = superseded_name(reference.stage, reference.key, reference.manifest_sha256)
+        with contextlib.suppress(FileNotFoundError):  # removed by hand: `verify` names it in both stores
+            data, _ = source.read(name)
+            if hashlib.sha256(data).hexdigest() == reference.manifest_sha256:
+                with contextlib.suppress(AlreadyExists):
+                    self.target.create(name, data)
+
+    def _is_there(self, output: Output) -> bool:
+        """Whether the target has this content of the key, whole; a manifest that references pin is added."""
+        manifest = output.manifest
+        try:
+            if find_output(self.target, manifest.stage, manifest.key) is None:
+                return False
+        except DataError as error:
+            raise DataError(f"{error}; nothing was copied over it") from error
+        try:
+            found = open_reference(self.target, output.reference)
+        except DataError:
+            return False  # the target has other content under this key; ours goes beside it
+        if found.missing():
+            return False
+        if found.reference.manifest_sha256 != output.reference.manifest_sha256:
+            self._keep_beside(output)
+        return True
+
+    def _arrived(self, reference: Reference) -> Output:
+        """The very content, where the target has other content of the key."""
+        return open_reference(self.target, reference)
+
+    def _file(self, output: Output, entry: FileEntry) -> None:
+        manifest = output.manifest
+        prefix = f"cas/{manifest.stage}/{manifest.key}/{manifest.attempt}"
+        wanted = Written(entry.bytes, entry.sha256)
+        if self.target.stat(f"{prefix}/{entry.path}") is None or (
+            self.target.digest(f"{prefix}/{entry.path}") != wanted
+        ):
+            source = output.store.fetch([Wanted(f"{prefix}/{entry.path}", entry.bytes, entry.sha256)])[0]
+            target = self.target.writable(prefix) / entry.path
+            _copy_file(source, target)
+            output.store.release([source])
+            arrived = self.target.publish(prefix, [entry.path])[0]
+            if arrived != wanted:
+                raise StorageError(
+                    f"{self.target.uri}/{prefix}/{entry.path}: changed on its way; run this again"
+                )
+            self.sent_files += 1
+            self.sent_bytes += entry.bytes
+        self._progress.add(entry.bytes, note=str(output))
+
+    def _commit(self, output: Output) -> None:
+        manifest = output.manifest
+        try:
+            self.target.create(manifest_name(manifest.stage, manifest.key), _manifest_bytes(output))
+        except AlreadyExists:
+            self._keep_beside(output)
+        self.target.settle(f"cas/{manifest.stage}/{manifest.key}/{manifest.attempt}")
+
+    def _keep_beside(self, output: Output) -> None:
+        """Write the manifest beside that of the target's own output of the key, where references find it."""
+        manifest, reference = output.manifest, output.reference
+        with contextlib.suppress(AlreadyExists):
+            name = superseded_name(manifest.stage, manifest.key, reference.manifest_sha256)
+            self.target.create(name, _manifest_bytes(output))
+
+
+def _readable(store: ObjectStore, name: str) -> AutoRecord | None:
+    """The record, or None where it is gone or damaged, which its own reader says with what to do."""
+    try:
+        return read_record(store, name)
+    except DataError as error:
+        log.warning("%s. It is not copied, nor written over", error)
+        return None
+
+
+def _manifest_bytes(output: Output) -> bytes:
+    """The manifest as it is stored, byte by byte: references pin its sha256."""
+    stage, key, sha256 = output.manifest.stage, output.manifest.key, output.reference.manifest_sha256
+    for name in (manifest_name(stage, key), superseded_name(stage, key, sha256)):
+        with contextlib.suppress(FileNotFoundError):
+            data, _ = output.store.read(name)
+            if hashlib.sha256(data).hexdigest() == sha256:
+                return data
+    raise StorageError(f"{output}: its manifest changed while it was copied; run this again")
+
+
+def _copy_file(source: Path, target: Path) -> None:
+    """A durable copy that is never half there under its name: it may be all that a killed run leaves."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_name(f".tmp-{target.name[:200]}")
+    try:
+        shutil.copyfile(source, temporary)
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+        fsync_dir(target.parent)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,282 @@
+"""Carrying out a plan of gc beside runs that go on.
+
+Why nothing that is needed can go, though runs commit and move pointers meanwhile:
+
+1. Everything of a key is removed only under that key's lease. A live run holds it, so gc passes by; a run
+   that begins waits for gc, and then finds no manifest and makes its own. A run that lost its lease (a laptop
+   that slept) cannot commit over what gc removed: its next look at the lease ends it.
+2. A committed output is first withdrawn (MANIFEST.json is copied beside itself and removed), then pointers
+   and INPUTS.json are read again; what is still unneeded is removed, the rest gets its manifest back. Who
+   reads a reference meanwhile finds the manifest under its second name (`open_reference`).
+   Whoever takes up an output says so first (moves the pointer, writes INPUTS.json) and then looks whether its
+   manifest is there (`commit.check_present`). A manifest that `--force` replaced has no second name: a mark
+   beside the lease (`going_name`) says that it is withdrawn. Of two that each write and then read, one sees
+   the other: gc restores, or the run ends with exit code 75 and makes the output again when it is retried.
+3. Consumers go before what they were made from, manifests before files. Killed anywhere, gc leaves every
+   remaining manifest with all its files and its whole chain; a withdrawn one is removed, or restored if it is
+   needed again, by the next gc.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+import logging
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from yanmo.common.errors import DataError, LeaseLost
+from yanmo.common.logs import Progress
+from yanmo.store.lease import TTL_SECONDS, Lease, is_live
+from yanmo.store.manifest import Manifest, Reference
+from yanmo.store.objects import AlreadyExists, ObjectStore
+from yanmo.store.output import going_name, manifest_name, superseded_name
+from yanmo.tools.store.chain import Opener, edges
+from yanmo.tools.store.gc_plan import Doomed, Plan, inputs_of
+from yanmo.tools.store.inventory import KeyName, lease_name, take
+from yanmo.tools.store.pointed import read_all
+
+log = logging.getLogger(__name__)
+BATCH = 32
+"""Keys that share one look at the pointers; each holds a lease, renewed by a thread."""
+_SKEW_SECONDS = 600.0
+
+
+@dataclass
+class Swept:
+    """What was done."""
+
+    objects: int = 0
+    bytes: int = 0
+    spared: list[str] = field(default_factory=list)
+    """Keys that turned out to be in use, and why."""
+    stayed: set[KeyName] = field(default_factory=set)
+    """The same keys."""
+
+
+class Sweep:
+    """Removes what a plan dooms."""
+
+    def __init__(self, store: ObjectStore, plan: Plan) -> None:
+        self.store, self.plan = store, plan
+        self.done = Swept()
+        self._since = store.clock()
+        self._opener = Opener(store)
+        self._doomed = {one.folder.name: one for one in plan.doomed}
+        self._held: dict[KeyName, Lease] = {}
+        """Leases of this batch: no run makes these keys, whatever their INPUTS.json says."""
+
+    def run(self) -> Swept:
+        """Restore what a killed gc withdrew and is needed, then remove what is doomed."""
+        for name, kept in self.plan.restore:
+            self._restore_withdrawn(name, kept)
+        progress = Progress(log, "removed", max(1, self.plan.bytes), unit="B")
+        waiting = iter(self.plan.doomed)
+        while batch := list(itertools.islice(waiting, BATCH)):
+            self._batch(batch, progress)
+        for info, _ in self.plan.loose:
+            self.store.delete(info.name)
+            self._count(info.bytes)
+        for leftover in self.plan.leftovers:
+            leftover.remove()
+            self._count(leftover.bytes)
+        return self.done
+
+    def _count(self, size: int) -> None:
+        self.done.objects += 1
+        self.done.bytes += size
+
+    def _batch(self, batch: list[Doomed], progress: Progress) -> None:
+        held = self._held
+        try:
+            self._take_all(batch)
+            taken = [one for one in batch if one.folder.name in held]
+            needed = self._needed_now() if taken else set()
+            withdrawn = [one for one in taken if one.is_whole and not _is_needed(one, needed)]
+            lost = {one.folder.name for one in withdrawn if not self._withdraw(one)}
+            marked = [one for one in taken if not one.is_whole and not _is_needed(one, needed)]
+            marked = [one for one in marked if self._mark(one)]
+            needed |= self._needed_now() if withdrawn or marked else set()
+            for one in taken:
+                if one.folder.name not in lost:
+                    self._finish(one, needed)
+                held.pop(one.folder.name).remove()
+                progress.add(one.bytes)
+        finally:
+            for lease in held.values():
+                lease.release()
+            held.clear()
+
+    def _take_all(self, batch: list[Doomed]) -> None:
+        """Take the leases of all keys that no run has and that nobody changed since the plan.
+
+        The plan held these leases to be over. Of another machine's it is known only after watching it for
+        some time (lease.py), so these are asked again.
+        """
+        waiting = [(one, Lease(self.store, lease_name(*one.folder.name), "gc")) for one in batch]
+        end = time.monotonic() + TTL_SECONDS
+        while waiting:
+            refused = [(one, lease) for one, lease in waiting if not self._take(one, lease)]
+            waiting = []
+            for one, lease in refused:
+                if self._has_begun(one) or time.monotonic() > end:
+                    self._spare(one, "a run makes it")
+                else:
+                    waiting.append((one, lease))
+            time.sleep(1.0 if waiting else 0.0)
+
+    def _take(self, one: Doomed, lease: Lease) -> bool:
+        """Whether the lease was free; it is held then, unless the key was changed since the plan."""
+        if not lease.acquire():
+            return False
+        if self._current(one.folder.name) == one.data:
+            self._held[one.folder.name] = lease
+        else:
+            lease.remove()
+            self._spare(one, "was committed since it was listed")
+        return True
+
+    def _has_begun(self, one: Doomed) -> bool:
+        """Whether the lease that was refused is that of a living run."""
+        name = lease_name(*one.folder.name)
+        info = self.store.stat(name)
+        try:
+            return info is not None and is_live(self.store.read(name)[0], self.store.clock() - info.modified)
+        except FileNotFoundError:
+            return False
+
+    def _current(self, name: KeyName) -> bytes:
+        try:
+            return self.store.read(manifest_name(*name))[0]
+        except FileNotFoundError:
+            return b""
+
+    def _withdraw(self, one: Doomed) -> bool:
+        """Set the manifest aside; False where the lease was lost or another manifest is there by now."""
+        with contextlib.suppress(AlreadyExists):
+            self.store.create(_withdrawn_name(one), one.data)
+        if not self._is_ours(one) or self._current(one.folder.name) != one.data:
+            self._spare(one, "a run took it over")
+            return False
+        self.store.delete(manifest_name(*one.folder.name))
+        return True
+
+    def _mark(self, one: Doomed) -> list[str]:
+        """Marks on the replaced manifests that go; runs that begin to use one are told by these."""
+        marks = _marks(one)
+        for name in marks:
+            with contextlib.suppress(AlreadyExists):  # of a gc that was killed
+                self.store.create(name, b"gc\n")
+        return marks
+
+    def _unmark(self, one: Doomed) -> None:
+        for name in _marks(one):
+            self.store.delete(name)
+
+    def _is_ours(self, one: Doomed) -> bool:
+        """Whether the lease of a key is still held; a machine that slept may have lost it."""
+        try:
+            self._held[one.folder.name].check()
+        except LeaseLost:
+            return False
+        return True
+
+    def _spare(self, one: Doomed, why: str) -> None:
+        self.done.spared.append(f"{one.folder}: {why}")
+        self.done.stayed.add(one.folder.name)
+
+    def _finish(self, one: Doomed, needed: set[tuple[KeyName, str]]) -> None:
+        """Remove what is doomed of a key, or give it back what was withdrawn."""
+        name = one.folder.name
+        if _is_needed(one, needed):
+            if one.is_whole:
+                with contextlib.suppress(AlreadyExists):
+                    self.store.create(manifest_name(*name), one.data)
+                self.store.delete(_withdrawn_name(one))
+            self._unmark(one)
+            self._spare(one, "something refers to it now")
+            return
+        if not self._is_ours(one):
+            self._spare(one, "a run took it over")
+            return
+        if one.is_whole:
+            self.store.delete(_withdrawn_name(one))
+        for info in one.objects:
+            if info.name != lease_name(*name):  # it is ours now, and goes last
+                self.store.delete(info.name)
+            self._count(info.bytes)
+        self._unmark(one)
+        for leftover in one.leftovers:
+            leftover.remove()
+            self._count(leftover.bytes)
+
+    def _restore_withdrawn(self, name: KeyName, kept: str) -> None:
+        lease = Lease(self.store, lease_name(*name), "gc")
+        if not lease.acquire():
+            return
+        try:
+            with contextlib.suppress(AlreadyExists, FileNotFoundError):
+                self.store.create(manifest_name(*name), self.store.read(kept)[0])
+                log.info("%s/%s is needed: its withdrawn manifest is back", name[0], name[1][:12])
+        finally:
+            lease.remove()
+
+    def _needed_now(self) -> set[tuple[KeyName, str]]:
+        """Key and manifest sha256 of all that is referred to now, and was not when the plan was made."""
+        found: set[tuple[KeyName, str]] = set()
+        waiting = list(self._references_now())
+        while waiting:
+            reference = waiting.pop()
+            mark = ((reference.stage, reference.key), reference.manifest_sha256)
+            if mark in found or mark in self.plan.pinned:
+                continue
+            found.add(mark)
+            manifest = self._manifest(reference)
+            waiting += [edge.reference for edge in edges(manifest)] if manifest else []
+        return found
+
+    def _references_now(self) -> Iterator[Reference]:
+        for named in read_all(self.store, take(self.store, "pointers", leftovers=False).pointers):
+            yield named.reference
+        for name, folder in take(self.store, "runs", leftovers=False).keys.items():
+            recent = any(info.modified >= self._since - _SKEW_SECONDS for info in folder.work)
+            if name not in self._held and recent:  # older ones were read for the plan
+                yield from inputs_of(self.store, folder)
+
+    def _manifest(self, reference: Reference) -> Manifest | None:
+        one = self._doomed.get((reference.stage, reference.key))
+        if one and one.manifest:
+            return one.manifest
+        try:
+            return self._opener.open(reference).manifest
+        except DataError:
+            if self.store.stat(reference.manifest_uri) is not None:
+                raise  # it is there, and not what was asked for: nobody knows what it rests on
+            return None
+
+
+def _withdrawn_name(one: Doomed) -> str:
+    return superseded_name(*one.folder.name, hashlib.sha256(one.data).hexdigest())
+
+
+def _marks(one: Doomed) -> list[str]:
+    """The names of the marks on replaced manifests that go while the output of the key stays."""
+    if one.is_whole:
+        return []  # the output itself is withdrawn, which says the same
+    old = {info.name for info in one.folder.old_manifests} & {info.name for info in one.objects}
+    digits = sorted(name.rpartition("-")[2].removesuffix(".json") for name in old)
+    return [going_name(*one.folder.name, each) for each in digits]
+
+
+def _is_needed(one: Doomed, needed: set[tuple[KeyName, str]]) -> bool:
+    """Whether a new reference names the output that goes, or an older manifest that goes beside it."""
+    if one.is_whole:
+        return any(name == one.folder.name for name, _ in needed)
+    return any(
+        superseded_name(*name, sha256) == info.name
+        for name, sha256 in needed
+        if name == one.folder.name
+        for info in one.objects
+    )

@@ -1,0 +1,220 @@
+"""List which outputs hold a document and what rests on them; or what an output rests on, and what on it.
+
+WHAT is the id of a document (64 hexadecimal digits; `id` in any documents file), or an output. Documents are
+looked up in every committed Parquet file with an `id` column: documents, evaluation sets, token caches,
+evaluations. A document made from another (augmentation) counts too. Statistics of the row groups, which are
+sorted by id, spare most of the reading.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from yanmo.common.errors import DataError
+from yanmo.common.logs import Progress
+from yanmo.store.objects import ObjectStore, Wanted
+from yanmo.store.output import Output, find_output
+from yanmo.tools.store.chain import edges
+from yanmo.tools.store.find import find, print_json
+from yanmo.tools.store.inventory import KEY, KeyName, take
+from yanmo.tools.store.pointed import read_all
+from yanmo.tools.store.show import described
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
+HELP = "list what holds a document, or what an output rests on"
+log = logging.getLogger(__name__)
+_ID_COLUMNS = ("id", "parent_id")
+
+
+@dataclass
+class Holders:
+    """Where one document is."""
+
+    rows: dict[KeyName, dict[str, int]] = field(default_factory=lambda: defaultdict(dict))
+    """Output -> file -> rows."""
+
+
+class Web:
+    """All committed outputs of a store and how they rest on each other."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        inventory = take(store, leftovers=False)
+        self.store = store
+        self.outputs: dict[KeyName, Output] = {}
+        self.users: dict[KeyName, list[tuple[KeyName, str]]] = defaultdict(list)
+        """Output -> what was made from it, and as which input or part it was used."""
+        self.pointers: dict[KeyName, list[str]] = defaultdict(list)
+        for named in read_all(store, inventory.pointers):
+            if named.by not in (known := self.pointers[named.reference.stage, named.reference.key]):
+                known.append(named.by)
+        for name, folder in sorted(inventory.keys.items()):
+            found = find_output(store, *name) if folder.manifest else None
+            if found:
+                self.outputs[name] = found
+                for edge in edges(found.manifest):
+                    self.users[edge.reference.stage, edge.reference.key].append((name, edge.label))
+
+    def down(self, names: Sequence[KeyName]) -> Iterator[tuple[KeyName, str]]:
+        """What rests on `names`, nearest first, each once, and how."""
+        seen, waiting = set(names), list(names)
+        while waiting:
+            name = waiting.pop(0)
+            for user, label in self.users[name]:
+                if user not in seen:
+                    seen.add(user)
+                    waiting.append(user)
+                    yield user, f"{label} = {_short(name)}"
+
+    def shown(self, name: KeyName) -> str:
+        """An output and the pointers that name it."""
+        pointers = ", ".join(self.pointers.get(name, ()))
+        return _short(name) + (f"  [{pointers}]" if pointers else "")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "what",
+        metavar="WHAT",
+        nargs="+",
+        help="a document's id, stage/key, channel/pointer or a reference file",
+    )
+    parser.add_argument("--json", action="store_true", help="for scripts: one JSON document")
+
+
+def run(store: ObjectStore, args: argparse.Namespace) -> int:
+    ids = [what for what in args.what if KEY.match(what)]
+    outputs = [find(store, what) for what in args.what if not KEY.match(what)]
+    web = Web(store)
+    documents: list[Any] = []
+    if ids:
+        holders = find_documents(web, ids)
+        for document in ids:
+            documents.append(_document(web, document, holders[document], args.json))
+    for output in outputs:
+        documents.append(_output(web, output, args.json))
+    if args.json:
+        print_json(documents)
+    return 0
+
+
+def _document(web: Web, document: str, holders: Holders, as_json: bool) -> dict[str, Any]:
+    names = list(holders.rows)
+    down = list(web.down(names))
+    if not as_json:
+        print(f"document {document}")
+        print("  held by" if names else "  no output of this store holds it")
+        for name in names:
+            files = ", ".join(f"{file} ({rows})" for file, rows in holders.rows[name].items())
+            print(f"    {web.shown(name)}  rows in {files}")
+        print("  and these rest on them" * bool(down), end="\n" * bool(down))
+        for name, how in down:
+            print(f"    {web.shown(name)}  {how}")
+    return {
+        "document": document,
+        "held_by": {"/".join(name): files for name, files in holders.rows.items()},
+        "rests_on_them": ["/".join(name) for name, _ in down],
+    }
+
+
+def _output(web: Web, output: Output, as_json: bool) -> dict[str, Any]:
+    name = (output.manifest.stage, output.manifest.key)
+    down = list(web.down([name]))
+    up = list(_up(web, output))
+    if not as_json:
+        print(f"output {web.shown(name)}")
+        print("  rests on")
+        for text in up:
+            print(f"    {text}")
+        print("  and these rest on it" if down else "  nothing rests on it")
+        for user, how in down:
+            print(f"    {web.shown(user)}  {how}")
+    return {"output": "/".join(name), "rests_on": up, "rests_on_it": ["/".join(user) for user, _ in down]}
+
+
+def _up(web: Web, output: Output, depth: int = 0, seen: set[KeyName] | None = None) -> Iterator[str]:
+    """The chain of an output as indented lines; what was shown once is not opened again."""
+    seen = set() if seen is None else seen
+    for name, value in sorted(output.manifest.inputs.items()):
+        if not value:
+            continue
+        yield "  " * depth + f"{name} = {described(value)}"
+        if "manifest_uri" not in value or (value["stage"], value["key"]) in seen:
+            continue
+        seen.add((value["stage"], value["key"]))
+        found = web.outputs.get((value["stage"], value["key"]))
+        if found:
+            yield from _up(web, found, depth + 1, seen)
+
+
+def find_documents(web: Web, ids: Sequence[str]) -> dict[str, Holders]:
+    """Where each of `ids` is.
+
+    Raises:
+        DataError: a file is damaged: it might hold one of them.
+    """
+    result = {document: Holders() for document in ids}
+    files = [
+        (output, entry)
+        for output in web.outputs.values()
+        for entry in output.entries("*.parquet")
+        if not entry.path.rpartition("/")[2].startswith("tokens-")
+    ]
+    progress = Progress(log, "searched", sum(entry.bytes for _, entry in files), unit="B")
+    for output, entry in files:
+        manifest = output.manifest
+        name = f"cas/{manifest.stage}/{manifest.key}/{manifest.attempt}/{entry.path}"
+        path = web.store.fetch([Wanted(name, entry.bytes, entry.sha256)])[0]
+        for document, rows in _rows_with(path, ids).items():
+            result[document].rows[manifest.stage, manifest.key][entry.path] = rows
+        web.store.release([path])
+        progress.add(entry.bytes, note=str(output))
+    return result
+
+
+def _rows_with(path: Any, ids: Sequence[str]) -> dict[str, int]:
+    """How many rows of a Parquet file are about each of `ids`."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    found: dict[str, int] = defaultdict(int)
+    try:
+        file = pq.ParquetFile(path)
+        columns = [name for name in _ID_COLUMNS if name in file.schema_arrow.names]
+        for group in range(file.num_row_groups):
+            for column in columns:
+                wanted = [i for i in ids if _may_hold(file, group, column, i)]
+                if not wanted:
+                    continue
+                values = file.read_row_group(group, columns=[column])[column].cast(pa.string())
+                values = values.filter(pc.is_in(values, pa.array(wanted)))
+                for row in pc.value_counts(values.combine_chunks()).to_pylist():
+                    found[row["values"]] += row["counts"]
+    except (pa.ArrowInvalid, OSError) as error:
+        raise DataError(f"{path}: not a readable Parquet file: {error}") from error
+    return dict(found)
+
+
+def _may_hold(file: pq.ParquetFile, group: int, column: str, value: str) -> bool:
+    """Whether the statistics of a row group leave room for `value`."""
+    row_group = file.metadata.row_group(group)
+    index = next(
+        (i for i in range(row_group.num_columns) if row_group.column(i).path_in_schema == column), None
+    )
+    if index is None:
+        return False
+    statistics = row_group.column(index).statistics
+    if statistics is None or not statistics.has_min_max:
+        return True
+    return bool(str(statistics.min) <= value <= str(statistics.max))
+
+
+def _short(name: KeyName) -> str:
+    return f"{name[0]}/{name[1][:12]}"

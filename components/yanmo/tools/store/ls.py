@@ -1,0 +1,207 @@
+"""List a store: pointers, outputs with size, age and who names them, work in progress, leftovers."""
+
+from __future__ import annotations
+
+import argparse
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from yanmo.common.aligned_table import text_table
+from yanmo.common.errors import DataError
+from yanmo.common.logs import human_bytes, human_seconds
+from yanmo.store.objects import ObjectStore
+from yanmo.store.output import Output, find_output
+from yanmo.tools.store.chain import edges
+from yanmo.tools.store.find import print_json
+from yanmo.tools.store.inventory import Inventory, KeyFolder, KeyName, is_working, take
+from yanmo.tools.store.pointed import Named, read_all
+
+HELP = "list pointers, outputs, work in progress and leftovers"
+_DAY = 86400
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One key as it is listed."""
+
+    stage: str
+    key: str
+    status: str
+    """done, damaged (its manifest), working (a live lease), stopped (work without an output), or
+    uncommitted."""
+    bytes: int
+    work_bytes: int
+    age_seconds: int
+    """Since anything of it was last written."""
+    made_at: str
+    """UTC, ISO 8601; empty where nothing is committed."""
+    pointers: list[str]
+    used_by: list[str]
+    """Outputs that have it as input or part."""
+    superseded: int
+    """Manifests kept beside the current one."""
+    uncommitted_bytes: int
+    """Of attempts that the manifest does not name."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--stage", default="", help="only outputs of this stage or part")
+    parser.add_argument("--channel", default="", help="only pointers of this channel, and what they name")
+    parser.add_argument("--leftovers", action="store_true", help="only what gc may remove: not committed")
+    parser.add_argument("--json", action="store_true", help="for scripts: one JSON document")
+
+
+def run(store: ObjectStore, args: argparse.Namespace) -> int:
+    inventory = take(store)
+    read, damaged = _read_pointers(store, inventory)
+    named = [n for n in read if not args.channel or n.by.startswith(f"{args.channel}/")]
+    damaged = {
+        by: why for by, why in damaged.items() if not args.channel or by.startswith(f"{args.channel}/")
+    }
+    rows = [row for row in _rows(store, inventory, named) if not args.stage or row.stage == args.stage]
+    if args.channel:
+        rows = [row for row in rows if row.pointers]
+    if args.leftovers:
+        rows = [row for row in rows if row.status != "done" or row.uncommitted_bytes or row.superseded]
+    if args.json:
+        print_json(_document(store, inventory, named, rows) | {"damaged_pointers": damaged})
+    else:
+        _print(store, inventory, named, rows, args)
+        for by, why in damaged.items():
+            print(f"\ndamaged: {by}: {why}")
+    return 0
+
+
+def _read_pointers(store: ObjectStore, inventory: Inventory) -> tuple[list[Named], dict[str, str]]:
+    """What pointers and histories name, and of each file that is damaged or exchanged, why: ls shows it."""
+    found: list[Named] = []
+    damaged: dict[str, str] = {}
+    for info in inventory.pointers:
+        try:
+            found += read_all(store, [info])
+        except DataError as error:
+            damaged[info.name.removeprefix("pointers/").removesuffix(".json")] = str(error)
+    return found, damaged
+
+
+def _rows(store: ObjectStore, inventory: Inventory, named: Sequence[Named]) -> list[Row]:
+    pointers: dict[KeyName, set[str]] = defaultdict(set)
+    for one in named:
+        pointers[one.reference.stage, one.reference.key].add(one.by)
+    outputs = {folder.name: _open(store, folder) for folder in inventory.keys.values() if folder.manifest}
+    users: dict[KeyName, set[str]] = defaultdict(set)
+    for found in outputs.values():
+        for edge in edges(found.manifest) if found else ():
+            users[edge.reference.stage, edge.reference.key].add(f"{found}")
+    now = store.clock()
+    result = []
+    for name in sorted(inventory.keys):
+        folder, output = inventory.keys[name], outputs.get(name)
+        loose = {k: v for k, v in folder.attempts.items() if not output or k != output.manifest.attempt}
+        result.append(
+            Row(
+                stage=folder.stage,
+                key=folder.key,
+                status=_status(store, folder, output),
+                bytes=folder.bytes,
+                work_bytes=sum(info.bytes for info in folder.work),
+                age_seconds=max(0, int(now - folder.modified)),
+                made_at=output.manifest.created_at if output else "",
+                pointers=sorted(pointers[name]),
+                used_by=sorted(users[name]),
+                superseded=len(folder.old_manifests),
+                uncommitted_bytes=sum(info.bytes for files in loose.values() for info in files),
+            )
+        )
+    return result
+
+
+def _open(store: ObjectStore, folder: KeyFolder) -> Output | None:
+    try:
+        return find_output(store, folder.stage, folder.key)
+    except DataError:
+        return None
+
+
+def _status(store: ObjectStore, folder: KeyFolder, output: Output | None) -> str:
+    if is_working(store, folder):
+        return "working"
+    if folder.manifest:
+        return "done" if output else "damaged"
+    work = [info for info in folder.work if not info.name.endswith(("/LEASE.json", "/INPUTS.json"))]
+    return "stopped" if work else "uncommitted"
+
+
+def _document(
+    store: ObjectStore, inventory: Inventory, named: Sequence[Named], rows: Sequence[Row]
+) -> dict[str, object]:
+    return {
+        "store": store.uri,
+        "bytes": inventory.bytes,
+        "pointers": {n.by: f"{n.reference.stage}/{n.reference.key}" for n in named if n.is_pointer},
+        "outputs": [asdict(row) for row in rows],
+        "leftovers": [
+            {"name": o.name, "what": o.what, "bytes": o.bytes, "age_seconds": int(store.clock() - o.modified)}
+            for o in inventory.all_leftovers
+        ],
+        "strays": [info.name for info in inventory.strays],
+    }
+
+
+def _print(
+    store: ObjectStore,
+    inventory: Inventory,
+    named: Sequence[Named],
+    rows: Sequence[Row],
+    args: argparse.Namespace,
+) -> None:
+    done = sum(row.status == "done" for row in rows)
+    print(f"{store.uri}: {human_bytes(inventory.bytes)}; {done} outputs shown")
+    pointers = [n for n in named if n.is_pointer]
+    if pointers and not args.stage and not args.leftovers:
+        table = [("pointer", "names", "moved")]
+        for one in pointers:
+            target = f"{one.reference.stage}/{one.reference.key[:12]}"
+            table.append((one.by, target, f"{age(store.clock() - one.modified)} ago"))
+        _print_table(table)
+    if rows:
+        heading = ("output", "status", "size", "age", "named by")
+        _print_table([heading, *(_cells(row) for row in rows)])
+    _print_leftovers(store, inventory, rows)
+
+
+def _print_table(table: Sequence[Sequence[str]]) -> None:
+    print()
+    widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
+    if len(table[0]) == 3:
+        for row in table:
+            print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        return
+    # The last column is words of any length: the others make the table.
+    for line, row in zip(text_table([row[:-1] for row in table]), table, strict=True):
+        print(f"{line}  {row[-1]}")
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    names = row.pointers[:3] + [f"{len(row.pointers) - 3} more"] * (len(row.pointers) > 3)
+    if not names and row.used_by:
+        names = [f"used by {row.used_by[0]}" + f" and {len(row.used_by) - 1} more" * (len(row.used_by) > 1)]
+    size = human_bytes(row.bytes + row.work_bytes)
+    return f"{row.stage}/{row.key[:12]}", row.status, size, age(row.age_seconds), ", ".join(names) or "nobody"
+
+
+def _print_leftovers(store: ObjectStore, inventory: Inventory, rows: Sequence[Row]) -> None:
+    loose = sum(row.uncommitted_bytes for row in rows)
+    if loose:
+        print(f"\nfiles of attempts that are not committed: {human_bytes(loose)}")
+    for leftover in inventory.all_leftovers:
+        print(f"{leftover.what}, {age(store.clock() - leftover.modified)} old: {leftover.name}")
+    if inventory.strays:
+        names = ", ".join(info.name for info in inventory.strays[:5])
+        print(f"\nnot of the store's making: {len(inventory.strays)} object(s), {names}")
+
+
+def age(seconds: float) -> str:
+    """An age as a person says it: `3 min 20 s`, `2 h 05 min`, `12 d`."""
+    return f"{int(seconds // _DAY)} d" if seconds >= 2 * _DAY else human_seconds(max(0.0, seconds))

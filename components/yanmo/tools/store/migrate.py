@@ -1,0 +1,108 @@
+"""Bring every manifest, pointer and record of a store to the schemas that this version writes.
+
+Readers take the schema before the current one as well (yanmo.store.schema.UPGRADES), so a store
+needs this only before it meets a version that no longer does. Dry run by default. Documents are replaced one
+by one, each whole, by compare-and-swap; a kill leaves some old and some new, and both are read. Today every
+schema is at its first version: the command checks all documents and has nothing to rewrite.
+
+Not rewritten: manifests that `--force` replaced (MANIFEST-<sha256>.json), since references pin their bytes.
+The command counts those of an older schema; run `gc`, or make the outputs again, before a version that no
+longer reads it. References inside manifests and records are brought forward by the upgrade of the document
+that holds them, or not at all (schema.UPGRADES).
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import hashlib
+import json
+import logging
+from collections import Counter
+from collections.abc import Iterator
+
+from yanmo.common.errors import ExitCode
+from yanmo.store.manifest import MANIFEST_SCHEMA, REFERENCE_SCHEMA, sealed, unsealed
+from yanmo.store.objects import MAX_DOCUMENT_BYTES, AlreadyExists, ObjectStore
+from yanmo.store.output import superseded_name
+from yanmo.store.schema import check_manifest, check_reference, parse
+from yanmo.tools.store.inventory import Inventory, take
+from yanmo.tools.store.pointed import RECORD_SCHEMA
+
+HELP = "bring manifests and pointers to the current schemas"
+log = logging.getLogger(__name__)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--write", action="store_true", help="do it; by default only say what would be done")
+
+
+def run(store: ObjectStore, args: argparse.Namespace) -> int:
+    counts: Counter[str] = Counter()
+    faults = 0
+    inventory = take(store, leftovers=False)
+    for name, schema in _documents(inventory):
+        try:
+            counts[schema] += _migrate(store, name, schema, args.write)
+        except FileNotFoundError:
+            continue
+        except ValueError as error:
+            faults += 1
+            print(f"{store.uri}/{name}: {error}")
+        counts["all"] += 1
+    old = sum(counts.values()) - counts["all"]
+    done = "rewritten" if args.write else "to be rewritten (--write does it)"
+    print(
+        f"{counts['all']} documents read: {counts['all'] - old - faults} current, {old} {done}, "
+        f"{faults} unreadable"
+    )
+    stay = _replaced_and_old(store, inventory)
+    if stay:
+        print(f"{stay} manifests that were replaced stay at an older schema, as references pin their bytes")
+    return ExitCode.DATA if faults else ExitCode.DONE
+
+
+def _replaced_and_old(store: ObjectStore, inventory: Inventory) -> int:
+    """How many replaced manifests are of an older schema; damaged ones are passed over."""
+    found = 0
+    for info in (info for folder in inventory.keys.values() for info in folder.old_manifests):
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            data, _ = store.read(info.name)
+            parse(unsealed(data), MANIFEST_SCHEMA, MAX_DOCUMENT_BYTES)
+            found += json.loads(data)["schema"] != MANIFEST_SCHEMA
+    return found
+
+
+def _documents(inventory: Inventory) -> Iterator[tuple[str, str]]:
+    """Every document of the store and the schema it should have."""
+    for folder in inventory.keys.values():
+        if folder.manifest:
+            yield folder.manifest.name, MANIFEST_SCHEMA
+    for info in inventory.pointers:
+        yield info.name, RECORD_SCHEMA if "/history/" in info.name else REFERENCE_SCHEMA
+
+
+def _migrate(store: ObjectStore, name: str, schema: str, write: bool) -> int:
+    """1 when the document was (or would be) rewritten, 0 when it is current.
+
+    Raises:
+        ValueError: it is damaged, or of a schema that this version does not know.
+    """
+    data, version = store.read(name)
+    values = parse(unsealed(data), schema, MAX_DOCUMENT_BYTES)
+    if schema == MANIFEST_SCHEMA:
+        check_manifest(values)
+    elif schema == REFERENCE_SCHEMA:
+        check_reference(values)
+    if json.loads(data)["schema"] == schema:
+        return 0
+    if write:
+        document = json.dumps(values, ensure_ascii=False, indent=1).encode()
+        if schema == MANIFEST_SCHEMA:  # references pin its sha256, so the older one stays beside it
+            kept = superseded_name(values["stage"], values["key"], hashlib.sha256(data).hexdigest())
+            with contextlib.suppress(AlreadyExists):
+                store.create(kept, data)
+        new = document + b"\n" if schema == REFERENCE_SCHEMA else sealed(document)
+        store.replace(name, new, version)
+        log.info("rewrote %s", name)
+    return 1

@@ -1,0 +1,80 @@
+"""What the pointers of a store name, and what their histories remember."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from yanmo.common.errors import DataError
+from yanmo.store.manifest import Reference, unsealed
+from yanmo.store.objects import MAX_DOCUMENT_BYTES, ObjectInfo, ObjectStore
+from yanmo.store.pointers import check_stage, parse_pointer
+from yanmo.store.schema import parse
+from yanmo.tools.store.chain import references_in
+
+RECORD_SCHEMA = "yanmo.coronation/1"
+"""Records of a history (yanmo.promote writes them)."""
+RECORDED = {
+    "model": "train",
+    "evaluation": "evaluate",
+    "verdict": "promote",
+    "previous": "train",
+    "compared_with": "evaluate",
+}
+"""Field of a record -> the stage of what it names."""
+_RECORD = re.compile(r"pointers/[^/]+/history/(\d{6})\.json\Z")
+_POINTER = re.compile(r"pointers/[^/]+/([^/]+)\.json\Z")
+
+
+@dataclass(frozen=True)
+class Named:
+    """One reference in a file below pointers/."""
+
+    by: str
+    """`demo/champion`, or `demo/history/000001`."""
+    reference: Reference
+    modified: float
+
+    @property
+    def is_pointer(self) -> bool:
+        """A pointer, not a record of a history."""
+        return self.by.count("/") == 1
+
+
+def read_all(store: ObjectStore, listed: Iterable[ObjectInfo]) -> Iterator[Named]:
+    """Every reference in the listed files of pointers/.
+
+    Raises:
+        DataError: one of the files is damaged, or of another place; nobody can then know what it kept.
+    """
+    for info in listed:
+        try:
+            data, _ = store.read(info.name)
+        except FileNotFoundError:
+            continue  # removed by hand since it was listed
+        by = info.name.removeprefix("pointers/").removesuffix(".json")
+        for reference in _read(info.name, data, f"{store.uri}/{info.name}"):
+            yield Named(by, reference, info.modified)
+
+
+def _read(name: str, data: bytes, where: str) -> list[Reference]:
+    if record := _RECORD.match(name):
+        return _read_record(data, int(record[1]), where)
+    if pointer := _POINTER.match(name):
+        return [parse_pointer(data, pointer[1], where)]
+    raise DataError(
+        f"{where}: expected <channel>/<pointer>.json or <channel>/history/<number>.json here; move it out of "
+        "pointers/, or upgrade Yanmo if a later version wrote it"
+    )
+
+
+def _read_record(data: bytes, number: int, where: str) -> list[Reference]:
+    found = references_in(data, RECORD_SCHEMA, {"model": Reference, "previous": None}, where)
+    values = parse(unsealed(data), RECORD_SCHEMA, MAX_DOCUMENT_BYTES)  # an older one has other names
+    if values.get("number", number) != number:
+        raise DataError(f"{where}: is the record of number {values['number']}; restore both to their places")
+    for field, stage in RECORDED.items():
+        if values.get(field):
+            check_stage(Reference.from_dict(values[field]), (stage,), f"{where}: {field}")
+    return found

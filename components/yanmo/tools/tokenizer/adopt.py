@@ -1,0 +1,179 @@
+"""Take an existing tokenizer (Qwen's, say) into the store, to be used instead of building one.
+
+    yanmo tokenizer import ./Qwen3-0.6B --store runs/demo --channel demo
+    yanmo tokenize --store runs/demo --channel demo --tokenizer latest
+
+FOLDER holds a tokenizer.json. What a training needs besides and the tokenizer lacks is added behind its own
+ids: <|bos|>, <|eos|>, <|pad|>, the marks of a chat and a tag for each genre. A tokenizer that does not give
+text back unchanged (a normalizer that folds characters, a prefix of spaces) is refused: it is tried on a
+built-in text with every common character, on the channel's evaluation set and on some of its training text.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import logging
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from yanmo.common.errors import DataError, ExitCode
+from yanmo.formats.records import GENRE_ALIASES
+from yanmo.formats.round_trip import check_round_trip, open_tokenizer
+from yanmo.formats.texts_at_hand import texts_at_hand
+from yanmo.formats.token_cache import TOKENIZER, SpecialIds
+from yanmo.store.commit import Attempt, Recipe, Result, commit_once
+from yanmo.store.objects import ObjectStore
+from yanmo.store.pointers import move_pointer
+from yanmo.tokenize.foreign import added_tokens, read_segmenter
+from yanmo.tokenize.tokenizer_files import special_ids, write_files
+from yanmo.tokenize.vocabulary import CHAT, SPECIAL, TAGS
+
+log = logging.getLogger(__name__)
+HELP = "take an existing tokenizer instead of building one"
+REVISION = 1
+"""Raised by hand when the same tokenizer gives other files."""
+NAME = "tokenizer.json"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", metavar="FOLDER", help="folder with a tokenizer.json, or that file")
+    parser.add_argument(
+        "--channel",
+        default="dev",
+        help="whose pointer `tokenizer` is moved, and on whose text it is tried; none for neither",
+    )
+    parser.add_argument(
+        "--genres", default="", metavar="A,B", help="genres with a tag besides those of the bundled corpus"
+    )
+
+
+def run(store: ObjectStore, args: argparse.Namespace) -> int:
+    """Commit the tokenizer and print how to use it."""
+    value = read_foreign(Path(args.folder))
+    genres = [GENRE_ALIASES.get(g.strip(), g.strip()) for g in args.genres.split(",") if g.strip()]
+    text = json.dumps(value, ensure_ascii=False, sort_keys=True)
+    recipe = Recipe(
+        stage=TOKENIZER,
+        revision=REVISION,
+        semantic={"imported": True, "genres": sorted(set(genres))},
+        inputs={
+            "tokenizer": {"content_digest": hashlib.sha256(text.encode()).hexdigest(), "uri": args.folder}
+        },
+    )
+    _try(store, args.channel, text, _file(Path(args.folder)))
+    output = commit_once(store, recipe, lambda attempt: write_adopted(attempt, value, genres))
+    assert output is not None
+    if args.channel != "none":
+        move_pointer(store, args.channel, TOKENIZER, output.reference)
+    special = output.manifest.metadata
+    print(f"tokenizer/{output.manifest.key[:12]}: {special['vocab_size']} ids, {special['added']} added")
+    print(f"use it: yanmo tokenize --store {args.store} --tokenizer tokenizer/{output.manifest.key[:12]}")
+    return ExitCode.DONE
+
+
+def _file(place: Path) -> Path:
+    return place / NAME if place.is_dir() else place
+
+
+def _try(store: ObjectStore, channel: str, text: str, given: Path) -> None:
+    """Try the tokenizer on all texts at hand, also where the same one was taken before.
+
+    Raises:
+        DataError: it cannot be read, or loses text.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / NAME
+        path.write_text(text, encoding="utf-8")
+        try:
+            check_round_trip(open_tokenizer(path), texts_at_hand(store, channel), f"{given}")
+        except DataError as error:
+            raise DataError(str(error).replace(str(path), str(given))) from error
+
+
+def read_foreign(place: Path) -> dict[str, Any]:
+    """The content of the tokenizer.json in a folder, without truncation and padding.
+
+    Raises:
+        DataError: there is none, or it is not one.
+    """
+    path = _file(place)
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+        value["model"]["type"], value["model"]["vocab"]
+    except FileNotFoundError as error:
+        raise DataError(
+            f"{path}: no such file; a folder saved by transformers holds one, an older one gets it by "
+            "`AutoTokenizer.from_pretrained(folder).save_pretrained(folder)`"
+        ) from error
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise DataError(f"{path}: not a tokenizer.json: {type(error).__name__} {error}") from error
+    return {**value, "truncation": None, "padding": None}
+
+
+def write_adopted(attempt: Attempt, value: dict[str, Any], genres: list[str]) -> Result:
+    """Write the tokenizer with what it lacked, and check that it gives texts back.
+
+    Raises:
+        DataError: it loses text, or its ids are not those that its file says.
+    """
+    value, added = with_specials(value)
+    attempt.path(NAME).write_text(json.dumps(value, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    segmenter = read_segmenter(attempt.path(NAME))
+    attempt.add(NAME)
+    ids = {name: segmenter.id_of(name) for name in added_tokens(value)}
+    wrong = {name: (place, ids[name]) for name, place in added_tokens(value).items() if ids[name] != place}
+    if wrong:
+        raise DataError(f"{NAME}: `tokenizers` gives other ids than the file says, (file, found): {wrong}")
+    special = _special_ids(value, segmenter.vocab_size, genres)
+    write_files(attempt, special)
+    log.info("%d ids, %d of them added", segmenter.vocab_size, added)
+    return Result(
+        counts={"vocab_size": special.vocab_size}, metadata=vars(special) | {"added": added, "imported": True}
+    )
+
+
+def with_specials(value: dict[str, Any]) -> tuple[dict[str, Any], int]:
+    """A tokenizer.json with every special token that Yanmo uses, and how many of them are new."""
+    known = added_tokens(value)
+    highest = max([*known.values(), _model_size(value["model"]) - 1])
+    wanted = [name for name in (*SPECIAL[:3], *CHAT, *TAGS) if name not in known]
+    new = [
+        {
+            "id": highest + 1 + i,
+            "content": name,
+            "single_word": False,
+            "lstrip": False,
+            "rstrip": False,
+            "normalized": False,
+            "special": True,
+        }
+        for i, name in enumerate(wanted)
+    ]
+    return {**value, "added_tokens": [*(value.get("added_tokens") or []), *new]}, len(new)
+
+
+def _model_size(model: dict[str, Any]) -> int:
+    vocabulary = model["vocab"]
+    if isinstance(vocabulary, dict):
+        return max(vocabulary.values(), default=-1) + 1
+    return len(vocabulary)
+
+
+def _special_ids(value: dict[str, Any], size: int, genres: list[str]) -> SpecialIds:
+    ids = added_tokens(value)
+    bos, eos, pad = (ids[name] for name in SPECIAL[:3])
+    tags = special_ids(size, genres).genres
+    return SpecialIds(
+        vocab_size=size,
+        bos=bos,
+        eos=eos,
+        pad=pad,
+        unk=pad,
+        genres=tags,
+        tag_ids=tuple(ids[TAGS[i]] for i in range(len(tags))),
+        im_start=ids[CHAT[0]],
+        im_end=ids[CHAT[1]],
+    )

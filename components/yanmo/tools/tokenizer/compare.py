@@ -1,0 +1,190 @@
+"""Compare tokenizers on your own text: size, speed, agreement with jieba, and bits per character.
+
+    yanmo tokenizer compare --store runs/demo --documents demo/balance
+    yanmo tokenizer compare --files corpus/small.jsonl.zst --sizes 8192,16384
+    yanmo tokenizer compare --files my.jsonl --candidates jieba,bpe,./Qwen3-0.6B --json
+
+Each candidate is made from the same text (char, jieba, jieba-bpe, bpe, unigram; or a folder with a
+tokenizer.json, taken as it is). Then one small model is trained with each, all with the same number of
+floating-point operations, and judged on the same documents. The proxy is small, so that a large vocabulary
+weighs more in it than in a model of hundreds of millions of parameters; one seed, one training each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import logging
+import multiprocessing
+import os
+import tempfile
+import time
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from yanmo.common.answers import answer, only_answers
+from yanmo.common.errors import ExitCode, UsageError
+from yanmo.common.logs import human_seconds
+from yanmo.formats.records import num_characters
+from yanmo.options.fields import values_of
+from yanmo.options.values import MOST_EXACT, argument, arguments
+from yanmo.store.objects import ObjectStore
+from yanmo.tokenize.agreement import sentences_of, thinned
+from yanmo.tokenize.config import TokenizeConfig
+from yanmo.tools.store.find import find
+from yanmo.tools.tokenizer.candidates import Workshop, parse_candidates, read_candidate
+from yanmo.tools.tokenizer.corpus import Corpus, of_files, of_output
+from yanmo.tools.tokenizer.measure import Measured, measure, save_encoded
+from yanmo.tools.tokenizer.proxy import Job, Trained, train_proxy
+from yanmo.tools.tokenizer.verdict import recommendation, scores
+
+log = logging.getLogger(__name__)
+HELP = "compare tokenizers on your text, with one small training each"
+_SENTENCES = 4000
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    text = parser.add_argument_group("text (one of the two)")
+    text.add_argument("--documents", metavar="WHAT", help="a documents output: its train and valid splits")
+    text.add_argument("--files", nargs="+", default=[], metavar="FILE",
+                      help=".jsonl(.zst .gz) .parquet .txt; one document in 20 is held out")  # fmt: skip
+    text.add_argument("--text-field", default="text", help="field or column of the text (default: text)")
+    text.add_argument("--characters", type=argument(int, least=1), default=4_000_000, metavar="N",
+                      help="characters to learn from, at most (default: %(default)s)")  # fmt: skip
+    text.add_argument("--held-out-characters", type=argument(int, least=1), default=200_000, metavar="N",
+                      help="characters to judge by, at most (default: %(default)s)")  # fmt: skip
+    parser.add_argument("--candidates", default="char,jieba,jieba-bpe,bpe,unigram", metavar="A,B",
+                        help="kinds, and folders with a tokenizer.json (default: %(default)s)")  # fmt: skip
+    parser.add_argument(
+        "--sizes", type=_sizes, default="8192", metavar="N,N", help="ids of each kind (default: 8192)"
+    )
+    parser.add_argument("--tera-operations", type=argument(float), default=3.0, metavar="X",
+                        help="10^12 floating-point operations of each training; 0 trains none (default: 3: "
+                        "one to two CPU-minutes)")  # fmt: skip
+    parser.add_argument("--workers", type=argument(int, most=10_000), default=0, metavar="N",
+                        help="trainings at a time, one core each; 0 is one per CPU")  # fmt: skip
+    parser.add_argument(
+        "--seed",
+        type=argument(int, most=MOST_EXACT),
+        default=0,
+        help="of first weights and order of the text",
+    )
+    parser.add_argument("--json", action="store_true", help="print everything as JSON")
+
+
+def run(store: ObjectStore, args: argparse.Namespace) -> int:
+    """Compare, and print a table and one sentence."""
+    wanted = parse_candidates(args.candidates, args.sizes)
+    _check(args)
+    with only_answers():
+        corpus = _corpus(store, args).limited(args.characters, args.held_out_characters)
+        found = compare(corpus, wanted, args)
+    answer(json.dumps(found, ensure_ascii=False, indent=1) if args.json else table(found))
+    return ExitCode.DONE
+
+
+def _sizes(text: str) -> list[int]:
+    bounds = values_of(TokenizeConfig)["vocab_size"].bounds
+    return arguments(int, least=bounds.least, most=bounds.most)(text)
+
+
+def _check(args: argparse.Namespace) -> None:
+    if bool(args.documents) == bool(args.files):
+        raise UsageError("give --documents or --files, one of the two")
+
+
+def _corpus(store: ObjectStore, args: argparse.Namespace) -> Corpus:
+    if args.documents:
+        return of_output(find(store, args.documents))
+    return of_files(map(Path, args.files), args.text_field)
+
+
+def compare(corpus: Corpus, wanted: list[tuple[str, int]], args: argparse.Namespace) -> dict[str, Any]:
+    """Everything that is known of the candidates, as `--json` prints it."""
+    characters = np.array([num_characters(text) for text in corpus.held_out], np.float64)
+    with tempfile.TemporaryDirectory(prefix="yanmo-tokenizers-") as folder:
+        measured, jobs = _measured(corpus, wanted, args, Path(folder))
+        trained = _trained(jobs, args.workers) if args.tera_operations else {}
+    result: dict[str, Any] = {
+        "learned": {"documents": len(corpus.learned), "characters": sum(map(len, corpus.learned))},
+        "held_out": {"documents": len(corpus.held_out), "characters": int(characters.sum())},
+        "tera_operations": args.tera_operations,
+        "candidates": {name: dataclasses.asdict(one) for name, one in measured.items()},
+    }
+    if trained:
+        found = scores({name: one.bits for name, one in trained.items()}, characters)
+        for name, score in found.items():
+            facts = {k: v for k, v in dataclasses.asdict(trained[name]).items() if k != "bits"}
+            result["candidates"][name] |= dataclasses.asdict(score) | {"proxy": facts}
+        density = {name: one.characters_per_token for name, one in measured.items()}
+        result["recommendation"] = recommendation(found, density)
+    return result
+
+
+def _measured(
+    corpus: Corpus, wanted: list[tuple[str, int]], args: argparse.Namespace, folder: Path
+) -> tuple[dict[str, Measured], list[Job]]:
+    workshop = Workshop(corpus.learned, folder)
+    sentences = thinned(sentences_of(corpus.held_out, 10**6, 10**6), _SENTENCES)
+    measured: dict[str, Measured] = {}
+    jobs = []
+    for number, (kind, size) in enumerate(wanted):
+        name = f"{kind} {size}" if size else Path(kind).name
+        started = time.monotonic()
+        segmenter = workshop.make(kind, size) if size else read_candidate(kind)
+        encoded = folder / f"{number}.npz"
+        ids = save_encoded(encoded, segmenter, corpus.learned, corpus.held_out)
+        measured[name] = measure(segmenter, ids, corpus.held_out, sentences)
+        log.info("%s: made and measured in %s", name, human_seconds(time.monotonic() - started))
+        operations = args.tera_operations * 1e12
+        jobs.append(Job(name=name, encoded=encoded, vocab_size=segmenter.vocab_size,
+                        operations=operations, seed=args.seed))  # fmt: skip
+    return measured, jobs
+
+
+def _trained(jobs: list[Job], workers: int) -> dict[str, Trained]:
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    count = max(1, min(workers or cpus, len(jobs)))
+    log.info("%d trainings of %.3g operations each, %d at a time", len(jobs), jobs[0].operations, count)
+    found = {}
+    with ProcessPoolExecutor(count, multiprocessing.get_context("spawn")) as pool:
+        for job, one in zip(jobs, pool.map(train_proxy, jobs), strict=True):
+            found[job.name] = one
+            log.info(
+                "%s: %d steps, %.2f M tokens, %.1f epochs, %.2f M parameters, %s of CPU",
+                job.name,
+                one.steps,
+                one.tokens / 1e6,
+                one.epochs,
+                one.parameters / 1e6,
+                human_seconds(one.cpu_seconds),
+            )
+    return found
+
+
+def table(found: dict[str, Any]) -> str:
+    """The figures as a terminal shows them, best first."""
+    held_out, candidates = found["held_out"], found["candidates"]
+    order = sorted(candidates, key=lambda name: candidates[name].get("bits_per_character", 0))
+    width = max(map(len, order)) + 2
+    lines = [
+        f"learned from {found['learned']['characters']:,} characters; judged by {held_out['documents']:,} "
+        f"documents, {held_out['characters']:,} characters; {found['tera_operations']:g}e12 operations each",
+        "",
+        f"{'':{width}}{'ids':>7}{'chars/token':>13}{'unused':>8}{'< 20 x':>8}{'boundaries':>12}{'MB/s':>8}"
+        f"{'bits/char':>11}   95 % interval",
+    ]
+    for name in order:
+        one = candidates[name]
+        line = f"{name:{width}}{one['ids']:>7}{one['characters_per_token']:>13.3f}"
+        line += f"{one['unused_ids'] / one['ids']:>8.0%}{one['rare_ids'] / one['ids']:>8.0%}"
+        line += f"{one['boundary_recall']:>12.4f}{one['megabytes_per_second']:>8.1f}"
+        if "interval" in one:
+            low, high = one["interval"]
+            line += f"{one['bits_per_character']:>11.3f}   {low:.3f}-{high:.3f}"
+        lines.append(line)
+    return "\n".join([*lines, "", found.get("recommendation", "")]).rstrip()

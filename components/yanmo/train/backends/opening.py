@@ -1,0 +1,34 @@
+"""The engine that the options ask for."""
+
+from __future__ import annotations
+
+from yanmo.common.errors import UsageError
+from yanmo.model.decoder import Decoder
+from yanmo.train.backends.engine import Engine
+from yanmo.train.config import TrainConfig
+
+
+def open_engine(decoder: Decoder, options: TrainConfig, device: str) -> Engine:
+    """The engine that the options ask for; joins the process group.
+
+    Args:
+        decoder: with the first weights on rank 0; the other ranks get them from there.
+        device: cpu, cuda or mps.
+
+    Raises:
+        UsageError: DeepSpeed does not take what --deepspeed-config says.
+    """
+    if options.backend == "torch":
+        from yanmo.train.backends.plain import PlainEngine
+
+        return PlainEngine(decoder, options, device)
+    from yanmo.train.backends.zero import ZeroEngine
+
+    try:
+        return ZeroEngine(decoder, options, device)
+    except (AssertionError, ValueError, TypeError) as error:
+        if isinstance(error, UsageError) or not options.deepspeed_config:
+            raise
+        raise UsageError(
+            f"--deepspeed-config {options.deepspeed_config}: DeepSpeed refuses it: {error}"
+        ) from error

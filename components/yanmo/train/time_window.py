@@ -1,0 +1,216 @@
+"""When a run has to stop, and what it may use until then: hours of the night, `--stop-at`, `--max-seconds`.
+
+A run is a row of shifts. The supervisor asks for the present one, starts the workers with its settings, and
+rank 0 ends it at the first step boundary after its end: paused, or to be started again with the settings of
+the shift that follows. Times are Unix seconds; wall times are read in `--timezone`, so that a night across a
+change of the clock is an hour longer or shorter, as for people.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import time as WallTime
+from typing import Any, Literal
+from zoneinfo import ZoneInfo
+
+from yanmo.options.fields import Options, flag, opt
+
+Then = Literal["paused", "changed"]
+Clock = Callable[[], float]
+"""Unix seconds, as `time.time`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hours:
+    """The options of when to train; all empty: always."""
+
+    night: str = ""
+    """HH:MM-HH:MM"""
+    by_day: Literal["pause", "train"] = "pause"
+    stop_at: str = ""
+    """HH:MM"""
+    max_seconds: float = 0.0
+    timezone: str = "UTC"
+
+    def __post_init__(self) -> None:
+        zone_of(self.timezone)
+        if self.stop_at:
+            wall_time(self.stop_at, "--stop-at")
+        if self.night:
+            night_of(self.night)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HoursOptions(Options, group="hours"):
+    """When the training runs, and what is other by night (docs/night.md)."""
+
+    max_seconds: float = opt(
+        0.0,
+        "seconds after which the run saves and pauses; 0 for no limit",
+        kind="environment",
+        often=True,
+        trial=0.0,
+    )
+    stop_at: str = opt(
+        "", "wall time, HH:MM, at which the run saves and pauses", kind="environment", trial=""
+    )
+    night: str = opt(
+        "",
+        "hours of the night, HH:MM-HH:MM (21:00-08:00); outside of them --by-day holds",
+        kind="environment",
+        often=True,
+        trial="",
+    )
+    by_day: str = opt(
+        "pause",
+        "outside of --night: pause until the command is run in it again, or train with the day's settings",
+        kind="environment",
+        choices=("pause", "train"),
+    )
+    timezone: str = opt("UTC", "zone of --stop-at and --night, such as Asia/Shanghai", kind="environment")
+    night_micro_batch: int = opt(
+        0, "--micro-batch in the hours of --night; 0 for the same", kind="execution", trial=0
+    )
+    night_memory_share: float = opt(
+        0.0, "--memory-share in the hours of --night; 0 for the same", kind="execution", most=1, trial=0.0
+    )
+    night_power_watts: int = opt(
+        0, "--power-watts in the hours of --night, W; 0 for the same", kind="execution", trial=0
+    )
+
+    def hours(self) -> Hours:
+        """When to train.
+
+        Raises:
+            ValueError: a time, window or zone is none; names the option.
+        """
+        return Hours(
+            night=self.night,
+            by_day="train" if self.by_day == "train" else "pause",
+            stop_at=self.stop_at,
+            max_seconds=self.max_seconds,
+            timezone=self.timezone,
+        )
+
+    def contradictions(self) -> list[str]:
+        """What cannot be together."""
+        self.hours()  # raises by itself
+        given = next(iter(self.by_night_only()), "")
+        if given and not self.night:
+            return [f"{flag('night_' + given)} holds in the hours of --night, which is not given"]
+        return []
+
+    def by_night_only(self) -> dict[str, Any]:
+        """Option -> its value in the hours of the night, of those that have one for them."""
+        names = [f.name for f in fields(HoursOptions) if f.name.startswith("night_")]
+        return {name.removeprefix("night_"): getattr(self, name) for name in names if getattr(self, name)}
+
+
+@dataclass(frozen=True)
+class Shift:
+    """One stretch of a run."""
+
+    is_night: bool
+    """Whether the night's settings hold."""
+    ends_at: float
+    """Unix seconds; infinity for never. A shift that has ended already is not begun."""
+    then: Then
+    reason: str
+    """What ends it, for the log."""
+
+
+class Shifts:
+    """The shifts of a run that began when this was made."""
+
+    def __init__(self, hours: Hours, clock: Clock = time.time) -> None:
+        self._hours, self._clock = hours, clock
+        self._began = clock()
+        self._zone = zone_of(hours.timezone)
+
+    def current(self) -> Shift:
+        """The shift of this moment."""
+        ends = [*self._stops()]
+        is_night = False
+        if self._hours.night:
+            is_night, end = self._of_the_night()
+            ends.append(end)
+        ends_at, then, reason = min(ends, default=(float("inf"), "paused", ""), key=lambda end: end[0])
+        return Shift(is_night, ends_at, then, reason)
+
+    def _stops(self) -> list[tuple[float, Then, str]]:
+        hours, found = self._hours, list[tuple[float, Then, str]]()
+        if hours.max_seconds:
+            found.append((self._began + hours.max_seconds, "paused", f"--max-seconds {hours.max_seconds:g}"))
+        if hours.stop_at:
+            at = next_time(wall_time(hours.stop_at, "--stop-at"), self._zone, self._began)
+            found.append((at, "paused", f"--stop-at {hours.stop_at} {hours.timezone}"))
+        return found
+
+    def _of_the_night(self) -> tuple[bool, tuple[float, Then, str]]:
+        hours, now = self._hours, self._clock()
+        begin, end = (next_time(wall, self._zone, now) for wall in night_of(hours.night))
+        what = f"--night {hours.night} {hours.timezone}"
+        # By what comes next and not by the wall time, which is shown twice where clocks go back.
+        if end < begin:
+            return True, (end, "paused" if hours.by_day == "pause" else "changed", f"{what} is over")
+        if hours.by_day == "pause":
+            return False, (now, "paused", f"{what} has not begun")
+        return False, (begin, "changed", f"{what} begins")
+
+
+def next_time(wall: WallTime, zone: tzinfo, after: float) -> float:
+    """The first moment later than `after` at which clocks in `zone` show `wall`, in Unix seconds.
+
+    A time that the clocks skip in spring is taken as if they had not gone forward yet, one that they show
+    twice in autumn is its first showing.
+    """
+    today = datetime.fromtimestamp(after, zone).date()
+    days = (datetime.combine(today + timedelta(days=n), wall, tzinfo=zone) for n in range(3))
+    return next(t for t in (day.timestamp() for day in days) if t > after)
+
+
+def wall_time(text: str, option: str) -> WallTime:
+    """`07:45` as a time.
+
+    Raises:
+        ValueError: it is none; names the option.
+    """
+    try:
+        return datetime.strptime(text, "%H:%M").time()
+    except ValueError:
+        raise ValueError(f"{option} {text!r}: expected HH:MM, such as 07:45") from None
+
+
+def night_of(text: str) -> tuple[WallTime, WallTime]:
+    """`21:00-08:00` as begin and end.
+
+    Raises:
+        ValueError: it is no window.
+    """
+    begin, dash, end = text.partition("-")
+    if not dash:
+        raise ValueError(f"--night {text!r}: expected HH:MM-HH:MM, such as 21:00-08:00")
+    found = wall_time(begin.strip(), "--night"), wall_time(end.strip(), "--night")
+    if found[0] == found[1]:
+        raise ValueError(f"--night {text!r}: begins when it ends; give two different times")
+    return found
+
+
+def zone_of(name: str) -> tzinfo:
+    """The time zone called `name`.
+
+    Raises:
+        ValueError: this machine knows no such zone.
+    """
+    if name == "UTC":  # known to every machine
+        return UTC
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        raise ValueError(
+            f"--timezone {name!r}: not a time zone that this machine knows; expected a name such as "
+            "Asia/Shanghai (Debian's package tzdata holds them)"
+        ) from None

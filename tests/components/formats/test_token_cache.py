@@ -1,0 +1,284 @@
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from yanmo.common.errors import DataError
+from yanmo.formats import token_cache, token_file
+from yanmo.formats.token_cache import INDEX, SpecialIds, TokenCache, write_index
+from yanmo.formats.token_file import open_tokens, verify_pages, write_tokens
+from yanmo.store.commit import Recipe, Result, commit_once
+from yanmo.store.file_store import FileStore
+from yanmo.store.output import Output
+
+SPECIAL = SpecialIds(
+    vocab_size=324, bos=0, eos=1, pad=2, unk=3, genres=("诗", "词", "文", "赋"), tag_ids=(4, 5, 6, 7)
+)
+
+
+def index_of(documents: list[tuple[str, list[int]]], split: str) -> pa.Table:
+    """The document table of `(genre, ids)` pairs laid end to end."""
+    lengths = [len(ids) for _, ids in documents]
+    rows = [
+        {
+            "id": hashlib.sha256(f"{split}{k}{genre}".encode()).hexdigest(),
+            "genre": genre,
+            "split": split,
+            "offset": sum(lengths[:k]),
+            "length": len(ids),
+            "characters": len(ids) - 2,
+            "loss_spans": [[1, 2]] if genre == "词" else None,
+        }
+        for k, (genre, ids) in enumerate(documents)
+    ]
+    return pa.Table.from_pylist(rows, schema=INDEX)
+
+
+def commit_cache(
+    root: Path, shards: list[tuple[str, list[tuple[str, list[int]]]]], vocab_size: int = 324
+) -> Output:
+    store = FileStore(root)
+    special = SpecialIds(**(vars(SPECIAL) | {"vocab_size": vocab_size}))
+
+    def tokenizer(attempt):
+        attempt.write("genres.json", special.to_json())
+        return Result(counts={"vocab_size": vocab_size})
+
+    part = commit_once(
+        store, Recipe(stage="tokenizer", revision=1, semantic={"v": vocab_size}, inputs={}), tokenizer
+    )
+    assert part is not None
+
+    def build(attempt):
+        for k, (split, documents) in enumerate(shards):
+            name = f"{k:05d}-of-{len(shards):05d}.parquet"
+            ids = np.array([i for _, ids in documents for i in ids], np.int64)
+            digest = part.content_digest
+            write_tokens(
+                attempt.path(f"tokens-{name}"), ids, vocab_size=vocab_size, tokenizer=digest, split=split
+            )
+            table = index_of(documents, split)
+            write_index(attempt.path(f"documents-{name}"), table, vocab_size=vocab_size, tokenizer=digest)
+            attempt.add(f"tokens-{name}")
+            attempt.add(f"documents-{name}")
+        return Result(counts={}, references={"tokenizer": part})
+
+    recipe = Recipe(stage="tokenize", revision=1, semantic={}, inputs={"tokenizer": part})
+    output = commit_once(store, recipe, build)
+    assert output is not None
+    return output
+
+
+SHARDS = [
+    ("train", [("诗", [0, 70, 71, 1]), ("曲", [0, 1])]),
+    ("valid", [("文", [0, 300, 1])]),
+    ("train", [("词", [0, 99, 98, 97, 1])]),
+]
+
+
+def test_cache_gives_back_each_document_of_each_split(tmp_path):
+    cache = TokenCache.open(commit_cache(tmp_path, SHARDS))
+    train = cache.split("train")
+    read = [
+        (cache.genres[g], cache.tokens[s][o : o + n].tolist())
+        for g, s, o, n in zip(train.genre, train.shard, train.offset, train.length, strict=True)
+    ]
+    assert read == SHARDS[0][1] + SHARDS[2][1]
+    assert train.characters.tolist() == [2, 0, 3]
+    assert train.loss_spans == {2: [[1, 2]]}
+    assert len(cache.split("valid")) == 1
+    assert len(set(train.ids)) == 3
+    assert cache.tokens[0].dtype == np.uint16
+
+
+def test_genre_without_a_tag_comes_after_the_tagged_ones_and_has_no_tag(tmp_path):
+    cache = TokenCache.open(commit_cache(tmp_path, SHARDS))
+    assert cache.genres == ["诗", "词", "文", "赋", "曲"]
+    assert cache.tag_ids == [4, 5, 6, 7, -1]
+
+
+def test_absent_split_is_empty(tmp_path):
+    cache = TokenCache.open(commit_cache(tmp_path, SHARDS[:1]))
+    valid = cache.split("valid")
+    assert len(valid) == 0
+    assert valid.genre.dtype == np.int16 and valid.shard.dtype == np.int32
+
+
+def test_shard_without_documents_is_read(tmp_path):
+    cache = TokenCache.open(commit_cache(tmp_path, [("train", []), *SHARDS]))
+    assert len(cache.tokens[0]) == 0
+    assert cache.split("train").shard.tolist() == [1, 1, 3]
+
+
+@pytest.mark.parametrize("num", [0, 1, 1023, 1024, 1025, 2_000_000])
+@pytest.mark.parametrize(("vocab_size", "dtype"), [(65536, "uint16"), (65537, "uint32")])
+def test_token_file_is_mapped_exactly(tmp_path, num, vocab_size, dtype):
+    ids = np.random.default_rng(num).integers(0, vocab_size, num)
+    path = tmp_path / "tokens.parquet"
+    write_tokens(path, ids, vocab_size=vocab_size, tokenizer="t", split="train")
+    file = open_tokens(path)
+    assert file.ids.dtype.name == dtype
+    assert np.array_equal(file.ids, ids)
+    assert num == 0 or isinstance(file.ids.base, np.memmap)
+    verify_pages(path)
+
+
+def test_more_than_twenty_thousand_rows_stay_in_one_page(tmp_path):
+    """pyarrow's default of 20,000 rows a page would put page headers among the ids."""
+    ids = np.arange(21_000 * 1024, dtype=np.uint32) % 8192
+    path = tmp_path / "tokens.parquet"
+    write_tokens(path, ids, vocab_size=8192, tokenizer="t", split="train")
+    assert np.array_equal(open_tokens(path).ids, ids)
+
+
+def test_ids_split_over_pages_are_refused(tmp_path):
+    path = tmp_path / "tokens.parquet"
+    write_tokens(path, np.zeros(4096, np.int64), vocab_size=9, tokenizer="t", split="train")
+    pq.write_table(
+        pq.read_table(path),
+        path,
+        compression="none",
+        use_dictionary=False,
+        write_statistics=False,
+        max_rows_per_page=2,
+    )
+    with pytest.raises(DataError, match="not in one page"):
+        open_tokens(path)
+
+
+def test_compressed_copy_is_refused(tmp_path):
+    path = tmp_path / "tokens.parquet"
+    write_tokens(path, np.zeros(4096, np.int64), vocab_size=9, tokenizer="t", split="train")
+    pq.write_table(pq.read_table(path), path, compression="zstd", use_dictionary=False)
+    with pytest.raises(DataError, match="ZSTD"):
+        open_tokens(path)
+
+
+def test_id_outside_of_the_vocabulary_is_not_written(tmp_path):
+    with pytest.raises(ValueError, match="token id 9 outside of a vocabulary of 9"):
+        write_tokens(tmp_path / "t", np.array([0, 9]), vocab_size=9, tokenizer="t", split="train")
+
+
+def test_equal_ids_give_equal_bytes(tmp_path):
+    for name in "ab":
+        write_tokens(tmp_path / name, np.arange(5000), vocab_size=8192, tokenizer="t", split="train")
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_any_parquet_reader_opens_the_cache(tmp_path):
+    duckdb = pytest.importorskip("duckdb")
+    output = commit_cache(tmp_path, SHARDS)
+    tokens, documents = output.paths("tokens-00000*")[0], output.paths("documents-*")[0].parent
+    first = pq.read_table(tokens)["tokens"][0].as_py()
+    assert np.frombuffer(first, "<u2")[:6].tolist() == [0, 70, 71, 1, 0, 1]
+    raw = duckdb.sql(f"select tokens from '{tokens}'").fetchall()[0][0]
+    assert bytes(raw) == first
+    rows = duckdb.sql(
+        f"select genre, sum(length) from '{documents}/documents-*.parquet' group by genre order by 2"
+    ).fetchall()
+    assert rows == [("曲", 2), ("文", 3), ("诗", 4), ("词", 5)]
+
+
+@pytest.mark.parametrize("keep", [0, 10, 1000, -1, -300])
+def test_truncated_token_file_is_refused(tmp_path, keep):
+    path = tmp_path / "tokens.parquet"
+    write_tokens(path, np.arange(3000), vocab_size=8192, tokenizer="t", split="train")
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(DataError, match=r"tokens\.parquet"):
+        open_tokens(path)
+
+
+def test_hole_inside_a_token_file_is_refused(tmp_path):
+    path = tmp_path / "tokens.parquet"
+    write_tokens(path, np.arange(3000), vocab_size=8192, tokenizer="t", split="train")
+    data = path.read_bytes()
+    path.write_bytes(data[:100] + data[2148:])
+    with pytest.raises(DataError, match="damaged"):
+        open_tokens(path)
+
+
+def test_every_flipped_bit_of_the_ids_is_found(tmp_path):
+    path = tmp_path / "tokens.parquet"
+    write_tokens(path, np.arange(3000), vocab_size=8192, tokenizer="t", split="train")
+    data = path.read_bytes()
+    for place in range(100, 6000, 997):
+        path.write_bytes(data[:place] + bytes([data[place] ^ 4]) + data[place + 1 :])
+        with pytest.raises(DataError, match="CRC"):
+            verify_pages(path)
+
+
+def test_flipped_bit_in_a_committed_cache_is_refused(tmp_path):
+    output = commit_cache(tmp_path, SHARDS)
+    path = next(tmp_path.rglob("tokens-00001*"))
+    data = bytearray(path.read_bytes())
+    data[60] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(DataError, match=r"tokens-00001.*changed since it was committed"):
+        TokenCache.open(output)
+
+
+@pytest.mark.parametrize(
+    ("expected", "message"),
+    [
+        ({"vocab_size": 8193}, "vocab_size differs: expected '8193', found '8192'"),
+        ({"tokenizer": "other"}, "tokenizer differs: expected 'other', found 't'"),
+    ],
+)
+def test_mismatch_names_the_field_that_differs(tmp_path, expected, message):
+    write_tokens(tmp_path / "t", np.arange(9), vocab_size=8192, tokenizer="t", split="train")
+    with pytest.raises(DataError, match=message):
+        open_tokens(tmp_path / "t", expected)
+
+
+def test_foreign_files_are_refused(tmp_path):
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"tokens": [1, 2, 3]}), path)
+    with pytest.raises(DataError, match="schema differs: expected 'tokens', found None"):
+        open_tokens(path)
+    with pytest.raises(DataError, match="schema differs: expected 'token_documents'"):
+        token_cache.read_index(path)
+    path.write_text("not Parquet at all")
+    with pytest.raises(DataError, match="not a readable Parquet file"):
+        open_tokens(path)
+
+
+def test_newer_version_is_refused_by_name(tmp_path, monkeypatch):
+    monkeypatch.setattr(token_file, "VERSION", "2")
+    write_tokens(tmp_path / "t", np.arange(9), vocab_size=10, tokenizer="t", split="train")
+    monkeypatch.undo()
+    with pytest.raises(DataError, match="version differs: expected '1', found '2'"):
+        open_tokens(tmp_path / "t")
+
+
+@pytest.mark.parametrize(
+    ("documents", "message"),
+    [
+        ([("诗", [0, 70, 71, 1]), ("诗", [0, 72, 5])], "document 1 .* is not where the index says"),
+        ([("诗", [70, 71, 1])], "document 0 .* is not where the index says"),
+        ([("诗", [1])], "document 0 .* is not where the index says"),
+    ],
+)
+def test_documents_that_do_not_fit_their_tokens_are_refused(tmp_path, documents, message):
+    with pytest.raises(DataError, match=message):
+        TokenCache.open(commit_cache(tmp_path, [("train", documents)]))
+
+
+def test_tokens_that_no_document_claims_are_refused(tmp_path):
+    path = tmp_path / "t"
+    write_tokens(path, np.array([0, 5, 1, 0, 1]), vocab_size=324, tokenizer="t", split="train")
+    with pytest.raises(DataError, match="5 tokens, its documents hold 3"):
+        token_cache.check_index(open_tokens(path), index_of([("诗", [0, 5, 1])], "train"), SPECIAL)
+
+
+def test_checksums_of_a_whole_cache_are_verified(tmp_path):
+    token_cache.verify(commit_cache(tmp_path, SHARDS))
+
+
+def test_damaged_genre_list_is_refused(tmp_path):
+    for text in ("[]", "{}", '{"genres": ["诗"]}', SPECIAL.to_json().replace("7\n", "7, 8\n")):
+        (tmp_path / "genres.json").write_text(text, encoding="utf-8")
+        with pytest.raises(DataError, match="genres and their tags"):
+            SpecialIds.read(tmp_path / "genres.json")

@@ -1,0 +1,414 @@
+"""The runtime around a stage's work: exit codes, keys, pointers, references, signals."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import toy_stage
+from toy_outputs import wait_until
+
+from yanmo.options.yaml_file import read_yaml
+from yanmo.stage.run import Result, StageRun, main
+from yanmo.store.file_store import FileStore
+from yanmo.store.output import Output, open_reference
+from yanmo.store.pointers import read_pointer
+
+Run = Callable[..., int]
+
+
+@pytest.fixture
+def toy(store: FileStore) -> Run:
+    """Runs the toy stage in this process; returns its exit code."""
+
+    def run(*flags: str) -> int:
+        old = signal.getsignal(signal.SIGTERM)
+        try:
+            argv = [f"--store={store.root}", "--metrics-port=-1", *flags]
+            return main(
+                toy_stage.STAGE, toy_stage.work, prepare=toy_stage.prepare, finish=toy_stage.finish, argv=argv
+            )
+        finally:
+            signal.signal(signal.SIGTERM, old)
+
+    return run
+
+
+def latest(store: FileStore, name: str = "toy", channel: str = "dev") -> Output:
+    pointer = read_pointer(store, channel, name)
+    assert pointer is not None
+    return open_reference(store, pointer)
+
+
+def test_a_run_commits_moves_its_pointers_and_records_its_options(store: FileStore, toy: Run) -> None:
+    assert toy("--text=词", "--workers=3", "--run-id=r1") == 0
+    made = latest(store)
+    assert made.path("text.txt").read_text(encoding="utf-8") == "词"
+    assert latest(store, "tokenizer").path("tokenizer.json").read_text(encoding="utf-8") == "{}"
+    assert read_yaml(made.path("config.yaml")) == {"text": "词", "workers": "3"}
+    assert "yanmo_toy_documents_total 1.0" in made.path("metrics.prom").read_text(encoding="utf-8")
+    assert made.manifest.run_id == "r1" and made.manifest.execution == {"workers": 3}
+
+
+def test_the_recorded_config_makes_the_same_key_again(store: FileStore, toy: Run, tmp_path: Path) -> None:
+    toy("--text=词")
+    config = tmp_path / "again.yaml"
+    config.write_text(latest(store).path("config.yaml").read_text(encoding="utf-8"), encoding="utf-8")
+    before = latest(store).reference
+    assert toy(f"--config={config}", "--end=bug") == 0, "the bug is never reached"
+    assert latest(store).reference == before
+
+
+def test_a_committed_key_moves_the_pointer_back_without_work(store: FileStore, toy: Run) -> None:
+    toy("--text=词")
+    first = latest(store).reference
+    toy("--text=赋")
+    assert latest(store).reference != first
+    assert toy("--text=词", "--end=bug") == 0
+    assert latest(store).reference == first
+
+
+def test_execution_and_environment_options_do_not_change_the_key(store: FileStore, toy: Run) -> None:
+    toy()
+    before = latest(store).reference
+    assert toy("--workers=7", "--end=bug", "--log-level=error") == 0
+    assert latest(store).reference == before
+
+
+def test_another_pointer_or_none_can_be_moved(store: FileStore, toy: Run) -> None:
+    assert toy("--pointer=best_text") == 0
+    assert read_pointer(store, "dev", "toy") is None
+    assert latest(store, "best_text").path("text.txt")
+    assert toy("--pointer=none", "--channel=quiet") == 0
+    assert read_pointer(store, "quiet", "toy") is None and read_pointer(store, "quiet", "tokenizer") is None
+
+
+def test_a_pointer_whose_parts_get_too_long_a_name_is_refused_before_the_work(
+    store: FileStore, toy: Run
+) -> None:
+    assert toy(f"--pointer={'p' * 95}", "--end=bug") == 64
+    assert toy(f"--pointer={'p' * 80}") == 0
+
+
+def test_inputs_come_by_flag_by_file_by_key_and_by_pointer(
+    store: FileStore, toy: Run, tmp_path: Path
+) -> None:
+    reference = tmp_path / "reference.json"
+    toy("--text=春", f"--reference-out={reference}")
+    spring = latest(store)
+    by = [f"--earlier={reference}", f"--earlier=toy/{spring.manifest.key}", "--earlier=latest"]
+    for number, flag in enumerate(by):
+        toy("--text=春", "--pointer=toy")
+        assert toy(flag, "--text=江") == 0, flag
+        assert latest(store).path("text.txt").read_text(encoding="utf-8") == "春江", number
+    inputs = tmp_path / "inputs.json"
+    inputs.write_text(json.dumps({"earlier": json.loads(reference.read_text(encoding="utf-8"))}))
+    assert toy("--text=花", f"--inputs={inputs}") == 0
+    # The input's default is `none`, so that it is used only when it is asked for by its own flag.
+    assert latest(store).path("text.txt").read_text(encoding="utf-8") == "花"
+
+
+def test_an_input_without_default_follows_its_flag_then_the_inputs_file_then_the_pointer(
+    store: FileStore, toy: Run, tmp_path: Path
+) -> None:
+    toy("--text=春")
+    inputs = tmp_path / "inputs.json"
+    inputs.write_text('{"earlier": "latest"}')
+    assert toy("--earlier=", f"--inputs={inputs}", "--text=江") == 0
+    assert latest(store).path("text.txt").read_text(encoding="utf-8") == "春江"
+    inputs.write_text('{"earlier": "none"}')
+    assert toy("--earlier=", f"--inputs={inputs}", "--text=月") == 0
+    assert latest(store).path("text.txt").read_text(encoding="utf-8") == "月"
+
+
+def test_an_input_that_is_not_keyed_does_not_change_the_key(store: FileStore, toy: Run) -> None:
+    toy("--text=春")
+    toy("--text=江")
+    before = latest(store).reference
+    assert toy("--text=江", "--beside=latest", "--end=bug") == 0
+    assert latest(store).reference == before
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "words"),
+    [
+        (["--txet=x"], 64, "unknown option --txet; did you mean --text?; see yanmo toy --help"),
+        (["--text="], 64, "--text is empty"),
+        (["--workers=many"], 64, "--workers many: expected a whole number"),
+        (["--end=never"], 64, "--end never: expected one of"),
+        (["--config=no.yaml"], 64, "cannot read options from no.yaml"),
+        (["--config=texts: x"], 64, "--config 'texts: x'"),
+        (["--store=s3://b/a b"], 64, "expected s3://bucket/prefix"),
+        (["--channel=a b"], 64, "--channel 'a b'"),
+        (["--executor-input={}"], 64, "not KFP's executor input"),
+        (["--inputs=no.json"], 64, "--inputs no.json"),
+        (['--inputs={"earlier": 1}'], 64, "--inputs"),
+        (["--earlier=toy/" + "0" * 64], 65, "expected a reference file"),
+        (["--earlier=/etc/passwd"], 65, "/etc/passwd: not a reference"),
+        (["--earlier=" + "x" * 5000], 65, "expected a reference file"),
+        (["--earlier=../../etc"], 65, "expected a reference file"),
+        (["--earlier=..//x"], 65, "expected a reference file"),
+        (["--earlier=../x"], 65, "refused object name"),
+        (["--end=data"], 65, "line 3 of raw.txt"),
+        (["--end=bug"], 70, "a bug in Yanmo"),
+    ],
+)
+def test_each_way_to_fail_has_its_exit_code_and_its_words(
+    store: FileStore, toy: Run, flags: list[str], code: int, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert toy(*flags) == code
+    said = capsys.readouterr().err
+    assert words in said and f"toy failed with exit code {code}" in said
+    assert ("Traceback" in said) == (code == 70), "only a bug shows a traceback"
+    assert not [info for info in store.list("") if info.name.startswith(("cas/", "pointers/"))]
+
+
+def test_a_misspelt_input_in_the_inputs_file_is_refused(
+    toy: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "inputs.json"
+    path.write_text('{"earlyer": "latest"}')
+    assert toy(f"--inputs={path}") == 64
+    assert "no input earlyer; expected earlier, beside" in capsys.readouterr().err
+
+
+@pytest.fixture
+def executor_input(tmp_path: Path) -> dict[str, Any]:
+    """What KFP's local orchestrator passes; no folder of it exists."""
+    root = tmp_path / "kfp/task"
+    types = {"written": "Dataset", "tokenizer": "Model", "page": "HTML", "metrics": "Metrics"}
+    artifacts = {
+        name: {"artifacts": [{"name": name, "type": {"schemaTitle": f"system.{t}"}, "uri": str(root / name)}]}
+        for name, t in types.items()
+    }
+    parameters = {name: {"outputFile": str(root / name)} for name in ("status", "length")}
+    outputs = {
+        "artifacts": artifacts,
+        "parameters": parameters,
+        "outputFile": str(root / "executor_output.json"),
+    }
+    return {"inputs": {}, "outputs": outputs}
+
+
+def body(executor_input: dict[str, Any], name: str) -> str:
+    outputs = executor_input["outputs"]
+    path = (
+        outputs["parameters"][name]["outputFile"]
+        if name in outputs["parameters"]
+        else (outputs["artifacts"][name]["artifacts"][0]["uri"])
+    )
+    return Path(path).read_text(encoding="utf-8")
+
+
+def test_kfp_gets_references_the_page_parameters_and_metadata(
+    store: FileStore, toy: Run, executor_input: dict[str, Any]
+) -> None:
+    assert toy("--text=词", f"--executor-input={json.dumps(executor_input)}") == 0
+    assert body(executor_input, "written") == latest(store).reference.to_json()
+    assert body(executor_input, "tokenizer") == latest(store, "tokenizer").reference.to_json()
+    assert body(executor_input, "page") == "<p>诗</p>"
+    assert (body(executor_input, "status"), body(executor_input, "length")) == ("done", "1")
+    listed = json.loads(Path(executor_input["outputs"]["outputFile"]).read_text(encoding="utf-8"))[
+        "artifacts"
+    ]
+    assert listed.keys() == {"written", "tokenizer", "page", "metrics"}
+    assert listed["metrics"]["artifacts"][0]["metadata"] == {"n": 1}
+
+
+@pytest.mark.parametrize(("end", "status"), [("pause", "paused"), ("skip", "done")])
+def test_a_paused_or_skipped_stage_passes_on_none_and_moves_no_pointer(
+    store: FileStore, toy: Run, executor_input: dict[str, Any], end: str, status: str
+) -> None:
+    assert toy(f"--end={end}", f"--executor-input={json.dumps(executor_input)}") == 0
+    assert body(executor_input, "written") == "none\n"
+    assert body(executor_input, "status") == status
+    assert read_pointer(store, "dev", "toy") is None
+    assert (len(list(store.root.rglob("checkpoint"))) == 1) == (end == "pause"), "paused work is kept"
+
+
+def test_none_passed_on_is_none_for_the_next_stage(
+    store: FileStore, toy: Run, executor_input: dict[str, Any]
+) -> None:
+    toy("--end=skip", f"--executor-input={json.dumps(executor_input)}")
+    path = executor_input["outputs"]["artifacts"]["written"]["artifacts"][0]["uri"]
+    assert toy(f"--earlier={path}") == 0
+    assert latest(store).manifest.inputs["earlier"] is None
+
+
+def test_in_a_pipeline_an_option_given_twice_is_refused(
+    toy: Run, executor_input: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    pipeline = f"--executor-input={json.dumps(executor_input)}"
+    assert toy("--config=text: 词", "--text=赋", pipeline) == 64
+    assert "--config names --text, which the pipeline itself sets" in capsys.readouterr().err
+    assert toy("--config=workers: 2", "--text=赋", pipeline) == 0
+    assert toy("--config=text: 词", "--text=赋") == 0, "by hand, the flag wins"
+
+
+def fatal(store: FileStore, name: str = "run-1") -> Path:
+    return store.root / f"runs/toy/fatal/{name}.json"
+
+
+def test_a_fatal_error_is_obeyed_by_retries_of_the_same_run_only(
+    store: FileStore, toy: Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ("--run-id=run/1", "--end=data")
+    assert toy(*command) == 65
+    capsys.readouterr()
+    monkeypatch.setenv("TOY_MENDED", "yes")
+    assert toy(*command) == 65, "a retry ends at once"
+    said = capsys.readouterr().err
+    assert "ended for good" in said and "(DataError): line 3 of raw.txt" in said
+    assert f"give --force, or another --run-id, or delete {store.uri}/runs/toy/fatal/run-1.json" in said
+    assert toy("--run-id=run/2", "--end=data") == 0 and toy() == 0
+
+
+@pytest.mark.parametrize("way", ["--force", "delete", "another command"])
+def test_what_the_message_says_clears_a_fatal_record(
+    store: FileStore, toy: Run, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    command = ["--run-id=run/1", "--end=data"]
+    assert toy(*command) == 65
+    monkeypatch.setenv("TOY_MENDED", "yes")
+    if way == "delete":
+        fatal(store).unlink()
+    else:
+        command += ["--force"] if way == "--force" else ["--text=词"]
+    assert toy(*command) == 0
+    assert not fatal(store).exists(), "the run has ended well"
+
+
+def of_3328ac6(store: FileStore, revision: int = 1) -> None:
+    """The record that commit 3328ac6 wrote where an answer of the store was cut inside its headers."""
+    message = f"{store.uri}/cas/toy/x/y/text.txt: expected 3 bytes, found -1 bytes"
+    body = {"run_id": "run/1", "revision": revision, "exit_code": 65, "message": message}
+    fatal(store).parent.mkdir(parents=True, exist_ok=True)
+    fatal(store).write_text(json.dumps(body), encoding="utf-8")
+
+
+def test_a_record_of_an_earlier_version_is_tried_again_once(
+    store: FileStore, toy: Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ("--run-id=run/1", "--end=data")
+    of_3328ac6(store)
+    assert toy(*command) == 65
+    assert "trying once more" in capsys.readouterr().err
+    monkeypatch.setenv("TOY_MENDED", "yes")
+    assert toy(*command) == 65, "what this version found is obeyed"
+    assert "Nothing was tried now" in capsys.readouterr().err
+    of_3328ac6(store)
+    assert toy(*command) == 0, "on a healthy network"
+    assert not fatal(store).exists()
+
+
+@pytest.mark.parametrize(
+    "field", ["made_by", "revision", "command", "run_id", "stage", "schema", "exit_code"]
+)
+def test_a_record_that_is_not_of_this_very_command_and_code_is_written_again(
+    store: FileStore, toy: Run, field: str
+) -> None:
+    command = ("--run-id=run/1", "--end=data")
+    assert toy(*command) == 65
+    good = json.loads(fatal(store).read_text(encoding="utf-8"))
+    assert good["made_by"] and good["cause"] == "DataError"
+    other = {"revision": 7, "exit_code": "x", "schema": "yanmo.fatal/3"}
+    fatal(store).write_text(json.dumps(good | {field: other.get(field, "other")}), encoding="utf-8")
+    assert toy(*command) == 65
+    again = json.loads(fatal(store).read_text(encoding="utf-8"))
+    assert {**again, "made_at": ""} == {**good, "made_at": ""}
+
+
+def test_the_record_of_another_runs_end_is_not_obeyed(
+    store: FileStore, toy: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert toy("--run-id=one", "--end=data") == 65
+    fatal(store, "two").write_bytes(fatal(store, "one").read_bytes())
+    monkeypatch.setenv("TOY_MENDED", "yes")
+    assert toy("--run-id=two", "--end=data") == 0
+
+
+def test_a_bug_or_a_full_disk_may_be_retried(store: FileStore, toy: Run) -> None:
+    assert toy("--run-id=r", "--end=bug") == 70
+    assert toy("--run-id=r") == 0
+
+
+def start_toy(store: FileStore, *flags: str) -> subprocess.Popen[str]:
+    command = [sys.executable, toy_stage.__file__, f"--store={store.root}", *flags]
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3] / "components")}
+    # A shell starts its background jobs with Ctrl-C ignored, and that is inherited.
+    heed = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    return subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True, preexec_fn=heed)
+
+
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_ends_a_stage_orderly_and_the_next_start_does_not_wait(
+    store: FileStore, toy: Run, signum: signal.Signals, code: int
+) -> None:
+    process = start_toy(store, "--sleep-seconds=60")
+    try:
+        wait_until(lambda: any(store.root.glob("cas/toy/*/*/config.yaml")), "the work has begun")
+        process.send_signal(signum)
+        assert process.wait(20) == code
+    finally:
+        process.kill()
+        said = process.communicate()[1]
+    assert "Traceback" not in said
+    assert not any(store.root.glob("cas/toy/*/*"))
+    started = time.monotonic()
+    assert toy() == 0 and time.monotonic() - started < 5
+
+
+def test_a_run_that_waited_for_another_says_that_it_adopted_the_result(store: FileStore) -> None:
+    first = start_toy(store, "--sleep-seconds=1.5", "--metrics-port=-1")
+    wait_until(lambda: any(store.root.glob("cas/toy/*/*/config.yaml")), "the work has begun")
+    second = start_toy(store, "--metrics-port=-1")
+    (_, first_said), (_, second_said) = first.communicate(timeout=30), second.communicate(timeout=30)
+    assert "committed toy/" in first_said and "adopted" not in first_said
+    assert "adopted toy/" in second_said and "committed toy/" not in second_said
+
+
+def test_metrics_are_served_while_the_stage_runs_and_a_busy_port_is_replaced(store: FileStore) -> None:
+    import socket
+    import urllib.request
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    first = start_toy(store, "--sleep-seconds=60", f"--metrics-port={port}", "--run-id=r9")
+    try:
+
+        def text() -> str:
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+                    return str(answer.read().decode())
+            except OSError:
+                return ""
+
+        wait_until(lambda: 'yanmo_run_info{run_id="r9",stage="toy"} 1.0' in text(), "metrics")
+        second = start_toy(store, "--text=二", f"--metrics-port={port}")
+        assert second.wait(30) == 0
+        said = second.communicate()[1]
+        assert f"no /metrics on port {port}" in said and "taking a free one" in said
+    finally:
+        first.kill()
+        first.communicate()
+
+
+def test_a_part_that_a_running_stage_uses_is_named_for_gc_before_its_commit(store: FileStore) -> None:
+    def work(run: StageRun) -> Result:
+        run.part("tokenizer", 1, {}, {}, toy_stage.build_part)
+        (inputs,) = (store.root / "runs/toy" / run.key).glob("INPUTS.json")
+        pinned = json.loads(inputs.read_text(encoding="utf-8"))["inputs"]
+        assert [one["stage"] for one in pinned.values()] == ["tokenizer"]
+        return Result(counts={})
+
+    assert main(toy_stage.STAGE, work, argv=[f"--store={store.root}", "--metrics-port=-1"]) == 0

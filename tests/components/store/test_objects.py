@@ -1,0 +1,200 @@
+"""The file:// backend: conditional writes, hostile names, full disks."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from yanmo.common.errors import DataError, ExitCode, StorageError, UsageError, exit_code
+from yanmo.store.file_store import FileStore
+from yanmo.store.objects import Changed, check_name
+from yanmo.store.opening import open_store
+
+
+def test_replace_of_a_vanished_object_is_refused(store: FileStore) -> None:
+    version = store.create("p.json", b"1")
+    store.delete("p.json")
+    with pytest.raises(Changed, match="found no object"):
+        store.replace("p.json", b"2", version)
+    assert store.stat("p.json") is None
+
+
+def run_all(threads: list[threading.Thread]) -> None:
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+HOSTILE = (
+    "",
+    "/",
+    "/abs",
+    "..",
+    "a/../b",
+    "a/..",
+    "./a",
+    "a//b",
+    "a/",
+    "a\0b",
+    "a\nb",
+    "a b",
+    "名",
+    "a" * 201,
+)
+
+
+@pytest.mark.parametrize("name", [*HOSTILE, "/".join(["a" * 100] * 10)])
+def test_hostile_names_are_bad_data_whatever_is_asked(store: FileStore, name: str) -> None:
+    for ask in (store.read, store.stat, store.delete, store.writable, check_name):
+        with pytest.raises(DataError, match="refused object name"):
+            ask(name)
+    with pytest.raises(DataError):
+        store.create(name, b"")
+
+
+def test_list_shows_objects_and_neither_temporaries_nor_locks(store: FileStore) -> None:
+    version = store.create("b", b"")
+    store.replace("b", b"2", version)
+    store.create("a/c", b"")
+    (store.root / "a/.tmp-123").write_bytes(b"left by a kill")
+    assert [info.name for info in store.list("")] == ["a/c", "b"]
+    assert [info.name for info in store.list("a")] == ["a/c"]
+
+
+def test_a_store_without_hard_links_is_refused_with_the_way_out(
+    store: FileStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_links(source: object, target: object) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr("os.link", no_links)
+    with pytest.raises(StorageError, match=r"no hard links.*put the store on a local disk"):
+        store.create("a", b"")
+
+
+def test_a_folder_that_cannot_be_moved_over_leaves_no_temporary(store: FileStore) -> None:
+    store.create("a/b", b"")
+    with pytest.raises(OSError, match="directory"):
+        store.replace("a", b"x", "no object")
+    assert not list(store.root.rglob(".tmp-*"))
+
+
+@pytest.mark.parametrize(
+    ("uri", "words"),
+    [
+        ("s3://", "expected s3://bucket/prefix"),
+        ("gs://bucket", "no backend for gs://"),
+        ("file://host/path", "expected file:///absolute/path"),
+        ("", "--store is empty"),
+        ("file://", "--store is empty"),
+        (__file__, "expected a folder, found a file"),
+    ],
+)
+def test_unusable_stores_are_a_usage_error(uri: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        open_store(uri)
+
+
+def test_a_store_is_named_by_folder_or_by_uri_and_escapes_are_undone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "a b 库"
+    by_path, by_uri = open_store(str(folder)), open_store(folder.as_uri())
+    assert isinstance(by_uri, FileStore) and by_uri.root == folder and by_path.uri == by_uri.uri
+    monkeypatch.chdir(tmp_path)
+    relative = open_store("runs/demo")
+    assert relative.uri == (tmp_path / "runs/demo").as_uri()
+
+
+FILL = """
+import pathlib
+import sys
+from yanmo.common.errors import exit_code, advice
+from yanmo.store.commit import Recipe, Result, commit_once
+from yanmo.store.file_store import FileStore
+
+def build(attempt):
+    attempt.write("big.bin", b"x" * 400_000)
+    return Result(counts={})
+
+store, recipe = FileStore(pathlib.Path(sys.argv[1])), Recipe(stage="toy", revision=1, semantic={}, inputs={})
+try:
+    commit_once(store, recipe, build)
+except Exception as error:
+    print(advice(error), file=sys.stderr)
+    sys.exit(exit_code(error))
+"""
+
+
+def commit_400_kilobytes(
+    store: FileStore, limit_bytes: int | None = None
+) -> subprocess.CompletedProcess[str]:
+    def limit() -> None:
+        if limit_bytes:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit_bytes, limit_bytes))
+
+    command = [sys.executable, "-c", FILL, str(store.root)]
+    return subprocess.run(command, capture_output=True, text=True, preexec_fn=limit, env=dict(os.environ))
+
+
+def test_a_file_size_limit_ends_in_try_again_with_nothing_half_written(store: FileStore) -> None:
+    failed = commit_400_kilobytes(store, limit_bytes=100_000)
+    assert failed.returncode == ExitCode.RETRY, failed.stderr
+    assert "no space left" in failed.stderr and "nothing half-written" in failed.stderr
+    assert not [info for info in store.list("") if info.name.startswith("cas/")]
+    assert commit_400_kilobytes(store).returncode == 0
+
+
+@pytest.fixture
+def tiny_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 200 kB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode != 0:
+        pytest.skip("a full disk needs the right to mount a tmpfs; the file size limit is tested above")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_full_disk_ends_in_try_again_with_nothing_half_written(tiny_disk: Path) -> None:
+    store = FileStore(tiny_disk / "store")
+    failed = commit_400_kilobytes(store)
+    assert failed.returncode == ExitCode.RETRY, failed.stderr
+    assert "no space left on device" in failed.stderr
+    assert not [info for info in store.list("") if info.name.startswith("cas/")]
+    subprocess.run(["mount", "-o", "remount,size=2m", str(tiny_disk)], check=True)
+    assert commit_400_kilobytes(store).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (UsageError("x"), 64),
+        (DataError("x"), 65),
+        (FileNotFoundError(2, "x"), 65),
+        (PermissionError(13, "x"), 65),
+        (OSError(errno.ENAMETOOLONG, "x"), 65),
+        (ValueError("x"), 70),
+        (KeyError("x"), 70),
+        (StorageError("x"), 75),
+        (OSError(errno.ENOSPC, "x"), 75),
+        (OSError(errno.EDQUOT, "x"), 75),
+        (OSError(errno.EIO, "x"), 75),
+        (ConnectionResetError(104, "x"), 75),
+        (TimeoutError(), 75),
+        (OSError(errno.EROFS, "x"), 78),
+        (OSError(errno.EMFILE, "x"), 78),
+    ],
+)
+def test_each_kind_of_error_has_its_documented_exit_code(error: BaseException, code: int) -> None:
+    assert exit_code(error) == code

@@ -1,0 +1,179 @@
+"""Reading: nothing is used that does not match its manifest, and every refusal says what to do."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from typing import Any
+
+import pytest
+from toy_outputs import recipe, write_text
+
+from yanmo.common.errors import DataError
+from yanmo.store.commit import Attempt, Result, commit_once
+from yanmo.store.file_store import FileStore
+from yanmo.store.manifest import Manifest, Reference, canonical, content_digest
+from yanmo.store.output import Output, find_output, open_reference, read_json, superseded_name
+
+
+def edit(store: FileStore, output: Output, **values: Any) -> None:
+    """Change the manifest as somebody who knows its format would."""
+    path = store.root / output.reference.manifest_uri
+    changed = {**json.loads(path.read_text(encoding="utf-8")), **values}
+    del changed["sealed"]
+    path.write_text(json.dumps(changed), encoding="utf-8")
+
+
+def test_a_changed_file_of_the_same_size_is_refused(output: Output) -> None:
+    path = output.path("text.txt")
+    path.write_text("春江潮水连海乎", encoding="utf-8")
+    with pytest.raises(DataError, match=r"changed since it was committed: expected sha256 .*--force"):
+        Output(output.store, output.manifest, output.reference).path("text.txt")
+
+
+@pytest.mark.parametrize("size", [0, 3, 100])
+def test_a_short_or_long_file_is_refused_with_both_sizes(output: Output, size: int) -> None:
+    os.truncate(output.path("text.txt"), size)
+    with pytest.raises(DataError, match=f"expected 21 bytes, found {size} bytes; run the toy stage again"):
+        output.path("text.txt")
+
+
+def test_a_missing_file_is_refused(output: Output) -> None:
+    output.path("text.txt").unlink()
+    with pytest.raises(DataError, match="found no such file"):
+        output.path("text.txt")
+    assert "found missing" in str(output.missing())
+
+
+def test_a_name_that_matches_nothing_lists_what_there_is(output: Output) -> None:
+    with pytest.raises(DataError, match=r"no file 'train-\*'; it holds log.txt, text.txt"):
+        output.paths("train-*")
+
+
+@pytest.mark.parametrize("path", ["../../../../etc/passwd", "/etc/passwd", "a/../../x"])
+def test_a_manifest_that_points_outside_its_attempt_is_refused(
+    store: FileStore, output: Output, path: str
+) -> None:
+    entry = {"path": path, "bytes": 1, "sha256": "0" * 64, "role": "record"}
+    edit(store, output, files=[*json.loads(output.manifest.to_json())["files"], entry])
+    with pytest.raises(DataError, match="refused object name"):
+        find_output(store, "toy", recipe().key)
+
+
+def test_a_manifest_whose_content_was_edited_is_refused(store: FileStore, output: Output) -> None:
+    edit(store, output, counts={"characters": 8})
+    with pytest.raises(DataError, match="changed since it was committed"):
+        open_reference(store, output.reference)
+
+
+def test_a_manifest_copied_from_another_key_is_refused(store: FileStore, output: Output) -> None:
+    other = commit_once(store, recipe(a=2), write_text("别"))
+    assert other is not None
+    data, _ = store.read(other.reference.manifest_uri)
+    (store.root / output.reference.manifest_uri).write_bytes(data)
+    with pytest.raises(DataError, match="is the manifest of toy/"):
+        find_output(store, "toy", recipe().key)
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"{}", b"[]", b"null", b"7", b"\xff\xfe", b'{"schema": "yanmo.manifest/0"}']
+)
+def test_what_is_no_manifest_is_a_data_error_that_names_the_place(data: bytes) -> None:
+    with pytest.raises(DataError, match="here: damaged manifest"):
+        Manifest.from_json(data, "here")
+
+
+def test_a_manifest_of_a_later_version_is_not_called_damaged() -> None:
+    with pytest.raises(
+        DataError, match=r"here: schema 'yanmo.manifest/2' is of a later version.*upgrade"
+    ) as e:
+        Manifest.from_json(b'{"schema": "yanmo.manifest/2"}', "here")
+    assert "damaged manifest" not in str(e.value) and "--force" not in str(e.value)
+
+
+def test_a_manifest_with_a_field_of_a_later_version_is_refused(output: Output) -> None:
+    values = {**json.loads(output.manifest.to_json()), "later": 1}
+    with pytest.raises(DataError, match="later"):
+        Manifest.from_json(json.dumps(values).encode(), "here")
+
+
+def test_a_reference_to_an_output_that_is_gone_says_what_to_run(store: FileStore, output: Output) -> None:
+    shutil.rmtree(store.root / "cas/toy")
+    with pytest.raises(DataError, match="no such output; run the toy stage again"):
+        open_reference(store, output.reference)
+
+
+def test_a_reference_opens_its_own_content_after_force_has_put_other_in_its_place(
+    store: FileStore, output: Output
+) -> None:
+    commit_once(store, recipe(), write_text("别的字"), force=True)
+    found = open_reference(store, output.reference)
+    assert found.path("text.txt").read_text(encoding="utf-8") == "春江潮水连海平"
+
+
+def test_a_reference_whose_content_is_nowhere_is_refused(store: FileStore, output: Output) -> None:
+    commit_once(store, recipe(), write_text("别的字"), force=True)
+    (store.root / superseded_name("toy", recipe().key, output.reference.manifest_sha256)).unlink()
+    with pytest.raises(DataError, match="the reference pins"):
+        open_reference(store, output.reference)
+
+
+def test_a_reference_survives_being_written_and_read(output: Output) -> None:
+    text = output.reference.to_json()
+    assert Reference.from_json(text, "here") == output.reference
+    assert len(text) < 700, "KFP copies it between tasks"
+
+
+@pytest.mark.parametrize("text", ["", "none", "{}", "[]", "7", '{"schema": "yanmo.reference/1"}', "{" * 5000])
+def test_what_is_no_reference_is_a_data_error_that_names_the_place(text: str) -> None:
+    with pytest.raises(DataError, match="here: not a reference"):
+        Reference.from_json(text, "here")
+
+
+def test_parts_and_inputs_are_reached_through_the_manifest(store: FileStore, output: Output) -> None:
+    def build(attempt: Attempt) -> Result:
+        attempt.write("a.json", '{"a": 1}')
+        attempt.write("b.json", "[1]")
+        return Result(counts={}, references={"tokenizer": output})
+
+    made = commit_once(store, recipe("next"), build)
+    assert made is not None
+    assert made.part("tokenizer").reference == output.reference
+    assert made.input("documents") is None
+    assert read_json(made, "a.json") == {"a": 1}
+    with pytest.raises(DataError, match="expected a JSON object"):
+        read_json(made, "b.json")
+    with pytest.raises(DataError, match="has no part 'champion'; run the next stage again"):
+        made.part("champion")
+
+
+def test_the_digest_covers_paths_and_counts_of_content_in_any_order(output: Output) -> None:
+    files = output.manifest.files
+    assert content_digest(tuple(reversed(files)), {"a": 1, "b": 2}) == content_digest(files, {"b": 2, "a": 1})
+    assert content_digest(files, {}) != content_digest(files, {"a": 1})
+
+
+def test_canonical_json_refuses_what_has_no_one_form() -> None:
+    assert canonical({"b": "诗", "a": [1, 2.5]}) == '{"a":[1,2.5],"b":"诗"}'.encode()
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        canonical(float("nan"))
+
+
+def test_every_flipped_bit_of_a_manifest_is_found(store: FileStore, output: Output) -> None:
+    path = store.root / output.reference.manifest_uri
+    good = path.read_bytes()
+    for at in range(len(good)):
+        path.write_bytes(good[:at] + bytes([good[at] ^ (1 << at % 8)]) + good[at + 1 :])
+        with pytest.raises(DataError, match=r"MANIFEST\.json"):
+            open_reference(store, output.reference)
+    path.write_bytes(good)
+    assert open_reference(store, output.reference).manifest == output.manifest
+
+
+def test_a_manifest_of_an_earlier_version_has_no_seal_and_is_read(store: FileStore, output: Output) -> None:
+    path = store.root / output.reference.manifest_uri
+    values = json.loads(path.read_bytes())
+    del values["sealed"]
+    path.write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
+    assert open_reference(store, output.reference).manifest == output.manifest

@@ -1,0 +1,237 @@
+"""Hostile manifests, references and names: whatever the bytes, a value of the right types or a DataError."""
+
+from __future__ import annotations
+
+import copy
+import json
+import tracemalloc
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from toy_outputs import recipe, write_text
+
+from yanmo.common.errors import DataError
+from yanmo.store import schema
+from yanmo.store.commit import commit_once
+from yanmo.store.file_store import FileStore
+from yanmo.store.manifest import FileEntry, Manifest, Reference
+from yanmo.store.objects import MAX_DOCUMENT_BYTES, check_name, is_name
+from yanmo.store.output import Output, find_output
+from yanmo.tools.store.chain import references_in
+
+KEY = "0" * 64
+REFERENCE = {
+    "schema": "yanmo.reference/1",
+    "stage": "toy",
+    "key": KEY,
+    "manifest_uri": f"cas/toy/{KEY}/MANIFEST.json",
+    "manifest_sha256": "1" * 64,
+    "content_digest": "2" * 64,
+}
+FILE = {"path": "a/b.txt", "bytes": 3, "sha256": "3" * 64, "role": "content"}
+MANIFEST = {
+    "schema": "yanmo.manifest/1",
+    "stage": "toy",
+    "key": KEY,
+    "revision": 1,
+    "attempt": "0123456789ab",
+    "files": [FILE, {**FILE, "path": "log", "role": "record"}],
+    "counts": {"documents": {"诗": 3}},
+    "metadata": {"shares": [0.5, None, True]},
+    "options": {"seed": 0},
+    "execution": {},
+    "inputs": {
+        "documents": REFERENCE,
+        "sources": {"content_digest": "4" * 64, "uri": "file:///a"},
+        "none": None,
+    },
+    "references": {"tokenizer": REFERENCE},
+    "run_id": "",
+    "created_at": "2026-11-21T00:00:00+00:00",
+    "content_digest": "5" * 64,
+}
+scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20) | st.just(KEY)
+anything = st.recursive(
+    scalars,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+)
+
+
+def places(value: Any) -> list[tuple[Any, Any]]:
+    """Every (container, index) in a document."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    found = []
+    for index, item in inner:
+        found += [(value, index), *places(item)]
+    return found
+
+
+def parse_manifest(values: Any) -> Manifest | None:
+    try:
+        return Manifest.from_json(json.dumps(values).encode(), "here")
+    except DataError as error:
+        assert "here: damaged manifest" in str(error)
+        return None
+
+
+def test_the_documents_that_the_other_tests_change_are_good() -> None:
+    assert parse_manifest(MANIFEST) is not None
+    assert Reference.from_json(json.dumps(REFERENCE), "here").key == KEY
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_a_manifest_with_any_value_changed_is_refused_or_of_the_right_types(data: st.DataObject) -> None:
+    values = copy.deepcopy(MANIFEST)
+    container, index = data.draw(st.sampled_from(range(len(places(values)))).map(lambda n: places(values)[n]))
+    if data.draw(st.booleans()):
+        container[index] = data.draw(anything)
+    else:
+        del container[index]
+    found = parse_manifest(values)
+    if found is None:
+        return
+    assert all(
+        isinstance(entry, FileEntry) and is_name(entry.path) and entry.bytes >= 0 for entry in found.files
+    )
+    assert len({entry.path for entry in found.files}) == len(found.files)
+    assert all(isinstance(getattr(found, name), dict) for name in ("counts", "metadata", "options", "inputs"))
+    assert is_name(f"cas/{found.stage}/{found.key}/{found.attempt}")
+    assert len(found.expected_key) == 64
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.binary(max_size=200) | anything.map(lambda value: json.dumps(value).encode()))
+def test_any_bytes_are_a_data_error_and_never_another(data: bytes) -> None:
+    for parse in (Manifest.from_json, Reference.from_json):
+        with pytest.raises(DataError, match="here"):
+            parse(data, "here")
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.sampled_from(sorted(REFERENCE)), anything)
+def test_a_reference_with_any_field_changed_is_refused_or_names_one_place(name: str, value: Any) -> None:
+    try:
+        found = Reference.from_json(json.dumps({**REFERENCE, name: value}), "here")
+    except DataError:
+        return
+    assert found.manifest_uri == f"cas/{found.stage}/{found.key}/MANIFEST.json"
+    assert is_name(found.manifest_uri)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(max_size=30) | st.text("./a-\0\n\\%:~", max_size=30))
+def test_a_name_that_is_taken_stays_inside_its_folder(name: str) -> None:
+    try:
+        check_name(name)
+    except DataError:
+        return
+    assert not name.startswith("/") and "" not in name.split("/")
+    assert not {".", ".."} & set(name.split("/")) and name.isascii() and name.isprintable()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "/a",
+        "a/",
+        "a//b",
+        "..",
+        "a/../b",
+        "a/.",
+        "...",
+        "a b",
+        "a\n",
+        "a\0b",
+        "诗",
+        "a\\b",
+        "a" * 201,
+        "a/" * 460,
+    ],
+)
+def test_hostile_names_are_refused(name: str) -> None:
+    with pytest.raises(DataError, match="refused object name"):
+        check_name(name)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"later": 1}, "unknown field later"),
+        ({"files": [FILE, FILE]}, "listed twice"),
+        ({"files": [{**FILE, "path": "../x"}]}, "refused object name"),
+        ({"files": [{**FILE, "bytes": True}]}, "bytes is True"),
+        ({"files": [{**FILE, "bytes": -1}]}, "bytes is -1"),
+        ({"files": [{**FILE, "role": "other"}]}, "role is 'other'"),
+        ({"files": [{**FILE, "mode": 7}]}, "expected bytes, path, role, sha256"),
+        ({"attempt": "../0123"}, "an attempt's id"),
+        ({"stage": "cas/x"}, "a stage's name"),
+        ({"revision": 1.5}, "expected an integer"),
+        ({"run_id": "a" * 70_000}, "at most 65536 characters"),
+        ({"inputs": {"a": {**REFERENCE, "manifest_uri": "cas/toy/x"}}}, "expected 'cas/toy/"),
+        ({"inputs": {"a": {"uri": "x"}}}, "a reference or a content_digest"),
+        ({"inputs": {str(n): None for n in range(20_001)}}, "over 20000"),
+    ],
+)
+def test_a_hostile_manifest_is_refused_with_the_reason(change: dict[str, Any], words: str) -> None:
+    with pytest.raises(DataError, match=words):
+        Manifest.from_json(json.dumps({**MANIFEST, **change}).encode(), "here")
+
+
+def test_depth_constants_and_size_are_capped(monkeypatch: pytest.MonkeyPatch) -> None:
+    deep = (
+        json.dumps(MANIFEST).replace('"counts": {', '"counts": {"a": ' + "[" * 25 + "]" * 25 + ",").encode()
+    )
+    for data, words in (
+        (deep, "over 20 levels"),
+        (b'{"a": ' + b"[" * 100_000, "nested deeper"),
+        (b'{"schema": NaN}', "NaN is not JSON"),
+        (b'{"a": ' + b"9" * 5000 + b"}", "digits"),
+    ):
+        with pytest.raises(DataError, match=words):
+            Manifest.from_json(data, "here")
+    monkeypatch.setattr(schema, "MAX_FILES", 1)
+    with pytest.raises(DataError, match="at most 1 files"):
+        Manifest.from_json(json.dumps(MANIFEST).encode(), "here")
+
+
+@pytest.mark.parametrize("mark", ["[],", '{"":0},', "1.5,", '"ab",'])
+def test_a_small_document_of_many_values_is_refused_before_they_take_memory(mark: str) -> None:
+    """A container of two bytes takes 56: 64 MiB of them took 1.5 GB."""
+    data = ('{"a": [' + mark * (schema.MAX_COMMAS + 1) + "0]}").encode()
+    tracemalloc.start()
+    try:
+        for read in (
+            lambda: Manifest.from_json(data, "here"),
+            lambda: references_in(data, "yanmo.inputs/1", {}, "here"),
+        ):
+            with pytest.raises(DataError, match="1500000 values"):
+                read()
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_manifest_of_100_000_files_is_taken() -> None:
+    files = [{**FILE, "path": f"shards/part-{number:06}.parquet"} for number in range(100_000)]
+    data = json.dumps({**MANIFEST, "files": files}, indent=1).encode()
+    assert len(data) < MAX_DOCUMENT_BYTES
+    assert len(Manifest.from_json(data, "here").files) == 100_000
+
+
+@pytest.mark.parametrize("field", ["options", "inputs", "revision"])
+def test_a_manifest_whose_key_was_made_from_something_else_is_refused(
+    store: FileStore, output: Output, field: str
+) -> None:
+    path = store.root / output.reference.manifest_uri
+    values = json.loads(path.read_text(encoding="utf-8"))
+    del values["sealed"]  # as an earlier version, or somebody by hand, would write it
+    values[field] = {"options": {"a": 1}, "inputs": {"documents": REFERENCE}, "revision": 2}[field]
+    path.write_text(json.dumps(values), encoding="utf-8")
+    with pytest.raises(DataError, match="options, inputs or revision were changed"):
+        find_output(store, "toy", recipe().key)
+    made = commit_once(store, recipe(), write_text("春江潮水连海平"), force=True)
+    assert made is not None and made.content_digest == output.content_digest

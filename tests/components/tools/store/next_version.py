@@ -1,0 +1,144 @@
+"""The code of a version to come: today's with other schemas of records and manifests, in a folder of its own.
+
+    PYTHONPATH=<folder made by `make`> python next_version.py STORE [--kill]
+
+brings STORE to its schemas. With --kill, `migrate --write` is killed with SIGKILL again and again, before its
+first write or a few writes later, until it comes to its end; after each kill the store must verify, name the
+same champion and have the same history. Prints how often it was killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import itertools
+import json
+import os
+import shutil
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+COMPONENTS = Path(__file__).parents[4] / "components"
+UPGRADES = """
+
+def _record(values):
+    names = {"crowned_at": "promoted_at", "compared_with": "compared_to"}
+    return {names.get(n, n): v for n, v in values.items()} | {"schema": "yanmo.promotion/1"}
+
+
+def _manifest(values):
+    return {"run" if n == "run_id" else n: v for n, v in values.items()} | {"schema": "yanmo.manifest/2"}
+
+
+UPGRADES["yanmo.coronation/1"] = _record
+UPGRADES["yanmo.manifest/1"] = _manifest
+"""
+RENAMED = {
+    "yanmo.coronation/1": "yanmo.promotion/1",
+    "crowned_at": "promoted_at",
+    "compared_with": "compared_to",
+    "yanmo.manifest/1": "yanmo.manifest/2",
+}
+
+
+def make(folder: Path) -> Path:
+    """Copy the code and rename what the next version calls otherwise; returns the source root."""
+    shutil.copytree(COMPONENTS, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    for path in folder.rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        new = text
+        for old, name in RENAMED.items():
+            new = new.replace(old, name)
+        if path.match("*/store/schema.py"):
+            new = new.replace('"run_id": _text', '"run": _text') + UPGRADES
+        if path.match("*/store/manifest.py"):
+            new = new.replace("run_id: str", "run: str")
+        path.write_text(new, encoding="utf-8")
+    return folder
+
+
+def tool(*argv: str) -> tuple[int, str]:
+    """`yanmo store ...`: its exit code and what it printed."""
+    from yanmo.tools.store.command import main
+
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        code = main(list(argv))
+    return code, out.getvalue()
+
+
+def history(store: str, channel: str) -> dict[str, Any]:
+    """Champions of the channel, without what the schemas call them."""
+    from yanmo.promote.command import main
+
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        code = main(["history", "--store", store, "--channel", channel, "--json"])
+    assert code == 0
+    found = json.loads(out.getvalue())
+    return {
+        "champion": found["champion"]["content_digest"],
+        "records": [(r["promoted_at"], r["model"]["content_digest"], r["kind"]) for r in found["records"]],
+    }
+
+
+def killed(store: str, moment: int) -> bool:
+    """Migrate in a process of its own, which ends before its write number `moment`; whether it was killed."""
+    child = os.fork()
+    if not child:
+        from yanmo.store.file_store import FileStore
+
+        count = 0
+
+        def counted(real: Any) -> Any:
+            def write(*args: Any) -> Any:
+                nonlocal count
+                if count == moment:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                count += 1
+                return real(*args)
+
+            return write
+
+        for name in ("create", "replace", "delete"):
+            setattr(FileStore, name, counted(getattr(FileStore, name)))
+        os._exit(tool("migrate", "--store", store, "--write")[0])
+    _, status = os.waitpid(child, 0)
+    if os.WIFSIGNALED(status):
+        assert os.WTERMSIG(status) == signal.SIGKILL
+        return True
+    assert os.WEXITSTATUS(status) == 0, status
+    return False
+
+
+def main() -> None:
+    store, channel = sys.argv[1], "main"
+    before = history(store, channel)
+    for command in ("ls", "verify", "gc"):  # what is not brought forward is read as it is
+        assert tool(command, "--store", store)[0] == 0
+    kills = 0
+    if "--kill" in sys.argv:
+        for moment in itertools.cycle((0, 1, 2, 7)):  # each try gets a little further
+            if not killed(store, moment):
+                break
+            kills += 1
+            code, said = tool("verify", "--store", store)
+            assert code == 0, f"killed {kills} times, last before write {moment}: {said}"
+            assert history(store, channel) == before
+    else:
+        assert tool("migrate", "--store", store, "--write")[0] == 0
+    code, said = tool("migrate", "--store", store)
+    assert code == 0 and " 0 to be rewritten" in said, said
+    assert tool("verify", "--store", store)[0] == 0
+    for _ in range(3):
+        code, said = tool("gc", "--store", store, "--older-than", "0", "--delete")
+        assert code == 0, said
+        assert tool("verify", "--store", store)[0] == 0
+        assert history(store, channel) == before
+    print(kills)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,549 @@
+"""gc: what it takes, what it can never take, and that a kill or a run beside it changes nothing of that."""
+
+from __future__ import annotations
+
+import functools
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ground import RAW, Ground, folder_of, work_of
+
+from yanmo.common.errors import ExitCode, StorageError
+from yanmo.store.auto_record import AutoRecord
+from yanmo.store.commit import Recipe, announce, check_present, work_name
+from yanmo.store.file_store import FileStore
+from yanmo.store.lease import Lease
+from yanmo.store.objects import Leftover
+from yanmo.store.output import Output, going_name, open_reference
+from yanmo.store.pointers import move_pointer
+from yanmo.tools.store.gc_sweep import BATCH, Sweep, Swept
+
+ROOT = Path(__file__).parents[4]
+BUSY = Path(__file__).parent / "busy_writer.py"
+
+
+def is_there(ground: Ground, output: Output) -> bool:
+    found = open_reference(ground.store, output.reference)
+    return found.missing() is None
+
+
+def test_all_that_a_pointer_or_its_history_rests_on_stays(ground: Ground) -> None:
+    ground.chain()
+    assert ground.gc().code == 0
+    assert all(is_there(ground, output) for output in ground.outputs.values())
+    assert ground.tool("verify").code == 0
+    assert not ground.names("runs"), "leases and input lists of finished runs go"
+
+
+def test_an_output_that_nothing_refers_to_goes_with_all_its_files(ground: Ground) -> None:
+    ground.chain()
+    lost = ground.unwanted()
+    said = ground.gc()
+    assert said.code == 0 and f"train/{lost.manifest.key[:12]}" in said.out
+    assert not ground.names(folder_of(lost)) and not ground.names(work_of(lost))
+    assert ground.tool("verify").code == 0
+
+
+def test_by_default_nothing_is_removed_and_nothing_young_would_be(ground: Ground) -> None:
+    ground.chain()
+    ground.unwanted()
+    before = ground.names()
+    said = ground.tool("gc", "--explain")
+    assert said.code == 0 and "0 B of" in said.out and "younger than 7 d" in said.out
+    assert "would remove output train/" in ground.tool("gc", "--older-than", "0").out
+    assert ground.gc(age="7d").code == 0
+    assert ground.names() == before
+
+
+def test_a_record_of_auto_stays_as_long_as_its_key_and_goes_with_it(ground: Ground) -> None:
+    ground.chain()
+    needed, lost = ground.outputs["model"], ground.unwanted()
+
+    def record(digit: str, stage: str, key: str) -> str:
+        name = f"runs/{stage}/auto/{digit * 64}.json"
+        ground.write(name, AutoRecord(stage=stage, key=key, options={"ranks": 2}).to_json())
+        return name
+
+    kept = record("1", "train", needed.manifest.key)
+    gone = [record("2", "train", lost.manifest.key), record("3", "train", "e" * 64)]
+    ground.write(f"runs/train/{'f' * 64}/checkpoints/step-1/rank.safetensors")
+    paused = record("4", "train", "f" * 64)
+    damaged = f"runs/train/auto/{'5' * 64}.json"
+    ground.write(damaged, b"{}")
+    everything = {kept, paused, damaged, *gone}
+    assert ground.gc(age="7d").code == 0
+    assert everything <= set(ground.names("runs")), "all young"
+    time.sleep(2.1)  # SETTLED_SECONDS
+    assert ground.gc("--abandoned", "30d").code == 0
+    assert {name for name in ground.names("runs") if "/auto/" in name} == {kept, paused, damaged}
+    assert ground.tool("ls").code == 0 and ground.tool("verify").code == 0
+    assert "not of the store's making" not in ground.tool("ls").out
+
+
+def test_debris_of_every_kind_goes(ground: Ground) -> None:
+    ground.chain()
+    model = ground.outputs["model"]
+    debris = [
+        f"{folder_of(model)}/0123456789ab/half.bin",
+        f"cas/train/{'a' * 64}/0123456789ab/half.bin",
+        "runs/train/fatal/run-1.json",
+        f"{work_of(model)}/checkpoints/step-1/rank.safetensors",
+        "kfp/language-model-2026-11-20-03-00-00-123456/train/model",
+        "kfp/kfp.log",
+        f"probes/{'0' * 32}",
+    ]
+    for name in debris:
+        ground.write(name)
+    time.sleep(2.1)  # what no lease guards must be at rest for two seconds
+    assert ground.gc().code == 0
+    assert not set(debris) & set(ground.names())
+    assert is_there(ground, model)
+
+
+def test_in_a_bucket_that_others_use_only_what_has_our_form_goes(ground: Ground) -> None:
+    ground.chain()
+    theirs = [
+        "runs/notes/README.md",
+        "runs/train/fatal/notes.md",
+        f"runs/my notes/{'a' * 64}/x".replace(" ", "."),
+        "kfp/README.md",
+        "kfp/run-1/notes.md",
+        "probes/pictures/mars.jpg",
+        "cas/README.md",
+        "v2/artifacts/pipeline/run/model",
+        f"sources/{'b' * 64}.txt",
+    ]
+    for name in theirs:
+        ground.write(name)
+    time.sleep(2.1)
+    said = ground.gc("--explain")
+    assert said.code == 0 and "9 object(s), 9 B: not of the store's making: cas/README.md" in said.out
+    assert set(theirs) <= set(ground.names())
+
+
+def test_uploads_and_temporary_files_of_others_stay(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    ground.chain()
+    gone: list[str] = []
+    theirs = ["v2/artifacts/model", "runs/notes/big.bin", "kfp/run-1/big.bin", "pointers/demo/big.bin"]
+    ours = [f"cas/train/{'a' * 64}/0123456789ab/model.safetensors", f"runs/train/{'a' * 64}/step-1"]
+    found = [
+        Leftover(n, "unfinished upload", 0, 0.0, functools.partial(gone.append, n)) for n in theirs + ours
+    ]
+    monkeypatch.setattr(type(ground.store), "leftovers", lambda store: iter(found))
+    said = ground.gc("--explain")
+    assert said.code == 0 and "4 object(s), 0 B: not of the store's making: v2/artifacts/model" in said.out
+    assert sorted(gone) == sorted(ours)
+
+
+def test_the_work_of_an_unfinished_run_and_its_inputs_stay_until_it_is_abandoned(ground: Ground) -> None:
+    documents = ground.commit("documents", inputs={"sources": RAW})
+    recipe = Recipe(stage="train", revision=1, semantic={}, inputs={"documents": documents})
+    announce(ground.store, "train", recipe.key, recipe.outputs)
+    checkpoint = f"runs/train/{recipe.key}/checkpoints/step-1"
+    ground.write(checkpoint)
+    assert ground.gc().code == 0
+    assert checkpoint in ground.names() and is_there(ground, documents)
+    assert ground.gc("--abandoned", "0").code == 0
+    assert ground.names("runs") == [] and ground.names("cas") == []
+
+
+def test_an_unfinished_run_is_abandoned_when_the_newest_of_its_work_is_old(folder_ground: Ground) -> None:
+    ground = folder_ground
+    documents = ground.commit("documents", inputs={"sources": RAW})
+    recipe = Recipe(stage="train", revision=1, semantic={}, inputs={"documents": documents})
+    announce(ground.store, "train", recipe.key, recipe.outputs)
+    first, last = (f"runs/train/{recipe.key}/checkpoints/step-{n}" for n in (1, 2))
+    for checkpoint in (first, last):
+        ground.write(checkpoint)
+    os.utime(ground.folder.root / first, (1.0, 1.0))
+    assert ground.gc().code == 0
+    assert {first, last} <= set(ground.names()) and is_there(ground, documents)
+    os.utime(ground.folder.root / last, (1.0, 1.0))
+    assert ground.gc().code == 0
+    assert ground.names("runs") == []
+
+
+def test_a_live_run_keeps_its_attempt_its_work_and_what_it_reads(ground: Ground) -> None:
+    documents = ground.commit("documents", inputs={"sources": RAW})
+    recipe = Recipe(stage="train", revision=1, semantic={}, inputs={"documents": documents})
+    lease = Lease(ground.store, f"runs/train/{recipe.key}/LEASE.json", "0123456789ab")
+    assert lease.acquire()
+    announce(ground.store, "train", recipe.key, recipe.outputs)
+    half = f"cas/train/{recipe.key}/0123456789ab/half.bin"
+    ground.write(half)
+    assert ground.gc("--abandoned", "0").code == 0
+    assert half in ground.names() and is_there(ground, documents)
+    lease.check()
+    lease.release()
+    assert ground.gc("--abandoned", "0").code == 0
+    assert ground.names("cas") == []
+
+
+def test_a_manifest_that_force_replaced_stays_while_a_reference_pins_it(ground: Ground) -> None:
+    ground.chain()
+    model = ground.outputs["model"]
+    cache = ground.outputs["cache"]
+    ground.commit("train", inputs={"cache": cache}, seed=1, text="重做", force=True)
+    assert ground.gc().code == 0
+    champion = open_reference(ground.store, model.reference)
+    assert champion.path("content.txt").read_text(encoding="utf-8") == "新"
+    for name in ("pointers/demo/champion.json", "pointers/demo/history/000001.json"):
+        ground.store.delete(name)
+    again = ground.commit("train", inputs={"cache": cache}, seed=1)
+    move_pointer(ground.store, "demo", "model", again.reference)
+    assert ground.gc().code == 0
+    assert not [name for name in ground.names(folder_of(model)) if "MANIFEST-" in name]
+    assert is_there(ground, again)
+
+
+def test_a_part_that_force_added_later_stays_and_so_does_what_pins_the_older_manifest(
+    ground: Ground, tmp_path: Path
+) -> None:
+    """A model gets its seed's noise after it was evaluated: the evaluation pins the manifest without it."""
+    ground.chain()
+    model, cache = ground.outputs["model"], ground.outputs["cache"]
+    evaluation = ground.commit("evaluate", inputs={"model": model})
+    move_pointer(ground.store, "demo", "evaluate", evaluation.reference)
+    noise = ground.commit("seed_noise", text="噪")
+    again = ground.commit(
+        "train", inputs={"cache": cache}, seed=1, text="新", parts={"noise": noise}, force=True
+    )
+    assert again.manifest.attempt == model.manifest.attempt and again.reference != model.reference
+    for _ in range(2):
+        assert ground.gc("--abandoned", "0").code == 0
+        assert ground.tool("verify").code == 0
+        measured = open_reference(ground.store, evaluation.reference).input("model")
+        assert measured is not None and measured.missing() is None
+        assert measured.part("noise").path("content.txt").read_text(encoding="utf-8") == "噪"
+    target = Ground(str(tmp_path / "target"))
+    copied = ground.tool("cp", "demo/evaluate", "--to", target.uri, "--pointer", "demo/evaluate")
+    assert copied.code == 0
+    assert target.tool("verify").code == 0, target.tool("verify").out
+    assert target.gc().code == 0 and is_there(target, noise)
+
+
+@pytest.mark.parametrize("name", ["pointers/demo/champion.json", "pointers/demo/history/000001.json"])
+def test_nothing_is_removed_while_a_pointer_or_record_is_damaged(folder_ground: Ground, name: str) -> None:
+    ground = folder_ground.chain()
+    ground.unwanted()
+    before = ground.names()
+    path = ground.folder.root / name
+    path.write_bytes(path.read_bytes()[:-40])
+    assert ground.gc().code == ExitCode.DATA
+    assert ground.names() == before
+
+
+def test_nothing_is_removed_while_a_needed_manifest_is_damaged(folder_ground: Ground) -> None:
+    ground = folder_ground.chain()
+    before = ground.names()
+    path = ground.folder.root / ground.outputs["cache"].reference.manifest_uri
+    path.write_bytes(b"{")
+    assert ground.gc().code == ExitCode.DATA
+    assert ground.names() == before
+
+
+def after_withdrawal(monkeypatch: pytest.MonkeyPatch, action: Callable[[], None]) -> None:
+    """Do `action` when gc has withdrawn manifests and is about to look who needs them."""
+    real, looks = Sweep._needed_now, 0
+
+    def look(sweep: Sweep) -> object:
+        nonlocal looks
+        looks += 1
+        if looks == 2:  # the first is before anything is withdrawn
+            action()
+        return real(sweep)
+
+    monkeypatch.setattr(Sweep, "_needed_now", look)
+
+
+def test_a_pointer_that_moves_to_an_output_during_gc_keeps_it(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted, lost = ground.unwanted(), ground.commit("other", inputs={"sources": RAW})
+    consumer = ground.commit("next", inputs={"documents": wanted})
+
+    def meanwhile() -> None:
+        with pytest.raises(StorageError, match="run the same command again"):
+            check_present(ground.store, [wanted])  # a run that takes it up now is told
+        assert open_reference(ground.store, wanted.reference).missing() is None, "who reads it goes on"
+        move_pointer(ground.store, "dev", "next", consumer.reference)
+
+    after_withdrawal(monkeypatch, meanwhile)
+    said = ground.gc()
+    assert said.code == 0 and "something refers to it now" in said.out
+    assert is_there(ground, consumer) and is_there(ground, wanted)
+    assert not ground.names(folder_of(lost))
+    assert ground.tool("verify").code == 0
+    assert not [name for name in ground.names() if "MANIFEST-" in name]
+
+
+def test_a_run_that_begins_during_gc_keeps_its_inputs(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = ground.unwanted()
+    recipe = Recipe(stage="next", revision=1, semantic={}, inputs={"documents": wanted})
+
+    def meanwhile() -> None:
+        with pytest.raises(StorageError):
+            announce(ground.store, "next", recipe.key, recipe.outputs)
+
+    after_withdrawal(monkeypatch, meanwhile)
+    assert ground.gc().code == 0
+    assert is_there(ground, wanted)
+
+
+def test_a_failed_run_that_begins_again_between_plan_and_sweep_keeps_its_inputs(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = ground.unwanted()
+    recipe = Recipe(stage="next", revision=1, semantic={}, inputs={"documents": wanted})
+    name = f"{work_name('next', recipe.key)}/LEASE.json"
+    first, again = (Lease(ground.store, name, attempt) for attempt in ("0123456789ab", "ba9876543210"))
+    assert first.acquire()
+    announce(ground.store, "next", recipe.key, recipe.outputs)
+    first.release()
+    real = Sweep.run
+
+    def run(sweep: Sweep) -> Swept:
+        assert {one.folder.name for one in sweep.plan.doomed} >= {("next", recipe.key)}, (
+            "its debris was to go"
+        )
+        assert again.acquire()
+        announce(ground.store, "next", recipe.key, recipe.outputs)
+        return real(sweep)
+
+    monkeypatch.setattr(Sweep, "run", run)
+    said = ground.gc()
+    assert said.code == 0 and "a run makes it" in said.out
+    again.check()
+    check_present(ground.store, [wanted])
+    assert is_there(ground, wanted)
+    again.release()
+
+
+def test_inputs_of_dead_work_go_however_many_keys_there_are(folder_ground: Ground) -> None:
+    for number in range(BATCH + 1):  # debris first: an output that it names is of a later batch
+        wanted = folder_ground.commit("one", number=number)
+        recipe = Recipe(stage="next", revision=1, semantic={"number": number}, inputs={"documents": wanted})
+        announce(folder_ground.store, "next", recipe.key, recipe.outputs)
+    assert folder_ground.gc().code == 0
+    assert folder_ground.names() == []
+
+
+def replaced(ground: Ground) -> tuple[Output, Output]:
+    """An output, opened, and what --force then put in its place; a pointer names the latter."""
+    first = ground.commit("train", inputs={"sources": RAW}, text="初")
+    second = ground.commit("train", inputs={"sources": RAW}, text="再", force=True)
+    move_pointer(ground.store, "dev", "model", second.reference)
+    return first, second
+
+
+def test_a_run_that_takes_up_a_replaced_manifest_during_gc_is_told_and_it_stays(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = replaced(ground)
+    recipe = Recipe(stage="next", revision=1, semantic={}, inputs={"model": first})
+
+    def meanwhile() -> None:
+        check_present(ground.store, [second])
+        assert is_there(ground, first), "who reads it goes on"
+        with pytest.raises(StorageError, match="run the same command again"):
+            announce(ground.store, "next", recipe.key, recipe.outputs)
+
+    after_withdrawal(monkeypatch, meanwhile)
+    said = ground.gc()
+    assert said.code == 0 and "something refers to it now" in said.out
+    check_present(ground.store, [first, second])
+    assert first.path("content.txt").read_text(encoding="utf-8") == "初"
+    assert not [name for name in ground.names("runs") if "GOING" in name]
+
+
+def test_a_replaced_manifest_that_gc_removed_is_missed_by_who_had_opened_it(ground: Ground) -> None:
+    first, second = replaced(ground)
+    check_present(ground.store, [first, second])
+    assert ground.gc().code == 0
+    check_present(ground.store, [second])
+    with pytest.raises(StorageError, match="removed by `yanmo store gc`"):
+        check_present(ground.store, [first])
+    assert not ground.names("runs")
+
+
+def test_the_mark_of_a_killed_gc_goes_and_what_it_was_on_can_be_used(ground: Ground) -> None:
+    first, _ = replaced(ground)
+    move_pointer(ground.store, "prod", "model", first.reference)
+    ground.write(going_name("train", first.manifest.key, first.reference.manifest_sha256), b"gc\n")
+    with pytest.raises(StorageError):
+        check_present(ground.store, [first])
+    assert ground.gc().code == 0
+    check_present(ground.store, [first])
+
+
+@pytest.mark.parametrize("is_withdrawn", [False, True])
+def test_a_gc_that_lost_its_lease_leaves_the_key_to_the_run_that_took_it(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch, is_withdrawn: bool
+) -> None:
+    """A laptop that slept beyond its time to live, before it withdrew the manifest or after."""
+    lost, other = ground.unwanted(), ground.commit("other", inputs={"sources": RAW})
+    real, looks = Sweep._needed_now, 0
+
+    def look(sweep: Sweep) -> object:
+        nonlocal looks
+        looks += 1
+        if looks == 1 + is_withdrawn:
+            lease = sweep._held["train", lost.manifest.key]
+            ground.store.replace(lease.name, b'{"owner": "a run"}', ground.store.read(lease.name)[1])
+        return real(sweep)
+
+    monkeypatch.setattr(Sweep, "_needed_now", look)
+    said = ground.gc()
+    assert said.code == 0 and "a run took it over" in said.out
+    assert not ground.names(folder_of(other)), "the rest of the batch goes"
+    assert is_there(ground, lost)
+    assert (ground.store.stat(lost.reference.manifest_uri) is None) == is_withdrawn
+    assert ground.store.stat(f"{work_of(lost)}/LEASE.json") is not None, "the lease is the run's"
+
+
+def test_a_manifest_that_changed_under_gc_is_not_withdrawn(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost = ground.unwanted()
+    real = Sweep._needed_now
+
+    def look(sweep: Sweep) -> object:
+        name = lost.reference.manifest_uri
+        data, version = ground.store.read(name)
+        if data.endswith(b"}\n"):
+            ground.store.replace(name, data[:-1], version)
+        return real(sweep)
+
+    monkeypatch.setattr(Sweep, "_needed_now", look)
+    assert "a run took it over" in ground.gc().out
+    assert ground.store.stat(lost.reference.manifest_uri) is not None
+    assert ground.store.sizes([f"{folder_of(lost)}/{lost.manifest.attempt}/content.txt"]) != [None]
+
+
+def test_what_a_killed_gc_withdrew_is_restored_if_it_is_needed_again(ground: Ground) -> None:
+    output = ground.unwanted()
+    data, _ = ground.store.read(output.reference.manifest_uri)
+    ground.write(f"{folder_of(output)}/MANIFEST-{output.reference.manifest_sha256[:12]}.json", data)
+    ground.store.delete(output.reference.manifest_uri)
+    move_pointer(ground.store, "dev", "model", output.reference)
+    said = ground.gc()
+    assert said.code == 0 and "restored" in said.out
+    assert is_there(ground, output) and ground.tool("verify").code == 0
+
+
+def gc_that_kills_itself(uri: str, moment: int) -> None:
+    """Runs in a process of its own, which ends before its write number `moment`."""
+    count = 0
+
+    def counted(real: Any) -> Any:
+        def write(*args: Any) -> Any:
+            nonlocal count
+            if count == moment:
+                os.kill(os.getpid(), signal.SIGKILL)
+            count += 1
+            return real(*args)
+
+        return write
+
+    for name in ("create", "replace", "delete"):
+        setattr(FileStore, name, counted(getattr(FileStore, name)))
+    sys.exit(Ground(uri).gc().code)
+
+
+def killed_gc(ground: Ground, moment: int) -> int:
+    process = multiprocessing.get_context("fork").Process(
+        target=gc_that_kills_itself, args=(ground.uri, moment)
+    )
+    process.start()
+    process.join(60)
+    assert process.exitcode is not None
+    return process.exitcode
+
+
+def test_a_gc_killed_before_any_of_its_writes_leaves_a_store_that_verifies(folder_ground: Ground) -> None:
+    ground = folder_ground.chain()
+    documents = ground.unwanted()
+    ground.commit("next", inputs={"documents": documents})
+    replaced(ground)
+    for moment in range(100):
+        code = killed_gc(ground, moment)
+        assert code in (0, -signal.SIGKILL)
+        assert ground.tool("verify").code == 0, f"killed before write {moment}"
+        if code == 0:
+            break
+    else:
+        pytest.fail("gc never came to its end")
+    assert moment > 5, "it was killed at several moments"
+    assert not ground.names(folder_of(documents)) and not ground.names("runs")
+    assert not list(ground.store.leftovers())
+
+
+def test_gc_beside_a_busy_writer_loses_nothing(folder_ground: Ground) -> None:
+    ground = folder_ground.chain()
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "components")}
+    command = [sys.executable, str(BUSY), ground.uri, "4"]
+    writers = [
+        subprocess.Popen([*command, str(n)], env=env, stdout=subprocess.PIPE, text=True) for n in range(2)
+    ]
+    rounds = 0
+    while any(writer.poll() is None for writer in writers):
+        assert ground.gc().code in (0, ExitCode.RETRY)
+        rounds += 1
+    said = [writer.communicate()[0] for writer in writers]
+    assert [writer.returncode for writer in writers] == [0, 0], said
+    assert rounds >= 2 and not [text for text in said if "lost" in text], said
+    assert ground.tool("verify").code == 0
+    assert all(is_there(ground, output) for output in ground.outputs.values())
+
+
+def test_two_gcs_at_once_do_the_work_once_and_both_end_well(ground: Ground) -> None:
+    ground.chain()
+    lost = [ground.commit("other", inputs={"sources": RAW}, number=n) for n in range(6)]
+    codes: list[int] = []
+    threads = [threading.Thread(target=lambda: codes.append(ground.gc().code)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert codes == [0, 0]
+    assert not any(ground.names(folder_of(output)) for output in lost)
+    assert ground.tool("verify").code == 0
+
+
+def test_a_script_reads_why_each_output_stays_or_goes(ground: Ground) -> None:
+    ground.chain()
+    lost = ground.unwanted()
+    found = ground.tool("gc", "--older-than", "0", "--json").json
+    assert found["deleted"] is False
+    whole = [one["output"] for one in found["keys"] if one["whole"]]
+    assert whole == [f"train/{lost.manifest.key}"]
+    documents = ground.outputs["documents"].manifest
+    assert "input documents of" in found["kept"][f"documents/{documents.key}"]
+
+
+@pytest.mark.parametrize("age", ["", "7", "7 d", "-1d", "d", "1y", "nan"])
+def test_an_age_without_a_unit_is_a_usage_error(folder_ground: Ground, age: str) -> None:
+    assert folder_ground.tool("gc", f"--older-than={age}").code == ExitCode.USAGE
+
+
+def test_a_leftover_of_a_living_writer_is_not_removed(folder_ground: Ground) -> None:
+    store = folder_ground.chain().folder
+    dead, alive = store.root / "pointers/demo/.tmp-dead", store.root / "pointers/demo/.tmp-alive"
+    dead.write_bytes(b"1")
+    with store._temporary(alive.with_name("champion.json"), b"2") as temporary:
+        time.sleep(2.1)
+        assert folder_ground.gc().code == 0
+        assert temporary.exists() and not dead.exists()
+    assert json.loads((store.root / "pointers/demo/champion.json").read_text())["stage"] == "train"
