@@ -63,6 +63,8 @@ def pipeline_parameters(path: Path, settings: dict[str, str]) -> dict[str, Any]:
             names = ", ".join(n for n in known if n not in _GIVEN_OTHERWISE)
             hint = did_you_mean(name, known)
             raise UsageError(f"--set {brief(name)}: {path.name} has no such field{hint}; it has {names}")
+        if name.endswith("_gpus") and not text.isdecimal():  # STRING: KFP drops a limit that is a number
+            raise UsageError(f"--set {name}={brief(text)}: expected a whole number of GPUs, 0 for none")
         result[name] = _typed(name, text, known[name])
     size = sum(len(f"{n}{v}".encode()) for n, v in result.items())
     if size > MAX_PARAMETER_BYTES:

@@ -14,11 +14,12 @@ from kfp import dsl
 from tiny_stages.count import STAGE as COUNT
 from tiny_stages.pipeline import STAGES as TINY_STAGES
 
+from yanmo.common.errors import UsageError
 from yanmo.options.command_line import load
 from yanmo.stage.declaration import Stage
 from yanmo_pipelines.compile import COMPILED, PIPELINES, compile_pipeline, load_pipeline, main
 from yanmo_pipelines.kfp_adapter import MAX_FORM_FIELDS, component, form_fields
-from yanmo_pipelines.parameters import MAX_PARAMETER_BYTES
+from yanmo_pipelines.parameters import MAX_PARAMETER_BYTES, pipeline_parameters
 from yanmo_pipelines.resources import IMAGES, SCRATCH, SECRETS, TABLE
 from yanmo_pipelines.stages import STAGES
 
@@ -171,7 +172,8 @@ def parameter_types(part: dict[str, Any]) -> dict[str, str]:
 
 
 def test_whatever_goes_into_a_limit_comes_from_a_string(compiled: tuple[Path, Any]) -> None:
-    assert not wrong_limits(specs(compiled[0])[0])[1]
+    count, wrong = wrong_limits(specs(compiled[0])[0])
+    assert count and not wrong
 
 
 @pytest.mark.parametrize("kind", [int, float, bool, str])
@@ -329,3 +331,11 @@ def test_every_option_of_a_stage_is_described_in_one_ascii_line(stage: Stage) ->
 def test_tasks_are_named_by_their_verbs() -> None:
     names = set(executors(COMPILED / "language_model.yaml"))
     assert names == {s.name for s in STAGES["language_model"]} | {"evaluate-champion", "new-champion"}
+
+
+@pytest.mark.parametrize("text", ["two", "", "-1", "1.5", "1 "])
+def test_a_number_of_gpus_is_checked_before_the_first_task(text: str) -> None:
+    """The field is a text, as KFP drops a limit that is a number."""
+    with pytest.raises(UsageError, match=r"train_gpus=.*: expected a whole number of GPUs"):
+        pipeline_parameters(COMPILED / "language_model.yaml", {"train_gpus": text})
+    assert pipeline_parameters(COMPILED / "language_model.yaml", {"train_gpus": "2"}) == {"train_gpus": "2"}

@@ -229,3 +229,10 @@ def write_duplicates(attempt: Attempt, corpus: Corpus) -> None:
     order = pc.sort_indices(table, sort_keys=[("kept_id", "ascending"), ("id", "ascending")])
     write_parquet(table.take(order), attempt.path("duplicates.parquet"))
     attempt.add("duplicates.parquet", role="record")
+
+
+def count_licenses(corpus: Corpus, positions: Ints) -> dict[str, int]:
+    """Documents under each licence."""
+    column = corpus.rows(corpus.copies.unique[positions], ("license",))["license"]
+    found = {entry["values"]: entry["counts"] for entry in pc.value_counts(column).to_pylist()}
+    return dict(sorted(found.items()))

@@ -24,6 +24,16 @@ POINTED = {
     "champion_evaluation_contamination": "contamination",
 }
 """Pointer -> the stage or part whose outputs it names. Pointers of other names (`--pointer`) may name any."""
+RECORD_SCHEMA = "yanmo.coronation/1"
+"""Records of a channel's history: `promote` writes them, tools read them."""
+RECORDED = {
+    "model": "train",
+    "evaluation": "evaluate",
+    "verdict": "promote",
+    "previous": "train",
+    "compared_with": "evaluate",
+}
+"""Field of a record -> the stage of what it names."""
 MADE_BY = {
     **{"evaluation_set": "curate", "tokenizer": "tokenize", "seed_noise": "train"},
     **dict.fromkeys(("baselines", "writing", "contamination"), "evaluate"),

@@ -9,6 +9,7 @@ spread of a gain is then 1.4 times the test's, and the cost half.
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Mapping
 
 import numpy as np
@@ -19,7 +20,7 @@ from yanmo.curate.config import CurateOptions
 from yanmo.curate.corpus import Corpus
 from yanmo.curate.plan import Ints32, SplitSize, hold_out
 from yanmo.curate.tally import sort_genres
-from yanmo.curate.writing import write_splits
+from yanmo.curate.writing import count_licenses, write_splits
 from yanmo.store.commit import Attempt, Result
 from yanmo.store.output import Output
 
@@ -84,10 +85,8 @@ def build_extended_set(
     positions = _chosen(pinned, corpus, corpus.kept[~is_held[corpus.kept]], options)
     new = write_splits(attempt, corpus, {CONFIRM: positions}, options.shard_characters, options.workers)
     before = pinned.manifest.counts
-    licenses = dict(pinned.manifest.metadata.get("licenses", {}))
-    column = corpus.rows(corpus.copies.unique[positions], ("license",))["license"].to_pylist()
-    for name in column:
-        licenses[name] = licenses.get(name, 0) + 1
+    licenses = Counter(pinned.manifest.metadata.get("licenses", {}))
+    licenses.update(count_licenses(corpus, positions))
     metadata = {**pinned.manifest.metadata, "licenses": dict(sorted(licenses.items()))}
     return Result(counts={what: {**before[what], **new[what]} for what in before}, metadata=metadata)
 

@@ -10,7 +10,6 @@ from itertools import chain, islice
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from yanmo.chinese.han_runs import Hashes, Runs
 from yanmo.common.errors import DataError
@@ -24,7 +23,7 @@ from yanmo.curate.split.confirmation import CONFIRM, WITHOUT, split_size, wants_
 from yanmo.curate.split.containment import HIGH_COVERAGE, coverage
 from yanmo.curate.tally import sort_genres
 from yanmo.curate.text.normalize import HAN, class_table, code_points
-from yanmo.curate.writing import write_splits
+from yanmo.curate.writing import count_licenses, write_splits
 from yanmo.formats.documents import read_documents
 from yanmo.store.commit import Attempt, Result
 from yanmo.store.output import Output
@@ -183,10 +182,3 @@ class EvaluationSet:
 def _han(text: str) -> str:
     codes = code_points(text)
     return str(codes[class_table()[codes] == HAN].tobytes(), "utf-32-le")
-
-
-def count_licenses(corpus: Corpus, positions: Ints) -> dict[str, int]:
-    """Documents under each licence."""
-    column = corpus.rows(corpus.copies.unique[positions], ("license",))["license"]
-    found = {entry["values"]: entry["counts"] for entry in pc.value_counts(column).to_pylist()}
-    return dict(sorted(found.items()))

@@ -15,18 +15,8 @@ from typing import Any, Literal
 from yanmo.common.errors import DataError
 from yanmo.store.manifest import Reference, sealed, unsealed
 from yanmo.store.objects import MAX_DOCUMENT_BYTES, AlreadyExists, ObjectStore
-from yanmo.store.pointers import check_stage
+from yanmo.store.pointers import RECORD_SCHEMA, RECORDED, check_stage
 from yanmo.store.schema import LaterSchema, parse
-
-SCHEMA = "yanmo.coronation/1"
-_STAGES = {
-    "model": "train",
-    "evaluation": "evaluate",
-    "verdict": "promote",
-    "previous": "train",
-    "compared_with": "evaluate",
-}
-"""Field -> the stage of what it names."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +90,7 @@ def read_record(store: ObjectStore, channel: str, number: int) -> Record:
     """The record called `number`; raises as `last_record`."""
     name = record_name(channel, number)
     try:
-        values = parse(unsealed(store.read(name)[0]), SCHEMA, MAX_DOCUMENT_BYTES)
+        values = parse(unsealed(store.read(name)[0]), RECORD_SCHEMA, MAX_DOCUMENT_BYTES)
         if values.get("number", number) != number:  # the first version had none
             raise ValueError(f"it is the record of number {values['number']}")
         fields: dict[str, Any] = {n: v for n, v in values.items() if n not in ("schema", "number")}
@@ -108,7 +98,7 @@ def read_record(store: ObjectStore, channel: str, number: int) -> Record:
             fields[field] = Reference.from_dict(values[field])
         for field in ("previous", "compared_with"):
             fields[field] = Reference.from_dict(values[field]) if values[field] else None
-        for field, stage in _STAGES.items():
+        for field, stage in RECORDED.items():
             if fields[field] is not None:
                 check_stage(fields[field], (stage,), f"{store.uri}/{name}: {field}")
         fields["barred"] = tuple(Barred(**bar) for bar in values.get("barred", ()))
@@ -121,7 +111,7 @@ def read_record(store: ObjectStore, channel: str, number: int) -> Record:
 
 def write_record(store: ObjectStore, channel: str, record: Record) -> bool:
     """Append a record; whether its number was free."""
-    values: dict[str, Any] = {"schema": SCHEMA, **asdict(record)}
+    values: dict[str, Any] = {"schema": RECORD_SCHEMA, **asdict(record)}
     document = sealed(json.dumps(values, ensure_ascii=False, indent=1).encode())
     try:
         store.create(record_name(channel, record.number), document)

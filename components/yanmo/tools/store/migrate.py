@@ -25,9 +25,9 @@ from yanmo.common.errors import ExitCode
 from yanmo.store.manifest import MANIFEST_SCHEMA, REFERENCE_SCHEMA, sealed, unsealed
 from yanmo.store.objects import MAX_DOCUMENT_BYTES, AlreadyExists, ObjectStore
 from yanmo.store.output import superseded_name
+from yanmo.store.pointers import RECORD_SCHEMA
 from yanmo.store.schema import check_manifest, check_reference, parse
 from yanmo.tools.store.inventory import Inventory, take
-from yanmo.tools.store.pointed import RECORD_SCHEMA
 
 HELP = "bring manifests and pointers to the current schemas"
 log = logging.getLogger(__name__)

@@ -9,20 +9,10 @@ from dataclasses import dataclass
 from yanmo.common.errors import DataError
 from yanmo.store.manifest import Reference, unsealed
 from yanmo.store.objects import MAX_DOCUMENT_BYTES, ObjectInfo, ObjectStore
-from yanmo.store.pointers import check_stage, parse_pointer
+from yanmo.store.pointers import RECORD_SCHEMA, RECORDED, check_stage, parse_pointer
 from yanmo.store.schema import parse
 from yanmo.tools.store.chain import references_in
 
-RECORD_SCHEMA = "yanmo.coronation/1"
-"""Records of a history (yanmo.promote writes them)."""
-RECORDED = {
-    "model": "train",
-    "evaluation": "evaluate",
-    "verdict": "promote",
-    "previous": "train",
-    "compared_with": "evaluate",
-}
-"""Field of a record -> the stage of what it names."""
 _RECORD = re.compile(r"pointers/[^/]+/history/(\d{6})\.json\Z")
 _POINTER = re.compile(r"pointers/[^/]+/([^/]+)\.json\Z")
 
