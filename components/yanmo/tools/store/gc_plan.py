@@ -247,13 +247,16 @@ class Planner:
     def _is_all_of(self, here: tuple[Manifest, bytes], folder: KeyFolder) -> bool:
         """Whether the manifest in place stands for all of its key, so that other attempts may go.
 
-        Where other attempts have files beside it, an older manifest may have been put here by hand, and its
-        files may be the damaged ones: every file is read then. That is once, as the others go.
+        Not an older one that was put back by hand: `--force` kept it beside, under its own name. Where other
+        attempts have files beside it, its own may be the damaged ones: every file is read then. That is
+        once, as the others go.
         """
         manifest, data = here
+        sha256 = hashlib.sha256(data).hexdigest()
+        if self._read(superseded_name(manifest.stage, manifest.key, sha256)) is not None:
+            return False
         if not folder.others_than(manifest):
             return True
-        sha256 = hashlib.sha256(data).hexdigest()
         name = manifest_name(manifest.stage, manifest.key)
         reference = Reference(
             stage=manifest.stage,

@@ -136,14 +136,17 @@ def _note_other_manifest(
     """The manifest that is pinned is lost; one of equal content is there, whose files are read as well.
 
     Its seal says that it was committed so. One of an earlier version has none: anybody may have changed it.
+    One that `--force` once replaced lies beside under a name of its own: somebody put it back.
     """
     name = manifest_name(reference.stage, reference.key)
+    found = output.reference.manifest_sha256
+    is_older = store.stat(superseded_name(reference.stage, reference.key, found)) is not None
     fault = (
         f"{store.uri}/{name}: changed since {who} referred to it: expected sha256 "
-        f"{reference.manifest_sha256[:16]}, found {output.reference.manifest_sha256[:16]}"
+        f"{reference.manifest_sha256[:16]}, found {found[:16]}"
     )
-    if is_sealed(store.read(name)[0]):
-        log.info("%s, with the same content: committed again after the first was lost", fault)
+    if is_sealed(store.read(name)[0]) and not is_older:
+        log.warning("%s; its content is the same and whole, so nothing is lost", fault)
     else:
         faults.note(fault)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -38,7 +39,9 @@ def test_a_flipped_bit_in_any_file_is_found_wherever_it_is(folder_ground: Ground
 
 
 @pytest.mark.parametrize("kind", ["manifest", "pointer", "record"])
-def test_a_flipped_bit_anywhere_in_a_document_is_found(folder_ground: Ground, kind: str) -> None:
+def test_a_flipped_bit_anywhere_in_a_document_is_found(
+    folder_ground: Ground, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     ground = folder_ground.chain()
     names = {
         "manifest": ground.outputs["cache"].reference.manifest_uri,
@@ -49,11 +52,16 @@ def test_a_flipped_bit_anywhere_in_a_document_is_found(folder_ground: Ground, ki
     whole = path.read_bytes()
     for position in range(0, len(whole), 29):
         flip(path, position)
-        if ground.tool("verify", "--first").code == 0:
-            # What a history says beside its references has no digest: when, and under which names.
+        said = ground.tool("verify", "--first")
+        if said.code == 0:
+            # What a history says beside its references has no digest: when, and under which names. And of a
+            # manifest's own sha256 nobody knows whether it was changed here, or is of one that was lost and
+            # committed again: that is said, and the content is known to be the right one.
             before = whole[:position]
             is_outermost = before.count(b"{") - before.count(b"}") <= 1
-            assert kind == "record" and is_outermost, whole[position - 20 : position + 5]
+            names_manifest = re.search(rb'"manifest_sha256": "[0-9a-f]*\Z', before)
+            is_said = names_manifest and "its content is the same and whole" in capsys.readouterr().err
+            assert is_said or (kind == "record" and is_outermost), whole[position - 20 : position + 5]
         flip(path, position)
 
 

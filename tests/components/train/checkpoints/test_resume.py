@@ -157,7 +157,7 @@ def test_a_diverging_training_ends_with_a_clear_error(train):
     from yanmo.common.errors import UsageError
 
     with pytest.raises(UsageError, match="learning rates"):
-        train("a", head_learning_rate=1e38, norm_learning_rate=1e30, clip=0.0)
+        train("a", head_learning_rate=1e9, norm_learning_rate=1e9, clip=0.0)
 
 
 def test_a_finished_run_leaves_a_whole_export(train, tmp_path):

@@ -455,7 +455,7 @@ def test_a_damaged_record_is_bad_data_whatever_its_bytes(tmp_path_factory, store
     elif kind == "facts":
         text = json.dumps(whole | {"machine": {n: v for n, v in facts.items() if n != "gpus"}}).encode()
     else:
-        text = json.dumps(whole | {"schema": "yanmo.auto/2"}).encode()
+        text = json.dumps(whole | {"schema": "yanmo.automatic/1"}).encode()
     store = open_store(str(tmp_path_factory.mktemp("damaged")))
     store.create("runs/train/auto/x.json", text)
     run = run_of(str(store_template))
