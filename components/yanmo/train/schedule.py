@@ -59,7 +59,8 @@ class ScheduleOptions(Options, group="schedule"):
         if self.warmup_steps >= self.steps > 1 and self.schedule not in ("constant", "plateau"):
             return [
                 f"--warmup-steps {self.warmup_steps} leaves none of --steps {self.steps} for the "
-                f"{self.schedule} schedule"
+                f"{self.schedule} schedule: set it to fewer, such as {self.steps // 15} (on the run form in "
+                f"train_config: `warmup_steps: {self.steps // 15}`)"
             ]
         return []
 
