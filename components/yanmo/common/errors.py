@@ -50,6 +50,10 @@ class LeaseLost(StorageError):
     """Another run owns this key now; stop before the next commit."""
 
 
+class WorkerLost(StorageError):
+    """A worker ended without a word: killed by a person, by the machine's memory, or with its pod."""
+
+
 _OUT_OF_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _BAD_PATH = {errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP}
 _MACHINE = {errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOSYS}

@@ -19,7 +19,7 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import wait
 from typing import Generic, TypeVar
 
-from yanmo.common.errors import EnvironmentFault
+from yanmo.common.errors import WorkerLost
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -27,8 +27,13 @@ R = TypeVar("R")
 FEW = 8
 """With no more batches than this the work is done in this process, unless there are workers already."""
 
-_PRELOADED = [f"yanmo.curate.{name}" for name in ("containment", "mapping", "signing", "writing")]
-"""What the fork server imports, so that no worker has to."""
+PRELOADED = (
+    "yanmo.curate.duplicates.signing",
+    "yanmo.curate.mapping",
+    "yanmo.curate.split.containment",
+    "yanmo.curate.writing",
+)
+"""What the fork server imports, so that no worker has to; it passes over a name that is not there."""
 
 _executors: dict[int, ProcessPoolExecutor] = {}
 """Number of workers -> those that were started."""
@@ -44,7 +49,7 @@ def ordered_map(function: Callable[[T], R], tasks: Iterable[T], workers: int) ->
         workers: processes at most.
 
     Raises:
-        EnvironmentFault: a worker was killed; raised by the results.
+        WorkerLost: a worker was killed; raised by the results.
     """
     tasks = iter(tasks)
     few = 0 if workers in _executors else FEW
@@ -109,11 +114,11 @@ class Results(Generic[R]):
         except BrokenProcessPool as error:
             raise self._killed() from error
 
-    def _killed(self) -> EnvironmentFault:
+    def _killed(self) -> WorkerLost:
         _executors.pop(self._workers, None)
-        return EnvironmentFault(
-            "a worker process was killed, most likely for want of memory; "
-            "use fewer --workers or a smaller --batch-bytes"
+        return WorkerLost(
+            "a worker process was killed, most often for lack of memory; run again, with fewer --workers "
+            f"(there were {self._workers}) or a smaller --batch-bytes where it happens again"
         )
 
     def close(self) -> None:
@@ -127,7 +132,7 @@ class Results(Generic[R]):
 def _executor(workers: int) -> ProcessPoolExecutor:
     if workers not in _executors:
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(_PRELOADED)
+        context.set_forkserver_preload(list(PRELOADED))
         _executors[workers] = ProcessPoolExecutor(workers, mp_context=context, initializer=_end_with_parent)
     return _executors[workers]
 

@@ -16,7 +16,7 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import TypeVar
 
-from yanmo.common.errors import StorageError
+from yanmo.common.errors import WorkerLost
 from yanmo.common.logs import Progress
 from yanmo.tokenize.shards import Done, Job, tokenize_file
 
@@ -35,7 +35,7 @@ def run_all(make: Callable[[S, Encode], T], shards: Sequence[S], workers: int, h
         workers: processes that encode; with 1 it is done in this one, by `here`.
 
     Raises:
-        StorageError: a worker was killed, most often for memory.
+        WorkerLost: a worker was killed, most often for memory.
     """
     progress = Progress(log, "tokenized file", len(shards), unit="files")
     if workers <= 1 or len(shards) <= 1:
@@ -56,9 +56,9 @@ def run_all(make: Callable[[S, Encode], T], shards: Sequence[S], workers: int, h
         pool.shutdown(wait=False, cancel_futures=True)
         if not isinstance(error, BrokenProcessPool):
             raise
-        raise StorageError(
-            f"a worker process was killed, most often for lack of memory ({error}); run again with fewer "
-            f"--workers (there were {workers}), or with smaller document files"
+        raise WorkerLost(
+            f"a worker process was killed, most often for lack of memory ({error}); run again, with fewer "
+            f"--workers (there were {workers}) or smaller document files where it happens again"
         ) from error
     finally:
         threads.shutdown(cancel_futures=True)  # waits: leases are given up, half-written parts removed

@@ -31,6 +31,7 @@ from yanmo.common.errors import (
     ExitCode,
     StorageError,
     UsageError,
+    WorkerLost,
     advice,
     exit_code,
 )
@@ -160,10 +161,6 @@ def clear(folder: Path) -> None:
     """Remove what an earlier try left for its workers."""
     (folder / STOP).unlink(missing_ok=True)
     forget_heartbeats(folder)
-
-
-class WorkerLost(StorageError):
-    """A worker ended without a word: killed by a person, by the machine's memory, or with its pod."""
 
 
 def raise_failure(statuses: list[Status], ranks: int, started: Collection[int], log_tail: str) -> None:

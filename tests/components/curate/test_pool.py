@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib.util
 import os
 import signal
 import subprocess
@@ -10,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from yanmo.common.errors import EnvironmentFault
-from yanmo.curate.pool import ordered_map
+from yanmo.common.errors import ExitCode, WorkerLost, exit_code
+from yanmo.curate.pool import PRELOADED, ordered_map
 
 COMPONENTS = Path(__file__).parents[3] / "components"
 
@@ -107,5 +108,15 @@ def test_a_killed_worker_is_reported_and_not_waited_for(tmp_path: Path) -> None:
     os.kill(_children(process.pid)[-1], signal.SIGKILL)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 1
-    assert f"{EnvironmentFault.__name__}: a worker process was killed" in errors
+    assert f"{WorkerLost.__name__}: a worker process was killed" in errors
     assert "--batch-bytes" in errors
+
+
+def test_a_killed_worker_is_no_fault_of_the_machine_for_ever() -> None:
+    assert exit_code(WorkerLost("killed")) == ExitCode.RETRY, "as for the workers of tokenize and train"
+
+
+def test_what_the_fork_server_imports_is_there() -> None:
+    """It passes over a name that is not, and then every worker imports by itself."""
+    for name in PRELOADED:
+        assert importlib.util.find_spec(name), name

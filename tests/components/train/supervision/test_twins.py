@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from yanmo.common.errors import DataError, EnvironmentFault, LeaseLost, StorageError, UsageError
+from yanmo.common.errors import DataError, EnvironmentFault, LeaseLost, StorageError, UsageError, WorkerLost
 from yanmo.formats.seed_noise import FILE, PART, SeedNoise, Twin
 from yanmo.options.command_line import load_given
 from yanmo.promote.gate.noise import noise_of
@@ -29,7 +29,7 @@ from yanmo.store.opening import open_store
 from yanmo.store.output import Output, open_reference, read_json
 from yanmo.store.pointers import read_pointer
 from yanmo.train.config import STAGE, TrainConfig
-from yanmo.train.job import Job, WorkerLost
+from yanmo.train.job import Job
 from yanmo.train.schedule import SCHEDULES
 from yanmo.train.supervision.twins import TWIN, recipe_of, seed_noise, twin_of
 
