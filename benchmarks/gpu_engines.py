@@ -14,11 +14,12 @@ from typing import Any
 
 import torch
 from gpu_report import Measure, holds, within
-from gpu_steps import alone, cache_of, engine_of, furthest, options, samples_of, train
+from gpu_steps import alone, cache_of, engine_of, furthest, options, train
 
 from yanmo.train.backends.zero import import_deepspeed
 from yanmo.train.checkpoints import checkpoint
 from yanmo.train.checkpoints.checkpoint import Position
+from yanmo.train.worker import samples_of
 
 _CLIP = 0.1
 """Small, so that all steps are clipped: ZeRO's own clipping is compared too."""

@@ -26,8 +26,8 @@ from yanmo.train.backends.accelerator import compile_problem, prepare
 from yanmo.train.backends.loss_module import LossModule
 from yanmo.train.backends.opening import open_engine
 from yanmo.train.config import TrainConfig
-from yanmo.train.data import Samples
 from yanmo.train.models.start import decoder_config
+from yanmo.train.worker import samples_of
 
 STEPS, QUICK_STEPS = 50, 6
 _SHAPE = {"layers": 3, "width": 192, "heads": 3, "kv_heads": 1, "head_width": 64, "feed_forward": 512}
@@ -58,17 +58,6 @@ def cache_of(setting: Any) -> TokenCache:
     return TokenCache.open(open_reference(store, read_pointer(store, "dev", "tokenize")))
 
 
-def samples_of(asked: TrainConfig, cache: TokenCache) -> Samples:
-    """Its rows."""
-    return Samples(
-        cache,
-        packing=asked.packing_plan,
-        seed=asked.seed,
-        tag_share=asked.tag_share,
-        pad=cache.special.pad,
-    )
-
-
 def first_decoder(asked: TrainConfig, cache: TokenCache) -> Decoder:
     """The same weights for everybody."""
     torch.manual_seed(0)
@@ -84,7 +73,7 @@ def engine_of(asked: TrainConfig, cache: TokenCache, device: str) -> Any:
     return open_engine(decoder, asked, device)
 
 
-def train(engine: Any, samples: Samples, steps: range) -> list[float]:
+def train(engine: Any, samples: Any, steps: range) -> list[float]:
     """Mean loss of each step, in nats."""
     rows, micro = engine.options.batch_rows, engine.options.micro_rows
     found = []

@@ -21,7 +21,7 @@ SECRETS = {
     "yanmo-store": "/etc/yanmo/store",
     "mlpipeline-minio-artifact": "/etc/yanmo/mlpipeline-minio-artifact",
 }
-"""Kubernetes Secret -> where its files are mounted; stages look there (common/store/s3_credentials.py).
+"""Kubernetes Secret -> where its files are mounted; stages look there (store/s3/credentials.py).
 The first is ours: access_key_id, secret_access_key, session_token, endpoint_url, region, each optional. The
 second is KFP's own. Files and not variables, so that a rotated Secret reaches a running pod."""
 SCRATCH = "/scratch"

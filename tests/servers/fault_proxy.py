@@ -14,13 +14,11 @@ import asyncio
 import contextlib
 import random
 import re
-import socket
-import struct
-import threading
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
-from types import TracebackType
-from urllib.parse import urlsplit
+
+from servers.proxy import Proxy, reset
 
 KINDS = (
     "cut_request",  # RST to both sides somewhere in the request
@@ -67,69 +65,29 @@ class Faults:
         return cls(rates={kind: rate / len(KINDS) for kind in KINDS}, **more)  # type: ignore[arg-type]
 
 
-class FaultProxy:
-    """Listens on loopback, in a thread of its own, between `with` and its end."""
+class FaultProxy(Proxy):
+    """An HTTP proxy that breaks a share of the requests."""
+
+    kinds = KINDS
+    head_limit = _HEAD_LIMIT
 
     def __init__(self, upstream: str, faults: Faults, seed: int) -> None:
         """Args:
         upstream: http://host:port of the server.
         """
-        parts = urlsplit(upstream)
-        assert parts.scheme == "http" and parts.hostname and parts.port, upstream
-        self._upstream = (parts.hostname, parts.port)
-        self.faults, self.seed = faults, seed
-        self.met: Counter[str] = Counter()
-        """Kind -> requests that met it; `none` counts the undisturbed."""
+        super().__init__(upstream, seed)
+        self.faults = faults
         self.cuts: Counter[str] = Counter()
         """One of PLACES -> answers whose head ended there."""
-        self.endpoint = ""
-        self._random = random.Random(seed)
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True, name="fault-proxy")
-        self._server: asyncio.Server | None = None
 
-    def __enter__(self) -> FaultProxy:
-        self._thread.start()
-        asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(10)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(10)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
-        self._loop.close()
+    @property
+    def rates(self) -> Mapping[str, float]:
+        return self.faults.rates
 
     def report(self) -> str:
         """Seed and counts, for a log."""
         counts = ", ".join(f"{kind} {count}" for kind, count in sorted(self.met.items()))
         return f"fault proxy: seed {self.seed}, {sum(self.met.values())} requests: {counts}"
-
-    async def _listen(self) -> None:
-        self._server = await asyncio.start_server(self._handle, "127.0.0.1", 0, limit=_HEAD_LIMIT)
-        self.endpoint = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
-
-    async def _end(self) -> None:
-        assert self._server is not None
-        self._server.close()
-        tasks = [t for t in asyncio.all_tasks() if t is not asyncio.current_task()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    def _draw(self) -> tuple[str, random.Random]:
-        """The fault of the next request, and a generator for its details."""
-        point, details = self._random.random(), random.Random(self._random.getrandbits(64))
-        chosen = "none"
-        for kind in KINDS:
-            share = self.faults.rates.get(kind, 0.0)
-            if point < share:
-                chosen = kind
-                break
-            point -= share
-        self.met[chosen] += 1
-        return chosen, details
 
     async def _handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         client = _Side(reader, writer)
@@ -261,10 +219,7 @@ class _Side:
 
     def reset(self) -> None:
         """End it with RST, not FIN: what was sent and not yet read is lost."""
-        one: socket.socket = self.writer.get_extra_info("socket")
-        if one.fileno() >= 0:
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self.writer.transport.abort()
+        reset(self.writer)
 
 
 class _Throttle:

@@ -8,14 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
-import socket
-import struct
-import threading
-from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
-from types import TracebackType
-from urllib.parse import urlsplit
+
+from servers.proxy import Proxy, reset
 
 KINDS = ("hello", "flight", "later", "plain")
 """Cut in the client's hello; in the server's first flight; in the data after it; or 503 comes in clear."""
@@ -23,8 +19,11 @@ _NEVER = 1 << 62
 _PLAIN = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 
-class TlsProxy:
-    """Listens in a thread of its own between `with` and its end."""
+class TlsProxy(Proxy):
+    """Passes TLS on unread, and ends a share of the connections."""
+
+    scheme = "https"
+    kinds = KINDS
 
     def __init__(
         self,
@@ -41,55 +40,13 @@ class TlsProxy:
         idle_seconds: a connection that waits so long for its next request is ended, so that there are many
             handshakes.
         """
-        parts = urlsplit(upstream)
-        assert parts.scheme == "https" and parts.hostname and parts.port, upstream
+        super().__init__(upstream, seed, host)
         assert set(rates) <= set(KINDS) and sum(rates.values()) <= 1, rates
-        self._upstream = (parts.hostname, parts.port)
-        self.rates, self.seed, self._host, self._idle_seconds = rates, seed, host, idle_seconds
-        self.met: Counter[str] = Counter()
-        """Kind -> connections that met it; `none` counts the undisturbed."""
-        self.endpoint = ""
-        self._random = random.Random(seed)
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True, name="tls-proxy")
-        self._server: asyncio.Server | None = None
+        self._rates, self._idle_seconds = rates, idle_seconds
 
-    def __enter__(self) -> TlsProxy:
-        self._thread.start()
-        asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(10)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(10)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
-        self._loop.close()
-
-    async def _listen(self) -> None:
-        self._server = await asyncio.start_server(self._handle, self._host, 0)
-        self.endpoint = f"https://{self._host}:{self._server.sockets[0].getsockname()[1]}"
-
-    async def _end(self) -> None:
-        assert self._server is not None
-        self._server.close()
-        tasks = [t for t in asyncio.all_tasks() if t is not asyncio.current_task()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    def _draw(self) -> tuple[str, random.Random]:
-        point, details = self._random.random(), random.Random(self._random.getrandbits(64))
-        chosen = "none"
-        for kind in KINDS:
-            share = self.rates.get(kind, 0.0)
-            if point < share:
-                chosen = kind
-                break
-            point -= share
-        self.met[chosen] += 1
-        return chosen, details
+    @property
+    def rates(self) -> Mapping[str, float]:
+        return self._rates
 
     async def _end_idle(self, flow: _Flow) -> None:
         """Return when nothing has come for a while after an answer."""
@@ -124,7 +81,7 @@ class TlsProxy:
                 await asyncio.gather(*pumps, return_exceptions=True)
                 for one in (writer, back):
                     if kind != "none" and draw.random() < 0.5:
-                        _reset(one)
+                        reset(one)
                     one.close()
 
 
@@ -145,11 +102,3 @@ async def _pump(
         flow.way, flow.at = way, asyncio.get_running_loop().time()
         target.write(data)
         await target.drain()
-
-
-def _reset(writer: asyncio.StreamWriter) -> None:
-    """End it with RST, not FIN."""
-    one: socket.socket = writer.get_extra_info("socket")
-    if one.fileno() >= 0:
-        one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    writer.transport.abort()

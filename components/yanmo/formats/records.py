@@ -79,7 +79,7 @@ EVALUATION = pa.schema(
 )
 """Scores of documents: non-white-space characters, tokens with `<|eos|>`, and bits of all characters, line
 breaks and `<|eos|>` included, without and with the genre tag. `group`: what hangs together
-(evaluate/groups.py); null for a document that stands alone; version 1 had none. Sorted by genre, then id."""
+(evaluate/documents/groups.py); null for a document that stands alone; version 1 had none. Sorted by genre, then id."""
 
 WRITING = pa.schema(
     [
@@ -100,7 +100,7 @@ WRITING = pa.schema(
 )
 """How texts are written, `held_out` and `generated`: Han characters, their windows of eight, those that stand
 in the training text; and of each rule of verse that looked at the text how often it was obeyed and asked.
-`has_loop`, `looks_like`: evaluate/degeneration.py; docs/verse.md says what each rule counts."""
+`has_loop`, `looks_like`: evaluate/writing/degeneration.py; docs/verse.md says what each rule counts."""
 
 
 def document_id(source: str, title: str, text: str) -> str:

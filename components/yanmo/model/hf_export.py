@@ -17,6 +17,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from yanmo.common.errors import DataError
+from yanmo.common.json_object import read_object
 from yanmo.model.decoder import Decoder, DecoderConfig
 from yanmo.model.weights_check import check_weights, read_headers, weight_files
 from yanmo.model.weights_file import write_tensors
@@ -249,18 +250,3 @@ def _symbols(folder: Path, value: dict[str, Any], size: int) -> Symbols:
 
 def _is_id(value: Any, size: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < size
-
-
-def read_object(path: Path) -> dict[str, Any]:
-    """The JSON object in a file.
-
-    Raises:
-        DataError: it holds none.
-    """
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{path}: not readable as JSON ({error}); copy it again") from error
-    if not isinstance(value, dict):
-        raise DataError(f"{path}: expected a JSON object, found {type(value).__name__}; copy it again")
-    return value

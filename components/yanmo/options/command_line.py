@@ -1,7 +1,7 @@
 """Command lines: what was given of a stage's options, and one parser for the tools.
 
 A stage's options come from, in rising order: their defaults, options that stand for others (size,
-preset), the `--config` file, flags. All of them are read by the same reader (option_values.py).
+preset), the `--config` file, flags. All of them are read by the same reader (values.py).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Options of the training stage; the defaults are the demo's recipe (docs/recipe.md).
 
-Each group lies in a file below `options/`, or where it is used (schedule.py, supervision/shifts.py).
+Each group lies in a file below `options/`, or where it is used (schedule.py, time_window.py).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
     pointers/<channel>/champion_evaluation.json its evaluation
     pointers/<channel>/champion_evaluation_writing.json
                                                 how it writes, for the page
-    pointers/<channel>/history/                 see chronicle.py
+    pointers/<channel>/history/                 see records.py
 
 The pointer counts; a record is written after it moved. A run killed in between is healed by the next one,
 which finds its challenger crowned and the record missing.

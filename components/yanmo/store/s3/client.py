@@ -140,7 +140,7 @@ def connect(scheme: str, endpoint: str, connections: int) -> Client:
     pool = Pool(
         maxsize=connections,
         timeout=urllib3.Timeout(connect=CONNECT_SECONDS, read=READ_SECONDS),
-        retries=False,  # ours know which requests may be repeated, and how (s3_retry.py)
+        retries=False,  # ours know which requests may be repeated, and how (retry.py)
         cert_reqs="CERT_REQUIRED",
         ca_certs=ca_bundle() if parts.scheme == "https" else None,
     )

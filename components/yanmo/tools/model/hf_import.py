@@ -18,6 +18,7 @@ from pathlib import Path
 
 from yanmo.common.answers import answer, only_answers
 from yanmo.common.errors import DataError, ExitCode, UsageError
+from yanmo.common.json_object import read_object
 from yanmo.formats.round_trip import check_round_trip, open_tokenizer
 from yanmo.formats.texts_at_hand import texts_at_hand
 from yanmo.model.weights_check import check_weights, weight_files
@@ -80,7 +81,7 @@ def check(store: ObjectStore, folder: Path, channel: str) -> None:
     Raises:
         DataError: names the file, what was expected and what was found.
     """
-    from yanmo.model.hf_export import read_config, read_object, shapes_of
+    from yanmo.model.hf_export import read_config, shapes_of
 
     config, _ = read_config(folder)
     check_weights(folder, shapes_of(folder, config))

@@ -82,7 +82,7 @@ def _document(plan: Plan, swept: Swept | None) -> dict[str, object]:
                 "bytes": one.bytes,
                 "why": one.why,
             }
-            for one in plan.doomed
+            for one in plan.to_delete
         ],
         "loose": [info.name for info, _ in plan.loose],
         "leftovers": [leftover.name for leftover in plan.leftovers],
@@ -96,7 +96,7 @@ def _print(inventory: Inventory, plan: Plan, swept: Swept | None, args: argparse
     verb = "removed" if swept else "would remove"
     groups: dict[str, list[int]] = defaultdict(list)
     stayed = swept.stayed if swept else set()
-    for one in plan.doomed:
+    for one in plan.to_delete:
         if one.folder.name in stayed:
             continue  # said below
         if one.is_whole:
@@ -128,7 +128,7 @@ def _print(inventory: Inventory, plan: Plan, swept: Swept | None, args: argparse
 
 
 def _explain(inventory: Inventory, plan: Plan) -> None:
-    going = {one.folder.name: one for one in plan.doomed}
+    going = {one.folder.name: one for one in plan.to_delete}
     for name, folder in sorted(inventory.keys.items()):
         why = plan.kept.get(name)
         if why is None and name not in going:

@@ -42,7 +42,7 @@ class Ages:
 
 
 @dataclass
-class Doomed:
+class ToDelete:
     """What goes of one key."""
 
     folder: KeyFolder
@@ -75,7 +75,7 @@ class Plan:
     """Output -> why it stays."""
     pinned: set[tuple[KeyName, str]] = field(default_factory=set)
     """Key and manifest sha256 of references that were met."""
-    doomed: list[Doomed] = field(default_factory=list)
+    to_delete: list[ToDelete] = field(default_factory=list)
     """Outputs before those they were made from."""
     loose: list[tuple[ObjectInfo, str]] = field(default_factory=list)
     """Objects of no key, and what they are."""
@@ -88,7 +88,7 @@ class Plan:
     @property
     def bytes(self) -> int:
         """What would be freed."""
-        keys = sum(one.bytes for one in self.doomed)
+        keys = sum(one.bytes for one in self.to_delete)
         return keys + sum(info.bytes for info, _ in self.loose) + sum(one.bytes for one in self.leftovers)
 
 
@@ -113,7 +113,7 @@ class Planner:
         for name in sorted(self.inventory.keys):
             if name not in self._live:
                 self._judge(self.inventory.keys[name])
-        self.plan.doomed = list(_consumers_first(self.plan.doomed))
+        self.plan.to_delete = list(_consumers_first(self.plan.to_delete))
         self._judge_loose()
         return self.plan
 
@@ -286,12 +286,12 @@ class Planner:
     def _judge(self, folder: KeyFolder) -> None:
         """What goes of a key that no live run holds."""
         if folder.name not in self.plan.kept:
-            self._doom(folder) if folder.manifest else self._doom_debris(folder, set())
+            self._list_all(folder) if folder.manifest else self._list_debris(folder, set())
         elif folder.manifest:
-            self._doom_debris(folder, self._used_attempts(folder))
+            self._list_debris(folder, self._used_attempts(folder))
         # else it is needed and not there: nothing of it is touched
 
-    def _doom_debris(self, folder: KeyFolder, used: set[str]) -> None:
+    def _list_debris(self, folder: KeyFolder, used: set[str]) -> None:
         """What lies beside the output, if there is one."""
         old = [info for info in folder.old_manifests if not self._is_kept_manifest(folder, info)]
         objects = list(old)
@@ -312,11 +312,11 @@ class Planner:
         if objects or leftovers:
             found = self._read(folder.manifest.name) if folder.manifest else None
             data = found[1] if found else b""
-            self.plan.doomed.append(
-                Doomed(folder, objects, "; ".join(dict.fromkeys(why)), data=data, leftovers=leftovers)
+            self.plan.to_delete.append(
+                ToDelete(folder, objects, "; ".join(dict.fromkeys(why)), data=data, leftovers=leftovers)
             )
 
-    def _doom(self, folder: KeyFolder) -> None:
+    def _list_all(self, folder: KeyFolder) -> None:
         """The output and all beside it; its manifest first."""
         assert folder.manifest
         found = self._read_old(folder.manifest.name)
@@ -328,7 +328,7 @@ class Planner:
         objects += [info for infos in folder.attempts.values() for info in infos]
         objects += [*folder.going, *folder.work]
         manifest = found[0] if found else None
-        self.plan.doomed.append(Doomed(folder, objects, why, True, manifest, data, folder.leftovers))
+        self.plan.to_delete.append(ToDelete(folder, objects, why, True, manifest, data, folder.leftovers))
 
     def _used_attempts(self, folder: KeyFolder) -> set[str]:
         """Attempts that the current manifest, or a kept older one of other content, names."""
@@ -409,15 +409,15 @@ def shown_age(seconds: float) -> str:
     return f"{seconds / _DAY:g} d" if seconds >= _DAY else human_seconds(seconds)
 
 
-def _consumers_first(doomed: list[Doomed]) -> Iterator[Doomed]:
+def _consumers_first(to_delete: list[ToDelete]) -> Iterator[ToDelete]:
     """Every output before those it was made from, so that a kill leaves no hole in a chain.
 
     What lies beside outputs comes first: dead work may name an output in its INPUTS.json.
     """
-    by_name = {one.folder.name: one for one in doomed}
+    by_name = {one.folder.name: one for one in to_delete}
     done: set[KeyName] = set()
-    order: list[Doomed] = []
-    for first in doomed:
+    order: list[ToDelete] = []
+    for first in to_delete:
         waiting = [(first, False)]
         while waiting:
             one, opened = waiting.pop()

@@ -34,7 +34,7 @@ from yanmo.store.manifest import Manifest, Reference
 from yanmo.store.objects import AlreadyExists, ObjectStore
 from yanmo.store.output import going_name, manifest_name, superseded_name
 from yanmo.tools.store.chain import Opener, edges
-from yanmo.tools.store.gc_plan import Doomed, Plan, inputs_of
+from yanmo.tools.store.gc_plan import Plan, ToDelete, inputs_of
 from yanmo.tools.store.inventory import KeyName, lease_name, take
 from yanmo.tools.store.pointed import read_all
 
@@ -64,16 +64,16 @@ class Sweep:
         self.done = Swept()
         self._since = store.clock()
         self._opener = Opener(store)
-        self._doomed = {one.folder.name: one for one in plan.doomed}
+        self._to_delete = {one.folder.name: one for one in plan.to_delete}
         self._held: dict[KeyName, Lease] = {}
         """Leases of this batch: no run makes these keys, whatever their INPUTS.json says."""
 
     def run(self) -> Swept:
-        """Restore what a killed gc withdrew and is needed, then remove what is doomed."""
+        """Restore what a killed gc withdrew and is needed, then remove what is to delete."""
         for name, kept in self.plan.restore:
             self._restore_withdrawn(name, kept)
         progress = Progress(log, "removed", max(1, self.plan.bytes), unit="B")
-        waiting = iter(self.plan.doomed)
+        waiting = iter(self.plan.to_delete)
         while batch := list(itertools.islice(waiting, BATCH)):
             self._batch(batch, progress)
         for info, _ in self.plan.loose:
@@ -88,7 +88,7 @@ class Sweep:
         self.done.objects += 1
         self.done.bytes += size
 
-    def _batch(self, batch: list[Doomed], progress: Progress) -> None:
+    def _batch(self, batch: list[ToDelete], progress: Progress) -> None:
         held = self._held
         try:
             self._take_all(batch)
@@ -109,7 +109,7 @@ class Sweep:
                 lease.release()
             held.clear()
 
-    def _take_all(self, batch: list[Doomed]) -> None:
+    def _take_all(self, batch: list[ToDelete]) -> None:
         """Take the leases of all keys that no run has and that nobody changed since the plan.
 
         The plan held these leases to be over. Of another machine's it is known only after watching it for
@@ -127,7 +127,7 @@ class Sweep:
                     waiting.append((one, lease))
             time.sleep(1.0 if waiting else 0.0)
 
-    def _take(self, one: Doomed, lease: Lease) -> bool:
+    def _take(self, one: ToDelete, lease: Lease) -> bool:
         """Whether the lease was free; it is held then, unless the key was changed since the plan."""
         if not lease.acquire():
             return False
@@ -138,7 +138,7 @@ class Sweep:
             self._spare(one, "was committed since it was listed")
         return True
 
-    def _has_begun(self, one: Doomed) -> bool:
+    def _has_begun(self, one: ToDelete) -> bool:
         """Whether the lease that was refused is that of a living run."""
         name = lease_name(*one.folder.name)
         info = self.store.stat(name)
@@ -153,7 +153,7 @@ class Sweep:
         except FileNotFoundError:
             return b""
 
-    def _withdraw(self, one: Doomed) -> bool:
+    def _withdraw(self, one: ToDelete) -> bool:
         """Set the manifest aside; False where the lease was lost or another manifest is there by now."""
         with contextlib.suppress(AlreadyExists):
             self.store.create(_withdrawn_name(one), one.data)
@@ -163,7 +163,7 @@ class Sweep:
         self.store.delete(manifest_name(*one.folder.name))
         return True
 
-    def _mark(self, one: Doomed) -> list[str]:
+    def _mark(self, one: ToDelete) -> list[str]:
         """Marks on the replaced manifests that go; runs that begin to use one are told by these."""
         marks = _marks(one)
         for name in marks:
@@ -171,11 +171,11 @@ class Sweep:
                 self.store.create(name, b"gc\n")
         return marks
 
-    def _unmark(self, one: Doomed) -> None:
+    def _unmark(self, one: ToDelete) -> None:
         for name in _marks(one):
             self.store.delete(name)
 
-    def _is_ours(self, one: Doomed) -> bool:
+    def _is_ours(self, one: ToDelete) -> bool:
         """Whether the lease of a key is still held; a machine that slept may have lost it."""
         try:
             self._held[one.folder.name].check()
@@ -183,12 +183,12 @@ class Sweep:
             return False
         return True
 
-    def _spare(self, one: Doomed, why: str) -> None:
+    def _spare(self, one: ToDelete, why: str) -> None:
         self.done.spared.append(f"{one.folder}: {why}")
         self.done.stayed.add(one.folder.name)
 
-    def _finish(self, one: Doomed, needed: set[tuple[KeyName, str]]) -> None:
-        """Remove what is doomed of a key, or give it back what was withdrawn."""
+    def _finish(self, one: ToDelete, needed: set[tuple[KeyName, str]]) -> None:
+        """Remove what is to delete of a key, or give it back what was withdrawn."""
         name = one.folder.name
         if _is_needed(one, needed):
             if one.is_whole:
@@ -246,7 +246,7 @@ class Sweep:
                 yield from inputs_of(self.store, folder)
 
     def _manifest(self, reference: Reference) -> Manifest | None:
-        one = self._doomed.get((reference.stage, reference.key))
+        one = self._to_delete.get((reference.stage, reference.key))
         if one and one.manifest:
             return one.manifest
         try:
@@ -257,11 +257,11 @@ class Sweep:
             return None
 
 
-def _withdrawn_name(one: Doomed) -> str:
+def _withdrawn_name(one: ToDelete) -> str:
     return superseded_name(*one.folder.name, hashlib.sha256(one.data).hexdigest())
 
 
-def _marks(one: Doomed) -> list[str]:
+def _marks(one: ToDelete) -> list[str]:
     """The names of the marks on replaced manifests that go while the output of the key stays."""
     if one.is_whole:
         return []  # the output itself is withdrawn, which says the same
@@ -270,7 +270,7 @@ def _marks(one: Doomed) -> list[str]:
     return [going_name(*one.folder.name, each) for each in digits]
 
 
-def _is_needed(one: Doomed, needed: set[tuple[KeyName, str]]) -> bool:
+def _is_needed(one: ToDelete, needed: set[tuple[KeyName, str]]) -> bool:
     """Whether a new reference names the output that goes, or an older manifest that goes beside it."""
     if one.is_whole:
         return any(name == one.folder.name for name, _ in needed)

@@ -7,13 +7,12 @@ and so that memory, disk space and the model card are those of the model and not
 from __future__ import annotations
 
 import dataclasses
-import json
 import logging
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from yanmo.common.errors import DataError
+from yanmo.common.json_object import read_object
 from yanmo.formats.round_trip import check_round_trip, open_tokenizer, probe_texts
 from yanmo.formats.token_cache import TokenCache
 from yanmo.model.weights_check import WEIGHTS, check_weights
@@ -51,7 +50,7 @@ def check_tokenizer(model: Output, cache: TokenCache) -> None:
         )
     if model.manifest.metadata.get("imported"):  # by an older code, maybe, which did not look
         check_round_trip(open_tokenizer(model.path("tokenizer.json")), probe_texts(), f"{model}")
-    found = read_config(model.path(CONFIG)).get("vocab_size")
+    found = read_object(model.path(CONFIG)).get("vocab_size")
     if found != cache.vocab_size:
         raise DataError(f"{model}: vocabulary of {found}, the token cache has {cache.vocab_size}")
 
@@ -72,7 +71,7 @@ def _short(digests: list[str]) -> str:
 
 def with_shape_of(options: TrainConfig, model: Output) -> TrainConfig:
     """The options with the model's own shape in the place of the one asked for; says what had no effect."""
-    shape = shape_in(read_config(model.path(CONFIG)))
+    shape = shape_in(read_object(model.path(CONFIG)))
     asked = {name: getattr(options, name) for name in shape}
     other = [f"{name} {shape[name]}, not {asked[name]}" for name in shape if shape[name] != asked[name]]
     if other:
@@ -80,21 +79,6 @@ def with_shape_of(options: TrainConfig, model: Output) -> TrainConfig:
     # Its first weights are given, so that neither option means anything; together they may contradict.
     changes: dict[str, Any] = {**shape, "start": "random", "residual_start": "zero", "size": "tiny"}
     return dataclasses.replace(options, **changes)
-
-
-def read_config(path: Path) -> dict[str, Any]:
-    """A model's config.json.
-
-    Raises:
-        DataError: it is no JSON object.
-    """
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{path}: not readable as JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise DataError(f"{path}: expected an object, found {type(value).__name__}")
-    return value
 
 
 def shape_in(config: Mapping[str, Any]) -> dict[str, int | bool]:

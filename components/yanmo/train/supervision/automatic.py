@@ -3,7 +3,7 @@
 On a CPU they are the defaults. On GPUs they are what a person with one wants: bf16 where it is native, one
 rank per visible GPU, variable-length flash attention where it runs, compiled layers where a compiler is.
 
-The precision is part of the key, so what the first machine was is recorded (common/store/auto_record.py), by
+The precision is part of the key, so what the first machine was is recorded (store/auto_record.py), by
 the options as given that enter the key, and whoever gives the same on the same inputs later, on whatever
 machine, takes the record. It holds facts alone: the precision, as the key has it, and the machine's GPUs.
 Ranks, attention and compiling follow from the facts and from the other options at each start, so an option
@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from yanmo.common.errors import EnvironmentFault
+from yanmo.common.json_object import read_object
 from yanmo.model.flash_limits import misfit
 from yanmo.options.fields import AUTO, by_kind, flag, names_of, spelled
 from yanmo.stage.run import StageRun
@@ -29,7 +30,7 @@ from yanmo.store.auto_record import AutoRecord, keep_first, put_in_place, read_r
 from yanmo.store.commit import Recipe
 from yanmo.train.backends.machine import Machine, gpu_files, this_machine
 from yanmo.train.config import TrainConfig
-from yanmo.train.models.given import CONFIG, read_config, shape_in
+from yanmo.train.models.given import CONFIG, shape_in
 from yanmo.train.options.machine import CPU_RANKS, fitting_ranks
 
 log = logging.getLogger(__name__)
@@ -210,7 +211,7 @@ def _plain_attention(options: TrainConfig) -> str:
 def _unfit(run: StageRun, precision: str, machine: Machine) -> str:
     """What keeps variable-length flash attention from running on the machine's GPUs; "" for nothing."""
     model = run.inputs["model"]
-    shape = shape_in(read_config(model.path(CONFIG))) if model else {"head_width": run.options.head_width}
+    shape = shape_in(read_object(model.path(CONFIG))) if model else {"head_width": run.options.head_width}
     found = misfit("cuda", precision, shape["head_width"], machine.capability)
     return found or ("" if machine.has_varlen else "this torch has no torch.nn.attention.varlen")
 

@@ -20,6 +20,7 @@ from types import FrameType
 from typing import Any
 
 from yanmo.common.errors import StorageError
+from yanmo.common.json_object import read_object
 from yanmo.common.logs import human_bytes
 from yanmo.common.made_by import made_by
 from yanmo.formats.documents import text_form
@@ -32,7 +33,7 @@ from yanmo.store.output import Output
 from yanmo.train import job
 from yanmo.train.backends.machine import this_machine
 from yanmo.train.backends.zero_config import engine_config
-from yanmo.train.checkpoints.keeper import Keeper
+from yanmo.train.checkpoints.uploader import Uploader
 from yanmo.train.config import TrainConfig
 from yanmo.train.health.watchdog import FOLDER as HEARTBEATS
 from yanmo.train.health.watchdog import doings
@@ -45,7 +46,6 @@ from yanmo.train.models.given import (
     CONFIG,
     check_finite,
     check_tokenizer,
-    read_config,
     shape_in,
     with_shape_of,
 )
@@ -70,7 +70,7 @@ def work(run: StageRun, look: Look = this_machine) -> Result:
     cache = TokenCache.open(run.input("token_cache"))
     folder = run.work_folder.path
     folder.mkdir(parents=True, exist_ok=True)
-    keeper = Keeper(run.work_folder, run.attempt.lease)
+    uploader = Uploader(run.work_folder, run.attempt.lease)
     shifts, parts = Shifts(options.hours()), dict[str, Output]()
 
     @functools.cache
@@ -80,9 +80,9 @@ def work(run: StageRun, look: Look = this_machine) -> Result:
 
     if not (folder / job.EXPORT).exists():
         first = task()
-        keeper.restore()
-        if not _train(first, shifts, Exporter(run.telemetry, folder), keeper):
-            keeper.save()
+        uploader.restore()
+        if not _train(first, shifts, Exporter(run.telemetry, folder), uploader):
+            uploader.save()
             return Result(counts={}, status="paused")
     if options.twins:
         noise = seed_noise(run, task, functools.partial(_train_twin, shifts))
@@ -105,9 +105,9 @@ def _task(run: StageRun, cache: TokenCache, folder: Path) -> Job:
     )
 
 
-def _train_twin(shifts: Shifts, task: Job, keeper: Keeper) -> bool:
+def _train_twin(shifts: Shifts, task: Job, uploader: Uploader) -> bool:
     """`_train`, without figures on /metrics: they are the model's."""
-    return _train(task, shifts, Exporter(Telemetry("train"), task.folder), keeper)
+    return _train(task, shifts, Exporter(Telemetry("train"), task.folder), uploader)
 
 
 def forget(run: StageRun, output: Output) -> Finish:
@@ -164,7 +164,7 @@ def _check_space(folder: Path, options: TrainConfig, cache: TokenCache) -> None:
         )
 
 
-def _train(task: Job, shifts: Shifts, exporter: Exporter, keeper: Keeper) -> bool:
+def _train(task: Job, shifts: Shifts, exporter: Exporter, uploader: Uploader) -> bool:
     """Run the workers, shift after shift, to the end; False when they paused.
 
     Raises:
@@ -177,7 +177,7 @@ def _train(task: Job, shifts: Shifts, exporter: Exporter, keeper: Keeper) -> boo
             if stopping or (shift.ends_at <= time.time() and shift.then == "paused"):
                 log.info("pausing: %s", "asked to stop" if stopping else shift.reason)
                 return False
-            statuses = _one_shift(_for_shift(task, shift), exporter, keeper, stopping)
+            statuses = _one_shift(_for_shift(task, shift), exporter, uploader, stopping)
             if statuses is None:
                 continue  # with a smaller micro batch
             states = {status.state for status in statuses}
@@ -202,19 +202,21 @@ def _for_shift(task: Job, shift: Shift) -> Job:
     )
 
 
-def _one_shift(task: Job, exporter: Exporter, keeper: Keeper, stopping: list[float]) -> list[Status] | None:
+def _one_shift(
+    task: Job, exporter: Exporter, uploader: Uploader, stopping: list[float]
+) -> list[Status] | None:
     """How the ranks ended; None when the micro batch was halved and they have to be started again."""
 
     def look() -> None:
         exporter.show()
-        keeper.check()
+        uploader.check()
 
     with power_limit(task.options.power_watts):
         process = start(task.options, task.write())
         said = WorkersLog(process, task.folder / "workers.log")
         said.start()
         try:
-            with keeper:
+            with uploader:
                 watch(
                     process,
                     said,
@@ -278,7 +280,7 @@ def _result(run: StageRun, cache: TokenCache, folder: Path) -> Result:
     if (folder / job.TRACE).exists():
         shutil.copyfile(folder / job.TRACE, run.attempt.path(job.TRACE))
         run.attempt.add(job.TRACE, role="record")
-    shape = shape_in(read_config(export / CONFIG))
+    shape = shape_in(read_object(export / CONFIG))
     card = model_card(run.options, {**result, **shape}, valid, run.input("token_cache"))
     run.attempt.write("README.md", card, role="record")
     counts = {name: result[name] for name in ("steps", "tokens", "parameters")}

@@ -33,7 +33,7 @@ from yanmo.store.commit import Attempt, Recipe, Result, commit_once, work_name
 from yanmo.store.output import Output, find_output, read_json
 from yanmo.store.work_folder import WorkFolder
 from yanmo.train import job
-from yanmo.train.checkpoints.keeper import Keeper
+from yanmo.train.checkpoints.uploader import Uploader
 from yanmo.train.config import TrainConfig
 from yanmo.train.job import Job, read_metrics
 from yanmo.train.models.given import with_shape_of
@@ -49,7 +49,7 @@ _FILE = "twin.json"
 
 
 def seed_noise(
-    run: StageRun, model_task: Callable[[], Job], train: Callable[[Job, Keeper], bool]
+    run: StageRun, model_task: Callable[[], Job], train: Callable[[Job, Uploader], bool]
 ) -> Output | None:
     """The part `seed_noise` of the recipe's twins, those made now and before; None without two of them.
 
@@ -69,7 +69,7 @@ def seed_noise(
 
 
 def _twins(
-    run: StageRun, model_task: Callable[[], Job], train: Callable[[Job, Keeper], bool]
+    run: StageRun, model_task: Callable[[], Job], train: Callable[[Job, Uploader], bool]
 ) -> list[Output]:
     """The twins that are there, those that could be made now among them."""
     twins: list[Output] = []
@@ -147,7 +147,7 @@ def _twin(
     recipe: Recipe,
     model_task: Callable[[], Job],
     number: int,
-    train: Callable[[Job, Keeper], bool],
+    train: Callable[[Job, Uploader], bool],
 ) -> Output | None:
     origin = _origin(run)
     # Of this text and start: a checkpoint of others could not be gone on from, or would mix them.
@@ -166,10 +166,10 @@ def _twin(
         )
         _forget(work.path.parent, but=ours)
         work.path.mkdir(parents=True, exist_ok=True)
-        keeper = Keeper(work, attempt.lease)
-        keeper.restore()
-        if not train(dataclasses.replace(task, options=options, folder=work.path), keeper):
-            keeper.save()
+        uploader = Uploader(work, attempt.lease)
+        uploader.restore()
+        if not train(dataclasses.replace(task, options=options, folder=work.path), uploader):
+            uploader.save()
             return Result(counts={}, status="paused")
         found = {"seed": options.seed, **origin, **_found(work)}
         attempt.write(_FILE, json.dumps(found, ensure_ascii=False, indent=1) + "\n")

@@ -88,22 +88,9 @@ def killed(store: str, moment: int) -> bool:
     """Migrate in a process of its own, which ends before its write number `moment`; whether it was killed."""
     child = os.fork()
     if not child:
-        from yanmo.store.file_store import FileStore
+        from killed_writes import die_at_write
 
-        count = 0
-
-        def counted(real: Any) -> Any:
-            def write(*args: Any) -> Any:
-                nonlocal count
-                if count == moment:
-                    os.kill(os.getpid(), signal.SIGKILL)
-                count += 1
-                return real(*args)
-
-            return write
-
-        for name in ("create", "replace", "delete"):
-            setattr(FileStore, name, counted(getattr(FileStore, name)))
+        die_at_write(moment)
         os._exit(tool("migrate", "--store", store, "--write")[0])
     _, status = os.waitpid(child, 0)
     if os.WIFSIGNALED(status):

@@ -13,15 +13,14 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from ground import RAW, Ground, folder_of, work_of
+from killed_writes import die_at_write
 
 from yanmo.common.errors import ExitCode, StorageError
 from yanmo.store.auto_record import AutoRecord
 from yanmo.store.commit import Recipe, announce, check_present, work_name
-from yanmo.store.file_store import FileStore
 from yanmo.store.lease import Lease
 from yanmo.store.objects import Leftover
 from yanmo.store.output import Output, going_name, open_reference
@@ -315,7 +314,7 @@ def test_a_failed_run_that_begins_again_between_plan_and_sweep_keeps_its_inputs(
     real = Sweep.run
 
     def run(sweep: Sweep) -> Swept:
-        assert {one.folder.name for one in sweep.plan.doomed} >= {("next", recipe.key)}, (
+        assert {one.folder.name for one in sweep.plan.to_delete} >= {("next", recipe.key)}, (
             "its debris was to go"
         )
         assert again.acquire()
@@ -445,20 +444,7 @@ def test_what_a_killed_gc_withdrew_is_restored_if_it_is_needed_again(ground: Gro
 
 def gc_that_kills_itself(uri: str, moment: int) -> None:
     """Runs in a process of its own, which ends before its write number `moment`."""
-    count = 0
-
-    def counted(real: Any) -> Any:
-        def write(*args: Any) -> Any:
-            nonlocal count
-            if count == moment:
-                os.kill(os.getpid(), signal.SIGKILL)
-            count += 1
-            return real(*args)
-
-        return write
-
-    for name in ("create", "replace", "delete"):
-        setattr(FileStore, name, counted(getattr(FileStore, name)))
+    die_at_write(moment)
     sys.exit(Ground(uri).gc().code)
 
 

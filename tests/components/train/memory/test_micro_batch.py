@@ -79,7 +79,7 @@ def test_out_of_memory_while_stopping_is_no_bug(task, tmp_path, monkeypatch):
     from yanmo.store.lease import Lease
     from yanmo.store.opening import open_store
     from yanmo.store.work_folder import WorkFolder
-    from yanmo.train.checkpoints.keeper import Keeper
+    from yanmo.train.checkpoints.uploader import Uploader
     from yanmo.train.metrics.exporter import Exporter
     from yanmo.train.supervision import supervisor
 
@@ -89,8 +89,8 @@ def test_out_of_memory_while_stopping_is_no_bug(task, tmp_path, monkeypatch):
     store = open_store(str(tmp_path))
     lease = Lease(store, "runs/train/key/LEASE.json", "one")
     assert lease.acquire()
-    keeper = Keeper(WorkFolder(store, "runs/train/key"), lease)
+    uploader = Uploader(WorkFolder(store, "runs/train/key"), lease)
     exporter = Exporter(Telemetry("train", port=-1), tmp_path)
-    assert supervisor._one_shift(task, exporter, keeper, [time.monotonic()]) is None
+    assert supervisor._one_shift(task, exporter, uploader, [time.monotonic()]) is None
     assert largest_micro_batch(tmp_path)[0] == 1
     lease.release()

@@ -299,7 +299,7 @@ def test_whatever_keeps_a_twin_from_being_made_costs_neither_the_model_nor_the_o
 
     logger = logging.getLogger("yanmo.train.supervision.twins")
     logger.addHandler(caplog.handler)
-    part = seed_noise(run, fails, lambda task, keeper: True)
+    part = seed_noise(run, fails, lambda task, uploader: True)
     logger.removeHandler(caplog.handler)
     assert len(SeedNoise.of(part).twins) == 3
     assert "twin 4 of 4 failed" in caplog.text and str(error) in caplog.text
@@ -309,7 +309,7 @@ def test_a_run_that_lost_its_model_does_not_go_on_with_twins(making):
     run = making(twins=2)
     run.attempt.lease._lost = True
     with pytest.raises(LeaseLost):
-        seed_noise(run, lambda: pytest.fail("no twin is begun"), lambda task, keeper: True)
+        seed_noise(run, lambda: pytest.fail("no twin is begun"), lambda task, uploader: True)
 
 
 def test_as_many_twins_are_said_as_there_are(making, other_text, store, caplog):
@@ -328,7 +328,7 @@ def test_as_many_twins_are_said_as_there_are(making, other_text, store, caplog):
     def nothing() -> Job:
         raise AssertionError("all are there")
 
-    seed_noise(later, nothing, lambda task, keeper: True)
+    seed_noise(later, nothing, lambda task, uploader: True)
     logger.removeHandler(caplog.handler)
     assert "by 4 twins of 0.5 of the steps" in caplog.text
 

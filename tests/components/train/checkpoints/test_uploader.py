@@ -16,7 +16,7 @@ from yanmo.store.objects import ObjectStore
 from yanmo.store.opening import open_store
 from yanmo.store.work_folder import WorkFolder
 from yanmo.train import job
-from yanmo.train.checkpoints.keeper import Keeper
+from yanmo.train.checkpoints.uploader import Uploader
 
 NAME = "runs/train/key"
 
@@ -35,15 +35,15 @@ def far(s3_server, s3_place, tmp_path, monkeypatch) -> Callable[[str], ObjectSto
     return open_on
 
 
-def keeper_on(far, node: str, attempt: str, old: Lease | None = None) -> tuple[Keeper, Path, Lease]:
-    """A keeper, its checkpoints' folder, and its lease; takes over from `old`."""
+def keeper_on(far, node: str, attempt: str, old: Lease | None = None) -> tuple[Uploader, Path, Lease]:
+    """A uploader, its checkpoints' folder, and its lease; takes over from `old`."""
     if old:
         old.release()
     store = far(node)
     lease = Lease(store, f"{NAME}/LEASE.json", attempt)
     assert lease.acquire()
     work = WorkFolder(store, NAME)
-    return Keeper(work, lease), work.path / job.CHECKPOINTS, lease
+    return Uploader(work, lease), work.path / job.CHECKPOINTS, lease
 
 
 def checkpoint(root: Path, step: int, weights: str = "", **progress) -> str:
@@ -63,18 +63,18 @@ def steps(root: Path) -> list[int]:
 
 
 def test_the_best_model_travels_with_the_newest_and_only_once(far, monkeypatch):
-    keeper, root, lease = keeper_on(far, "here", "one")
+    uploader, root, lease = keeper_on(far, "here", "one")
     best = checkpoint(root, 10)
-    keeper.save()
+    uploader.save()
     checkpoint(root, 20, best_checkpoint=best)
-    keeper.save()
+    uploader.save()
     sent: list[str] = []
     kind = type(lease.store)
     publish = kind.publish
     with monkeypatch.context() as patch:
         patch.setattr(kind, "publish", lambda s, p, names: (sent.extend(names), publish(s, p, names))[1])
         checkpoint(root, 30, best_checkpoint=best)
-        keeper.save()
+        uploader.save()
     assert sent and not [name for name in sent if best in name]
     there, root, lease = keeper_on(far, "there", "two", lease)
     there.restore()
@@ -89,12 +89,12 @@ def test_the_best_model_travels_with_the_newest_and_only_once(far, monkeypatch):
 
 
 def test_in_trouble_a_checkpoint_from_before_it_travels_too(far):
-    keeper, root, lease = keeper_on(far, "here", "one")
+    uploader, root, lease = keeper_on(far, "here", "one")
     checkpoint(root, 10, health={"bad": 0, "high": 0})
     checkpoint(root, 20, health={"bad": 0, "high": 0})
     checkpoint(root, 30, health={"bad": 0, "high": 2})
     checkpoint(root, 40, health={"bad": 0, "high": 4})
-    keeper.save()
+    uploader.save()
     there, root, lease = keeper_on(far, "there", "two", lease)
     there.restore()
     assert steps(root) == [20, 40]
@@ -102,13 +102,13 @@ def test_in_trouble_a_checkpoint_from_before_it_travels_too(far):
 
 
 def test_after_a_rewind_the_earlier_step_is_the_newer_state(far):
-    keeper, root, lease = keeper_on(far, "here", "one")
+    uploader, root, lease = keeper_on(far, "here", "one")
     checkpoint(root, 10, rewinds=0)
     checkpoint(root, 20, "in the trouble", rewinds=0)
-    keeper.save()
+    uploader.save()
     shutil.rmtree(root / "step-00000020")
     checkpoint(root, 15, rewinds=1)
-    keeper.save()
+    uploader.save()
     there, far_root, lease = keeper_on(far, "there", "two", lease)
     checkpoint(far_root, 20, "in the trouble", rewinds=0)  # this node had it from before
     there.restore()
@@ -122,36 +122,36 @@ def test_after_a_rewind_the_earlier_step_is_the_newer_state(far):
 
 
 def test_a_restore_that_was_killed_is_made_again(far):
-    keeper, root, lease = keeper_on(far, "here", "one")
+    uploader, root, lease = keeper_on(far, "here", "one")
     checkpoint(root, 10)
-    keeper.save()
+    uploader.save()
     there, root, lease = keeper_on(far, "there", "two", lease)
     there.restore()
     order = [file["path"].rpartition("/")[2] for file in there._work._read()[0]["files"]]
     assert order[-1] == "manifest.json", "what makes it look whole comes last"
     (root / "step-00000010" / "manifest.json").unlink()
     (root / "step-00000010" / "rank-00000.safetensors").unlink()
-    again = Keeper(there._work, lease)
+    again = Uploader(there._work, lease)
     again.restore()
     assert (root / "step-00000010" / "rank-00000.safetensors").exists()
     lease.release()
 
 
 def test_a_checkpoint_that_was_cut_short_here_is_brought_anew(far):
-    keeper, root, lease = keeper_on(far, "here", "one")
+    uploader, root, lease = keeper_on(far, "here", "one")
     name = checkpoint(root, 10)
-    keeper.save()
+    uploader.save()
     path = root / name / "rank-00000.safetensors"
     path.write_text("wei")
-    Keeper(keeper._work, lease).restore()
+    Uploader(uploader._work, lease).restore()
     assert path.read_text() == "weights of step 10"
     lease.release()
 
 
 def test_a_damaged_state_is_passed_over_where_this_machine_has_one(far):
-    keeper, root, lease = keeper_on(far, "here", "one")
+    uploader, root, lease = keeper_on(far, "here", "one")
     checkpoint(root, 10)
-    keeper.save()
+    uploader.save()
     (file,) = [i.name for i in lease.store.list(NAME) if "safetensors" in i.name]
     _, version = lease.store.read(file)
     lease.store.replace(file, b"something else", version)
@@ -165,16 +165,16 @@ def test_a_damaged_state_is_passed_over_where_this_machine_has_one(far):
 
 
 def test_a_run_that_lost_its_key_hears_of_it(far, monkeypatch):
-    from yanmo.train.checkpoints import keeper as module
+    from yanmo.train.checkpoints import uploader as module
 
     monkeypatch.setattr(module, "_POLL_SECONDS", 0.05)
-    keeper, root, lease = keeper_on(far, "here", "one")
-    keeper.check()
+    uploader, root, lease = keeper_on(far, "here", "one")
+    uploader.check()
     checkpoint(root, 10)
     data, version = lease.store.read(lease.name)
     lease.store.replace(lease.name, json.dumps({**json.loads(data), "owner": "another"}).encode(), version)
-    with keeper, pytest.raises(LeaseLost):
+    with uploader, pytest.raises(LeaseLost):
         for _ in range(400):
-            keeper.check()
-            keeper._stop.wait(0.05)
+            uploader.check()
+            uploader._stop.wait(0.05)
     lease.store.delete(lease.name)

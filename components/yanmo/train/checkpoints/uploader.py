@@ -1,4 +1,4 @@
-"""Keeps the newest checkpoint in a far store while the workers train: a lost node costs one interval.
+"""Uploads the newest checkpoint in a far store while the workers train: a lost node costs one interval.
 
 With it goes the checkpoint of the best validation, which early stopping hands over at the end, and one to
 rewind to where the newest lies in trouble. Without torch: the supervisor runs this.
@@ -28,7 +28,7 @@ _LONGEST_PAUSE_SECONDS = 60.0
 _MANIFEST = "manifest.json"
 
 
-class Keeper:
+class Uploader:
     """While entered, a thread saves each new checkpoint of the work folder; the training does not wait."""
 
     def __init__(self, work: WorkFolder, lease: Lease) -> None:
@@ -145,10 +145,10 @@ class Keeper:
                 log.warning("the last checkpoint is on this machine only: %s", error)
                 pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
-    def __enter__(self) -> Keeper:
+    def __enter__(self) -> Uploader:
         if not self._work.is_in_store:
             self._stop.clear()
-            self._thread = threading.Thread(target=self._run, daemon=True, name="keeper")
+            self._thread = threading.Thread(target=self._run, daemon=True, name="uploader")
             self._thread.start()
         return self
 
