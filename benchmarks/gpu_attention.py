@@ -188,8 +188,5 @@ def _widths(device: str) -> Iterator[Measure]:
         case = Case("documents", 2, 129, 4, 2, E, E)
         error = max(errors(case, path, device, torch.bfloat16))
         yield within(f"heads of {E}: {path}", error, *_TOLERANCES[torch.bfloat16])
-    for dtype in (torch.float32,):
-        path = best_path(device, dtype, 64, capability)
-        yield holds(
-            f"auto in {_short(dtype)} is {path}", path == "masked", "flash attention has 16 bits only"
-        )
+    path = best_path(device, torch.float32, 64, capability)
+    yield holds(f"auto in fp32 is {path}", path == "masked", "flash attention has 16 bits only")

@@ -17,7 +17,7 @@ import pytest
 
 from yanmo.common.errors import UsageError
 from yanmo.curate.config import CurateOptions
-from yanmo.curate.phases import _ADDED, _CHOSEN, _MAP, _of_phases
+from yanmo.curate.phases import ADDED, CHOSEN, MAP, of_phases
 from yanmo.curate.text.text_options import text_options
 from yanmo.options.command_line import load
 from yanmo.options.fields import by_kind, names_of, opt, values_of
@@ -72,8 +72,8 @@ def other_values(cls: type, name: str) -> list[object]:
 
 @pytest.mark.parametrize("part", RECIPES["curate"]["parts"])
 def test_the_parts_of_curate_have_the_options_in_their_keys_that_they_had(part: str) -> None:
-    phases = {"curate_map": _MAP, "evaluation_set": _CHOSEN, "evaluation_set, added to": _ADDED}[part]
-    semantic, _ = _of_phases(CurateOptions(sources="x"), phases)
+    phases = {"curate_map": MAP, "evaluation_set": CHOSEN, "evaluation_set, added to": ADDED}[part]
+    semantic, _ = of_phases(CurateOptions(sources="x"), phases)
     assert sorted(semantic) == RECIPES["curate"]["parts"][part]
     assert all(semantic[name] == RECIPES["curate"]["semantic"][name] for name in semantic)
 
@@ -81,18 +81,18 @@ def test_the_parts_of_curate_have_the_options_in_their_keys_that_they_had(part: 
 def test_no_option_that_changes_what_map_does_is_left_out_of_its_key() -> None:
     """`curate_map` is made from `text_options` and a file; a forgotten option would take up stale text."""
     plain = CurateOptions(sources="x")
-    key, of_the_key = _of_phases(plain, _MAP)
+    key, of_the_key = of_phases(plain, MAP)
     made, changed = text_options(of_the_key), set()
     for name in names_of(CurateOptions, kind="semantic"):
         for value in other_values(CurateOptions, name):
             try:
                 other = dataclasses.replace(plain, **{name: value})
-                after = text_options(_of_phases(other, _MAP)[1])
+                after = text_options(of_phases(other, MAP)[1])
             except UsageError:
                 continue
             if after != made:
                 changed.add(name)
-                assert _of_phases(other, _MAP)[0] != key, name
+                assert of_phases(other, MAP)[0] != key, name
     assert changed == set(key)
 
 
@@ -106,8 +106,8 @@ class _Forgotten(CurateOptions):
 
 def test_an_option_that_says_no_phase_is_in_every_key_and_no_phase_reads_a_later_ones() -> None:
     options = _Forgotten(sources="x", one_more=7, late=7)
-    for phases in (_MAP, _ADDED, _CHOSEN):
-        semantic, of_the_key = _of_phases(options, phases)
+    for phases in (MAP, ADDED, CHOSEN):
+        semantic, of_the_key = of_phases(options, phases)
         assert semantic["one_more"] == of_the_key.one_more == 7
         assert "late" not in semantic
         with pytest.raises(AttributeError, match="option late is not in the key"):

@@ -30,10 +30,11 @@ from yanmo.curate.sources.listing import (
     sources_input,
 )
 from yanmo.curate.split.benchmark_files import benchmark_texts
-from yanmo.curate.split.confirmation import CONFIRM, build_extended_set
+from yanmo.curate.split.confirmation import build_extended_set
 from yanmo.curate.split.evaluation_set import EvaluationSet, build_evaluation_set
 from yanmo.curate.split.train_split import write_documents
 from yanmo.curate.text.text_options import check_text_options, text_options
+from yanmo.formats.records import CONFIRM
 from yanmo.options.fields import Only, Scalar, names_of
 from yanmo.stage.inputs import NONE
 from yanmo.stage.run import Finish, Skip, StageRun
@@ -48,13 +49,13 @@ EVALUATION_SET = "evaluation_set"
 EVALUATION_SET_REVISION = 4
 """Raised when the same text and options give another evaluation set."""
 
-_MAP = ("",)
+MAP = ("",)
 """What an option's declaration says of the first phase: nothing."""
-_ADDED = (*_MAP, "clusters", "confirm", "files")
+ADDED = (*MAP, "clusters", "confirm", "files")
 """Phases whose options decide what a confirmation split that is added becomes."""
-_CHOSEN = (*_ADDED, "split")
+CHOSEN = (*ADDED, "split")
 """Those of an evaluation set."""
-_READ = (*_MAP, "clusters", "checks")
+_READ = (*MAP, "clusters", "checks")
 """Those of the corpus; checks only refuse it."""
 
 
@@ -87,7 +88,7 @@ def prepare(run: StageRun) -> dict[str, Any]:
     return {**inputs, EVALUATION_SET: pinned}
 
 
-def _of_phases(options: CurateOptions, phases: tuple[str, ...]) -> tuple[dict[str, Scalar], Any]:
+def of_phases(options: CurateOptions, phases: tuple[str, ...]) -> tuple[dict[str, Scalar], Any]:
     """What phases' options put into a part's key; and the options without any others that are in a key."""
     named = names_of(type(options), kind="semantic", phase=phases)
     unkeyed = names_of(type(options), kind=("execution", "environment"))
@@ -103,7 +104,7 @@ def _expect(options: CurateOptions, new_bytes: int) -> None:
 def _choose_evaluation_set(run: StageRun, inputs: dict[str, Any]) -> Output:
     """The evaluation set of this text, made the channel's unless another run was first."""
     options: CurateOptions = run.options
-    semantic, of_the_key = _of_phases(options, _CHOSEN)
+    semantic, of_the_key = of_phases(options, CHOSEN)
 
     def build(attempt: Attempt) -> Result:
         return build_evaluation_set(attempt, _corpus(run), of_the_key)
@@ -129,7 +130,7 @@ def _add_confirmation(run: StageRun, pinned: Output | None, inputs: dict[str, An
     if options.pointer != NONE:
         _check_is_channels(run, pinned)
     _check_form(pinned, options)
-    semantic, of_the_key = _of_phases(options, _ADDED)
+    semantic, of_the_key = of_phases(options, ADDED)
 
     def build(attempt: Attempt) -> Result:
         corpus = _corpus(run)
@@ -208,7 +209,7 @@ def _corpus(run: StageRun) -> Corpus:
         options: CurateOptions = run.options
         mapped = _map_all(run, run.extra["sources"])
         signed = [_signed(run, part) for part in mapped]
-        corpus = Corpus.read(mapped, signed, _of_phases(options, _READ)[1])
+        corpus = Corpus.read(mapped, signed, of_phases(options, _READ)[1])
         if options.near_duplicate_similarity:
             corpus.drop_near_duplicates(_similar(run, corpus, mapped))
         if run.extra["excluded"]:
@@ -268,7 +269,7 @@ def _similar(run: StageRun, corpus: Corpus, mapped: Sequence[Output]) -> Edges:
 
 def _mapped(run: StageRun, source: Source, progress: Progress) -> Output:
     options: CurateOptions = run.options
-    semantic, of_the_key = _of_phases(options, _MAP)
+    semantic, of_the_key = of_phases(options, MAP)
     raw = {"content_digest": digest(source.identity), "uri": source.uri}
     build = functools.partial(
         mapping.build_mapped,

@@ -13,10 +13,17 @@ from typing import Any, NamedTuple
 from yanmo.evaluate.bits.of_documents import LoadedModel, Scores, encode, load_model, operations, score
 from yanmo.evaluate.bits.pieces import Pieces
 from yanmo.evaluate.documents.budget import OPERATIONS_PER_MINUTE, affordable, first_of_each_genre
-from yanmo.evaluate.documents.reading import CONFIRM, Document, check_same_form, genre_order, read_split
+from yanmo.evaluate.documents.reading import (
+    Document,
+    check_same_form,
+    genre_order,
+    read_confirmation,
+    read_split,
+)
 from yanmo.evaluate.tasks.asking import measure_tasks
 from yanmo.evaluate.tasks.harness import run_harness
 from yanmo.evaluate.writing.samples import SampleOptions, write_samples
+from yanmo.formats.records import CONFIRM
 from yanmo.stage.run import StageRun
 
 log = logging.getLogger(__name__)
@@ -39,7 +46,8 @@ class Measured(NamedTuple):
 def measure(run: StageRun, pieces: Pieces) -> Measured:
     """The documents of the evaluation set within the budget, and the model's figures and answers."""
     options, evaluation_set = run.options, run.input("evaluation_set")
-    documents, confirmation = read_split(evaluation_set, options.split), _confirmation(run)
+    documents = read_split(evaluation_set, options.split)
+    confirmation = read_confirmation(evaluation_set, options.split)
     check_same_form(evaluation_set, run.input("model"), "a model of")
     loaded = load_model(run.input("model"), options.device)
     number = _documents_per_genre(loaded, documents, confirmation, options)
@@ -58,14 +66,6 @@ def measure(run: StageRun, pieces: Pieces) -> Measured:
     confirmation = first_of_each_genre(confirmation, number)
     kept = (confirmation, _kept_scores(run, loaded, confirmation, pieces)) if confirmation else None
     return Measured(documents, scores, number, answers, kept)
-
-
-def _confirmation(run: StageRun) -> list[Document]:
-    """The documents of the confirmation split; none where it is not to be scored."""
-    evaluation_set = run.input("evaluation_set")
-    if run.options.split != "test" or not evaluation_set.entries(f"{CONFIRM}-*.parquet"):
-        return []
-    return read_split(evaluation_set, CONFIRM)
 
 
 def _kept_scores(run: StageRun, loaded: LoadedModel, documents: Sequence[Document], pieces: Pieces) -> Scores:

@@ -116,7 +116,8 @@ def work(run: StageRun) -> Result:
 def _keep_confirmation(run: StageRun, measured: Measured) -> dict[str, int]:
     """Write the scores of the confirmation split into a file of their own; gives the count of documents.
 
-    No summary is made of them: until a confirmation asks (promote/gate/confirmation.py) nobody should know them.
+    No summary is made of them: until a confirmation asks (promote/gate/confirmation.py) nobody should know
+    them.
     """
     from yanmo.evaluate.documents.table import evaluation_table, write_documents
 

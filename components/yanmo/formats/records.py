@@ -29,7 +29,9 @@ UNKNOWN_AUTHORS = frozenset(
 )
 """Names that are no one's: their documents are no group."""
 
-SPLITS = ("train", "valid", "test", "confirm")
+CONFIRM = "confirm"
+"""The split that promotions are confirmed on: scored each night, looked at when a confirmation asks."""
+SPLITS = ("train", "valid", "test", CONFIRM)
 
 DOCUMENTS = pa.schema(
     [
@@ -79,7 +81,8 @@ EVALUATION = pa.schema(
 )
 """Scores of documents: non-white-space characters, tokens with `<|eos|>`, and bits of all characters, line
 breaks and `<|eos|>` included, without and with the genre tag. `group`: what hangs together
-(evaluate/documents/groups.py); null for a document that stands alone; version 1 had none. Sorted by genre, then id."""
+(evaluate/documents/groups.py); null for a document that stands alone; version 1 had none. Sorted by genre,
+then id."""
 
 WRITING = pa.schema(
     [

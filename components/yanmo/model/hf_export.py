@@ -19,10 +19,9 @@ from safetensors.torch import load_file
 from yanmo.common.errors import DataError
 from yanmo.common.json_object import read_object
 from yanmo.model.decoder import Decoder, DecoderConfig
-from yanmo.model.weights_check import check_weights, read_headers, weight_files
+from yanmo.model.weights_check import WEIGHTS, check_weights, read_headers, weight_files
 from yanmo.model.weights_file import write_tensors
 
-WEIGHTS = "model.safetensors"
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
 
 

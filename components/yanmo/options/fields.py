@@ -6,8 +6,7 @@ are all made from the dataclass, so adding an option is a one-line diff:
     steps: int = opt(450, "optimizer steps", least=1, form=True)
 
 A stage with many options derives its config from a few small dataclasses, one a group of `--help`.
-Standard library only (PyYAML is imported when a file is read), so that every image and the pipeline
-compiler can import a `config.py`.
+Standard library only, so that every image and the pipeline compiler can import a `config.py`.
 
 Alternative not taken: pydantic. Options here are scalars, and the compiler and both images stay free
 of a compiled dependency.

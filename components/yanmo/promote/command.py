@@ -19,10 +19,10 @@ from yanmo.options.command_line import Parser, add_options
 from yanmo.options.fields import StageOptions, default_argv
 from yanmo.options.values import MOST, argument
 from yanmo.promote.config import STAGE
-from yanmo.promote.history.baseline import prepare
 from yanmo.promote.history.champion import CHAMPION, CrownLost, named
 from yanmo.promote.history.records import Record, all_records
 from yanmo.promote.history.rollback import plan_rollback, roll_back
+from yanmo.promote.preparing import prepare
 from yanmo.promote.work import finish, work
 from yanmo.stage.run import Finish, StageRun
 from yanmo.stage.run import main as stage_main

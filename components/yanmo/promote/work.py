@@ -22,10 +22,10 @@ from yanmo.promote.gate.evaluation import (
 )
 from yanmo.promote.gate.guards import contamination_of, figures_of
 from yanmo.promote.gate.limits import MEASURED, parse_limits, parse_unmeasured
-from yanmo.promote.gate.nights import VERDICT_SCHEMA, recipe_of, with_tonight
+from yanmo.promote.gate.nights import recipe_of, with_tonight
 from yanmo.promote.gate.noise import goes_on, noise_of
 from yanmo.promote.gate.rules import ABOUT_ONE, first_champion, judge
-from yanmo.promote.gate.verdict import Evidence, Rules, Verdict
+from yanmo.promote.gate.verdict import VERDICT_SCHEMA, Evidence, Rules, Verdict
 from yanmo.promote.history.champion import (
     CHAMPION,
     CHAMPION_WRITING,

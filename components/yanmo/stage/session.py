@@ -15,14 +15,13 @@ after PAGE outputs.
 
 from __future__ import annotations
 
-import json
 import logging
 import secrets
 import threading
 from collections.abc import Sequence
 
 from yanmo.common.errors import EnvironmentFault
-from yanmo.store.commit import INPUTS, INPUTS_SCHEMA, check_present, work_name
+from yanmo.store.commit import INPUTS, check_present, inputs_document, lease_name, work_name
 from yanmo.store.lease import Lease
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output
@@ -76,7 +75,7 @@ class _Page:
     def __init__(self, store: ObjectStore, stage: str) -> None:
         key = secrets.token_hex(32)
         self._store, self._name = store, f"{work_name(stage, key)}/{INPUTS}"
-        self._lease = Lease(store, f"{work_name(stage, key)}/LEASE.json", key[:12])
+        self._lease = Lease(store, lease_name(stage, key), key[:12])
         self._version = ""
         self.used: dict[str, object] = {}
         self.checked: set[str] = set()
@@ -89,7 +88,7 @@ class _Page:
 
     def add(self, outputs: Sequence[Output]) -> None:
         self.used |= {_name(one): vars(one.reference) for one in outputs}
-        data = json.dumps({"schema": INPUTS_SCHEMA, "inputs": self.used}, indent=1).encode() + b"\n"
+        data = inputs_document(self.used)
         if self._version:
             self._version = self._store.replace(self._name, data, self._version)
         else:

@@ -9,7 +9,6 @@ says. gc removes it with the output and the work of its key.
 
 from __future__ import annotations
 
-import datetime
 import json
 import re
 from collections.abc import Callable
@@ -18,7 +17,7 @@ from typing import Any
 
 from yanmo.common.errors import DataError, StorageError
 from yanmo.store.objects import AlreadyExists, ObjectStore, overwrite
-from yanmo.store.schema import LaterSchema, parse
+from yanmo.store.schema import LaterSchema, parse, utc_now
 
 SCHEMA = "yanmo.auto/1"
 _MAX_BYTES = 65_536
@@ -38,9 +37,7 @@ class AutoRecord:
     machine: dict[str, Any] = field(default_factory=dict)
     """What was seen of the machine that decided: all else is made from it at each start."""
     run_id: str = ""
-    created_at: str = field(
-        default_factory=lambda: datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    )
+    created_at: str = field(default_factory=utc_now)
     schema: str = SCHEMA
 
     def to_json(self) -> bytes:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import datetime
 import hashlib
 import json
 import logging
 import time
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -24,6 +23,7 @@ from yanmo.store.lease import Lease
 from yanmo.store.manifest import FileEntry, Manifest, Reference, Role, content_digest, make_key
 from yanmo.store.objects import AlreadyExists, Damaged, ObjectStore, check_name
 from yanmo.store.output import Output, find_output, going_name, manifest_name, superseded_name
+from yanmo.store.schema import utc_now
 
 log = logging.getLogger(__name__)
 INPUTS = "INPUTS.json"
@@ -155,6 +155,11 @@ def work_name(stage: str, key: str) -> str:
     return f"runs/{stage}/{key}"
 
 
+def lease_name(stage: str, key: str) -> str:
+    """Where the lease of a key lies."""
+    return f"{work_name(stage, key)}/LEASE.json"
+
+
 def announce(store: ObjectStore, stage: str, key: str, outputs: dict[str, Output]) -> None:
     """Say in INPUTS.json what the run of a key rests on; called under its lease.
 
@@ -168,7 +173,7 @@ def announce(store: ObjectStore, stage: str, key: str, outputs: dict[str, Output
         return
     pinned = {name: vars(output.reference) for name, output in sorted(outputs.items())}
     name = f"{work_name(stage, key)}/{INPUTS}"
-    data = json.dumps({"schema": INPUTS_SCHEMA, "inputs": pinned}, indent=1).encode() + b"\n"
+    data = inputs_document(pinned)
     try:
         store.create(name, data)
     except AlreadyExists:
@@ -178,6 +183,11 @@ def announce(store: ObjectStore, stage: str, key: str, outputs: dict[str, Output
     check_present(store, outputs.values())
 
 
+def inputs_document(pinned: Mapping[str, object]) -> bytes:
+    """What INPUTS.json holds: name -> the fields of a reference."""
+    return json.dumps({"schema": INPUTS_SCHEMA, "inputs": pinned}, indent=1).encode() + b"\n"
+
+
 def check_present(store: ObjectStore, outputs: Iterable[Output]) -> None:
     """Raise Removed when gc has removed one of `outputs` since it was opened.
 
@@ -185,8 +195,8 @@ def check_present(store: ObjectStore, outputs: Iterable[Output]) -> None:
     lease of its key, and the caller has said so before.
     """
     for output in outputs:
-        if not _is_back(store, output.reference):
-            pinned = output.reference
+        pinned = output.reference
+        if not _is_back(store, pinned):
             withdrawn = superseded_name(pinned.stage, pinned.key, pinned.manifest_sha256)
             if store.stat(withdrawn) is not None:
                 raise Removed(
@@ -196,9 +206,9 @@ def check_present(store: ObjectStore, outputs: Iterable[Output]) -> None:
                     pinned,
                 )
             raise Removed(
-                f"{store.uri}/{output.reference.manifest_uri}: removed by `yanmo store gc` while this ran, "
+                f"{store.uri}/{pinned.manifest_uri}: removed by `yanmo store gc` while this ran, "
                 "as nothing referred to it; run the same command again",
-                output.reference,
+                pinned,
             )
 
 
@@ -262,7 +272,7 @@ def commit_once(
         The output, or None when `build` paused (its work stays below `runs/`).
     """
     key = recipe.key
-    lease = Lease(store, f"{work_name(recipe.stage, key)}/LEASE.json", uuid.uuid4().hex[:12])
+    lease = Lease(store, lease_name(recipe.stage, key), uuid.uuid4().hex[:12])
     said = False
     while True:
         found = None if force else find_whole(store, recipe.stage, key)
@@ -348,7 +358,7 @@ def _manifest(recipe: Recipe, key: str, attempt: Attempt, result: Result) -> Man
         inputs={name: _record_of(value) for name, value in recipe.inputs.items()},
         references={name: vars(part.reference) for name, part in result.references.items()},
         run_id=recipe.run_id,
-        created_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        created_at=utc_now(),
         content_digest=content_digest(attempt.files, result.counts),
     )
 

@@ -11,7 +11,6 @@ of the first schema, which does not say who wrote it, is tried again once: the n
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import json
 import logging
 from collections.abc import Callable
@@ -21,7 +20,7 @@ from typing import Any
 from yanmo.common.made_by import code
 from yanmo.store.manifest import digest
 from yanmo.store.objects import ObjectStore, overwrite
-from yanmo.store.schema import parse
+from yanmo.store.schema import parse, utc_now
 
 log = logging.getLogger(__name__)
 SCHEMA = "yanmo.fatal/2"
@@ -49,9 +48,7 @@ class FatalRecord:
     message: str
     made_by: str = field(default_factory=code)
     """Commit or version of the code that wrote it."""
-    made_at: str = field(
-        default_factory=lambda: datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    )
+    made_at: str = field(default_factory=utc_now)
     schema: str = SCHEMA
 
     def to_json(self) -> bytes:

@@ -157,8 +157,13 @@ class ObjectStore(Protocol):
         """What killed writers left that `list` does not show."""
 
 
-def overwrite(store: ObjectStore, name: str, data: bytes) -> None:
+def overwrite(
+    store: ObjectStore, name: str, data: bytes, check: Callable[[bytes], None] = lambda current: None
+) -> None:
     """Write the object whatever was there; the last of two writers wins.
+
+    Args:
+        check: raises where what is there now must stay.
 
     Raises:
         StorageError: it changed under every try.
@@ -167,6 +172,7 @@ def overwrite(store: ObjectStore, name: str, data: bytes) -> None:
         try:
             current, version = store.read(name)
             if current != data:
+                check(current)
                 store.replace(name, data, version)
             return
         except Changed:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from yanmo.common.errors import DataError, StorageError, UsageError
+from yanmo.common.errors import DataError, UsageError
 from yanmo.store.manifest import MAX_REFERENCE_BYTES, REFERENCE_SCHEMA, Reference
-from yanmo.store.objects import AlreadyExists, Changed, ObjectStore
+from yanmo.store.objects import AlreadyExists, Changed, ObjectStore, overwrite
 from yanmo.store.output import Output, open_reference
 from yanmo.store.schema import LaterSchema, parse
 
-_TRIES = 20
 POINTED = {
     **{stage: stage for stage in ("curate", "balance", "tokenize", "train", "evaluate", "promote")},
     **{
@@ -152,22 +151,7 @@ def move_pointer(store: ObjectStore, channel: str, name: str, reference: Referen
         DataError: a later version of Yanmo wrote it.
     """
     path, data = pointer_name(channel, name), reference.to_json().encode()
-    for _ in range(_TRIES):
-        try:
-            current, version = store.read(path)
-            if current != data:
-                _refuse_later(current, f"{store.uri}/{path}")
-                store.replace(path, data, version)
-            return
-        except FileNotFoundError:
-            try:
-                store.create(path, data)
-                return
-            except AlreadyExists:
-                continue
-        except Changed:
-            continue
-    raise StorageError(f"{store.uri}/{path}: changed under {_TRIES} tries to move it; try again")
+    overwrite(store, path, data, lambda current: _refuse_later(current, f"{store.uri}/{path}"))
 
 
 def _refuse_later(data: bytes, where: str) -> None:

@@ -11,6 +11,7 @@ files (18 MB).
 
 from __future__ import annotations
 
+import datetime
 import json
 import re
 from collections.abc import Callable
@@ -51,6 +52,11 @@ or a new field adds a line here, and then readers take the older documents and `
 them. A content digest may not change on the way: references pin it. References also lie inside manifests and
 records, where only the upgrade of the whole document reaches them: a new schema of references needs new
 schemas of those, whose upgrades bring the references along."""
+
+
+def utc_now() -> str:
+    """This second as records write it: UTC, ISO 8601."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
 def parse(data: str | bytes, schema: str, limit: int) -> dict[str, Any]:

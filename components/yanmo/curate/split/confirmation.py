@@ -21,13 +21,13 @@ from yanmo.curate.corpus import Corpus
 from yanmo.curate.plan import Ints32, SplitSize, hold_out
 from yanmo.curate.tally import sort_genres
 from yanmo.curate.writing import count_licenses, write_splits
+from yanmo.formats.records import CONFIRM
 from yanmo.store.commit import Attempt, Result
 from yanmo.store.output import Output
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
-CONFIRM = "confirm"
 WITHOUT = (
     "`yanmo promote` then says first that a promotion is not confirmed, and does what its option "
     "--without-confirmation says; `yanmo curate --add-confirmation` adds the split later, from more text"

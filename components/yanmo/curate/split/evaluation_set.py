@@ -19,12 +19,13 @@ from yanmo.curate.duplicates.near_duplicates import find_similar
 from yanmo.curate.mapped_texts import comparable
 from yanmo.curate.mapping import cluster_digest
 from yanmo.curate.plan import Digests, hold_out, name_digests
-from yanmo.curate.split.confirmation import CONFIRM, WITHOUT, split_size, wants_confirmation, what_lacks
+from yanmo.curate.split.confirmation import WITHOUT, split_size, wants_confirmation, what_lacks
 from yanmo.curate.split.containment import HIGH_COVERAGE, coverage
 from yanmo.curate.tally import sort_genres
 from yanmo.curate.text.normalize import HAN, class_table, code_points
 from yanmo.curate.writing import count_licenses, write_splits
 from yanmo.formats.documents import read_documents
+from yanmo.formats.records import CONFIRM
 from yanmo.store.commit import Attempt, Result
 from yanmo.store.output import Output
 

@@ -14,12 +14,10 @@ from yanmo.common.errors import DataError
 from yanmo.evaluate.documents.chats import Turn, turns_of
 from yanmo.evaluate.documents.groups import groups_of
 from yanmo.formats.documents import read_documents, text_form
-from yanmo.formats.records import GENRES, check_schema, num_characters
+from yanmo.formats.records import CONFIRM, GENRES, check_schema, num_characters
 from yanmo.store.output import Output
 
 log = logging.getLogger(__name__)
-CONFIRM = "confirm"
-"""The split that promotions are confirmed on; curate chooses it."""
 _BATCH = 4096
 """Documents read at a time."""
 
@@ -156,3 +154,10 @@ def by_genre(sources: Iterable[Source]) -> dict[str, list[str]]:
     for source in sources:
         found.setdefault(source.genre, []).append(source.text)
     return {genre: found[genre] for genre in sorted(found, key=genre_order)}
+
+
+def read_confirmation(evaluation_set: Output, split: str) -> list[Document]:
+    """The documents of the confirmation split; none unless the test split is scored and there is one."""
+    if split != "test" or not evaluation_set.entries(f"{CONFIRM}-*.parquet"):
+        return []
+    return read_split(evaluation_set, CONFIRM)

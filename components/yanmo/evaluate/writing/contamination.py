@@ -17,10 +17,10 @@ import numpy as np
 
 from yanmo.common.errors import DataError
 from yanmo.evaluate.documents.reading import (
-    CONFIRM,
     Document,
     Source,
     genre_order,
+    read_confirmation,
     read_split,
     training_batches,
 )
@@ -47,8 +47,7 @@ def committed_contamination(run: StageRun) -> Output | None:
     names = ["documents", *(f"documents_{i}" for i in range(2, len(texts) + 1))]
 
     def build(attempt: Attempt) -> Result:
-        has_split = split == "test" and evaluation_set.entries(f"{CONFIRM}-*.parquet")
-        kept = read_split(evaluation_set, CONFIRM) if has_split else []
+        kept = read_confirmation(evaluation_set, split)
         found = contamination(read_split(evaluation_set, split), texts, kept)
         body = {"schema": "yanmo.contamination/1", **found}
         attempt.write(f"{NAME}.json", json.dumps(body, ensure_ascii=False, indent=1) + "\n")

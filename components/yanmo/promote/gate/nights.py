@@ -22,13 +22,12 @@ from typing import Any
 
 from yanmo.common.errors import DataError
 from yanmo.promote.gate.evaluation import Evaluation
+from yanmo.promote.gate.verdict import VERDICT_SCHEMA
 from yanmo.store.manifest import Reference, digest
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output, open_reference, read_json
 
 log = logging.getLogger(__name__)
-VERDICT_SCHEMA = "yanmo.verdict/4"
-"""Since 4 a verdict lists its nights."""
 _KEPT = 60
 """Nights in a list, more than a month of them: a night that is judged again finds itself."""
 

@@ -11,6 +11,9 @@ from yanmo.promote.gate.noise import Noise
 
 Outcome = Literal["promoted", "not promoted", "not valid"]
 
+VERDICT_SCHEMA = "yanmo.verdict/4"
+"""Of verdict.json; since 4 it lists its nights."""
+
 
 @dataclass(frozen=True)
 class Words:

@@ -12,7 +12,6 @@ which finds its challenger crowned and the record missing.
 
 from __future__ import annotations
 
-import datetime
 import logging
 from dataclasses import dataclass
 
@@ -22,6 +21,7 @@ from yanmo.store.manifest import Reference
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output, open_reference
 from yanmo.store.pointers import move_pointer, open_named, pointer_name, read_pointer, swap_pointer
+from yanmo.store.schema import utc_now
 
 log = logging.getLogger(__name__)
 CHAMPION = "champion"
@@ -114,11 +114,6 @@ def settle_evaluation(store: ObjectStore, channel: str, model: Output, evaluatio
     pointer = read_pointer(store, channel, CHAMPION_EVALUATION)
     if pointer is None or not _measures(store, pointer, model):
         move_pointer(store, channel, CHAMPION_EVALUATION, evaluation)
-
-
-def utc_now() -> str:
-    """The time, ISO 8601 in UTC, by the second."""
-    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
 def _append(store: ObjectStore, channel: str, coronation: Coronation, last: Record | None) -> Record:

@@ -11,12 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from yanmo.common.errors import DataError
-from yanmo.promote.history.champion import CHAMPION, CrownLost, check_model, named, settle_evaluation, utc_now
+from yanmo.promote.history.champion import CHAMPION, CrownLost, check_model, named, settle_evaluation
 from yanmo.promote.history.records import Barred, Record, all_records, write_record
 from yanmo.store.manifest import Reference
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output, open_reference
 from yanmo.store.pointers import read_pointer, swap_pointer
+from yanmo.store.schema import utc_now
 
 log = logging.getLogger(__name__)
 

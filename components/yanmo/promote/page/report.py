@@ -5,7 +5,6 @@ The page is made from this and from nothing else, so that a number on it can be 
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
@@ -19,6 +18,7 @@ from yanmo.promote.page.lineage import Ancestor, trace
 from yanmo.promote.page.tables import group_rows, harness_rows, task_rows
 from yanmo.promote.page.training import training_report
 from yanmo.store.output import Output
+from yanmo.store.schema import utc_now
 
 _SCHEMA = "yanmo.report/3"
 _MOST_SAMPLES = 4
@@ -47,7 +47,7 @@ def make_report(
     training = training_report(challenger.model)
     return {
         "schema": _SCHEMA,
-        "made_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "made_at": utc_now(),
         "channel": channel,
         "verdict": {"promote": verdict.promote, **asdict(verdict)},
         "challenger": _named(challenger.model),

@@ -80,9 +80,6 @@ class PreconditionFailed(Exception):
     """The server refused a conditional write: the object is there, or has another version."""
 
 
-NotSupported = NotSupportedHere
-
-
 class OutOfRange(Exception):
     """The object ends before the range that was asked for."""
 
@@ -237,7 +234,7 @@ def _final_answer(error: S3Error, what: str) -> Exception | None:
     if error.code == "NoSuchBucket":
         return UsageError(f"{what}: there is no such bucket; create it, or correct --store")
     if error.code == "NotImplemented" or status == 501:
-        return NotSupported(f"{what}: {describe(error)}")
+        return NotSupportedHere(f"{what}: {describe(error)}")
     if error.code in _FULL_CODES or status == 507:
         return StorageError(
             f"{what}: the store is full ({describe(error)}); free space and run the command again"

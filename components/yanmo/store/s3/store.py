@@ -29,6 +29,7 @@ from yanmo.store.objects import (
     AlreadyExists,
     Changed,
     Leftover,
+    NotSupportedHere,
     ObjectInfo,
     Wanted,
     Written,
@@ -38,7 +39,6 @@ from yanmo.store.objects import (
 )
 from yanmo.store.s3.client import connect
 from yanmo.store.s3.retry import (
-    NotSupported,
     Patience,
     PreconditionFailed,
     body_of,
@@ -166,7 +166,7 @@ class S3Store:
                 return False
             self._quoted = self._takes(name, {"If-Match": version})
             return self._quoted or self._takes(name, {"If-Match": version.strip('"')})
-        except (PreconditionFailed, NotSupported):
+        except (PreconditionFailed, NotSupportedHere):
             return False  # it refuses to create what is not there, or does not know conditions at all
         finally:
             try:
@@ -177,7 +177,7 @@ class S3Store:
     def _takes(self, name: str, condition: dict[str, str]) -> bool:
         try:
             self._put_if(name, b"2", condition)
-        except (PreconditionFailed, NotSupported):
+        except (PreconditionFailed, NotSupportedHere):
             return False
         return True
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from yanmo.common.errors import DataError, StorageError, UsageError
 from yanmo.common.logs import Progress, human_bytes
 from yanmo.store.auto_record import AutoRecord, is_auto_record, read_record
-from yanmo.store.commit import announce
+from yanmo.store.commit import announce, lease_name
 from yanmo.store.file_store import fsync_dir
 from yanmo.store.lease import Lease
 from yanmo.store.manifest import FileEntry, Reference
@@ -34,7 +34,6 @@ from yanmo.store.pointers import move_pointer, pointer_name
 from yanmo.tools.command_group import settings_of
 from yanmo.tools.store.chain import Opener, edges
 from yanmo.tools.store.find import find
-from yanmo.tools.store.inventory import lease_name
 
 HELP = "copy an output with its whole chain to another store"
 log = logging.getLogger(__name__)

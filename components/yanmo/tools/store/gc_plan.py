@@ -19,7 +19,7 @@ from yanmo.store.auto_record import is_auto_record, read_record
 from yanmo.store.commit import INPUTS_SCHEMA
 from yanmo.store.manifest import Manifest, Reference
 from yanmo.store.objects import Leftover, ObjectInfo, ObjectStore
-from yanmo.store.output import Output, check_manifest_at, manifest_name, superseded_name
+from yanmo.store.output import check_manifest_at, find_output, manifest_name, superseded_name
 from yanmo.tools.store.chain import edges, references_in
 from yanmo.tools.store.inventory import Inventory, KeyFolder, KeyName, is_working
 from yanmo.tools.store.pointed import Named, read_all
@@ -255,17 +255,10 @@ class Planner:
         sha256 = hashlib.sha256(data).hexdigest()
         if self._read(superseded_name(manifest.stage, manifest.key, sha256)) is not None:
             return False
-        if not folder.others_than(manifest):
+        if not folder.has_others_than(manifest):
             return True
-        name = manifest_name(manifest.stage, manifest.key)
-        reference = Reference(
-            stage=manifest.stage,
-            key=manifest.key,
-            manifest_uri=name,
-            manifest_sha256=sha256,
-            content_digest=manifest.content_digest,
-        )
-        return not Output(self.store, manifest, reference).is_damaged()
+        output = find_output(self.store, *folder.name)
+        return output is not None and output.reference.manifest_sha256 == sha256 and not output.is_damaged()
 
     def _read_old(self, name: str) -> tuple[Manifest, bytes] | None:
         """`_read`, where a damaged manifest may be passed over."""

@@ -29,13 +29,14 @@ from dataclasses import dataclass, field
 
 from yanmo.common.errors import DataError, LeaseLost
 from yanmo.common.logs import Progress
+from yanmo.store.commit import lease_name
 from yanmo.store.lease import TTL_SECONDS, Lease, is_live
 from yanmo.store.manifest import Manifest, Reference
 from yanmo.store.objects import AlreadyExists, ObjectStore
 from yanmo.store.output import going_name, manifest_name, superseded_name
 from yanmo.tools.store.chain import Opener, edges
 from yanmo.tools.store.gc_plan import Plan, ToDelete, inputs_of
-from yanmo.tools.store.inventory import KeyName, lease_name, take
+from yanmo.tools.store.inventory import KeyName, take
 from yanmo.tools.store.pointed import read_all
 
 log = logging.getLogger(__name__)

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from yanmo.common.errors import EnvironmentFault
-from yanmo.store.commit import work_name
 from yanmo.store.lease import is_live
 from yanmo.store.manifest import Manifest
 from yanmo.store.objects import Leftover, NotSupportedHere, ObjectInfo, ObjectStore
@@ -69,9 +68,9 @@ class KeyFolder:
         for files in self.attempts.values():
             yield from files
 
-    def others_than(self, manifest: Manifest) -> list[str]:
-        """Attempts with files that `manifest` does not name."""
-        return sorted(self.attempts.keys() - {manifest.attempt})
+    def has_others_than(self, manifest: Manifest) -> bool:
+        """Whether there are attempts with files that `manifest` does not name."""
+        return bool(self.attempts.keys() - {manifest.attempt})
 
     @property
     def bytes(self) -> int:
@@ -183,11 +182,6 @@ def _sort_in(found: Inventory, info: ObjectInfo) -> None:
         folder.old_manifests.append(info)
     else:
         found.strays.append(info)
-
-
-def lease_name(stage: str, key: str) -> str:
-    """Where the lease of a key lies."""
-    return f"{work_name(stage, key)}/LEASE.json"
 
 
 def is_working(store: ObjectStore, folder: KeyFolder) -> bool:

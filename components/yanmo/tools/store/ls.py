@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
 from yanmo.common.aligned_table import text_table
 from yanmo.common.errors import DataError
 from yanmo.common.logs import human_bytes, human_seconds
-from yanmo.store.objects import ObjectStore
+from yanmo.store.objects import ObjectInfo, ObjectStore
 from yanmo.store.output import Output, find_output
 from yanmo.tools.store.chain import edges
 from yanmo.tools.store.find import print_json
@@ -54,11 +54,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(store: ObjectStore, args: argparse.Namespace) -> int:
     inventory = take(store)
-    read, damaged = _read_pointers(store, inventory)
-    named = [n for n in read if not args.channel or n.by.startswith(f"{args.channel}/")]
-    damaged = {
-        by: why for by, why in damaged.items() if not args.channel or by.startswith(f"{args.channel}/")
-    }
+    of_channel = f"pointers/{args.channel}/" if args.channel else ""
+    named, damaged = _read_pointers(store, [i for i in inventory.pointers if i.name.startswith(of_channel)])
     rows = [row for row in _rows(store, inventory, named) if not args.stage or row.stage == args.stage]
     if args.channel:
         rows = [row for row in rows if row.pointers]
@@ -73,11 +70,11 @@ def run(store: ObjectStore, args: argparse.Namespace) -> int:
     return 0
 
 
-def _read_pointers(store: ObjectStore, inventory: Inventory) -> tuple[list[Named], dict[str, str]]:
+def _read_pointers(store: ObjectStore, listed: Iterable[ObjectInfo]) -> tuple[list[Named], dict[str, str]]:
     """What pointers and histories name, and of each file that is damaged or exchanged, why: ls shows it."""
     found: list[Named] = []
     damaged: dict[str, str] = {}
-    for info in inventory.pointers:
+    for info in listed:
         try:
             found += read_all(store, [info])
         except DataError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from yanmo.common.errors import UsageError
 from yanmo.model.decoder import Decoder
 from yanmo.train.backends.engine import Engine
+from yanmo.train.backends.plain import PlainEngine
 from yanmo.train.config import TrainConfig
 
 
@@ -19,10 +20,8 @@ def open_engine(decoder: Decoder, options: TrainConfig, device: str) -> Engine:
         UsageError: DeepSpeed does not take what --deepspeed-config says.
     """
     if options.backend == "torch":
-        from yanmo.train.backends.plain import PlainEngine
-
         return PlainEngine(decoder, options, device)
-    from yanmo.train.backends.zero import ZeroEngine
+    from yanmo.train.backends.zero import ZeroEngine  # DeepSpeed is imported only where it is used
 
     try:
         return ZeroEngine(decoder, options, device)

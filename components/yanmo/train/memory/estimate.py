@@ -36,7 +36,7 @@ from yanmo.train.options.model import num_parameters, shape_of
 _BASE = {"cpu": 660 << 20, "cuda": 800 << 20, "mps": 800 << 20}
 """RSS of a worker whose state and activations are left out: torch 2.13's CUDA build on a CPU, whose libraries
 are read in by the first steps; context, cuBLAS and NCCL buffers on CUDA (not measured)."""
-_FREE_SHARE = 0.92
+FREE_SHARE = 0.92
 """Of the memory that may be planned for: allocators waste some."""
 _LOSS_ROWS = 256
 _PROBE_ROWS = 4
@@ -245,7 +245,7 @@ def divisors(options: TrainConfig) -> list[int]:
 
 def largest_that_fits(options: TrainConfig, vocab_size: int, device: str) -> int:
     """By the estimate; 1 where not even that fits (`check` then refuses it)."""
-    limit = _FREE_SHARE * device_memory(options, device)
+    limit = FREE_SHARE * device_memory(options, device)
     for rows in divisors(options):
         if not limit or estimate(options, vocab_size, device, rows).total <= limit:
             return rows
@@ -259,10 +259,10 @@ def check(options: TrainConfig, vocab_size: int, device: str) -> Estimate:
         EnvironmentFault: it does not; how much there is, and what would fit.
     """
     found, limit = estimate(options, vocab_size, device), device_memory(options, device)
-    if not limit or found.total <= _FREE_SHARE * limit:
+    if not limit or found.total <= FREE_SHARE * limit:
         return found
     raise EnvironmentFault(
-        f"this training needs {found}, and there are {human_bytes(int(_FREE_SHARE * limit))} to plan with; "
+        f"this training needs {found}, and there are {human_bytes(int(FREE_SHARE * limit))} to plan with; "
         f"{_advice(options, vocab_size, device, limit)}"
     )
 
@@ -274,7 +274,7 @@ def _advice(options: TrainConfig, vocab_size: int, device: str, limit: int) -> s
     def fits(**changes: object) -> bool:
         other = dataclasses.replace(options, **changes)  # type: ignore[arg-type]
         rows = largest_that_fits(other, vocab_size, device)
-        return estimate(other, vocab_size, device, rows).total <= _FREE_SHARE * limit
+        return estimate(other, vocab_size, device, rows).total <= FREE_SHARE * limit
 
     rows = largest_that_fits(options, vocab_size, device)
     if fits():

@@ -19,6 +19,7 @@ from pathlib import Path
 from yanmo.train.backends.accelerator import check_compiler
 from yanmo.train.config import TrainConfig
 from yanmo.train.memory.estimate import (
+    FREE_SHARE,
     check,
     device_memory,
     divisors,
@@ -141,7 +142,7 @@ def search(options: TrainConfig, vocab_size: int, device: str) -> int:
     known = estimate(options, vocab_size, device, 1)
     held = sum(p.numel() * p.element_size() for p in decoder.parameters())  # in the peak that is measured
     rest = known.optimizer + known.gradients + known.base + known.weights - held
-    budget = 0.92 * device_memory(options, device) - rest
+    budget = FREE_SHARE * device_memory(options, device) - rest
     for rows in divisors(options):
         peak = _peak(module, rows, options.context, vocab_size, device)
         if peak is not None and peak <= budget:

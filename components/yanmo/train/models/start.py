@@ -16,7 +16,8 @@ from yanmo.common.logs import human_seconds
 from yanmo.formats.token_cache import TokenCache
 from yanmo.model.bigram_start import count_bigrams, set_bigram_start
 from yanmo.model.decoder import Decoder, DecoderConfig
-from yanmo.model.hf_export import WEIGHTS, Symbols, load
+from yanmo.model.hf_export import Symbols, load
+from yanmo.model.weights_check import WEIGHTS
 from yanmo.store.output import Output
 from yanmo.train.config import TrainConfig
 from yanmo.train.data import Samples

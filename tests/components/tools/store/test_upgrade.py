@@ -154,8 +154,8 @@ def test_a_version_with_other_names_reads_it_and_migrates_it(
     assert said.returncode == 0, said.stderr
     record = json.loads((Path(old.uri) / "pointers" / CHANNEL / "history" / "000001.json").read_bytes())
     assert record["schema"] == "yanmo.promotion/1" and "crowned_at" not in record
-    code = old.tool("migrate").out  # today's code neither reads nor harms what a later version wrote
-    assert "of a later version of Yanmo" in code or "expected 'yanmo.coronation/1'" in code
+    told = old.tool("migrate").out  # today's code neither reads nor harms what a later version wrote
+    assert "of a later version of Yanmo" in told or "expected 'yanmo.coronation/1'" in told
 
 
 def test_a_migration_that_is_killed_again_and_again_loses_nothing(

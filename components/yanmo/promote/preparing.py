@@ -1,4 +1,4 @@
-"""Whom the challenger is compared with: the champion of now, and by which of its evaluations."""
+"""What decides a verdict beside its inputs: whom it is compared with, nights, noise, searched text."""
 
 from __future__ import annotations
 
