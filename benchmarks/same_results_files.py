@@ -34,7 +34,7 @@ LEFT_OUT = {
 }
 """Pattern of a file's name in the store -> why it is not compared."""
 LEFT_OUT_FIELDS = {
-    **dict.fromkeys(("created_at", "made_at", "crowned_at"), "times"),
+    **dict.fromkeys(("created_at", "made_at", "champion_since"), "times"),
     **dict.fromkeys(
         ("seconds", "cpu_seconds", "seconds_left", "phase_seconds", "tokens_per_second"), "speed"
     ),
@@ -59,7 +59,7 @@ LEFT_OUT_METRICS = (
     r"|yanmo_train_(memory_bytes|memory_peak_bytes|tokens_per_second|samples_per_second)"
 )
 """Metrics that are times, speeds and memory, or name the run: a regular expression."""
-RENAMED: dict[str, str] = {}
+RENAMED = {"crowned_at": "champion_since", "barred": "rolled_back", "told_the_genre": "with_genre_tag"}
 """Field of an older commit -> its name since. Both are read as the newer name."""
 
 ROWS = {

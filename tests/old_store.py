@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tarfile
 from pathlib import Path
 
@@ -14,3 +15,8 @@ def unpack(folder: Path) -> Path:
     with tarfile.open(DATA / "store-3328ac6.tar.xz") as archive:
         archive.extractall(folder, filter="data")
     return folder / "store"
+
+
+def roll_back(root: Path) -> None:
+    """Lay over it what a rollback by that commit's code wrote: a record, and pointers to the first model."""
+    shutil.copytree(DATA / "rollback-3328ac6", root / "pointers" / CHANNEL, dirs_exist_ok=True)

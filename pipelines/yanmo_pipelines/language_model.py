@@ -1,10 +1,10 @@
 """The language-model pipeline: raw text -> evaluated, promoted model.
 
-    resolve -> curate -> balance -> tokenize -> train -> judge (evaluate, champion, promote) -> crowned
+    resolve -> curate -> balance -> tokenize -> train -> judge (evaluate, champion, promote) -> new champion
 
-`judge` and `crowned` are nested pipelines because their conditions read results of `train` and `promote`:
-KFP's local orchestrator resolves a condition on its pipeline's own input, but not on a container task's
-output in the same pipeline, which it silently takes for false (2.17.0, kfp/local/orchestrator,
+`judge` and `after-promotion` are nested pipelines because their conditions read results of `train` and
+`promote`: KFP's local orchestrator resolves a condition on its pipeline's own input, but not on a container
+task's output in the same pipeline, which it silently takes for false (2.17.0, kfp/local/orchestrator,
 _resolve_pipeline_channel).
 """
 
@@ -25,9 +25,9 @@ from yanmo_pipelines.stages import (
 )
 
 
-@dsl.pipeline(name="crowned")  # type: ignore[untyped-decorator]
+@dsl.pipeline(name="after-promotion")  # type: ignore[untyped-decorator]
 @with_options(RESOLVE)
-def crowned(store: str, channel: str, promoted: str, options: Options) -> None:
+def after_promotion(store: str, channel: str, promoted: str, options: Options) -> None:
     """What follows a promotion, and nothing else: the new champion as a Model artifact of this run.
 
     A deployment goes here; it takes `outputs["champion"]`.
@@ -70,7 +70,9 @@ def judge(
             writing=challenged.outputs["writing"],
             champion_writing=defended.outputs["writing"],
         )
-        crowned(store=store, channel=channel, promoted=judged.outputs["promoted"]).set_caching_options(False)
+        after_promotion(
+            store=store, channel=channel, promoted=judged.outputs["promoted"]
+        ).set_caching_options(False)
 
 
 @dsl.pipeline(name="language-model")  # type: ignore[untyped-decorator]

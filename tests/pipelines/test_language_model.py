@@ -120,9 +120,9 @@ def test_the_road_from_raw_text_to_a_champion_and_what_a_change_makes_again(tmp_
     fourth, made = run(tmp_path)
     assert fourth.returncode == 0, fourth.stderr[-3000:]
     assert made == ALL, "everything downstream of curate"
-    crowned = fourth.stdout.startswith("\nPromoted") or "\nPromoted" in fourth.stdout
-    assert crowned != ("\nNot promoted" in fourth.stdout)
-    assert crowned == ("\nnew-champion" in fourth.stdout), "and nothing follows a verdict that says no"
+    promoted = fourth.stdout.startswith("\nPromoted") or "\nPromoted" in fourth.stdout
+    assert promoted != ("\nNot promoted" in fourth.stdout)
+    assert promoted == ("\nnew-champion" in fourth.stdout), "and nothing follows a verdict that says no"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The command line of `yanmo promote`: the stage itself, and `history` and `rollback` beside it."""
+"""The command line of `yanmo promote`: the stage itself, `history` and `rollback`."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from yanmo.options.command_line import Parser, add_options
 from yanmo.options.fields import StageOptions, default_argv
 from yanmo.options.values import MOST, argument
 from yanmo.promote.config import STAGE
-from yanmo.promote.history.champion import CHAMPION, CrownLost, named
-from yanmo.promote.history.records import Record, all_records
+from yanmo.promote.history.champion import CHAMPION, ChampionChanged, named
+from yanmo.promote.history.champion_records import ChampionRecord, all_records
 from yanmo.promote.history.rollback import plan_rollback, roll_back
 from yanmo.promote.preparing import prepare
 from yanmo.promote.work import finish, work
@@ -35,7 +35,7 @@ from yanmo.store.settings import StoreSettings
 
 log = logging.getLogger(__name__)
 _RACES = 5
-"""Comparisons of one run before it leaves the crown to the others."""
+"""How often one run compares, each time with another new champion, before it gives up."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -43,25 +43,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(default_argv(argv))
     if words and words[0] in _TOOLS:
         return _tool(words)
-    return judge_and_crown(words)
+    return judge_and_promote(words)
 
 
-def judge_and_crown(argv: Sequence[str]) -> int:
-    """The stage. Where another run took the crown meanwhile, the comparison is made anew, with that one."""
+def judge_and_promote(argv: Sequence[str]) -> int:
+    """The stage. Where another run promoted its model meanwhile, this one compares again, with that model."""
     for _ in range(_RACES):
-        races: list[CrownLost] = []
+        races: list[ChampionChanged] = []
 
-        def crowned(run: StageRun, output: Output, races: list[CrownLost] = races) -> Finish:
+        def finish_or_note(run: StageRun, output: Output, races: list[ChampionChanged] = races) -> Finish:
             try:
                 return finish(run, output)
-            except CrownLost as error:
+            except ChampionChanged as error:
                 races.append(error)
                 raise
 
-        code = stage_main(STAGE, work, prepare=prepare, finish=crowned, argv=argv)
+        code = stage_main(STAGE, work, prepare=prepare, finish=finish_or_note, argv=argv)
         if not races:
             return code
-        log.warning("comparing anew, with the champion of now")
+        log.warning("comparing again, with the new champion")
     return code
 
 
@@ -113,11 +113,11 @@ def _history(store: ObjectStore, args: argparse.Namespace) -> int:
     rows = [["number", "since (UTC)", "champion", "bits", "how"]]
     rows += [_row(store, record) for record in records]
     print("\n".join(text_table(rows)))
-    print(_reigns(records[-1], now))
+    print(_current(records[-1], now))
     return ExitCode.DONE
 
 
-def _row(store: ObjectStore, record: Record) -> list[str]:
+def _row(store: ObjectStore, record: ChampionRecord) -> list[str]:
     how = f"verdict {named(record.verdict)}"
     if record.kind == "rollback":
         how = f"rollback to {record.restores} by {record.who}: {record.why}"
@@ -133,18 +133,18 @@ def _bits(store: ObjectStore, evaluation: Reference) -> str:
         return "lost"
 
 
-def _reigns(last: Record, now: Reference | None) -> str:
+def _current(last: ChampionRecord, now: Reference | None) -> str:
     lines = [f"\nchampion: {named(now)}"]
     if now is None:
         lines.append(
             "The pointer to the champion is lost; a rollback without --to brings the last one back, and "
-            "until then nobody is crowned."
+            "until then no model is promoted."
         )
     elif now.content_digest != last.model.content_digest:
         lines.append(
             "The last change is not in the history yet; the next promote or the same rollback enters it."
         )
-    lines += [f"barred: {bar.model[:12]} (content), {bar}" for bar in last.barred]
+    lines += [f"rolled back: {one.model[:12]} (content), {one}" for one in last.rolled_back]
     return "\n".join(lines)
 
 

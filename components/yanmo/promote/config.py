@@ -12,7 +12,7 @@ from yanmo.stage.declaration import Stage
 
 @dataclass(frozen=True, kw_only=True)
 class PromoteConfig(StageOptions, group="promote"):
-    """Compare a challenger with the champion, write verdict and page, crown the better model.
+    """Compare a challenger with the champion, write verdict and page, promote the better model.
 
     `yanmo promote history` shows a channel's champions, `yanmo promote rollback` brings one back.
     """

@@ -18,7 +18,12 @@ from yanmo.promote.gate.evaluation import (
 )
 from yanmo.promote.gate.nights import nights_before
 from yanmo.promote.history.champion import CHAMPION, CHAMPION_EVALUATION, check_model, named, read_champion
-from yanmo.promote.history.records import Record, all_records, last_record, record_name
+from yanmo.promote.history.champion_records import (
+    ChampionRecord,
+    all_records,
+    last_record,
+    record_name,
+)
 from yanmo.stage.run import StageRun
 from yanmo.store.manifest import digest
 from yanmo.store.output import Output, open_reference
@@ -30,8 +35,8 @@ log = logging.getLogger(__name__)
 def prepare(run: StageRun) -> dict[str, Any]:
     """Find out whom the challenger is compared with, and that both models are whole.
 
-    A challenger that is champion already is compared with whom it was compared when it was crowned, so that
-    the same verdict is found under the same key.
+    A challenger that is champion already is compared with the champion before it, as it was when it was
+    promoted, so that the same verdict is found under the same key.
 
     Raises:
         DataError: a model is damaged, or the champion's evaluation is missing or of another model.
@@ -103,37 +108,37 @@ def _compared(run: StageRun) -> dict[str, Any]:
     last = last_record(run.store, run.options.channel)
     if run.options.dry_run:
         _check_dry_run(run, challenger.summary["conditions"])
-        return _barred(run, last, challenger.model)
+        return _rolled_back(run, last, challenger.model)
     found = read_champion(run.store, run.options.channel)
     if found is None:
         return _without_champion(run, last)
     reference, champion = found
     run.extra["previous"] = reference
     if champion.content_digest == challenger.model.content_digest:
-        return _compare_as_crowned(run, last, challenger.output, champion)
+        return _compare_as_promoted(run, last, challenger.output, champion)
     measured = _measured_champion(run, champion, challenger.summary["conditions"])
-    return _compare_with(run, measured) | _barred(run, last, challenger.model)
+    return _compare_with(run, measured) | _rolled_back(run, last, challenger.model)
 
 
 def _check_dry_run(run: StageRun, conditions: dict[str, str]) -> None:
     """Any two evaluations may be compared, but a champion is not passed over unless that is asked for."""
     options = run.options
     if run.inputs["champion"] is None and options.champion != NONE and options.inputs == "latest":
-        reigning = read_pointer(run.store, options.channel, CHAMPION)
-        if reigning is not None:
+        current = read_pointer(run.store, options.channel, CHAMPION)
+        if current is not None:
             raise DataError(
-                f"the champion {named(reigning)} has no evaluation to compare with; run "
-                f"{evaluate_command(reigning.key, conditions)}, or give --champion (an evaluation, or none)"
+                f"the champion {named(current)} has no evaluation to compare with; run "
+                f"{evaluate_command(current.key, conditions)}, or give --champion (an evaluation, or none)"
             )
 
 
-def _without_champion(run: StageRun, last: Record | None) -> dict[str, Any]:
+def _without_champion(run: StageRun, last: ChampionRecord | None) -> dict[str, Any]:
     """The first model of a channel. One whose history names a champion has lost the pointer to it."""
     channel = run.options.channel
     if last is not None:
         raise DataError(
             f"channel {channel!r} has no pointer {CHAMPION}, but its history names {named(last.model)}: the "
-            "pointer is lost, and no model is crowned unseen. Bring it back: `yanmo promote rollback --why "
+            "pointer is lost, and no model is promoted unseen. Bring it back: `yanmo promote rollback --why "
             f"'pointer lost' --store {run.store.uri} --channel {channel}`"
         )
     if run.inputs["champion"] is not None:
@@ -141,12 +146,12 @@ def _without_champion(run: StageRun, last: Record | None) -> dict[str, Any]:
     return _compare_with(run, None)
 
 
-def _compare_as_crowned(
-    run: StageRun, record: Record | None, challenger: Output, champion: Output
+def _compare_as_promoted(
+    run: StageRun, record: ChampionRecord | None, challenger: Output, champion: Output
 ) -> dict[str, Any]:
-    """The challenger is champion: the comparison by which it was crowned, if it was measured as it is now."""
+    """The challenger is champion: the comparison that promoted it, if it was measured as it is now."""
     if record is None or record.model.content_digest != champion.content_digest:
-        return {}  # crowned by a run that was killed before its record: same inputs, same key
+        return {}  # promoted by a run that was killed before its record: same inputs, same key
     if record.kind == "rollback" or record.evaluation.content_digest != challenger.content_digest:
         return _compare_with(run, challenger)
     before = record.compared_with
@@ -158,18 +163,18 @@ def _compare_with(run: StageRun, champion: Output | None) -> dict[str, Any]:
     return {"champion": champion}
 
 
-def _barred(run: StageRun, record: Record | None, model: Output) -> dict[str, Any]:
-    """A model that was taken down is judged under a key of its own, and the verdict says so."""
-    bar = record.bar_on(model.content_digest) if record else None
-    run.extra["rolled_back"] = str(bar) if bar else ""
-    if bar is None or record is None:
+def _rolled_back(run: StageRun, record: ChampionRecord | None, model: Output) -> dict[str, Any]:
+    """A model that was rolled back is judged under a key of its own, and the verdict says so."""
+    taken_down = record.rollback_of(model.content_digest) if record else None
+    run.extra["rolled_back"] = str(taken_down) if taken_down else ""
+    if taken_down is None or record is None:
         return {}
     where = record_name(run.options.channel, record.number)
-    return {"rolled_back": {"content_digest": digest(asdict(bar)), "uri": where}}
+    return {"rolled_back": {"content_digest": digest(asdict(taken_down)), "uri": where}}
 
 
 def _measured_champion(run: StageRun, champion: Output, conditions: dict[str, str]) -> Output:
-    """The champion's evaluation: the given one, or the channel's where another was crowned since."""
+    """The champion's evaluation: the given one, or the channel's where another was promoted since."""
     given, channel = run.inputs["champion"], run.options.channel
     command = evaluate_command(champion.manifest.key, conditions)
     if given is None:
@@ -177,9 +182,9 @@ def _measured_champion(run: StageRun, champion: Output, conditions: dict[str, st
     measured = open_evaluation(given).model
     if measured.content_digest == champion.content_digest:
         return given
-    reigned = {record.model.content_digest for record in all_records(run.store, channel)}
+    champions = {record.model.content_digest for record in all_records(run.store, channel)}
     pointer = read_pointer(run.store, channel, CHAMPION_EVALUATION)
-    own = open_reference(run.store, pointer) if pointer and measured.content_digest in reigned else None
+    own = open_reference(run.store, pointer) if pointer and measured.content_digest in champions else None
     if own is None or open_evaluation(own).model.content_digest != champion.content_digest:
         raise DataError(
             f"{given} measures {measured}, but the champion of channel {channel!r} is {champion}; run "

@@ -1,4 +1,4 @@
-"""The promote stage: the verdict, its page, and the crown."""
+"""The promote stage: the verdict, its page, and the pointer to the champion."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from yanmo.promote.gate.verdict import VERDICT_SCHEMA, Evidence, Rules, Verdict
 from yanmo.promote.history.champion import (
     CHAMPION,
     CHAMPION_WRITING,
-    Coronation,
-    crown,
+    Promotion,
+    make_champion,
     settle,
 )
 from yanmo.promote.page.lineage import verdict_command
@@ -140,9 +140,9 @@ def _verdict_record(
 
 
 def finish(run: StageRun, output: Output) -> Finish:
-    """Move the crown if the verdict says so; the same for a verdict made now or before."""
+    """Move the champion pointer if the verdict says so; the same for a verdict made now or before."""
     verdict = read_json(output, "verdict.json")
-    promoted = _crowned(run, output, verdict)
+    promoted = _promoted(run, output, verdict)
     report = read_json(output, "report.json")
     return Finish(
         parameters={"promoted": str(promoted).lower()},
@@ -151,13 +151,13 @@ def finish(run: StageRun, output: Output) -> Finish:
     )
 
 
-def _crowned(run: StageRun, output: Output, verdict: dict[str, Any]) -> bool:
+def _promoted(run: StageRun, output: Output, verdict: dict[str, Any]) -> bool:
     """Whether the challenger is champion when this returns."""
     if run.options.dry_run:
         log.info("dry run, nothing moved. %s", verdict["sentence"]["en"])
         return False
     store, channel, evaluation = run.store, run.options.channel, run.input("challenger")
-    coronation = Coronation(
+    promotion = Promotion(
         model=open_evaluation(evaluation).model,
         evaluation=evaluation,
         verdict=output,
@@ -165,15 +165,15 @@ def _crowned(run: StageRun, output: Output, verdict: dict[str, Any]) -> bool:
         compared_with=run.inputs["champion"],
     )
     now = read_pointer(store, channel, CHAMPION)
-    if now is not None and now.content_digest == coronation.model.content_digest:
-        record = settle(store, channel, coronation)
+    if now is not None and now.content_digest == promotion.model.content_digest:
+        record = settle(store, channel, promotion)
         _keep_writing(run)
-        log.info("%s is already champion of channel %r since %s", coronation.model, channel, record.since)
+        log.info("%s is already champion of channel %r since %s", promotion.model, channel, record.since)
         return True
     log.info("%s", verdict["sentence"]["en"])
     if verdict["promote"]:
-        record = crown(store, channel, coronation)
-        log.info("%s is champion of channel %r (number %d)", coronation.model, channel, record.number)
+        record = make_champion(store, channel, promotion)
+        log.info("%s is champion of channel %r (number %d)", promotion.model, channel, record.number)
         _keep_writing(run)
     return bool(verdict["promote"])
 

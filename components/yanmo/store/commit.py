@@ -22,7 +22,7 @@ from yanmo.common.errors import DataError, StorageError
 from yanmo.store.lease import Lease
 from yanmo.store.manifest import FileEntry, Manifest, Reference, Role, content_digest, make_key
 from yanmo.store.objects import AlreadyExists, Damaged, ObjectStore, check_name
-from yanmo.store.output import Output, find_output, going_name, manifest_name, superseded_name
+from yanmo.store.output import Output, deletion_marks, find_output, manifest_name, superseded_name
 from yanmo.store.schema import utc_now
 
 log = logging.getLogger(__name__)
@@ -233,9 +233,9 @@ def _is_present(store: ObjectStore, pinned: Reference) -> bool:
     if hashlib.sha256(data).hexdigest() == pinned.manifest_sha256:
         return True
     stage, key, sha256 = pinned.stage, pinned.key, pinned.manifest_sha256
-    if store.stat(going_name(stage, key, sha256)) is not None:
+    if any(store.stat(mark) is not None for mark in deletion_marks(stage, key, sha256)):
         return False
-    # Second, as gc removes the mark after the manifest.
+    # Afterwards, as gc removes the marks after the manifest.
     return store.stat(superseded_name(stage, key, sha256)) is not None
 
 

@@ -23,7 +23,7 @@ POINTED = {
     "champion_evaluation_contamination": "contamination",
 }
 """Pointer -> the stage or part whose outputs it names. Pointers of other names (`--pointer`) may name any."""
-RECORD_SCHEMA = "yanmo.coronation/1"
+RECORD_SCHEMA = "yanmo.promotion/1"
 """Records of a channel's history: `promote` writes them, tools read them."""
 RECORDED = {
     "model": "train",

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from yanmo.store.objects import MAX_DOCUMENT_BYTES, is_name
+from yanmo.store.upgrades import UPGRADES
 
 MAX_REFERENCE_BYTES = 4096
 MAX_FILES = 125_000
@@ -44,14 +45,6 @@ Check = Callable[[Any, str], None]
 
 class LaterSchema(ValueError):
     """A document that a later version of Yanmo wrote: it is good, and not for this version to judge."""
-
-
-UPGRADES: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {}
-"""Older schema -> the same document in the next one. Empty: every schema is at its first version. A rename
-or a new field adds a line here, and then readers take the older documents and `yanmo store migrate` rewrites
-them. A content digest may not change on the way: references pin it. References also lie inside manifests and
-records, where only the upgrade of the whole document reaches them: a new schema of references needs new
-schemas of those, whose upgrades bring the references along."""
 
 
 def utc_now() -> str:

@@ -167,7 +167,7 @@ def test_the_words_of_a_question_make_no_contamination(ground):
 
 
 def test_an_evaluation_set_of_chats_alone_is_looked_for_in_the_training_text_too(ground, model, monkeypatch):
-    """Without that a chat model is crowned unseen: there are no baselines, but there may be copies."""
+    """Without that a chat model is promoted unseen: there are no baselines, but there may be copies."""
     monkeypatch.setattr("yanmo.stage.run.setup", lambda level, stage: None)
     learned = make_row("诗", "train", 0)["text"]
     said = (learned, "不知天上宫阙。")

@@ -63,7 +63,7 @@ def test_in_a_bucket_the_command_spells_out_every_option(stage, monkeypatch):
 
 
 def test_the_verdicts_own_command_finds_it_again(judged, caplog):
-    """Also after the crown has moved: `--dry-run` compares what is named."""
+    """Also after the champion has changed: `--dry-run` compares what is named."""
     report = json.loads(judged.written("report.json"))
     key, words = judged.pointer("promote").key, shlex.split(report["command"])
     assert words[:2] == ["yanmo", "promote"] and words[-1] == "--dry-run"

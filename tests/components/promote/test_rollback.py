@@ -8,7 +8,7 @@ import signal
 import pytest
 
 from yanmo.promote.history import rollback
-from yanmo.promote.history.records import all_records
+from yanmo.promote.history.champion_records import all_records
 
 WHY = ("--why", "writes rude verses", "--who", "li", "--yes")
 
@@ -25,75 +25,75 @@ def three(stage, monkeypatch):
     return models
 
 
-def reigning(stage):
+def current_champion(stage):
     return stage.pointer("champion").key
 
 
 def test_a_rollback_brings_the_champion_before_back_and_says_who_and_why(stage, three, capsys):
     assert stage.tool("rollback", *WHY) == 0
-    assert reigning(stage) == three[1].reference.key
+    assert current_champion(stage) == three[1].reference.key
     record = all_records(stage.store, "dev")[-1]
     assert (record.number, record.kind, record.restores) == (4, "rollback", 2)
     assert (record.who, record.why) == ("li", "writes rude verses")
     assert record.previous.key == three[2].reference.key
     said = capsys.readouterr().out
     assert f"train/{three[2].reference.key[:12]} is champion of channel 'dev'; it will be" in said
-    assert f"train/{three[1].reference.key[:12]} (number 2, crowned 20" in said
+    assert f"train/{three[1].reference.key[:12]} (number 2, champion since 20" in said
     evaluation = stage.pointer("champion_evaluation")
     assert evaluation == all_records(stage.store, "dev")[1].evaluation
 
 
-def test_a_model_that_was_rolled_back_is_not_crowned_again_by_the_next_night(stage, three, caplog):
+def test_a_model_that_was_rolled_back_is_not_promoted_again_by_the_next_night(stage, three, caplog):
     stage.tool("rollback", *WHY)
     assert stage.promote("--champion", f"evaluate/{stage.pointer('champion_evaluation').key}") == 0
-    assert reigning(stage) == three[1].reference.key
+    assert current_champion(stage) == three[1].reference.key
     assert "this model was taken down before: rolled back 20" in caplog.text
     assert "by li: writes rude verses" in stage.verdict()["sentence"]["en"]
     better = stage.model(4)
     stage.evaluate(better, 8.0)
     assert stage.promote("--champion", "champion_evaluation/latest") == 65
     assert stage.promote("--champion", f"evaluate/{stage.pointer('champion_evaluation').key}") == 0
-    assert reigning(stage) == better.reference.key
-    assert [bar.who for bar in all_records(stage.store, "dev")[-1].barred] == ["li"], "still barred"
+    assert current_champion(stage) == better.reference.key
+    assert [one.who for one in all_records(stage.store, "dev")[-1].rolled_back] == ["li"], "still rolled back"
 
 
-def test_rolling_back_to_a_barred_model_lifts_the_bar(stage, three):
+def test_rolling_back_to_a_model_that_was_rolled_back_lets_it_be_promoted(stage, three):
     stage.tool("rollback", *WHY)
     assert stage.tool("rollback", "--to", "3", *WHY) == 0
-    assert reigning(stage) == three[2].reference.key
-    (bar,) = all_records(stage.store, "dev")[-1].barred
-    assert bar.model == three[1].content_digest
+    assert current_champion(stage) == three[2].reference.key
+    (one,) = all_records(stage.store, "dev")[-1].rolled_back
+    assert one.model == three[1].content_digest
 
 
 def test_two_rollbacks_go_back_two_champions(stage, three):
     assert stage.tool("rollback", *WHY) == 0
     assert stage.tool("rollback", *WHY) == 0
-    assert reigning(stage) == three[0].reference.key
+    assert current_champion(stage) == three[0].reference.key
     assert stage.tool("rollback", *WHY) == 65, "there is none before the first"
-    assert reigning(stage) == three[0].reference.key
+    assert current_champion(stage) == three[0].reference.key
 
 
 def test_a_dry_run_says_what_would_happen_and_moves_nothing(stage, three, capsys):
     assert stage.tool("rollback", "--dry-run", "--why", "a look") == 0
     assert "it will be train/" in capsys.readouterr().out
-    assert reigning(stage) == three[2].reference.key and len(stage.records()) == 3
+    assert current_champion(stage) == three[2].reference.key and len(stage.records()) == 3
 
 
-def test_a_former_champion_with_damaged_files_is_not_crowned(stage, three, caplog):
+def test_a_former_champion_with_damaged_files_is_not_brought_back(stage, three, caplog):
     manifest = three[1].manifest
     (stage.folder / f"cas/train/{manifest.key}/{manifest.attempt}/model.safetensors").write_text("WEIGHTS 9")
     assert stage.tool("rollback", *WHY) == 65
     assert "model.safetensors: changed since it was committed" in caplog.text
-    assert reigning(stage) == three[2].reference.key and len(stage.records()) == 3
+    assert current_champion(stage) == three[2].reference.key and len(stage.records()) == 3
     assert stage.tool("rollback", "--to", "1", *WHY) == 0
-    assert reigning(stage) == three[0].reference.key
+    assert current_champion(stage) == three[0].reference.key
 
 
 def test_a_damaged_champion_can_be_taken_down(stage, three):
     manifest = three[2].manifest
     (stage.folder / f"cas/train/{manifest.key}/{manifest.attempt}/model.safetensors").unlink()
     assert stage.tool("rollback", *WHY) == 0
-    assert reigning(stage) == three[1].reference.key
+    assert current_champion(stage) == three[1].reference.key
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_a_damaged_champion_can_be_taken_down(stage, three):
 def test_what_cannot_be_done_is_refused_and_moves_nothing(stage, three, caplog, arguments, code, words):
     assert stage.tool("rollback", *arguments) == code
     assert words in caplog.text
-    assert reigning(stage) == three[2].reference.key and len(stage.records()) == 3
+    assert current_champion(stage) == three[2].reference.key and len(stage.records()) == 3
 
 
 @pytest.mark.parametrize(("answer", "rolled"), [("y", True), ("", False), ("n", False)])
@@ -120,10 +120,10 @@ def test_a_person_is_asked_first(stage, three, monkeypatch, answer, rolled):
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("builtins.input", lambda prompt: answer)
     assert stage.tool("rollback", "--why", "because") == 0
-    assert (reigning(stage) == three[1].reference.key) is rolled
+    assert (current_champion(stage) == three[1].reference.key) is rolled
 
 
-def test_a_crown_that_moves_meanwhile_is_left_alone(stage, three, caplog, monkeypatch):
+def test_a_champion_that_changes_meanwhile_is_left_alone(stage, three, caplog, monkeypatch):
     real = rollback.swap_pointer
 
     def after_another(store, channel, name, expected, new):
@@ -133,7 +133,7 @@ def test_a_crown_that_moves_meanwhile_is_left_alone(stage, three, caplog, monkey
     monkeypatch.setattr(rollback, "swap_pointer", after_another)
     assert stage.tool("rollback", *WHY) == 75
     assert "got another champion meanwhile" in caplog.text and len(stage.records()) == 3
-    assert reigning(stage) == three[0].reference.key
+    assert current_champion(stage) == three[0].reference.key
 
 
 @pytest.mark.parametrize("kill_at", ["swap_pointer", "write_record", "_settle"])
@@ -148,11 +148,11 @@ def test_a_rollback_killed_anywhere_is_finished_by_the_same_command(stage, three
     assert child.exitcode == -signal.SIGKILL
     assert stage.tool("rollback", "--to", "2", *WHY) == 0
     assert stage.pointer("champion_evaluation") == all_records(stage.store, "dev")[1].evaluation
-    assert reigning(stage) == three[1].reference.key
+    assert current_champion(stage) == three[1].reference.key
     records = all_records(stage.store, "dev")
     assert len(records) == 4 and records[-1].restores == 2
     assert records[-1].previous.key == three[2].reference.key
-    assert [bar.model for bar in records[-1].barred] == [three[2].content_digest]
+    assert [one.model for one in records[-1].rolled_back] == [three[2].content_digest]
 
 
 def test_another_rollback_waits_for_the_half_done_one(stage, three, caplog):
@@ -172,7 +172,7 @@ def test_the_history_lists_every_champion(stage, three, capsys):
     assert [line.split()[0] for line in lines[1:5]] == ["1", "2", "3", "4"]
     assert "rollback to 2 by li: writes rude verses" in lines[4]
     assert f"champion: train/{three[1].reference.key[:12]}" in lines
-    assert any(line.startswith(f"barred: {three[2].content_digest[:12]}") for line in lines)
+    assert any(line.startswith(f"rolled back: {three[2].content_digest[:12]}") for line in lines)
     assert stage.tool("history", "--json") == 0
     document = json.loads(capsys.readouterr().out)
     assert [r["kind"] for r in document["records"]] == ["promotion"] * 3 + ["rollback"]
@@ -183,24 +183,26 @@ def test_the_history_lists_every_champion(stage, three, capsys):
 def test_records_of_earlier_versions_are_read(stage, three):
     path = stage.records()[0]
     values = json.loads(path.read_text())
-    for later in ("kind", "restores", "who", "why", "barred", "sealed", "number"):
+    for later in ("kind", "restores", "who", "why", "rolled_back", "sealed", "number"):
         values.pop(later)
+    values["crowned_at"] = values.pop("champion_since")
+    values["schema"] = "yanmo.coronation/1"
     path.write_text(json.dumps(values))
     first = all_records(stage.store, "dev")[0]
-    assert (first.number, first.kind, first.barred) == (1, "promotion", ())
+    assert (first.number, first.kind, first.rolled_back) == (1, "promotion", ())
 
 
-def test_a_lost_pointer_crowns_nobody_unseen_and_comes_back_by_a_rollback(stage, three, caplog):
-    reigning = stage.pointer("champion")
+def test_a_lost_pointer_promotes_nobody_unseen_and_comes_back_by_a_rollback(stage, three, caplog):
+    before = stage.pointer("champion")
     stage.store.delete("pointers/dev/champion.json")
     stage.evaluate(stage.model(9), 9.9)
     assert stage.promote() == 65
     assert "has no pointer champion, but its history names" in caplog.text
     assert stage.pointer("champion") is None
     assert stage.tool("rollback", "--why", "pointer lost", "--yes") == 0
-    assert stage.pointer("champion").content_digest == reigning.content_digest
+    assert stage.pointer("champion").content_digest == before.content_digest
     last = all_records(stage.store, "dev")[-1]
-    assert (last.kind, last.previous, last.barred) == ("rollback", None, ())
+    assert (last.kind, last.previous, last.rolled_back) == ("rollback", None, ())
     assert stage.promote() == 0 and "no better than the champion" in stage.verdict()["sentence"]["en"]
 
 
@@ -244,7 +246,7 @@ def test_a_pointer_that_was_restored_by_hand_can_be_replaced(stage, three):
 
 
 @pytest.mark.parametrize("damage", ["{}", "", '{"schema": "yanmo.reference/1", "sta'])
-def test_a_truncated_pointer_is_named_and_crowns_nobody(stage, three, caplog, damage):
+def test_a_truncated_pointer_is_named_and_nobody_is_promoted(stage, three, caplog, damage):
     path = stage.folder / "pointers/dev/champion.json"
     path.write_text(damage)
     stage.evaluate(stage.model(9), 5.0)
@@ -252,7 +254,7 @@ def test_a_truncated_pointer_is_named_and_crowns_nobody(stage, three, caplog, da
     assert "pointers/dev/champion.json" in caplog.text and path.read_text() == damage
 
 
-def test_a_dry_run_says_what_a_run_would_say_of_a_barred_model(stage, three, caplog):
+def test_a_dry_run_says_what_a_run_would_say_of_a_rolled_back_model(stage, three, caplog):
     taken = stage.pointer("champion_evaluation")
     assert stage.tool("rollback", "--why", "rude", "--yes") == 0
     caplog.clear()

@@ -1,4 +1,4 @@
-"""The crown of a channel, through promote's command line."""
+"""The champion of a channel, through promote's command line."""
 
 import json
 import multiprocessing
@@ -10,10 +10,10 @@ import pytest
 from yanmo.common.errors import DataError
 from yanmo.promote.config import STAGE
 from yanmo.promote.history import champion
-from yanmo.promote.history.records import all_records, last_record
+from yanmo.promote.history.champion_records import all_records, last_record
 
 
-def test_the_first_model_is_crowned(stage, caplog):
+def test_the_first_model_is_promoted(stage, caplog):
     model = stage.model(1)
     evaluation = stage.evaluate(model)
     assert stage.promote() == 0
@@ -62,7 +62,7 @@ def test_a_training_text_that_comes_back_is_judged_again(stage):
     assert stage.promote() == 0 and stage.verdict()["promote"]
 
 
-def test_a_better_model_takes_the_crown_and_a_worse_one_does_not(stage, caplog):
+def test_a_better_model_becomes_champion_and_a_worse_one_does_not(stage, caplog):
     stage.evaluate(stage.model(1), 8.0)
     stage.promote()
     better = stage.model(2)
@@ -78,7 +78,7 @@ def test_a_better_model_takes_the_crown_and_a_worse_one_does_not(stage, caplog):
     assert json.loads(stage.records()[1].read_text())["previous"]["stage"] == "train"
 
 
-def test_a_champion_that_lost_the_crown_is_judged_anew(stage):
+def test_a_former_champion_is_judged_again(stage):
     first, second = stage.model(1), stage.model(2)
     stage.evaluate(first, 8.0)
     stage.promote()
@@ -133,7 +133,7 @@ def damage(stage, model):
     path.write_text("WEIGHTS 9")
 
 
-def test_a_damaged_challenger_is_not_crowned(stage, caplog):
+def test_a_damaged_challenger_is_not_promoted(stage, caplog):
     model = stage.model(1)
     stage.evaluate(model)
     damage(stage, model)
@@ -179,7 +179,7 @@ def test_a_dry_run_compares_any_two_evaluations(stage, caplog):
 
 
 @pytest.mark.parametrize("kill_at", ["swap_pointer", "_append", "move_pointer"])
-def test_a_run_killed_between_verdict_and_crown_is_healed(stage, caplog, kill_at):
+def test_a_run_killed_between_verdict_and_record_is_completed(stage, caplog, kill_at):
     model = stage.model(1)
     evaluation = stage.evaluate(model)
 
@@ -203,7 +203,7 @@ def test_a_run_killed_between_verdict_and_crown_is_healed(stage, caplog, kill_at
     assert stage.verdict()["promote"]
 
 
-def test_a_crown_that_moved_meanwhile_is_left_alone(stage, caplog, monkeypatch):
+def test_a_champion_that_changed_meanwhile_is_left_alone(stage, caplog, monkeypatch):
     stage.evaluate(stage.model(1))
     stage.promote()
     stage.evaluate(stage.model(2), 7.0)
@@ -218,7 +218,7 @@ def test_a_crown_that_moved_meanwhile_is_left_alone(stage, caplog, monkeypatch):
     monkeypatch.setattr(champion, "swap_pointer", after_another)
     assert stage.promote() == 65
     assert "got another champion meanwhile" in caplog.text
-    assert stage.pointer("champion").key == faster.reference.key, "crowned, but nobody has measured it yet"
+    assert stage.pointer("champion").key == faster.reference.key, "champion, but nobody has measured it yet"
     assert f"run `yanmo evaluate --model train/{faster.reference.key}" in caplog.text
 
 
@@ -242,7 +242,7 @@ def test_of_two_promoters_at_once_one_wins_and_the_other_compares_with_it(
 
     monkeypatch.setattr(champion, "swap_pointer", after_another)
     assert stage.promote(*references, f"evaluate/{behind.reference.key}") == 0
-    assert "got another champion meanwhile" in caplog.text and "comparing anew" in caplog.text
+    assert "got another champion meanwhile" in caplog.text and "comparing again" in caplog.text
     assert stage.pointer("champion").key == models[winner].reference.key
     assert stage.verdict()["champion"] == models["faster"].content_digest
     assert [r.number for r in all_records(stage.store, "dev")] == list(range(1, 3 + (winner == "slower")))
@@ -312,7 +312,7 @@ def test_a_flipped_bit_in_a_champions_record_is_found_or_says_nothing(stage):
 
 @pytest.mark.parametrize("whose", ["challenger", "champion"])
 @pytest.mark.parametrize("name", ["model.safetensors", "config.json", "metrics.jsonl"])
-def test_a_flipped_bit_in_any_file_of_a_model_is_found_and_nobody_is_crowned(stage, caplog, whose, name):
+def test_a_flipped_bit_in_any_file_of_a_model_is_found_and_nobody_is_promoted(stage, caplog, whose, name):
     models = {"champion": stage.model(1), "challenger": stage.model(2)}
     stage.evaluate(models["champion"])
     stage.promote()

@@ -48,7 +48,7 @@ def test_a_contaminated_test_split_makes_the_verdict_not_valid_even_without_cham
     assert stage.pointer("champion") is None
 
 
-def test_a_clean_one_is_crowned_and_the_nearest_text_is_named(stage):
+def test_a_clean_one_is_promoted_and_the_nearest_text_is_named(stage):
     write(stage, stage.evaluate(stage.model(1)), 0.0)
     assert stage.promote() == 0
     assert stage.verdict()["promote"]

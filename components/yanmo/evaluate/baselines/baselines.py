@@ -44,8 +44,8 @@ from yanmo.store.commit import Attempt, Result, work_name
 from yanmo.store.output import Output
 
 log = logging.getLogger(__name__)
-REVISION = 3
-"""Raised by hand when the same texts give other figures."""
+REVISION = 4
+"""Raised by hand when the same texts give other bytes; 3 gave the same figures as 4."""
 _BOOTSTRAP = Bootstrap(draws=2000, seed=0)
 Floats = npt.NDArray[np.float64]
 
@@ -104,7 +104,7 @@ def _build(
     log.info("baselines: xz -9e, PPMd and 5-grams learn from %d documents", len(sources))
     compressed, ppmd, (plain, mixed, weights) = _measure(sources, fitted, scored, pieces)
     summary = {
-        "schema": "yanmo.baselines/3",
+        "schema": "yanmo.baselines/4",
         "evaluation_set": evaluation_set.content_digest,
         "split": split,
         "baselines": {
@@ -113,7 +113,7 @@ def _build(
             "ngram": {"title": "5-gram", **summarize(scored, plain, _BOOTSTRAP)},
             "mixture": {
                 "title": "5-gram mixture",
-                "told_the_genre": True,
+                "with_genre_tag": True,
                 "weights": weights,
                 **summarize(scored, mixed, _BOOTSTRAP),
             },

@@ -5,7 +5,7 @@ Is the comparison worth anything?
     is "not valid", whatever the figures are. Where nobody could look, the sentence says so first, and nothing
     is promoted unless that is accepted by name.
 
-Is the challenger fit to reign, alone?
+Is the challenger fit to be champion, by itself?
  2. It has not collapsed: its samples repeat themselves, or are empty, no more than `limits` allow.
  3. Every other figure named in `limits` (copying, rhyme, ...) is within its bound. A figure that was not
     measured is within no bound.
@@ -26,7 +26,7 @@ Was it luck on these very documents?
 
 The bootstrap draws documents (those of one author or work together), not models: it says whether these two
 models differ on such documents, not whether the recipe would win again with another seed. benchmarks/gate.py
-simulates how often equal models change the crown.
+simulates how often equal models replace each other as champion.
 """
 
 from __future__ import annotations

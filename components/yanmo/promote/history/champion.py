@@ -1,13 +1,13 @@
-"""The crown of a channel: a pointer to a model, moved by compare-and-swap, then entered into its history.
+"""The champion of a channel: a pointer to a model, moved by compare-and-swap, and its history.
 
     pointers/<channel>/champion.json            reference of the champion's model
     pointers/<channel>/champion_evaluation.json its evaluation
     pointers/<channel>/champion_evaluation_writing.json
                                                 how it writes, for the page
-    pointers/<channel>/history/                 see records.py
+    pointers/<channel>/history/                 see champion_records.py
 
-The pointer counts; a record is written after it moved. A run killed in between is healed by the next one,
-which finds its challenger crowned and the record missing.
+The pointer counts; a record is written after it moved. What a run that is killed in between left undone, the
+next one does: it finds that its challenger is champion and that the record is missing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import logging
 from dataclasses import dataclass
 
 from yanmo.common.errors import DataError, StorageError
-from yanmo.promote.history.records import Record, last_record, write_record
+from yanmo.promote.history.champion_records import ChampionRecord, last_record, write_record
 from yanmo.store.manifest import Reference
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output, open_reference
@@ -30,8 +30,8 @@ CHAMPION_WRITING = "champion_evaluation_writing"
 """The part `writing` of that evaluation, as `--pointer champion_evaluation` names it."""
 
 
-class CrownLost(StorageError):
-    """Another run crowned its model while this one compared; compare anew."""
+class ChampionChanged(StorageError):
+    """The channel got another champion while this run compared; compare again."""
 
 
 def check_model(model: Output, who: str, advice: str = "") -> None:
@@ -73,8 +73,8 @@ def read_champion(store: ObjectStore, channel: str) -> tuple[Reference, Output] 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Coronation:
-    """Everything a record names, of the challenger that a verdict would crown."""
+class Promotion:
+    """The challenger that a verdict would promote, and all that its record names."""
 
     model: Output
     evaluation: Output
@@ -82,30 +82,31 @@ class Coronation:
     previous: Reference | None
     """What the champion pointer named when they were compared."""
     compared_with: Output | None
+    """The evaluation of that champion."""
 
 
-def crown(store: ObjectStore, channel: str, coronation: Coronation) -> Record:
+def make_champion(store: ObjectStore, channel: str, promotion: Promotion) -> ChampionRecord:
     """Make the challenger champion, unless the pointer has moved since they were compared.
 
     Raises:
-        CrownLost: it has; another promote, or a rollback, was faster.
+        ChampionChanged: it has; another promote, or a rollback, was faster.
     """
-    if not swap_pointer(store, channel, CHAMPION, coronation.previous, coronation.model.reference):
+    if not swap_pointer(store, channel, CHAMPION, promotion.previous, promotion.model.reference):
         now = read_pointer(store, channel, CHAMPION)
-        if now is None or now.content_digest != coronation.model.content_digest:
-            raise CrownLost(
+        if now is None or now.content_digest != promotion.model.content_digest:
+            raise ChampionChanged(
                 f"channel {channel!r} got another champion meanwhile ({named(now)}); nothing was moved. "
                 "The same command compares with that one"
             )
-    return settle(store, channel, coronation)
+    return settle(store, channel, promotion)
 
 
-def settle(store: ObjectStore, channel: str, coronation: Coronation) -> Record:
-    """Complete what belongs to a crowned model: its record, and the pointer to its evaluation."""
+def settle(store: ObjectStore, channel: str, promotion: Promotion) -> ChampionRecord:
+    """Complete what belongs to a promoted model: its record, and the pointer to its evaluation."""
     record = last_record(store, channel)
-    if record is None or record.model.content_digest != coronation.model.content_digest:
-        record = _append(store, channel, coronation, record)
-    settle_evaluation(store, channel, coronation.model, coronation.evaluation.reference)
+    if record is None or record.model.content_digest != promotion.model.content_digest:
+        record = _append(store, channel, promotion, record)
+    settle_evaluation(store, channel, promotion.model, promotion.evaluation.reference)
     return record
 
 
@@ -116,19 +117,23 @@ def settle_evaluation(store: ObjectStore, channel: str, model: Output, evaluatio
         move_pointer(store, channel, CHAMPION_EVALUATION, evaluation)
 
 
-def _append(store: ObjectStore, channel: str, coronation: Coronation, last: Record | None) -> Record:
-    previous = coronation.previous
-    if previous and previous.content_digest == coronation.model.content_digest:  # healing: it is crowned
+def _append(
+    store: ObjectStore, channel: str, promotion: Promotion, last: ChampionRecord | None
+) -> ChampionRecord:
+    previous = promotion.previous
+    if (
+        previous and previous.content_digest == promotion.model.content_digest
+    ):  # the pointer had moved before a kill
         previous = last.model if last else None
-    record = Record(
+    record = ChampionRecord(
         number=last.number + 1 if last else 1,
-        crowned_at=utc_now(),
-        model=coronation.model.reference,
-        evaluation=coronation.evaluation.reference,
-        verdict=coronation.verdict.reference,
+        champion_since=utc_now(),
+        model=promotion.model.reference,
+        evaluation=promotion.evaluation.reference,
+        verdict=promotion.verdict.reference,
         previous=previous,
-        compared_with=coronation.compared_with.reference if coronation.compared_with else None,
-        barred=last.barred if last else (),
+        compared_with=promotion.compared_with.reference if promotion.compared_with else None,
+        rolled_back=last.rolled_back if last else (),
     )
     if not write_record(store, channel, record):  # another run of the same promotion wrote it
         found = last_record(store, channel)

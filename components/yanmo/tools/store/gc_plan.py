@@ -297,8 +297,8 @@ class Planner:
         if work:
             objects += work
             why.append("work of a finished run" if folder.manifest else "what a run left that never finished")
-        if folder.going:  # its gc was killed: a live one holds the lease
-            objects += folder.going
+        if folder.deletion_marks:  # its gc was killed: a live one holds the lease
+            objects += folder.deletion_marks
             why.append("a mark of a gc that was killed")
         leftovers = [one for one in folder.leftovers if self._is_old(one.modified)]
         why += [one.what for one in leftovers]
@@ -319,7 +319,7 @@ class Planner:
         data = found[1] if found else self.store.read(folder.manifest.name)[0]
         objects = [folder.manifest, *folder.old_manifests]
         objects += [info for infos in folder.attempts.values() for info in infos]
-        objects += [*folder.going, *folder.work]
+        objects += [*folder.deletion_marks, *folder.work]
         manifest = found[0] if found else None
         self.plan.to_delete.append(ToDelete(folder, objects, why, True, manifest, data, folder.leftovers))
 

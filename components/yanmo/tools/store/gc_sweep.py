@@ -9,9 +9,10 @@ Why nothing that is needed can go, though runs commit and move pointers meanwhil
    and INPUTS.json are read again; what is still unneeded is removed, the rest gets its manifest back. Who
    reads a reference meanwhile finds the manifest under its second name (`open_reference`).
    Whoever takes up an output says so first (moves the pointer, writes INPUTS.json) and then looks whether its
-   manifest is there (`commit.check_present`). A manifest that `--force` replaced has no second name: a mark
-   beside the lease (`going_name`) says that it is withdrawn. Of two that each write and then read, one sees
-   the other: gc restores, or the run ends with exit code 75 and makes the output again when it is retried.
+   manifest is there (`commit.check_present`). A manifest that `--force` replaced has no second name: marks
+   next to the lease (`deletion_marks`) say that it is to be removed. Of two that each write and then read,
+   one sees the other: gc restores, or the run ends with exit code 75 and makes the output again when it is
+   retried.
 3. Consumers go before what they were made from, manifests before files. Killed anywhere, gc leaves every
    remaining manifest with all its files and its whole chain; a withdrawn one is removed, or restored if it is
    needed again, by the next gc.
@@ -33,7 +34,7 @@ from yanmo.store.commit import lease_name
 from yanmo.store.lease import TTL_SECONDS, Lease, is_live
 from yanmo.store.manifest import Manifest, Reference
 from yanmo.store.objects import AlreadyExists, ObjectStore
-from yanmo.store.output import going_name, manifest_name, superseded_name
+from yanmo.store.output import deletion_marks, manifest_name, superseded_name
 from yanmo.tools.store.chain import Opener, edges
 from yanmo.tools.store.gc_plan import Plan, ToDelete, inputs_of
 from yanmo.tools.store.inventory import KeyName, take
@@ -268,7 +269,7 @@ def _marks(one: ToDelete) -> list[str]:
         return []  # the output itself is withdrawn, which says the same
     old = {info.name for info in one.folder.old_manifests} & {info.name for info in one.objects}
     digits = sorted(name.rpartition("-")[2].removesuffix(".json") for name in old)
-    return [going_name(*one.folder.name, each) for each in digits]
+    return [mark for each in digits for mark in deletion_marks(*one.folder.name, each)]
 
 
 def _is_needed(one: ToDelete, needed: set[tuple[KeyName, str]]) -> bool:

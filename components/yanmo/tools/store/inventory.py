@@ -18,7 +18,7 @@ from yanmo.store.objects import Leftover, NotSupportedHere, ObjectInfo, ObjectSt
 log = logging.getLogger(__name__)
 KEY = re.compile(r"[0-9a-f]{64}\Z")
 _OLD_MANIFEST = re.compile(r"MANIFEST-[0-9a-f]{12}\.json\Z")
-_GOING = re.compile(r"GOING-[0-9a-f]{12}\Z")
+_DELETION_MARK = re.compile(r"(?:TO_DELETE|GOING)-[0-9a-f]{12}\Z")
 _STAGE = r"[A-Za-z][A-Za-z0-9_-]{0,63}"
 _KFP = r"kfp/(?:kfp\.log\Z|[a-z0-9-]+-\d{4}(?:-\d\d){5}-\d{6}/)"
 """kfp.local's folder of one run (executor_input_utils.construct_local_output_directory) and our log of it."""
@@ -51,8 +51,8 @@ class KeyFolder:
     attempts: dict[str, list[ObjectInfo]] = field(default_factory=dict)
     work: list[ObjectInfo] = field(default_factory=list)
     """Work in progress, LEASE.json and INPUTS.json."""
-    going: list[ObjectInfo] = field(default_factory=list)
-    """Marks of a gc at work, or killed, on `old_manifests` (output.going_name)."""
+    deletion_marks: list[ObjectInfo] = field(default_factory=list)
+    """Marks of a gc at work, or killed, on `old_manifests` (output.deletion_marks)."""
     leftovers: list[Leftover] = field(default_factory=list)
 
     @property
@@ -117,7 +117,9 @@ class Inventory:
         lists = (self.pointers, self.runs, self.kfp, self.sources, self.probes, self.strays)
         others = sum(info.bytes for infos in lists for info in infos)
         keys = sum(folder.bytes for folder in self.keys.values())
-        work = sum(info.bytes for folder in self.keys.values() for info in [*folder.work, *folder.going])
+        work = sum(
+            info.bytes for folder in self.keys.values() for info in [*folder.work, *folder.deletion_marks]
+        )
         return others + keys + work + sum(leftover.bytes for leftover in self.all_leftovers)
 
     @property
@@ -173,7 +175,7 @@ def _sort_in(found: Inventory, info: ObjectInfo) -> None:
         return
     folder = found.key(*named)
     if parts[0] == "runs":
-        (folder.going if _GOING.match(parts[3]) else folder.work).append(info)
+        (folder.deletion_marks if _DELETION_MARK.match(parts[3]) else folder.work).append(info)
     elif len(parts) > 4:
         folder.attempts.setdefault(parts[3], []).append(info)
     elif parts[3] == "MANIFEST.json":

@@ -1,14 +1,15 @@
 """Bring every manifest, pointer and record of a store to the schemas that this version writes.
 
-Readers take the schema before the current one as well (yanmo.store.schema.UPGRADES), so a store
-needs this only before it meets a version that no longer does. Dry run by default. Documents are replaced one
-by one, each whole, by compare-and-swap; a kill leaves some old and some new, and both are read. Today every
-schema is at its first version: the command checks all documents and has nothing to rewrite.
+Readers take the schema before the current one as well (yanmo.store.upgrades), so a store needs this only
+before it meets a version that no longer does. Dry run by default. Documents are replaced one by one, each
+whole, by compare-and-swap: a kill leaves some old and some new, and both are read; the same command does the
+rest. What another process changes meanwhile is read again. A version of Yanmo that does not know the new
+schemas ends with exit code 65 on such a store: upgrade every machine first.
 
 Not rewritten: manifests that `--force` replaced (MANIFEST-<sha256>.json), since references pin their bytes.
 The command counts those of an older schema; run `gc`, or make the outputs again, before a version that no
 longer reads it. References inside manifests and records are brought forward by the upgrade of the document
-that holds them, or not at all (schema.UPGRADES).
+that holds them, or not at all (upgrades.py).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from collections.abc import Iterator
 
 from yanmo.common.errors import ExitCode
 from yanmo.store.manifest import MANIFEST_SCHEMA, REFERENCE_SCHEMA, sealed, unsealed
-from yanmo.store.objects import MAX_DOCUMENT_BYTES, AlreadyExists, ObjectStore
+from yanmo.store.objects import MAX_DOCUMENT_BYTES, AlreadyExists, Changed, ObjectStore
 from yanmo.store.output import superseded_name
 from yanmo.store.pointers import RECORD_SCHEMA
 from yanmo.store.schema import check_manifest, check_reference, parse
@@ -43,7 +44,7 @@ def run(store: ObjectStore, args: argparse.Namespace) -> int:
     inventory = take(store, leftovers=False)
     for name, schema in _documents(inventory):
         try:
-            counts[schema] += _migrate(store, name, schema, args.write)
+            counts[schema] += _brought_forward(store, name, schema, args.write)
         except FileNotFoundError:
             continue
         except ValueError as error:
@@ -82,11 +83,19 @@ def _documents(inventory: Inventory) -> Iterator[tuple[str, str]]:
         yield info.name, RECORD_SCHEMA if "/history/" in info.name else REFERENCE_SCHEMA
 
 
+def _brought_forward(store: ObjectStore, name: str, schema: str, write: bool) -> int:
+    """`_migrate`, tried again where another process changed the document in between."""
+    while True:
+        with contextlib.suppress(Changed):
+            return _migrate(store, name, schema, write)
+
+
 def _migrate(store: ObjectStore, name: str, schema: str, write: bool) -> int:
     """1 when the document was (or would be) rewritten, 0 when it is current.
 
     Raises:
         ValueError: it is damaged, or of a schema that this version does not know.
+        Changed: another process changed it since it was read.
     """
     data, version = store.read(name)
     values = parse(unsealed(data), schema, MAX_DOCUMENT_BYTES)

@@ -114,7 +114,7 @@ class Ground:
         old = self.commit("train", inputs={"cache": cache}, seed=0, text="旧")
         model = self.commit("train", inputs={"cache": cache}, seed=1, text="新")
         move_pointer(self.store, "demo", "champion", model.reference)
-        record = {"schema": "yanmo.coronation/1", "crowned_at": "2026-11-20T03:00:00+00:00"}
+        record = {"schema": "yanmo.promotion/1", "champion_since": "2026-11-20T03:00:00+00:00"}
         record |= {"model": vars(model.reference), "previous": vars(old.reference)}
         self.store.create("pointers/demo/history/000001.json", json.dumps(record).encode())
         named = {"documents": documents, "tokenizer": tokenizer, "cache": cache, "old": old, "model": model}

@@ -1,16 +1,24 @@
-"""A process that ends at a write of its own choosing, as by kill -9."""
+"""A process that ends at a write of its own choosing, as by kill -9.
+
+    python killed_writes.py MOMENT ARGUMENT...
+
+is `yanmo store ARGUMENT...`, which ends before its write number MOMENT to a store.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
+import sys
 from typing import Any
 
 from yanmo.store.file_store import FileStore
 
 
 def die_at_write(moment: int) -> None:
-    """End this process with SIGKILL before its write number `moment` to a store on a folder."""
+    """End this process with SIGKILL before its write number `moment` to a store."""
+    from yanmo.store.s3.store import S3Store
+
     count = 0
 
     def counted(real: Any) -> Any:
@@ -23,5 +31,13 @@ def die_at_write(moment: int) -> None:
 
         return write
 
-    for name in ("create", "replace", "delete"):
-        setattr(FileStore, name, counted(getattr(FileStore, name)))
+    for store in (FileStore, S3Store):
+        for name in ("create", "replace", "delete"):
+            setattr(store, name, counted(getattr(store, name)))
+
+
+if __name__ == "__main__":
+    from yanmo.tools.store.command import main
+
+    die_at_write(int(sys.argv[1]))
+    sys.exit(main(sys.argv[2:]))

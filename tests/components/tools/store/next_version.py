@@ -23,21 +23,21 @@ from typing import Any
 COMPONENTS = Path(__file__).parents[4] / "components"
 UPGRADES = """
 
-def _record(values):
-    names = {"crowned_at": "promoted_at", "compared_with": "compared_to"}
-    return {names.get(n, n): v for n, v in values.items()} | {"schema": "yanmo.promotion/1"}
+def _next_record(values):
+    names = {"champion_since": "champion_from", "compared_with": "compared_to"}
+    return {names.get(n, n): v for n, v in values.items()} | {"schema": "yanmo.promotion/2"}
 
 
 def _manifest(values):
     return {"run" if n == "run_id" else n: v for n, v in values.items()} | {"schema": "yanmo.manifest/2"}
 
 
-UPGRADES["yanmo.coronation/1"] = _record
+UPGRADES["yanmo.promotion/1"] = _next_record
 UPGRADES["yanmo.manifest/1"] = _manifest
 """
 RENAMED = {
-    "yanmo.coronation/1": "yanmo.promotion/1",
-    "crowned_at": "promoted_at",
+    "yanmo.promotion/1": "yanmo.promotion/2",
+    "champion_since": "champion_from",
     "compared_with": "compared_to",
     "yanmo.manifest/1": "yanmo.manifest/2",
 }
@@ -48,11 +48,14 @@ def make(folder: Path) -> Path:
     shutil.copytree(COMPONENTS, folder, ignore=shutil.ignore_patterns("__pycache__"))
     for path in folder.rglob("*.py"):
         text = path.read_text(encoding="utf-8")
+        if path.match("*/store/upgrades.py"):  # what is upgraded to today's schemas stays
+            path.write_text(text + UPGRADES, encoding="utf-8")
+            continue
         new = text
         for old, name in RENAMED.items():
             new = new.replace(old, name)
         if path.match("*/store/schema.py"):
-            new = new.replace('"run_id": _text', '"run": _text') + UPGRADES
+            new = new.replace('"run_id": _text', '"run": _text')
         if path.match("*/store/manifest.py"):
             new = new.replace("run_id: str", "run: str")
         path.write_text(new, encoding="utf-8")
@@ -80,7 +83,7 @@ def history(store: str, channel: str) -> dict[str, Any]:
     found = json.loads(out.getvalue())
     return {
         "champion": found["champion"]["content_digest"],
-        "records": [(r["promoted_at"], r["model"]["content_digest"], r["kind"]) for r in found["records"]],
+        "records": [(r["champion_from"], r["model"]["content_digest"], r["kind"]) for r in found["records"]],
     }
 
 

@@ -19,11 +19,12 @@ from ground import RAW, Ground, folder_of, work_of
 from killed_writes import die_at_write
 
 from yanmo.common.errors import ExitCode, StorageError
+from yanmo.store import commit
 from yanmo.store.auto_record import AutoRecord
 from yanmo.store.commit import Recipe, announce, check_present, work_name
 from yanmo.store.lease import Lease
 from yanmo.store.objects import Leftover
-from yanmo.store.output import Output, going_name, open_reference
+from yanmo.store.output import Output, deletion_marks, open_reference
 from yanmo.store.pointers import move_pointer
 from yanmo.tools.store.gc_sweep import BATCH, Sweep, Swept
 
@@ -356,6 +357,8 @@ def test_a_run_that_takes_up_a_replaced_manifest_during_gc_is_told_and_it_stays(
     def meanwhile() -> None:
         check_present(ground.store, [second])
         assert is_there(ground, first), "who reads it goes on"
+        marks = deletion_marks("train", first.manifest.key, first.reference.manifest_sha256)
+        assert all(ground.store.stat(mark) for mark in marks), "runs of earlier versions look for the second"
         with pytest.raises(StorageError, match="run the same command again"):
             announce(ground.store, "next", recipe.key, recipe.outputs)
 
@@ -364,7 +367,7 @@ def test_a_run_that_takes_up_a_replaced_manifest_during_gc_is_told_and_it_stays(
     assert said.code == 0 and "something refers to it now" in said.out
     check_present(ground.store, [first, second])
     assert first.path("content.txt").read_text(encoding="utf-8") == "初"
-    assert not [name for name in ground.names("runs") if "GOING" in name]
+    assert not [name for name in ground.names("runs") if "TO_DELETE-" in name or "GOING-" in name]
 
 
 def test_a_replaced_manifest_that_gc_removed_is_missed_by_who_had_opened_it(ground: Ground) -> None:
@@ -377,14 +380,21 @@ def test_a_replaced_manifest_that_gc_removed_is_missed_by_who_had_opened_it(grou
     assert not ground.names("runs")
 
 
-def test_the_mark_of_a_killed_gc_goes_and_what_it_was_on_can_be_used(ground: Ground) -> None:
+@pytest.mark.parametrize("mark", ["TO_DELETE", "GOING"])
+def test_the_mark_of_a_killed_gc_goes_and_what_it_was_on_can_be_used(
+    ground: Ground, mark: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also the mark of a gc of an earlier version."""
+    monkeypatch.setattr(commit, "_GC_SECONDS", 0.5)  # how long a run waits for a gc that lives
     first, _ = replaced(ground)
     move_pointer(ground.store, "prod", "model", first.reference)
-    ground.write(going_name("train", first.manifest.key, first.reference.manifest_sha256), b"gc\n")
+    digits = first.reference.manifest_sha256[:12]
+    ground.write(f"runs/train/{first.manifest.key}/{mark}-{digits}", b"gc\n")
     with pytest.raises(StorageError):
         check_present(ground.store, [first])
     assert ground.gc().code == 0
     check_present(ground.store, [first])
+    assert not [name for name in ground.names("runs") if f"{mark}-" in name]
 
 
 @pytest.mark.parametrize("is_withdrawn", [False, True])

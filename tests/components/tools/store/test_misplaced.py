@@ -181,7 +181,7 @@ def test_a_deleted_manifest_is_mended_without_force(ground: Ground) -> None:
 
 
 OTHER = [b"{}", b"null", b"[]", b"7", b"", b'{"schema": "yanmo.reference/1"}', b'{"schema": "yanmo.other/1"}']
-LATER = {"pointer": "yanmo.reference/2", "record": "yanmo.coronation/9", "inputs": "yanmo.inputs/2"}
+LATER = {"pointer": "yanmo.reference/2", "record": "yanmo.promotion/9", "inputs": "yanmo.inputs/2"}
 NAMES = {"pointer": "pointers/demo/champion.json", "record": "pointers/demo/history/000001.json"}
 
 

@@ -1,6 +1,6 @@
-"""The history of a channel's crown: one numbered record for each time it changed heads.
+"""The history of a channel's champions: one numbered record for each change.
 
-    pointers/<channel>/history/000001.json    who was crowned, when, by which verdict or by whom and why
+    pointers/<channel>/history/000001.json    who became champion, when, by which verdict or by whom and why
 
 Records are numbered without gaps, so that the last one is found without listing, and two writers cannot take
 one number. Each is sealed with the sha256 of its own bytes.
@@ -20,8 +20,8 @@ from yanmo.store.schema import LaterSchema, parse
 
 
 @dataclass(frozen=True, kw_only=True)
-class Barred:
-    """A model that a person took down; no verdict crowns it again."""
+class RolledBack:
+    """A model that a person took down; no verdict promotes it again."""
 
     model: str
     """Its content digest."""
@@ -34,36 +34,36 @@ class Barred:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Record:
+class ChampionRecord:
     """One change of champions."""
 
     number: int
-    crowned_at: str
+    champion_since: str
     """UTC, ISO 8601."""
     model: Reference
     evaluation: Reference
     verdict: Reference
-    """By which the model was crowned; of a rollback, by which it was crowned then."""
+    """The verdict that promoted the model; in a rollback's record, the one that did so then."""
     previous: Reference | None
     """The champion before it."""
     compared_with: Reference | None = None
     """The evaluation of the champion before it."""
     kind: Literal["promotion", "rollback"] = "promotion"
     restores: int = 0
-    """Of a rollback: the number of the record whose model reigns again."""
+    """In a rollback's record: the number of the record whose model is champion again."""
     who: str = ""
     why: str = ""
-    barred: tuple[Barred, ...] = ()
-    """All models that are taken down at this time."""
+    rolled_back: tuple[RolledBack, ...] = ()
+    """All models that are rolled back at this time."""
 
     @property
     def since(self) -> str:
-        """`crowned_at` as a person reads it."""
-        return shown_time(self.crowned_at)
+        """`champion_since` as a person reads it."""
+        return shown_time(self.champion_since)
 
-    def bar_on(self, content_digest: str) -> Barred | None:
+    def rollback_of(self, content_digest: str) -> RolledBack | None:
         """Who took this model down, if anybody did."""
-        return next((bar for bar in self.barred if bar.model == content_digest), None)
+        return next((one for one in self.rolled_back if one.model == content_digest), None)
 
 
 def shown_time(when: str) -> str:
@@ -71,7 +71,7 @@ def shown_time(when: str) -> str:
     return when.replace("T", " ").removesuffix("+00:00") + " UTC"
 
 
-def last_record(store: ObjectStore, channel: str) -> Record | None:
+def last_record(store: ObjectStore, channel: str) -> ChampionRecord | None:
     """The record of the latest change.
 
     Raises:
@@ -81,12 +81,12 @@ def last_record(store: ObjectStore, channel: str) -> Record | None:
     return read_record(store, channel, number) if number else None
 
 
-def all_records(store: ObjectStore, channel: str) -> list[Record]:
+def all_records(store: ObjectStore, channel: str) -> list[ChampionRecord]:
     """Every record, the first one first; raises as `last_record`."""
     return [read_record(store, channel, n) for n in range(1, _last_number(store, channel) + 1)]
 
 
-def read_record(store: ObjectStore, channel: str, number: int) -> Record:
+def read_record(store: ObjectStore, channel: str, number: int) -> ChampionRecord:
     """The record called `number`; raises as `last_record`."""
     name = record_name(channel, number)
     try:
@@ -101,15 +101,15 @@ def read_record(store: ObjectStore, channel: str, number: int) -> Record:
         for field, stage in RECORDED.items():
             if fields[field] is not None:
                 check_stage(fields[field], (stage,), f"{store.uri}/{name}: {field}")
-        fields["barred"] = tuple(Barred(**bar) for bar in values.get("barred", ()))
-        return Record(number=number, **fields)
+        fields["rolled_back"] = tuple(RolledBack(**one) for one in values.get("rolled_back", ()))
+        return ChampionRecord(number=number, **fields)
     except (DataError, LaterSchema) as error:
         raise DataError(f"{store.uri}/{name}: {str(error).removeprefix(f'{store.uri}/{name}: ')}") from error
     except (ValueError, KeyError, TypeError, FileNotFoundError) as error:
         raise DataError(f"{store.uri}/{name}: damaged record of a champion: {error!r}; restore it") from error
 
 
-def write_record(store: ObjectStore, channel: str, record: Record) -> bool:
+def write_record(store: ObjectStore, channel: str, record: ChampionRecord) -> bool:
     """Append a record; whether its number was free."""
     values: dict[str, Any] = {"schema": RECORD_SCHEMA, **asdict(record)}
     document = sealed(json.dumps(values, ensure_ascii=False, indent=1).encode())
@@ -126,7 +126,7 @@ def record_name(channel: str, number: int) -> str:
 
 
 def _last_number(store: ObjectStore, channel: str) -> int:
-    """The highest number in use: doubled until it is free, then halved in.
+    """The highest number in use, found by doubling and then by bisection.
 
     Raises:
         DataError: the next but one is used.
