@@ -214,6 +214,7 @@ def known() -> dict[str, set[str]]:
     return {command: flags | always for command, flags in found.items()}
 
 
+@functools.cache
 def spelled_in_sources() -> set[str]:
     """Each text `--name` of our sources: options of tools, of benchmarks and of what they call."""
     files = [
@@ -268,6 +269,7 @@ def test_an_option_that_is_none_would_be_found() -> None:
     assert options_in("yanmo train --layer 8") - known()["yanmo train"] == {"--layer"}
 
 
+@functools.cache
 def metrics_made() -> set[str]:
     """Every text in the sources that could be a metric's name."""
     files = (ROOT / "components/yanmo").rglob("*.py")
