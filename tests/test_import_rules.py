@@ -7,9 +7,12 @@ modules: a data stage that reaches torch by way of `yanmo.model` is found as wel
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterable
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -185,6 +188,34 @@ def test_a_config_needs_only_the_standard_library(stage: str) -> None:
     )
     ended = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
+
+
+EXTRA = {"data": ("resolve", "curate", "balance", "tokenize"), "train": ("train", "evaluate", "promote")}
+"""Extra, which an image installs -> the stages that run in it."""
+NOT_EVERYWHERE = {"transformers", "lm_eval", "pynvml"}
+"""Another extra or the driver brings these; the code that asks for them does without, or says so."""
+
+
+@pytest.mark.parametrize(("extra", "stage"), [(e, s) for e, stages in EXTRA.items() for s in stages])
+def test_every_package_that_a_stage_imports_is_declared(extra: str, stage: str) -> None:
+    """What comes along with another package is not declared, and goes when that package lets it go."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    required = [*project["dependencies"], *project["optional-dependencies"][extra]]
+    declared = {re.split(r"[=<>\[; ]", r, maxsplit=1)[0].lower() for r in required}
+    assert stage in STAGES
+    brought, graph = packages_distributions(), arrows(MODULES)
+    reached = queue = {m for m in MODULES if is_below(m, f"yanmo.{stage}")}
+    while queue := {n for m in queue for n in graph[m]} - reached:
+        reached |= queue
+    undeclared = {
+        f"{module} imports {top}"
+        for module in reached
+        for name in imports_of(MODULES[module].read_text(encoding="utf-8"))
+        if not as_module(name, MODULES)
+        if (top := name.partition(".")[0]) not in {*sys.stdlib_module_names, *NOT_EVERYWHERE}
+        if not {d.lower().replace("_", "-") for d in brought.get(top, ())} & declared
+    }
+    assert not undeclared, f"declare it in the extra `{extra}`"
 
 
 @pytest.mark.parametrize("stage", STAGES)

@@ -21,7 +21,6 @@ from yanmo.balance.config import BalanceOptions
 from yanmo.balance.evidence import advice
 from yanmo.balance.exact import Choice, order_of
 from yanmo.balance.held_out import HeldOut
-from yanmo.balance.page import page
 from yanmo.balance.plan import Plan, Target, parse_plan, targets
 from yanmo.balance.preview import as_text, examples
 from yanmo.balance.report import (
@@ -232,6 +231,8 @@ def _augmentation(options: BalanceOptions, task: Task, made: Mapping[str, int]) 
 
 
 def _write_report(run: StageRun, task: Task, report: Mapping[str, Any]) -> None:
+    from yanmo.balance.page import page  # the template engine: 60 ms that --help does not need
+
     shown = []
     if task.augmenter:
         shown = examples(task.files, task.rows, task.augmenter, _EXAMPLES, run.options.seed)

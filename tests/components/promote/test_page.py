@@ -13,9 +13,10 @@ import pytest
 from tiny_store import commit
 
 from yanmo.common.errors import DataError
+from yanmo.common.pages.html import SCRIPT
 from yanmo.promote.gate.evaluation import open_evaluation
 from yanmo.promote.page import rendering as page
-from yanmo.promote.page.rendering import MOST_BYTES, SCRIPT, render
+from yanmo.promote.page.rendering import MOST_BYTES, render
 from yanmo.promote.page.report import baseline_wins
 from yanmo.promote.work import metrics
 from yanmo.store.output import open_reference

@@ -1,36 +1,21 @@
-"""The page that a person reads first: one HTML file in English and Chinese, nothing loaded from anywhere.
-
-Three lines of script choose the language that the browser prefers; the switch itself, and all else, is CSS.
-The script is named by its sha256 in the page's Content-Security-Policy, so that no other one runs, wherever a
-hostile text might find a gap. Everything shown comes from report.json, and is escaped by the template.
-"""
+"""The page that a person reads first: one HTML file in English and Chinese, made from report.json alone."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
-
 from yanmo.common.errors import DataError
-from yanmo.common.logs import human_bytes, human_seconds
+from yanmo.common.pages import html
 from yanmo.options.fields import shown
 from yanmo.promote.gate.verdict import Words
 from yanmo.promote.page import names
 from yanmo.promote.page.charts import dot_chart, line_chart
 from yanmo.promote.page.report import baseline_wins
 
-_HERE = Path(__file__).parent
+_TEMPLATE = Path(__file__).with_name("page.html.jinja")
 MOST_BYTES = 2_000_000
-SCRIPT = (
-    "if(/^zh/i.test(navigator.language||''))document.getElementById('lang-zh').checked=true;"
-    "addEventListener('beforeprint',function(){document.querySelectorAll('details').forEach("
-    "function(d){d.open=true})})"
-)
 
 
 def render(report: Mapping[str, Any]) -> str:
@@ -40,21 +25,19 @@ def render(report: Mapping[str, Any]) -> str:
         report: as `yanmo.promote.page.report.make_report` gives it.
     """
     table = report["bits_per_character"]
-    page: str = (
-        _environment()
-        .get_template("page.html.jinja")
-        .render(
-            r=report,
-            css=Markup((_HERE / "page.css").read_text(encoding="utf-8")),
-            script=Markup(SCRIPT),
-            script_hash=base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode(),
-            dots=dot_chart(table["columns"]),
-            charts=training_charts(report["training"]),
-            strongest=_strongest(baseline_wins(table)),
-            memorization=memorization_rows(report),
-            champion_verse=_verse_by_name(report["champion_writing"]),
-            made_at=report["made_at"].replace("T", " ").removesuffix("+00:00") + " UTC",
-        )
+    page = html.render(
+        _TEMPLATE,
+        {"option": shown},
+        r=report,
+        dots=dot_chart(table["columns"]),
+        charts=training_charts(report["training"]),
+        strongest=_strongest(baseline_wins(table)),
+        memorization=memorization_rows(report),
+        champion_verse=_verse_by_name(report["champion_writing"]),
+        made_at=report["made_at"].replace("T", " ").removesuffix("+00:00") + " UTC",
+        gloss=names.gloss,
+        called=names.called,
+        length_words=length_words,
     )
     size = len(page.encode())
     if size >= MOST_BYTES:
@@ -113,51 +96,3 @@ def length_words(group: str) -> Words:
         if high
         else Words(f"{low} or more", f"{low} 字及以上")
     )
-
-
-def _environment() -> Environment:
-    environment = Environment(
-        loader=FileSystemLoader(_HERE),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {
-        "bits": lambda v: "–" if v is None else f"{v:.3f}",
-        "signed": lambda v: "–" if v is None else minus(f"{v:+.3f}"),
-        "minus": minus,
-        "percent": lambda v: "–" if v is None else f"{100 * v:.1f} %",
-        "count": lambda v: "–" if v is None else f"{v:,}",
-        "number": number,
-        "option": shown,
-        "seconds": lambda v: "–" if v is None else human_seconds(v),
-        "seconds_zh": lambda v: "–" if v is None else seconds_zh(v),
-        "size": human_bytes,
-    }
-    environment.globals |= {"gloss": names.gloss, "called": names.called, "length_words": length_words}
-    return environment
-
-
-def seconds_zh(seconds: float) -> str:
-    """A duration in Chinese: `8 秒`, `3 分 20 秒`, `2 小时 05 分`."""
-    words = human_seconds(seconds)
-    for english, chinese in ((" h ", " 小时 "), (" min", " 分"), (" s", " 秒")):
-        words = words.replace(english, chinese)
-    return words
-
-
-def minus(text: str) -> str:
-    """`text` with true minus signs."""
-    return text.replace("-", "−")
-
-
-def number(value: Any) -> str:
-    """A figure of unknown kind: whole, or with four digits; a list of two as a range."""
-    if isinstance(value, bool) or value is None:
-        return "–" if value is None else str(value).lower()
-    if isinstance(value, int):
-        return f"{value:,}"
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    return str(value)[:200]

@@ -1,0 +1,88 @@
+"""Every HTML page: one template engine, one frame, nothing loaded from anywhere.
+
+A page is a template beside the code that fills it in; it extends base.html.jinja, which lies here and brings
+the head, the two languages, light, dark, phone and paper. All text is escaped, and a name that nobody gave is
+an error and not an empty place.
+
+Three lines of script choose the language that the browser prefers; the switch itself, and all else, is CSS.
+The script is named by its sha256 in the page's Content-Security-Policy, so that no other one runs, wherever a
+hostile text might find a gap.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from yanmo.common.logs import human_bytes, human_seconds
+
+_HERE = Path(__file__).parent
+SCRIPT = (
+    "if(/^zh/i.test(navigator.language||''))document.getElementById('lang-zh').checked=true;"
+    "addEventListener('beforeprint',function(){document.querySelectorAll('details').forEach("
+    "function(d){d.open=true})})"
+)
+
+
+def render(template: Path, filters: Mapping[str, Callable[..., Any]], **values: Any) -> str:
+    """The page that `template` makes of `values`.
+
+    Args:
+        template: extends base.html.jinja; may include what lies beside it, and import words.html.jinja.
+        filters: more than those of every page (_FILTERS).
+    """
+    environment = Environment(
+        loader=FileSystemLoader([template.parent, _HERE]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= _FILTERS | dict(filters)
+    return environment.get_template(template.name).render(
+        script=SCRIPT,
+        script_hash=base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode(),
+        **values,
+    )
+
+
+def seconds_zh(seconds: float) -> str:
+    """A duration in Chinese: `8 秒`, `3 分 20 秒`, `2 小时 05 分`."""
+    words = human_seconds(seconds)
+    for english, chinese in ((" h ", " 小时 "), (" min", " 分"), (" s", " 秒")):
+        words = words.replace(english, chinese)
+    return words
+
+
+def minus(text: str) -> str:
+    """`text` with true minus signs."""
+    return text.replace("-", "−")
+
+
+def number(value: Any) -> str:
+    """A figure of unknown kind: whole, or with four digits; a list of two as a range."""
+    if isinstance(value, bool) or value is None:
+        return "–" if value is None else str(value).lower()
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return str(value)[:200]
+
+
+_FILTERS: dict[str, Callable[..., Any]] = {
+    "bits": lambda v: "–" if v is None else f"{v:.3f}",
+    "signed": lambda v: "–" if v is None else minus(f"{v:+.3f}"),
+    "minus": minus,
+    "percent": lambda v: "–" if v is None else f"{100 * v:.1f} %",
+    "count": lambda v: "–" if v is None else f"{v:,}",
+    "number": number,
+    "seconds": lambda v: "–" if v is None else human_seconds(v),
+    "seconds_zh": lambda v: "–" if v is None else seconds_zh(v),
+    "size": human_bytes,
+}
