@@ -42,7 +42,7 @@ NOT_YET = {
         "duplicates.md",
         "evaluate.md",
     ),
-    *("gpu.md", "measurements.md", "night.md", "packing.md", "recipe.md", "resume.md", "token-cache.md"),
+    *("measurements.md", "packing.md", "token-cache.md"),
     *(
         "tokenizer.md",
         "train.md",
