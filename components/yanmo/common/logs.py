@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import time
+from typing import TextIO
 
 from yanmo.common.errors import redacted
 
@@ -18,12 +19,17 @@ class _Redacting(logging.Formatter):
         return redacted(super().format(record))
 
 
+class _Terminal(logging.StreamHandler[TextIO]):
+    """The handler that `setup` made."""
+
+
 def setup(level: str, stage: str) -> None:
-    """Send this process's log to stderr as `HH:MM:SS stage message`."""
-    handler = logging.StreamHandler(sys.stderr)
+    """Send this process's log to stderr as `HH:MM:SS stage message`, and nobody else's lines there."""
+    handler = _Terminal(sys.stderr)
     handler.setFormatter(_Redacting(f"%(asctime)s {stage:<8} %(message)s", "%H:%M:%S"))
     root = logging.getLogger()
-    root.handlers[:] = [handler]
+    others = [h for h in root.handlers if type(h) not in (logging.StreamHandler, _Terminal)]
+    root.handlers[:] = [*others, handler]
     root.setLevel(logging.WARNING)
     logging.getLogger("yanmo").setLevel(level.upper())
 

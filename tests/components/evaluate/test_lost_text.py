@@ -5,7 +5,7 @@ import logging
 
 import pytest
 import torch
-from test_chats import CHAT, chat_row
+from tiny_chats import CHAT, chat_row
 from tiny_store import GENRES, commit, copied, make_model, make_row, parquet
 
 from yanmo.common.errors import DataError
@@ -57,8 +57,7 @@ def without_bytes(folder):
 
 
 @pytest.fixture(autouse=True)
-def _log_of_the_stage(caplog, monkeypatch):
-    monkeypatch.setattr("yanmo.stage.run.setup", lambda level, stage: None)
+def _log_of_the_stage(caplog):
     caplog.set_level(logging.INFO, logger="yanmo")
 
 

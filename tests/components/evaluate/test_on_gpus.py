@@ -11,7 +11,6 @@ import copy
 import numpy as np
 import pytest
 import torch
-from test_chats import model, path  # noqa: F401 (fixtures)
 
 from yanmo.evaluate.bits import of_documents as scoring
 from yanmo.evaluate.bits.of_documents import load_model, score
@@ -58,9 +57,11 @@ def test_scores_samples_and_choices_come_from_the_copies(ground, spoil, gpus):
     assert chosen[0] == chosen[1]
 
 
-def test_answers_in_words_come_from_the_copies(ground, model, spoil):  # noqa: F811
+def test_answers_in_words_come_from_the_copies(ground, chat_model, spoil):
     asked = [[Turn("user", text)] for text in ("明月几时有", "青天", "把酒问青天明", "明月几时无")]
-    answers = [answer_all(m, "all", asked, 6, workers=2) for m in (spoil(model, 2), load_model(model))]
+    answers = [
+        answer_all(m, "all", asked, 6, workers=2) for m in (spoil(chat_model, 2), load_model(chat_model))
+    ]
     assert answers[0] == answers[1] and any(answers[0])
 
 

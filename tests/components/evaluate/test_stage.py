@@ -25,8 +25,7 @@ def opened(ground, name="evaluate"):
 
 
 @pytest.fixture(autouse=True)
-def _log_of_the_stage(caplog, monkeypatch):
-    monkeypatch.setattr("yanmo.stage.run.setup", lambda level, stage: None)
+def _log_of_the_stage(caplog):
     caplog.set_level(logging.INFO, logger="yanmo")
 
 

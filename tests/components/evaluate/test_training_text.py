@@ -19,8 +19,7 @@ def main(arguments):
 
 
 @pytest.fixture(autouse=True)
-def _log_of_the_stage(caplog, monkeypatch):
-    monkeypatch.setattr("yanmo.stage.run.setup", lambda level, stage: None)
+def _log_of_the_stage(caplog):
     caplog.set_level("INFO", logger="yanmo")
 
 

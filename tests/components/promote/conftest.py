@@ -179,8 +179,7 @@ class Stage:
 
 
 @pytest.fixture
-def stage(tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr("yanmo.stage.run.setup", lambda level, stage: None)
+def stage(tmp_path, caplog):
     caplog.set_level("INFO", logger="yanmo")
     return Stage(open_store(str(tmp_path / "store")), tmp_path / "store")
 

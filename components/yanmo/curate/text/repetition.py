@@ -2,8 +2,8 @@
 takes them.
 
 datatrove joins each n-gram to a string and counts strings; here words are numbers, n-grams 64-bit hashes in
-an open table, and the loop is compiled. `tests/components/curate/test_repetition.py` compares both on real
-text."""
+an open table, and the loop is compiled.
+`tests/components/curate/text/test_repetition.py` compares both on real text."""
 
 from __future__ import annotations
 

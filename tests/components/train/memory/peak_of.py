@@ -1,10 +1,10 @@
-"""Run as a process: the peak of its memory while a training does one thing.
+"""Run as a process: the peaks of its memory at the moments of a training.
 
-    python peak_of.py BACKEND MOMENT FOLDER [FLAGS]
+    python peak_of.py BACKEND each FOLDER        the peak of each moment of OPTIONS' training
+    python peak_of.py BACKEND all FOLDER FLAGS   one peak, beside the estimate: the table of docs/train.md
 
-MOMENT is backward, monitor, checkpoint, export, or all of them one after another. With flags of `yanmo train`
-the training is theirs, with a vocabulary of 8,192, and the estimate is printed beside the peak: the table of
-docs/train.md.
+FLAGS are those of `yanmo train`; the vocabulary is 8,192 then. One process does all: importing torch and
+DeepSpeed takes longer than the moments do.
 """
 
 import os
@@ -20,6 +20,7 @@ from yanmo.model.decoder import Decoder
 from yanmo.options.command_line import load
 from yanmo.train.agreement import Agreement
 from yanmo.train.backends.accelerator import prepare
+from yanmo.train.backends.engine import Engine
 from yanmo.train.backends.opening import open_engine
 from yanmo.train.checkpoints import checkpoint, writer
 from yanmo.train.checkpoints.checkpoint import Position
@@ -31,6 +32,7 @@ from yanmo.train.metrics.machine import resident_memory
 from yanmo.train.models.start import decoder_config
 from yanmo.train.options.model import num_parameters
 
+MOMENTS = ("backward", "checkpoint", "export", "monitor")
 VOCABULARY = 4096
 OPTIONS = {
     **{"layers": 6, "width": 768, "heads": 6, "kv_heads": 2, "head_width": 128, "feed_forward": 1920},
@@ -46,7 +48,7 @@ def parameters() -> int:
     return num_parameters({name: OPTIONS[name] for name in names}, VOCABULARY)
 
 
-def main(backend: str, moment: str, folder: str, *flags: str) -> None:
+def main(backend: str, asked: str, folder: str, *flags: str) -> None:
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = str(s.getsockname()[1])
@@ -59,38 +61,56 @@ def main(backend: str, moment: str, folder: str, *flags: str) -> None:
         options, vocabulary = load(TrainConfig, [*common, *flags], "peak_of"), 8192
     decoder = Decoder(decoder_config(options, vocabulary))
     prepare(decoder, options, "cpu")
-    engine = open_engine(decoder, options, "cpu")
-    monitor = Monitor(
-        engine, Agreement(1, engine.device), "fast" if moment in ("monitor", "all") else "off", 1, 0
-    )
-    shape = (options.micro_rows, options.context)
-    ids = np.random.default_rng(0).integers(0, vocabulary, (shape[0], shape[1] + 1))
-    rows = Batch(ids[:, :-1], ids[:, 1:], np.ones(shape, np.int64))
-    count, may_write = rows.num_targets, threading.Event()
-    for step in (1, 2):
-        engine.accumulate(rows, count)
-        watched = monitor.begin(step)
-        engine.step()
-        if watched:
-            monitor.end(step, rows)
-    if moment in ("checkpoint", "all"):  # whose copy is held until the training has gone on
-        write = checkpoint.write_rank
+    training = Training(open_engine(decoder, options, "cpu"), options, vocabulary, Path(folder))
+    if asked == "each":
+        training.backward()
+        for moment in MOMENTS:
+            Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the peak begins at what is held
+            getattr(training, moment)()
+            print(moment, resident_memory()[1])
+        return
+    training.monitor(steps=2)
+    training.checkpoint()
+    training.export()
+    peak, said = resident_memory()[1], estimate(options, vocabulary, "cpu").total
+    print(f"estimate {said / 1e9:.2f} GB, peak {peak / 1e9:.2f} GB, ratio {said / peak:.2f}")
+
+
+class Training:
+    """The moments of a training that need the most memory; each leaves nothing behind but a step."""
+
+    def __init__(self, engine: Engine, options: TrainConfig, vocabulary: int, folder: Path) -> None:
+        self.engine, self.folder = engine, folder
+        shape = (options.micro_rows, options.context)
+        ids = np.random.default_rng(0).integers(0, vocabulary, (shape[0], shape[1] + 1))
+        self.rows = Batch(ids[:, :-1], ids[:, 1:], np.ones(shape, np.int64))
+
+    def backward(self) -> None:
+        self.engine.accumulate(self.rows, self.rows.num_targets)
+        self.engine.step()
+
+    def monitor(self, steps: int = 1) -> None:
+        monitor = Monitor(self.engine, Agreement(1, self.engine.device), "fast", 1, 0)
+        for step in range(1, steps + 1):
+            self.engine.accumulate(self.rows, self.rows.num_targets)
+            assert monitor.begin(step)
+            self.engine.step()
+            monitor.end(step, self.rows)
+
+    def checkpoint(self) -> None:
+        """Its copy is held until the training has gone on."""
+        may_write, write = threading.Event(), checkpoint.write_rank
         writer.checkpoint.write_rank = lambda *a: may_write.wait() and write(*a)
-        writing = writer.Writer(engine, Path(folder), Agreement(1, engine.device))
+        writing = writer.Writer(self.engine, self.folder, Agreement(1, self.engine.device))
         writing.begin(Position(2, {}, {}), keep=False)
-        engine.accumulate(rows, count)
-        engine.step()
+        self.backward()
         may_write.set()
         writing.finish()
-    if moment in ("export", "all"):
-        weights = engine.full_weights()
-        whole = Decoder(decoder.config)
+
+    def export(self) -> None:
+        weights = self.engine.full_weights()
+        whole = Decoder(self.engine.decoder.config)
         whole.load_state_dict(weights)
-    _, peak = resident_memory()
-    if flags:
-        said = estimate(options, vocabulary, "cpu").total
-        print(f"estimate {said / 1e9:.2f} GB, peak {peak / 1e9:.2f} GB, ratio {said / peak:.2f}")
-    print(peak)
 
 
 if __name__ == "__main__":

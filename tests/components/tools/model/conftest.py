@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,7 +11,13 @@ from tokenizers import Tokenizer, decoders, models
 
 
 @pytest.fixture
-def folder(tmp_path, store):
+def store(tmp_path) -> Path:
+    """A folder for a store, with nothing in it."""
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def folder(tmp_path):
     """A model that transformers saved in several files, with a tokenizer that gives every text back."""
     transformers = pytest.importorskip("transformers")
     torch.manual_seed(0)

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 from nameless import NAMELESS, cannot_be_nameless
+
+sys.path.insert(0, str(Path(__file__).parent))  # importlib mode leaves it out
+
 from test_pieces import TASKS, evaluate, evaluation, pieces_of
 from tiny_store import make_ground
 
@@ -15,13 +18,8 @@ from yanmo.common.errors import UsageError
 from yanmo.evaluate.bits import of_documents as scoring
 from yanmo.evaluate.bits.pieces import KeptPieces, Ranks
 
-DOCS = Path(__file__).parents[3] / "docs"
+DOCS = Path(__file__).parents[4] / "docs"
 PROCESS = Path(__file__).parent / "evaluate_process.py"
-
-
-@pytest.fixture(autouse=True)
-def _log_of_the_stage(monkeypatch):
-    monkeypatch.setattr("yanmo.stage.run.setup", lambda level, stage: None)
 
 
 def test_ranks_begin_with_their_own_pieces_and_help_from_the_end():
@@ -47,7 +45,6 @@ def measured(tmp_path_factory):
     ground = make_ground(folder / "copy", folder / "unused")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(scoring, "_PIECE_TOKENS", 300)
-        patch.setattr("yanmo.stage.run.setup", lambda level, stage: None)
         assert evaluate(ground, *TASKS) == 0
     return folder / "store", evaluation(ground).content_digest
 

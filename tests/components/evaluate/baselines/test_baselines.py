@@ -1,10 +1,14 @@
 import multiprocessing
+import sys
 import time
 from pathlib import Path
 
 import numpy as np
 import pyppmd
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))  # importlib mode leaves it out
+
 from spawned_jobs import kill_oneself, run_two_jobs
 
 from yanmo.evaluate.baselines import ppmd

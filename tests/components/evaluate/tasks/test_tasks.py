@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_chats import CHAT, chat_row, model, path  # noqa: F401 (fixtures)
+from tiny_chats import CHAT, chat_row
 from tiny_store import GENRES, read
 
 from yanmo.common.errors import DataError
@@ -129,16 +129,15 @@ def test_a_model_that_knows_its_tags_names_the_genre_by_likelihood(ground, docum
     assert before["chance"] == 0.25 and after["accuracy"] == 1.0 > before["accuracy"]
 
 
-def test_answers_do_not_depend_on_what_is_asked_beside(ground, model):  # noqa: F811
-    loaded = load_model(model)
+def test_answers_do_not_depend_on_what_is_asked_beside(ground, chat_model):
+    loaded = load_model(chat_model)
     asked = [[Turn("user", text)] for text in ("明月几时有", "青天", "把酒问青天明", "明月几时无")]
     answers = answer_all(loaded, "all", asked, 6, workers=2)
     assert answers == [answer_all(loaded, "one", [turns], 6)[0] for turns in asked]
     assert len(prompt_ids(loaded.tokenizer, asked[0], 0)) > 5
 
 
-def test_the_stage_writes_the_figures_of_a_chat_model(ground, model, monkeypatch):  # noqa: F811
-    monkeypatch.setattr("yanmo.stage.run.setup", lambda level, stage: None)
+def test_the_stage_writes_the_figures_of_a_chat_model(ground, chat_model, monkeypatch):
     monkeypatch.setattr(asking, "_MOST_TOKENS", dict.fromkeys(asking._MOST_TOKENS, 4))
     more = ("--documents", "none", "--samples", "1", "--task-documents", "2")
     argv = ground.arguments(*more, "--tasks", "chat", "--budget-documents", "3")
@@ -148,8 +147,8 @@ def test_the_stage_writes_the_figures_of_a_chat_model(ground, model, monkeypatch
     assert np.isfinite(found["next_line"]["accuracy"])
 
 
-def test_a_chat_has_the_figure_of_its_last_answer(ground, model, monkeypatch):  # noqa: F811
-    loaded, turns = load_model(model), turns_of(chat_row(CHAT))
+def test_a_chat_has_the_figure_of_its_last_answer(ground, chat_model, monkeypatch):
+    loaded, turns = load_model(chat_model), turns_of(chat_row(CHAT))
     monkeypatch.setattr(
         asking, "answer_all", lambda loaded, name, asked, most, **_: [turns[-1].text for _ in asked]
     )

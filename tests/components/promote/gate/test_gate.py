@@ -82,7 +82,7 @@ def test_a_true_gain_of_one_percent_is_nearly_always_seen():
 
 def test_the_simulation_puts_figures_through_the_rules_about_bits():
     """benchmarks/gate.py knows nothing of samples: no limit on them may refuse what it draws."""
-    path = Path(__file__).parents[3] / "benchmarks/gate.py"
+    path = Path(__file__).parents[4] / "benchmarks/gate.py"
     spec = importlib.util.spec_from_file_location("gate_simulation", path)
     simulation = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = simulation  # dataclasses look there

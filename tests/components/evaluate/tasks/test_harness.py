@@ -128,8 +128,7 @@ def test_a_store_that_takes_no_piece_now_is_no_fault_of_the_tasks(
 
 
 @needs_harness
-def test_tasks_of_a_local_folder_end_in_the_evaluation(ground, folder, monkeypatch):
-    monkeypatch.setattr("yanmo.stage.run.setup", lambda level, stage: None)
+def test_tasks_of_a_local_folder_end_in_the_evaluation(ground, folder):
     more = ("--documents", "none", "--samples", "1", "--harness-tasks", str(folder))
     assert main(STAGE, work, prepare=prepare, finish=finish, argv=ground.arguments(*more)) == 0
     output = open_reference(ground.store, read_pointer(ground.store, "dev", "evaluate"))

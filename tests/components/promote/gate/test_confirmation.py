@@ -10,8 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "evaluate"))  # importlib mode leaves it out
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parent))  # importlib mode leaves it out
 
 from paired import scores
 from tiny_store import commit

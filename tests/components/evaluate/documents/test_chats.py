@@ -4,7 +4,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
-from tiny_store import GENRES, HAN, commit, copied, make_row, make_tokenizer, parquet, read
+from tiny_chats import CHAT, chat_row
+from tiny_store import HAN, commit, make_row, make_tokenizer, parquet, read
 from tokenizers import Tokenizer
 
 from yanmo.common.errors import DataError
@@ -15,47 +16,16 @@ from yanmo.evaluate.documents.reading import Document, read_split
 from yanmo.evaluate.work import finish, prepare, work
 from yanmo.evaluate.writing.writing import contamination
 from yanmo.formats.records import DOCUMENTS_WITH_TURNS, num_characters, write_parquet
-from yanmo.model.decoder import Decoder, DecoderConfig
-from yanmo.model.hf_export import Symbols, save
 from yanmo.stage.run import main
 from yanmo.store.output import open_reference
 from yanmo.store.pointers import read_pointer
 from yanmo.tokenize.encoding import Marks, encode
 from yanmo.tokenize.segmenter import Segmenter
 
-CHAT = [
-    ("user", "明月几时有"),
-    ("assistant", "把酒问青天。"),
-    ("user", "又\n来"),
-    ("assistant", "不知天上宫阙。"),
-]
-
-
-def chat_row(turns, silent=(), **changes):
-    found, spans, at = [], [], 0
-    for role, text in turns:
-        found.append({"role": role, "begin": at, "end": at + len(text)})
-        if role == "assistant" and text not in silent:
-            spans.append([at, at + len(text)])
-        at += len(text) + 1
-    text = "\n".join(text for _, text in turns)
-    return make_row("chat", "test", 0, text=text, turns=found, loss_spans=spans, **changes)
-
 
 @pytest.fixture(scope="module")
-def path(tmp_path_factory):
-    """A tokenizer with marks."""
-    path = tmp_path_factory.mktemp("tokenizer") / "tokenizer.json"
-    make_tokenizer(path)
-    tokenizer = Tokenizer.from_file(str(path))
-    tokenizer.add_special_tokens(["<|im_start|>", "<|im_end|>"])
-    tokenizer.save(str(path))
-    return path
-
-
-@pytest.fixture(scope="module")
-def tokenizer(path):
-    found = Tokenizer.from_file(str(path))
+def tokenizer(chat_tokenizer):
+    found = Tokenizer.from_file(str(chat_tokenizer))
     found.encode_special_tokens = True
     return found
 
@@ -77,12 +47,14 @@ def test_counted_tokens_are_the_answers_and_what_ends_them(tokenizer):
     assert whole.startswith("<|bos|><|im_start|>user\n明月几时有<|im_end|>\n<|im_start|>assistant\n把酒")
 
 
-def test_ids_and_counted_tokens_are_those_of_the_tokenize_stage(path, tokenizer):
+def test_ids_and_counted_tokens_are_those_of_the_tokenize_stage(chat_tokenizer, tokenizer):
     rows = [chat_row(CHAT), chat_row([("system", "明"), *CHAT, ("user", "Hi 😀"), ("assistant", "鬱\n明月")])]
     fields = [DOCUMENTS_WITH_TURNS.field(name) for name in ("text", "turns", "loss_spans")]
     kept = [{field.name: row[field.name] for field in fields} for row in rows]
     marks = Marks(0, 1, *(tokenizer.token_to_id(f"<|im_{name}|>") for name in ("start", "end")))
-    found = encode(Segmenter.read(path), pa.RecordBatch.from_pylist(kept, schema=pa.schema(fields)), marks)
+    found = encode(
+        Segmenter.read(chat_tokenizer), pa.RecordBatch.from_pylist(kept, schema=pa.schema(fields)), marks
+    )
     for i, row in enumerate(rows):
         ids, counted = chat_ids(tokenizer, turns_of(row), bos=0)
         assert [*ids, 1] == found.ids[found.offsets[i] : found.offsets[i + 1]].tolist()
@@ -104,27 +76,8 @@ def test_a_tokenizer_without_marks_is_refused(tmp_path):
         chat_ids(plain, turns_of(chat_row(CHAT)), bos=0)
 
 
-@pytest.fixture
-def model(ground, path, tmp_path):
-    size = Tokenizer.from_file(str(path)).get_vocab_size()
-    config = DecoderConfig(
-        vocab_size=size,
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        head_dim=8,
-        intermediate_size=32,
-        max_position_embeddings=16,
-    )
-    torch.manual_seed(3)
-    symbols = Symbols(bos=0, eos=1, pad=2, genres=GENRES, tag_ids=(4, 5, 6, 7))
-    names = [path.name, *save(Decoder(config), symbols, tmp_path / "chat", [path])]
-    return commit(ground.store, "train", copied(tmp_path / "chat", sorted(set(names))), options={"chat": 1})
-
-
-def test_only_answers_are_charged(ground, model):
-    loaded = load_model(model)
+def test_only_answers_are_charged(ground, chat_model):
+    loaded = load_model(chat_model)
     turns = turns_of(chat_row(CHAT))
     ids, counted = chat_ids(loaded.tokenizer, turns, bos=0)
     document = Document("1", "chat", "s", "", turns=turns)
@@ -139,13 +92,13 @@ def test_only_answers_are_charged(ground, model):
     assert scores.tokens[0] == sum(counted)
 
 
-def test_chats_and_plain_text_stand_in_one_evaluation_set(ground, model):
+def test_chats_and_plain_text_stand_in_one_evaluation_set(ground, chat_model):
     rows = [chat_row(CHAT), chat_row(CHAT[:2]), *(make_row("诗", "test", i, turns=None) for i in range(3))]
     body = pa.Table.from_pylist(rows, schema=DOCUMENTS_WITH_TURNS)
     files = {"test-00000-of-00001.parquet": lambda path: write_parquet(body, path)}
     documents = read_split(commit(ground.store, "evaluation_set", files, options={"n": 9}), "test")
     assert [bool(d.turns) for d in documents] == [False, False, False, True, True]
-    scores = score(load_model(model), documents, with_tag=True, workers=1)
+    scores = score(load_model(chat_model), documents, with_tag=True, workers=1)
     assert np.isfinite(scores.bits).all()
     assert sorted(scores.tokens[3:].tolist()) == [7, 7 + 8]
 
@@ -166,9 +119,8 @@ def test_the_words_of_a_question_make_no_contamination(ground):
     assert found["share"] == 0.5 and found["genres"]["chat"]["with_a_fifth_shared"] == 1
 
 
-def test_an_evaluation_set_of_chats_alone_is_looked_for_in_the_training_text_too(ground, model, monkeypatch):
+def test_an_evaluation_set_of_chats_alone_is_looked_for_in_the_training_text_too(ground, chat_model):
     """Without that a chat model is promoted unseen: there are no baselines, but there may be copies."""
-    monkeypatch.setattr("yanmo.stage.run.setup", lambda level, stage: None)
     learned = make_row("诗", "train", 0)["text"]
     said = (learned, "不知天上宫阙。")
     rows = [chat_row([("user", FORM), ("assistant", answer)], title=str(i)) for i, answer in enumerate(said)]

@@ -16,8 +16,7 @@ BARE = ("--documents", "none", "--samples", "0")
 
 
 @pytest.fixture(autouse=True)
-def _log_of_the_stage(caplog, monkeypatch):
-    monkeypatch.setattr("yanmo.stage.run.setup", lambda level, stage: None)
+def _log_of_the_stage(caplog):
     caplog.set_level("INFO", logger="yanmo")
 
 

@@ -12,7 +12,7 @@ from yanmo.promote.command import main
 from yanmo.promote.page.lineage import trace
 from yanmo.store.output import open_reference
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 
 
 def test_lineage_leads_to_the_raw_files_with_the_commands_between(stage):

@@ -15,7 +15,7 @@ from yanmo.common.errors import DataError, UsageError
 from yanmo.curate.sources.raw_files import list_files, open_file
 from yanmo.store.s3 import files as s3_files
 
-DOCUMENTS = Path(__file__).parents[2] / "data" / "documents.jsonl"
+DOCUMENTS = Path(__file__).parents[3] / "data" / "documents.jsonl"
 
 
 @pytest.fixture

@@ -20,11 +20,6 @@ from yanmo.store.output import open_reference
 from yanmo.store.pointers import read_pointer
 
 
-@pytest.fixture(autouse=True)
-def _log_of_the_stage(monkeypatch):
-    monkeypatch.setattr("yanmo.stage.run.setup", lambda level, stage: None)
-
-
 @pytest.fixture
 def store(tmp_path):
     return open_store(str(tmp_path / "pieces"))

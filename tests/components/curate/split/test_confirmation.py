@@ -17,7 +17,7 @@ from yanmo.chinese.han_runs import Runs
 from yanmo.curate.plan import SplitSize, hold_out
 from yanmo.store.manifest import file_sha256
 
-FIXTURE = Path(__file__).parents[2] / "data" / "documents.jsonl"
+FIXTURE = Path(__file__).parents[3] / "data" / "documents.jsonl"
 SMALL = ("--min-split-documents", "2", "--confirm-share", "0.1")
 """With these the fixture is enough for three splits."""
 HAN = "春眠不觉晓处闻啼鸟夜来风雨声花落知多少白日依山尽黄河入海流欲穷千里目更上一层楼床前明月光疑是地霜"

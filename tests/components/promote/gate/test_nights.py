@@ -1,13 +1,8 @@
 """Three nights of one recipe against one champion: which count, and that a night is judged the same."""
 
 import json
-import sys
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "evaluate"))  # importlib mode leaves it out
-
 from tiny_store import commit
 
 from yanmo.formats.seed_noise import FILE, PART, SeedNoise, Twin
