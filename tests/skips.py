@@ -18,6 +18,13 @@ _PIP = {
     "datasets is not one of": "datasets",
 }
 """Beginning of a reason -> Python packages that end it."""
+_MACHINE = ("needs a CUDA device", "needs root", "needs Linux")
+"""Beginnings of reasons that no package ends."""
+
+
+def is_known(reason: str) -> bool:
+    """Whether it is said here what ends a reason, or that nothing to install does."""
+    return reason.startswith((*_APT, *_PIP, *_MACHINE))
 
 
 def summary(reasons: Iterable[str]) -> Iterator[str]:

@@ -638,7 +638,7 @@ run(STAGE, functools.partial(work, look=look), settle=functools.partial(settle, 
 def test_a_training_that_paused_on_a_cpu_goes_on_as_it_began_on_a_machine_with_gpus(store) -> None:
     """Two real processes; only what they see of GPUs is made up."""
     flags = [*SMALL, "--context=32", "--batch-rows=8", "--steps=12", "--warmup-steps=2", "--start=random"]
-    flags += ["--log-every=1", f"--store={store}", "--metrics-port=-1"]
+    flags += ["--log-every=1", f"--store={store}", "--metrics-port=-1", "--backend=torch"]
 
     def start(gpus: int, *more: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-c", PROGRAM, str(gpus), *flags, *more]

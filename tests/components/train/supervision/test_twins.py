@@ -100,24 +100,24 @@ def test_twins_are_made_once_for_a_recipe_and_change_no_model(store, tiny):
     tiny = tiny | QUICK
     alone = trained(store, tiny)
     assert PART not in alone.manifest.references and noise_of(alone, None) is None
-    first = trained(store, tiny | {"twins": 3, "seed": 1})
+    first = trained(store, tiny | {"twins": 2, "seed": 1})
     made = twins_of(store)
-    assert len(made) == 3
-    second = trained(store, tiny | {"twins": 3, "seed": 2})
+    assert len(made) == 2
+    second = trained(store, tiny | {"twins": 2, "seed": 2})
     assert twins_of(store) == made, "the next night makes none again"
     assert first.part(PART).manifest.key == second.part(PART).manifest.key
     noise = SeedNoise.of(second.part(PART))
-    assert len({t.bits_per_character for t in noise.twins}) == 3 and noise.share == 0.5
+    assert len({t.bits_per_character for t in noise.twins}) == 2 and noise.share == 0.5
     assert len({t.text for t in noise.twins}) == 1
     read = noise_of(second, first)
-    assert (read.twins, read.df, read.is_warm) == (3, 2, False) and 0 < read.sd < 0.1
-    again = trained(store, tiny | {"twins": 3})
+    assert (read.twins, read.df, read.is_warm) == (2, 1, False) and 0 < read.sd < 0.1
+    again = trained(store, tiny | {"twins": 2})
     assert again.manifest.key == alone.manifest.key, "how many twins there are is in no key"
     warm = trained(store, tiny | {"twins": 2, "seed": 3, "model": f"train/{first.manifest.key}"})
-    assert len(twins_of(store)) == 5, "a training that goes on from a model is another recipe"
+    assert len(twins_of(store)) == 4, "a training that goes on from a model is another recipe"
     assert noise_of(warm, first).is_warm and not noise_of(warm, second).is_warm
     starts = [t.start for name in (first, warm) for t in SeedNoise.of(name.part(PART)).twins]
-    assert starts == ["", "", "", first.content_digest, first.content_digest]
+    assert starts == ["", "", first.content_digest, first.content_digest]
     left = [path for folder in store.glob(f"runs/{TWIN}/*") for path in folder.iterdir() if path.is_dir()]
     assert not left, "of twins that are committed, only lease and inputs stay"
 
@@ -147,7 +147,7 @@ def test_force_measures_the_noise_of_a_model_that_is_there_and_mends_a_damaged_o
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 def test_a_run_that_is_ended_among_its_twins_loses_none_that_is_finished(how, store, tiny):
-    options = tiny | QUICK | {"twins": 6}
+    options = tiny | QUICK | {"twins": 3}
     process = subprocess.Popen(command(store, options), stderr=subprocess.DEVNULL, start_new_session=True)
     try:
         deadline = time.monotonic() + 240
@@ -159,15 +159,15 @@ def test_a_run_that_is_ended_among_its_twins_loses_none_that_is_finished(how, st
         if process.poll() is None:
             process.kill()
     before = twins_of(store)
-    assert 1 <= len(before) < 6
+    assert 1 <= len(before) < 3
     if how == signal.SIGTERM and code == 0:  # asked to stop inside a twin: the model is not kept waiting
         held = model_of(store).manifest.references
         assert (PART in held) == (len(before) > 1)
         options |= {"seed": 1}  # the next night
     model = trained(store, options)
     after = twins_of(store)
-    assert len(after) == 6 and before.items() <= after.items()
-    assert len(SeedNoise.of(model.part(PART)).twins) == 6
+    assert len(after) == 3 and before.items() <= after.items()
+    assert len(SeedNoise.of(model.part(PART)).twins) == 3
 
 
 def workers_of(folder: Path) -> list[int]:
