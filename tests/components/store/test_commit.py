@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import multiprocessing
 import signal
 import subprocess
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from killed_writes import die_at_write
 from toy_outputs import recipe, write_text
 
 from yanmo.common.errors import DataError, LeaseLost
@@ -229,23 +231,22 @@ def test_a_key_whose_file_is_gone_or_short_is_made_again(
     assert made.content_digest == output.content_digest
 
 
-def test_a_kill_between_keeping_the_old_manifest_and_replacing_it_does_not_block_the_next_try(
-    store: FileStore, output: Output, monkeypatch: pytest.MonkeyPatch
+def test_a_kill_before_any_write_of_a_forced_commit_does_not_block_the_next_try(
+    store: FileStore, output: Output
 ) -> None:
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(FileStore, "replace", interrupted)
-        commit_once(store, recipe(), write_text("新"), force=True)
-    made = commit_once(store, recipe(), write_text("新"), force=True)
-    assert made is not None and made.path("text.txt").read_text(encoding="utf-8") == "新"
+    def killed(moment: int) -> None:
+        die_at_write(moment)
+        commit_once(store, recipe(), write_text(f"{moment}"), force=True)
 
-
-REPLACE = FileStore.replace
-
-
-def interrupted(store: FileStore, name: str, data: bytes, version: str) -> str:
-    if name.endswith("LEASE.json"):
-        return REPLACE(store, name, data, version)
-    raise KeyboardInterrupt
+    codes: list[int | None] = []
+    while not codes or codes[-1] != 0:
+        child = multiprocessing.get_context("fork").Process(target=killed, args=(len(codes),))
+        child.start()
+        child.join()
+        codes.append(child.exitcode)
+        made = commit_once(store, recipe(), write_text(f"{codes}"), force=True)
+        assert made is not None and made.path("text.txt").read_text(encoding="utf-8") == f"{codes}"
+    assert codes == [*[-signal.SIGKILL] * (len(codes) - 1), 0] and len(codes) > 4
 
 
 def test_a_paused_output_is_not_committed_and_its_lease_is_free_again(store: FileStore) -> None:

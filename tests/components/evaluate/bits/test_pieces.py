@@ -20,6 +20,11 @@ from yanmo.store.output import open_reference
 from yanmo.store.pointers import read_pointer
 
 
+@pytest.fixture(autouse=True)
+def _small_pieces(monkeypatch):
+    monkeypatch.setattr(scoring, "_PIECE_TOKENS", 300)
+
+
 @pytest.fixture
 def store(tmp_path):
     return open_store(str(tmp_path / "pieces"))
@@ -107,7 +112,6 @@ def killed_after(monkeypatch, number):
 
 
 def test_a_killed_run_scores_only_what_is_missing_and_gives_the_same_figures(ground, store, monkeypatch):
-    monkeypatch.setattr(scoring, "_PIECE_TOKENS", 300)
     loaded, documents = load_model(ground.model), read_split(ground.evaluation_set, "test")
     whole = score(loaded, documents, with_tag=True, workers=1)
     with monkeypatch.context() as patch:
@@ -162,7 +166,6 @@ def test_a_run_killed_in_any_phase_goes_on_there_and_gives_the_bytes_of_one_that
     argv = ground.arguments(*more)
     shutil.copytree(ground.folder, tmp_path / "other")
     with monkeypatch.context() as patch:
-        patch.setattr(scoring, "_PIECE_TOKENS", 300)
         written, original = [], KeptPieces._write
 
         def write(self, path, body):
@@ -175,7 +178,6 @@ def test_a_run_killed_in_any_phase_goes_on_there_and_gives_the_bytes_of_one_that
         with pytest.raises(Killed):
             main(STAGE, work, prepare=prepare, finish=finish, argv=argv)
     left = pieces_of(ground, stage)
-    monkeypatch.setattr(scoring, "_PIECE_TOKENS", 300)
     with monkeypatch.context() as patch:
         again, original = [], KeptPieces._write
         patch.setattr(
@@ -208,7 +210,6 @@ def harness_folder(tmp_path):
 
 
 def test_the_stage_leaves_no_pieces_and_makes_them_anew_when_forced(ground, monkeypatch):
-    monkeypatch.setattr(scoring, "_PIECE_TOKENS", 300)
     assert evaluate(ground) == 0
     first = evaluation(ground).content_digest
     assert not pieces_of(ground)
@@ -223,7 +224,6 @@ def test_pieces_on_a_far_store_are_taken_by_a_run_on_another_machine(
     for name, value in s3_server.environment().items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("YANMO_SCRATCH", str(tmp_path / "one"))
-    monkeypatch.setattr(scoring, "_PIECE_TOKENS", 300)
     ground = make_ground(f"s3://{s3_place}/pieces", tmp_path / "model")
     with monkeypatch.context() as patch:
         killed_after(patch, 2)

@@ -14,9 +14,8 @@ WHY = ("--why", "writes rude verses", "--who", "li", "--yes")
 
 
 @pytest.fixture
-def three(stage, monkeypatch):
+def three(stage):
     """A channel with three champions, one after the other; their models."""
-    monkeypatch.setattr("yanmo.promote.command.setup", lambda level, stage: None)
     models = []
     for number in (1, 2, 3):
         models.append(stage.model(number))

@@ -91,6 +91,7 @@ def killed(store: str, moment: int) -> bool:
     """Migrate in a process of its own, which ends before its write number `moment`; whether it was killed."""
     child = os.fork()
     if not child:
+        sys.path.insert(0, str(Path(__file__).parents[2]))
         from killed_writes import die_at_write
 
         die_at_write(moment)

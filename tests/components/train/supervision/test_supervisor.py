@@ -149,7 +149,9 @@ def test_kill_9_at_any_step_changes_no_digit(store, tiny, tmp_path):
 
 @pytest.mark.slow
 def test_a_killed_supervisor_leaves_no_workers_behind(store, tiny):
-    process = subprocess.Popen(command(store, {**tiny, "steps": 5000, "backend": "torch"}), stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        command(store, {**tiny, "steps": 5000, "backend": "torch"}), stderr=subprocess.DEVNULL
+    )
     folder = folder_of(store)
     wait_for_step(folder, 2)
     process.kill()
