@@ -286,7 +286,7 @@ def test_a_migration_of_today_that_is_killed_at_any_write_is_finished_by_the_nex
     rolled_back: Ground, capsys: pytest.CaptureFixture[str]
 ) -> None:
     env = {**os.environ, "PYTHONPATH": str(ROOT / "components")}
-    script = str(Path(__file__).with_name("killed_writes.py"))
+    script = str(Path(__file__).parents[2] / "killed_writes.py")
     halves = 0
     for moment in itertools.count():
         command = [sys.executable, script, str(moment), "migrate", "--write", "--store", rolled_back.uri]
