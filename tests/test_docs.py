@@ -32,7 +32,7 @@ NAMED = re.compile(
     r"(?<![\w/])(?:benchmarks|tests|components|pipelines|images|corpus)/[\w./-]*\w\.(?:py|sh|jsonl|md|json|zst)\b"
 )
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)")
-NOT_YET = {"measurements.md", "packing.md", "token-cache.md", "tokenizer.md"}
+NOT_YET = {"tokenizer.md"}
 """Pages whose prose is not wrapped yet, or whose tables and links differ."""
 UNITS = {"M": 1e6, "万": 1e4, "亿": 1e8}
 
@@ -168,7 +168,8 @@ def width(line: str) -> int:
 def test_prose_is_wrapped_at_100_columns(page: Path) -> None:
     lines = prose_and_code(page)[0].splitlines()
     loose = (line for line in lines if not line.startswith(("|", "#", "!", "[!")))
-    assert [line for line in loose if width(line) > 100 and " " in line.strip("- 0123456789.")] == []
+    whole = re.compile(r"[-\d. ]*`[^`]+`\S*")  # a command is not torn apart
+    assert [line for line in loose if width(line) > 100 and not whole.fullmatch(line)] == []
 
 
 def flags_of(command: argparse.ArgumentParser) -> set[str]:
