@@ -46,6 +46,10 @@ class StorageError(OSError):
     """The store could not be read or written now; nothing half-written is visible."""
 
 
+class StoreUnusable(EnvironmentFault, OSError):
+    """The store's place is no folder, or this user may not use it: no later try mends that."""
+
+
 class LeaseLost(StorageError):
     """Another run owns this key now; stop before the next commit."""
 

@@ -13,13 +13,14 @@ import functools
 import hashlib
 import os
 import shutil
+import stat
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import IO, BinaryIO, Concatenate, ParamSpec, TypeVar
 
-from yanmo.common.errors import DataError, StorageError
+from yanmo.common.errors import DataError, StorageError, StoreUnusable
 from yanmo.store.objects import (
     MAX_DOCUMENT_BYTES,
     AlreadyExists,
@@ -36,6 +37,11 @@ from yanmo.store.objects import (
 
 _TEMPORARY = ".tmp-"
 _LOCKS = ".locks"
+_TRIES = 100
+"""How often a folder is made that others remove in between; each time costs them a removal."""
+_FOR_GOOD = {errno.EACCES, errno.EPERM, errno.EEXIST, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG}
+_Given = ParamSpec("_Given")
+_Answer = TypeVar("_Answer")
 
 
 def fsync_dir(path: Path) -> None:
@@ -56,18 +62,46 @@ def make_folders(path: Path) -> None:
     for folder in reversed(missing):
         try:
             folder.mkdir()
-        except FileExistsError:  # another writer's, maybe gone again: the caller tries anew
-            if folder.exists() and not folder.is_dir():
+        except FileExistsError:  # another writer's, maybe gone again: the caller tries again
+            if _is_no_folder(folder):
                 raise
         fsync_dir(folder.parent)
 
 
+def _is_no_folder(path: Path) -> bool:
+    """Whether something lies at `path` that is no folder: a file, or a link that leads nowhere."""
+    try:
+        return not stat.S_ISDIR(path.stat().st_mode)
+    except FileNotFoundError:
+        return path.is_symlink()
+
+
 def _opened_in_folder(path: Path) -> BinaryIO:
     """The new file `path`, its folder made; again where `delete` took the empty folder in between."""
-    while True:
+    for _ in range(_TRIES):
         with contextlib.suppress(FileNotFoundError):
             make_folders(path.parent)
             return path.open("xb")
+    raise StoreUnusable(f"{path.parent}: this folder cannot be made; give another --store")
+
+
+def _explained(
+    method: Callable[Concatenate[FileStore, _Given], _Answer],
+) -> Callable[Concatenate[FileStore, _Given], _Answer]:
+    """`method`, which says what to do where the system only says "permission denied"."""
+
+    @functools.wraps(method)
+    def explained(store: FileStore, /, *args: _Given.args, **options: _Given.kwargs) -> _Answer:
+        with store.explaining():
+            return method(store, *args, **options)
+
+    return explained
+
+
+def _unless_gone(error: OSError) -> None:
+    """For os.walk, which passes over a folder that it cannot read: only one that is gone may be."""
+    if not isinstance(error, FileNotFoundError):
+        raise error
 
 
 def _remove_abandoned(path: Path) -> None:
@@ -92,9 +126,28 @@ class FileStore:
         self.root = root.absolute()
         self.uri = self.root.as_uri()
 
+    @contextlib.contextmanager
+    def explaining(self) -> Iterator[None]:
+        """Errors of the system that no later try mends, in words.
+
+        Raises:
+            StoreUnusable: a file or a broken link where a folder should be, or no permission.
+        """
+        try:
+            yield
+        except OSError as error:
+            if error.errno not in _FOR_GOOD:
+                raise
+            raise StoreUnusable(
+                f"{error.filename or self.root}: {error.strerror}. The store {self.uri} must be a "
+                f"folder that user {os.geteuid()} may read and write: change its owner or mode, or give "
+                "another --store"
+            ) from error
+
     def _path(self, name: str) -> Path:
         return self.root / check_name(name)
 
+    @_explained
     def read(self, name: str) -> tuple[bytes, str]:
         with self._path(name).open("rb") as file:
             data = file.read(MAX_DOCUMENT_BYTES + 1)
@@ -102,6 +155,7 @@ class FileStore:
             raise DataError(f"{self.uri}/{name}: over {MAX_DOCUMENT_BYTES} bytes; not a document of Yanmo")
         return data, hashlib.sha256(data).hexdigest()
 
+    @_explained
     def create(self, name: str, data: bytes) -> str:
         path = self._path(name)
         with self._temporary(path, data) as temporary:
@@ -119,6 +173,7 @@ class FileStore:
         fsync_dir(path.parent)
         return hashlib.sha256(data).hexdigest()
 
+    @_explained
     def replace(self, name: str, data: bytes, version: str) -> str:
         path = self._path(name)
         with self._locked(name):
@@ -133,6 +188,7 @@ class FileStore:
             fsync_dir(path.parent)
         return hashlib.sha256(data).hexdigest()
 
+    @_explained
     def stat(self, name: str) -> ObjectInfo | None:
         path = self._path(name)
         return self._info(name, path) if path.is_file() else None
@@ -144,11 +200,13 @@ class FileStore:
     def clock(self) -> float:
         return time.time()
 
+    @_explained
     def writable(self, prefix: str) -> Path:
         path = self._path(prefix)
         make_folders(path)
         return path
 
+    @_explained
     def publish(self, prefix: str, names: Sequence[str]) -> list[Written]:
         return [self._publish(prefix, name) for name in names]
 
@@ -164,6 +222,7 @@ class FileStore:
                 break
         return written
 
+    @_explained
     def link(self, pairs: Sequence[tuple[Wanted, str]]) -> None:
         """Hard links: the second name costs no space, and removing the first leaves it whole."""
         for wanted, name in pairs:
@@ -192,6 +251,7 @@ class FileStore:
     def release(self, paths: Sequence[Path]) -> None:
         """The files are the objects; nothing to do."""
 
+    @_explained
     def _fetch(self, wanted: Wanted) -> Path:
         path = self._path(wanted.name)
         check_size(f"{self.uri}/{wanted.name}", wanted, path.stat().st_size if path.is_file() else None)
@@ -205,6 +265,7 @@ class FileStore:
                 with contextlib.suppress(FileNotFoundError):  # deleted while we list
                     yield self._info(path.relative_to(self.root).as_posix(), path)
 
+    @_explained
     def digest(self, name: str) -> Written | None:
         try:
             with self._path(name).open("rb") as file:
@@ -213,6 +274,7 @@ class FileStore:
         except (FileNotFoundError, IsADirectoryError):
             return None
 
+    @_explained
     def delete(self, name: str) -> None:
         path = self._path(name)
         path.unlink(missing_ok=True)
@@ -239,7 +301,7 @@ class FileStore:
                     yield Leftover(info.name, "temporary file", info.bytes, info.modified, remove)
 
     def _empty_folders(self) -> Iterator[Leftover]:
-        for folder, folders, files in os.walk(self.root):
+        for folder, folders, files in self._folders(self.root):
             path = Path(folder)
             name = path.relative_to(self.root).as_posix()
             if not folders and not files and name.count("/") > 1 and is_name(name):
@@ -249,10 +311,16 @@ class FileStore:
 
     def _files(self, prefix: str) -> Iterator[Path]:
         base = self._path(prefix) if prefix else self.root
-        for path in sorted(base.rglob("*")):
+        found = [Path(folder, name) for folder, _, files in self._folders(base) for name in files]
+        for path in sorted(found):
             name = path.relative_to(self.root).as_posix()
             if is_name(name) and path.is_file() and not name.startswith(f"{_LOCKS}/"):
                 yield path
+
+    def _folders(self, base: Path) -> Iterator[tuple[str, Sequence[str], Sequence[str]]]:
+        """Folders below `base` with their folders and files, all of them: gc removes what nothing names."""
+        with self.explaining():
+            yield from os.walk(base, onerror=_unless_gone)
 
     def _info(self, name: str, path: Path) -> ObjectInfo:
         status = path.stat()

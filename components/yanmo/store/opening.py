@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from yanmo.common.errors import UsageError
+from yanmo.common.errors import StoreUnusable, UsageError
 from yanmo.store.objects import ObjectStore
 from yanmo.store.settings import StoreSettings
 
@@ -34,10 +35,30 @@ def open_store(uri: str, settings: StoreSettings | None = None) -> ObjectStore:
         path = unquote(parts.path) if parts.scheme else uri
         if not path:
             raise UsageError("--store is empty: expected a folder, file:///path or s3://bucket/prefix")
-        store = FileStore(Path(path))
-        if store.root.exists() and not store.root.is_dir():
-            raise UsageError(f"--store {uri}: expected a folder, found a file")
-        return store
+        _check_place(uri, Path(path))
+        return FileStore(Path(path))
     raise UsageError(
         f"--store {uri}: no backend for {parts.scheme}://; expected file:///path or s3://bucket/prefix"
     )
+
+
+def _check_place(uri: str, path: Path) -> None:
+    """A folder can be at `path`: no file and no broken link lies there or above.
+
+    Raises:
+        UsageError: a file.
+        StoreUnusable: something else that is no folder.
+    """
+    try:
+        path = path.absolute()
+    except FileNotFoundError:
+        raise StoreUnusable(
+            f"--store {uri}: the folder that this shell is in has been deleted; change to one that exists, "
+            "or give the store's whole path"
+        ) from None
+    if os.path.isfile(path):
+        raise UsageError(f"--store {uri}: expected a folder, found a file")
+    nearest = next((place for place in (path, *path.parents) if os.path.lexists(place)), path)
+    if not os.path.isdir(nearest):
+        what = "a link to nothing; repair it" if os.path.islink(nearest) else "not a folder; look at it"
+        raise StoreUnusable(f"--store {uri}: {nearest} is {what}, or give another --store")
