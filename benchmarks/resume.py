@@ -18,7 +18,6 @@ the stage's own worker.
 from __future__ import annotations
 
 import argparse
-import ctypes
 import dataclasses
 import hashlib
 import importlib.util
@@ -36,6 +35,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from yanmo.common.parent import end_with_parent
+
 ROOT = Path(__file__).resolve().parent.parent
 SETTINGS: list[dict[str, Any]] = [
     {"ranks": 1, "zero_stage": 1, "precision": "fp32", "optimizer": "muon"},
@@ -46,7 +47,6 @@ SETTINGS: list[dict[str, Any]] = [
 TRAINING = {"steps": 80, "checkpoint_steps": 2, "valid_every": 25, "keep_every": 5, "start": "random"}
 PRELOADED = ("torch._dynamo", "deepspeed.runtime.zero.muon.original_muon")
 PRELOADED += tuple(f"yanmo.train.{name}" for name in ("worker", "loop", "models.start", "backends.plain"))
-_PR_SET_PDEATHSIG = 1
 
 
 def small_store(folder: Path) -> tuple[Path, dict[str, Any]]:
@@ -67,7 +67,7 @@ def free_port() -> int:
 
 def train_rank(job_path: Path, rank: int, ranks: int, port: int, trail: Path) -> None:
     """Never returns: one rank of a training, in a forked process."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    end_with_parent()
     names = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": ranks, "MASTER_PORT": port}
     os.environ.update({k: str(v) for k, v in names.items()}, MASTER_ADDR="127.0.0.1")
     log = os.open(job_path.parent / f"rank-{rank}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)

@@ -10,7 +10,7 @@ orchestrator (would run another pipeline than the cluster does).
 from __future__ import annotations
 
 import contextlib
-import ctypes
+import functools
 import logging
 import os
 import signal
@@ -31,11 +31,11 @@ from kfp.local import subprocess_task_handler as sth
 
 from yanmo.common.answers import stdout_for_children
 from yanmo.common.errors import EnvironmentFault
+from yanmo.common.parent import end_with_parent
 from yanmo.stage.kfp_outputs import ExecutorOutputs
 from yanmo_pipelines.resources import METRICS_PORT
 
 log = logging.getLogger(__name__)
-_PR_SET_PDEATHSIG = 1  # prctl(2)
 
 
 @dataclass
@@ -159,13 +159,14 @@ def _run_process(command: list[str], environment: dict[str, str]) -> int:
 
     Ctrl-C in a terminal then reaches only us, and a stage hears of it once, as SIGTERM.
     """
+    end_with_us = functools.partial(end_with_parent, os.getpid(), signal.SIGTERM)  # also after kill -9
     process = subprocess.Popen(
         command,
         env=environment,
         stdin=subprocess.DEVNULL,
         stdout=stdout_for_children(),
         start_new_session=True,
-        preexec_fn=_end_with_parent if sys.platform == "linux" else None,
+        preexec_fn=end_with_us if sys.platform == "linux" else None,
     )
     _session.alive.append(process)
     if _session.stopped_by:  # the signal came before the process was listed
@@ -180,15 +181,6 @@ def _run_process(command: list[str], environment: dict[str, str]) -> int:
 def _signal_group(process: subprocess.Popen[bytes], signum: int) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signum)
-
-
-_libc = ctypes.CDLL(None) if sys.platform == "linux" else None
-
-
-def _end_with_parent() -> None:
-    """In the child: ask the kernel for SIGTERM when the runner dies, even by kill -9."""
-    if _libc is not None:
-        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 @contextlib.contextmanager

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from yanmo.curate.pool import ordered_map
+from yanmo.common.workers import ordered_map
 from yanmo.curate.sources.listing import Source
 from yanmo.curate.sources.parsing import Malformed, RawDocument, parse
 from yanmo.curate.sources.reading import Batch, read_batches
@@ -130,7 +130,7 @@ def build_mapped(
     """Write the documents of `source` as `mapped-00000.parquet` ... and `report.json`."""
     report, rows = MapReport(), 0
     tasks = _tasks(source, options, batch_bytes, on_bytes, attempt, report.files)
-    with ordered_map(map_batch, tasks, workers) as results:
+    with ordered_map(map_batch, tasks, workers, "fewer --workers or a smaller --batch-bytes") as results:
         for number, (kept, part) in enumerate(results):
             attempt.add(_file_name(number))
             rows += kept

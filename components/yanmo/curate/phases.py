@@ -15,12 +15,12 @@ from typing import Any, NoReturn
 
 from yanmo.common.errors import DataError, StorageError, UsageError
 from yanmo.common.logs import Progress, human_bytes
+from yanmo.common.workers import FEW, preload, start_workers
 from yanmo.curate import mapping
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.corpus import Corpus
 from yanmo.curate.duplicates import near_duplicates, signing
 from yanmo.curate.duplicates.near_duplicates import Edges
-from yanmo.curate.pool import FEW, start_workers
 from yanmo.curate.sources.listing import (
     BENCHMARK_FORMS,
     Source,
@@ -55,6 +55,13 @@ ADDED = (*MAP, "clusters", "confirm", "files")
 """Phases whose options decide what a confirmation split that is added becomes."""
 CHOSEN = (*ADDED, "split")
 """Those of an evaluation set."""
+IN_WORKERS = (
+    "yanmo.curate.duplicates.signing",
+    "yanmo.curate.mapping",
+    "yanmo.curate.split.containment",
+    "yanmo.curate.writing",
+)
+"""What workers need, for their fork server to import."""
 _READ = (*MAP, "clusters", "checks")
 """Those of the corpus; checks only refuse it."""
 
@@ -63,6 +70,7 @@ def prepare(run: StageRun) -> dict[str, Any]:
     """The raw files, the ids to take down and the evaluation set: what the key depends on."""
     options: CurateOptions = run.options
     check_text_options(options)
+    preload(*IN_WORKERS)
     sources = digest_files(run.store, find_files(options.sources), functools.partial(_expect, options))
     run.extra["sources"] = sources
     if options.shard:

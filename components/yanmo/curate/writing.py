@@ -21,10 +21,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from yanmo.common.logs import Progress
+from yanmo.common.workers import ordered_map
 from yanmo.curate.corpus import Corpus
 from yanmo.curate.mapping import CHAT_COLUMNS, DOCUMENT_COLUMNS
 from yanmo.curate.plan import Digests, hex_digits
-from yanmo.curate.pool import ordered_map
 from yanmo.curate.tally import sort_genres
 from yanmo.formats.documents import shard_bounds
 from yanmo.formats.records import DOCUMENTS_WITH_TURNS, as_documents, write_parquet
@@ -98,7 +98,9 @@ def write_splits(
     progress = Progress(
         log, f"wrote {' and '.join(splits)}", sum(len(f.positions) for f in files), unit="documents"
     )
-    with ordered_map(join_pieces, joins, workers) as results:
+    with ordered_map(
+        join_pieces, joins, workers, "fewer --workers or a smaller --shard-characters"
+    ) as results:
         meanwhile()
         for file, rows in zip(files, results, strict=True):
             attempt.add(file.name)

@@ -7,13 +7,16 @@ import itertools
 import logging
 import os
 from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import as_completed
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from yanmo.common.errors import DataError, StorageError
-from yanmo.common.logs import human_bytes
+from yanmo.common.logs import Progress, human_bytes
+from yanmo.common.workers import Workers, preload
 from yanmo.formats.documents import text_form
 from yanmo.formats.round_trip import check_round_trip, probe_texts
 from yanmo.formats.texts_at_hand import training_sample
@@ -35,10 +38,9 @@ from yanmo.tokenize.lexicon import (
     user_lines,
     with_user_words,
 )
-from yanmo.tokenize.pool import Encode, run_all
-from yanmo.tokenize.reuse import Shard, done_of, find_parts, make_part, take_over
+from yanmo.tokenize.reuse import Encode, Shard, done_of, find_parts, make_part, take_over
 from yanmo.tokenize.segmenter import Segmenter
-from yanmo.tokenize.shards import Done, read_documents, tokenize_file
+from yanmo.tokenize.shards import Done, Job, read_documents, tokenize_file
 from yanmo.tokenize.tokenizer_files import special_ids, write_tokenizer
 from yanmo.tokenize.vocabulary import TAGS, Counts, Vocabulary, choose, dictionary_segmenter
 
@@ -221,9 +223,32 @@ def _parts(
     def make(shard: Shard, encode: Encode) -> Output:
         return make_part(run, tokenizer, special, shard, encode)
 
-    workers = _workers(run.options, absent)
-    made = iter(run_all(make, absent, workers, lambda job: tokenize_file(job, segmenter)))
+    made = iter(_made(make, absent, _workers(run.options, absent), segmenter))
     return [next(made) if part is None else part for part in found]
+
+
+def _made(
+    make: Callable[[Shard, Encode], Output], shards: list[Shard], workers: int, segmenter: Segmenter
+) -> list[Output]:
+    """`make` of every shard, in their order: encoded by workers, committed by a thread for each of them."""
+    progress, made = Progress(log, "tokenized file", len(shards), unit="files"), list[Output]()
+    if workers <= 1:
+        for shard in shards:
+            made.append(make(shard, lambda job: tokenize_file(job, segmenter)))
+            progress.add(1)
+        return made
+    log.info("%d files in %d processes", len(shards), workers)
+    preload(tokenize_file.__module__)
+    with Workers(workers, "fewer --workers or smaller document files") as pool:
+
+        def encode(job: Job) -> Done:
+            return pool.call(tokenize_file, job, about=f"{job.documents}")
+
+        coming = [pool.in_thread(make, shard, encode) for shard in shards]
+        for one in as_completed(coming):
+            one.result()
+            progress.add(1)
+        return [one.result() for one in coming]
 
 
 def _described_shards(shards: list[Shard], parts: list[Output]) -> list[dict[str, Any]]:

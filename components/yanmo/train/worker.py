@@ -14,12 +14,12 @@ from types import FrameType
 from typing import Any
 
 from yanmo.common.logs import setup
+from yanmo.common.parent import end_with_parent
 from yanmo.train import job
 from yanmo.train.backends.accelerator import before_torch, check_compiler, find_device, prepare
 from yanmo.train.config import TrainConfig
 from yanmo.train.health.watchdog import FIRST_WEIGHTS, IMPORTING, JOINING, OPENING, Watchdog
 from yanmo.train.job import Job, Status, failure
-from yanmo.train.supervision.torchrun import die_with_parent
 
 log = logging.getLogger("yanmo.train.worker")  # not __name__: it runs as __main__
 
@@ -27,7 +27,7 @@ log = logging.getLogger("yanmo.train.worker")  # not __name__: it runs as __main
 def main(path: Path) -> int:
     """Train one rank's share and leave a status; returns the process's exit code."""
     rank = int(os.environ.get("RANK", 0))
-    die_with_parent()
+    end_with_parent()
     work = Job.read(path)
     setup(work.options.log_level if rank == 0 else "warning", "train")
 

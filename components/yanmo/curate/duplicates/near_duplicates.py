@@ -23,12 +23,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from yanmo.common.hash_set import HashSet, distinct
+from yanmo.common.workers import ordered_map
 from yanmo.curate.duplicates.shingle_sets import Pairs, ShingleSets, make_pairs, similarities, take_apart
 from yanmo.curate.duplicates.shingles import SHINGLE, band_keys
 from yanmo.curate.duplicates.signing import BAND_COLUMNS
 from yanmo.curate.mapped_texts import comparable, form_of_file
 from yanmo.curate.plan import Candidates
-from yanmo.curate.pool import ordered_map
 from yanmo.formats.documents import take_rows
 from yanmo.formats.records import write_parquet
 from yanmo.store.commit import Attempt, Result

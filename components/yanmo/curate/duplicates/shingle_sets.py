@@ -16,10 +16,10 @@ import numpy.typing as npt
 
 from yanmo.common.hash_set import distinct
 from yanmo.common.jit import compiled
+from yanmo.common.workers import ordered_map
 from yanmo.curate.duplicates.shingles import shingle_hashes
 from yanmo.curate.mapped_texts import read_texts
 from yanmo.curate.plan import Candidates
-from yanmo.curate.pool import ordered_map
 from yanmo.formats.documents import shard_bounds
 
 Ints = npt.NDArray[np.int64]

@@ -8,19 +8,16 @@ of training text, of which xz takes 12, PPMd 7 and the 5-grams 9 (benchmarks/bas
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
-import multiprocessing
 from collections.abc import Callable, Sequence
-from multiprocessing import connection
-from multiprocessing.connection import Connection
+from concurrent.futures import as_completed
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from yanmo.common.errors import EnvironmentFault
+from yanmo.common.workers import Workers, preload
 from yanmo.evaluate.baselines.mixture import mixture_bits
 from yanmo.evaluate.baselines.ppmd import added_bytes as added_bytes_of_ppmd
 from yanmo.evaluate.baselines.xz import added_bytes
@@ -146,23 +143,18 @@ def _measure(
         "mixture": (mixture_bits, (by_genre(sources), fitted, scored)),
     }
     found: dict[str, Any] = {name: pieces.kept(name) for name in jobs}
-    missing = [name for name in jobs if found[name] is None]
+    missing = {name: job for name, job in jobs.items() if found[name] is None}
     if taken := [name for name in jobs if name not in missing]:
         log.info("baselines made before and taken as they are: %s", ", ".join(taken))
 
-    def keep(number: int, result: Any) -> None:
-        name = missing[number]
-        found[name] = _plain(result)
-        pieces.keep(name, found[name])
-
-    try:
-        side_by_side(*(jobs[name] for name in missing), done=keep)
-    except EOFError as error:
-        characters = sum(map(len, texts))
-        raise EnvironmentFault(
-            f"a process of the baselines died, probably for want of memory: {characters} characters of "
-            "training text need about 350 bytes each and 0.8 GB for xz; lower --baseline-characters"
-        ) from error
+    less = "a lower --baseline-characters (about 350 bytes for each of them, and 0.8 GB for xz)"
+    preload(__name__)
+    with Workers(max(len(missing), 1), less) as workers:
+        coming = {workers.submit(function, *given): name for name, (function, given) in missing.items()}
+        for future in as_completed(coming):
+            name = coming[future]
+            found[name] = _plain(future.result())
+            pieces.keep(name, found[name])
     plain, mixed, weights = found["mixture"]
     return [found["xz"], np.array(found["ppmd"]), (np.array(plain), np.array(mixed), weights)]
 
@@ -172,45 +164,6 @@ def _plain(result: Any) -> Any:
     if isinstance(result, tuple):
         return [_plain(each) for each in result]
     return result.tolist() if isinstance(result, np.ndarray) else result
-
-
-def side_by_side(
-    *jobs: tuple[Callable[..., Any], tuple[Any, ...]],
-    done: Callable[[int, Any], None] = lambda number, result: None,
-) -> None:
-    """Call functions in a process each.
-
-    Not a pool: these processes end with their job, also when this one was killed.
-
-    Args:
-        done: called with a job's number and result as soon as it is there.
-
-    Raises:
-        EOFError: a process died; what a function raised is raised here.
-    """
-    spawn = multiprocessing.get_context("spawn")
-    waiting: dict[Any, int] = {}
-    for number, job in enumerate(jobs):
-        receiver, sender = spawn.Pipe(duplex=False)
-        spawn.Process(target=_send_result, args=(sender, *job), daemon=True).start()
-        sender.close()
-        waiting[receiver] = number
-    while waiting:
-        for ready in connection.wait(list(waiting)):
-            pipe: Any = ready
-            number, result = waiting.pop(pipe), pipe.recv()
-            if isinstance(result, Exception):
-                raise result
-            done(number, result)
-
-
-def _send_result(sender: Connection, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-    try:
-        result = function(*arguments)
-    except Exception as error:
-        result = error
-    with contextlib.suppress(BrokenPipeError):  # nobody is waiting any more
-        sender.send(result)
 
 
 def ppmd_bits(texts: Sequence[str], scored: Sequence[Document]) -> Floats:

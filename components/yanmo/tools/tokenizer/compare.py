@@ -16,11 +16,10 @@ import argparse
 import dataclasses
 import json
 import logging
-import multiprocessing
 import os
 import tempfile
 import time
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import as_completed
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ import numpy as np
 from yanmo.common.answers import answer, only_answers
 from yanmo.common.errors import ExitCode, UsageError
 from yanmo.common.logs import human_seconds
+from yanmo.common.workers import Workers, preload
 from yanmo.formats.records import num_characters
 from yanmo.options.fields import values_of
 from yanmo.options.values import MOST_EXACT, argument, arguments
@@ -150,20 +150,21 @@ def _trained(jobs: list[Job], workers: int) -> dict[str, Trained]:
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     count = max(1, min(workers or cpus, len(jobs)))
     log.info("%d trainings of %.3g operations each, %d at a time", len(jobs), jobs[0].operations, count)
-    found = {}
-    with ProcessPoolExecutor(count, multiprocessing.get_context("spawn")) as pool:
-        for job, one in zip(jobs, pool.map(train_proxy, jobs), strict=True):
-            found[job.name] = one
+    preload(train_proxy.__module__)
+    with Workers(count) as pool:
+        coming = {pool.submit(train_proxy, job, about=job.name): job.name for job in jobs}
+        for future in as_completed(coming):
+            one = future.result()
             log.info(
                 "%s: %d steps, %.2f M tokens, %.1f epochs, %.2f M parameters, %s of CPU",
-                job.name,
+                coming[future],
                 one.steps,
                 one.tokens / 1e6,
                 one.epochs,
                 one.parameters / 1e6,
                 human_seconds(one.cpu_seconds),
             )
-    return found
+        return {name: future.result() for future, name in coming.items()}
 
 
 def table(found: dict[str, Any]) -> str:

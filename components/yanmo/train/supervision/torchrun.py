@@ -11,25 +11,13 @@ in a container without a network, or on a node that is not in DNS, it does not r
 
 from __future__ import annotations
 
-import ctypes
 import os
-import signal
 import socket
 import sys
 
+from yanmo.common.parent import PARENT, end_with_parent
+
 LOOPBACK = "127.0.0.1"
-PARENT = "YANMO_PARENT"
-"""The variable that tells a process who started it: a parent killed at once leaves no other trace."""
-_PR_SET_PDEATHSIG = 1
-
-
-def die_with_parent() -> None:
-    """Ask Linux to kill this process when its parent ends; does nothing on other systems."""
-    if sys.platform == "linux":
-        parent = int(os.environ.get(PARENT, os.getppid()))
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it ended in between
-            os.kill(os.getpid(), signal.SIGKILL)
 
 
 def look_up_no_name() -> None:
@@ -43,7 +31,7 @@ def look_up_no_name() -> None:
 
 
 if __name__ == "__main__":
-    die_with_parent()
+    end_with_parent()
     os.environ[PARENT] = str(os.getpid())  # the workers' parent
     look_up_no_name()
     from torch.distributed.run import main

@@ -16,11 +16,12 @@ from io import FileIO
 from pathlib import Path
 
 from yanmo.common.errors import StorageError
+from yanmo.common.parent import PARENT
 from yanmo.train.config import TrainConfig
 from yanmo.train.health.watchdog import Heartbeats
 from yanmo.train.job import Status, parse_status
 from yanmo.train.supervision.beginning import Beginning
-from yanmo.train.supervision.torchrun import LOOPBACK, PARENT
+from yanmo.train.supervision.torchrun import LOOPBACK
 
 log = logging.getLogger(__name__)
 

@@ -1,18 +1,8 @@
-import multiprocessing
-import sys
-import time
-from pathlib import Path
-
 import numpy as np
 import pyppmd
-import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))  # importlib mode leaves it out
-
-from spawned_jobs import kill_oneself, run_two_jobs
 
 from yanmo.evaluate.baselines import ppmd
-from yanmo.evaluate.baselines.baselines import ppmd_bits, side_by_side, xz_figures
+from yanmo.evaluate.baselines.baselines import ppmd_bits, xz_figures
 from yanmo.evaluate.baselines.mixture import fit_weights, mixture_bits
 from yanmo.evaluate.baselines.xz import added_bytes
 from yanmo.evaluate.documents.reading import Document
@@ -72,23 +62,3 @@ def test_weights_are_the_best_and_none_are_needed_without_symbols():
     bits = np.array([[1.0, 9.0, 1.0, 1.0], [9.0, 1.0, 9.0, 9.0]])
     assert fit_weights(bits).round(2).tolist() == [0.75, 0.25]
     assert fit_weights(np.empty((2, 0))).tolist() == [0.5, 0.5]
-
-
-def test_a_process_that_dies_or_raises_is_noticed():
-    with pytest.raises(EOFError):
-        side_by_side((kill_oneself, ()))
-    with pytest.raises(ZeroDivisionError):
-        side_by_side((divmod, (1, 0)), (divmod, (7, 2)))
-
-
-def test_no_process_outlives_a_run_that_was_killed(tmp_path):
-    note = tmp_path / "pid"
-    parent = multiprocessing.get_context("spawn").Process(target=run_two_jobs, args=(note,))
-    parent.start()
-    deadline = time.monotonic() + 60
-    while not (note.exists() and note.read_text()) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    parent.kill()
-    while Path(f"/proc/{note.read_text()}").exists() and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert time.monotonic() < deadline

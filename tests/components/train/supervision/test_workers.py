@@ -33,7 +33,7 @@ def watch(process, said, folder, *, ranks=1, hang_seconds=0.0, stopping=()):
 
 ORPHAN = """
 import os, subprocess, sys
-from yanmo.train.supervision.torchrun import PARENT
+from yanmo.common.parent import PARENT
 child = subprocess.Popen(
     [sys.executable, "-m", "yanmo.train.supervision.torchrun", "--nproc-per-node=1", "-m", "timeit"],
     env={**os.environ, PARENT: "1" if sys.argv[1] == "dead" else str(os.getpid())},
