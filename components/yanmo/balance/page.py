@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from yanmo.balance.preview import Example, marked
-from yanmo.balance.report import WHAT
 from yanmo.common.pages import html
 
 _TEMPLATE = Path(__file__).with_name("page.html.jinja")
 _MOST_BARS = 20
 _MOST_ROWS = 40
+_MOST_WARNINGS = 12
+_MOST_OF_A_NAME = 80
 _MOST_CHARACTERS = 400
 _MOST_DIFFERED = 2000
 """Characters of a text that are compared: the comparison is quadratic."""
@@ -26,11 +27,11 @@ def page(report: Mapping[str, Any], shown: Sequence[Example]) -> str:
     """
     return html.render(
         _TEMPLATE,
-        {"largest": _largest},
+        {"largest": _largest, "cut": _cut},
         r=report,
-        what=WHAT,
         most_bars=_MOST_BARS,
         most_rows=_MOST_ROWS,
+        most_warnings=_MOST_WARNINGS,
         pairs=[(example, list(_pieces(example))) for example in shown],
     )
 
@@ -41,12 +42,18 @@ def _largest(classes: Mapping[str, Any], number: int) -> dict[str, Any]:
     return {name: classes[name] for name in classes if name in set(order)}
 
 
+def _cut(text: str, length: int = _MOST_OF_A_NAME) -> str:
+    """A name or sentence of somebody's data, no longer than a person reads."""
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
 def _pieces(example: Example) -> Iterator[tuple[str, str]]:
     """What was in the text and what took its place, piece by piece; both the same where nothing changed."""
     before, after = (text[:_MOST_DIFFERED] for text in (example.before, example.after))
     length = 0
     for _, old, new in marked(before, after):
-        yield old, new
+        left = _MOST_CHARACTERS - length + 1
+        yield old[:left], new[:left]
         length += max(len(old), len(new))
         if length > _MOST_CHARACTERS:
             yield "…", "…"

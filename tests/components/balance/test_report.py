@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from hostile_pages import HOSTILE, Tree, check, poisoned
+from hypothesis import given, settings
 from tokenizers import Tokenizer
 
 from yanmo.balance.page import page
@@ -24,30 +25,6 @@ from yanmo.tokenize.config import STAGE as TOKENIZE
 Run = Callable[..., Any]
 
 
-class Page(HTMLParser):
-    """Collects tags and text; knows which tags were left open."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.open: list[str] = []
-        self.words: list[str] = []
-        self.feed(html)
-
-    def handle_starttag(self, tag: str, attrs: Any) -> None:
-        self.tags.append(tag)
-        if tag not in ("meta", "br", "html", "rect", "link", "img"):
-            self.open.append(tag)
-        assert not any(name in ("src", "href") for name, _ in attrs)
-
-    def handle_data(self, data: str) -> None:
-        self.words.append(data)
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag != "rect":
-            assert self.open.pop() == tag
-
-
 def html(output: Output) -> str:
     return output.path("report.html").read_text(encoding="utf-8")
 
@@ -55,22 +32,60 @@ def html(output: Output) -> str:
 def test_the_page_has_tables_bars_and_examples_and_loads_nothing(balance: Run) -> None:
     balanced = balance("--quotas", "wen=200%", "--augment", "wen:synonym=0.5", "--by", "genre")
     text = html(balanced.output())
-    page = Page(text)
-    assert page.tags.count("svg") == 3 and page.tags.count("rect") == 3 * 2 * 4 and "script" not in page.tags
-    assert page.open == []
-    assert re.search("<ins>[^<]+</ins>", text) and "http" not in text and len(text) < 200_000
+    tags = [tag for tag, _ in Tree(text).tags]
+    attributes = [name for _, found in Tree(text).tags for name, _ in found]
+    assert tags.count("figure") == 3 and text.count('class="track"') == 3 * 2 * 4
+    assert not {"src", "href", "action"} & set(attributes) and tags.count("script") == 1
+    assert re.search("<ins>[^<]+</ins>", text) and "//" not in text and len(text) < 200_000
     entry = balanced.output().entries("report.html")[0]
     assert entry.role == "record"
 
 
-def test_labels_of_the_documents_are_escaped(balance: Run) -> None:
-    report = balance("--by", "dynasty").report()
-    report["classes"]['<b>"&'] = report["classes"].pop("唐")
-    report["augmentation"] = {"options": "<i>", "rules": {"<i>": 1}, "shared": 0, "advice": ["<i>"]}
-    text = page(report, [Example("ab" * 32, "<i>", "synonym", "甲<u>乙", "甲<u>丙")])
-    assert "<b>" not in text and "<i>" not in text and "<u>" not in text
-    shown = Page(text)
-    assert shown.open == [] and '<b>"&' in "".join(shown.words) and "<i> synonym" in "".join(shown.words)
+NUMBERS = dict.fromkeys(("documents", "characters", "tokens"), 1234)
+FIGURES = {"before": {**NUMBERS, "shares": dict.fromkeys(NUMBERS, 0.25)}, "epochs": 2.0}
+FIGURES["after"] = FIGURES["before"]
+REPORT = {
+    "by": "dynasty",
+    "unit": "characters",
+    "quotas": "alpha=0.7",
+    "tokens": "estimated: in some way",
+    "warnings": ["唐: alpha=0.7 never binds"],
+    "classes": {
+        "唐": {**FIGURES, "quota": "300%", "missing": 3},
+        "宋": {**FIGURES, "quota": "", "missing": 0},
+    },
+    "genres": {"诗": FIGURES, "词": FIGURES},
+    "augmentation": {"options": "wen:synonym=1", "rules": {"repeat": 7}, "shared": 2, "advice": ["try it"]},
+}
+
+
+def poisoned_page(more: str) -> str:
+    report = poisoned(REPORT, more, keys=("classes", "genres", "rules"), kept=("unit",))
+    pair = (f"天地玄黄{more}", f"天地玄青{more}")
+    return page(report, [Example("ab" * 32, f"诗{more}", f"synonym{more}", *pair)])
+
+
+@given(HOSTILE)
+@settings(max_examples=40, deadline=None)
+def test_every_text_of_the_report_is_shown_as_it_is_and_obeyed_by_nothing(more: str) -> None:
+    check(poisoned_page, more)
+
+
+def test_names_of_any_length_and_any_number_of_classes_stay_below_a_megabyte() -> None:
+    long = "<月>" * 4000
+    report = poisoned(REPORT, long, keys=("classes", "genres", "rules"), kept=("unit",))
+    report["classes"] = {f"{i}{long}": {**FIGURES, "quota": long, "missing": 1} for i in range(2000)}
+    report["warnings"] = [f"{i}: {long}" for i in range(2000)]
+    text = page(report, [Example("ab" * 32, long, long, long, f"月{long}")] * 3)
+    assert len(text.encode()) < 1_000_000
+    assert "and 1,960 smaller ones" in text and "and 1988 more" in text
+
+
+def test_the_page_shows_each_class_and_leaves_out_what_it_has_not() -> None:
+    words = " ".join("".join(Tree(page(REPORT, [])).words).split())
+    assert "Balance by配比，按 dynasty" in words
+    assert "唐300%32.00" in words and "诗2.001,234" in words, "no quota, nothing missing by genre"
+    assert "Examples" not in words
 
 
 @pytest.fixture
