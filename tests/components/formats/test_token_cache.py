@@ -1,4 +1,5 @@
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -38,7 +39,10 @@ def index_of(documents: list[tuple[str, list[int]]], split: str) -> pa.Table:
 
 
 def commit_cache(
-    root: Path, shards: list[tuple[str, list[tuple[str, list[int]]]]], vocab_size: int = 324
+    root: Path,
+    shards: list[tuple[str, list[tuple[str, list[int]]]]],
+    vocab_size: int = 324,
+    before_commit: Callable[[Path], object] = lambda path: None,
 ) -> Output:
     store = FileStore(root)
     special = SpecialIds(**(vars(SPECIAL) | {"vocab_size": vocab_size}))
@@ -62,8 +66,9 @@ def commit_cache(
             )
             table = index_of(documents, split)
             write_index(attempt.path(f"documents-{name}"), table, vocab_size=vocab_size, tokenizer=digest)
-            attempt.add(f"tokens-{name}")
-            attempt.add(f"documents-{name}")
+            for file in (f"tokens-{name}", f"documents-{name}"):
+                before_commit(attempt.path(file))
+                attempt.add(file)
         return Result(counts={}, references={"tokenizer": part})
 
     recipe = Recipe(stage="tokenize", revision=1, semantic={}, inputs={"tokenizer": part})
@@ -275,6 +280,26 @@ def test_tokens_that_no_document_claims_are_refused(tmp_path):
 
 def test_checksums_of_a_whole_cache_are_verified(tmp_path):
     token_cache.verify(commit_cache(tmp_path, SHARDS))
+
+
+def test_ids_that_a_bad_machine_wrote_are_found_by_their_checksum_alone(tmp_path):
+    """A bit changed between writing and commit: the manifest's digest is that of the damaged file."""
+
+    def flip(path):
+        if path.name.startswith("tokens-00002"):
+            data = path.read_bytes()
+            at = data.index(np.array([98, 97], "<u2").tobytes())
+            path.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+
+    output = commit_cache(tmp_path, SHARDS, before_commit=flip)
+    assert TokenCache.open(output).tokens[-1].tolist() == [0, 99, 99, 97, 1]
+    with pytest.raises(DataError, match=r"tokens-00002.*damaged"):
+        token_cache.verify(output)
+
+
+def test_verifying_a_cache_opens_it_too(tmp_path):
+    with pytest.raises(DataError, match=r"document 0 .* is not where the index says"):
+        token_cache.verify(commit_cache(tmp_path, [("train", [("诗", [70, 71, 1])])]))
 
 
 def test_damaged_genre_list_is_refused(tmp_path):
