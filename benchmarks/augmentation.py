@@ -177,7 +177,7 @@ def tokenize(store: str, documents: str, tokenizer: str) -> Any:
 def train(store: str, cache: Any, seed: int, steps: int, noise: float, rates: float) -> dict[str, Any]:
     """Train a tiny model in this process; held-out bits per character and the last training loss."""
     from yanmo.train.config import TrainConfig
-    from yanmo.train.job import Job
+    from yanmo.train.job import WorkerJob
     from yanmo.train.worker import train_rank
 
     config = TrainConfig(
@@ -189,7 +189,7 @@ def train(store: str, cache: Any, seed: int, steps: int, noise: float, rates: fl
         norm_learning_rate=0.003 * rates,
     )  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
-        train_rank(Job(config, store, cache.reference, None, Path(folder)), 0)
+        train_rank(WorkerJob(config, store, cache.reference, None, Path(folder)), 0)
         text = (Path(folder) / "metrics.jsonl").read_text(encoding="utf-8")
     lines = [json.loads(line) for line in text.splitlines()]
     valid = [line["valid_bits_per_character"] for line in lines if "valid_bits_per_character" in line][-1]

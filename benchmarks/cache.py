@@ -191,7 +191,7 @@ def show_waiting(cache: Any, steps: int) -> None:
 
     from yanmo.formats.packing_settings import Packing
     from yanmo.model.decoder import Decoder, DecoderConfig
-    from yanmo.train.backends.opening import open_engine
+    from yanmo.train.backends.open_engine import open_engine
     from yanmo.train.config import TrainConfig
     from yanmo.train.data import Samples
 
@@ -272,7 +272,7 @@ def main() -> None:
     if args.store:
         from yanmo.formats.token_cache import TokenCache
         from yanmo.store.opening import open_store
-        from yanmo.tools.cache.opening import find_cache
+        from yanmo.tools.cache.open_cache import find_cache
 
         cache = TokenCache.open(find_cache(open_store(args.store), args.cache))
         show_packing(cache)

@@ -43,10 +43,10 @@ def open_training(size: str, rows: int) -> tuple[Any, Any]:
 
     from yanmo.model.decoder import Decoder
     from yanmo.options.command_line import load
-    from yanmo.train.backends.opening import open_engine
+    from yanmo.train.backends.open_engine import open_engine
     from yanmo.train.config import TrainConfig
     from yanmo.train.data import Batch
-    from yanmo.train.models.start import decoder_config
+    from yanmo.train.models.first_decoder import decoder_config
 
     torch.set_num_threads(1)
     flags = [f"--size={size}", "--ranks=1", "--device=cpu", "--start=random", f"--batch-rows={rows}"]
@@ -71,12 +71,12 @@ def one_step(engine: Any, batch: Any) -> None:
 
 def saves(engine: Any, root: Path) -> None:
     """Print what a checkpoint costs."""
-    from yanmo.train.agreement import Agreement
     from yanmo.train.checkpoints import checkpoint
     from yanmo.train.checkpoints.checkpoint import Position
     from yanmo.train.checkpoints.writer import Writer
+    from yanmo.train.collectives import Collectives
 
-    writer = Writer(engine, root, Agreement(1, engine.device))
+    writer = Writer(engine, root, Collectives(1, engine.device))
     numbers = iter(range(100))
     copies = median_of(lambda: checkpoint.snapshot(engine), 7)
 
@@ -101,13 +101,13 @@ def saves(engine: Any, root: Path) -> None:
 
 def looks(engine: Any, batch: Any) -> None:
     """Print what a look of the monitor costs."""
-    from yanmo.train.agreement import Agreement
+    from yanmo.train.collectives import Collectives
     from yanmo.train.health.monitor import Monitor
 
-    agreement = Agreement(1, engine.device)
+    collectives = Collectives(1, engine.device)
     costs = {}
     for mode in ("off", "fast", "full"):
-        monitor = Monitor(engine, agreement, mode, 1, 10**9)
+        monitor = Monitor(engine, collectives, mode, 1, 10**9)
 
         def step(monitor: Monitor = monitor) -> None:
             watched = monitor.begin(1)

@@ -97,7 +97,7 @@ class Ground:
         from yanmo.store.pointers import read_pointer
         from yanmo.train.config import TrainConfig
         from yanmo.train.data import Samples
-        from yanmo.train.models.start import new_decoder
+        from yanmo.train.models.first_decoder import new_decoder
 
         torch.set_num_threads(1)
         flags = ["--ranks=1", "--device=cpu", "--backend=torch", f"--batch-rows={rows}", f"--steps={STEPS}"]
@@ -117,15 +117,15 @@ class Ground:
         """The rows of the table of one training."""
         import torch
 
-        from yanmo.train.agreement import Agreement
-        from yanmo.train.backends.opening import open_engine
+        from yanmo.train.backends.open_engine import open_engine
+        from yanmo.train.collectives import Collectives
         from yanmo.train.health.monitor import Monitor
         from yanmo.train.schedule import Schedule
 
         decoder = copy.deepcopy(self.first)
         harm(decoder)
         engine = open_engine(decoder, self.options, "cpu")
-        monitor = Monitor(engine, Agreement(1, torch.device("cpu")), "full", EVERY, WARM_UP)
+        monitor = Monitor(engine, Collectives(1, torch.device("cpu")), "full", EVERY, WARM_UP)
         batch_tokens = self.options.batch_rows * self.options.context
         schedule, lines = Schedule.of(self.options, batch_tokens), []
         for step in range(STEPS):

@@ -76,10 +76,10 @@ def train_rank(job_path: Path, rank: int, ranks: int, port: int, trail: Path) ->
     code = 1
     try:
         from yanmo.train import worker
-        from yanmo.train.job import Job
+        from yanmo.train.job import WorkerJob
 
         record_samples(trail, rank, ranks)
-        code = 0 if worker.train_rank(Job.read(job_path), rank).state == "done" else 2
+        code = 0 if worker.train_rank(WorkerJob.read(job_path), rank).state == "done" else 2
     except BaseException:
         import traceback
 
@@ -119,12 +119,12 @@ class Training:
         from yanmo.store.opening import open_store
         from yanmo.store.pointers import read_pointer
         from yanmo.train.config import TrainConfig
-        from yanmo.train.job import Job
+        from yanmo.train.job import WorkerJob
 
         self.folder.mkdir(parents=True, exist_ok=True)
         reference = read_pointer(open_store(str(self.store)), "dev", "tokenize")
         config = TrainConfig(**self.options, store=str(self.store))
-        path = Job(config, str(self.store), reference, None, self.folder).write()
+        path = WorkerJob(config, str(self.store), reference, None, self.folder).write()
         ranks, port, pids = config.ranks, free_port(), []
         for rank in range(ranks):
             pid = os.fork()

@@ -41,11 +41,11 @@ from yanmo.stage.inputs import parse_reference
 from yanmo.store.opening import open_store
 from yanmo.store.output import Output, open_reference
 from yanmo.store.pointers import read_pointer
-from yanmo.train.agreement import Agreement
 from yanmo.train.backends.accelerator import prepare
-from yanmo.train.backends.opening import open_engine
+from yanmo.train.backends.open_engine import open_engine
+from yanmo.train.collectives import Collectives
 from yanmo.train.config import TrainConfig
-from yanmo.train.job import Job
+from yanmo.train.job import WorkerJob
 from yanmo.train.loop import Loop
 from yanmo.train.supervision.twins import twin_of
 from yanmo.train.validate import Validation
@@ -95,7 +95,7 @@ def main() -> None:
         )
         began = time.process_time()
         with tempfile.TemporaryDirectory(prefix="yanmo-seed-") as folder:
-            task = Job(
+            task = WorkerJob(
                 one, store.uri, cache_output.reference, model.reference if model else None, Path(folder)
             )
             bits, valid = trained(task, cache, ids)
@@ -106,7 +106,7 @@ def main() -> None:
         print(f"{given.out.name} {column} ({one.steps} steps): {spent} s, {valid}", flush=True)
 
 
-def trained(task: Job, cache: TokenCache, documents: list[Any]) -> tuple[Any, dict[str, float]]:
+def trained(task: WorkerJob, cache: TokenCache, documents: list[Any]) -> tuple[Any, dict[str, float]]:
     """Bits of each document, and bits per character of the validation split by genre."""
     options = task.options
     torch.set_num_threads(options.threads)
@@ -122,7 +122,7 @@ def trained(task: Job, cache: TokenCache, documents: list[Any]) -> tuple[Any, di
         validation=Validation.choose(cache, 0),
         folder=task.folder,
         identity={},
-        agreement=Agreement(1, engine.device),
+        collectives=Collectives(1, engine.device),
     )
     assert loop.run() == "done"
     valid = Validation.choose(cache, 10_000_000).bits_per_character(engine)

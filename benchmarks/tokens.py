@@ -44,7 +44,7 @@ from yanmo.store.output import Output, open_reference
 from yanmo.store.pointers import move_pointer, read_pointer
 from yanmo.tokenize.lexicon import dictionary_path, jieba_tokenizer, read_lexicon
 from yanmo.tokenize.segmenter import Segmenter
-from yanmo.tokenize.shards import Job, tokenize_file
+from yanmo.tokenize.shards import FileTask, tokenize_file
 from yanmo.tokenize.tokenizer_files import special_ids, tokenizer_json, write_tokenizer
 from yanmo.tokenize.vocabulary import Counts, Vocabulary, choose, dictionary_segmenter
 
@@ -122,7 +122,7 @@ def file_speed(docs: list[dict[str, str]], vocabulary: Vocabulary, repeats: int)
         path, tokenizer = Path(folder) / "train.parquet", Path(folder) / "tokenizer.json"
         write_parquet(table_of(docs), path)
         tokenizer.write_text(tokenizer_json(vocabulary), encoding="utf-8")
-        job = Job(
+        job = FileTask(
             documents=path,
             split="train",
             tokenizer=tokenizer,

@@ -19,7 +19,7 @@ package accelerate, which Yanmo does not depend on.
 
 With --device cuda: parity of the flash path with the masked one, MFU (formula below), then the same table.
 
-MFU's formula and the peaks are those of components/yanmo/train/metrics/machine.py; none on other devices.
+MFU's formula and the peaks are those of components/yanmo/train/metrics/utilization.py; none on other devices.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ from train_trainer import hugging_face  # noqa: E402
 from yanmo.model.decoder import Decoder  # noqa: E402
 from yanmo.options.command_line import load  # noqa: E402
 from yanmo.train.backends.accelerator import prepare  # noqa: E402
-from yanmo.train.backends.opening import open_engine  # noqa: E402
+from yanmo.train.backends.open_engine import open_engine  # noqa: E402
 from yanmo.train.backends.zero import import_deepspeed  # noqa: E402
 from yanmo.train.config import TrainConfig  # noqa: E402
 from yanmo.train.data import Batch  # noqa: E402
-from yanmo.train.metrics.machine import flops_per_token, peak_flops  # noqa: E402
-from yanmo.train.models.start import decoder_config  # noqa: E402
+from yanmo.train.metrics.utilization import flops_per_token, peak_flops  # noqa: E402
+from yanmo.train.models.first_decoder import decoder_config  # noqa: E402
 
 Step = Callable[[int], Any]
 _RATE = 1e-3

@@ -29,7 +29,7 @@ from pathlib import Path
 import pyarrow as pa
 import zstandard
 
-from yanmo.tokenize.agreement import agreement, full_agreement, sentences_of, thinned
+from yanmo.tokenize.jieba_agreement import agreement, full_agreement, sentences_of, thinned
 from yanmo.tokenize.lexicon import Lexicon, dictionary_path, read_lexicon
 from yanmo.tokenize.segmenter import Segmenter
 from yanmo.tokenize.vocabulary import Counts, choose, dictionary_segmenter

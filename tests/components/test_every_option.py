@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from yanmo.common.errors import DataError, ExitCode, UsageError, report
 from yanmo.curate.sources.entries import read_entries
-from yanmo.curate.text.text_options import check_text_options
+from yanmo.curate.text.record_rules import check_record_rules
 from yanmo.options.command_line import load
 from yanmo.options.fields import flag, groups_of, values_of
 from yanmo.options.values import WrongValue
@@ -43,7 +43,7 @@ def check(stage: str, name: str, text: str, by_file: bool) -> None:
         texts = ["--config", dump_yaml({name: text})] if by_file else [f"{flag(name)}={text}"]
         options = load(cls, [*base, *texts], f"yanmo {stage}")
         if stage == "curate":
-            check_text_options(options)
+            check_record_rules(options)
             read_entries(options.sources)
     except UsageError as error:
         assert report(error, log) == ExitCode.USAGE

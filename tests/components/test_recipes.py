@@ -18,7 +18,7 @@ import pytest
 from yanmo.common.errors import UsageError
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.phases import ADDED, CHOSEN, MAP, of_phases
-from yanmo.curate.text.text_options import text_options
+from yanmo.curate.text.record_rules import record_rules
 from yanmo.options.command_line import load
 from yanmo.options.fields import by_kind, names_of, opt, values_of
 from yanmo.train.supervision.automatic import LEFT
@@ -79,15 +79,15 @@ def test_the_parts_of_curate_have_the_options_in_their_keys_that_they_had(part: 
 
 
 def test_no_option_that_changes_what_map_does_is_left_out_of_its_key() -> None:
-    """`curate_map` is made from `text_options` and a file; a forgotten option would take up stale text."""
+    """`curate_map` is made from `record_rules` and a file; a forgotten option would take up stale text."""
     plain = CurateOptions(sources="x")
     key, of_the_key = of_phases(plain, MAP)
-    made, changed = text_options(of_the_key), set()
+    made, changed = record_rules(of_the_key), set()
     for name in names_of(CurateOptions, kind="semantic"):
         for value in other_values(CurateOptions, name):
             try:
                 other = dataclasses.replace(plain, **{name: value})
-                after = text_options(of_phases(other, MAP)[1])
+                after = record_rules(of_phases(other, MAP)[1])
             except UsageError:
                 continue
             if after != made:

@@ -17,11 +17,11 @@ from random import Random
 import numpy as np
 import numpy.typing as npt
 
+from yanmo.balance.augment_rules import AugmentRules
+from yanmo.balance.document_table import Ids, Ints, Rows, TrainFiles
 from yanmo.balance.held_out import HeldOut
 from yanmo.balance.rewriting import Rewrite, rewrites
-from yanmo.balance.rules import Rules
 from yanmo.balance.synonyms import Synonyms
-from yanmo.balance.table import Ids, Ints, Rows, TrainFiles
 from yanmo.balance.token_count import TokenCount
 
 REPEAT = "repeat"
@@ -35,7 +35,7 @@ class Augmented:
 
     text: str
     rule: str
-    """Rules that changed it, joined by `+`, or `repeat`."""
+    """AugmentRules that changed it, joined by `+`, or `repeat`."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Measured:
 class Augmenter:
     """Makes copies by the rules, always the same ones for a seed."""
 
-    rules: Rules
+    rules: AugmentRules
     words: Synonyms
     held_out: HeldOut
     seed: int

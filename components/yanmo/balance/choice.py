@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from yanmo.balance.augment import Augmenter, Measured, copy_digest
+from yanmo.balance.document_table import Ids, Ints, Rows, TrainFiles
 from yanmo.balance.exact import Choice, choose, drawn_order
-from yanmo.balance.plan import OTHERS, Plan, Quota, Target, parse_plan
-from yanmo.balance.table import Ids, Ints, Rows, TrainFiles
+from yanmo.balance.quotas import OTHERS, Quota, QuotaPlan, Target, parse_plan
 from yanmo.balance.token_count import TokenCount
 from yanmo.common.errors import DataError, UsageError
 from yanmo.formats.records import GENRE_ALIASES
@@ -51,7 +51,7 @@ def _joined(parts: list[Picked]) -> Picked:
     return Picked(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS})
 
 
-def plan_of_classes(quotas: str, groups: Iterable[str], by: str) -> Plan:
+def plan_of_classes(quotas: str, groups: Iterable[str], by: str) -> QuotaPlan:
     """`--quotas` with its classes spelled as the documents spell them, and `*` spread over the others.
 
     Raises:
@@ -74,7 +74,7 @@ def plan_of_classes(quotas: str, groups: Iterable[str], by: str) -> Plan:
         found |= dict.fromkeys(rest, plan.quotas[OTHERS])
     elif plan.is_relative and plan.alpha is None and rest:
         raise UsageError(f"--quotas: no weight for {_some(rest)}; name them, or give *=1w (or *=0w)")
-    return Plan(found, plan.alpha)
+    return QuotaPlan(found, plan.alpha)
 
 
 def _spelled(written: str, names: list[str], by: str) -> str:

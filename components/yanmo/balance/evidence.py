@@ -7,7 +7,7 @@ only was far better than every rule: so no rule is recommended.
 
 from __future__ import annotations
 
-from yanmo.balance.rules import Rules
+from yanmo.balance.augment_rules import AugmentRules
 
 MEASURED: dict[str, dict[str, bool]] = {
     "synonym": {"诗": True, "词": True, "文": True, "赋": True},
@@ -20,7 +20,7 @@ MEASURED: dict[str, dict[str, bool]] = {
 epochs."""
 
 
-def advice(rules: Rules, genres: list[str]) -> list[str]:
+def advice(rules: AugmentRules, genres: list[str]) -> list[str]:
     """A sentence for each rule in use: whether it beat plain repetition where it was measured."""
     used = {rule: [g for g in genres if rule in rules.of(g)] for rule in MEASURED}
     return [_about(rule, named) for rule, named in used.items() if named]

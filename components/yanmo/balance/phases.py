@@ -15,14 +15,16 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from yanmo.balance.augment import REPEAT, Augmenter, count_rules
+from yanmo.balance.augment_rules import parse_rules
 from yanmo.balance.choice import Picked, Picker, plan_of_classes
 from yanmo.balance.classes import COLUMNS, NONE
 from yanmo.balance.config import BalanceOptions
+from yanmo.balance.document_table import Rows, TrainFiles, hex_ids
 from yanmo.balance.evidence import advice
 from yanmo.balance.exact import Choice, order_of
 from yanmo.balance.held_out import HeldOut
-from yanmo.balance.plan import Plan, Target, parse_plan, targets
 from yanmo.balance.preview import as_text, examples
+from yanmo.balance.quotas import QuotaPlan, Target, parse_plan, targets
 from yanmo.balance.report import (
     add_targets,
     class_figures,
@@ -30,9 +32,7 @@ from yanmo.balance.report import (
     log_report,
     warn_unused_others,
 )
-from yanmo.balance.rules import parse_rules
 from yanmo.balance.synonyms import SHIPPED, Synonyms
-from yanmo.balance.table import Rows, TrainFiles, hex_ids
 from yanmo.balance.token_count import TokenCount
 from yanmo.common.answers import answer
 from yanmo.common.errors import UsageError
@@ -129,7 +129,7 @@ def work(run: StageRun) -> Result:
 
 
 def _choose(
-    options: BalanceOptions, task: Task, plan: Plan
+    options: BalanceOptions, task: Task, plan: QuotaPlan
 ) -> tuple[Picked, dict[str, Target], dict[str, Choice]]:
     rows = task.rows
     picker = Picker(
@@ -144,7 +144,7 @@ def _choose(
 def _report(
     options: BalanceOptions,
     task: Task,
-    plan: Plan,
+    plan: QuotaPlan,
     picked: Picked,
     wanted: Mapping[str, Target],
     choices: Mapping[str, Choice],

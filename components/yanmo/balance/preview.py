@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from yanmo.balance.augment import REPEAT, Augmenter
+from yanmo.balance.document_table import Rows, TrainFiles
 from yanmo.balance.exact import drawn_order
-from yanmo.balance.table import Rows, TrainFiles
 
 _LOOKED_AT = 40
 """Documents drawn per example wanted: most short verses hold no word that a rule would change."""

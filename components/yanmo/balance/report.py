@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from yanmo.balance.choice import Picked
+from yanmo.balance.document_table import Rows
 from yanmo.balance.exact import Choice
-from yanmo.balance.plan import OTHERS, Plan, Target
-from yanmo.balance.table import Rows
+from yanmo.balance.quotas import OTHERS, QuotaPlan, Target
 from yanmo.common.aligned_table import text_table
 
 log = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ def find_warnings(
     classes: Mapping[str, Any],
     targets: Mapping[str, Target],
     choices: Mapping[str, Choice],
-    plan: Plan,
+    plan: QuotaPlan,
     unit: str,
     max_repeats: int,
 ) -> list[str]:
@@ -84,7 +84,7 @@ def _about(
     target: Target,
     figures: Mapping[str, Any],
     choice: Choice,
-    plan: Plan,
+    plan: QuotaPlan,
     unit: str,
     max_repeats: int,
 ) -> list[str]:
@@ -121,7 +121,7 @@ def _about_shares(classes: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def warn_unused_others(plan: Plan, quotas: Mapping[str, Any]) -> list[str]:
+def warn_unused_others(plan: QuotaPlan, quotas: Mapping[str, Any]) -> list[str]:
     """`*` that stands for no class."""
     if OTHERS not in plan.quotas or len(quotas) >= len(plan.quotas):
         return []

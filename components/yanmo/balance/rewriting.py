@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from random import Random
 
-from yanmo.balance.rules import VERSE
+from yanmo.balance.augment_rules import VERSE
 from yanmo.balance.synonyms import Synonyms
 from yanmo.chinese.pingshui import tones
 

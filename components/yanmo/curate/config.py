@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from yanmo.curate.options.sources import FieldOptions, SourceOptions
-from yanmo.curate.options.splits import DuplicateOptions, OverlapOptions, SplitOptions
-from yanmo.curate.options.texts import FilterOptions, TextFormOptions
+from yanmo.curate.options.source_options import FieldOptions, SourceOptions
+from yanmo.curate.options.split_options import DuplicateOptions, OverlapOptions, SplitOptions
+from yanmo.curate.options.text_options import FilterOptions, TextFormOptions
 from yanmo.options.fields import NONE, Options, StageOptions, input_ref, opt
 from yanmo.stage.declaration import Stage
 

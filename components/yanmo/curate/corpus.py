@@ -22,7 +22,7 @@ from yanmo.curate.plan import Candidates, Digests, ExactCopies, find_exact_copie
 from yanmo.curate.sources.parsing import genre_name
 from yanmo.curate.tally import EXAMPLES
 from yanmo.curate.text.filter_sets import REASONS
-from yanmo.curate.text.text_options import allowed_shares
+from yanmo.curate.text.record_rules import allowed_shares
 from yanmo.formats.documents import take_rows
 from yanmo.options.nearest import did_you_mean
 from yanmo.store.output import Output

@@ -21,15 +21,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from yanmo.common.workers import ordered_map
+from yanmo.curate.sources.batches import Batch, read_batches
 from yanmo.curate.sources.listing import Source
 from yanmo.curate.sources.parsing import Malformed, RawDocument, parse
-from yanmo.curate.sources.reading import Batch, read_batches
 from yanmo.curate.tally import Tally
 from yanmo.curate.text.chat_texts import columns_of, written
 from yanmo.curate.text.cleaning import Cleaned
 from yanmo.curate.text.filters import Verdicts, judge
 from yanmo.curate.text.normalize import MARK, Normalized, normalize
-from yanmo.curate.text.text_options import TextOptions
+from yanmo.curate.text.record_rules import RecordRules
 from yanmo.formats.records import DOCUMENTS, DOCUMENTS_WITH_TURNS, TEXT_FORM, document_id, write_parquet
 from yanmo.store.commit import Attempt, Result
 
@@ -114,7 +114,7 @@ class MapReport:
 @dataclass(frozen=True, kw_only=True)
 class _Task:
     batch: Batch
-    options: TextOptions
+    options: RecordRules
     path: Path
 
 
@@ -122,7 +122,7 @@ def build_mapped(
     attempt: Attempt,
     *,
     source: Source,
-    options: TextOptions,
+    options: RecordRules,
     workers: int,
     batch_bytes: int,
     on_bytes: Callable[[int], None],
@@ -145,7 +145,7 @@ def _file_name(number: int) -> str:
 
 def _tasks(
     source: Source,
-    options: TextOptions,
+    options: RecordRules,
     batch_bytes: int,
     on_bytes: Callable[[int], None],
     attempt: Attempt,
@@ -160,7 +160,7 @@ def _tasks(
         yield _Task(batch=batch, options=options, path=attempt.path(_file_name(number)))
 
 
-def _columns(source: Source, options: TextOptions) -> list[str]:
+def _columns(source: Source, options: RecordRules) -> list[str]:
     return options.fields.of_source(source.settings).columns
 
 
@@ -171,7 +171,7 @@ def map_batch(task: _Task) -> tuple[int, MapReport]:
     return table.num_rows, report
 
 
-def documents_of(batch: Batch, options: TextOptions) -> tuple[pa.Table, MapReport]:
+def documents_of(batch: Batch, options: RecordRules) -> tuple[pa.Table, MapReport]:
     """The documents of one batch that pass the filters, as MAPPED, and what happened to all records."""
     documents, malformed = parse(batch, options.fields)
     genres = [d.genre for d in documents]
@@ -187,7 +187,7 @@ def documents_of(batch: Batch, options: TextOptions) -> tuple[pa.Table, MapRepor
 
 
 def _keep_originals(
-    documents: list[RawDocument], cleaned: list[Cleaned], normalized: Normalized, options: TextOptions
+    documents: list[RawDocument], cleaned: list[Cleaned], normalized: Normalized, options: RecordRules
 ) -> None:
     """Each text as it was before characters were simplified and variants folded, where that made a
     difference."""

@@ -30,10 +30,10 @@ from yanmo.curate.sources.listing import (
     sources_input,
 )
 from yanmo.curate.split.benchmark_files import benchmark_texts
-from yanmo.curate.split.confirmation import build_extended_set
+from yanmo.curate.split.confirmation_split import build_extended_set
 from yanmo.curate.split.evaluation_set import EvaluationSet, build_evaluation_set
 from yanmo.curate.split.train_split import write_documents
-from yanmo.curate.text.text_options import check_text_options, text_options
+from yanmo.curate.text.record_rules import check_record_rules, record_rules
 from yanmo.formats.records import CONFIRM
 from yanmo.options.fields import Only, Scalar, names_of
 from yanmo.stage.inputs import NONE
@@ -69,7 +69,7 @@ _READ = (*MAP, "clusters", "checks")
 def prepare(run: StageRun) -> dict[str, Any]:
     """The raw files, the ids to take down and the evaluation set: what the key depends on."""
     options: CurateOptions = run.options
-    check_text_options(options)
+    check_record_rules(options)
     preload(*IN_WORKERS)
     sources = digest_files(run.store, find_files(options.sources), functools.partial(_expect, options))
     run.extra["sources"] = sources
@@ -189,7 +189,7 @@ def _check_is_channels(run: StageRun, pinned: Output) -> None:
 
 def _check_form(pinned: Output, options: CurateOptions) -> None:
     form = pinned.manifest.metadata.get("text_form")
-    wanted = text_options(options).form
+    wanted = record_rules(options).form
     if form != wanted:
         raise DataError(
             f"{pinned}: the pinned evaluation set is in text form {form}, this curate writes {wanted}; "
@@ -282,7 +282,7 @@ def _mapped(run: StageRun, source: Source, progress: Progress) -> Output:
     build = functools.partial(
         mapping.build_mapped,
         source=source,
-        options=text_options(of_the_key),
+        options=record_rules(of_the_key),
         workers=options.workers,
         batch_bytes=options.batch_bytes,
         on_bytes=progress.add,

@@ -10,7 +10,7 @@ from yanmo.curate.config import CurateOptions
 from yanmo.curate.corpus import PLAN_REASONS
 from yanmo.curate.mapping import MapReport
 from yanmo.curate.text.filter_sets import FILTERS, MAXIMUM, REASONS
-from yanmo.curate.text.text_options import allowed_shares, text_options
+from yanmo.curate.text.record_rules import allowed_shares, record_rules
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ def describe(report: MapReport, options: CurateOptions) -> dict[str, Any]:
 
 def _filters(report: MapReport, options: CurateOptions) -> dict[str, Any]:
     """Each filter that a genre of this text meets: what it measures, its thresholds, and what it dropped."""
-    text, shares, tally = text_options(options), allowed_shares(options), report.tally
+    text, shares, tally = record_rules(options), allowed_shares(options), report.tally
     sets = {genre: text.rules.set_of(genre) for genre in tally.genres("read")}
     result = {}
     for name in REASONS:

@@ -31,7 +31,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 @dataclass(frozen=True)
-class Plan:
+class PackingPlan:
     """The rows of one epoch, in the order in which they are trained on.
 
     Row `r` holds the pieces `row_offsets[r]` to `row_offsets[r + 1]`. Piece `p` is fed
@@ -79,7 +79,7 @@ class Plan:
         return 1 - (int(self.length.sum()) + int(self.tagged.sum())) / total if total else 0.0
 
 
-def plan_epoch(lengths: Array, has_tag: Array, how: Packing, seed: int, epoch: int) -> Plan:
+def plan_epoch(lengths: Array, has_tag: Array, how: Packing, seed: int, epoch: int) -> PackingPlan:
     """The plan of one epoch: 0.4 CPU-seconds per million documents (benchmarks/cache.py), 50 times that
     without numba.
 
@@ -113,7 +113,7 @@ def plan_epoch(lengths: Array, has_tag: Array, how: Packing, seed: int, epoch: i
     skip = _skipped(begin, how)
     fill = float(length.sum() - skip.sum()) / (rows * how.context) if rows else 0.0
     digest = _digest(how, (row_offsets, document, start, length, tagged), skip)
-    return Plan(how.context, row_offsets, document, start, length, tagged, skip, fill, digest)
+    return PackingPlan(how.context, row_offsets, document, start, length, tagged, skip, fill, digest)
 
 
 Pieces = tuple[Array, Array, Array]

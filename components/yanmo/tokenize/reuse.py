@@ -24,7 +24,7 @@ from yanmo.store.commit import Attempt, Recipe, Result, find_whole
 from yanmo.store.manifest import FileEntry
 from yanmo.store.output import Output
 from yanmo.tokenize.lexicon import USER_FILE
-from yanmo.tokenize.shards import Done, Job
+from yanmo.tokenize.shards import Done, FileTask
 
 log = logging.getLogger(__name__)
 PART = "token_shard"
@@ -33,7 +33,7 @@ REVISION = 2
 _REQUESTS = 8
 _LEAST_SENTENCES = 125
 """On which a file's agreement with jieba is measured, however many files there are."""
-Encode = Callable[[Job], Done]
+Encode = Callable[[FileTask], Done]
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def _build(
     attempt: Attempt, *, run: StageRun, tokenizer: Output, special: SpecialIds, shard: Shard, encode: Encode
 ) -> Result:
     documents = run.input("documents")
-    job = Job(
+    job = FileTask(
         documents=documents.path(shard.entry.path),
         split=shard.split,
         tokenizer=tokenizer.path("tokenizer.json"),

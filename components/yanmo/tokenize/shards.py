@@ -24,9 +24,9 @@ from yanmo.common.errors import DataError
 from yanmo.formats.records import check_schema
 from yanmo.formats.token_cache import INDEX, write_index
 from yanmo.formats.token_file import id_type, write_tokens
-from yanmo.tokenize.agreement import agreement_counts, sampled, thinned
 from yanmo.tokenize.encoding import Encoded, Marks, encode
 from yanmo.tokenize.foreign import read_segmenter
+from yanmo.tokenize.jieba_agreement import agreement_counts, sampled, thinned
 from yanmo.tokenize.segmenter import Segmenter
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -41,7 +41,7 @@ COLUMNS = ("id", "text", "genre", "split", "loss_spans", "turns")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
+class FileTask:
     """What one process is told to do with one input file."""
 
     documents: Path
@@ -133,7 +133,7 @@ class _Pending:
     num_tokens: int = 0
 
 
-def tokenize_file(job: Job, segmenter: Segmenter | None = None) -> Done:
+def tokenize_file(job: FileTask, segmenter: Segmenter | None = None) -> Done:
     """Encode the documents of one file and write its part of the cache.
 
     Raises:
@@ -218,13 +218,13 @@ def loss_spans(
     return result
 
 
-def _check_split(job: Job, batch: pa.RecordBatch) -> None:
+def _check_split(job: FileTask, batch: pa.RecordBatch) -> None:
     splits = batch["split"].unique().to_pylist()
     if splits != [job.split]:
         raise DataError(f"{job.documents}: expected documents of split {job.split}, found {splits}")
 
 
-def _judge(job: Job, done: Done, segmenter: Segmenter, batch: pa.RecordBatch, encoded: Encoded) -> None:
+def _judge(job: FileTask, done: Done, segmenter: Segmenter, batch: pa.RecordBatch, encoded: Encoded) -> None:
     ids, offsets = encoded.ids, encoded.offsets
     if not job.judged:
         return
@@ -276,7 +276,7 @@ def _decode_ends(done: Done, segmenter: Segmenter) -> None:
             shown["text"] = segmenter.reference.decode(shown["text"], skip_special_tokens=False)
 
 
-def _write(job: Job, done: Done, segmenter: Segmenter, pending: _Pending) -> None:
+def _write(job: FileTask, done: Done, segmenter: Segmenter, pending: _Pending) -> None:
     number, stored = len(done.files), id_type(segmenter.vocab_size)
     tokens, index = (job.out / f"{job.name}{kind}-{number:05d}.parquet" for kind in ("tokens", "documents"))
     ids = np.concatenate(pending.ids) if pending.ids else np.empty(0, stored)

@@ -27,9 +27,9 @@ from yanmo.store.manifest import file_sha256
 from yanmo.store.opening import open_store
 from yanmo.store.output import Output
 from yanmo.store.settings import StoreSettings
-from yanmo.tokenize.agreement import full_agreement, sampled, shares_of, thinned
 from yanmo.tokenize.config import TokenizeConfig
 from yanmo.tokenize.foreign import read_segmenter
+from yanmo.tokenize.jieba_agreement import full_agreement, sampled, shares_of, thinned
 from yanmo.tokenize.lexicon import (
     USER_FILE,
     Lexicon,

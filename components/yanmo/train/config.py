@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from yanmo.options.fields import StageOptions, flag, input_ref
 from yanmo.stage.declaration import Stage
-from yanmo.train.options.data import DataOptions
-from yanmo.train.options.machine import EngineOptions, left_to_a_cpu
-from yanmo.train.options.measuring import CheckpointOptions, HealthOptions, MeasuringOptions
-from yanmo.train.options.model import ModelOptions, StartOptions
-from yanmo.train.options.optimizer import OptimizerOptions
+from yanmo.train.options.data_options import DataOptions
+from yanmo.train.options.machine_options import EngineOptions, left_to_a_cpu
+from yanmo.train.options.measuring_options import CheckpointOptions, HealthOptions, MeasuringOptions
+from yanmo.train.options.model_options import ModelOptions, StartOptions
+from yanmo.train.options.optimizer_options import OptimizerOptions
 from yanmo.train.options.sizes import SizeOptions
 from yanmo.train.schedule import ScheduleOptions
 from yanmo.train.time_window import HoursOptions

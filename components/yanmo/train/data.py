@@ -22,10 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from yanmo.common.errors import DataError
-from yanmo.formats.packing import Plan, id_numbers, plan_epoch, tagged_documents
+from yanmo.formats.packing import PackingPlan, id_numbers, plan_epoch, tagged_documents
 from yanmo.formats.packing_settings import Packing
 from yanmo.formats.token_cache import DocumentIndex, TokenCache
-from yanmo.train.noise import TokenNoise
+from yanmo.train.token_noise import TokenNoise
 
 NO_TARGET = -1
 """Target of a position that carries no loss: padding, `<|bos|>` before a tag, outside of the loss spans."""
@@ -95,7 +95,7 @@ class Samples:
         self._tag_of = np.array(cache.tag_ids, np.int64)[self.index.genre]
         self._tag_of[self._spans.has_spans] = -1
         self._numbers = id_numbers(self.index.ids)
-        self._plans: dict[int, Plan] = {}
+        self._plans: dict[int, PackingPlan] = {}
         self._starts = [0]
         self._planning = threading.RLock()
         self._thread = ThreadPoolExecutor(1, "yanmo-rows") if prefetch else None
@@ -108,7 +108,7 @@ class Samples:
         predicted -= self._spans.num_silent
         return predicted / max(int(self.index.characters.astype(np.int64).sum()), 1)
 
-    def plan(self, epoch: int) -> Plan:
+    def plan(self, epoch: int) -> PackingPlan:
         """The plan of an epoch; the last two are kept."""
         with self._planning:
             if epoch not in self._plans:
@@ -168,7 +168,7 @@ class Samples:
                 self._noise.apply(batch.ids_BT[row], batch.segments_BT[row], first + row)
         return batch
 
-    def _fill(self, batch: Batch, at_row: int, plan: Plan, begin: int, end: int) -> None:
+    def _fill(self, batch: Batch, at_row: int, plan: PackingPlan, begin: int, end: int) -> None:
         """Fill the rows from `at_row` with the plan's rows `begin` to `end`.
 
         Token `k` of a piece is fed at place `k` of the piece and is the target of the place before; behind a

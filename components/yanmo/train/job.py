@@ -47,7 +47,7 @@ MICRO_BATCH, TRACE = "micro_batch.json", "trace.json.gz"
 
 
 @dataclass(frozen=True)
-class Job:
+class WorkerJob:
     """One training, as the workers get it."""
 
     options: TrainConfig
@@ -82,7 +82,7 @@ class Job:
         return path
 
     @classmethod
-    def read(cls, path: Path) -> Job:
+    def read(cls, path: Path) -> WorkerJob:
         """Read what `write` wrote."""
         value = json.loads(path.read_text(encoding="utf-8"))
         return cls(

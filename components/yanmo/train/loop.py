@@ -18,12 +18,12 @@ from yanmo.train.checkpoints.resumable import Resumable
 from yanmo.train.health.monitor import Monitor
 from yanmo.train.health.setbacks import Skipped
 from yanmo.train.health.watchdog import TRAINING
-from yanmo.train.judge import mean_of
 from yanmo.train.metrics.interval import PendingStep
 from yanmo.train.metrics.trace import Trace
 from yanmo.train.schedule import Schedule
 from yanmo.train.time_window import Clock
 from yanmo.train.validate import Validation
+from yanmo.train.validation_policy import mean_of
 
 log = logging.getLogger(__name__)
 Ending = Literal["done", "paused", "changed"]
@@ -35,7 +35,7 @@ class Loop(Resumable):
 
     validation: Validation
     ends_at: float | None = None
-    """Unix seconds; see `Job`."""
+    """Unix seconds; see `WorkerJob`."""
     then: str = "paused"
     reason: str = ""
     clock: Clock = time.time
@@ -50,17 +50,17 @@ class Loop(Resumable):
         self.schedule = Schedule.of(options, options.batch_rows * options.context)
         self.trace = Trace(self.folder, 0 if engine.rank else options.profile, engine.device)
         self.monitor = Monitor(
-            engine, self.agreement, options.monitor, options.monitor_every, options.warmup_steps
+            engine, self.collectives, options.monitor, options.monitor_every, options.warmup_steps
         )
 
     def run(self) -> Ending:
         """Train; the model is whole in the engine when this returns `done`."""
-        while self.step < self.options.steps and not self.judge.is_over:
+        while self.step < self.options.steps and not self.validation_policy.is_over:
             ending = self._stretch()
             if ending:
                 return ending
         self._check_weights()
-        if not self.judge.is_over and self._validated_step != self.step:
+        if not self.validation_policy.is_over and self._validated_step != self.step:
             self._validate()
         self.writer.finish()
         self.trace.finish()
@@ -73,7 +73,7 @@ class Loop(Resumable):
         if self._line_due():
             if self._read():
                 return None
-            self.record.line(self.step, self.interval, self.watch)
+            self.metrics_log.line(self.step, self.interval, self.watch)
         stop, over, due = self._agree()
         if self.step == self.options.steps:
             return None
@@ -82,7 +82,7 @@ class Loop(Resumable):
             return None
         if validate:  # before a checkpoint, whose state then says what was found
             self._validate()
-            if self.judge.is_over:
+            if self.validation_policy.is_over:
                 return None
         if stop or over or due:
             self._save()
@@ -119,14 +119,14 @@ class Loop(Resumable):
         self.interval.seconds += end - began
         self.trace.end_step()
         if watched:
-            self.record.monitor(self.step, self.monitor.end(self.step, batch))
+            self.metrics_log.monitor(self.step, self.monitor.end(self.step, batch))
             self.watch.add("monitor", end)
 
     def _forwarded(self) -> None:
         self._at = self.watch.add("forward", self._at)
 
     def _learning_rate(self) -> float:
-        return self.schedule.at(self.step) * self.judge.multiplier
+        return self.schedule.at(self.step) * self.validation_policy.multiplier
 
     def _agree(self) -> tuple[bool, bool, bool]:
         """Whether all ranks stop, are at the end of their shift, or save, after this same step."""
@@ -134,7 +134,7 @@ class Loop(Resumable):
         stop = self.stop_asked or (first and (self.folder / job.STOP).exists())
         over = first and self.ends_at is not None and self.clock() >= self.ends_at
         due = first and self._save_due()
-        flags = self.agreement.any(stop, over, due, writer.is_writing, writer.has_failed)
+        flags = self.collectives.any(stop, over, due, writer.is_writing, writer.has_failed)
         writer.settle(writing=flags[3], failed=flags[4])
         return flags[0], flags[1], flags[2]
 
@@ -148,7 +148,7 @@ class Loop(Resumable):
             if not result.good:
                 rows = self.options.batch_rows
                 self.skipped.append(Skipped(result.first_sample, rows, result.step, "not finite"))
-                self.record.event(result.step, "skipped", first_sample=result.first_sample, samples=rows)
+                self.metrics_log.event(result.step, "skipped", first_sample=result.first_sample, samples=rows)
             trouble = self.health.note(result.step, result.loss, result.good) or trouble
         if len(self.skipped) > before:
             count, last = len(self.skipped) - before, self.skipped[-1].step
@@ -164,11 +164,11 @@ class Loop(Resumable):
         self.beat("validation")
         found = self.validation.bits_per_character(self.engine, lambda: self.beat("validation"))
         self.watch.add("validation", began)
-        self.record.validation(self.step, found)
+        self.metrics_log.validation(self.step, found)
         self._validated_step = self.step
-        for what in self.judge.hear(mean_of(found)):
+        for what in self.validation_policy.update(mean_of(found)):
             log.info("step %d: %s", self.step, what)
-            self.record.event(self.step, "validation", decision=what)
+            self.metrics_log.event(self.step, "validation", decision=what)
         if self.options.valid_every and found.get("mean", math.inf) < self.best:
             self.best, self._best_checkpoint = found["mean"], checkpoint.name_of(self.step)
             self._keep_best()
@@ -181,7 +181,7 @@ class Loop(Resumable):
         """
         mine = [part.values for part in self.engine.parts() if part.kind == WEIGHT]
         broken = not all(bool(torch.isfinite(values).all()) for values in mine)
-        (broken,) = self.agreement.any(broken)
+        (broken,) = self.collectives.any(broken)
         if broken or not self.engine.updates:
             what = "weights that are not finite" if broken else "no step whose gradient was finite"
             raise UsageError(f"{what} after {self.step} steps: training diverged; lower the learning rates")

@@ -136,7 +136,7 @@ def batch_scale(rule: str, batch_tokens: int, reference_tokens: int) -> float:
 
 
 @dataclass
-class Patience:
+class ValidationPatience:
     """Counts validations without a gain: the rule of early stopping and of the plateau."""
 
     most: int
@@ -174,7 +174,7 @@ class Patience:
 class Plateau:
     """A multiplier that falls each time validations stop getting better, down to the floor."""
 
-    patience: Patience
+    patience: ValidationPatience
     factor: float
     floor: float
     multiplier: float = 1.0

@@ -19,7 +19,7 @@ from yanmo.train import job
 from yanmo.train.backends.accelerator import before_torch, check_compiler, find_device, prepare
 from yanmo.train.config import TrainConfig
 from yanmo.train.health.watchdog import FIRST_WEIGHTS, IMPORTING, JOINING, OPENING, Watchdog
-from yanmo.train.job import Job, Status, failure
+from yanmo.train.job import Status, WorkerJob, failure
 
 log = logging.getLogger("yanmo.train.worker")  # not __name__: it runs as __main__
 
@@ -28,7 +28,7 @@ def main(path: Path) -> int:
     """Train one rank's share and leave a status; returns the process's exit code."""
     rank = int(os.environ.get("RANK", 0))
     end_with_parent()
-    work = Job.read(path)
+    work = WorkerJob.read(path)
     setup(work.options.log_level if rank == 0 else "warning", "train")
 
     def hanging(what: str) -> None:
@@ -56,7 +56,7 @@ def _follows(error: BaseException) -> bool:
     return isinstance(error, PeerFailed) or (isinstance(error, RuntimeError) and lost)
 
 
-def train_rank(work: Job, rank: int, beat: Callable[[str], None] = lambda doing: None) -> Status:
+def train_rank(work: WorkerJob, rank: int, beat: Callable[[str], None] = lambda doing: None) -> Status:
     """Train one rank's share in this process, whose environment says who it is (RANK, WORLD_SIZE ...).
 
     Args:
@@ -66,9 +66,9 @@ def train_rank(work: Job, rank: int, beat: Callable[[str], None] = lambda doing:
     beat(IMPORTING)
     device = _import_torch(options, rank)
     from yanmo.formats.token_cache import TokenCache
-    from yanmo.train.agreement import Agreement
-    from yanmo.train.backends.opening import open_engine
+    from yanmo.train.backends.open_engine import open_engine
     from yanmo.train.checkpoints.resumable import identity_of
+    from yanmo.train.collectives import Collectives
     from yanmo.train.loop import Loop
     from yanmo.train.validate import Validation
 
@@ -91,7 +91,7 @@ def train_rank(work: Job, rank: int, beat: Callable[[str], None] = lambda doing:
         validation=Validation.choose(cache, options.valid_characters),
         folder=work.folder,
         identity=identity_of(options, samples, work.token_cache.content_digest, shape),
-        agreement=Agreement(engine.world_size, engine.device),
+        collectives=Collectives(engine.world_size, engine.device),
         ends_at=work.ends_at,
         then=work.then,
         reason=work.reason,
@@ -139,9 +139,9 @@ def samples_of(options: TrainConfig, cache: Any) -> Any:
     )
 
 
-def decoder_of(work: Job, cache: Any, samples: Any, rank: int) -> Any:
+def decoder_of(work: WorkerJob, cache: Any, samples: Any, rank: int) -> Any:
     """With the first weights on rank 0: another model's, or new ones unless a checkpoint comes."""
-    from yanmo.train.models.start import new_decoder, starting_model
+    from yanmo.train.models.first_decoder import new_decoder, starting_model
 
     if work.model is not None:
         return starting_model(work.open(work.model), work.options, cache)
@@ -193,12 +193,12 @@ def _describe(engine: Any, samples: Any, parameters: int, attention: str) -> Non
     )
 
 
-def _export(work: Job, loop: Any, cache: Any, config: Any) -> None:
+def _export(work: WorkerJob, loop: Any, cache: Any, config: Any) -> None:
     """Write the finished model; `export/` appears only when it is whole."""
     from yanmo.model.decoder import Decoder
     from yanmo.model.hf_export import TOKENIZER_FILES, save
-    from yanmo.train.metrics.machine import device_name
-    from yanmo.train.models.start import symbols_of
+    from yanmo.train.metrics.utilization import device_name
+    from yanmo.train.models.first_decoder import symbols_of
 
     weights = loop.engine.full_weights()
     if loop.engine.rank or (work.folder / job.EXPORT).exists():  # killed after the rename: it is whole

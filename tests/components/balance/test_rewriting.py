@@ -13,7 +13,7 @@ import pytest
 import zstandard
 
 from yanmo.balance import rewriting
-from yanmo.balance.rules import Rules, parse_rules
+from yanmo.balance.augment_rules import AugmentRules, parse_rules
 from yanmo.balance.synonyms import SHIPPED, Synonyms
 from yanmo.chinese.pingshui import rhymes, tones
 from yanmo.common.errors import UsageError
@@ -115,7 +115,7 @@ def test_rules_are_given_per_genre_and_verse_takes_only_what_keeps_its_length() 
     assert rules.of("诗") == {"reorder": 0.2, "synonym": 0.3}
     assert rules.of("词") == {"reorder": 0.2}
     assert parse_rules("synonym=0.1").of("曲") == {"synonym": 0.1}
-    assert not parse_rules("") and parse_rules("") == Rules({})
+    assert not parse_rules("") and parse_rules("") == AugmentRules({})
     for written, genre in GENRE_ALIASES.items():
         assert parse_rules(f"{written}:synonym=1").of(genre) == {"synonym": 1.0}
 

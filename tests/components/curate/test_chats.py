@@ -14,7 +14,7 @@ from yanmo.curate.sources.chat_layouts import Turn, turns_of
 from yanmo.curate.sources.parsing import RawDocument
 from yanmo.curate.text.chat_texts import written
 from yanmo.curate.text.normalize import normalize
-from yanmo.curate.text.text_options import text_options
+from yanmo.curate.text.record_rules import record_rules
 from yanmo.formats.records import num_characters
 
 ASKED, SAID = "請以《立冬》為題,寫一首詩。", "人逐年華老,寒隨雨意增。\n山頭望樵火,水底見漁燈。"
@@ -82,7 +82,7 @@ def raw(turns: list[Turn] | None = None, text: str = "") -> RawDocument:
 
 def test_joined_figures_are_those_of_the_joined_text():
     """Filters must see a chat as they would see its text."""
-    options = text_options(CurateOptions(sources="x"))
+    options = record_rules(CurateOptions(sources="x"))
     documents = [raw(text=SAID), raw(turns_of(MESSAGES)), raw(text=ASKED)]
     cleaned, found = written(documents, options)
     expected = normalize(found.texts, options.steps)
@@ -95,7 +95,7 @@ def test_joined_figures_are_those_of_the_joined_text():
 
 def test_a_turn_of_which_nothing_is_left_takes_the_chat_with_it():
     turns = [Turn("user", "\u200b", False), Turn("assistant", SAID, True)]
-    _, found = written([raw(turns), raw(text=SAID)], text_options(CurateOptions(sources="x")))
+    _, found = written([raw(turns), raw(text=SAID)], record_rules(CurateOptions(sources="x")))
     assert found.texts[0] == "" and found.characters[0] == 0 and found.characters[1] > 0
 
 

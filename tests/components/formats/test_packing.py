@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from yanmo.common.errors import UsageError
 from yanmo.formats import packing
 from yanmo.formats import packing_loops as rows
-from yanmo.formats.packing import Packing, Plan, id_numbers, keyed_random, plan_epoch, tagged_documents
+from yanmo.formats.packing import Packing, PackingPlan, id_numbers, keyed_random, plan_epoch, tagged_documents
 from yanmo.formats.packing_settings import MODES
 
 
@@ -14,7 +14,7 @@ def poems(count: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).gamma(2, 40, count).astype(np.int64) + 3
 
 
-def predicted(plan: Plan, num_documents: int) -> list[list[int]]:
+def predicted(plan: PackingPlan, num_documents: int) -> list[list[int]]:
     """Per document the positions of the tokens that are predicted, sorted."""
     seen: list[list[int]] = [[] for _ in range(num_documents)]
     for document, start, length in zip(plan.document, plan.start, plan.length, strict=True):

@@ -11,7 +11,7 @@ from yanmo.formats.records import DOCUMENTS_WITH_TURNS, as_documents, write_parq
 from yanmo.formats.token_cache import read_index
 from yanmo.formats.token_file import open_tokens
 from yanmo.tokenize.encoding import Marks, encode, has_chats
-from yanmo.tokenize.shards import Job, loss_spans, tokenize_file
+from yanmo.tokenize.shards import FileTask, loss_spans, tokenize_file
 
 CHATS = [
     [
@@ -154,7 +154,7 @@ def test_a_file_with_chats_becomes_a_cache_whose_spans_are_the_answers(
     ]
     table = as_documents(pa.table(arrays, schema=DOCUMENTS_WITH_TURNS))
     write_parquet(table, tmp_path / "train-00000-of-00001.parquet")
-    job = Job(
+    job = FileTask(
         documents=tmp_path / "train-00000-of-00001.parquet",
         split="train",
         tokenizer=tokenizer.path("tokenizer.json"),

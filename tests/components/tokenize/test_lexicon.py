@@ -2,7 +2,7 @@ import pyarrow as pa
 import pytest
 
 from yanmo.common.errors import DataError
-from yanmo.tokenize.agreement import full_agreement
+from yanmo.tokenize.jieba_agreement import full_agreement
 from yanmo.tokenize.lexicon import jieba_for, jieba_tokenizer, read_lexicon, user_lines, with_user_words
 from yanmo.tokenize.vocabulary import Counts, choose, dictionary_segmenter
 

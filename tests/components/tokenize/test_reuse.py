@@ -92,7 +92,7 @@ def test_agreement_of_files_taken_over_is_what_was_measured_when_they_were_made(
     assert ground.run() == ExitCode.DONE
     four = of(ground.cache)
     assert four["sentences"] == 4 * 40 and 0.99 < four["boundary_recall"] <= 1
-    monkeypatch.setattr("yanmo.tokenize.agreement.jieba_for", None)
+    monkeypatch.setattr("yanmo.tokenize.jieba_agreement.jieba_for", None)
     ground.documents(shards[:3], few[400:420])
     assert ground.run() == ExitCode.DONE and not ground.tokenized
     assert of(ground.cache)["sentences"] == 3 * 40

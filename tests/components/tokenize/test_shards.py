@@ -5,16 +5,16 @@ import pytest
 from yanmo.common.errors import DataError
 from yanmo.formats.token_cache import read_index
 from yanmo.formats.token_file import open_tokens
-from yanmo.tokenize.shards import Job, loss_spans, tokenize_file
+from yanmo.tokenize.shards import FileTask, loss_spans, tokenize_file
 
 
 @pytest.fixture
 def job_of(tokenizer, tmp_path, commit_documents):
     """A job for given documents."""
 
-    def job(documents, split="train", **more) -> Job:
+    def job(documents, split="train", **more) -> FileTask:
         output = commit_documents(tmp_path / "store", [documents], documents)
-        return Job(
+        return FileTask(
             documents=output.paths(f"{more.pop('of', split)}-*.parquet")[0],
             split=split,
             tokenizer=tokenizer.path("tokenizer.json"),

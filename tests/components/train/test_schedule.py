@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from yanmo.train.config import TrainConfig
-from yanmo.train.schedule import Patience, Plateau, Schedule, batch_scale, multiplier
+from yanmo.train.schedule import Plateau, Schedule, ValidationPatience, batch_scale, multiplier
 
 
 def rates(schedule: str, floor: float = 0.0) -> list[float]:
@@ -64,19 +64,19 @@ def test_a_batch_of_another_size_scales_the_rates():
 
 
 def test_patience_ends_after_so_many_validations_without_a_gain():
-    patience = Patience(most=2, min_delta=0.1)
+    patience = ValidationPatience(most=2, min_delta=0.1)
     assert [patience.update(x) for x in (5.0, 4.0, 3.95, 3.8, 3.75, 3.72)] == [False] * 5 + [True]
     assert patience.best == 3.8 and patience.waited == 0
     assert not patience.update(math.nan) and patience.update(math.nan)
 
 
 def test_a_plateau_lowers_the_rate_down_to_the_floor_and_goes_on_from_its_state():
-    plateau = Plateau(Patience(1, 0.0), factor=0.5, floor=0.2)
+    plateau = Plateau(ValidationPatience(1, 0.0), factor=0.5, floor=0.2)
     assert [plateau.update(5.0) for _ in range(5)] == [False, True, True, True, False]
     assert plateau.multiplier == 0.2
-    other = Plateau(Patience(1, 0.0), factor=0.5, floor=0.2)
+    other = Plateau(ValidationPatience(1, 0.0), factor=0.5, floor=0.2)
     other.load_state_dict(json.loads(json.dumps(plateau.state_dict())))
     assert other == plateau
-    fresh = Plateau(Patience(1, 0.0), factor=0.5, floor=0.2)
+    fresh = Plateau(ValidationPatience(1, 0.0), factor=0.5, floor=0.2)
     fresh.load_state_dict(json.loads(json.dumps(fresh.state_dict())))
     assert fresh.patience.best == math.inf

@@ -37,9 +37,9 @@ def test_chosen_documents_keep_their_spans(cache):
 
 @pytest.mark.usefixtures("one_rank")
 def test_a_long_validation_gives_signs_of_life(cache, tiny):
-    from yanmo.train.backends.opening import open_engine
+    from yanmo.train.backends.open_engine import open_engine
     from yanmo.train.config import TrainConfig
-    from yanmo.train.models.start import decoder_shape
+    from yanmo.train.models.first_decoder import decoder_shape
 
     options = TrainConfig(**{**tiny, "backend": "torch", "valid_characters": 10_000})
     engine = open_engine(decoder_shape(options, cache.vocab_size), options, "cpu")

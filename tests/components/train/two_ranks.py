@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 
 from yanmo.model.decoder import Decoder, DecoderConfig
-from yanmo.train.backends.opening import open_engine
+from yanmo.train.backends.open_engine import open_engine
 from yanmo.train.config import TrainConfig
 from yanmo.train.data import Batch
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from yanmo.chinese.common_characters import common_share
 from yanmo.common.errors import DataError
-from yanmo.curate.options.sources import ENCODINGS
+from yanmo.curate.options.source_options import ENCODINGS
 
 SAMPLE_BYTES = 1 << 18
 """How much of a file decides."""

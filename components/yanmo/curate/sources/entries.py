@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from yanmo.common.errors import DataError, UsageError
-from yanmo.curate.options.sources import ENCODINGS, LAYOUTS
+from yanmo.curate.options.source_options import ENCODINGS, LAYOUTS
 from yanmo.curate.sources.raw_files import local_path
 from yanmo.options.yaml_file import plain_yaml
 

@@ -10,11 +10,11 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
+from yanmo.curate.sources.batches import Batch, layout_of
 from yanmo.curate.sources.chat_layouts import GENRE as CHAT
 from yanmo.curate.sources.chat_layouts import Turn, turns_of
 from yanmo.curate.sources.encodings import decode_record
 from yanmo.curate.sources.entries import VALUES, Settings
-from yanmo.curate.sources.reading import Batch, layout_of
 from yanmo.formats.records import GENRE_ALIASES
 
 _BLANK_LINES = re.compile(rb"\n[ \t\r\f\v\n]*\n")

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from yanmo.common.errors import DataError, StorageError
+from yanmo.curate.sources.batches import Reading, read_batches, utf8_chunks
 from yanmo.curate.sources.listing import Source
 from yanmo.curate.sources.raw_files import open_file
-from yanmo.curate.sources.reading import Reading, read_batches, utf8_chunks
 from yanmo.curate.text.normalize import normalize
 
 _BATCH_BYTES = 8 << 20

@@ -15,15 +15,15 @@ from yanmo.chinese.han_runs import Hashes, Runs
 from yanmo.common.errors import DataError
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.corpus import Corpus
+from yanmo.curate.document_files import count_licenses, write_splits
 from yanmo.curate.duplicates.near_duplicates import find_similar
 from yanmo.curate.mapped_texts import comparable
 from yanmo.curate.mapping import cluster_digest
 from yanmo.curate.plan import Digests, hold_out, name_digests
-from yanmo.curate.split.confirmation import WITHOUT, split_size, wants_confirmation, what_lacks
+from yanmo.curate.split.confirmation_split import WITHOUT, split_size, wants_confirmation, what_lacks
 from yanmo.curate.split.containment import HIGH_COVERAGE, coverage
 from yanmo.curate.tally import sort_genres
 from yanmo.curate.text.normalize import HAN, class_table, code_points
-from yanmo.curate.writing import count_licenses, write_splits
 from yanmo.formats.documents import read_documents
 from yanmo.formats.records import CONFIRM
 from yanmo.store.commit import Attempt, Result

@@ -15,13 +15,13 @@ from yanmo.chinese.han_runs import Runs
 from yanmo.common.errors import DataError
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.corpus import Corpus, check_share, genres_above
+from yanmo.curate.document_files import count_licenses, write_duplicates, write_splits
 from yanmo.curate.duplicates.planted import PLANTED, measure_planted
 from yanmo.curate.mapped_texts import comparable
 from yanmo.curate.report import describe, log_table
 from yanmo.curate.split.containment import HIGH_COVERAGE, common_runs, coverage, find_contained
 from yanmo.curate.split.evaluation_set import EvaluationSet
 from yanmo.curate.tally import sort_genres
-from yanmo.curate.writing import count_licenses, write_duplicates, write_splits
 from yanmo.store.commit import Attempt, Result
 
 log = logging.getLogger(__name__)

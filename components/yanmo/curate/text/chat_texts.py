@@ -18,10 +18,10 @@ from yanmo.curate.sources.chat_layouts import Turn
 from yanmo.curate.sources.parsing import RawDocument
 from yanmo.curate.text.cleaning import Cleaned, clean_all
 from yanmo.curate.text.normalize import BREAK, END, Normalized, normalize
-from yanmo.curate.text.text_options import TextOptions
+from yanmo.curate.text.record_rules import RecordRules
 
 
-def written(documents: Sequence[RawDocument], options: TextOptions) -> tuple[list[Cleaned], Normalized]:
+def written(documents: Sequence[RawDocument], options: RecordRules) -> tuple[list[Cleaned], Normalized]:
     """Clean and normalize all texts; the turns of chats each by itself, so that none flows into another.
 
     A chat with a turn of which nothing is left has no text at all, and no filter lets it pass.

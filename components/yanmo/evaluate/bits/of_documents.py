@@ -21,7 +21,7 @@ from tokenizers import Tokenizer
 
 from yanmo.common.errors import DataError, UsageError
 from yanmo.evaluate.bits.devices import on_devices
-from yanmo.evaluate.bits.pieces import Job, Pieces
+from yanmo.evaluate.bits.pieces import Pieces, PieceTask
 from yanmo.evaluate.documents.chats import chat_ids
 from yanmo.evaluate.documents.reading import Document
 from yanmo.formats.round_trip import check_given_back, open_tokenizer
@@ -258,7 +258,7 @@ def _in_pieces(
 ) -> Floats:
     """Of each window the counted bits, and those of its last token: (windows, 2), piece by piece."""
     jobs = [
-        Job(_plan_digest(reads, group), functools.partial(_window_bits, models, reads, group, workers))
+        PieceTask(_plan_digest(reads, group), functools.partial(_window_bits, models, reads, group, workers))
         for group in _groups(batches)
     ]
     found = [row for rows in pieces.all(name, jobs) for row in rows]

@@ -32,7 +32,7 @@ class Committed(BaseException):
     """
 
 
-class Job(NamedTuple):
+class PieceTask(NamedTuple):
     """How a piece is made."""
 
     plan: str
@@ -72,7 +72,7 @@ class Ranks(NamedTuple):
 class Pieces:
     """Makes every piece anew and keeps none: for a caller without a store."""
 
-    def all(self, name: str, jobs: Sequence[Job], at_once: int = 1) -> list[Any]:
+    def all(self, name: str, jobs: Sequence[PieceTask], at_once: int = 1) -> list[Any]:
         """The values of the pieces `name`, in order.
 
         Args:
@@ -105,7 +105,7 @@ class KeptPieces(Pieces):
         self._anew, self._is_committed = anew, is_committed
         self._names: list[str] = []
 
-    def all(self, name: str, jobs: Sequence[Job], at_once: int = 1) -> list[Any]:
+    def all(self, name: str, jobs: Sequence[PieceTask], at_once: int = 1) -> list[Any]:
         """The values of the pieces, those that are there and those that this rank makes.
 
         Raises:

@@ -13,7 +13,7 @@ import torch
 
 from yanmo.common.errors import DataError
 from yanmo.evaluate.bits.of_documents import LoadedModel
-from yanmo.evaluate.bits.pieces import Job, Pieces, plan_of
+from yanmo.evaluate.bits.pieces import Pieces, PieceTask, plan_of
 from yanmo.evaluate.documents.chats import END, Turn, has_marks, prompt_ids
 from yanmo.evaluate.documents.reading import Document
 from yanmo.evaluate.tasks.tasks import LETTERS, Task, choice_figures, chrf, make_tasks, punctuation_figures
@@ -74,7 +74,7 @@ def _by_likelihood(
             chosen = [t for t in chosen if all(loaded.symbols.tag(g) is not None for g in t.choices)]
         if chosen:
             jobs = [
-                Job(plan_of([vars(t) for t in part]), functools.partial(_costs, loaded, part, workers))
+                PieceTask(plan_of([vars(t) for t in part]), functools.partial(_costs, loaded, part, workers))
                 for part in _cut(chosen, _AT_A_TIME)
             ]
             bits = (bit for part in pieces.all(f"tasks-{kind.replace('_', '-')}", jobs) for bit in part)
@@ -174,7 +174,7 @@ def answer_all(
     together = [chosen for rows in by_length.values() for chosen in _cut(rows, _AT_A_TIME)]
     parts = [[prompts[i] for i in chosen] for chosen in together]
     jobs = [
-        Job(plan_of(part, most_tokens), functools.partial(_answers, loaded, i, part, most_tokens))
+        PieceTask(plan_of(part, most_tokens), functools.partial(_answers, loaded, i, part, most_tokens))
         for i, part in enumerate(parts)
     ]
     answers = [""] * len(asked)

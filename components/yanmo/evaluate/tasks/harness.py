@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from yanmo.common.errors import DataError, EnvironmentFault, StorageError, UsageError, is_out_of_space
 from yanmo.evaluate.bits.of_documents import LoadedModel
-from yanmo.evaluate.bits.pieces import Job, Pieces, plan_of
+from yanmo.evaluate.bits.pieces import Pieces, PieceTask, plan_of
 from yanmo.model.generate import generate
 from yanmo.model.scoring import are_likeliest, token_bits
 
@@ -122,7 +122,7 @@ def _language_model(loaded: LoadedModel, workers: int, pieces: Pieces) -> Any:
     def in_pieces(requests: Sequence[Any], size: int, answer: Callable[[list[Any]], list[Any]]) -> list[Any]:
         questions = [list(r.args) for r in requests]
         parts = [questions[i : i + size] for i in range(0, len(questions), size)]
-        jobs = [Job(plan_of(part), functools.partial(answer, part)) for part in parts]
+        jobs = [PieceTask(plan_of(part), functools.partial(answer, part)) for part in parts]
         return [each for part in pieces.all(f"harness-{next(asked):02d}", jobs) for each in part]
 
     class OurModel(LM):  # type: ignore[misc]

@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 
 from yanmo.common.bootstrap import generator_for
 from yanmo.evaluate.bits.of_documents import LoadedModel
-from yanmo.evaluate.bits.pieces import Job, Pieces, plan_of
+from yanmo.evaluate.bits.pieces import Pieces, PieceTask, plan_of
 from yanmo.model.generate import generate
 
 
@@ -52,7 +52,7 @@ def write_samples(
     chosen = list(genres) if options.number else []
     torch.set_num_threads(1)
     jobs = [
-        Job(plan_of(genre, asdict(options)), functools.partial(_texts, loaded, i, genre, options))
+        PieceTask(plan_of(genre, asdict(options)), functools.partial(_texts, loaded, i, genre, options))
         for i, genre in enumerate(chosen)
     ]
     texts = (pieces or Pieces()).all("samples", jobs, loaded.at_once(workers))

@@ -18,7 +18,7 @@ import numpy as np
 from yanmo.formats.token_cache import TOKENIZER
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output
-from yanmo.tools.cache.opening import Documents, find_cache
+from yanmo.tools.cache.open_cache import CachedDocuments, find_cache
 from yanmo.tools.store.find import print_json
 from yanmo.tools.store.show import described
 
@@ -37,7 +37,7 @@ def run(store: ObjectStore, args: argparse.Namespace) -> int:
     same = first.content_digest == second.content_digest
     fields = list(_fields(first, second))
     shards = list(_shards(first, second))
-    documents = {} if same else _documents(Documents(first), Documents(second))
+    documents = {} if same else _documents(CachedDocuments(first), CachedDocuments(second))
     if args.json:
         print_json({"same_content": same, "fields": fields, "shards": shards, "documents": documents})
         return 0
@@ -126,7 +126,7 @@ def _shards(first: Output, second: Output) -> Iterator[str]:
             yield f"{name}: only in B"
 
 
-def _documents(a: Documents, b: Documents) -> dict[str, list[str]]:
+def _documents(a: CachedDocuments, b: CachedDocuments) -> dict[str, list[str]]:
     """Ids of documents by what became of them, those without any left out."""
     places = [_places(one) for one in (a, b)]
     found: dict[str, list[str]] = {
@@ -149,7 +149,7 @@ def _documents(a: Documents, b: Documents) -> dict[str, list[str]]:
     return {what: ids for what, ids in found.items() if ids}
 
 
-def _places(documents: Documents) -> dict[str, int]:
+def _places(documents: CachedDocuments) -> dict[str, int]:
     """Document id -> number."""
     names = (str(one) for _, index in documents.splits for one in index.ids)
     return {name: number for number, name in enumerate(islice(names, len(documents)))}

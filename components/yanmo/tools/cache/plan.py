@@ -16,12 +16,12 @@ import numpy as np
 
 from yanmo.common.aligned_table import text_table
 from yanmo.common.errors import DataError, UsageError
-from yanmo.formats.packing import Plan, id_numbers, plan_epoch, tagged_documents
+from yanmo.formats.packing import PackingPlan, id_numbers, plan_epoch, tagged_documents
 from yanmo.formats.packing_settings import LONGEST_CONTEXT, MODES, OVERLAP_LOSS, Packing
 from yanmo.formats.token_cache import SPLITS, DocumentIndex, TokenCache
 from yanmo.options.values import MOST_EXACT, argument, arguments
 from yanmo.store.objects import ObjectStore
-from yanmo.tools.cache.opening import find_cache
+from yanmo.tools.cache.open_cache import find_cache
 from yanmo.tools.store.find import print_json
 
 HELP = "rows, padding, documents cut and tokens read twice for any context, stride and packing"
@@ -136,7 +136,7 @@ def figures_of(index: DocumentIndex, tagged: Any, how: Packing, seed: int) -> di
     }
 
 
-def _shortest_piece(plan: Plan, cut: Any) -> int:
+def _shortest_piece(plan: PackingPlan, cut: Any) -> int:
     """Tokens that the shortest piece of a cut document predicts; 0 where none is cut."""
     lengths = plan.length[cut[plan.document]]
     return int(lengths.min()) if len(lengths) else 0

@@ -19,7 +19,7 @@ from yanmo.formats.token_file import id_type
 from yanmo.options.values import argument
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output
-from yanmo.tools.cache.opening import Documents, find_cache
+from yanmo.tools.cache.open_cache import CachedDocuments, find_cache
 from yanmo.tools.store.find import print_json
 from yanmo.tools.store.show import described
 
@@ -50,7 +50,7 @@ def run(store: ObjectStore, args: argparse.Namespace) -> int:
         else:
             _print_cache(output)
         return 0
-    documents = Documents(output)
+    documents = CachedDocuments(output)
     chosen = list(islice(_chosen(documents, args), args.most))
     if args.json:
         print_json([_document(documents, number) for number in chosen])
@@ -62,7 +62,7 @@ def run(store: ObjectStore, args: argparse.Namespace) -> int:
     return 0
 
 
-def _chosen(documents: Documents, args: argparse.Namespace) -> Iterator[int]:
+def _chosen(documents: CachedDocuments, args: argparse.Namespace) -> Iterator[int]:
     if args.grep is not None:
         return (number for number in range(len(documents)) if args.grep in documents.text(number))
     try:
@@ -128,7 +128,7 @@ def _print_cache(output: Output) -> None:
         print(f"\n{place} document {shown.get('id', '-')}\n  {shown.get('text', '')!r}")
 
 
-def _document(documents: Documents, number: int) -> dict[str, Any]:
+def _document(documents: CachedDocuments, number: int) -> dict[str, Any]:
     split, index, row = documents.place(number)
     return {
         "number": number,
@@ -145,7 +145,7 @@ def _document(documents: Documents, number: int) -> dict[str, Any]:
     }
 
 
-def _print_document(documents: Documents, number: int, every_id: bool) -> None:
+def _print_document(documents: CachedDocuments, number: int, every_id: bool) -> None:
     found = _document(documents, number)
     print(
         f"document {number} of {len(documents)}: {found['id']}\n"

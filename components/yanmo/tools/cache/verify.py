@@ -22,7 +22,7 @@ from yanmo.formats.token_cache import SPLITS, TOKENIZER, TokenCache, verify
 from yanmo.options.values import argument
 from yanmo.store.objects import ObjectStore, check_sha256, check_size
 from yanmo.store.output import Output
-from yanmo.tools.cache.opening import Documents, find_cache
+from yanmo.tools.cache.open_cache import CachedDocuments, find_cache
 
 HELP = "every byte, every id, and a sample encoded again"
 log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ def run(store: ObjectStore, args: argparse.Namespace) -> int:
     output = find_cache(store, args.what)
     total = _check_bytes(output) + _check_bytes(output.part(TOKENIZER))
     verify(output)
-    documents = Documents(output)
+    documents = CachedDocuments(output)
     _check_ids(documents.cache)
     _check_counts(output, documents)
     checked = _check_sample(documents, args.sample)
@@ -77,7 +77,7 @@ def _check_ids(cache: TokenCache) -> None:
             )
 
 
-def _check_counts(output: Output, documents: Documents) -> None:
+def _check_counts(output: Output, documents: CachedDocuments) -> None:
     """Compare documents, tokens and characters by split and genre with the manifest's counts."""
     counts, genres = output.manifest.counts, documents.cache.genres
     for split, index in documents.splits:
@@ -91,7 +91,7 @@ def _check_counts(output: Output, documents: Documents) -> None:
                 raise DataError(f"{output}: {name} of {split} differ: expected {want}, found {found}")
 
 
-def _check_sample(documents: Documents, sample: int) -> int:
+def _check_sample(documents: CachedDocuments, sample: int) -> int:
     """Encode evenly spread documents again with the cache's own tokenizer; how many."""
     count = len(documents) if sample == -1 else min(sample, len(documents))
     seen: Counter[str] = Counter()
@@ -114,7 +114,7 @@ def _check_sample(documents: Documents, sample: int) -> int:
     return seen.total()
 
 
-def _runs(documents: Documents, number: int) -> Iterator[tuple[int, list[int]]]:
+def _runs(documents: CachedDocuments, number: int) -> Iterator[tuple[int, list[int]]]:
     """The ids of a document between two special ones (a chat has several runs), and where each begins."""
     special, tokens = documents.cache.special, documents.tokens(number)
     marks = {special.bos, special.eos, special.im_start, special.im_end}

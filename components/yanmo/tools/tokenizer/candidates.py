@@ -23,10 +23,10 @@ import pyarrow as pa
 
 from yanmo.common.errors import UsageError
 from yanmo.formats.round_trip import check_round_trip, probe_texts
-from yanmo.tokenize.agreement import joined_like_jieba, token_ends
 from yanmo.tokenize.byte_level import BYTES
 from yanmo.tokenize.config import TokenizeConfig
 from yanmo.tokenize.foreign import ForeignSegmenter, read_segmenter
+from yanmo.tokenize.jieba_agreement import joined_like_jieba, token_ends
 from yanmo.tokenize.lexicon import Lexicon, dictionary_path, read_lexicon
 from yanmo.tokenize.segmenter import Array, Segmenter
 from yanmo.tokenize.tokenizer_files import tokenizer_json

@@ -33,14 +33,14 @@ from yanmo.formats.records import num_characters
 from yanmo.options.fields import values_of
 from yanmo.options.values import MOST_EXACT, argument, arguments
 from yanmo.store.objects import ObjectStore
-from yanmo.tokenize.agreement import sentences_of, thinned
 from yanmo.tokenize.config import TokenizeConfig
+from yanmo.tokenize.jieba_agreement import sentences_of, thinned
 from yanmo.tools.store.find import find
 from yanmo.tools.tokenizer.candidates import Workshop, parse_candidates, read_candidate
-from yanmo.tools.tokenizer.corpus import Corpus, of_files, of_output
 from yanmo.tools.tokenizer.measure import Measured, measure, save_encoded
-from yanmo.tools.tokenizer.proxy import Job, Trained, train_proxy
-from yanmo.tools.tokenizer.verdict import recommendation, scores
+from yanmo.tools.tokenizer.proxy import ProxyTask, Trained, train_proxy
+from yanmo.tools.tokenizer.sample_text import SampleText, of_files, of_output
+from yanmo.tools.tokenizer.scores import recommendation, scores
 
 log = logging.getLogger(__name__)
 HELP = "compare tokenizers on your text, with one small training each"
@@ -97,13 +97,13 @@ def _check(args: argparse.Namespace) -> None:
         raise UsageError("give --documents or --files, one of the two")
 
 
-def _corpus(store: ObjectStore, args: argparse.Namespace) -> Corpus:
+def _corpus(store: ObjectStore, args: argparse.Namespace) -> SampleText:
     if args.documents:
         return of_output(find(store, args.documents))
     return of_files(map(Path, args.files), args.text_field)
 
 
-def compare(corpus: Corpus, wanted: list[tuple[str, int]], args: argparse.Namespace) -> dict[str, Any]:
+def compare(corpus: SampleText, wanted: list[tuple[str, int]], args: argparse.Namespace) -> dict[str, Any]:
     """Everything that is known of the candidates, as `--json` prints it."""
     characters = np.array([num_characters(text) for text in corpus.held_out], np.float64)
     with tempfile.TemporaryDirectory(prefix="yanmo-tokenizers-") as folder:
@@ -126,8 +126,8 @@ def compare(corpus: Corpus, wanted: list[tuple[str, int]], args: argparse.Namesp
 
 
 def _measured(
-    corpus: Corpus, wanted: list[tuple[str, int]], args: argparse.Namespace, folder: Path
-) -> tuple[dict[str, Measured], list[Job]]:
+    corpus: SampleText, wanted: list[tuple[str, int]], args: argparse.Namespace, folder: Path
+) -> tuple[dict[str, Measured], list[ProxyTask]]:
     workshop = Workshop(corpus.learned, folder)
     sentences = thinned(sentences_of(corpus.held_out, 10**6, 10**6), _SENTENCES)
     measured: dict[str, Measured] = {}
@@ -141,12 +141,12 @@ def _measured(
         measured[name] = measure(segmenter, ids, corpus.held_out, sentences)
         log.info("%s: made and measured in %s", name, human_seconds(time.monotonic() - started))
         operations = args.tera_operations * 1e12
-        jobs.append(Job(name=name, encoded=encoded, vocab_size=segmenter.vocab_size,
+        jobs.append(ProxyTask(name=name, encoded=encoded, vocab_size=segmenter.vocab_size,
                         operations=operations, seed=args.seed))  # fmt: skip
     return measured, jobs
 
 
-def _trained(jobs: list[Job], workers: int) -> dict[str, Trained]:
+def _trained(jobs: list[ProxyTask], workers: int) -> dict[str, Trained]:
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     count = max(1, min(workers or cpus, len(jobs)))
     log.info("%d trainings of %.3g operations each, %d at a time", len(jobs), jobs[0].operations, count)

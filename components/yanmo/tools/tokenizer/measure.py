@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from yanmo.tokenize.agreement import agreement
+from yanmo.tokenize.jieba_agreement import agreement
 from yanmo.tokenize.segmenter import Array, Segmenter
 
 _SPEED_CHARACTERS = 300_000

@@ -41,7 +41,7 @@ _MATRIX_RATE, _TABLE_RATE, _NORM_RATE, _WARM_UP = 0.02, 0.01, 0.003, 10
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
+class ProxyTask:
     """What one process is told to do."""
 
     name: str
@@ -66,7 +66,7 @@ class Trained:
     cpu_seconds: float
 
 
-def train_proxy(job: Job) -> Trained:
+def train_proxy(job: ProxyTask) -> Trained:
     """Train one proxy and score what is held out; a pure function of the job."""
     started = time.process_time()
     torch.set_num_threads(1)
@@ -108,7 +108,7 @@ def _documents(ids: Ids, offsets: Ids, vocab_size: int) -> list[Ids]:
     ]
 
 
-def _train(decoder: Decoder, documents: list[Ids], job: Job, steps: int) -> None:
+def _train(decoder: Decoder, documents: list[Ids], job: ProxyTask, steps: int) -> None:
     matrices = [p for n, p in decoder.model.layers.named_parameters() if p.ndim == 2]
     tables = [decoder.model.embed_tokens.weight, decoder.lm_head.weight]
     norms = [p for p in decoder.parameters() if p.ndim < 2]

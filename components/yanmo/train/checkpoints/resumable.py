@@ -17,18 +17,18 @@ from typing import Any
 from yanmo.common.errors import UsageError
 from yanmo.options.fields import by_kind
 from yanmo.train import job
-from yanmo.train.agreement import Agreement
 from yanmo.train.backends.engine import Engine
 from yanmo.train.checkpoints import checkpoint
 from yanmo.train.checkpoints.checkpoint import Position
 from yanmo.train.checkpoints.writer import Writer
+from yanmo.train.collectives import Collectives
 from yanmo.train.config import TrainConfig
 from yanmo.train.data import Samples
 from yanmo.train.health.setbacks import Health, Skipped, Trouble
 from yanmo.train.health.watchdog import LOADING
-from yanmo.train.judge import Judge
 from yanmo.train.metrics.interval import Interval, Ledger, Stopwatch
-from yanmo.train.metrics.record import Record
+from yanmo.train.metrics.metrics_log import MetricsLog
+from yanmo.train.validation_policy import ValidationPolicy
 
 log = logging.getLogger(__name__)
 
@@ -42,9 +42,9 @@ class Resumable:
     samples: Samples
     folder: Path
     identity: dict[str, str]
-    agreement: Agreement
+    collectives: Collectives
     note: str = ""
-    """See `Job`."""
+    """See `WorkerJob`."""
     beat: Callable[[str], None] = lambda doing: None
     """Told what is being done, each time that it changes: the watchdog."""
 
@@ -63,17 +63,17 @@ class Resumable:
     _lines: int | None = None
     """Of metrics.jsonl when the checkpoint was made that the training stands on."""
     _validated_step: int = -1
-    """Of the last validation: one that a checkpoint holds is not made, and not heard by the judge, again."""
+    """Of the last validation: one that a checkpoint holds is not made, and not given to the policy, again."""
     _saved_at: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
         options, engine = self.options, self.engine
         self.health = Health(options.nonfinite_steps, options.spike_nats)
-        self.ledger = Ledger(self.agreement, options.batch_rows)
+        self.ledger = Ledger(self.collectives, options.batch_rows)
         self.watch = Stopwatch()
-        self.writer = Writer(engine, self.folder / job.CHECKPOINTS, self.agreement)
-        self.judge = Judge.of(options)
-        self.record = Record(options, engine, self.samples, self.folder)
+        self.writer = Writer(engine, self.folder / job.CHECKPOINTS, self.collectives)
+        self.validation_policy = ValidationPolicy.of(options)
+        self.metrics_log = MetricsLog(options, engine, self.samples, self.folder)
 
     @property
     def interval(self) -> Interval:
@@ -84,14 +84,14 @@ class Resumable:
         """Go on from the newest whole checkpoint, if there is one."""
         self.writer.clear()
         root = self.folder / job.CHECKPOINTS
-        found = self.agreement.from_first(checkpoint.newest(root) if self.engine.rank == 0 else None)
+        found = self.collectives.from_first(checkpoint.newest(root) if self.engine.rank == 0 else None)
         if found is not None:
             self._load(found)
             log.info("resuming at step %d of %d from %s", self.step, self.options.steps, found)
-        self.record.open(self.step, self._lines)
+        self.metrics_log.open(self.step, self._lines)
         if self.note:
             rows = self.options.micro_rows
-            self.record.event(self.step, "settings", reason=self.note, micro_batch=rows)
+            self.metrics_log.event(self.step, "settings", reason=self.note, micro_batch=rows)
 
     def _first_sample(self) -> int:
         """The first sample of the next step."""
@@ -127,9 +127,9 @@ class Resumable:
             "best": None if math.isinf(self.best) else self.best,
             "best_checkpoint": self._best_checkpoint,
             "saves": self.saves,
-            "judge": self.judge.state(),
+            "judge": self.validation_policy.state(),
             "validated_step": self._validated_step,
-            "lines": self.record.count,
+            "lines": self.metrics_log.count,
         }
 
     def _load(self, folder: Path) -> None:
@@ -143,7 +143,7 @@ class Resumable:
         self.skipped = [Skipped(**one) for one in progress["skipped"]]
         self._offset, self.rewinds, self.saves = (progress[n] for n in ("offset", "rewinds", "saves"))
         self.best = math.inf if progress["best"] is None else progress["best"]
-        self.judge.restore(progress["judge"])
+        self.validation_policy.restore(progress["judge"])
         self._validated_step = progress["validated_step"]
         self._lines = progress.get("lines")
         self._find_the_best(progress.get("best_checkpoint", ""))
@@ -161,7 +161,7 @@ class Resumable:
         found = None
         if self.engine.rank == 0 and rewinds <= self.options.rewinds:
             found = checkpoint.newest(root, before_step=trouble.first_step)
-        found = self.agreement.from_first(found)
+        found = self.collectives.from_first(found)
         if found is None:
             why = "no checkpoint from before it" if rewinds == 1 else f"after {rewinds - 1} rewinds"
             raise UsageError(
@@ -175,8 +175,8 @@ class Resumable:
         first = self._first_sample()
         self._offset += next_sample - first
         self.skipped.append(Skipped(first, next_sample - first, came_from, trouble.reason))
-        self.record.open(self.step, self._lines)
-        self.record.event(
+        self.metrics_log.open(self.step, self._lines)
+        self.metrics_log.event(
             self.step,
             "rewind",
             from_step=came_from,
@@ -202,7 +202,7 @@ class Resumable:
     def _find_the_best(self, name: str) -> None:
         """Point at the best checkpoint that a state names; where it is gone, begin anew."""
         root = self.folder / job.CHECKPOINTS
-        there = self.agreement.from_first((root / name / "manifest.json").is_file()) if name else True
+        there = self.collectives.from_first((root / name / "manifest.json").is_file()) if name else True
         self._best_checkpoint = name if there else ""
         if not there:
             self.best = math.inf
@@ -219,13 +219,13 @@ class Resumable:
         problem = checkpoint.fault(best) if best else None
         if problem:
             self._warn("the best model, %s, is damaged (%s); the last one is handed over", best, problem)
-            self.record.event(self.step, "best", damaged=problem)
-        best = self.agreement.from_first(None if problem else best)
+            self.metrics_log.event(self.step, "best", damaged=problem)
+        best = self.collectives.from_first(None if problem else best)
         if best is not None and checkpoint.step_of(best) != self.step:
             came_from = self.step
             self._load(best)
             log.info("step %d was the best: its model is handed over", self.step)
-            self.record.event(came_from, "best", best_step=self.step)
+            self.metrics_log.event(came_from, "best", best_step=self.step)
 
     def _warn(self, message: str, *values: Any) -> None:
         """What all ranks find is said once."""

@@ -13,10 +13,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from yanmo.train.agreement import Agreement
 from yanmo.train.backends.engine import Engine
 from yanmo.train.checkpoints import checkpoint
 from yanmo.train.checkpoints.checkpoint import Position
+from yanmo.train.collectives import Collectives
 
 _POLL_SECONDS = 0.01
 
@@ -28,8 +28,8 @@ class PeerFailed(RuntimeError):
 class Writer:
     """The checkpoints of one run, on one rank. All methods but the properties are called by all ranks."""
 
-    def __init__(self, engine: Engine, root: Path, agreement: Agreement) -> None:
-        self._engine, self._root, self._agreement = engine, root, agreement
+    def __init__(self, engine: Engine, root: Path, collectives: Collectives) -> None:
+        self._engine, self._root, self._collectives = engine, root, collectives
         self._thread: threading.Thread | None = None
         self._error: Exception | None = None
         self._step: int | None = None
@@ -101,7 +101,7 @@ class Writer:
             OSError: as `settle`.
         """
         while True:
-            writing, pending, failed = self._agreement.any(
+            writing, pending, failed = self._collectives.any(
                 self.is_writing, self._step is not None, self.has_failed
             )
             self.settle(writing=writing, failed=failed)

@@ -27,8 +27,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from yanmo.train.agreement import Agreement
 from yanmo.train.backends.engine import WEIGHT, Engine, Part
+from yanmo.train.collectives import Collectives
 from yanmo.train.data import Batch
 from yanmo.train.health.probes import look_inside
 
@@ -53,14 +53,14 @@ class Monitor:
     """Watches one engine; all ranks call every method together."""
 
     def __init__(
-        self, engine: Engine, agreement: Agreement, mode: str, every: int, warmup_steps: int
+        self, engine: Engine, collectives: Collectives, mode: str, every: int, warmup_steps: int
     ) -> None:
         """Args:
         mode: full, fast or off.
         every: steps between looks.
         warmup_steps: before their end nothing is said: weights that begin at zero move by more than they are.
         """
-        self._engine, self._agreement = engine, agreement
+        self._engine, self._collectives = engine, collectives
         self._mode, self._every, self._quiet = mode, every, warmup_steps
         self._layers = _layers_of(engine)
         self._before: dict[tuple[str, int], Tensor] = {}
@@ -111,7 +111,7 @@ class Monitor:
             before, at = self._before[part.name, part.start], self._layers[_layer(part.name)]
             squares[1, at] += float((part.values - before).square().sum())
             squares[2, at] += float(before.square().sum())
-        total = np.array(self._agreement.sums(squares.flatten())).reshape(3, count)
+        total = np.array(self._collectives.sums(squares.flatten())).reshape(3, count)
         norms = np.sqrt(total)
         ratio = norms[1] / np.maximum(norms[2], 1e-12)
         return {

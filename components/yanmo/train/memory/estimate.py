@@ -31,7 +31,7 @@ from yanmo.common.errors import EnvironmentFault
 from yanmo.common.logs import human_bytes
 from yanmo.model.flash_limits import Capability, misfit
 from yanmo.train.config import TrainConfig
-from yanmo.train.options.model import num_parameters, shape_of
+from yanmo.train.options.model_options import num_parameters, shape_of
 
 _BASE = {"cpu": 660 << 20, "cuda": 800 << 20, "mps": 800 << 20}
 """RSS of a worker whose state and activations are left out: torch 2.13's CUDA build on a CPU, whose libraries

@@ -27,8 +27,8 @@ from yanmo.train.memory.estimate import (
     gpu_name,
     largest_that_fits,
 )
-from yanmo.train.options.machine import AUTO
-from yanmo.train.options.model import shape_of
+from yanmo.train.options.machine_options import AUTO
+from yanmo.train.options.model_options import shape_of
 
 log = logging.getLogger(__name__)
 _SECONDS = 300.0
@@ -132,7 +132,7 @@ def search(options: TrainConfig, vocab_size: int, device: str) -> int:
 
     from yanmo.train.backends.accelerator import prepare
     from yanmo.train.backends.loss_module import LossModule
-    from yanmo.train.models.start import decoder_shape
+    from yanmo.train.models.first_decoder import decoder_shape
 
     decoder = decoder_shape(options, vocab_size).to(
         device, torch.bfloat16 if options.precision == "bf16" else torch.float32

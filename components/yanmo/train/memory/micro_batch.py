@@ -11,7 +11,7 @@ import logging
 from pathlib import Path
 
 from yanmo.common.errors import EnvironmentFault
-from yanmo.train.job import MICRO_BATCH, Job, Status
+from yanmo.train.job import MICRO_BATCH, Status, WorkerJob
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ def largest_micro_batch(folder: Path) -> tuple[int, str]:
         return 0, ""
 
 
-def halve_micro_batch(task: Job, status: Status) -> None:
+def halve_micro_batch(task: WorkerJob, status: Status) -> None:
     """Note that the job's micro batch did not fit.
 
     Raises:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from yanmo.train.agreement import Agreement
+from yanmo.train.collectives import Collectives
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Interval:
 class Ledger:
     """Collects steps and reads them together."""
 
-    agreement: Agreement
+    collectives: Collectives
     batch_rows: int
     interval: Interval = field(default_factory=Interval)
     _pending: list[PendingStep] = field(default_factory=list)
@@ -94,7 +94,7 @@ class Ledger:
             return []
         numbers = torch.stack([torch.stack([p.nats, p.moved.float()]) for p in self._pending])
         nats, moved = numbers.cpu().double().T
-        *sums, cpu = self.agreement.sums(torch.cat([nats, torch.tensor([self._cpu_seconds]).double()]))
+        *sums, cpu = self.collectives.sums(torch.cat([nats, torch.tensor([self._cpu_seconds]).double()]))
         found = []
         for pending, total, has_moved in zip(self._pending, sums, moved.tolist(), strict=True):
             good = bool(has_moved) and math.isfinite(total)

@@ -28,10 +28,10 @@ from yanmo.options.fields import AUTO, by_kind, flag, names_of, spelled
 from yanmo.stage.run import StageRun
 from yanmo.store.auto_record import AutoRecord, keep_first, put_in_place, read_record, record_name
 from yanmo.store.commit import Recipe
-from yanmo.train.backends.machine import Machine, gpu_files, this_machine
+from yanmo.train.backends.hardware import Machine, gpu_files, this_machine
 from yanmo.train.config import TrainConfig
-from yanmo.train.models.given import CONFIG, shape_in
-from yanmo.train.options.machine import CPU_RANKS, fitting_ranks
+from yanmo.train.models.starting_model import CONFIG, shape_in
+from yanmo.train.options.machine_options import CPU_RANKS, fitting_ranks
 
 log = logging.getLogger(__name__)
 LEFT = names_of(TrainConfig, by_machine=True)

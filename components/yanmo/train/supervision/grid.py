@@ -28,9 +28,9 @@ from yanmo.stage.run import Skip, StageRun
 from yanmo.train import job
 from yanmo.train.backends.accelerator import compile_problem
 from yanmo.train.config import TrainConfig
-from yanmo.train.job import Job, read_metrics
+from yanmo.train.job import WorkerJob, read_metrics
 from yanmo.train.supervision.contest import NEAR, Contest, contest
-from yanmo.train.supervision.workers import WorkersLog, end, start, watch
+from yanmo.train.supervision.worker_group import WorkersLog, end, start, watch
 
 log = logging.getLogger(__name__)
 _WARM_STEPS, _STEPS = 4, 12
@@ -176,7 +176,7 @@ def tokens_per_second(run: StageRun, options: TrainConfig) -> float:
     with tempfile.TemporaryDirectory(prefix="yanmo-benchmark-") as name:
         folder = Path(name)
         cache = run.input("token_cache").reference
-        task = Job(options, run.store.uri, cache, model.reference if model else None, folder)
+        task = WorkerJob(options, run.store.uri, cache, model.reference if model else None, folder)
         process = start(options, task.write())
         said = WorkersLog(process, folder / "workers.log")
         said.start()

@@ -31,30 +31,30 @@ from yanmo.stage.run import Finish, StageRun
 from yanmo.store.commit import Result
 from yanmo.store.output import Output
 from yanmo.train import job
-from yanmo.train.backends.machine import this_machine
+from yanmo.train.backends.hardware import this_machine
 from yanmo.train.backends.zero_config import engine_config
 from yanmo.train.checkpoints.uploader import Uploader
 from yanmo.train.config import TrainConfig
 from yanmo.train.health.watchdog import FOLDER as HEARTBEATS
 from yanmo.train.health.watchdog import doings
-from yanmo.train.job import Job, Status, clear, raise_failure, read_metrics
+from yanmo.train.job import Status, WorkerJob, clear, raise_failure, read_metrics
 from yanmo.train.memory.estimate import divisors
 from yanmo.train.memory.fitting import fitted
 from yanmo.train.memory.micro_batch import halve_micro_batch, largest_micro_batch
-from yanmo.train.metrics.exporter import Exporter
-from yanmo.train.models.given import (
+from yanmo.train.metrics.gauges import MetricsGauges
+from yanmo.train.models.model_card import model_card
+from yanmo.train.models.starting_model import (
     CONFIG,
     check_finite,
     check_tokenizer,
     shape_in,
     with_shape_of,
 )
-from yanmo.train.models.model_card import model_card
-from yanmo.train.options.model import num_parameters, shape_of
+from yanmo.train.options.model_options import num_parameters, shape_of
 from yanmo.train.supervision.automatic import Look, check_machine
 from yanmo.train.supervision.power import power_limit
 from yanmo.train.supervision.twins import seed_noise
-from yanmo.train.supervision.workers import WorkersLog, end, start, watch
+from yanmo.train.supervision.worker_group import WorkersLog, end, start, watch
 from yanmo.train.time_window import Shift, Shifts
 
 log = logging.getLogger(__name__)
@@ -74,14 +74,14 @@ def work(run: StageRun, look: Look = this_machine) -> Result:
     shifts, parts = Shifts(options.hours()), dict[str, Output]()
 
     @functools.cache
-    def task() -> Job:
+    def task() -> WorkerJob:
         check_machine(run, look)
         return _task(run, cache, folder)
 
     if not (folder / job.EXPORT).exists():
         first = task()
         uploader.restore()
-        if not _train(first, shifts, Exporter(run.telemetry, folder), uploader):
+        if not _train(first, shifts, MetricsGauges(run.telemetry, folder), uploader):
             uploader.save()
             return Result(counts={}, status="paused")
     if options.twins:
@@ -90,13 +90,13 @@ def work(run: StageRun, look: Look = this_machine) -> Result:
     return dataclasses.replace(_result(run, cache, folder), references=parts)
 
 
-def _task(run: StageRun, cache: TokenCache, folder: Path) -> Job:
+def _task(run: StageRun, cache: TokenCache, folder: Path) -> WorkerJob:
     """What to train, checked."""
     model = run.inputs["model"]
     options = _checked(run.options, cache, model, folder)
     if options.backend == "deepspeed":
         engine_config(options)  # refuses a file that contradicts, before torch is imported
-    return Job(
+    return WorkerJob(
         options=options,
         store=run.store.uri,
         token_cache=run.input("token_cache").reference,
@@ -105,9 +105,9 @@ def _task(run: StageRun, cache: TokenCache, folder: Path) -> Job:
     )
 
 
-def _train_twin(shifts: Shifts, task: Job, uploader: Uploader) -> bool:
+def _train_twin(shifts: Shifts, task: WorkerJob, uploader: Uploader) -> bool:
     """`_train`, without figures on /metrics: they are the model's."""
-    return _train(task, shifts, Exporter(Telemetry("train"), task.folder), uploader)
+    return _train(task, shifts, MetricsGauges(Telemetry("train"), task.folder), uploader)
 
 
 def forget(run: StageRun, output: Output) -> Finish:
@@ -164,7 +164,7 @@ def _check_space(folder: Path, options: TrainConfig, cache: TokenCache) -> None:
         )
 
 
-def _train(task: Job, shifts: Shifts, exporter: Exporter, uploader: Uploader) -> bool:
+def _train(task: WorkerJob, shifts: Shifts, gauges: MetricsGauges, uploader: Uploader) -> bool:
     """Run the workers, shift after shift, to the end; False when they paused.
 
     Raises:
@@ -177,7 +177,7 @@ def _train(task: Job, shifts: Shifts, exporter: Exporter, uploader: Uploader) ->
             if stopping or (shift.ends_at <= time.time() and shift.then == "paused"):
                 log.info("pausing: %s", "asked to stop" if stopping else shift.reason)
                 return False
-            statuses = _one_shift(_for_shift(task, shift), exporter, uploader, stopping)
+            statuses = _one_shift(_for_shift(task, shift), gauges, uploader, stopping)
             if statuses is None:
                 continue  # with a smaller micro batch
             states = {status.state for status in statuses}
@@ -185,7 +185,7 @@ def _train(task: Job, shifts: Shifts, exporter: Exporter, uploader: Uploader) ->
                 return states == {"done"}
 
 
-def _for_shift(task: Job, shift: Shift) -> Job:
+def _for_shift(task: WorkerJob, shift: Shift) -> WorkerJob:
     """The job with the settings of a shift, and no larger a micro batch than has fitted."""
     options = task.options.by_night() if shift.is_night else task.options
     most, note = largest_micro_batch(task.folder)
@@ -203,12 +203,12 @@ def _for_shift(task: Job, shift: Shift) -> Job:
 
 
 def _one_shift(
-    task: Job, exporter: Exporter, uploader: Uploader, stopping: list[float]
+    task: WorkerJob, gauges: MetricsGauges, uploader: Uploader, stopping: list[float]
 ) -> list[Status] | None:
     """How the ranks ended; None when the micro batch was halved and they have to be started again."""
 
     def look() -> None:
-        exporter.show()
+        gauges.show()
         uploader.check()
 
     with power_limit(task.options.power_watts):
@@ -229,7 +229,7 @@ def _one_shift(
         finally:
             end(process)
         said.wait()
-    exporter.show()
+    gauges.show()
     full = [status for status in said.statuses if status.out_of_memory]
     if full:  # also while stopping: what did not fit must not be tried again
         halve_micro_batch(task, full[0])

@@ -35,8 +35,8 @@ from yanmo.store.work_folder import WorkFolder
 from yanmo.train import job
 from yanmo.train.checkpoints.uploader import Uploader
 from yanmo.train.config import TrainConfig
-from yanmo.train.job import Job, read_metrics
-from yanmo.train.models.given import with_shape_of
+from yanmo.train.job import WorkerJob, read_metrics
+from yanmo.train.models.starting_model import with_shape_of
 
 log = logging.getLogger(__name__)
 TWIN = "seed_twin"
@@ -49,7 +49,7 @@ _FILE = "twin.json"
 
 
 def seed_noise(
-    run: StageRun, model_task: Callable[[], Job], train: Callable[[Job, Uploader], bool]
+    run: StageRun, model_task: Callable[[], WorkerJob], train: Callable[[WorkerJob, Uploader], bool]
 ) -> Output | None:
     """The part `seed_noise` of the recipe's twins, those made now and before; None without two of them.
 
@@ -69,7 +69,7 @@ def seed_noise(
 
 
 def _twins(
-    run: StageRun, model_task: Callable[[], Job], train: Callable[[Job, Uploader], bool]
+    run: StageRun, model_task: Callable[[], WorkerJob], train: Callable[[WorkerJob, Uploader], bool]
 ) -> list[Output]:
     """The twins that are there, those that could be made now among them."""
     twins: list[Output] = []
@@ -145,9 +145,9 @@ def recipe_of(options: TrainConfig, tokenizer: str, number: int, goes_on: bool) 
 def _twin(
     run: StageRun,
     recipe: Recipe,
-    model_task: Callable[[], Job],
+    model_task: Callable[[], WorkerJob],
     number: int,
-    train: Callable[[Job, Uploader], bool],
+    train: Callable[[WorkerJob, Uploader], bool],
 ) -> Output | None:
     origin = _origin(run)
     # Of this text and start: a checkpoint of others could not be gone on from, or would mix them.

@@ -4,10 +4,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from yanmo.curate.sources.batches import Batch
 from yanmo.curate.sources.entries import NO_SETTINGS, Settings
 from yanmo.curate.sources.listing import Source
 from yanmo.curate.sources.parsing import Fields, parse
-from yanmo.curate.sources.reading import Batch
 
 
 def fields(**changes: Any) -> Fields:

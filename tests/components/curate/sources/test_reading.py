@@ -12,9 +12,9 @@ import pytest
 import zstandard
 
 from yanmo.common.errors import DataError
-from yanmo.curate.sources import reading, unpacking
+from yanmo.curate.sources import unpacking
+from yanmo.curate.sources.batches import Batch, Reading, read_batches
 from yanmo.curate.sources.listing import digest_files, find_files
-from yanmo.curate.sources.reading import Batch, Reading, read_batches
 from yanmo.store.file_store import FileStore
 
 PACK: dict[str, Callable[[bytes], bytes]] = {
@@ -95,7 +95,7 @@ def test_a_line_of_monstrous_length_is_skipped_and_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int
 ) -> None:
     monkeypatch.setitem(unpacking.CHUNK_BYTES, "", chunk)
-    monkeypatch.setattr(reading, "SAMPLE_BYTES", 1)
+    monkeypatch.setattr("yanmo.curate.sources.batches.SAMPLE_BYTES", 1)
     good = [b'{"a":%d}' % n for n in range(4)]
     data = b"\n".join([good[0], b"x" * 20_000, good[1], good[2], b"y" * 9000, good[3], b"z" * 7000])
     batches = read(write(tmp_path, "a.jsonl", data), batch_bytes=100, how=Reading(max_record_bytes=5000))

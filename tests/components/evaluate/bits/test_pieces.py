@@ -10,7 +10,7 @@ from tiny_store import make_ground
 
 from yanmo.evaluate.bits import of_documents as scoring
 from yanmo.evaluate.bits.of_documents import load_model, score
-from yanmo.evaluate.bits.pieces import Job, KeptPieces, Ranks
+from yanmo.evaluate.bits.pieces import KeptPieces, PieceTask, Ranks
 from yanmo.evaluate.config import STAGE
 from yanmo.evaluate.documents.reading import read_split
 from yanmo.evaluate.work import assist, finish, prepare, work
@@ -34,7 +34,7 @@ def jobs(made, count, plan="plan"):
     """Jobs that say in `made` who was at work."""
 
     def job(number):
-        return Job(f"{plan}{number}", lambda: made.append(number) or [number, number / 3])
+        return PieceTask(f"{plan}{number}", lambda: made.append(number) or [number, number / 3])
 
     return [job(number) for number in range(count)]
 
@@ -86,7 +86,7 @@ def test_a_rank_makes_what_a_dead_one_left_out_and_nothing_twice(store):
         raise Killed
 
     with pytest.raises(Killed):
-        KeptPieces(store, "runs/a/b", Ranks(1, 3)).all("bits", [*jobs(made, 4), Job("plan4", dies)] * 2)
+        KeptPieces(store, "runs/a/b", Ranks(1, 3)).all("bits", [*jobs(made, 4), PieceTask("plan4", dies)] * 2)
     assert made == [1]
     assert KeptPieces(store, "runs/a/b", Ranks(2, 3)).all("bits", jobs(made, 7)) == alone
     assert KeptPieces(store, "runs/a/b", Ranks(0, 3)).all("bits", jobs(made, 7)) == alone

@@ -5,12 +5,12 @@ import pyarrow as pa
 import pytest
 
 from yanmo.common.errors import DataError, ExitCode, UsageError
-from yanmo.tokenize.agreement import agreement
+from yanmo.tokenize.jieba_agreement import agreement
 from yanmo.tools.tokenizer.candidates import KINDS, Workshop, parse_candidates
 from yanmo.tools.tokenizer.command import main
-from yanmo.tools.tokenizer.corpus import of_files
 from yanmo.tools.tokenizer.measure import measure, save_encoded
-from yanmo.tools.tokenizer.proxy import Job, operations_per_token, train_proxy
+from yanmo.tools.tokenizer.proxy import ProxyTask, operations_per_token, train_proxy
+from yanmo.tools.tokenizer.sample_text import of_files
 
 
 @pytest.fixture(scope="module")
@@ -61,12 +61,12 @@ def test_measures_are_those_of_the_text(made, texts):
 def test_proxy_is_a_function_of_its_job_and_of_equal_operations(made, texts, tmp_path):
     save_encoded(tmp_path / "a.npz", made["jieba"], texts[:200], texts[1000:1040])
     size = made["jieba"].vocab_size
-    job = Job(name="a", encoded=tmp_path / "a.npz", vocab_size=size, operations=2e10, seed=0)
+    job = ProxyTask(name="a", encoded=tmp_path / "a.npz", vocab_size=size, operations=2e10, seed=0)
     first, second = train_proxy(job), train_proxy(job)
     assert np.array_equal(first.bits, second.bits) and len(first.bits) == 40
     assert first.steps == int(2e10 / (operations_per_token(size + 2) * 24 * 64)) > 1
     assert first.tokens == first.steps * 24 * 64
-    longer = train_proxy(Job(name="a", encoded=job.encoded, vocab_size=size, operations=1.5e11, seed=0))
+    longer = train_proxy(ProxyTask(name="a", encoded=job.encoded, vocab_size=size, operations=1.5e11, seed=0))
     assert longer.bits.sum() < first.bits.sum()
 
 

@@ -11,7 +11,7 @@ from tiny_model import SHAPE
 
 from yanmo.model.decoder import Decoder
 from yanmo.train.backends.engine import Part
-from yanmo.train.backends.opening import open_engine
+from yanmo.train.backends.open_engine import open_engine
 from yanmo.train.backends.optimizer import MatrixAdamW, parameter_groups
 from yanmo.train.config import TrainConfig
 from yanmo.train.data import NO_TARGET, Batch

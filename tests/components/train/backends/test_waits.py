@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from yanmo.train.backends.opening import open_engine
+from yanmo.train.backends.open_engine import open_engine
 
 _SPEC = importlib.util.spec_from_file_location("test_engine", Path(__file__).parent / "test_engine.py")
 engines = importlib.util.module_from_spec(_SPEC)

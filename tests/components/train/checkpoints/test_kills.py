@@ -19,8 +19,8 @@ from yanmo.store.pointers import read_pointer
 from yanmo.train import job
 from yanmo.train.checkpoints import checkpoint
 from yanmo.train.config import TrainConfig
-from yanmo.train.job import Job
-from yanmo.train.metrics.record import Record
+from yanmo.train.job import WorkerJob
+from yanmo.train.metrics.metrics_log import MetricsLog
 
 pytestmark = [pytest.mark.usefixtures("one_rank"), pytest.mark.slow]
 
@@ -69,7 +69,7 @@ def fuse(monkeypatch) -> Fuse:
     made = Fuse()
     for name in ("write_rank", "commit", "point", "prune", "_entry"):
         monkeypatch.setattr(checkpoint, name, made.around(getattr(checkpoint, name)))
-    monkeypatch.setattr(Record, "_write", made.around(Record._write))
+    monkeypatch.setattr(MetricsLog, "_write", made.around(MetricsLog._write))
     monkeypatch.setattr(threading, "excepthook", lambda what: None)  # of the writer's thread, killed as well
     return made
 
@@ -106,7 +106,7 @@ def test_kills_at_writes_change_no_line_and_no_weight(case, store, tmp_path, tin
 
     def train(folder: Path) -> None:
         folder.mkdir(exist_ok=True)
-        worker.train_rank(Job(config, str(store), reference, None, folder), 0)
+        worker.train_rank(WorkerJob(config, str(store), reference, None, folder), 0)
         wait_for_writers()
 
     train(tmp_path / "whole")

@@ -15,7 +15,7 @@ from yanmo.store.pointers import read_pointer
 from yanmo.train import job
 from yanmo.train.checkpoints import checkpoint
 from yanmo.train.config import TrainConfig
-from yanmo.train.job import Job
+from yanmo.train.job import WorkerJob
 
 pytestmark = pytest.mark.usefixtures("one_rank")
 
@@ -40,7 +40,7 @@ def train(store, tmp_path, tiny):
 
         loop.Loop._one_step = one_step
         try:
-            return worker.train_rank(Job(config, str(store), reference, None, place), 0)
+            return worker.train_rank(WorkerJob(config, str(store), reference, None, place), 0)
         finally:
             loop.Loop._one_step = step
 

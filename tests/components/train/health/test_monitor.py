@@ -13,7 +13,7 @@ from yanmo.store.pointers import read_pointer
 from yanmo.train import job
 from yanmo.train.config import TrainConfig
 from yanmo.train.health.monitor import Monitor
-from yanmo.train.job import Job
+from yanmo.train.job import WorkerJob
 
 pytestmark = pytest.mark.usefixtures("one_rank")
 
@@ -28,7 +28,7 @@ def train(store, tmp_path, tiny):
         place.mkdir(exist_ok=True)
         reference = read_pointer(open_store(str(store)), "dev", "tokenize")
         config = TrainConfig(**{**tiny, "store": str(store), "start": "random", **options})
-        worker.train_rank(Job(config, str(store), reference, None, place), 0)
+        worker.train_rank(WorkerJob(config, str(store), reference, None, place), 0)
         return [json.loads(x) for x in (place / job.METRICS).read_text(encoding="utf-8").splitlines()]
 
     return run

@@ -14,7 +14,7 @@ from yanmo.store.pointers import read_pointer
 from yanmo.train import job
 from yanmo.train.checkpoints import checkpoint
 from yanmo.train.config import TrainConfig
-from yanmo.train.job import Job
+from yanmo.train.job import WorkerJob
 
 pytestmark = pytest.mark.usefixtures("one_rank")
 ROWS = 8
@@ -30,7 +30,7 @@ def train(store, tmp_path, tiny):
         place.mkdir(exist_ok=True)
         reference = read_pointer(open_store(str(store)), "dev", "tokenize")
         config = TrainConfig(**{**tiny, "store": str(store), "start": "random", **options})
-        return worker.train_rank(Job(config, str(store), reference, None, place, **(shift or {})), 0)
+        return worker.train_rank(WorkerJob(config, str(store), reference, None, place, **(shift or {})), 0)
 
     return run
 
@@ -104,12 +104,12 @@ def test_a_run_that_rewound_resumes_to_the_last_digit(train, poison, tmp_path):
 def test_a_kill_after_a_rewind_and_before_the_next_checkpoint_records_it_once(
     train, poison, tmp_path, monkeypatch
 ):
-    from yanmo.train.metrics.record import Record
+    from yanmo.train.metrics.metrics_log import MetricsLog
 
     poison(6, 7, 8)
     options = {"steps": 14, "checkpoint_steps": 2}
     train("whole", **options)
-    line = Record.line
+    line = MetricsLog.line
 
     def killed(self, step, *rest):
         if step == 5 and events(tmp_path / "cut", "rewind"):
@@ -117,7 +117,7 @@ def test_a_kill_after_a_rewind_and_before_the_next_checkpoint_records_it_once(
         line(self, step, *rest)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(Record, "line", killed)
+        patch.setattr(MetricsLog, "line", killed)
         train("cut", **options)
     assert train("cut", **options).state == "done"
     assert events(tmp_path / "cut", "rewind") == events(tmp_path / "whole", "rewind") != []

@@ -18,19 +18,19 @@ import torch
 
 from yanmo.model.decoder import Decoder
 from yanmo.options.command_line import load
-from yanmo.train.agreement import Agreement
 from yanmo.train.backends.accelerator import prepare
 from yanmo.train.backends.engine import Engine
-from yanmo.train.backends.opening import open_engine
+from yanmo.train.backends.open_engine import open_engine
 from yanmo.train.checkpoints import checkpoint, writer
 from yanmo.train.checkpoints.checkpoint import Position
+from yanmo.train.collectives import Collectives
 from yanmo.train.config import TrainConfig
 from yanmo.train.data import Batch
 from yanmo.train.health.monitor import Monitor
 from yanmo.train.memory.estimate import estimate
-from yanmo.train.metrics.machine import resident_memory
-from yanmo.train.models.start import decoder_config
-from yanmo.train.options.model import num_parameters
+from yanmo.train.metrics.utilization import resident_memory
+from yanmo.train.models.first_decoder import decoder_config
+from yanmo.train.options.model_options import num_parameters
 
 MOMENTS = ("backward", "checkpoint", "export", "monitor")
 VOCABULARY = 4096
@@ -90,7 +90,7 @@ class Training:
         self.engine.step()
 
     def monitor(self, steps: int = 1) -> None:
-        monitor = Monitor(self.engine, Agreement(1, self.engine.device), "fast", 1, 0)
+        monitor = Monitor(self.engine, Collectives(1, self.engine.device), "fast", 1, 0)
         for step in range(1, steps + 1):
             self.engine.accumulate(self.rows, self.rows.num_targets)
             assert monitor.begin(step)
@@ -101,7 +101,7 @@ class Training:
         """Its copy is held until the training has gone on."""
         may_write, write = threading.Event(), checkpoint.write_rank
         writer.checkpoint.write_rank = lambda *a: may_write.wait() and write(*a)
-        writing = writer.Writer(self.engine, self.folder, Agreement(1, self.engine.device))
+        writing = writer.Writer(self.engine, self.folder, Collectives(1, self.engine.device))
         writing.begin(Position(2, {}, {}), keep=False)
         self.backward()
         may_write.set()

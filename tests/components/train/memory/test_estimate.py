@@ -16,7 +16,7 @@ from yanmo.options.command_line import load
 from yanmo.train.config import TrainConfig
 from yanmo.train.memory import fitting
 from yanmo.train.memory.estimate import check, estimate, gpu_capability
-from yanmo.train.options.model import num_parameters, shape_of
+from yanmo.train.options.model_options import num_parameters, shape_of
 
 
 def options(*flags: str) -> TrainConfig:

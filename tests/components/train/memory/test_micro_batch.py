@@ -13,7 +13,7 @@ import pytest
 from yanmo.common.errors import EnvironmentFault
 from yanmo.store.manifest import Reference
 from yanmo.train.config import TrainConfig
-from yanmo.train.job import Job, Status, is_out_of_memory
+from yanmo.train.job import Status, WorkerJob, is_out_of_memory
 from yanmo.train.memory.micro_batch import halve_micro_batch, largest_micro_batch
 from yanmo.train.supervision.supervisor import _for_shift
 from yanmo.train.time_window import Shift
@@ -24,7 +24,7 @@ def task(tmp_path):
     """A job of 12 rows a rank, with a night of larger micro batches."""
     options = TrainConfig(batch_rows=24, ranks=2, micro_batch=3, night="21:00-08:00", night_micro_batch=12)
     names = ("schema", "stage", "key", "manifest_uri", "manifest_sha256", "content_digest")
-    return Job(options, str(tmp_path), Reference(**dict.fromkeys(names, "x")), None, tmp_path)
+    return WorkerJob(options, str(tmp_path), Reference(**dict.fromkeys(names, "x")), None, tmp_path)
 
 
 def test_half_of_an_odd_micro_batch_divides_the_rows_of_a_rank(task):
@@ -45,13 +45,13 @@ def test_each_shift_has_its_settings_but_none_that_did_not_fit(task):
     assert _for_shift(task, night).options.micro_rows == 6
     assert "out of memory" in _for_shift(task, night).note
     assert _for_shift(task, day).options.micro_rows == 3
-    assert Job.read(by_night.write()) == by_night
+    assert WorkerJob.read(by_night.write()) == by_night
 
 
 def test_one_row_cannot_be_halved(task):
     options = TrainConfig(batch_rows=24, ranks=2, micro_batch=1)
     with pytest.raises(EnvironmentFault, match="one row of 64 positions"):
-        halve_micro_batch(Job(options, "", task.token_cache, None, task.folder), Status(0, "failed"))
+        halve_micro_batch(WorkerJob(options, "", task.token_cache, None, task.folder), Status(0, "failed"))
 
 
 def test_what_counts_as_out_of_memory():
@@ -80,7 +80,7 @@ def test_out_of_memory_while_stopping_is_no_bug(task, tmp_path, monkeypatch):
     from yanmo.store.opening import open_store
     from yanmo.store.work_folder import WorkFolder
     from yanmo.train.checkpoints.uploader import Uploader
-    from yanmo.train.metrics.exporter import Exporter
+    from yanmo.train.metrics.gauges import MetricsGauges
     from yanmo.train.supervision import supervisor
 
     code = "from yanmo.train.job import failure; failure(1, MemoryError()).send()"
@@ -90,7 +90,7 @@ def test_out_of_memory_while_stopping_is_no_bug(task, tmp_path, monkeypatch):
     lease = Lease(store, "runs/train/key/LEASE.json", "one")
     assert lease.acquire()
     uploader = Uploader(WorkFolder(store, "runs/train/key"), lease)
-    exporter = Exporter(Telemetry("train", port=-1), tmp_path)
-    assert supervisor._one_shift(task, exporter, uploader, [time.monotonic()]) is None
+    gauges = MetricsGauges(Telemetry("train", port=-1), tmp_path)
+    assert supervisor._one_shift(task, gauges, uploader, [time.monotonic()]) is None
     assert largest_micro_batch(tmp_path)[0] == 1
     lease.release()

@@ -10,8 +10,8 @@ from yanmo.model.decoder import Decoder
 from yanmo.options.command_line import load
 from yanmo.train.config import TrainConfig
 from yanmo.train.memory.estimate import estimate, largest_that_fits
-from yanmo.train.options.machine import AUTO
-from yanmo.train.options.model import num_parameters, shape_of
+from yanmo.train.options.machine_options import AUTO
+from yanmo.train.options.model_options import num_parameters, shape_of
 from yanmo.train.options.sizes import PRESETS, SIZES, preset_names
 
 
@@ -28,7 +28,7 @@ def test_a_size_has_the_parameters_that_it_says(size, millions):
 
 @pytest.mark.parametrize("tied", [True, False])
 def test_parameters_are_counted_as_the_decoder_has_them(tied):
-    from yanmo.train.models.start import decoder_config
+    from yanmo.train.models.first_decoder import decoder_config
 
     asked = options("--start=random", f"--tied-head={tied}", "--heads=4", "--kv-heads=2", "--layers=2")
     count = sum(p.numel() for p in Decoder(decoder_config(asked, 77)).parameters())

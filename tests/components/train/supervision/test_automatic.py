@@ -28,7 +28,7 @@ from yanmo.store.output import open_reference
 from yanmo.store.pointers import read_pointer
 from yanmo.tools.store.command import main as store_tool
 from yanmo.train.backends import machine as machine_module
-from yanmo.train.backends.machine import Machine, this_machine
+from yanmo.train.backends.hardware import Machine, this_machine
 from yanmo.train.config import STAGE, TrainConfig
 from yanmo.train.supervision.automatic import LEFT, check_machine, decide, settle
 
@@ -328,7 +328,7 @@ from yanmo.store.opening import open_store
 from yanmo.store.output import open_reference
 from yanmo.store.pointers import read_pointer
 from yanmo.stage.exporter import Telemetry
-from yanmo.train.backends.machine import Machine
+from yanmo.train.backends.hardware import Machine
 from yanmo.train.config import STAGE, TrainConfig
 from yanmo.train.supervision.automatic import settle
 
@@ -622,7 +622,7 @@ def test_torch_is_asked_in_a_process_of_its_own_where_a_device_file_is(monkeypat
 PROGRAM = """
 import functools, sys
 from yanmo.stage.run import run
-from yanmo.train.backends.machine import Machine
+from yanmo.train.backends.hardware import Machine
 from yanmo.train.config import STAGE
 from yanmo.train.supervision.automatic import settle
 from yanmo.train.supervision.grid import prepare

@@ -20,7 +20,7 @@ from yanmo.store.opening import open_store
 from yanmo.store.output import Output, open_reference
 from yanmo.store.pointers import read_pointer
 from yanmo.train.config import TrainConfig
-from yanmo.train.options.model import num_parameters, shape_of
+from yanmo.train.options.model_options import num_parameters, shape_of
 from yanmo.train.supervision.supervisor import _check_space, _stop_file
 
 

@@ -29,7 +29,7 @@ from yanmo.store.opening import open_store
 from yanmo.store.output import Output, open_reference, read_json
 from yanmo.store.pointers import read_pointer
 from yanmo.train.config import STAGE, TrainConfig
-from yanmo.train.job import Job
+from yanmo.train.job import WorkerJob
 from yanmo.train.schedule import SCHEDULES
 from yanmo.train.supervision.twins import TWIN, recipe_of, seed_noise, twin_of
 
@@ -294,7 +294,7 @@ def test_whatever_keeps_a_twin_from_being_made_costs_neither_the_model_nor_the_o
     for number in range(3):
         commit_twin(run, number, 8.0 + 0.01 * number)
 
-    def fails() -> Job:
+    def fails() -> WorkerJob:
         raise error
 
     logger = logging.getLogger("yanmo.train.supervision.twins")
@@ -325,7 +325,7 @@ def test_as_many_twins_are_said_as_there_are(making, other_text, store, caplog):
     for number in range(2, 4):
         commit_twin(later, number, 9.0 + 0.01 * number)
 
-    def nothing() -> Job:
+    def nothing() -> WorkerJob:
         raise AssertionError("all are there")
 
     seed_noise(later, nothing, lambda task, uploader: True)

@@ -18,10 +18,10 @@ from yanmo.options.fields import flag
 from yanmo.store.opening import open_store
 from yanmo.train.config import TrainConfig
 from yanmo.train.health.watchdog import STARTS, TRAINING, Watchdog, doings, forget_heartbeats
-from yanmo.train.job import Job
-from yanmo.train.supervision import beginning, workers
-from yanmo.train.supervision.beginning import Beginning
-from yanmo.train.supervision.workers import WorkersLog
+from yanmo.train.job import WorkerJob
+from yanmo.train.supervision import startup, worker_group
+from yanmo.train.supervision.startup import Startup
+from yanmo.train.supervision.worker_group import WorkersLog
 
 WORKER = """
 import sys, time
@@ -59,7 +59,7 @@ def folder(tmp_path) -> Path:
     return tmp_path
 
 
-def seconds_later(start: Beginning, clock: Clock, seconds: int) -> float:
+def seconds_later(start: Startup, clock: Clock, seconds: int) -> float:
     nobody = 0.0
     for _ in range(seconds):
         clock.now += 1.0
@@ -70,7 +70,7 @@ def seconds_later(start: Beginning, clock: Clock, seconds: int) -> float:
 def test_each_minute_without_a_step_is_said_with_what_each_rank_does(folder, caplog):
     caplog.set_level(logging.INFO, "yanmo")
     clock = Clock()
-    start = Beginning(folder, 3, lambda: "no such name", clock)
+    start = Startup(folder, 3, lambda: "no such name", clock)
     assert seconds_later(start, clock, 59) == 59 and not caplog.messages
     assert seconds_later(start, clock, 1) == 60
     assert caplog.messages == [
@@ -109,10 +109,10 @@ def test_nothing_is_said_of_a_first_step_once_a_step_is_done(tmp_path_factory, d
     """Over with what follows a step, also where the step itself was too short to be seen."""
     folder, clock, said = tmp_path_factory.mktemp("run"), Clock(), []
     (folder / "heartbeats").mkdir()
-    start = Beginning(folder, 1, lambda: "", clock)
+    start = Startup(folder, 1, lambda: "", clock)
     handler = logging.Handler()
     handler.emit = lambda record: said.append((clock.now, record.getMessage()))
-    logger = logging.getLogger(beginning.__name__)
+    logger = logging.getLogger(startup.__name__)
     logger.addHandler(handler)
     level, logger.level = logger.level, logging.INFO
     done_at, spent, first = None, 0, ""
@@ -141,7 +141,7 @@ def test_what_a_real_worker_does_before_its_first_step_is_known_as_its_start(sto
     options = TrainConfig(**tiny, backend="torch", start="random")
     said: list[str] = []
     before = signal.getsignal(signal.SIGTERM)
-    worker.train_rank(Job(options, opened.uri, cache.reference, None, tmp_path), 0, said.append)
+    worker.train_rank(WorkerJob(options, opened.uri, cache.reference, None, tmp_path), 0, said.append)
     signal.signal(signal.SIGTERM, before)
     first = next(number for number, doing in enumerate(said) if doing.startswith(TRAINING))
     assert first > 2 and set(said[:first]) <= STARTS
@@ -151,7 +151,7 @@ def test_what_a_real_worker_does_before_its_first_step_is_known_as_its_start(sto
 def test_a_machine_that_slept_does_not_count_as_a_start_that_takes_long(folder, caplog):
     caplog.set_level(logging.INFO, "yanmo")
     clock = Clock()
-    start = Beginning(folder, 1, lambda: "", clock)
+    start = Startup(folder, 1, lambda: "", clock)
     start.look()
     clock.now += 8 * 3600
     assert start.look() < 60 and not caplog.messages
@@ -167,14 +167,14 @@ def test_the_first_look_after_a_rank_was_started_finds_what_it_does(folder):
 
 
 def test_a_real_worker_that_starts_slowly_is_described_until_its_second_step(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(beginning, "_SAY_SECONDS", 0.5)
+    monkeypatch.setattr(startup, "_SAY_SECONDS", 0.5)
     caplog.set_level(logging.INFO, "yanmo")
     process = subprocess.Popen(
         [sys.executable, "-c", WORKER, str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
     said = WorkersLog(process, tmp_path / "workers.log")
     said.start()
-    workers.watch(
+    worker_group.watch(
         process, said, tmp_path, ranks=1, hang_seconds=0, stopping=[], each_time=lambda: None
     )  # fmt: skip
     text = "\n".join(caplog.messages)
@@ -183,16 +183,16 @@ def test_a_real_worker_that_starts_slowly_is_described_until_its_second_step(tmp
 
 
 def test_workers_that_torchrun_never_starts_end_the_run(tmp_path, monkeypatch):
-    monkeypatch.setattr(workers, "_FROZEN_SECONDS", 0.5)
+    monkeypatch.setattr(worker_group, "_FROZEN_SECONDS", 0.5)
     code = "import time; print('nobody there', flush=True); time.sleep(600)"
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     said = WorkersLog(process, tmp_path / "workers.log")
     said.start()
-    with pytest.raises(workers.Frozen, match=r"started none of 2 workers(.|\n)*nobody there"):
-        workers.watch(
+    with pytest.raises(worker_group.Frozen, match=r"started none of 2 workers(.|\n)*nobody there"):
+        worker_group.watch(
             process, said, tmp_path, ranks=2, hang_seconds=2.0, stopping=[], each_time=lambda: None
         )  # fmt: skip
-    workers.end(process)
+    worker_group.end(process)
     said.wait()
 
 

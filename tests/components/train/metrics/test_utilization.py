@@ -3,11 +3,11 @@ import sys
 
 import pytest
 
-from yanmo.train.metrics.machine import resident_memory
+from yanmo.train.metrics.utilization import resident_memory
 
 CHILD = """
 import resource
-from yanmo.train.metrics.machine import resident_memory
+from yanmo.train.metrics.utilization import resident_memory
 before = resident_memory()
 held = b"x" * 300_000_000
 print(*before, *resident_memory(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)

@@ -84,7 +84,7 @@ def this_machine() -> Machine:
     if not files:
         return Machine()
     log.info("asking torch about the GPUs (%s)", ", ".join(files))
-    command = [sys.executable, "-m", "yanmo.train.backends.machine"]
+    command = [sys.executable, "-m", "yanmo.train.backends.hardware"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=True)
         found = Machine.from_facts(json.loads(done.stdout.splitlines()[-1]))

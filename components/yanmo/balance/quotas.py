@@ -37,7 +37,7 @@ class Quota:
 
 
 @dataclass(frozen=True)
-class Plan:
+class QuotaPlan:
     """`--quotas`, read: quotas by class as written, or an exponent for all."""
 
     quotas: dict[str, Quota]
@@ -49,7 +49,7 @@ class Plan:
         return self.alpha is not None or any(q.form == "weight" for q in self.quotas.values())
 
 
-def parse_plan(text: str) -> Plan:
+def parse_plan(text: str) -> QuotaPlan:
     """Read `shi=1900000,ci=200%,*=50%`, `shi=3w,*=1w`, `{诗: 50000, 词: 30000}` or `alpha=0.7`.
 
     Raises:
@@ -58,7 +58,7 @@ def parse_plan(text: str) -> Plan:
     body = text.strip().removeprefix("{").removesuffix("}").replace('"', "").replace("'", "")
     alpha = _ALPHA.match(body.strip())
     if alpha:
-        return Plan({}, _exponent(float(alpha[1])))
+        return QuotaPlan({}, _exponent(float(alpha[1])))
     quotas: dict[str, Quota] = {}
     for entry in filter(None, (part.strip() for part in body.split(","))):
         name, quota = _entry(entry)
@@ -69,7 +69,7 @@ def parse_plan(text: str) -> Plan:
         raise UsageError("--quotas: weights (3w) do not mix with amounts or percentages")
     if quotas and not any(q.value for q in quotas.values()) and next(iter(quotas.values())).form == "weight":
         raise UsageError("--quotas: all weights are 0; nothing would be left")
-    return Plan(quotas)
+    return QuotaPlan(quotas)
 
 
 def _entry(entry: str) -> tuple[str, Quota]:
@@ -107,7 +107,7 @@ class Target:
 
 
 def targets(
-    plan: Plan, available: Mapping[str, int], *, max_repeats: int, total: int = 0
+    plan: QuotaPlan, available: Mapping[str, int], *, max_repeats: int, total: int = 0
 ) -> dict[str, Target]:
     """The target of each class.
 

@@ -20,7 +20,7 @@ from yanmo.common.parent import PARENT
 from yanmo.train.config import TrainConfig
 from yanmo.train.health.watchdog import Heartbeats
 from yanmo.train.job import Status, parse_status
-from yanmo.train.supervision.beginning import Beginning
+from yanmo.train.supervision.startup import Startup
 from yanmo.train.supervision.torchrun import LOOPBACK
 
 log = logging.getLogger(__name__)
@@ -85,7 +85,7 @@ def watch(
         Frozen: a rank stands still, none ever began, or the workers do not stop when they are asked to.
     """
     failed_at, heartbeats = 0.0, Heartbeats(folder)
-    beginning = Beginning(folder, ranks, lambda: said.last_line)
+    startup = Startup(folder, ranks, lambda: said.last_line)
     while process.poll() is None:
         time.sleep(_POLL_SECONDS)
         each_time()
@@ -99,7 +99,7 @@ def watch(
             failed_at = now
         if failed_at and now - failed_at > _FOLLOW_SECONDS:
             return
-        nobody = beginning.look()
+        nobody = startup.look()
         if hang_seconds and nobody > hang_seconds + _FROZEN_SECONDS:
             raise Frozen(
                 f"torchrun started none of {ranks} workers within {nobody:.0f} s (--hang-seconds); run the "

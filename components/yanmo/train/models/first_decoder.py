@@ -21,7 +21,7 @@ from yanmo.model.weights_check import WEIGHTS
 from yanmo.store.output import Output
 from yanmo.train.config import TrainConfig
 from yanmo.train.data import Samples
-from yanmo.train.models.given import CONFIG, check_tokenizer
+from yanmo.train.models.starting_model import CONFIG, check_tokenizer
 
 log = logging.getLogger(__name__)
 

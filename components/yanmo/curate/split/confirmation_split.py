@@ -18,9 +18,9 @@ import numpy.typing as npt
 from yanmo.common.errors import DataError
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.corpus import Corpus
+from yanmo.curate.document_files import count_licenses, write_splits
 from yanmo.curate.plan import Ints32, SplitSize, hold_out
 from yanmo.curate.tally import sort_genres
-from yanmo.curate.writing import count_licenses, write_splits
 from yanmo.formats.records import CONFIRM
 from yanmo.store.commit import Attempt, Result
 from yanmo.store.output import Output

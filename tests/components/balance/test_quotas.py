@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from yanmo.balance.config import BalanceOptions
-from yanmo.balance.plan import Plan, Quota, parse_plan, targets
+from yanmo.balance.quotas import Quota, QuotaPlan, parse_plan, targets
 from yanmo.common.errors import UsageError
 
 AVAILABLE = {"诗": 1_800_000, "词": 200_000, "文": 1_100_000, "赋": 200_000}
@@ -24,8 +24,8 @@ def test_quotas_are_amounts_percentages_or_weights() -> None:
         "*": Quota(0, "amount"),
     }
     assert parse_plan("shi=3w,*=0.5w").quotas == {"shi": Quota(3, "weight"), "*": Quota(0.5, "weight")}
-    assert parse_plan("") == Plan({})
-    assert parse_plan("alpha=0.7") == Plan({}, 0.7)
+    assert parse_plan("") == QuotaPlan({})
+    assert parse_plan("alpha=0.7") == QuotaPlan({}, 0.7)
     assert (Quota(12.5, "percent").units(1000), Quota(7, "amount").units(1000)) == (125, 7)
     assert [str(Quota(v, f)) for v, f in ((200, "percent"), (1234567890, "amount"), (0.5, "weight"))] == [
         "200%",

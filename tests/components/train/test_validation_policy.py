@@ -11,31 +11,33 @@ from yanmo.store.opening import open_store
 from yanmo.store.pointers import read_pointer
 from yanmo.train import job
 from yanmo.train.config import TrainConfig
-from yanmo.train.job import Job
-from yanmo.train.judge import Judge, mean_of
+from yanmo.train.job import WorkerJob
 from yanmo.train.validate import Validation
+from yanmo.train.validation_policy import ValidationPolicy, mean_of
 
 VALIDATED = {"valid_every": 2, "valid_characters": 300}
 
 
 def test_a_judge_ends_the_training_after_so_many_validations_without_a_gain():
-    judge = Judge.of(TrainConfig(early_stopping=2, early_min_delta=0.1, **VALIDATED))
+    policy = ValidationPolicy.of(TrainConfig(early_stopping=2, early_min_delta=0.1, **VALIDATED))
     for figure in (5.0, 4.0, 3.95):
-        assert not judge.hear(figure) and not judge.is_over
-    other = Judge.of(TrainConfig(early_stopping=2, early_min_delta=0.1, **VALIDATED))
-    other.restore(json.loads(json.dumps(judge.state())))
-    for one in (judge, other):
-        assert one.hear(3.92) and one.is_over
-    ended = Judge.of(TrainConfig(early_stopping=2, early_min_delta=0.1, **VALIDATED))
+        assert not policy.update(figure) and not policy.is_over
+    other = ValidationPolicy.of(TrainConfig(early_stopping=2, early_min_delta=0.1, **VALIDATED))
+    other.restore(json.loads(json.dumps(policy.state())))
+    for one in (policy, other):
+        assert one.update(3.92) and one.is_over
+    ended = ValidationPolicy.of(TrainConfig(early_stopping=2, early_min_delta=0.1, **VALIDATED))
     ended.restore(json.loads(json.dumps(other.state())))
     assert ended.is_over, "a run that was killed after its end does not train on"
 
 
 def test_a_judge_lowers_the_rate_on_a_plateau_and_nothing_else():
-    judge = Judge.of(TrainConfig(schedule="plateau", plateau_validations=1, floor=0.1, **VALIDATED))
-    assert [bool(judge.hear(5.0)) for _ in range(2)] == [False, True]
-    assert judge.multiplier == 0.5 and not judge.is_over
-    assert Judge.of(TrainConfig()).multiplier == 1.0
+    policy = ValidationPolicy.of(
+        TrainConfig(schedule="plateau", plateau_validations=1, floor=0.1, **VALIDATED)
+    )
+    assert [bool(policy.update(5.0)) for _ in range(2)] == [False, True]
+    assert policy.multiplier == 0.5 and not policy.is_over
+    assert ValidationPolicy.of(TrainConfig()).multiplier == 1.0
 
 
 def test_a_validation_without_a_figure_is_no_gain():
@@ -56,7 +58,7 @@ def test_the_best_model_is_handed_over(store, tmp_path, tiny, monkeypatch):
         place = tmp_path / folder
         place.mkdir()
         config = TrainConfig(**{**tiny, "store": str(store), "warmup_steps": 0, **options})
-        status = worker.train_rank(Job(config, str(store), reference, None, place), 0)
+        status = worker.train_rank(WorkerJob(config, str(store), reference, None, place), 0)
         lines = [json.loads(x) for x in (place / job.METRICS).read_text(encoding="utf-8").splitlines()]
         return status, lines, load_file(place / job.EXPORT / "model.safetensors")
 

@@ -33,7 +33,7 @@ _BY_LAYER = {
 _EVENTS = {"skipped": "skipped_steps", "rewind": "rewinds"}
 
 
-class Exporter:
+class MetricsGauges:
     """Follows one run's metrics.jsonl."""
 
     def __init__(self, telemetry: Telemetry, folder: Path) -> None:

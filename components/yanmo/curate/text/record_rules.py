@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from yanmo.common.errors import UsageError
 from yanmo.curate.config import CurateOptions
+from yanmo.curate.sources.batches import MAX_RECORD_BYTES, Reading
 from yanmo.curate.sources.parsing import Fields, genre_name
-from yanmo.curate.sources.reading import MAX_RECORD_BYTES, Reading
 from yanmo.curate.text.cleaning import CLEANINGS, DEFAULT_CLEANINGS, Cleaning
 from yanmo.curate.text.filter_sets import REASONS, SETS, limits_of, read_pairs
 from yanmo.curate.text.filters import FilterRules
@@ -22,7 +22,7 @@ _RECORD_BYTES_PER_CHARACTER = 12
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextOptions:
+class RecordRules:
     """Everything that decides what becomes of one record."""
 
     fields: Fields
@@ -34,7 +34,7 @@ class TextOptions:
     keep_original: bool = False
 
 
-def text_options(options: CurateOptions) -> TextOptions:
+def record_rules(options: CurateOptions) -> RecordRules:
     """What decides over one record, from the stage's options.
 
     Raises:
@@ -42,7 +42,7 @@ def text_options(options: CurateOptions) -> TextOptions:
     """
     form, steps, cleanings = _steps(options)
     personal = tuple(name for name in KINDS if name in _words(options.mask_personal))
-    return TextOptions(
+    return RecordRules(
         fields=_fields(options),
         rules=_rules(options),
         reading=Reading(
@@ -149,13 +149,13 @@ def allowed_shares(options: CurateOptions) -> dict[str, float]:
     return shares
 
 
-def check_text_options(options: CurateOptions) -> None:
+def check_record_rules(options: CurateOptions) -> None:
     """Refuse what cannot be before any file is looked at.
 
     Raises:
         UsageError: an option that does not say what it should.
     """
-    text_options(options)
+    record_rules(options)
     allowed_shares(options)
     for word in _words(options.mask_personal):
         if word not in (*KINDS, "none"):

@@ -20,19 +20,19 @@ _FORMS = "expected .jsonl, .jsonl.zst, .jsonl.gz, .parquet or .txt"
 
 
 @dataclass
-class Corpus:
+class SampleText:
     """Texts to learn from and texts to judge by."""
 
     learned: list[str] = field(default_factory=list)
     held_out: list[str] = field(default_factory=list)
 
-    def limited(self, learned: int, held_out: int) -> Corpus:
+    def limited(self, learned: int, held_out: int) -> SampleText:
         """Evenly spread documents of at most so many characters each.
 
         Raises:
             DataError: nothing is left of one of the two.
         """
-        found = Corpus(_spread(self.learned, learned), _spread(self.held_out, held_out))
+        found = SampleText(_spread(self.learned, learned), _spread(self.held_out, held_out))
         if not found.learned or not found.held_out:
             raise DataError(
                 f"{len(found.learned)} documents to learn from, {len(found.held_out)} to judge by: expected "
@@ -54,22 +54,22 @@ def _spread(texts: Sequence[str], characters: int) -> list[str]:
     return found
 
 
-def of_output(output: Output) -> Corpus:
+def of_output(output: Output) -> SampleText:
     """The train split of a documents output, and its valid split."""
     texts = {
         split: [text for path in output.paths(f"{split}-*.parquet") for text in _parquet(path)]
         for split in ("train", "valid")
     }
-    return Corpus(texts["train"], texts["valid"])
+    return SampleText(texts["train"], texts["valid"])
 
 
-def of_files(paths: Iterable[Path], text_field: str) -> Corpus:
+def of_files(paths: Iterable[Path], text_field: str) -> SampleText:
     """The documents of raw files; one in twenty is held out.
 
     Raises:
         DataError: a file is missing, damaged or of another form.
     """
-    found = Corpus()
+    found = SampleText()
     for path in paths:
         for number, text in enumerate(_documents(path, text_field)):
             (found.held_out if number % HELD_OUT == 0 else found.learned).append(text)

@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 _SAY_SECONDS = 60.0
 
 
-class Beginning:
+class Startup:
     """The time from the start of the workers to the end of the first step."""
 
     def __init__(

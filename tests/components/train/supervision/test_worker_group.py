@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from yanmo.train.supervision import workers
-from yanmo.train.supervision.workers import WorkersLog
+from yanmo.train.supervision import worker_group
+from yanmo.train.supervision.worker_group import WorkersLog
 
 TALK = """
 import sys
@@ -28,7 +28,7 @@ def talking(code: str = TALK) -> subprocess.Popen[bytes]:
 
 def watch(process, said, folder, *, ranks=1, hang_seconds=0.0, stopping=()):
     limits = {"ranks": ranks, "hang_seconds": hang_seconds}
-    workers.watch(process, said, folder, **limits, stopping=list(stopping), each_time=lambda: None)
+    worker_group.watch(process, said, folder, **limits, stopping=list(stopping), each_time=lambda: None)
 
 
 ORPHAN = """
@@ -54,9 +54,9 @@ def test_workers_that_do_not_stop_when_asked_are_ended_and_that_is_said(tmp_path
     said = WorkersLog(process, tmp_path / "workers.log")
     said.start()
     asked = [time.monotonic() - 200]
-    with pytest.raises(workers.Frozen, match=r"did not save within 120 s.*from the last checkpoint"):
+    with pytest.raises(worker_group.Frozen, match=r"did not save within 120 s.*from the last checkpoint"):
         watch(process, said, tmp_path, stopping=asked)
-    workers.end(process)
+    worker_group.end(process)
     said.wait()
 
 
@@ -88,7 +88,7 @@ def test_the_workers_last_words_are_heard(what, tmp_path, monkeypatch):
 
 
 def test_a_grandchild_that_keeps_the_pipe_open_is_not_waited_for(tmp_path, monkeypatch):
-    monkeypatch.setattr(workers, "_LAST_WORDS_SECONDS", 1.0)
+    monkeypatch.setattr(worker_group, "_LAST_WORDS_SECONDS", 1.0)
     process = talking(f"import subprocess; subprocess.Popen(['sleep', '60'])\n{TALK}")
     said = WorkersLog(process, tmp_path / "workers.log")
     said.start()

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from yanmo.tools.tokenizer.verdict import recommendation, scores
+from yanmo.tools.tokenizer.scores import recommendation, scores
 
 CHARACTERS = np.random.default_rng(0).integers(50, 500, 400).astype(float)
 

@@ -4,7 +4,7 @@ import json
 
 from yanmo.stage.exporter import Telemetry
 from yanmo.train import job
-from yanmo.train.metrics.exporter import Exporter
+from yanmo.train.metrics.gauges import MetricsGauges
 
 
 def add(path, *lines: dict) -> None:
@@ -14,17 +14,17 @@ def add(path, *lines: dict) -> None:
 
 def test_lines_are_shown_as_they_come_whole(tmp_path):
     telemetry, path = Telemetry("train", port=-1), tmp_path / job.METRICS
-    exporter = Exporter(telemetry, tmp_path)
-    exporter.show()
+    gauges = MetricsGauges(telemetry, tmp_path)
+    gauges.show()
     add(path, {"step": 10, "loss": 4.5, "mfu": 0.4, "phase_seconds": {"data": 0.25}})
     with path.open("a") as file:
         file.write('{"step": 20, "lo')
-    exporter.show()
+    gauges.show()
     text = telemetry.text()
     assert "yanmo_train_loss 4.5" in text and 'yanmo_train_interval_seconds{phase="data"} 0.25' in text
     with path.open("a") as file:
         file.write('ss": null, "tokens_per_second": 100.0}\n')
-    exporter.show()
+    gauges.show()
     text = telemetry.text()
     assert "yanmo_train_step 20" in text and "yanmo_train_loss 4.5" in text
     assert "yanmo_train_tokens_per_second 100" in text
@@ -32,7 +32,7 @@ def test_lines_are_shown_as_they_come_whole(tmp_path):
 
 def test_the_monitor_and_events_are_shown(tmp_path):
     telemetry, path = Telemetry("train", port=-1), tmp_path / job.METRICS
-    exporter = Exporter(telemetry, tmp_path)
+    gauges = MetricsGauges(telemetry, tmp_path)
     figures = {
         "update_ratio": {"0": 0.01, "head": None},
         "effective_rank": {"0": 20.5},
@@ -40,7 +40,7 @@ def test_the_monitor_and_events_are_shown(tmp_path):
     }
     skipped = {"step": 11, "event": "skipped", "first_sample": 80, "samples": 8}
     add(path, {"step": 10, "monitor": figures}, skipped, {**skipped, "step": 12})
-    exporter.show()
+    gauges.show()
     text = telemetry.text()
     assert 'yanmo_train_update_to_weight_ratio{layer="0"} 0.01' in text
     assert 'layer="head"' not in text
@@ -50,11 +50,11 @@ def test_the_monitor_and_events_are_shown(tmp_path):
 
 def test_a_file_written_anew_after_a_rewind_is_read_from_its_beginning(tmp_path):
     telemetry, path = Telemetry("train", port=-1), tmp_path / job.METRICS
-    exporter = Exporter(telemetry, tmp_path)
+    gauges = MetricsGauges(telemetry, tmp_path)
     rewind = {"step": 4, "event": "rewind"}
     add(path, {"step": 4, "loss": 5.0}, rewind, *({"step": n, "loss": 4.0} for n in range(5, 9)))
-    exporter.show()
+    gauges.show()
     path.unlink()
     add(path, {"step": 4, "loss": 5.0}, rewind, {"step": 5, "loss": 3.0})
-    exporter.show()
+    gauges.show()
     assert "yanmo_train_loss 3" in telemetry.text() and "yanmo_train_rewinds 1" in telemetry.text()

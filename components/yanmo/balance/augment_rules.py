@@ -30,7 +30,7 @@ _ENTRY = re.compile(r"(?:([^:=,\s]+):)?([a-z-]+)=([0-9]*\.?[0-9]+)\Z")
 
 
 @dataclass(frozen=True)
-class Rules:
+class AugmentRules:
     """Probability of each rule by genre; `*` stands for genres that are not named for the rule."""
 
     by_genre: Mapping[str, Mapping[str, float]]
@@ -45,7 +45,7 @@ class Rules:
         return {rule: found[rule] for rule in allowed if found.get(rule)}
 
 
-def parse_rules(text: str) -> Rules:
+def parse_rules(text: str) -> AugmentRules:
     """Read `wen:synonym=0.1,wen:reorder=0.2,*:synonym=0.05`; no genre means all.
 
     Raises:
@@ -65,4 +65,4 @@ def parse_rules(text: str) -> Rules:
         if match[2] in found.setdefault(genre, {}):
             raise UsageError(f"--augment: {match[2]} is given twice for {genre}")
         found[genre][match[2]] = float(match[3])
-    return Rules(found)
+    return AugmentRules(found)

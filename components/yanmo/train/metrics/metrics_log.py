@@ -20,13 +20,13 @@ from yanmo.train.backends.engine import Engine
 from yanmo.train.config import TrainConfig
 from yanmo.train.data import Samples
 from yanmo.train.metrics.interval import Interval, Stopwatch
-from yanmo.train.metrics.machine import Machine
+from yanmo.train.metrics.utilization import Utilization
 
 log = logging.getLogger(__name__)
 _LOG_SECONDS = 10.0
 
 
-class Record:
+class MetricsLog:
     """Writes one run's figures."""
 
     def __init__(self, options: TrainConfig, engine: Engine, samples: Samples, folder: Path) -> None:
@@ -37,7 +37,7 @@ class Record:
         """Lines written so far, on rank 0."""
         self._said = time.monotonic()
         decoder = engine.decoder
-        self._machine = Machine(engine.device, options, decoder.config, decoder.attention)
+        self._machine = Utilization(engine.device, options, decoder.config, decoder.attention)
 
     def open(self, step: int, count: int | None = None) -> None:
         """Continue metrics.jsonl, without the lines of what will be made again.

@@ -28,7 +28,7 @@ def find_cache(store: ObjectStore, what: str) -> Output:
     return output
 
 
-class Documents:
+class CachedDocuments:
     """The documents of a cache in its order (train, then valid), decoded on demand."""
 
     def __init__(self, output: Output) -> None:

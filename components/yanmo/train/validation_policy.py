@@ -7,27 +7,27 @@ from dataclasses import dataclass
 from typing import Any
 
 from yanmo.train.config import TrainConfig
-from yanmo.train.schedule import Patience, Plateau
+from yanmo.train.schedule import Plateau, ValidationPatience
 
 
 @dataclass
-class Judge:
-    """Hears every validation; all ranks hear the same figure and so decide alike."""
+class ValidationPolicy:
+    """Hears every validation; all ranks update the same figure and so decide alike."""
 
-    stopping: Patience | None
+    stopping: ValidationPatience | None
     plateau: Plateau | None
     is_over: bool = False
     """Whether the training should end: no gain for as long as --early-stopping bears."""
 
     @classmethod
-    def of(cls, options: TrainConfig) -> Judge:
-        """The judge that the options ask for."""
+    def of(cls, options: TrainConfig) -> ValidationPolicy:
+        """The policy that the options ask for."""
         delta = options.early_min_delta
         plateau = None
         if options.schedule == "plateau":
-            patience = Patience(options.plateau_validations, delta)
+            patience = ValidationPatience(options.plateau_validations, delta)
             plateau = Plateau(patience, options.plateau_factor, options.floor)
-        stopping = Patience(options.early_stopping, delta) if options.early_stopping else None
+        stopping = ValidationPatience(options.early_stopping, delta) if options.early_stopping else None
         return cls(stopping, plateau)
 
     @property
@@ -35,7 +35,7 @@ class Judge:
         """Of the learning rate."""
         return self.plateau.multiplier if self.plateau else 1.0
 
-    def hear(self, bits_per_character: float) -> list[str]:
+    def update(self, bits_per_character: float) -> list[str]:
         """Note a validation; what follows from it, in words."""
         found = []
         if self.plateau and self.plateau.update(bits_per_character):

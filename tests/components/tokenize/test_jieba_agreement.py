@@ -3,7 +3,7 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 
-from yanmo.tokenize.agreement import (
+from yanmo.tokenize.jieba_agreement import (
     agreement,
     agreement_counts,
     full_agreement,

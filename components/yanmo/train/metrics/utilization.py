@@ -76,7 +76,7 @@ def resident_memory() -> tuple[int, int]:
         return most, most
 
 
-class Machine:
+class Utilization:
     """The figures of one rank's device."""
 
     def __init__(

@@ -14,7 +14,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 
-class Agreement:
+class Collectives:
     """The ranks of one engine; every method is called by all of them together."""
 
     def __init__(self, world_size: int, device: torch.device) -> None:
