@@ -10,18 +10,18 @@ import runpy
 import sys
 
 COMMANDS = {
-    "curate": ("yanmo.curate", "raw text -> clean documents, split train / valid / test"),
-    "balance": ("yanmo.balance", "documents -> documents with exact quotas per class; augmentation"),
+    "curate": ("yanmo.curate", "raw text -> clean documents, split into train, valid, test and confirm"),
+    "balance": ("yanmo.balance", "documents -> documents with exact quotas per class, augmented on request"),
     "tokenize": ("yanmo.tokenize", "documents -> tokenizer and token cache"),
     "train": ("yanmo.train", "token cache -> model"),
-    "evaluate": ("yanmo.evaluate", "model -> bits per character by genre, samples"),
-    "promote": ("yanmo.promote", "challenger and champion -> verdict, page, champion pointer"),
-    "resolve": ("yanmo.resolve", "what the channel's pointers name now"),
-    "store": ("yanmo.tools.store", "list, check, clean, compare and copy what a store holds"),
-    "tokenizer": ("yanmo.tools.tokenizer", "compare tokenizers on your text, take an existing one"),
+    "evaluate": ("yanmo.evaluate", "model -> bits per character by genre, baselines, generated samples"),
+    "promote": ("yanmo.promote", "new model and champion -> verdict, HTML page, promotion"),
+    "resolve": ("yanmo.resolve", "print what a channel's pointers name now (the first task of a pipeline)"),
+    "store": ("yanmo.tools.store", "list, check, compare, copy and remove outputs in a store"),
+    "tokenizer": ("yanmo.tools.tokenizer", "compare tokenizers on your text, import an existing one"),
     "cache": ("yanmo.tools.cache", "show, check and compare token caches"),
-    "model": ("yanmo.tools.model.command", "bring a model of Hugging Face's layout into a store"),
-    "run": ("yanmo_pipelines.run", "run a compiled pipeline here, each task a process"),
+    "model": ("yanmo.tools.model.command", "import a model in Hugging Face's format into a store"),
+    "run": ("yanmo_pipelines.run", "run a compiled pipeline on this machine, each task as a process"),
     "compile": ("yanmo_pipelines.compile", "compile the pipelines to YAML for KFP"),
 }
 _USAGE, _ENVIRONMENT = 64, 78  # yanmo.common.errors.ExitCode, not imported for speed
@@ -53,8 +53,9 @@ def main() -> None:
         if error.name is None or error.name.partition(".")[0] in ("yanmo", "yanmo_pipelines"):
             raise
         print(
-            f"yanmo {name}: this environment lacks the Python package {error.name!r}; install Yanmo with the "
-            "extra it comes with: data, train or pipeline (images/README.md says which command needs which)",
+            f"yanmo {name}: the Python package {error.name!r} is not installed; `pip install` Yanmo with its "
+            "extra: data for curate, balance, tokenize, tokenizer and cache; train for train, evaluate, "
+            "promote, model and tokenizer compare; pipeline for run and compile",
             file=sys.stderr,
         )
         sys.exit(_ENVIRONMENT)
@@ -68,7 +69,7 @@ def _did_you_mean(name: str) -> str:
 
 def _help() -> str:
     lines = "".join(f"\n  {name:<10}{line}" for name, (_, line) in COMMANDS.items())
-    return f"usage: yanmo COMMAND [options]; `yanmo COMMAND --help` shows them\n{lines}"
+    return f"usage: yanmo COMMAND [options]; `yanmo COMMAND --help` shows its options\n{lines}"
 
 
 if __name__ == "__main__":

@@ -141,7 +141,7 @@ def _artifact(name: str, annotation: Any) -> Parameter:
 def _arguments(
     stage: Stage, values: dict[str, Any], inputs: Iterable[str], fields: list[FormField], pointer: str
 ) -> list[str]:
-    """The command line. `--flag=value` in one string, so that a value may begin with a dash."""
+    """The command line. `--OPTION=value` in one string, so that a value may begin with a dash."""
     unwired = [f.name for f in option_fields(stage.config, "input") if f.name not in inputs]
     pairs = {
         "store": values["store"],

@@ -108,7 +108,7 @@ def test_a_missing_package_names_the_extra_and_not_a_traceback(tmp_path: Path) -
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=ENVIRONMENT)
     assert said.returncode == 78, said.stderr
-    assert "lacks the Python package 'kfp'" in said.stderr and "Traceback" not in said.stderr
+    assert "the Python package 'kfp' is not installed" in said.stderr and "Traceback" not in said.stderr
 
 
 def test_a_fault_in_yanmos_own_imports_is_not_hidden_as_a_missing_package() -> None:

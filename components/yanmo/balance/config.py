@@ -15,61 +15,70 @@ from yanmo.stage.declaration import Stage
 
 @dataclass(frozen=True, kw_only=True)
 class BalanceOptions(StageOptions, group="balance"):
-    """Decide how much of each class of documents the train split holds; valid passes through."""
+    """Set how much of each class of documents the train split holds; valid stays as it is."""
 
     documents: str = input_ref("documents to balance", stages=("curate",), also=("balance",))
     tokenizer: str = input_ref(
-        "tokenizer that counts tokens; none estimates them",
+        "tokenizer that counts tokens; with none they are estimated",
         stages=("tokenizer",),
         optional=True,
         default="none",
     )
     quotas: str = opt(
         "alpha=0.7",
-        "per class, by commas: amounts (shi=1900000), percent of what there is (ci=200%) or weights "
-        "(shi=3w); * is all others; or alpha=0.7 alone: share ~ size^0.7; empty keeps all",
+        "size of each class, separated by commas: an amount (shi=1900000), a percentage of what there "
+        "is (ci=200%) or a weight (shi=3w); * is every other class; or alpha=0.7 alone: shares "
+        "proportional to size^0.7; empty keeps all documents",
         form=True,
         often=True,
     )
     by: str = opt(
         "genre",
-        "what a class is: genre, author, source, license, length, form or a label (dynasty); a+b crosses two",
+        "what a class is: genre, author, source, license, length, form or a label such as dynasty; "
+        "a+b crosses two",
         often=True,
     )
     unit: str = opt(
-        "characters", "what quotas count", choices=("characters", "documents", "tokens"), often=True
+        "characters",
+        "what quotas and --total count",
+        choices=("characters", "documents", "tokens"),
+        often=True,
     )
     total: int = opt(
         0,
-        "units of all classes, for weights or alpha; 0 takes the least that drops no document",
+        "size of all classes together, for weights and alpha; 0 takes the smallest that drops no document",
         most=MOST_EXACT,
     )
-    length_bounds: str = opt("64,256,1024,4096", "characters at which a new class of --by length begins")
+    length_bounds: str = opt(
+        "64,256,1024,4096", "lengths, in characters, at which the next class of --by length begins"
+    )
     max_repeats: int = opt(
         4,
-        "times a document may be read per epoch at most; 1 makes every quota an upper limit",
+        "how often a document may be read per epoch at most; with 1 every quota is an upper limit",
         least=1,
         often=True,
     )
     augment: str = opt(
         "",
-        "rules for repeated documents, by commas: genre:rule=probability (wen:synonym=0.1); rules: synonym, "
-        "reorder, insert, insert-modern, delete; * is all others; empty repeats them as they are",
+        "rules that vary repeated documents: GENRE:RULE=PROBABILITY, separated by commas "
+        "(wen:synonym=0.1); rules: synonym, reorder, insert, insert-modern, delete; * is every other "
+        "genre; empty repeats documents as they are",
         often=True,
     )
     synonyms: str = opt(
-        "", "file of equivalents, one group of words per line; empty takes Yanmo's classical ones"
+        "",
+        "file of synonyms, one group of words per line; empty takes the built-in list for classical Chinese",
     )
     seed: int = opt(
         0,
-        "chooses which documents of a class are taken, and what augmentation does",
+        "seed of the choice of documents within a class, and of augmentation",
         most=MOST_EXACT,
         often=True,
     )
-    shard_characters: int = opt(20_000_000, "characters per output file, about", least=1)
+    shard_characters: int = opt(20_000_000, "approximate size of an output file, characters", least=1)
     preview: int = opt(
         0,
-        "print this many originals beside their augmented versions and end; 0 makes the output",
+        "print this many originals next to their augmented versions and stop; 0 makes the output",
         kind="environment",
     )
 

@@ -18,12 +18,14 @@ from yanmo.stage.declaration import Stage
 
 @dataclass(frozen=True, kw_only=True)
 class FileOptions(Options, group="machine"):
-    """Processes, and files that are written."""
+    """Processes and output files."""
 
-    shard_characters: int = opt(20_000_000, "characters per output file, about", least=1, phase="files")
+    shard_characters: int = opt(
+        20_000_000, "approximate size of an output file, characters", least=1, phase="files"
+    )
     workers: int = opt(2, "processes that normalize text", kind="execution", least=1, most=10_000, often=True)
     batch_bytes: int = opt(
-        4_194_304, "bytes of text that one process normalizes at a time", kind="execution", least=1
+        4_194_304, "bytes of text that a process normalizes at a time", kind="execution", least=1
     )
 
 
@@ -39,10 +41,10 @@ class CurateOptions(
     FileOptions,
     StageOptions,
 ):
-    """Turn raw text into clean documents, split in train, valid, test and confirm."""
+    """Turn raw text into clean documents, split into train, valid, test and confirm."""
 
     evaluation_set: str = input_ref(
-        "evaluation set that is pinned; 'none' chooses a new one from this text",
+        "evaluation set to keep out of training; 'none' chooses a new one from this text",
         stages=("evaluation_set",),
         optional=True,
     )

@@ -121,9 +121,10 @@ def _stood_for(cls: type[C], given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _flags(cls: type, argv: Sequence[str], prog: str) -> dict[str, list[str]]:
-    """Option -> the texts that flags give it, in their order: `--name=text`, `--name text`, `--yes-or-no`.
+    """Option -> the texts that flags give it, in their order.
 
-    Not by argparse, which takes `--name=--` for no text at all.
+    A flag is `--OPTION=text`, `--OPTION text` or, for one that is true or false, `--OPTION` alone. Not by
+    argparse, which takes `--OPTION=--` for no text at all.
     """
     known, found, words = values_of(cls), dict[str, list[str]](), list(argv)
     while words:

@@ -237,7 +237,7 @@ def groups_of(cls: type) -> list[Group]:
     """The groups of a stage's options: its inputs, its own, and those that every stage has."""
     fields = {field.name: field for field in dataclasses.fields(cls)}
     inputs = [f for f in fields.values() if f.metadata["kind"] == "input"]
-    about = "each a file that holds a reference, STAGE/KEY, latest or none"
+    about = "what it reads: a file with a reference, STAGE/KEY, latest or none"
     found = [Group("inputs", about, inputs)] if inputs else []
     for part in cls.__mro__:
         own = [
@@ -246,73 +246,80 @@ def groups_of(cls: type) -> list[Group]:
             if n in fields and fields[n].metadata["kind"] != "input"
         ]
         if own:
-            about = "what only this stage has" if part is cls else (part.__doc__ or "").partition("\n")[0]
+            about = "options of this stage alone" if part is cls else (part.__doc__ or "").partition("\n")[0]
             found.append(Group(getattr(part, "_group", "") or "other", about, own))
     return found
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StoreOptions(Options, group="store"):
-    """Where bytes lie, and which pointers are read and moved."""
+    """Where outputs are stored, and which pointers are read and moved."""
 
     store: str = opt(
         "runs/store",
-        "where bytes live: a folder, file:///path or s3://bucket/prefix",
+        "where outputs are stored: a folder, file:///path or s3://bucket/prefix",
         kind="environment",
         often=True,
     )
     channel: str = opt(
-        "dev", "whose pointers are read and moved: dev, demo, nightly ...", kind="environment", often=True
+        "dev",
+        "name of a series of runs, such as dev or nightly; inputs are the channel's latest outputs "
+        "unless others are given, and this run's output becomes the latest",
+        kind="environment",
+        often=True,
     )
     endpoint: str = opt(
         "",
-        "S3 server, http(s)://host[:port]; default: AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL or the secret's, "
-        "else AWS",
+        "address of the S3 server, http(s)://host[:port]; default: AWS_ENDPOINT_URL_S3, "
+        "AWS_ENDPOINT_URL, the mounted secret, else AWS",
         kind="environment",
     )
     scratch: str = opt(
         "",
-        "folder on a local disk for work and cached inputs of an s3 store; default: YANMO_SCRATCH or the "
-        "user's cache folder",
+        "folder on a local disk for work in progress and, with an S3 store, for downloaded inputs; "
+        "default: YANMO_SCRATCH, else the user's cache folder",
         kind="environment",
     )
-    scratch_gib: float = opt(200.0, "cap of the scratch cache, GiB", kind="environment")
+    scratch_gib: float = opt(200.0, "largest size of the cache of downloaded inputs, GiB", kind="environment")
     single_writer: bool = opt(
         False,
-        "I vouch that one run writes at a time: for an S3 server that ignores conditional writes",
+        "promise that only one run writes to the store at a time; needed only for S3 servers that "
+        "ignore conditional writes",
         kind="environment",
     )
     inputs: str = opt(
         "latest",
-        "inputs not given by their own flag: 'latest' (the channel's pointers) or a JSON file of "
-        "input name -> reference",
+        "inputs that are not given by their own flag: 'latest' for the channel's latest outputs, or a "
+        "JSON file that maps input names to references",
         kind="environment",
     )
     pointer: str = opt(
         "",
-        "pointer of the channel that success moves; default: the stage's name; 'none' moves none",
+        "pointer of the channel that is moved on success; default: the stage's name; 'none' moves none",
         kind="environment",
     )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunOptions(Options, group="run"):
-    """This one run: its log, its metrics, what it hands to a pipeline."""
+    """This run alone: its log, its metrics, what it passes to a pipeline."""
 
-    reference_out: str = opt("", "file to write the main output's reference to (JSON)", kind="environment")
-    executor_input: str = opt("", "KFP's executor input JSON; pipelines pass it", kind="environment")
+    reference_out: str = opt("", "file to write a reference to the main output to, JSON", kind="environment")
+    executor_input: str = opt("", "KFP's executor input, JSON; pipelines set it", kind="environment")
     run_id: str = opt("", "id of the pipeline run, for logs and metrics", kind="environment")
-    force: bool = opt(False, "make the output again even if it is committed", kind="environment", often=True)
+    force: bool = opt(
+        False, "make the output again even if it is already committed", kind="environment", often=True
+    )
     metrics_port: int = opt(
         0,
-        "TCP port of /metrics; 0 takes a free one, -1 serves none",
+        "TCP port of the Prometheus endpoint /metrics; 0 takes a free port, -1 serves no metrics",
         kind="environment",
         least=-1,
         most=65535,
     )
     log_level: str = opt(
         "info",
-        "least severe message shown",
+        "least severe log message shown",
         kind="environment",
         choices=("debug", "info", "warning", "error"),
     )

@@ -16,12 +16,14 @@ from yanmo.options.values import AUTO, MOST, MOST_EXACT, Bounds
 _WIDTH, _INDENT = 100, 26
 _MARKS = {"execution": "[not in the key]", "environment": "[not recorded]"}
 _LEGEND = (
-    "Options are part of the output's key, but for those that say [not in the key] (how the same output is "
-    "made, recorded beside it) or [not recorded]."
+    "The key names an output: a run whose key is already in the store makes nothing again. Every option is "
+    "part of it except those marked [not in the key] (how the output is made; recorded with it) and [not "
+    "recorded]."
 )
 _EPILOG = (
-    "Default < what --size and --preset stand for (train) < --config FILE (YAML, or its text) < flag. "
-    "Exit codes: 0 done or paused, 64 usage, 65 data, 70 bug, 75 try again, 78 environment."
+    "A flag wins over --config (a YAML file, or YAML text), which wins over {bundles}the default. Exit "
+    "codes: 0 done or paused, 64 wrong options, 65 missing or damaged data, 70 a bug in Yanmo, 75 try again "
+    "later, 78 something that this machine lacks."
 )
 
 
@@ -63,7 +65,8 @@ def _page(cls: type, prog: str, topic: str) -> Iterator[str]:
     else:
         known = ["all", *(group.name for group in groups), *(n.replace("_", "-") for n in values_of(cls))]
         raise UsageError(
-            f"--help {topic}: expected an option, all, or a group: {', '.join(g.name for g in groups)}"
+            f"--help {topic}: expected an option, a group or all; the groups are "
+            f"{', '.join(g.name for g in groups)}"
             f"{did_you_mean(name.replace('_', '-'), known)}"
         )
     if name:
@@ -85,16 +88,17 @@ def _front(cls: type, prog: str) -> Iterator[str]:
     yield from textwrap.wrap((cls.__doc__ or "").replace("\n", " "), _WIDTH)
     yield ""
     often = [option for group in groups for option in group.options if option.metadata["often"]]
-    yield f"set often, of {number} options:"
+    yield f"Options that are set often ({len(often)} of {number}):"
     for option in often:
-        said = option.metadata["help"].partition(";")[0]
+        said = option.metadata["help"].partition("; ")[0]
         yield from _entry(f"{flag(option.name)} {_metavar(cls, option)}", said + _briefly(option))
     yield ""
-    yield f"groups of options: {prog} --help GROUP; all of them: {prog} --help all"
+    yield f"All options, by group ({prog} --help GROUP shows one group, {prog} --help all shows all):"
     for group in groups:
         yield from _entry(f"{group.name} ({len(group.options)})", group.about.rstrip("."))
     yield ""
-    yield from textwrap.wrap(f"{_LEGEND} {_EPILOG}", _WIDTH)
+    bundles = "--size and --preset, which win over " if "preset" in values_of(cls) else ""
+    yield from textwrap.wrap(f"{_LEGEND} {_EPILOG.format(bundles=bundles)}", _WIDTH)
 
 
 def _group(cls: type, title: str, options: Iterable[dataclasses.Field[Any]]) -> Iterator[str]:

@@ -10,11 +10,11 @@ from yanmo.stage.declaration import Stage
 
 @dataclass(frozen=True, kw_only=True)
 class TokenizeConfig(StageOptions, group="tokenize"):
-    """Make a jieba-true tokenizer and a token cache that training maps into memory."""
+    """Make a tokenizer that segments as jieba does, and a token cache that training maps into memory."""
 
     documents: str = input_ref("documents to tokenize", stages=("balance", "curate"))
     tokenizer: str = input_ref(
-        "tokenizer to use as it is; none makes one from the documents",
+        "tokenizer to use as it is; with none, one is made from the documents",
         stages=("tokenizer",),
         optional=True,
         default="none",
@@ -22,54 +22,65 @@ class TokenizeConfig(StageOptions, group="tokenize"):
 
     vocab_size: int = opt(
         8192,
-        "ids of the tokenizer, 68 reserved ones and 256 bytes included; up to 65536 a token costs 2 bytes",
+        "size of the vocabulary, with 68 reserved ids and 256 bytes; up to 65536 a token takes 2 "
+        "bytes in the cache, above that 4",
         form=True,
         least=512,
         most=300_000,
         often=True,
     )
     min_character_count: int = opt(
-        3, "characters seen less often in the training text are written as bytes", least=1, often=True
+        3,
+        "least number of times a character is in the training text; rarer characters are written as bytes",
+        least=1,
+        often=True,
     )
     character_share: float = opt(
-        0.85, "largest share of the vocabulary for single characters; the rarest become bytes", most=1
+        0.85,
+        "largest share of the vocabulary for single characters; the rarest of them are written as bytes",
+        most=1,
     )
     user_dictionary: str = opt(
         "",
-        "files or URIs of user dictionaries, separated by commas: lines of `word [frequency] [tag]` as jieba "
-        "has them; their words come first",
+        "user dictionaries, files or URIs separated by commas; lines are `word [frequency] [tag]` as "
+        "in jieba; their words enter the vocabulary first",
         kind="environment",
         often=True,
     )
     byte_level: bool = opt(
         False,
-        "write tokenizer.json with a ByteLevel step in place of byte_fallback, for tools that know only "
-        "this; the ids are the same",
+        "write tokenizer.json with a ByteLevel step instead of byte_fallback, for tools that know "
+        "only ByteLevel; the ids are the same",
     )
     dictionary_weight: float = opt(
-        0.03, "weight of jieba's frequencies beside the text's own when words are chosen"
+        0.03, "weight of jieba's word frequencies, relative to those of the text, when words are chosen"
     )
 
     compression: str = opt(
         "none",
-        "of token files: none is mapped as it lies; zstd is for archives and expanded into the scratch cache",
+        "compression of the token files; none is mapped into memory as it is; zstd is for archives "
+        "and is unpacked into the scratch cache first",
         choices=("none", "zstd"),
         often=True,
     )
 
     workers: int = opt(
-        0, "processes; 0 is one per CPU where the text is worth it", kind="execution", most=10_000, often=True
+        0,
+        "processes, 0 for one per CPU where there is enough text for it",
+        kind="execution",
+        most=10_000,
+        often=True,
     )
     judged: int = opt(
         1024,
-        "one document in this many, and the first 16 of each file, are compared with Hugging Face's "
-        "tokenizer; 0 compares none",
+        "check one document in this many, and the first 16 of each file, against Hugging Face's "
+        "tokenizer; 0 checks none",
         kind="execution",
     )
     agreement_sentences: int = opt(
         2000,
-        "sentences on which agreement with jieba is measured, spread over the files that are tokenized (125 "
-        "or more of each); 0 skips it",
+        "sentences on which agreement with jieba is measured, spread over the files that are "
+        "tokenized (125 or more from each); 0 measures nothing",
         kind="execution",
     )
 

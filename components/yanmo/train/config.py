@@ -35,11 +35,11 @@ class TrainConfig(
     HoursOptions,
     StageOptions,
 ):
-    """Train a language model on a token cache: DeepSpeed under torchrun, exact resume."""
+    """Train a language model on a token cache, with DeepSpeed under torchrun and exact resume."""
 
     token_cache: str = input_ref("token cache to train on", stages=("tokenize",))
     model: str = input_ref(
-        "model to start from, instead of a new one", stages=("train",), optional=True, default="none"
+        "model to start from; with none, a new one", stages=("train",), optional=True, default="none"
     )
 
     @classmethod

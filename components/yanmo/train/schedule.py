@@ -17,41 +17,50 @@ SCHEDULES = ("linear", "cosine", "constant", "wsd", "sgdr", "plateau")
 
 @dataclass(frozen=True, kw_only=True)
 class ScheduleOptions(Options, group="schedule"):
-    """Steps, course of the learning rates, early end."""
+    """Steps, learning-rate schedule, early stopping."""
 
     steps: int = opt(
         450, "optimizer steps of the whole training", least=1, form=True, auto=BUNDLED, often=True
     )
     schedule: str = opt(
         "linear",
-        "course of the learning rate after the warm-up, down to its floor",
+        "learning-rate schedule from the end of the warm-up to the floor",
         choices=SCHEDULES,
         trial="constant",
     )
-    warmup_steps: int = opt(30, "steps over which the learning rate rises from 0", trial=1)
-    floor: float = opt(0.0, "last learning rate as a share of the peak", most=1)
-    decay_share: float = opt(0.2, "wsd: share of the steps at the end that lead down to the floor", most=1)
-    restart_steps: int = opt(0, "sgdr: steps of the first cosine after the warm-up; 0 is a quarter of them")
-    restart_factor: float = opt(1.0, "sgdr: length of a cosine by that of the one before", least=1)
+    warmup_steps: int = opt(30, "steps over which the learning rate rises from 0 to its peak", trial=1)
+    floor: float = opt(0.0, "last learning rate, as a share of the peak", most=1)
+    decay_share: float = opt(
+        0.2, "wsd: share of the steps, at the end, in which the learning rate falls to the floor", most=1
+    )
+    restart_steps: int = opt(
+        0, "sgdr: steps of the first cosine after the warm-up; 0 takes a quarter of the steps that follow it"
+    )
+    restart_factor: float = opt(1.0, "sgdr: length of each cosine divided by that of the one before", least=1)
     plateau_validations: int = opt(
         3, "plateau: validations without a gain before the learning rate falls", least=1
     )
-    plateau_factor: float = opt(0.5, "plateau: what it is multiplied with", most=1)
+    plateau_factor: float = opt(0.5, "plateau: factor by which the learning rate falls", most=1)
     batch_scaling: str = opt(
         "none",
-        "scale all learning rates with the batch: by (its tokens / --reference-batch) or the root of that",
+        "scale all learning rates with the batch: linear multiplies by (its tokens / "
+        "--reference-batch), sqrt by the square root of that",
         choices=("none", "sqrt", "linear"),
     )
     reference_batch: int = opt(
-        2048, "tokens of the batch that the learning rates are meant for (the demo's 32 x 64)", least=1
+        2048,
+        "tokens per batch that the learning rates are meant for; the default is the demo's 32 x 64",
+        least=1,
     )
     early_stopping: int = opt(
         0,
-        "validations without a gain before the training ends; 0 never; the best model is kept",
+        "validations without a gain after which the training ends with the best model; 0 never ends it early",
         trial=0,
     )
     early_min_delta: float = opt(
-        0.0, "bits per character that count as a gain, for early stopping and the plateau"
+        0.0,
+        "bits per character by which a validation must improve to count as a gain, for early stopping "
+        "and plateau",
     )
 
     def contradictions(self) -> list[str]:

@@ -45,40 +45,43 @@ class Hours:
 
 @dataclass(frozen=True, kw_only=True)
 class HoursOptions(Options, group="hours"):
-    """When the training runs, and what is other by night (docs/night.md)."""
+    """When the training runs, and what differs by night (docs/night.md)."""
 
     max_seconds: float = opt(
         0.0,
-        "seconds after which the run saves and pauses; 0 for no limit",
+        "seconds after which the run saves a checkpoint and pauses, 0 for no limit",
         kind="environment",
         often=True,
         trial=0.0,
     )
     stop_at: str = opt(
-        "", "wall time, HH:MM, at which the run saves and pauses", kind="environment", trial=""
+        "", "time of day, HH:MM, at which the run saves a checkpoint and pauses", kind="environment", trial=""
     )
     night: str = opt(
         "",
-        "hours of the night, HH:MM-HH:MM (21:00-08:00); outside of them --by-day holds",
+        "hours of the night, HH:MM-HH:MM, such as 21:00-08:00; outside of them --by-day applies",
         kind="environment",
         often=True,
         trial="",
     )
     by_day: str = opt(
         "pause",
-        "outside of --night: pause until the command is run in it again, or train with the day's settings",
+        "outside of --night: pause until the command runs again at night, or train with the settings "
+        "of the day",
         kind="environment",
         choices=("pause", "train"),
     )
-    timezone: str = opt("UTC", "zone of --stop-at and --night, such as Asia/Shanghai", kind="environment")
+    timezone: str = opt(
+        "UTC", "time zone of --stop-at and --night, such as Asia/Shanghai", kind="environment"
+    )
     night_micro_batch: int = opt(
-        0, "--micro-batch in the hours of --night; 0 for the same", kind="execution", trial=0
+        0, "--micro-batch during --night; 0 is the same as by day", kind="execution", trial=0
     )
     night_memory_share: float = opt(
-        0.0, "--memory-share in the hours of --night; 0 for the same", kind="execution", most=1, trial=0.0
+        0.0, "--memory-share during --night; 0 is the same as by day", kind="execution", most=1, trial=0.0
     )
     night_power_watts: int = opt(
-        0, "--power-watts in the hours of --night, W; 0 for the same", kind="execution", trial=0
+        0, "--power-watts during --night; 0 is the same as by day", kind="execution", trial=0
     )
 
     def hours(self) -> Hours:

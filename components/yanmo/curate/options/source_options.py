@@ -18,30 +18,32 @@ class SourceOptions(Options, group="sources"):
 
     sources: str = opt(
         "",
-        "files, folders, globs or a sources .yaml, separated by commas or spaces, each with settings such as "
-        ";genre=shi (docs/curate.md): .jsonl .parquet .txt, plain or .gz .zst .xz .bz2",
+        "files, folders, globs or a sources .yaml, separated by commas or spaces; formats: .jsonl "
+        ".parquet .txt, plain or .gz .zst .xz .bz2; settings follow a place after a semicolon, such "
+        "as poems/;genre=shi (docs/curate.md)",
         kind="environment",
         form=True,
         often=True,
     )
     exclude: str = opt(
         "",
-        "file of document ids to take down, one per line, with every copy of their text",
+        "file of document ids to remove, one per line; every copy of their text is removed too",
         kind="environment",
         often=True,
     )
-    encoding: str = opt(
-        "auto", "encoding of text files; auto tells each file's by statistics", choices=ENCODINGS
-    )
+    encoding: str = opt("auto", "encoding of text files; auto detects it for each file", choices=ENCODINGS)
     text_layout: str = opt(
         "block",
-        "what a document is in a .txt file: a block between blank lines, a line, or the file",
+        "what one document is in a .txt file: a block between blank lines, a line, or the whole file",
         choices=LAYOUTS,
     )
-    max_malformed_share: float = opt(0.01, "share of lines that may be malformed", most=1, phase="checks")
+    max_malformed_share: float = opt(
+        0.01, "largest share of lines that may be malformed; above it the run fails", most=1, phase="checks"
+    )
     shard: str = opt(
         "",
-        "map only a part of the source files and stop, such as 2/7; a run without it finds the work done",
+        "process only this part of the source files, such as 2/7, and stop; a later run without it "
+        "takes over what is done",
         kind="environment",
     )
 
@@ -57,26 +59,29 @@ class SourceOptions(Options, group="sources"):
 
 @dataclass(frozen=True, kw_only=True)
 class FieldOptions(Options, group="fields"):
-    """Where a document's text, title, author, genre and licence stand."""
+    """Which fields hold a document's text, title, author, genre and licence."""
 
     text_field: str = opt("text", "field or column with a document's text", often=True)
-    title_field: str = opt("title", "field with its title (optional)")
-    author_field: str = opt("author", "field with its author (optional)")
-    genre_field: str = opt("genre", "field with its genre")
-    source_field: str = opt("source", "field with where it comes from; the file's name where absent")
-    license_field: str = opt("license", "field with its licence; see --licenses where absent")
-    label_fields: str = opt("dynasty", "other fields kept as labels, separated by commas")
+    title_field: str = opt("title", "field or column with the title; may be absent")
+    author_field: str = opt("author", "field or column with the author; may be absent")
+    genre_field: str = opt("genre", "field or column with the genre; where absent, --default-genre")
+    source_field: str = opt(
+        "source", "field or column that says where the document comes from; where absent, the file's name"
+    )
+    license_field: str = opt("license", "field or column with the licence; where absent, --licenses")
+    label_fields: str = opt("dynasty", "other fields to keep as labels, separated by commas")
     default_genre: str = opt(
         "", "genre of documents that name none; empty counts them as malformed", often=True
     )
     genres: str = opt(
         "",
-        "genres that must be there, separated by commas (shi,ci,wen,fu); empty takes what comes",
+        "genres that must be present, separated by commas (shi,ci,wen,fu); empty requires none",
         phase="checks",
     )
     licenses: str = opt(
         "chinese-poetry/=MIT,Werneror/=MIT,NiuTrans/=MIT,kanripo/=CC-BY-SA-4.0",
-        "licence of documents that name none: beginning of the source=licence, separated by commas",
+        "licences of documents that name none: PREFIX=LICENCE, separated by commas; PREFIX is the "
+        "beginning of a document's source",
     )
 
     def contradictions(self) -> list[str]:

@@ -9,19 +9,20 @@ from yanmo.options.fields import Options, opt
 
 @dataclass(frozen=True, kw_only=True)
 class DuplicateOptions(Options, group="duplicates"):
-    """Which texts are copies of one another (docs/duplicates.md)."""
+    """Which texts count as copies of one another (docs/duplicates.md)."""
 
     near_duplicate_similarity: float = opt(
         0.5,
-        "share of 4-character shingles (Jaccard) from which two texts are copies of one; 0 finds exact "
-        "copies only",
+        "similarity from which two texts count as copies: the share of 4-character shingles that both "
+        "have (Jaccard); 0 finds exact copies only",
         most=1,
         often=True,
         phase="clusters",
     )
     split_by: str = opt(
         "cluster",
-        "what is held out whole: clusters of near duplicates, or all that is of one author or source",
+        "what is never divided between train and the held-out splits: a cluster of near duplicates, "
+        "all texts of an author, or of a source",
         choices=("cluster", "author", "source"),
         often=True,
         phase="clusters",
@@ -33,26 +34,26 @@ class SplitOptions(Options, group="splits"):
     """What is held out of training: test, validation and confirmation splits."""
 
     test_characters: int = opt(
-        50_000, "characters of the test split at most, per genre", least=1, often=True, phase="split"
+        50_000, "largest size of the test split, characters per genre", least=1, often=True, phase="split"
     )
     valid_characters: int = opt(
-        12_500, "characters of the validation split at most, per genre", often=True, phase="split"
+        12_500, "largest size of the validation split, characters per genre", often=True, phase="split"
     )
     confirm_characters: int = opt(
-        25_000, "characters of the confirmation split at most, per genre; 0 chooses none", phase="confirm"
+        25_000, "largest size of the confirmation split, characters per genre; 0 makes none", phase="confirm"
     )
     test_share: float = opt(
-        0.1, "share of a genre's characters in the test split at most", most=1, phase="split"
+        0.1, "largest share of a genre's characters in the test split", most=1, phase="split"
     )
     valid_share: float = opt(
-        0.03, "share of a genre's characters in the validation split at most", most=1, phase="split"
+        0.03, "largest share of a genre's characters in the validation split", most=1, phase="split"
     )
     confirm_share: float = opt(
-        0.05, "share of a genre's characters in the confirmation split at most", most=1, phase="confirm"
+        0.05, "largest share of a genre's characters in the confirmation split", most=1, phase="confirm"
     )
     min_split_documents: int = opt(
         10,
-        "documents per genre in each held-out split at least, up to a fifth of the genre",
+        "least number of documents per genre in each held-out split; never more than a fifth of the genre",
         phase="confirm",
     )
     add_confirmation: bool = opt(
@@ -78,28 +79,31 @@ class SplitOptions(Options, group="splits"):
 
 @dataclass(frozen=True, kw_only=True)
 class OverlapOptions(Options, group="overlap"):
-    """What train may not share with the evaluation set and benchmarks."""
+    """What train may not share with the evaluation set and with benchmarks."""
 
     overlap_characters: int = opt(
         13,
-        "Han characters in a row that train may not share with the evaluation set; 0 allows any",
+        "length from which a run of Han characters counts as shared between train and the evaluation "
+        "set; 0 allows any run",
         phase="train",
     )
     overlap_action: str = opt(
         "remove",
-        "what happens to train documents that share such a run: remove or only report",
+        "what to do with train documents that share such a run: remove them, or only report them",
         choices=("remove", "report"),
         phase="train",
     )
     max_overlap_share: float = opt(
         0.2,
-        "share of documents, in all or in a genre of 100 or more, that may share such a run",
+        "largest share of documents that may share such a run, of all documents and of every genre "
+        "with 100 or more; above it the run fails",
         most=1,
         phase="train",
     )
     benchmarks: str = opt(
         "",
-        "files, folders or globs (.jsonl .parquet .txt .csv .tsv) with whose texts train may share no run",
+        "benchmark texts that train may share no run of --overlap-characters with: files, folders or "
+        "globs (.jsonl .parquet .txt .csv .tsv)",
         kind="environment",
         often=True,
     )

@@ -9,50 +9,62 @@ from yanmo.options.fields import Options, opt
 
 @dataclass(frozen=True, kw_only=True)
 class TextFormOptions(Options, group="text"):
-    """How text is cleaned and written (docs/curate.md)."""
+    """How text is cleaned and normalized (docs/curate.md)."""
 
     text_form: str = opt(
         "classical-1",
-        "how text is written; only texts of one form are compared",
+        "form that text is normalized to: classical-1 for classical Chinese, modern-1 for modern "
+        "text; results on different forms cannot be compared",
         choices=("classical-1", "modern-1"),
         often=True,
     )
     steps: str = opt(
-        "", "steps of cleaning and normalization added or left out: name,no-name (docs/curate.md)"
+        "",
+        "steps of cleaning and normalization to add (NAME) or leave out (no-NAME), separated by "
+        "commas (docs/curate.md)",
     )
     keep_original: bool = opt(
         False, "keep the text before simplification as the label 'original' where it differs"
     )
     mask_personal: str = opt(
-        "phone,id,mail", "personal data that is masked: some of phone, id, mail; or none"
+        "phone,id,mail",
+        "kinds of personal data to mask: phone, id, mail, separated by commas; none masks nothing",
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class FilterOptions(Options, group="filters"):
-    """Which documents are dropped for their text, and how many may be."""
+    """Which documents are dropped for their text, and how many may be dropped."""
 
     filter_sets: str = opt(
         "*=verse",
-        "filters by genre: genre=verse, classical, modern or none, separated by commas; * is the rest",
+        "set of filters for each genre: GENRE=verse, classical, modern or none, separated by commas; "
+        "* is every other genre",
         often=True,
     )
     filter_limits: str = opt(
-        "", "thresholds other than the sets': filter=number or set.filter=number, separated by commas"
+        "",
+        "thresholds that replace those of the sets: FILTER=NUMBER or SET.FILTER=NUMBER, separated by commas",
     )
     filter_shares: str = opt(
         "",
-        "share of documents one filter may drop where not --max-filter-share: filter=share, with commas",
+        "share of documents that a certain filter may drop, instead of --max-filter-share: "
+        "FILTER=SHARE, separated by commas",
         phase="checks",
     )
     max_filter_share: float = opt(
         0.2,
-        "share of documents, in all or in a genre of 100 or more, that one filter may drop",
+        "largest share of documents that one filter may drop, of all documents and of every genre "
+        "with 100 or more; above it the run fails",
         most=1,
         phase="checks",
     )
-    min_han_characters: int = opt(10, "Han characters a document has at least")
-    max_characters: int = opt(1_000_000, "characters a document has at most", least=1)
-    min_han_share: float = opt(0.5, "share of Han characters a document has at least", most=1)
-    max_lacuna_share: float = opt(0.03, "share of marks for lost characters it has at most", most=1)
-    max_private_use_share: float = opt(0.01, "share of private-use characters it has at most", most=1)
+    min_han_characters: int = opt(
+        10, "least number of Han characters in a document; shorter documents are dropped"
+    )
+    max_characters: int = opt(
+        1_000_000, "largest number of characters in a document; longer documents are dropped", least=1
+    )
+    min_han_share: float = opt(0.5, "least share of Han characters in a document", most=1)
+    max_lacuna_share: float = opt(0.03, "largest share of marks for lost characters in a document", most=1)
+    max_private_use_share: float = opt(0.01, "largest share of private-use characters in a document", most=1)

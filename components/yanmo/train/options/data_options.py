@@ -15,39 +15,47 @@ class DataOptions(Options, group="data"):
     """How documents become rows and batches (docs/packing.md)."""
 
     batch_rows: int = opt(
-        32, "rows of `context` positions per optimizer step, over all ranks", least=1, often=True
+        32, "global batch: rows of --context tokens per optimizer step, over all ranks", least=1, often=True
     )
     context: int = opt(
         64,
-        "positions of a row: tokens that the model sees at once",
+        "context length: tokens of a row, which the model sees at once",
         least=2,
         most=LONGEST_CONTEXT,
         often=True,
     )
     packing: str = opt(
         "best-fit",
-        "how documents become rows: best-fit cuts none that fits; concat cuts one stream; one pads each",
+        "how documents become rows: best-fit packs whole documents and cuts only longer ones; concat "
+        "cuts one long stream; one pads each document to a row",
         choices=MODES,
     )
     stride: int = opt(
-        0, "positions from one window over a document longer than the context to the next; 0 is the context"
+        0,
+        "tokens from one window to the next over a document longer than --context; 0 is --context, so "
+        "that windows do not overlap",
     )
     overlap_loss: str = opt(
         "once",
-        "loss where windows overlap: once per token and epoch, or in every window",
+        "where windows overlap, each token's loss counts once per epoch, or in every window",
         choices=OVERLAP_LOSS,
     )
     split_longer_than: int = opt(
-        0, "best-fit may cut documents of more positions than this to fill rows; 0 cuts at the context only"
+        0,
+        "best-fit may cut documents of more tokens than this to fill rows; 0 cuts only those longer "
+        "than --context",
     )
-    min_piece: int = opt(1, "tokens that each piece of a cut document predicts at least", least=1)
-    tag_share: float = opt(0.5, "share of the documents that show their genre tag", most=1)
+    min_piece: int = opt(1, "least number of tokens that a piece of a cut document predicts", least=1)
+    tag_share: float = opt(0.5, "share of the documents that are read with their genre tag", most=1)
     token_noise: float = opt(
-        0.0, "share of the fed tokens replaced in each epoch by random ones of the training text", most=1
+        0.0,
+        "share of the input tokens that are replaced by random tokens of the training text, others in "
+        "each epoch",
+        most=1,
     )
     seed: int = opt(
         0,
-        "seed of the first weights and the order of the data",
+        "seed of the first weights and of the order of the data",
         form=True,
         most=MOST_EXACT,
         auto=BUNDLED,

@@ -37,11 +37,11 @@ def left_to_a_cpu(values: Mapping[str, Any]) -> dict[str, Scalar]:
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryOptions(Options, group="memory"):
-    """Precision, and in how much memory a step is computed (docs/gpu.md)."""
+    """Precision, and how a step fits into memory (docs/gpu.md)."""
 
     precision: str = opt(
         "fp32",
-        "of weights and activations; sums and optimizer are fp32",
+        "precision of weights and activations; sums and optimizer states are fp32",
         choices=("fp32", "bf16"),
         often=True,
         auto="bf16 on GPUs of compute capability 8.0 and above, else {default}",
@@ -49,49 +49,54 @@ class MemoryOptions(Options, group="memory"):
     )
     micro_batch: int = opt(
         0,
-        "rows per forward on one rank; 0 takes all of the rank's share, auto the largest that fits",
+        "rows per forward pass on one rank; 0 takes all rows of the rank, auto the largest number "
+        "that fits into memory",
         kind="execution",
         words={"auto": AUTO},
     )
     zero_stage: int = opt(
         1,
-        "DeepSpeed ZeRO stage: the ranks share out 1 optimizer states, 2 gradients too, 3 weights too",
+        "DeepSpeed ZeRO stage: what is partitioned among the ranks; 1: optimizer states; 2: gradients "
+        "too; 3: weights too",
         kind="execution",
         least=1,
         most=3,
     )
     offload: str = opt(
         "none",
-        "optimizer: weights' fp32 copy and optimizer states in the CPU's memory, for CUDA",
+        "what is kept in the CPU's memory instead of the GPU's; optimizer: the fp32 copy of the "
+        "weights and the optimizer states",
         kind="execution",
         choices=("none", "optimizer"),
     )
     gradient_checkpointing: bool = opt(
-        False, "compute activations again in the backward instead of keeping them", kind="execution"
+        False,
+        "compute activations again in the backward pass instead of keeping them; less memory, more time",
+        kind="execution",
     )
-    tf32: bool = opt(True, "TF32 for fp32 matrix products on CUDA", kind="execution")
+    tf32: bool = opt(True, "use TF32 for fp32 matrix products on CUDA", kind="execution")
     allocator: str = opt(
         "expandable_segments:True",
-        "PYTORCH_ALLOC_CONF of the workers on CUDA; one in the environment wins",
+        "PYTORCH_ALLOC_CONF of the workers on CUDA; a value in the environment wins",
         kind="execution",
     )
     memory_gib: float = opt(
         0.0,
-        "memory of one device (or of this machine) to plan for, GiB; 0 takes what there is",
+        "memory of one device (on a CPU: of this machine) to plan for, GiB; 0 takes what there is",
         kind="execution",
     )
     memory_share: float = opt(
-        1.0, "most of each GPU's memory that a rank may take", kind="execution", above=0, most=1
+        1.0, "largest share of each GPU's memory that a rank may take", kind="execution", above=0, most=1
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class MachineOptions(Options, group="machine"):
-    """What computes, and where; the model is the same but for last digits."""
+    """What computes, and where; results differ in last digits at most."""
 
     device: str = opt(
         "auto",
-        "where to train",
+        "device to train on",
         kind="execution",
         often=True,
         choices=("auto", "cpu", "cuda", "mps"),
@@ -100,59 +105,60 @@ class MachineOptions(Options, group="machine"):
     )
     ranks: int = opt(
         CPU_RANKS,
-        "worker processes, one per GPU or group of cores",
+        "worker processes, one per GPU or group of CPU cores",
         kind="execution",
         least=1,
         most=10_000,
-        auto="one per visible GPU, on a CPU {default}; as many of them as share out the batch",
+        auto="one per visible GPU, on a CPU {default}; fewer where the batch does not divide among them",
         by_machine=True,
     )
     threads: int = opt(1, "CPU threads per rank", kind="execution", least=1, most=10_000)
     backend: str = opt(
         "deepspeed",
-        "what computes: DeepSpeed, or torch alone (MPS, comparison)",
+        "training engine: deepspeed, or torch alone (for MPS and for comparison)",
         kind="execution",
         choices=("deepspeed", "torch"),
     )
-    deepspeed_config: str = opt("", "JSON file merged into DeepSpeed's configuration", kind="execution")
+    deepspeed_config: str = opt("", "JSON file to merge into DeepSpeed's configuration", kind="execution")
     attention: str = opt(
         "auto",
-        "how documents of a row are kept apart",
+        "attention kernel, which keeps the documents of a row apart",
         kind="execution",
         choices=("auto", "varlen", "flash", "masked"),
         auto="varlen on CUDA in bf16, else flash where rows hold one document, else masked",
         by_machine=True,
     )
     cudnn_attention: bool = opt(
-        True, "let torch choose cuDNN's attention on CUDA (flash path only)", kind="execution"
+        True, "let torch choose cuDNN's attention on CUDA, with --attention flash", kind="execution"
     )
     compile: bool = opt(
         False,
-        "compile the layers (torch.compile); on a CPU needs a C++ compiler, on CUDA one of C",
+        "compile the layers with torch.compile; needs a C++ compiler on a CPU, a C compiler on CUDA",
         kind="execution",
-        auto="true on CUDA where a compiler is, without --gradient-checkpointing, --offload and ZeRO-3; "
+        auto="true on CUDA with a C compiler, without --gradient-checkpointing, --offload and ZeRO-3; "
         "else {default}",
         by_machine=True,
     )
     auto_again: bool = opt(
         False,
-        "decide on this machine what is left to auto, in the place of what an earlier run of the same "
-        "options recorded; another precision is another model",
+        "decide again, on this machine, what is left to auto, instead of what an earlier run of the "
+        "same options recorded; another precision makes another model",
         kind="environment",
     )
     power_watts: int = opt(
         0,
-        "power limit of each GPU while it trains, W, where nvidia-smi may set it; 0 leaves it",
+        "power limit of each GPU while it trains, watts, where nvidia-smi may set it; 0 leaves it as it is",
         kind="execution",
     )
     benchmark: bool = opt(
         False,
-        "train no model: try ranks, micro batches and backends for a few steps each and print the fastest",
+        "train no model, but try ranks, micro batches and backends for a few steps each, and print "
+        "the fastest",
         kind="environment",
     )
     profile: int = opt(
         0,
-        "steps of which a torch profiler trace is written beside the model; 0 none",
+        "steps to record in a torch profiler trace, written next to the model; 0 records none",
         kind="environment",
         trial=0,
     )

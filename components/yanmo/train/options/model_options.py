@@ -9,15 +9,15 @@ from yanmo.options.fields import Options, names_of, opt
 
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions(Options, group="model"):
-    """Shape of the decoder, in its own numbers; --size names a few shapes."""
+    """Shape of the decoder, in numbers; --size sets them all by one name."""
 
-    layers: int = opt(3, "layers of the decoder", least=1)
-    width: int = opt(192, "width of the decoder", least=1)
-    heads: int = opt(3, "query heads", least=1)
-    kv_heads: int = opt(1, "key/value heads; divides the query heads", least=1)
-    head_width: int = opt(64, "width of a head", least=2)
+    layers: int = opt(3, "decoder layers", least=1)
+    width: int = opt(192, "width of the decoder (hidden size)", least=1)
+    heads: int = opt(3, "attention heads (queries)", least=1)
+    kv_heads: int = opt(1, "key/value heads; must divide --heads", least=1)
+    head_width: int = opt(64, "width of an attention head", least=2)
     feed_forward: int = opt(512, "inner width of the feed-forward layers", least=1)
-    tied_head: bool = opt(False, "use the embedding as the head; excludes --start bigram")
+    tied_head: bool = opt(False, "use the embedding as the output head too; excludes --start bigram")
 
     def contradictions(self) -> list[str]:
         """What cannot be together."""
@@ -35,13 +35,14 @@ class StartOptions(Options, group="start"):
 
     start: str = opt(
         "bigram",
-        "first weights: a factorization of the training text's bigram statistics, or random",
+        "first weights: computed from the bigram statistics of the training text, or random",
         choices=("bigram", "random"),
         trial="random",
     )
     residual_start: str = opt(
         "zero",
-        "matrices that write to the residual stream: zero, or depth: the others' spread / sqrt(2 layers)",
+        "first weights of the matrices that write to the residual stream: zero, or depth (the "
+        "standard deviation of the others / sqrt(2 layers))",
         choices=("zero", "depth"),
     )
     embedding_std: float = opt(1.0, "standard deviation of the first embedding")

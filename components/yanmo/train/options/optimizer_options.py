@@ -14,18 +14,23 @@ class OptimizerOptions(Options, group="optimizer"):
 
     optimizer: str = opt(
         "muon",
-        "muon: Muon for the layers' matrices and AdamW for the rest; adamw: AdamW for all",
+        "muon is Muon for the layers' matrices and AdamW for the rest; adamw is AdamW for all",
         choices=("muon", "adamw"),
     )
-    muon_learning_rate: float = opt(0.02, "peak learning rate of Muon's matrices", form=True, auto=BUNDLED)
-    adam_learning_rate: float = opt(
-        0.01, "peak learning rate of the embedding (and of AdamW's matrices)", form=True, auto=BUNDLED
+    muon_learning_rate: float = opt(
+        0.02, "peak learning rate of the matrices that Muon trains", form=True, auto=BUNDLED
     )
-    head_learning_rate: float = opt(0.01, "peak learning rate of an untied head")
-    norm_learning_rate: float = opt(0.003, "peak learning rate of the norms' weights")
+    adam_learning_rate: float = opt(
+        0.01,
+        "peak learning rate of the embedding, and of the matrices under --optimizer adamw",
+        form=True,
+        auto=BUNDLED,
+    )
+    head_learning_rate: float = opt(0.01, "peak learning rate of the output head, where it is not tied")
+    norm_learning_rate: float = opt(0.003, "peak learning rate of the norm weights")
     momentum: float = opt(0.95, "Muon's momentum", below=1)
-    adam_beta1: float = opt(0.9, "AdamW's decay of the mean gradient", below=1)
-    adam_beta2: float = opt(0.95, "AdamW's decay of the mean squared gradient", below=1)
-    weight_decay: float = opt(0.0, "weight decay of the layers' matrices, times the learning rate")
-    clip: float = opt(1.0, "largest norm of the whole gradient; 0 clips nothing")
+    adam_beta1: float = opt(0.9, "AdamW's beta1, the decay of the mean gradient", below=1)
+    adam_beta2: float = opt(0.95, "AdamW's beta2, the decay of the mean squared gradient", below=1)
+    weight_decay: float = opt(0.0, "weight decay of the layers' matrices, multiplied by the learning rate")
+    clip: float = opt(1.0, "gradient clipping: largest norm of the whole gradient; 0 does not clip")
     dropout: float = opt(0.0, "share of each layer's output that is dropped while training", below=1)

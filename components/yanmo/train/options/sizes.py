@@ -87,25 +87,26 @@ def bundle(size: str, preset: str) -> Settings:
     return {**SIZES.get(size, {}), **(read_preset(preset) if preset else {})}
 
 
-BUNDLED = "what --size and --preset say, else {default}"
+BUNDLED = "what --size and --preset set, else {default}"
 """Of options on the run form: a number there would silently win over a preset."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SizeOptions(Options, group="sizes"):
-    """Names that stand for other options, which are in the key in their place."""
+    """Names that stand for several options at once."""
 
     size: str = opt(
         "tiny",
-        "a named shape with its context, batch and rates, where not given by themselves",
+        "named model shape with its context length, batch and learning rate of the head; any of them "
+        "that is given by itself wins",
         kind="execution",
         often=True,
         choices=tuple(SIZES),
     )
     preset: str = opt(
         "",
-        "options for a memory or a purpose (docs/train.md), or a YAML file of your own; wins over a size: "
-        + ", ".join(preset_names()),
+        "named settings for a GPU's memory or for a purpose (docs/train.md), or a YAML file of your own; win "
+        "over --size; there are: " + ", ".join(preset_names()),
         kind="execution",
         often=True,
     )

@@ -1,0 +1,171 @@
+"""Every command and option that a message, a help text or a page names is there.
+
+The command line itself is asked what it takes (`yanmo COMMAND --help`), so that no list is kept here.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from yanmo.cli import COMMANDS
+
+ROOT = Path(__file__).parents[1]
+SOURCES = sorted(
+    path.relative_to(ROOT) for folder in ("components", "pipelines") for path in (ROOT / folder).rglob("*.py")
+)
+PAGES = sorted(
+    path.relative_to(ROOT)
+    for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("images/*.md")]
+    if path.name != "CHANGELOG.md"  # it tells of what was
+)
+HOLE = "\0"
+"""What stands in an f-string where a value will."""
+COMMAND = re.compile(r"(?<![\w/.-])yanmo ([a-z][\w-]*)((?: +[^\s`'\"|;)]+)*)")
+OPTION = re.compile(r"(?<![\w-])--([a-z][a-z0-9_-]*[a-z0-9]|[a-z])(?![\w\0]|-[\w\0])")
+STYLE = re.compile(r"var\(--|--\w+: ?(?:#|\w+\()")
+CODE = re.compile(r"`([^`]+)`")
+SCRIPT = re.compile(r"\bpython (?:-m )?((?:benchmarks|tests)[\w./]*)([^`#|;&]*)")
+TARGET = re.compile(r"(?<![\w/.-])make ([a-z]+)")
+FOREIGN = {
+    *("local-addr", "max-restarts", "standalone", "nproc-per-node"),  # torchrun
+    *("always", "dirty", "abbrev", "query-gpu", "format"),  # git describe, nvidia-smi
+    *("dist", "build-arg", "discount_fallback"),  # pytest-xdist, docker build, KenLM's lmplz
+}
+"""Options of programs that are not ours."""
+ASK = """
+import contextlib, io, json, runpy, sys
+from yanmo.cli import COMMANDS
+def shown(words):
+    sys.argv = ["yanmo", *words[1:]]
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.suppress(SystemExit):
+        runpy.run_module(COMMANDS[words[0]][0], run_name="__main__", alter_sys=True)
+    return out.getvalue()
+print(json.dumps([shown(words) for words in json.loads(sys.argv[1])]))
+"""
+
+
+def asked(lines: list[list[str]]) -> list[str]:
+    """What each of these command lines prints."""
+    command = [sys.executable, "-c", ASK, json.dumps(lines)]
+    told = {**os.environ, "COLUMNS": "200"}
+    out = subprocess.run(command, capture_output=True, text=True, env=told, check=True).stdout
+    found: list[str] = json.loads(out)
+    return found
+
+
+@functools.cache
+def helps() -> dict[tuple[str, str], str]:
+    """(command, subcommand or "") -> its help."""
+    pages = asked([[c, "--help", *words] for c in COMMANDS for words in ([], ["all"])])
+    found = {(c, ""): "".join(pages[2 * i : 2 * i + 2]) for i, c in enumerate(COMMANDS)}
+    pairs = [(c, sub) for c in COMMANDS for sub in subcommands_in(found[c, ""], c)]
+    return found | dict(zip(pairs, asked([[*pair, "--help"] for pair in pairs]), strict=True))
+
+
+def subcommands_in(shown: str, command: str) -> list[str]:
+    listed = re.search(r"\n  COMMAND\n((?:    .*\n)+)", shown)
+    names = re.findall(r"^    ([a-z]+) ", listed[1], re.M) if listed else []
+    return names or re.findall(rf"`yanmo {command} ([a-z]+)`", " ".join(shown.split()))
+
+
+@functools.cache
+def options(command: str, subcommand: str = "") -> frozenset[str]:
+    """What a command takes, by the help that it prints."""
+    shown = re.findall(r"--([a-z][\w-]*)", helps()[command, subcommand])
+    return frozenset(shown) | {"help", "version", "config"}
+
+
+@functools.cache
+def of_scripts() -> dict[str, frozenset[str]]:
+    """Script or package of ours, as it is named after `python` or `python -m` -> its options."""
+    paths = [*ROOT.glob("benchmarks/*.py"), *ROOT.glob("tests/*/__main__.py")]
+    found = {}
+    for path in paths:
+        name = str(path.relative_to(ROOT).as_posix())
+        taken = frozenset(re.findall(r"[\"']--([a-z][\w-]*)", path.read_text(encoding="utf-8")))
+        found[name] = found[name.removesuffix("/__main__.py").replace("/", ".")] = taken
+    return found
+
+
+@functools.cache
+def every_option() -> frozenset[str]:
+    return frozenset(FOREIGN).union(*(options(*pair) for pair in helps()), *of_scripts().values())
+
+
+def missing(text: str) -> Iterator[str]:
+    """Commands and options in a text that nothing takes."""
+    for name, rest in COMMAND.findall(text):
+        if name not in COMMANDS:
+            yield f"yanmo {name}"
+            continue
+        subs = [sub for command, sub in helps() if command == name and sub]
+        first = re.match(r" +([a-z]+)(?![\w=])", rest)
+        sub = first[1] if first and subs else ""
+        if sub and sub not in subs:
+            yield f"yanmo {name} {sub}"
+        elif sub or not subs or name == "promote":
+            taken = options(name, sub)
+            yield from (f"yanmo {name} --{o}" for o in OPTION.findall(rest) if o not in taken)
+    for name, rest in SCRIPT.findall(text):
+        if name in of_scripts():
+            yield from (
+                f"{name} --{o}"
+                for o in OPTION.findall(rest)
+                if o not in of_scripts()[name] | options("train")
+            )
+    yield from (f"--{name}" for name in OPTION.findall(text) if name not in every_option())
+
+
+def texts_of(path: Path) -> Iterator[str]:
+    """The texts of a source file, docstrings and comments too, with a hole for each value."""
+    source = (ROOT / path).read_text(encoding="utf-8")
+    tree = ast.parse(source)
+    inside = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            yield "".join(str(part.value) if isinstance(part, ast.Constant) else HOLE for part in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in inside:
+            yield "" if STYLE.search(node.value) else " ".join(node.value.split())
+    yield from re.findall(r"#.*--[a-z].*", source)
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=str)
+def test_what_a_source_file_names_is_there(path: Path) -> None:
+    assert not {name for text in texts_of(path) for name in missing(text)}
+
+
+@pytest.mark.parametrize("path", PAGES, ids=str)
+def test_what_a_page_names_is_there(path: Path) -> None:
+    text = (ROOT / path).read_text(encoding="utf-8")
+    blocks = [line for line in text.splitlines() if line.startswith("    ")]
+    inline = CODE.findall(re.sub(r"```.*?```", "", text, flags=re.S).replace("\n", " "))
+    targets = {name for part in [*blocks, *inline] for name in TARGET.findall(part)}
+    assert not targets - set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M))
+    assert not {name for part in [*blocks, *inline] for name in missing(part)}
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("run `yanmo evaluation-set` first", ["yanmo evaluation-set"]),
+        ("run `yanmo store prune`", ["yanmo store prune"]),
+        ("give --most-steps 3", ["--most-steps"]),
+        ("yanmo train --quotas x", ["yanmo train --quotas"]),
+        ("yanmo store gc --yes", ["yanmo store --yes"]),
+        ("python benchmarks/gate.py --sources x", ["benchmarks/gate.py --sources"]),
+        ("yanmo store gc --delete, or yanmo train --steps 3", []),
+        (f"`yanmo {HOLE} --store x`; --{HOLE}", []),
+    ],
+)
+def test_what_is_not_there_would_be_found(text: str, found: list[str]) -> None:
+    assert list(missing(text)) == found
