@@ -1,7 +1,7 @@
 """Which rules beat plain repetition in the paired experiment of docs/augmentation.md.
 
 Five seeds, 64,000 characters read three times (benchmarks/augmentation.py at commit 9109ee6). First weights
-and curated text have changed since, so its order is told and its figures are not. The same text read once
+and curated text have changed since, so its order is reported and its numbers are not. The same text read once
 only was far better than every rule: so no rule is recommended.
 """
 

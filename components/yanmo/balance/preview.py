@@ -1,4 +1,4 @@
-"""Originals beside what augmentation makes of them: for `--preview`, and as examples in the report."""
+"""Originals next to their augmented versions: for `--preview`, and as examples in the report."""
 
 from __future__ import annotations
 

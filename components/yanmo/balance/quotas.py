@@ -53,7 +53,7 @@ def parse_plan(text: str) -> QuotaPlan:
     """Read `shi=1900000,ci=200%,*=50%`, `shi=3w,*=1w`, `{诗: 50000, 词: 30000}` or `alpha=0.7`.
 
     Raises:
-        UsageError: an entry that is no quota, a class named twice, weights beside amounts.
+        UsageError: an entry that is no quota, a class named twice, weights together with amounts.
     """
     body = text.strip().removeprefix("{").removesuffix("}").replace('"', "").replace("'", "")
     alpha = _ALPHA.match(body.strip())

@@ -1,4 +1,4 @@
-"""What balancing did to each class: the figures of report.json, the table in the log, the warnings."""
+"""What balancing did to each class: the numbers of report.json, the table in the log, the warnings."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _side(sums: Mapping[str, npt.NDArray[np.int64]], index: int) -> dict[str, An
 
 
 def add_targets(classes: dict[str, Any], targets: Mapping[str, Target], unit: str) -> None:
-    """Put quota, target and what is missing of it into the figures of each class."""
+    """Put quota, target and what is missing of it into the numbers of each class."""
     for name, target in targets.items():
         taken = classes[name]["after"][unit]
         classes[name] |= {"quota": target.quota, "wanted": target.wanted, "missing": target.wanted - taken}

@@ -1,4 +1,4 @@
-"""Tables in plain text whose columns stay straight beside Chinese characters."""
+"""Tables in plain text whose columns stay straight with Chinese characters in them."""
 
 from __future__ import annotations
 

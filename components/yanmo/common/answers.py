@@ -1,6 +1,6 @@
 """stdout belongs to what a command answers, which a script may read: YAML, JSON, a key.
 
-Libraries print there too: DeepSpeed its memory figures, once it trains in bf16; others from C, or in a child
+Libraries print there too: DeepSpeed its memory use, once it trains in bf16; others from C, or in a child
 process. A process that serves a command line first takes stdout for itself (`take_stdout`): what anything
 writes to file descriptor 1 from then on goes to stderr, and only Python's `print` still reaches the reader.
 Around work that calls libraries (`only_answers`) `print` goes to stderr as well, and `answer` alone is read.

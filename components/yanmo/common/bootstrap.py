@@ -1,6 +1,6 @@
 """Bootstrap over documents: how sure a ratio of sums is, when the documents might have been others.
 
-Documents are drawn with replacement within their genre, because the figure of interest is a mean over
+Documents are drawn with replacement within their genre, because the metric of interest is a mean over
 genres, each bits / characters. Where several hang together (one author, one work) they are drawn together.
 """
 

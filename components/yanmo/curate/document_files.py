@@ -52,7 +52,7 @@ class _File:
     name: str
     split: str
     positions: Ints
-    """Of its documents, in the order of ids."""
+    """Positions of its documents, in the order of ids."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +61,7 @@ class _Join:
 
     pieces: list[Path]
     number: int
-    """Of the file's record batch in each piece."""
+    """Number of the file's record batch in each piece."""
     order: npt.NDArray[np.int64]
     """For each row of the output, its place in the pieces put one after the other."""
     split: str

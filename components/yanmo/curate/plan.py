@@ -45,7 +45,7 @@ class Candidates:
     """Index into `genres`."""
     genres: tuple[str, ...]
     group: Digests
-    """Of the author or source, where the split goes by it; else empty."""
+    """Digest of the author or source, where the split goes by it; else empty."""
     characters: Ints32
     marks: Ints32
     han: Ints32
@@ -193,7 +193,7 @@ class SplitSize:
     characters: int
     """At most, per genre."""
     share: float
-    """Of the genre's characters, at most."""
+    """Largest share of the genre's characters."""
     min_documents: int
     """At least, even if they hold more characters than that, up to a fifth of the genre's groups."""
 

@@ -48,7 +48,7 @@ PROBES = (
     "\n\n 行首的空格\n",
     "　　段首两格。\n\n\n呵呵呵呵～～～～…………    四个空格\t\t",
 )
-"""Texts in which a tokenizer may lose what stands beside something: spaces, line breaks, repetitions."""
+"""Texts in which a tokenizer may lose something: spaces, line breaks, repetitions."""
 
 
 def probe_texts() -> Iterator[tuple[str, str]]:

@@ -37,7 +37,7 @@ class Twin:
     text: str
     """Content digest of its token cache."""
     bits_per_character: float
-    """Of the validation split, mean over genres."""
+    """Bits per character of the validation split, mean over genres."""
     start: str = ""
     """Content digest of the model that it began with; "" for none."""
 
@@ -47,7 +47,7 @@ class SeedNoise:
     """The twins of a recipe."""
 
     share: float
-    """Of the steps."""
+    """Length of a twin, as a share of the steps."""
     twins: tuple[Twin, ...]
 
     @property

@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 _WHOLE = 2_000_000
 """Characters of the evaluation set that are tried as they stand; of the rest every character once."""
 _FILES, _SAMPLE = 16, 200_000
-"""Of training text: files, evenly spread, and characters in all."""
+"""Sample of training text: files, evenly spread, and characters in all."""
 
 
 def texts_at_hand(store: ObjectStore, channel: str) -> Iterator[tuple[str, str]]:

@@ -154,7 +154,7 @@ def varlen_kernel(device: str, dtype: torch.dtype) -> Callable[..., Any] | None:
 
 @cache
 def lowest_capability() -> Capability | None:
-    """Of the GPUs that this process sees, so that all ranks of a machine choose alike; None without one."""
+    """Lowest compute capability of the visible GPUs, so that all ranks choose alike; None without a GPU."""
     if not torch.cuda.is_available():
         return None
     return min(torch.cuda.get_device_capability(i) for i in range(torch.cuda.device_count()))

@@ -192,7 +192,7 @@ def _draw(parameter: Tensor, std: float, generator: torch.Generator) -> None:
 def rotary_tables(positions_BT: Tensor, config: DecoderConfig, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Cosines and sines, (B, T, 1, E/2) each.
 
-    Made anew for each batch (a few thousand numbers) and not kept as buffers, which an engine would
+    Made for each batch (a few thousand numbers) and not kept as buffers, which an engine would
     cast to bf16 along with the weights.
     """
     exponents = torch.arange(0, config.head_dim, 2, device=positions_BT.device).float() / config.head_dim

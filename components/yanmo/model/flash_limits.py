@@ -9,7 +9,7 @@ memory than compute capabilities 8.6, 8.9 and 12.x have.
 from __future__ import annotations
 
 Capability = tuple[int, int]
-"""Of a CUDA GPU: (8, 0) is an A100's, (9, 0) an H100's or H200's."""
+"""Compute capability of a CUDA GPU: A100 is (8, 0), H100 and H200 are (9, 0)."""
 
 _LEAST: Capability = (8, 0)
 _WIDEST, _WIDEST_OF_SMALL = 256, 192

@@ -1,7 +1,7 @@
 """Sampling from a decoder: seeded, with temperature and nucleus, many texts at a time.
 
 Keys and values of what was read are kept, so that a step reads one token of each text. A text that outgrows
-the context goes on with the latter half of it read anew, as documents are scored (model/scoring.py).
+the model reads the latter half of the context again and goes on, as in scoring (model/scoring.py).
 256 texts of 80 tokens take 12 CPU-seconds; reading everything again at each step took 72 (4 M parameters).
 
 The model may be on a GPU; then the draw is made there too, from random numbers of the CPU's generator, one

@@ -1,7 +1,7 @@
 """A character 5-gram with interpolated modified Kneser-Ney smoothing: the baseline every model must beat.
 
 Chen & Goodman, "An Empirical Study of Smoothing Techniques for Language Modeling" (TR-10-98), with the
-conventions of KenLM's lmplz, so that figures can be compared: one begin symbol per document, raw counts
+conventions of KenLM's lmplz, so that results can be compared: one begin symbol per document, raw counts
 for n-grams that begin with it, one end symbol that is charged, unigrams interpolated with a uniform
 distribution over the vocabulary, of which the unknown character is one word.
 

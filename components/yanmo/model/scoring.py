@@ -8,7 +8,7 @@ probabilities of all of them sum to 1 (tests/components/model/test_scoring_exact
 
 Windows of all documents are sorted by length and batched, so that little is padded; a document's bits do not
 depend on what shares its batch beyond the last digits of fp32. A `Reader` scores faster than its decoder
-(reader.py), with the same figures; training scores with the decoder as it is.
+(reader.py), with the same results; training scores with the decoder as it is.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def are_likeliest(
     threads: int = 1,
     batch_tokens: int = 1024,
 ) -> list[tuple[float, bool]]:
-    """Of each document the bits of what counts, and whether no other token was likelier anywhere in it.
+    """For each document the bits of what counts, and whether no other token was likelier anywhere in it.
 
     Args:
         threads, batch_tokens: as of `token_bits`.

@@ -78,7 +78,9 @@ def _index(path: Path) -> dict[str, str]:
             return dict(found)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         pass
-    raise DataError(f"{path}: expected an object with a weight_map of files beside it; copy the model again")
+    raise DataError(
+        f"{path}: expected an object with a weight_map of files in the same folder; copy the model again"
+    )
 
 
 def _is_plain(name: Any) -> bool:

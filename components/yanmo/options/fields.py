@@ -63,7 +63,7 @@ def opt(
         often: whether people set it often: `--help` shows it without being asked for its group.
         least, above, most, below: bounds of a number; 0 to 10^9 where they say nothing.
         choices: the only values allowed; a drop-down on the run form.
-        words: words that may be said instead of a number.
+        words: words that may be given instead of a number.
         auto: what the option becomes where nobody gives it, for `--help`; `{default}` in it is the default.
             Given, `auto` and an empty text then mean "not given here", so that what is below them counts.
         by_machine: whether the machine decides it where nobody gives it.

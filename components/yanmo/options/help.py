@@ -93,7 +93,7 @@ def _front(cls: type, prog: str) -> Iterator[str]:
         said = option.metadata["help"].partition("; ")[0]
         yield from _entry(f"{flag(option.name)} {_metavar(cls, option)}", said + _briefly(option))
     yield ""
-    yield f"All options, by group ({prog} --help GROUP shows one group, {prog} --help all shows all):"
+    yield f"All options by group; {prog} --help GROUP shows one group, {prog} --help all shows all:"
     for group in groups:
         yield from _entry(f"{group.name} ({len(group.options)})", group.about.rstrip("."))
     yield ""
@@ -109,7 +109,7 @@ def _group(cls: type, title: str, options: Iterable[dataclasses.Field[Any]]) -> 
 
 
 def _entry(left: str, right: str) -> Iterator[str]:
-    """A name, and what it is beside it, or below where the name is long."""
+    """A name with its explanation next to it, or below where the name is long."""
     lines = textwrap.wrap(right, _WIDTH - _INDENT)
     if len(left) + 4 > _INDENT:
         yield f"  {left}"

@@ -15,11 +15,11 @@ from typing import Any
 from yanmo.options.nearest import did_you_mean
 
 MOST = 10**9
-"""Of a number that says no other bound."""
+"""Upper bound of a number that declares none."""
 MOST_EXACT = 10**15
 """Integers are exact up to here in doubles, which JSON and KFP make of numbers."""
 AUTO = "auto"
-"""Of an option that takes it: "not given here". An empty text means the same."""
+"""Value of an option that takes it, for "not given here". An empty text means the same."""
 
 _NUMBER = re.compile(r"[+-]?([0-9](_?[0-9])*(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,4})?")
 _LONGEST_NUMBER = 40
@@ -78,7 +78,7 @@ class Values:
     bounds: Bounds = field(default_factory=Bounds)
     choices: Sequence[Any] = ()
     words: Mapping[str, int] = field(default_factory=dict)
-    """Words that may be said instead of a number."""
+    """Words that may be given instead of a number."""
     takes_auto: bool = False
 
     def read(self, text: str) -> Any:
@@ -151,7 +151,7 @@ def _is_writable(text: str) -> bool:
 
 
 def bounds(least: float | None, above: float | None, most: float | None, below: float | None) -> Bounds:
-    """Bounds as an option's declaration says them; what is not said is 0 and `MOST`."""
+    """Bounds as an option declares them; the defaults are 0 and `MOST`."""
     low = above if above is not None else 0 if least is None else least
     high = below if below is not None else MOST if most is None else most
     return Bounds(least=low, most=high, above_least=above is not None, below_most=below is not None)

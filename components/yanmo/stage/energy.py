@@ -2,7 +2,7 @@
 
 RAPL counts whole sockets, whoever uses them, and its files are root's on most machines (CVE-2020-8694); NVML
 counts whole GPUs since the driver was loaded (Volta and newer). RAPL's counters wrap, after half an hour at
-worst, so they are read every minute. A virtual machine has neither, as a rule; then nothing is said.
+worst, so they are read every minute. A virtual machine has neither, as a rule; then nothing is recorded.
 
 Sources: kernel.org, Documentation/power/powercap/powercap.rst; NVML API, nvmlDeviceGetTotalEnergyConsumption.
 """

@@ -151,7 +151,7 @@ class Finish:
     artifacts: dict[str, Path] = dataclasses.field(default_factory=dict)
     """Outputs that are files (HTML) and not references."""
     references: dict[str, Output] = dataclasses.field(default_factory=dict)
-    """Parts made beside the output that are not in its manifest (baselines)."""
+    """Parts made along with the output that are not in its manifest (baselines)."""
     metadata: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
     """Output name -> scalars for KFP's UI (Metrics)."""
 
@@ -348,7 +348,7 @@ def failed(stage: Stage, error: Exception) -> int:
 
 
 def _beside(pointer: str, part: str) -> str:
-    """The pointer of an output beside the main one: not the channel's own where another was asked for."""
+    """The pointer of an output other than the main one: not the channel's own where another was asked for."""
     return f"{pointer}_{part}" if pointer else part
 
 

@@ -1,4 +1,4 @@
-"""What a process is using, said in the store for as long as it lives.
+"""What a process is using, recorded in the store for as long as it lives.
 
     runs/<stage>/<64 digits, drawn>/LEASE.json, INPUTS.json
 
@@ -51,14 +51,14 @@ class Session:
                 if not self._pages or len(self._pages[-1].used) + len(some) > PAGE:
                     self._pages.append(_Page(self._store, self._stage))
                 self._pages[-1].add(some)
-        check_present(self._store, outputs)  # after it was said, as in commit.announce
+        check_present(self._store, outputs)  # after it was recorded, as in commit.announce
         with self._lock:
             here = {_name(one) for one in outputs}
             for page in self._pages:
                 page.checked |= here & page.used.keys()
 
     def close(self) -> None:
-        """Remove what was said; no error where that cannot be done now (the lease then expires)."""
+        """Remove the record; no error where that cannot be done now (the lease then expires)."""
         with self._lock:
             for page in self._pages:
                 page.close()

@@ -44,9 +44,9 @@ class Encoded:
     characters: Array
     """int32 (documents): characters that are not white space; of a chat, those of its answers."""
     loss_spans: dict[int, list[list[int]]]
-    """Of the chats, by row: [begin, end) in tokens."""
+    """For each chat, by row: [begin, end) in tokens."""
     runs: dict[int, list[tuple[str, list[int]]]]
-    """Of the chats, by row: the texts between two marks, and their ids."""
+    """For each chat, by row: the texts between two marks, and their ids."""
 
 
 def has_chats(batch: pa.RecordBatch) -> bool:

@@ -113,5 +113,5 @@ _BYTES = {name: byte for byte, name in enumerate(BYTES)}
 
 
 def added_tokens(value: dict[str, Any]) -> dict[str, int]:
-    """Token -> id of the tokens that stand beside the model in the content of a tokenizer.json."""
+    """Token -> id of the tokens that a tokenizer.json lists outside of its model."""
     return {token["content"]: int(token["id"]) for token in value.get("added_tokens") or ()}

@@ -31,7 +31,7 @@ from yanmo.common.errors import DataError, EnvironmentFault
 
 log = logging.getLogger(__name__)
 USER_FILE = "user_dictionary.txt"
-"""Of a tokenizer that was made with user dictionaries: their lines."""
+"""File in a tokenizer made with user dictionaries that holds their lines."""
 _WORD = re.compile(r"[\u4E00-\u9FD5a-zA-Z+#&\._%\-]+")
 """What jieba's own pattern lets through as a word, digits left out: a digit is its own token, except in the
 words of a user dictionary."""

@@ -82,7 +82,7 @@ class Done:
     """UTF-8 of the texts."""
     judged: int = 0
     jieba: Counter[str] = field(default_factory=Counter)
-    """Of `agreement_counts`."""
+    """Counts of `agreement_counts`."""
     used: Array = field(default_factory=lambda: np.zeros(0, bool))
     """bool (vocabulary): ids that occur."""
     first: dict[str, Any] = field(default_factory=dict)

@@ -67,7 +67,7 @@ def write_tokenizer(
 
 
 def write_files(attempt: Attempt, special: SpecialIds, *, unk: str = "") -> None:
-    """Write what lies beside a tokenizer.json.
+    """Write the files that belong to a tokenizer.json.
 
     Args:
         unk: the token of what has no id; none in a tokenizer that spells everything by bytes.

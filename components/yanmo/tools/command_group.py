@@ -1,4 +1,4 @@
-"""The command line of a room of tools (`yanmo store`, `yanmo cache`): common options, and how each tool ends.
+"""The command line of a command group (`yanmo store`, `yanmo cache`): common options, exit codes.
 
 A subcommand is a module with HELP, `add_arguments(parser)` and `run(store, args) -> exit code`. What a
 person or a script asked for goes to stdout; progress and complaints go to stderr.
@@ -38,7 +38,7 @@ _COMMON = ("store", "endpoint", "scratch", "scratch_gib", "single_writer", "log_
 
 @dataclass(frozen=True)
 class Tool:
-    """A room of tools."""
+    """A command group."""
 
     name: str
     """As it is typed after `yanmo`."""

@@ -1,6 +1,6 @@
 """What the supervisor and its workers tell each other: files in the run's folder.
 
-    job.json             what to train: options, store, references, shift    supervisor -> workers
+    job.json             what to train: options, store, references, hours     supervisor -> workers
     stop                 please save and end                                  supervisor -> workers
     heartbeats/          touched while a rank makes progress                  workers -> supervisor
     metrics.jsonl        one line per interval, validation and event          workers -> supervisor
@@ -51,7 +51,7 @@ class WorkerJob:
     """One training, as the workers get it."""
 
     options: TrainConfig
-    """As this shift has them: the micro batch may be the night's, or a halved one."""
+    """Options of this time window: the micro batch may be the night's, or a halved one."""
     store: str
     token_cache: Reference
     model: Reference | None

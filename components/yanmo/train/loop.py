@@ -31,7 +31,7 @@ Ending = Literal["done", "paused", "changed"]
 
 @dataclass(kw_only=True)
 class Loop(Resumable):
-    """Trains until the last step, until asked to stop, or until its shift is over."""
+    """Trains until the last step, until asked to stop, or until its time window is over."""
 
     validation: Validation
     ends_at: float | None = None
@@ -129,7 +129,7 @@ class Loop(Resumable):
         return self.schedule.at(self.step) * self.validation_policy.multiplier
 
     def _agree(self) -> tuple[bool, bool, bool]:
-        """Whether all ranks stop, are at the end of their shift, or save, after this same step."""
+        """Whether all ranks stop, are at the end of their time window, or save, after this same step."""
         first, writer = self.engine.rank == 0, self.writer
         stop = self.stop_asked or (first and (self.folder / job.STOP).exists())
         over = first and self.ends_at is not None and self.clock() >= self.ends_at

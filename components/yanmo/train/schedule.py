@@ -76,12 +76,12 @@ class ScheduleOptions(Options, group="schedule"):
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """What the peak learning rate is multiplied with in each step (0 is the first)."""
+    """The factor of the peak learning rate at each step; step 0 is the first."""
 
     name: str
     """linear, cosine, constant; wsd: constant, then linear over the last `decay_share` of the steps (Hu et
-    al., MiniCPM, 2024); sgdr: cosines that begin anew (Loshchilov and Hutter, 2017); plateau: constant, and
-    times what `Plateau` says."""
+    al., MiniCPM, 2024); sgdr: cosines with restarts (Loshchilov and Hutter, 2017); plateau: constant, times
+    the multiplier of `Plateau`."""
     steps: int
     warmup_steps: int
     floor: float
@@ -90,7 +90,7 @@ class Schedule:
     restart_steps: int = 0
     restart_factor: float = 1.0
     scale: float = 1.0
-    """Of all learning rates, for the batch: see `batch_scale`."""
+    """Factor of all learning rates for the size of the batch: see `batch_scale`."""
 
     @classmethod
     def of(cls, options: ScheduleOptions, batch_tokens: int) -> Schedule:
@@ -135,7 +135,7 @@ class Schedule:
 
 
 def batch_scale(rule: str, batch_tokens: int, reference_tokens: int) -> float:
-    """What a batch of another size multiplies the learning rates with.
+    """The factor of all learning rates for a batch of another size.
 
     Args:
         rule: none; linear (Goyal et al., 2017, for SGD); sqrt (Malladi et al., 2022, for Adam).
@@ -149,16 +149,16 @@ class ValidationPatience:
     """Counts validations without a gain: the rule of early stopping and of the plateau."""
 
     most: int
-    """Validations without a gain that are borne."""
+    """Validations without a gain before the patience runs out."""
     min_delta: float
     """Bits per character that count as a gain."""
     best: float = math.inf
     waited: int = 0
 
     def update(self, bits_per_character: float) -> bool:
-        """Note a validation; whether the patience is at its end, which begins anew then.
+        """Note a validation; whether the patience has run out, in which case counting starts again.
 
-        A figure that is not a number is no gain.
+        A value that is not a number is no gain.
         """
         if bits_per_character < self.best - self.min_delta:
             self.best, self.waited = bits_per_character, 0

@@ -1,9 +1,9 @@
 """When a run has to stop, and what it may use until then: hours of the night, `--stop-at`, `--max-seconds`.
 
-A run is a row of shifts. The supervisor asks for the present one, starts the workers with its settings, and
-rank 0 ends it at the first step boundary after its end: paused, or to be started again with the settings of
-the shift that follows. Times are Unix seconds; wall times are read in `--timezone`, so that a night across a
-change of the clock is an hour longer or shorter, as for people.
+A run is a series of time windows. The supervisor asks for the current one, starts the workers with its
+settings, and rank 0 ends it at the first step boundary after its end: paused, or to be started again with
+the settings of the window that follows. Times are Unix seconds; wall times are read in `--timezone`, so
+that a night across a change of the clock is an hour longer or shorter, as for people.
 """
 
 from __future__ import annotations
@@ -113,35 +113,35 @@ class HoursOptions(Options, group="hours"):
 
 
 @dataclass(frozen=True)
-class Shift:
-    """One stretch of a run."""
+class TimeWindow:
+    """Part of a run with the same settings."""
 
     is_night: bool
     """Whether the night's settings hold."""
     ends_at: float
-    """Unix seconds; infinity for never. A shift that has ended already is not begun."""
+    """Unix seconds; infinity for never. A window that has already ended is not begun."""
     then: Then
     reason: str
     """What ends it, for the log."""
 
 
-class Shifts:
-    """The shifts of a run that began when this was made."""
+class TimeWindows:
+    """The time windows of a run that began when this was made."""
 
     def __init__(self, hours: Hours, clock: Clock = time.time) -> None:
         self._hours, self._clock = hours, clock
         self._began = clock()
         self._zone = zone_of(hours.timezone)
 
-    def current(self) -> Shift:
-        """The shift of this moment."""
+    def current(self) -> TimeWindow:
+        """The current time window."""
         ends = [*self._stops()]
         is_night = False
         if self._hours.night:
             is_night, end = self._of_the_night()
             ends.append(end)
         ends_at, then, reason = min(ends, default=(float("inf"), "paused", ""), key=lambda end: end[0])
-        return Shift(is_night, ends_at, then, reason)
+        return TimeWindow(is_night, ends_at, then, reason)
 
     def _stops(self) -> list[tuple[float, Then, str]]:
         hours, found = self._hours, list[tuple[float, Then, str]]()

@@ -1,4 +1,4 @@
-"""Random token replacement: the online augmentation, made anew each time a text is read.
+"""Random token replacement: online augmentation, different each time a text is read.
 
 Of the tokens that the model is fed, a share is replaced by tokens drawn from the training text; the targets
 stay, so the model learns to predict from a slightly damaged past. Reported to lower the best validation loss
@@ -19,7 +19,7 @@ from yanmo.formats.packing import keyed_random
 from yanmo.formats.token_cache import DocumentIndex, TokenCache
 
 _PURPOSE = 3
-"""Of `keyed_random`; 0 to 2 are packing's."""
+"""Purpose number for `keyed_random`; packing has 0 to 2."""
 
 
 class TokenNoise:

@@ -24,7 +24,7 @@ class Validation:
     characters: NDArray[np.int64]
     documents: list[NDArray[np.int64]]
     spans: list[list[list[int]] | None]
-    """Of each document [begin, end) of the tokens that count; None counts all. Of a chat, its answers."""
+    """For each document the [begin, end) of the tokens that count, in a chat its answers; None counts all."""
 
     @classmethod
     def choose(cls, cache: TokenCache, most_characters: int) -> Validation:
@@ -49,10 +49,10 @@ class Validation:
         )
 
     def bits_per_character(self, engine: Engine, beat: Callable[[], None] = lambda: None) -> dict[str, float]:
-        """By genre, and their `mean`; every rank scores its share and gets all figures.
+        """Bits per character by genre, and their `mean`; every rank scores its share and gets all results.
 
         Args:
-            beat: called again and again: a long validation is no hang.
+            beat: called after each batch, so that a long validation does not look like a hang.
         """
         mine = range(engine.rank, len(self.documents), engine.world_size)
         with engine.scoring() as decoder:

@@ -12,12 +12,12 @@ from yanmo.train.schedule import Plateau, ValidationPatience
 
 @dataclass
 class ValidationPolicy:
-    """Hears every validation; all ranks update the same figure and so decide alike."""
+    """Takes in every validation; all ranks get the same value and so decide alike."""
 
     stopping: ValidationPatience | None
     plateau: Plateau | None
     is_over: bool = False
-    """Whether the training should end: no gain for as long as --early-stopping bears."""
+    """Whether the training should end: --early-stopping validations without a gain."""
 
     @classmethod
     def of(cls, options: TrainConfig) -> ValidationPolicy:
@@ -32,7 +32,7 @@ class ValidationPolicy:
 
     @property
     def multiplier(self) -> float:
-        """Of the learning rate."""
+        """Factor of the learning rate."""
         return self.plateau.multiplier if self.plateau else 1.0
 
     def update(self, bits_per_character: float) -> list[str]:
@@ -63,6 +63,6 @@ class ValidationPolicy:
 
 
 def mean_of(found: dict[str, float]) -> float:
-    """The figure that counts; inf where a validation gave none."""
+    """The mean that decides; inf where a validation gave none."""
     mean = found.get("mean", math.inf)
     return mean if math.isfinite(mean) else math.inf

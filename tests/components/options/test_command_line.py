@@ -166,7 +166,7 @@ def test_help_shows_what_is_set_often_and_the_names_of_the_groups(capsys: pytest
         "store (8)",
         "run (6)",
         "--help GROUP",
-        "of 20 options",
+        "of 20)",
     ):
         assert name in text
     assert "--rate" not in text and "--run-id" not in text

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from yanmo.train.time_window import Hours, Shifts, next_time, wall_time
+from yanmo.train.time_window import Hours, TimeWindows, next_time, wall_time
 
 SHANGHAI = "Asia/Shanghai"
 NEW_YORK = "America/New_York"
@@ -36,8 +36,8 @@ def night(**options) -> Hours:
 
 
 def test_without_hours_a_run_never_has_to_stop():
-    shift = Shifts(Hours(), Clock("UTC", "2026-11-21 12:00")).current()
-    assert shift.ends_at == float("inf") and not shift.is_night
+    window = TimeWindows(Hours(), Clock("UTC", "2026-11-21 12:00")).current()
+    assert window.ends_at == float("inf") and not window.is_night
 
 
 @pytest.mark.parametrize(
@@ -46,48 +46,48 @@ def test_without_hours_a_run_never_has_to_stop():
 )
 def test_a_run_begun_at_night_pauses_at_its_end(began, ends):
     clock = Clock(SHANGHAI, f"2026-11-21 {began}")
-    shift = Shifts(night(), clock).current()
-    assert (shift.is_night, shift.then, clock.shown(shift.ends_at)) == (True, "paused", ends)
+    window = TimeWindows(night(), clock).current()
+    assert (window.is_night, window.then, clock.shown(window.ends_at)) == (True, "paused", ends)
 
 
 @pytest.mark.parametrize("began", ["08:00", "12:00", "20:59"])
 def test_a_run_begun_by_day_pauses_at_once(began):
     clock = Clock(SHANGHAI, f"2026-11-21 {began}")
-    shift = Shifts(night(), clock).current()
-    assert shift.ends_at <= clock() and shift.then == "paused" and "has not begun" in shift.reason
+    window = TimeWindows(night(), clock).current()
+    assert window.ends_at <= clock() and window.then == "paused" and "has not begun" in window.reason
 
 
 def test_a_run_that_trains_by_day_changes_its_settings_at_both_ends_of_the_night():
     clock = Clock(SHANGHAI, "2026-11-21 12:00")
-    shifts = Shifts(night(by_day="train"), clock)
-    day = shifts.current()
+    windows = TimeWindows(night(by_day="train"), clock)
+    day = windows.current()
     assert (day.is_night, day.then, clock.shown(day.ends_at)) == (False, "changed", "11-21 21:00")
     clock.now = day.ends_at
-    dark = shifts.current()
+    dark = windows.current()
     assert (dark.is_night, dark.then, clock.shown(dark.ends_at)) == (True, "changed", "11-22 08:00")
     clock.now = dark.ends_at
-    assert not shifts.current().is_night
+    assert not windows.current().is_night
 
 
 def test_a_night_within_one_day_needs_no_midnight():
     clock = Clock(SHANGHAI, "2026-11-21 02:00")
-    shift = Shifts(Hours(night="01:00-05:00", timezone=SHANGHAI), clock).current()
-    assert shift.is_night and clock.shown(shift.ends_at) == "11-21 05:00"
+    window = TimeWindows(Hours(night="01:00-05:00", timezone=SHANGHAI), clock).current()
+    assert window.is_night and clock.shown(window.ends_at) == "11-21 05:00"
 
 
 def test_the_zone_decides_not_the_machines_clock():
     clock = Clock("UTC", "2026-11-21 14:00")  # 22:00 in Shanghai
-    assert Shifts(night(), clock).current().is_night
-    assert not Shifts(Hours(night="21:00-08:00", timezone="UTC"), clock).current().is_night
+    assert TimeWindows(night(), clock).current().is_night
+    assert not TimeWindows(Hours(night="21:00-08:00", timezone="UTC"), clock).current().is_night
 
 
 def test_the_earliest_end_wins_and_counts_from_the_start_of_the_run():
     clock = Clock(SHANGHAI, "2026-11-21 22:00")
     began = clock()
-    shifts = Shifts(night(stop_at="07:45", max_seconds=12 * HOUR), clock)
-    first = shifts.current()
+    windows = TimeWindows(night(stop_at="07:45", max_seconds=12 * HOUR), clock)
+    first = windows.current()
     assert clock.shown(first.ends_at) == "11-22 07:45" and "--stop-at" in first.reason
-    short = Shifts(night(max_seconds=HOUR), clock)
+    short = TimeWindows(night(max_seconds=HOUR), clock)
     assert short.current().ends_at == began + HOUR
     clock.now += 2 * HOUR  # over, and no later start of workers makes it longer
     assert short.current().ends_at < clock() and short.current().then == "paused"
@@ -95,14 +95,14 @@ def test_the_earliest_end_wins_and_counts_from_the_start_of_the_run():
 
 def test_a_stop_time_that_has_passed_today_is_tomorrows():
     clock = Clock(SHANGHAI, "2026-11-21 07:45")
-    shift = Shifts(Hours(stop_at="07:45", timezone=SHANGHAI), clock).current()
-    assert clock.shown(shift.ends_at) == "11-22 07:45"
+    window = TimeWindows(Hours(stop_at="07:45", timezone=SHANGHAI), clock).current()
+    assert clock.shown(window.ends_at) == "11-22 07:45"
 
 
 def test_a_night_is_an_hour_shorter_or_longer_when_the_clocks_change():
     def length(day: str) -> float:
         clock = Clock(NEW_YORK, f"{day} 21:00")
-        return Shifts(Hours(night="21:00-08:00", timezone=NEW_YORK), clock).current().ends_at - clock()
+        return TimeWindows(Hours(night="21:00-08:00", timezone=NEW_YORK), clock).current().ends_at - clock()
 
     assert length("2026-03-07") == 10 * HOUR
     assert length("2026-10-31") == 12 * HOUR
@@ -111,10 +111,10 @@ def test_a_night_is_an_hour_shorter_or_longer_when_the_clocks_change():
 
 def test_a_night_that_ended_in_the_hour_shown_twice_does_not_begin_again():
     clock = Clock(NEW_YORK, "2026-11-01 01:10")
-    shifts = Shifts(Hours(night="21:00-01:30", timezone=NEW_YORK), clock)
-    assert shifts.current().is_night
+    windows = TimeWindows(Hours(night="21:00-01:30", timezone=NEW_YORK), clock)
+    assert windows.current().is_night
     clock.set("2026-11-01 01:10", fold=1)
-    assert not shifts.current().is_night
+    assert not windows.current().is_night
 
 
 def test_a_time_that_the_clocks_skip_comes_at_the_moment_of_the_change():

@@ -214,9 +214,9 @@ _AT_A_TIME = 20_000
 class _Meeting:
     signed: Path
     position: Ints
-    """Of each row; -1 where it is not compared."""
+    """Position of each row; -1 where it is not compared."""
     keys: npt.NDArray[np.uint32]
-    """Of a few texts, shape (BANDS, texts)."""
+    """Band keys of a few texts, shape (BANDS, texts)."""
 
 
 def _pairs_with(

@@ -1,4 +1,4 @@
-"""Between `map` and `plan`: what near duplicates are found by, as columns of numbers beside the mapped files.
+"""Between `map` and `plan`: the numbers that near duplicates are found by, next to the mapped files.
 
 The keys of a band are one column, so that the plan reads them band by band: 4 bytes per document at a time,
 whatever the corpus. They are an output of their own per mapped file, so that only new text is signed.

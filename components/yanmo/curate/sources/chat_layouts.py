@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 FIELDS = ("messages", "conversations", "instruction", "input", "output", "history", "system")
 """Fields and columns that a chat may lie in."""
 GENRE = "chat"
-"""Of chats that name none."""
+"""Genre of chats that name none."""
 _ROLES = {
     **dict.fromkeys(("system", "developer"), "system"),
     **dict.fromkeys(("user", "human", "prompter"), "user"),

@@ -31,7 +31,7 @@ _ENOUGH = 0.4
 _MARGIN = 0.1
 _MAX_ERRORS = 0.02
 _TOLD_SHARE = 0.9
-"""Of the bytes of a sample's lines that are in some encoding for certain: with more it is read by lines."""
+"""Share of a sample's bytes in lines whose encoding is certain; above it a file is read line by line."""
 _MAGIC = {
     b"\x1f\x8b": "gzip (.gz)", b"BZh": "bzip2 (.bz2)", b"\xfd7zXZ\0": "xz (.xz)",
     b"\x28\xb5\x2f\xfd": "Zstandard (.zst)", b"PK\x03\x04": "a ZIP archive", b"PAR1": "Parquet (.parquet)",

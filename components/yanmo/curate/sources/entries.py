@@ -67,7 +67,7 @@ NO_SETTINGS = Settings()
 
 @dataclass(frozen=True)
 class Entry:
-    """One place of `--sources` and what is said about it."""
+    """One place of `--sources` and its settings."""
 
     place: str
     settings: Settings = NO_SETTINGS
@@ -154,5 +154,5 @@ def _read_list(path: Path) -> list[Any]:
 
 
 def _beside(path: Path, place: str) -> str:
-    """A relative place is one beside the sources file."""
+    """A relative place is relative to the sources file."""
     return place if "://" in place else str(path.parent / Path(place).expanduser())

@@ -78,7 +78,7 @@ class RawDocument:
     encoding: str = "utf-8"
     """What its line was in, in a file of UTF-8."""
     turns: list[Turn] = field(default_factory=list)
-    """Of a chat, whose `text` is empty until they are normalized."""
+    """Turns of a chat, whose `text` is empty until they are normalized."""
 
 
 @dataclass(frozen=True)

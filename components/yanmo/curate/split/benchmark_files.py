@@ -63,7 +63,7 @@ def _line_strings(source: Source, line: int, data: bytes) -> Iterator[str]:
 
 _DELIMITERS = {"csv": ",", "tsv": "\t"}
 _MOST_BYTES = 1 << 30
-"""Of a table: a benchmark is small, and cells may go over many lines, so it is read whole."""
+"""Largest table: cells may go over many lines, so a table is read whole, and benchmarks are small."""
 
 
 def _cells(source: Source) -> Iterator[str]:

@@ -52,7 +52,7 @@ def split_size(options: CurateOptions, split: str) -> SplitSize:
 def what_lacks(genre: Ints32, characters: Ints32, splits: Mapping[str, Ints], size: SplitSize) -> str:
     """Why a text is too small for the three `splits`, in words; empty where it is not.
 
-    Every genre of test must be in it, as the figure that is confirmed is a mean over genres. And where the
+    Every genre of test must be in it, as what is confirmed is a mean over genres. And where the
     least number of documents would take more than twice the split's share of the whole text, training needs
     them more: about 100 documents a genre by default.
     """

@@ -35,7 +35,7 @@ Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
 
 _FEW = 20
-"""With fewer test documents of a genre its figure means little."""
+"""With fewer test documents, the result of a genre means little."""
 
 
 def build_evaluation_set(attempt: Attempt, corpus: Corpus, options: CurateOptions) -> Result:
@@ -72,7 +72,9 @@ def _warn_of_small_genres(corpus: Corpus, documents: dict[str, int]) -> None:
     for genre in sort_genres(corpus.candidates.genres[code] for code in codes):
         number = documents.get(genre, 0)
         if number < _FEW:
-            log.warning("genre %s has %d test documents: its figure will be uncertain", genre, number)
+            log.warning(
+                "genre %s has only %d test documents: its bits per character will be uncertain", genre, number
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +87,7 @@ class EvaluationSet:
     """As they are compared."""
     texts_genre: list[str]
     answers: list[list[str]]
-    """Of each text, where it is a chat, as they are compared: what it is charged for."""
+    """For each text that is a chat, its answers as they are compared: what the model is charged for."""
     is_chat: list[bool]
     """Which of `texts` are chats."""
     is_confirm: list[bool]
@@ -93,7 +95,7 @@ class EvaluationSet:
     clusters: Digests
     """Digests of the Han characters of its documents."""
     groups: Digests
-    """Of its known authors or sources, where the split goes by them."""
+    """Digests of its known authors or sources, where the split goes by them."""
 
     @classmethod
     def open(cls, part: Output, split_by: str) -> EvaluationSet:

@@ -17,7 +17,7 @@ from yanmo.curate.text.normalize import code_points, normalize
 from yanmo.curate.text.repetition import REPEATED_SIZES, TOP_SIZES, repetition
 
 _LINE_ENDS = tuple("。！？.!?．｡")
-"""Of datatrove's TERMINAL_PUNCTUATION those that Chinese text has."""
+"""The marks of datatrove's TERMINAL_PUNCTUATION that Chinese text has."""
 _BULLETS = ("•", "·", "●", "○", "■", "▪", "-", "*")
 _ELLIPSES = ("…", "...", "。。。")
 

@@ -77,7 +77,7 @@ def _chosen(documents: CachedDocuments, args: argparse.Namespace) -> Iterator[in
 
 
 def _facts(output: Output) -> dict[str, Any]:
-    """What a cache is, beside its counts."""
+    """What a cache is, apart from its counts."""
     manifest = output.manifest
     metadata, tokenizer = manifest.metadata, manifest.references.get(TOKENIZER, {})
     files = output.entries("tokens-*.parquet")

@@ -70,7 +70,7 @@ class Workshop:
 
     @property
     def counts(self) -> Counts:
-        """Of the text, by characters and jieba's words."""
+        """Counts of the text, by characters and jieba's words."""
         if self._counts is None:
             self._counts = Counts()
             for begin in range(0, len(self.texts), _BATCH):

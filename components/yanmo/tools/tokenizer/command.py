@@ -1,6 +1,6 @@
 """The command line of `yanmo tokenizer`: one module per subcommand.
 
-A room of its own, and not a door of `tokenize`: comparing trains small models, and a data stage never
+A command group of its own, not part of `tokenize`: comparing trains small models, and a data stage never
 imports torch.
 """
 

@@ -168,7 +168,7 @@ def _trained(jobs: list[ProxyTask], workers: int) -> dict[str, Trained]:
 
 
 def table(found: dict[str, Any]) -> str:
-    """The figures as a terminal shows them, best first."""
+    """The metrics as a terminal shows them, best first."""
     held_out, candidates = found["held_out"], found["candidates"]
     order = sorted(candidates, key=lambda name: candidates[name].get("bits_per_character", 0))
     width = max(map(len, order)) + 2

@@ -20,11 +20,11 @@ RARE = 20
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """Figures of one tokenizer on one text."""
+    """Metrics of one tokenizer on one text."""
 
     ids: int
     characters_per_token: float
-    """Of the held-out text, white space included."""
+    """Characters per token of the held-out text, white space included."""
     unused_ids: int
     """Ids that never occur in the learned text."""
     rare_ids: int
@@ -38,7 +38,7 @@ class Measured:
 def measure(
     segmenter: Segmenter, learned: Array, held_out: Sequence[str], sentences: Sequence[str]
 ) -> Measured:
-    """Figures of a tokenizer.
+    """Metrics of a tokenizer.
 
     Args:
         learned: its ids of the text that it was made from.

@@ -37,12 +37,12 @@ SHAPE: dict[str, Any] = {
     "max_position_embeddings": T,
 }
 _MATRIX_RATE, _TABLE_RATE, _NORM_RATE, _WARM_UP = 0.02, 0.01, 0.003, 10
-"""Of docs/recipe.md."""
+"""Learning rates and warm-up of docs/recipe.md."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProxyTask:
-    """What one process is told to do."""
+    """One training, as a process gets it."""
 
     name: str
     encoded: Path
@@ -55,10 +55,10 @@ class ProxyTask:
 
 @dataclass(frozen=True, kw_only=True)
 class Trained:
-    """What came of it."""
+    """The result of one training."""
 
     bits: NDArray[np.float64]
-    """Of each document that was held out."""
+    """Bits of each held-out document."""
     steps: int
     tokens: int
     epochs: float

@@ -15,7 +15,7 @@ from yanmo.common.errors import DataError
 from yanmo.store.output import Output
 
 HELD_OUT = 20
-"""Of raw files, one document in so many is held out."""
+"""In raw files, one document in this many is held out."""
 _FORMS = "expected .jsonl, .jsonl.zst, .jsonl.gz, .parquet or .txt"
 
 

@@ -1,8 +1,8 @@
 """Bits per character of several tokenizers, how sure they are, and one sentence about them.
 
-The documents are drawn again 2,000 times, the same ones for all tokenizers: the interval of a difference is
-much narrower than those of its two figures. It says what other documents would change, not what another seed
-of the training would.
+The documents are drawn again 2,000 times, the same ones for all tokenizers: the interval of a difference
+is much narrower than the intervals of its two terms. It says what other documents would change, not what
+another seed of the training would.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ class Engine(Protocol):
 
     @property
     def learning_rate(self) -> float:
-        """Of the first group (the layers' matrices) as it is set now."""
+        """Current learning rate of the first group (the layers' matrices)."""
 
     def parts(self) -> list[Part]:
         """Weights and optimizer states that this rank owns, in a fixed order; all kinds from the start."""

@@ -22,7 +22,7 @@ from yanmo.train.backends.accelerator import compile_problem
 
 log = logging.getLogger(__name__)
 _FILES = ("nvidia[0-9]*", "dxg", "kfd")
-"""Of NVIDIA's driver, of a GPU under WSL, of AMD's driver."""
+"""Files in /dev of NVIDIA's driver, of a GPU under WSL, of AMD's driver."""
 _SECONDS = 120.0
 
 
@@ -32,7 +32,7 @@ class Machine:
 
     gpus: int = 0
     name: str = ""
-    """Of the GPU with the least compute capability."""
+    """Name of the GPU with the lowest compute capability."""
     capability: tuple[int, int] | None = None
     """The least of them: all ranks choose alike."""
     has_varlen: bool = False

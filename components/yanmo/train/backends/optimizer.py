@@ -23,7 +23,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 _COEFFICIENTS = (3.4445, -4.7750, 2.0315)
-"""Of the quintic iteration; as in Keller Jordan's Muon and torch.optim.Muon."""
+"""Coefficients of the quintic iteration, as in Keller Jordan's Muon and torch.optim.Muon."""
 _ITERATIONS = 5
 
 

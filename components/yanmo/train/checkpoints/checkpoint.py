@@ -64,7 +64,7 @@ def snapshot(engine: Engine) -> dict[str, Tensor]:
 
 
 def write_rank(folder: Path, rank: int, tensors: dict[str, Tensor]) -> None:
-    """Write and sync one rank's file and, beside it, its entry in the manifest."""
+    """Write and sync one rank's file and, next to it, its entry in the manifest."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"rank-{rank:05d}.safetensors"
     write_tensors(tensors, path)
@@ -218,7 +218,7 @@ def newest(root: Path, before_step: int | None = None) -> Path | None:
         log.warning("checkpoint %s is damaged (%s); trying the one before", folder, problem)
     if folders:
         raise DataError(
-            f"all {len(folders)} checkpoints in {root} are damaged; delete that folder to start anew"
+            f"all {len(folders)} checkpoints in {root} are damaged; delete that folder to start from step 0"
         )
     return None
 
@@ -262,7 +262,7 @@ def _check_identity(folder: Path, index: dict[str, Any], identity: dict[str, str
         if found != value:
             raise DataError(
                 f"{folder}: made with another {name}: expected {value}, found {found}; delete the folder to "
-                "start anew, or go back to what it was made with"
+                "delete them to start from step 0, or go back to the options and inputs they were made with"
             )
 
 

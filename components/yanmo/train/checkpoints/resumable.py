@@ -61,9 +61,9 @@ class Resumable:
     """Samples stepped over by rewinds: how far the data is ahead of the steps."""
     _saved_step: int = -1
     _lines: int | None = None
-    """Of metrics.jsonl when the checkpoint was made that the training stands on."""
+    """Lines of metrics.jsonl at the checkpoint that the training continues from."""
     _validated_step: int = -1
-    """Of the last validation: one that a checkpoint holds is not made, and not given to the policy, again."""
+    """Step of the last validation: one that a checkpoint already holds is not made again."""
     _saved_at: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
@@ -200,13 +200,13 @@ class Resumable:
             checkpoint.point(self.folder / job.CHECKPOINTS, checkpoint.BEST, checkpoint.name_of(self.step))
 
     def _find_the_best(self, name: str) -> None:
-        """Point at the best checkpoint that a state names; where it is gone, begin anew."""
+        """Point at the best checkpoint that a state names; where it is gone, look for a new best."""
         root = self.folder / job.CHECKPOINTS
         there = self.collectives.from_first((root / name / "manifest.json").is_file()) if name else True
         self._best_checkpoint = name if there else ""
         if not there:
             self.best = math.inf
-            self._warn("the best model so far, %s, is gone; the next validation begins anew", name)
+            self._warn("the best checkpoint so far, %s, is gone; the next validation sets a new best", name)
         elif name and self.engine.rank == 0:
             checkpoint.point(root, checkpoint.BEST, name)
 
@@ -228,7 +228,7 @@ class Resumable:
             self.metrics_log.event(came_from, "best", best_step=self.step)
 
     def _warn(self, message: str, *values: Any) -> None:
-        """What all ranks find is said once."""
+        """Log once what all ranks find."""
         if self.engine.rank == 0:
             log.warning(message, *values)
 

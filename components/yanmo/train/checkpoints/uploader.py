@@ -110,7 +110,7 @@ class Uploader:
         return next(self._whole(), "")
 
     def _is_whole(self, name: str) -> bool:
-        """Whether the files have the sizes that the manifest says; a cut one is better brought anew."""
+        """Whether the files have the sizes that the manifest says; a truncated one is downloaded again."""
         folder = self._root / name
         try:
             files = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))["files"]

@@ -33,7 +33,7 @@ class Writer:
         self._thread: threading.Thread | None = None
         self._error: Exception | None = None
         self._step: int | None = None
-        """Of the checkpoint whose parts are being written."""
+        """Step of the checkpoint whose parts are being written."""
         self._index = ""
 
     def clear(self) -> None:

@@ -2,10 +2,10 @@
 
 fast: norm of the gradient and size of the update relative to the weights, by layer, from the step that is
     made anyway: one pass over the gradient and one copy of the weights.
-full: besides, a forward of a few rows with the figures of probes.py.
+full: also a forward pass over a few rows, with the metrics of probes.py.
 off: no hook, no copy, nothing.
 
-A warning names the figure, the layer and what it means, once per figure until it was good again. Thresholds:
+A warning names the metric, the layer and what it means, once until the metric was good again. Thresholds:
 
     active_units < 0.5         half of the units dormant; Sokar et al. 2023 (arXiv 2302.12902)
     effective_rank < 3         states on a plane; ours, see the healthy and sick trainings in docs/night.md
@@ -58,7 +58,7 @@ class Monitor:
         """Args:
         mode: full, fast or off.
         every: steps between looks.
-        warmup_steps: before their end nothing is said: weights that begin at zero move by more than they are.
+        warmup_steps: no warnings before their end: weights that begin at zero move by more than their size.
         """
         self._engine, self._collectives = engine, collectives
         self._mode, self._every, self._quiet = mode, every, warmup_steps
@@ -77,7 +77,7 @@ class Monitor:
         return True
 
     def end(self, step: int, rows: Batch) -> dict[str, Any]:
-        """After the update: the figures, by layer; warns about bad ones.
+        """After the update: the metrics by layer; warns about bad ones.
 
         Args:
             rows: of the batch, for `full`; the same on every rank.

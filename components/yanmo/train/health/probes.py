@@ -73,7 +73,7 @@ def output_entropy(logits_NV: Tensor) -> float:
 
 @torch.no_grad()
 def look_inside(decoder: Decoder, ids_BT: Tensor, segments_BT: Tensor) -> dict[str, Any]:
-    """The figures above by layer, from one forward of some packed rows.
+    """The metrics above by layer, from one forward pass over some packed rows.
 
     Args:
         decoder: with whole weights, in evaluation.

@@ -117,7 +117,7 @@ def heartbeat_path(folder: Path, rank: int) -> Path:
 
 
 def doing_path(heartbeat: Path) -> Path:
-    """The file beside a heartbeat that says what the rank does, in a line that is at most a second old."""
+    """The file next to a heartbeat that says what the rank does, in a line that is at most a second old."""
     return heartbeat.with_name(f"doing-{heartbeat.name}")
 
 

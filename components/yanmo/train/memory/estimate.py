@@ -37,12 +37,12 @@ _BASE = {"cpu": 660 << 20, "cuda": 800 << 20, "mps": 800 << 20}
 """RSS of a worker whose state and activations are left out: torch 2.13's CUDA build on a CPU, whose libraries
 are read in by the first steps; context, cuBLAS and NCCL buffers on CUDA (not measured)."""
 FREE_SHARE = 0.92
-"""Of the memory that may be planned for: allocators waste some."""
+"""Share of the memory that may be planned for: allocators waste some."""
 _LOSS_ROWS = 256
 _PROBE_ROWS = 4
-"""Of health/monitor.py."""
+"""Rows that health/monitor.py reads."""
 _SCORED_TOKENS, _GPU_LOGITS = 1024, 1 << 27
-"""Of a batch of a validation, and of the logits held at a time (model/scoring.py)."""
+"""Tokens of a validation batch, and logits held at a time (model/scoring.py)."""
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,9 @@ class Estimate:
     activations: int
     base: int
     copies: int = 0
-    """Of a checkpoint being written, and what another moment needs beyond forward and backward."""
+    """Copies for a checkpoint being written, and what other moments need beyond forward and backward."""
     host: int = 0
-    """In the CPU's memory beside a GPU: copies, and with --offload the optimizer's states."""
+    """Memory of the CPU when a GPU trains: copies, and with --offload the optimizer states."""
 
     @property
     def total(self) -> int:
@@ -89,7 +89,7 @@ def estimate(options: TrainConfig, vocab_size: int, device: str, rows: int = 0) 
         stage, share = options.zero_stage, w
         weights = e * count // (w if stage == 3 else 1) + 4 * count // w
         gradients = 4 * count // (w if stage > 1 else 1) + 4 * count // w
-    # The head's gradient in fp32 is there before the others', an embedding's beside it in the backward.
+    # The head's fp32 gradient is there before the others; in the backward the embedding's joins it.
     passing = 4 * tables + (e * count if e == 2 else 0)
     optimizer, host = states // share, 0
     if options.offload == "optimizer":
@@ -114,7 +114,7 @@ def estimate(options: TrainConfig, vocab_size: int, device: str, rows: int = 0) 
 
 @dataclass(frozen=True)
 class _Moments:
-    """Bytes that moments of a training other than forward and backward need, beside what is always there."""
+    """Bytes that moments other than forward and backward need, on top of what is always there."""
 
     options: TrainConfig
     vocab_size: int
@@ -232,7 +232,7 @@ def _gpu() -> tuple[str, int]:
 
 
 def gpu_name() -> str:
-    """Of the smallest GPU; "" where there is none."""
+    """Name of the smallest GPU; "" where there is none."""
     return _gpu()[0]
 
 

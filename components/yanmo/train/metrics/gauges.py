@@ -54,7 +54,7 @@ class MetricsGauges:
         with self._path.open("rb") as file:
             if self._read:
                 file.seek(self._read - 1)
-                if size < self._read or file.read(1) != b"\n":  # written anew: the training went back
+                if size < self._read or file.read(1) != b"\n":  # rewritten: the training went back
                     self._read = 0
                     self._events = dict.fromkeys(_EVENTS.values(), 0)
             file.seek(self._read)

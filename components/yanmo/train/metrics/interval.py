@@ -24,7 +24,7 @@ class PendingStep:
     nats: Tensor
     """Summed loss of this rank's rows (scalar, on the device)."""
     targets: int
-    """Of the global batch."""
+    """Targets of the global batch."""
     first_sample: int
     moved: Tensor
     """Whether it moved the weights (bool scalar, on the device; the same on every rank)."""
@@ -50,9 +50,9 @@ class Interval:
     targets: int = 0
     samples: int = 0
     seconds: float = 0.0
-    """Of training since step 0, checkpoints and validations left out."""
+    """Wall seconds of training since step 0, without checkpoints and validations."""
     cpu_seconds: float = 0.0
-    """Of all ranks in training steps since step 0: comparable on a busy machine."""
+    """CPU seconds of all ranks in training steps since step 0: comparable on a busy machine."""
     tokens: int = 0
     """Predicted tokens since step 0."""
     line_seconds: float = 0.0
@@ -130,6 +130,6 @@ class Stopwatch:
         return now
 
     def read(self) -> dict[str, float]:
-        """The seconds by name, and begin anew."""
+        """The seconds by name; then begin again at 0."""
         found, self._seconds = self._seconds, {}
         return found

@@ -2,7 +2,7 @@
 
 {"step": 120, "loss": ..., "bits_per_character": ..., "tokens_per_second": ..., ...}   an interval
 {"step": 120, "valid_bits_per_character": {"mean": ..., ...}}                          a validation
-{"step": 120, "event": "rewind", ...}                                                  what went otherwise
+{"step": 120, "event": "rewind", ...}                                                  any other event
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LOG_SECONDS = 10.0
 
 
 class MetricsLog:
-    """Writes one run's figures."""
+    """Writes the metrics of one run."""
 
     def __init__(self, options: TrainConfig, engine: Engine, samples: Samples, folder: Path) -> None:
         self._options, self._engine, self._samples = options, engine, samples
@@ -58,7 +58,7 @@ class MetricsLog:
         self._file = self._path.open("a", encoding="utf-8")
 
     def line(self, step: int, interval: Interval, watch: Stopwatch) -> None:
-        """One interval's figures; begins the next one."""
+        """Write the metrics of an interval; begin the next one."""
         seconds = max(interval.seconds - interval.line_seconds, 1e-9)
         speed = interval.targets / seconds
         line = {
@@ -118,7 +118,7 @@ class MetricsLog:
         self._write({"step": step, "event": name, **values})
 
     def monitor(self, step: int, figures: dict[str, Any]) -> None:
-        """The collapse monitor's figures."""
+        """Write the metrics of the collapse monitor."""
         self._write({"step": step, "monitor": figures})
 
     def _write(self, line: dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """`--profile N`: a torch profiler trace of N steps, for chrome://tracing or https://ui.perfetto.dev.
 
-Begins after the first steps, which warm up; the file lies beside the model as a record. Profiling slows its
-own steps down (the speed in metrics.jsonl shows it) and changes no number.
+Begins after the first steps, which warm up; the file is stored next to the model as a record. Profiling
+slows its own steps down (the speed in metrics.jsonl shows it) and changes no number.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ def resident_memory() -> tuple[int, int]:
 
 
 class Utilization:
-    """The figures of one rank's device."""
+    """Metrics of one rank's device."""
 
     def __init__(
         self, device: torch.device, options: TrainConfig, shape: DecoderConfig, attention: str

@@ -42,7 +42,7 @@ def model_card(
     """The card's text.
 
     Args:
-        result: what the workers said of the finished model, and its own shape (layers, width).
+        result: what the workers reported about the finished model, and its shape (layers, width).
         valid: genre -> bits per character; None where they were no number.
     """
     rows = [f"| {genre} | {_shown(bits)} |" for genre, bits in valid.items()]

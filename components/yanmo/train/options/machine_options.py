@@ -9,9 +9,9 @@ from typing import Any
 from yanmo.options.fields import Options, Scalar, opt
 
 AUTO = -1
-"""Of --micro-batch: find the largest that fits."""
+"""--micro-batch auto: find the largest that fits."""
 CPU_RANKS = 2
-"""Of a training on a CPU, whatever its cores: sums over other ranks have other last digits."""
+"""Ranks of a training on a CPU, whatever its cores: other numbers of ranks give other last digits."""
 
 
 def fitting_ranks(batch_rows: int, micro_batches: Iterable[int], most: int) -> int:

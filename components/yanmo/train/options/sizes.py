@@ -88,7 +88,7 @@ def bundle(size: str, preset: str) -> Settings:
 
 
 BUNDLED = "what --size and --preset set, else {default}"
-"""Of options on the run form: a number there would silently win over a preset."""
+"""`auto` text of the options on the run form: a number there would silently win over a preset."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -99,7 +99,7 @@ def settle(run: StageRun, look: Look = this_machine) -> TrainConfig:
 
 
 def decide(run: StageRun, machine: Machine, precision: str = "") -> dict[str, Any]:
-    """What the options become on a machine, beside those that were given.
+    """What the options become on a machine, in addition to those that were given.
 
     Of those only what they decide on is looked at: a wrong `--ranks` is not in it.
 
@@ -155,7 +155,7 @@ def _problem(run: StageRun, options: TrainConfig, machine: Machine, whose: str =
     """Why a machine cannot do a training, where it can be done, and all flags that go on here; "" if it can.
 
     Args:
-        whose: who said how many GPUs it is for.
+        whose: where the number of GPUs comes from.
     """
     if options.device != "cuda":
         return ""
@@ -256,13 +256,13 @@ def _as_recorded(run: StageRun, record: AutoRecord) -> dict[str, Any]:
 
 
 def _digest(run: StageRun, left: list[str]) -> str:
-    """Of the options as given and the inputs: the key with `auto` in the place of what was left open."""
+    """Digest of the given options and the inputs: the key with `auto` in place of what was left open."""
     device = {"device": run.options.device} if "device" in run.given else {}
     return _recipe(run, dict.fromkeys(left, AUTO), device).key
 
 
 def _key(run: StageRun, precision: str) -> str:
-    """Of the output: of the options that were left, only the precision is in it."""
+    """Key of the output; of the options left to `auto`, only the precision is part of it."""
     return _recipe(run, {"precision": precision}).key
 
 

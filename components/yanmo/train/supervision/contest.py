@@ -1,4 +1,4 @@
-"""Which of several settings is the fastest, found by trials in turns: the order is safe, or said not to be.
+"""Which of several settings is the fastest, found by trials in turns; reports whether the order is certain.
 
 One trial each ranks by chance: on a shared machine two trials of one setting differ by more than two
 settings do. So those that come near the first are tried again, round after round, forwards and backwards, and

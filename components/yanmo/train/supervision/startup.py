@@ -1,7 +1,8 @@
-"""What a start waits for, said once a minute until a step is done, or what comes only after steps is begun.
+"""What a start waits for: logged once a minute until a step is done, or something later has begun.
 
 A start of seconds is the rule; a slow disk, a compiler, a name that does not resolve or a rank that never
-comes make it minutes. What each rank does stands beside its heartbeat; a rank without one was never started.
+comes make it minutes. What each rank does is written next to its heartbeat; a rank without one was never
+started.
 """
 
 from __future__ import annotations

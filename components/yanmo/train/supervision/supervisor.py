@@ -55,7 +55,7 @@ from yanmo.train.supervision.automatic import Look, check_machine
 from yanmo.train.supervision.power import power_limit
 from yanmo.train.supervision.twins import seed_noise
 from yanmo.train.supervision.worker_group import WorkersLog, end, start, watch
-from yanmo.train.time_window import Shift, Shifts
+from yanmo.train.time_window import TimeWindow, TimeWindows
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ def work(run: StageRun, look: Look = this_machine) -> Result:
     folder = run.work_folder.path
     folder.mkdir(parents=True, exist_ok=True)
     uploader = Uploader(run.work_folder, run.attempt.lease)
-    shifts, parts = Shifts(options.hours()), dict[str, Output]()
+    windows, parts = TimeWindows(options.hours()), dict[str, Output]()
 
     @functools.cache
     def task() -> WorkerJob:
@@ -81,11 +81,11 @@ def work(run: StageRun, look: Look = this_machine) -> Result:
     if not (folder / job.EXPORT).exists():
         first = task()
         uploader.restore()
-        if not _train(first, shifts, MetricsGauges(run.telemetry, folder), uploader):
+        if not _train(first, windows, MetricsGauges(run.telemetry, folder), uploader):
             uploader.save()
             return Result(counts={}, status="paused")
     if options.twins:
-        noise = seed_noise(run, task, functools.partial(_train_twin, shifts))
+        noise = seed_noise(run, task, functools.partial(_train_twin, windows))
         parts = {PART: noise} if noise else {}
     return dataclasses.replace(_result(run, cache, folder), references=parts)
 
@@ -105,9 +105,9 @@ def _task(run: StageRun, cache: TokenCache, folder: Path) -> WorkerJob:
     )
 
 
-def _train_twin(shifts: Shifts, task: WorkerJob, uploader: Uploader) -> bool:
-    """`_train`, without figures on /metrics: they are the model's."""
-    return _train(task, shifts, MetricsGauges(Telemetry("train"), task.folder), uploader)
+def _train_twin(windows: TimeWindows, task: WorkerJob, uploader: Uploader) -> bool:
+    """`_train` without metrics on /metrics, which belong to the model."""
+    return _train(task, windows, MetricsGauges(Telemetry("train"), task.folder), uploader)
 
 
 def forget(run: StageRun, output: Output) -> Finish:
@@ -148,7 +148,7 @@ def _checked(options: TrainConfig, cache: TokenCache, model: Output | None, fold
 
 
 def _check_space(folder: Path, options: TrainConfig, cache: TokenCache) -> None:
-    """Refuse to start where two checkpoints and the model will not fit beside what is not this run's.
+    """Refuse to start where two checkpoints and the model will not fit in the free space.
 
     Raises:
         StorageError: too little space, how much there is and is needed.
@@ -164,8 +164,8 @@ def _check_space(folder: Path, options: TrainConfig, cache: TokenCache) -> None:
         )
 
 
-def _train(task: WorkerJob, shifts: Shifts, gauges: MetricsGauges, uploader: Uploader) -> bool:
-    """Run the workers, shift after shift, to the end; False when they paused.
+def _train(task: WorkerJob, windows: TimeWindows, gauges: MetricsGauges, uploader: Uploader) -> bool:
+    """Run the workers, one time window after another, to the end; False when they paused.
 
     Raises:
         Exception: what ended a worker, so that the stage's exit code is its own.
@@ -173,11 +173,11 @@ def _train(task: WorkerJob, shifts: Shifts, gauges: MetricsGauges, uploader: Upl
     with _stop_file(task.folder / job.STOP) as stopping:
         while True:
             clear(task.folder)
-            shift = shifts.current()
-            if stopping or (shift.ends_at <= time.time() and shift.then == "paused"):
-                log.info("pausing: %s", "asked to stop" if stopping else shift.reason)
+            window = windows.current()
+            if stopping or (window.ends_at <= time.time() and window.then == "paused"):
+                log.info("pausing: %s", "asked to stop" if stopping else window.reason)
                 return False
-            statuses = _one_shift(_for_shift(task, shift), gauges, uploader, stopping)
+            statuses = _one_window(_for_window(task, window), gauges, uploader, stopping)
             if statuses is None:
                 continue  # with a smaller micro batch
             states = {status.state for status in statuses}
@@ -185,24 +185,24 @@ def _train(task: WorkerJob, shifts: Shifts, gauges: MetricsGauges, uploader: Upl
                 return states == {"done"}
 
 
-def _for_shift(task: WorkerJob, shift: Shift) -> WorkerJob:
-    """The job with the settings of a shift, and no larger a micro batch than has fitted."""
-    options = task.options.by_night() if shift.is_night else task.options
+def _for_window(task: WorkerJob, window: TimeWindow) -> WorkerJob:
+    """The job with the settings of a time window, and no larger a micro batch than has fitted."""
+    options = task.options.by_night() if window.is_night else task.options
     most, note = largest_micro_batch(task.folder)
     if most and options.micro_rows > most:
         rows = next(n for n in divisors(options) if n <= most)  # of other --ranks than those that it was for
         options = dataclasses.replace(options, micro_batch=rows)
-    elif shift.is_night or task.options.night:
-        note = f"settings of the {'night' if shift.is_night else 'day'}"
+    elif window.is_night or task.options.night:
+        note = f"settings of the {'night' if window.is_night else 'day'}"
     else:
         note = ""
-    ends_at = None if math.isinf(shift.ends_at) else shift.ends_at
+    ends_at = None if math.isinf(window.ends_at) else window.ends_at
     return dataclasses.replace(
-        task, options=options, ends_at=ends_at, then=shift.then, reason=shift.reason, note=note
+        task, options=options, ends_at=ends_at, then=window.then, reason=window.reason, note=note
     )
 
 
-def _one_shift(
+def _one_window(
     task: WorkerJob, gauges: MetricsGauges, uploader: Uploader, stopping: list[float]
 ) -> list[Status] | None:
     """How the ranks ended; None when the micro batch was halved and they have to be started again."""

@@ -42,9 +42,9 @@ log = logging.getLogger(__name__)
 TWIN = "seed_twin"
 REVISION = 2
 FIRST_SEED = 1_000_003
-"""Of the first twin; far from seeds that people give."""
+"""Seed of the first twin, far from the seeds that people give."""
 _VALID_CHARACTERS = 100_000
-"""Of each genre at least: a validation of few texts scatters by itself."""
+"""Least size of a twin's validation, per genre: the result on a few texts varies too much by itself."""
 _FILE = "twin.json"
 
 
@@ -204,7 +204,7 @@ def _found(work: WorkFolder) -> dict[str, Any]:
     """The bits that a finished twin is kept for.
 
     Raises:
-        DataError: its validation gave no figure.
+        DataError: its validation gave no result.
     """
     lines = read_metrics(work.path / job.METRICS)
     valid = [x["valid_bits_per_character"] for x in lines if x.get("valid_bits_per_character")]
@@ -245,7 +245,7 @@ def _together(run: StageRun, twins: list[Output]) -> Output:
 
 
 def _forget(folder: Path, but: str = "") -> None:
-    """Drop the working files of a twin, of whatever text; lease and inputs stay beside them."""
+    """Drop the working files of a twin, of whatever text; lease and inputs stay."""
     for path in folder.iterdir() if folder.exists() else ():
         if path.is_dir() and path.name != but:
             shutil.rmtree(path, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""The workers of one shift as the supervisor sees them: processes, their log, how they ended."""
+"""The workers of one time window as the supervisor sees them: processes, their log, how they ended."""
 
 from __future__ import annotations
 

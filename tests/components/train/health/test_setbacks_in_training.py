@@ -1,4 +1,4 @@
-"""Poisoned data, rewinds and the ends of shifts, in one process."""
+"""Poisoned data, rewinds and the ends of windows, in one process."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ ROWS = 8
 
 @pytest.fixture
 def train(store, tmp_path, tiny):
-    """Run a training in this process: train(folder, shift={...}, **options) -> its status."""
+    """Run a training in this process: train(folder, window={...}, **options) -> its status."""
     from yanmo.train import worker
 
-    def run(folder: str, shift: dict | None = None, **options) -> job.Status:
+    def run(folder: str, window: dict | None = None, **options) -> job.Status:
         place = tmp_path / folder
         place.mkdir(exist_ok=True)
         reference = read_pointer(open_store(str(store)), "dev", "tokenize")
         config = TrainConfig(**{**tiny, "store": str(store), "start": "random", **options})
-        return worker.train_rank(WorkerJob(config, str(store), reference, None, place, **(shift or {})), 0)
+        return worker.train_rank(WorkerJob(config, str(store), reference, None, place, **(window or {})), 0)
 
     return run
 
@@ -170,11 +170,11 @@ def test_a_profile_is_a_trace_that_opens(train, tmp_path):
 @pytest.mark.parametrize("then", ["paused", "changed"])
 def test_a_shift_that_is_over_saves_and_ends_after_the_step(then, train, tmp_path):
     train("whole")
-    status = train("a", shift={"ends_at": 1.0, "then": then, "reason": "--stop-at 07:45"})
+    status = train("a", window={"ends_at": 1.0, "then": then, "reason": "--stop-at 07:45"})
     assert (status.state, status.step) == (then, 1)
     assert (tmp_path / "a" / job.CHECKPOINTS / "latest").read_text() == checkpoint.name_of(1)
     night = {"note": "settings of the night"}
-    assert train("a", shift=night, micro_batch=4).state == "done"
+    assert train("a", window=night, micro_batch=4).state == "done"
     assert events(tmp_path / "a", "settings")[0]["micro_batch"] == 4
     for a, b in zip(losses(tmp_path / "a").values(), losses(tmp_path / "whole").values(), strict=True):
         assert abs(a - b) < 1e-4
@@ -222,7 +222,7 @@ def test_a_kill_between_the_best_checkpoint_and_its_pointer_loses_no_best_model(
 
 def test_a_best_model_that_is_gone_is_not_missed_in_silence(train, tmp_path):
     options = {"steps": 8, "valid_every": 2, "early_stopping": 8}
-    train("a", **options, shift={"ends_at": None})
+    train("a", **options, window={"ends_at": None})
     root = tmp_path / "a" / job.CHECKPOINTS
     checkpoint.drop_after(root, 6)
     shutil.rmtree(tmp_path / "a" / job.EXPORT)

@@ -15,8 +15,8 @@ from yanmo.store.manifest import Reference
 from yanmo.train.config import TrainConfig
 from yanmo.train.job import Status, WorkerJob, is_out_of_memory
 from yanmo.train.memory.micro_batch import halve_micro_batch, largest_micro_batch
-from yanmo.train.supervision.supervisor import _for_shift
-from yanmo.train.time_window import Shift
+from yanmo.train.supervision.supervisor import _for_window
+from yanmo.train.time_window import TimeWindow
 
 
 @pytest.fixture
@@ -35,16 +35,16 @@ def test_half_of_an_odd_micro_batch_divides_the_rows_of_a_rank(task):
 
 
 def test_each_shift_has_its_settings_but_none_that_did_not_fit(task):
-    day = Shift(False, math.inf, "paused", "")
-    night = Shift(True, 1000.0, "changed", "--night is over")
-    assert _for_shift(task, day).options.micro_rows == 3
-    by_night = _for_shift(task, night)
+    day = TimeWindow(False, math.inf, "paused", "")
+    night = TimeWindow(True, 1000.0, "changed", "--night is over")
+    assert _for_window(task, day).options.micro_rows == 3
+    by_night = _for_window(task, night)
     assert (by_night.options.micro_rows, by_night.ends_at, by_night.then) == (12, 1000.0, "changed")
     assert by_night.note == "settings of the night"
     halve_micro_batch(by_night, Status(0, "failed", out_of_memory=True))
-    assert _for_shift(task, night).options.micro_rows == 6
-    assert "out of memory" in _for_shift(task, night).note
-    assert _for_shift(task, day).options.micro_rows == 3
+    assert _for_window(task, night).options.micro_rows == 6
+    assert "out of memory" in _for_window(task, night).note
+    assert _for_window(task, day).options.micro_rows == 3
     assert WorkerJob.read(by_night.write()) == by_night
 
 
@@ -67,11 +67,11 @@ def test_what_counts_as_out_of_memory():
 
 
 def test_rows_that_fitted_on_other_ranks_are_cut_to_a_divisor(task):
-    night = Shift(True, 1000.0, "changed", "--night is over")
-    halve_micro_batch(_for_shift(task, night), Status(0, "failed", out_of_memory=True))
+    night = TimeWindow(True, 1000.0, "changed", "--night is over")
+    halve_micro_batch(_for_window(task, night), Status(0, "failed", out_of_memory=True))
     assert largest_micro_batch(task.folder)[0] == 6
     on_three = dataclasses.replace(task.options, ranks=3, micro_batch=8, night_micro_batch=8)
-    assert _for_shift(dataclasses.replace(task, options=on_three), night).options.micro_rows == 4
+    assert _for_window(dataclasses.replace(task, options=on_three), night).options.micro_rows == 4
 
 
 def test_out_of_memory_while_stopping_is_no_bug(task, tmp_path, monkeypatch):
@@ -91,6 +91,6 @@ def test_out_of_memory_while_stopping_is_no_bug(task, tmp_path, monkeypatch):
     assert lease.acquire()
     uploader = Uploader(WorkFolder(store, "runs/train/key"), lease)
     gauges = MetricsGauges(Telemetry("train", port=-1), tmp_path)
-    assert supervisor._one_shift(task, gauges, uploader, [time.monotonic()]) is None
+    assert supervisor._one_window(task, gauges, uploader, [time.monotonic()]) is None
     assert largest_micro_batch(tmp_path)[0] == 1
     lease.release()
