@@ -79,7 +79,9 @@ class Task:
         documents, tokenizer = run.input("documents"), run.inputs.get("tokenizer")
         counting = TokenCount(tokenizer.path("tokenizer.json") if tokenizer else None)
         if options.unit == "tokens" and counting.is_estimate:
-            log.warning("--unit tokens without --tokenizer: a token is taken as a character or line break")
+            log.warning(
+                "--unit tokens without --tokenizer: each character and line break counts as one token"
+            )
         files = TrainFiles(documents.paths("train-*.parquet"))
         rows = files.read(options.by, options.bounds(), counting)
         if rows.groups == [NONE]:

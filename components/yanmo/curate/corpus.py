@@ -118,7 +118,7 @@ class Corpus:
         is_listed = np.isin(self.candidates.id, listed)
         unknown = len(listed) - len(np.unique(self.candidates.id[is_listed]))
         if unknown:
-            log.warning("%d of %d ids to take down are not in this text", unknown, len(listed))
+            log.warning("%d of %d ids of --exclude are not in this text", unknown, len(listed))
         hit = np.zeros(len(self.cluster), np.bool_)
         hit[self.cluster[self.copies.position[is_listed]]] = True
         self.is_excluded, self.excluded_ids = hit[self.cluster], frozenset(excluded)

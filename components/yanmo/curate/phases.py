@@ -192,7 +192,7 @@ def _check_form(pinned: Output, options: CurateOptions) -> None:
     wanted = record_rules(options).form
     if form != wanted:
         raise DataError(
-            f"{pinned}: the pinned evaluation set is in text form {form}, this curate writes {wanted}; "
+            f"{pinned}: the pinned evaluation set is in text form {form}, this run writes {wanted}; "
             "results would not be comparable: use another --channel, or choose a new set with "
             "--evaluation-set none"
         )

@@ -43,7 +43,7 @@ class Packing:
             problems.append(f"--overlap-loss {self.overlap_loss!r}: expected {' or '.join(OVERLAP_LOSS)}")
         if not 0 <= self.stride <= self.context:
             problems.append(
-                f"--stride {self.stride}: expected 1 to the context of {self.context} positions, or 0 for it"
+                f"--stride {self.stride}: expected 1 to {self.context} (--context), or 0 for --context"
             )
         if not 0 <= self.split_longer_than <= self.context:
             problems.append(

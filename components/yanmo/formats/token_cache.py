@@ -209,7 +209,7 @@ def read_index(path: Path, expected: dict[str, Any] | None = None) -> pa.Table:
         table = pq.read_table(path, page_checksum_verification=True, partitioning=None)
     except (pa.ArrowException, OSError) as error:
         raise DataError(
-            f"{path}: not a readable Parquet file ({error}); run the tokenize stage again"
+            f"{path}: not a readable Parquet file ({error}); run the tokenize stage again with --force"
         ) from error
     found = {k.decode(): v.decode() for k, v in (table.schema.metadata or {}).items()}
     want = {"schema": "token_documents", "version": VERSION}
@@ -238,7 +238,7 @@ def check_index(file: TokenFile, table: pa.Table, special: SpecialIds) -> None:
         row = int(wrong.argmax())
         raise DataError(
             f"{file.path}: document {row} ({table['id'][row]}) is not where the index says "
-            f"(offset {offset[row]}, {length[row]} tokens); run the tokenize stage again"
+            f"(offset {offset[row]}, {length[row]} tokens); run the tokenize stage again with --force"
         )
     splits = table["split"].unique().to_pylist()
     if splits not in ([], [file.split]) or file.split not in SPLITS:

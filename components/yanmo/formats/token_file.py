@@ -119,7 +119,7 @@ def open_tokens(
         parquet = pq.read_metadata(path)
     except (pa.ArrowException, OSError) as error:
         raise DataError(
-            f"{path}: not a readable Parquet file ({error}); run the tokenize stage again"
+            f"{path}: not a readable Parquet file ({error}); run the tokenize stage again with --force"
         ) from error
     found = {k.decode(): v.decode() for k, v in (parquet.metadata or {}).items() if k.startswith(b"yanmo.")}
     want = {"schema": "tokens", "version": VERSION} | {k: str(v) for k, v in (expected or {}).items()}
@@ -139,9 +139,13 @@ def open_tokens(
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise
-        raise DataError(f"{path}: not readable ({error}); run the tokenize stage again") from error
+        raise DataError(
+            f"{path}: not readable ({error}); run the tokenize stage again with --force"
+        ) from error
     except (KeyError, ValueError, TypeError) as error:
-        raise DataError(f"{path}: damaged token file ({error}); run the tokenize stage again") from error
+        raise DataError(
+            f"{path}: damaged token file ({error}); run the tokenize stage again with --force"
+        ) from error
     tokenizer, split = (found.get(f"yanmo.{name}", "") for name in ("tokenizer", "split"))
     return TokenFile(path, ids, vocab_size, tokenizer, split, compression)
 
@@ -153,7 +157,7 @@ def check_fields(path: Path, want: Mapping[str, str], found: Mapping[str, str]) 
         if have != value:
             raise DataError(
                 f"{path}: {name} differs: expected {value!r}, found {have!r}; "
-                "run the tokenize stage again, or give the token cache and tokenizer that belong together"
+                "run the tokenize stage again with --force, or give the token cache and tokenizer that belong together"
             )
 
 
@@ -166,7 +170,7 @@ def verify_pages(path: Path) -> None:
     try:
         pq.read_table(path, page_checksum_verification=True, use_threads=False)
     except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{path}: damaged ({error}); run the tokenize stage again") from error
+        raise DataError(f"{path}: damaged ({error}); run the tokenize stage again with --force") from error
 
 
 def _compression(parquet: Any) -> str:

@@ -221,7 +221,7 @@ def activate_best_flash() -> str:
             activate_flash_attention_impl("FA3")
             return "FA3"
         except (ImportError, RuntimeError) as error:
-            log.info("FlashAttention 3 is not usable (%s); FlashAttention 2 it is", error)
+            log.info("FlashAttention 3 is not usable (%s); using FlashAttention 2", error)
     return "FA2"
 
 

@@ -16,7 +16,7 @@ from yanmo.options.fields import StageOptions, flag, option_fields
 from yanmo.store.manifest import MAX_REFERENCE_BYTES, Reference
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output, find_output
-from yanmo.store.pointers import POINTED, check_stage, open_named, pointer_name, read_pointer
+from yanmo.store.pointers import MADE_BY, POINTED, check_stage, open_named, pointer_name, read_pointer
 
 log = logging.getLogger(__name__)
 
@@ -43,10 +43,16 @@ def resolve_inputs(store: ObjectStore, options: StageOptions) -> dict[str, Outpu
             raise DataError(
                 f"input {field.name} is missing: {flag(field.name)} is {value!r} and channel "
                 f"{options.channel!r} of {store.uri} has no output of {' or '.join(stages)}; run "
-                f"`yanmo {stages[0].replace('_', '-')}` first, or give {flag(field.name)}"
+                f"`yanmo {_maker(stages[0])}` first, or give {flag(field.name)}"
             )
         result[field.name] = output
     return result
+
+
+def _maker(pointer: str) -> str:
+    """The stage whose run moves `pointer`, or makes the part that it names."""
+    made = POINTED.get(pointer, pointer)
+    return MADE_BY.get(made, made)
 
 
 def _inputs_file(value: str) -> dict[str, str]:

@@ -120,7 +120,7 @@ def read_documents(path: Path, columns: tuple[str, ...]) -> Iterator[pa.RecordBa
             yield from file.iter_batches(_BATCH_DOCUMENTS, columns=wanted, use_threads=False)
     except (pa.ArrowException, OSError) as error:
         raise DataError(
-            f"{path}: damaged documents file ({error}); run the stage that made it again"
+            f"{path}: damaged documents file ({error}); run the stage that made it again with --force"
         ) from error
 
 

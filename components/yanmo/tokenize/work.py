@@ -59,7 +59,9 @@ def prepare(run: StageRun) -> dict[str, Any]:
     if given is not None:
         for name in ("tokenizer.json", GENRES_FILE):
             given.path(name)
-        log.info("using %s as it is; options of the vocabulary have no effect", given)
+        log.info(
+            "using %s as it is; --vocab-size and the other options of the vocabulary have no effect", given
+        )
         run.extra[TOKENIZER] = given
         return {}
     dictionary, user = dictionary_path(), read_user_dictionaries(options)
@@ -120,7 +122,9 @@ def make_tokenizer(attempt: Attempt, documents: Output, lexicon: Lexicon, option
         for batch in read_documents(path, ("text", "genre")):
             counts.add(batch, words)
     if not counts.characters.sum():
-        raise DataError(f"{documents}: its training files hold no text; run the stage that made it again")
+        raise DataError(
+            f"{documents}: its training files hold no text; look at the report of the stage that made it (`yanmo store show`)"
+        )
     chosen = {name: getattr(options, name) for name in _CHOICE_OPTIONS}
     vocabulary = choose(counts, lexicon, words, size=options.vocab_size, **chosen)
     special = special_ids(len(vocabulary.pieces), counts.genres)
@@ -167,7 +171,7 @@ def _described(
         described["jieba_identical_sentences"] = found["identical"]
         described["jieba_ties"] = found["ties"]
         log.info(
-            "the full dictionary cuts %.2f %% of %d sentences exactly as jieba does; %d differ by a tie",
+            "with its full dictionary it segments %.2f %% of %d sentences exactly as jieba does; %d differ by a tie",
             100 * found["identical"],
             found["sentences"],
             found["ties"],
@@ -205,7 +209,9 @@ def work(run: StageRun) -> Result:
     parts = _parts(run, tokenizer, special, shards, segmenter)
     done = [done_of(part) for part in parts]
     if not any(sum(d.documents.values()) for s, d in zip(shards, done, strict=True) if s.split == "train"):
-        raise DataError(f"{run.input('documents')}: no training documents; run the stage that made it again")
+        raise DataError(
+            f"{run.input('documents')}: no training documents; look at the report of the stage that made it (`yanmo store show`)"
+        )
     take_over(run.attempt, parts)
     counts = _counts(shards, done)
     metadata = _metadata(run, tokenizer, segmenter, done) | {"shards": _described_shards(shards, parts)}
@@ -316,7 +322,7 @@ def _report(run: StageRun, counts: dict[str, Any], metadata: dict[str, Any], don
         sum(sum(one.documents.values()) for one in done)
     )
     log.info(
-        "%d tokens, %.3f per character, %.2f %% of them bytes; %s of text; %d documents judged",
+        "%d tokens, %.3f per character, %.2f %% of them bytes; %s of text; %d documents checked",
         tokens,
         tokens / max(characters, 1),
         100 * metadata["byte_token_share"],

@@ -60,7 +60,7 @@ def main(tool: Tool, argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.DONE
     except KeyboardInterrupt:
-        log.warning("interrupted; nothing is half-done, the same command goes on")
+        log.warning("interrupted; nothing half-written is visible; run the same command again to go on")
         return 128 + signal.SIGINT
     except ModuleNotFoundError:
         raise  # the console script names the extra that is missing

@@ -69,11 +69,13 @@ class TrainConfig(
         problems = []
         if self.attention == "flash" and self.packing != "one":
             problems.append(
-                f"--attention flash keeps no documents apart: --packing {self.packing} puts several into a "
-                "row; give --packing one, or --attention masked"
+                f"--attention flash does not keep documents apart, and --packing {self.packing} puts several into a "
+                "row: give --packing one, or --attention masked"
             )
         if self.tied_head and self.start == "bigram":
-            problems.append("--tied-head excludes --start bigram: p(next|this) is not symmetric")
+            problems.append(
+                "--tied-head excludes --start bigram, as p(next|this) is not symmetric: give --start random"
+            )
         return problems
 
     def _unvalidated(self) -> list[str]:
@@ -81,7 +83,7 @@ class TrainConfig(
         if self.valid_every and self.valid_characters:
             return []
         return [
-            f"{flag(name)} {getattr(self, name)} looks at validations: give --valid-every"
+            f"{flag(name)} {getattr(self, name)} needs validations: give --valid-every"
             for name, is_used in asks
             if is_used
         ]

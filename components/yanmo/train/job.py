@@ -179,12 +179,12 @@ def raise_failure(statuses: list[Status], ranks: int, started: Collection[int], 
     if never and not causes:
         raise WorkerLost(
             f"rank {never[0]} of {ranks} never started: torchrun could not bring the ranks together, or "
-            f"Python could not begin; mend what is said last and run the same command again:\n{log_tail}"
+            f"Python could not begin; the last lines of the log say why; mend that and run the same command again:\n{log_tail}"
         )
     if missing and not causes:
         raise WorkerLost(
-            f"rank {missing[0]} of {ranks} was killed without a word (out of memory, or by hand); run the "
-            f"same command again, it goes on from the last checkpoint. Last lines of the workers:\n{log_tail}"
+            f"rank {missing[0]} of {ranks} was killed (for lack of memory, or by hand); run the "
+            f"same command again to go on from the last checkpoint. Last lines of the workers:\n{log_tail}"
         )
     if not failed:
         return

@@ -103,7 +103,7 @@ class HoursOptions(Options, group="hours"):
         self.hours()  # raises by itself
         given = next(iter(self.by_night_only()), "")
         if given and not self.night:
-            return [f"{flag('night_' + given)} holds in the hours of --night, which is not given"]
+            return [f"{flag('night_' + given)} applies during --night, which is not given"]
         return []
 
     def by_night_only(self) -> dict[str, Any]:

@@ -226,7 +226,7 @@ def test_a_damaged_table_is_refused_by_name(
     curate(FIXTURE, "--benchmarks", str(tmp_path / "bench.csv"), expect=65)
     assert "bench.csv: expected a .csv table in UTF-8" in capsys.readouterr().err
     curate(tmp_path / "bench.csv", expect=65)
-    assert "bench.csv: cannot tell its form from its name" in capsys.readouterr().err
+    assert "bench.csv: its name has no known extension" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("text", ["", "[", '{"question": "短"}'])

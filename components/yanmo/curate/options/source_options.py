@@ -87,7 +87,7 @@ class FieldOptions(Options, group="fields"):
     def contradictions(self) -> list[str]:
         """What is not of the form it should have."""
         return [
-            f"--licenses: expected beginning=licence, found {entry.strip()!r}"
+            f"--licenses: expected PREFIX=LICENCE, found {entry.strip()!r}"
             for entry in self.licenses.split(",")
             if entry.strip() and "=" not in entry
         ]

@@ -64,7 +64,9 @@ class Source:
         """Raise `DataError` when the file is no longer the one that was digested."""
         now = stat_file(self.uri)
         if (now.bytes, now.version) != (self.bytes, self.version):
-            raise DataError(f"{self.shown}: changed while it was read; run again when it is at rest")
+            raise DataError(
+                f"{self.shown}: changed while it was read; run the same command again when nothing writes to it"
+            )
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,7 @@ def _readable(place: str, forms: Sequence[str], option: str) -> list[RawFile]:
     readable = [file for file in files if form_of(file.name, forms)]
     if not readable:
         is_file = len(files) == 1 and "://" not in place and local_path(place).is_file()
-        what = "cannot tell its form from its name" if is_file else "no files there that can be read"
+        what = "its name has no known extension" if is_file else "no files there that can be read"
         raise DataError(f"{option} {place}: {what}; {expected}")
     return readable
 

@@ -85,7 +85,7 @@ def _documents(path: Path, text_field: str) -> Iterator[str]:
         elif ".jsonl" in path.suffixes:
             yield from _lines(path, text_field)
         else:
-            raise DataError(f"{path}: cannot tell its form from its name; {_FORMS}")
+            raise DataError(f"{path}: its name has no known extension; {_FORMS}")
     except (OSError, EOFError, ValueError, pa.ArrowException) as error:
         if isinstance(error, DataError):
             raise

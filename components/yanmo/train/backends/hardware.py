@@ -91,12 +91,12 @@ def this_machine() -> Machine:
     except (OSError, subprocess.SubprocessError, ValueError, IndexError, TypeError, AttributeError) as error:
         said = (getattr(error, "stderr", "") or "").strip().splitlines()[-1:]
         raise EnvironmentFault(
-            f"{files[0]} is there, and torch could not be asked about it ({error}{': ' if said else ''}"
+            f"{files[0]} exists, but torch could not be asked about it ({error}{': ' if said else ''}"
             f"{''.join(said)}); mend the driver, or give --device cpu"
         ) from error
     if not found.gpus:
         log.warning(
-            "%s is there, and torch sees no GPU: a build for CPUs, or a driver that is older", files[0]
+            "%s exists, but torch sees no GPU: it is a build for CPUs, or needs a newer driver", files[0]
         )
     return found
 

@@ -262,7 +262,7 @@ def _check_identity(folder: Path, index: dict[str, Any], identity: dict[str, str
         if found != value:
             raise DataError(
                 f"{folder}: made with another {name}: expected {value}, found {found}; delete the folder to "
-                "delete them to start from step 0, or go back to the options and inputs they were made with"
+                "start from step 0, or go back to the options and inputs it was made with"
             )
 
 

@@ -174,17 +174,19 @@ class EngineOptions(MemoryOptions, MachineOptions):
         if self.backend == "torch":
             if self.zero_stage != 1:
                 problems.append(
-                    f"--backend torch shares out nothing: --zero-stage {self.zero_stage} is DeepSpeed's"
+                    f"--zero-stage {self.zero_stage} needs --backend deepspeed: torch alone partitions nothing"
                 )
             if self.deepspeed_config:
                 problems.append("--deepspeed-config has no effect with --backend torch")
             if self.offload != "none":
-                problems.append(f"--offload {self.offload} is DeepSpeed's; --backend torch has none")
+                problems.append(f"--offload {self.offload} needs --backend deepspeed")
         if self.device == "mps" and (self.backend != "torch" or self.ranks != 1):
-            problems.append("--device mps trains with --backend torch and --ranks 1")
+            problems.append("--device mps needs --backend torch and --ranks 1")
         if self.device == "cpu":
             if self.offload != "none":
-                problems.append(f"--offload {self.offload} moves states to the CPU: none on --device cpu")
+                problems.append(
+                    f"--offload {self.offload} needs a GPU: with --device cpu everything is in the CPU's memory"
+                )
             if self.attention == "varlen":
                 problems.append("--attention varlen needs CUDA; --device cpu has flash and masked")
         return problems

@@ -36,7 +36,7 @@ class MeasuringOptions(Options, group="measuring"):
         """A number of twins that measures nothing."""
         if self.twins != 1:
             return []
-        return ["--twins 1 measures nothing: expected 0, or 2 and more, which are compared"]
+        return ["--twins 1 measures nothing: expected 0, or 2 and more to compare"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -50,7 +50,7 @@ class StartOptions(Options, group="start"):
     def contradictions(self) -> list[str]:
         """What cannot be together."""
         if self.start == "bigram" and self.residual_start != "zero":
-            return ["--start bigram wants layers that write nothing yet: --residual-start zero"]
+            return ["--start bigram needs --residual-start zero: at first the layers must write nothing"]
         return []
 
 

@@ -43,8 +43,8 @@ def test_plain_ascii_is_utf_8_and_in_utf_16_it_is_not() -> None:
         (b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 20, "a PNG image"),
         (b"\x1f\x8b\x08\0" + bytes(range(256)) * 20, r"gzip \(.gz\)"),
         (b"PAR1" + bytes(range(256)) * 20, "Parquet"),
-        (bytes(range(256)) * 40, "its encoding cannot be told"),
-        (b"\0" * 5000, "its encoding cannot be told"),
+        (bytes(range(256)) * 40, "its encoding cannot be detected"),
+        (b"\0" * 5000, "its encoding cannot be detected"),
     ],
 )
 def test_a_binary_file_is_refused_by_name_and_kind(data: bytes, what: str) -> None:

@@ -51,7 +51,7 @@ def test_a_single_path_may_hold_spaces(folder: Path) -> None:
     ("entry", "message"),
     [
         ("nothing.jsonl", "no such file or folder"),
-        ("e.csv", "cannot tell its form from its name; expected .jsonl"),
+        ("e.csv", "its name has no known extension; expected .jsonl"),
         ("*.xml", "matches nothing; expected .jsonl"),
         (".hidden/../empty", "no files there that can be read"),
     ],

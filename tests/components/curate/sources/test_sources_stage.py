@@ -128,7 +128,7 @@ def test_lines_glued_from_another_encoding_are_read_and_counted(
 
 
 BAD: list[tuple[str, str, bytes, str]] = [
-    ("binary", "a.txt", bytes(range(256)) * 99, r"a\.txt: its encoding cannot be told"),
+    ("binary", "a.txt", bytes(range(256)) * 99, r"a\.txt: its encoding cannot be detected"),
     ("image", "a.jsonl", b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 99, "is a PNG image, not text"),
     ("gzip", "a.jsonl", gzip.compress(b"{}\n"), r"is gzip \(\.gz\), not text"),
     ("parquet", "a.parquet", b"PAR1 and no more", "not a readable Parquet file"),

@@ -123,7 +123,7 @@ def test_wrong_option_is_refused(tmp_path, argv, message, capsys):
         ("a.jsonl.zst", b"nonsense", "cannot be read"),
         ("a.jsonl.gz", b"nonsense", "cannot be read"),
         ("a.parquet", b"nonsense", "cannot be read"),
-        ("a.csv", b"x", "cannot tell its form"),
+        ("a.csv", b"x", "its name has no known extension"),
     ],
 )
 def test_file_that_cannot_be_read_is_named(tmp_path, name, content, message):

@@ -577,7 +577,7 @@ def test_a_record_in_the_place_of_another_is_refused(place, capsys) -> None:
 def test_what_contradicts_is_said_with_what_auto_became(store, capsys) -> None:
     assert train(str(store), NONE, "--offload=optimizer") == 78
     said = capsys.readouterr().err
-    assert "--offload optimizer moves states to the CPU" in said
+    assert "--offload optimizer needs a GPU" in said
     assert "left to itself: device=cpu ranks=2" in said
     assert not records(str(store)), "what cannot be is not recorded"
 
@@ -613,7 +613,7 @@ def test_torch_is_asked_in_a_process_of_its_own_where_a_device_file_is(monkeypat
     logging.getLogger(machine_module.__name__).addHandler(caplog.handler)
     assert this_machine.__wrapped__().gpus == 0
     logging.getLogger(machine_module.__name__).removeHandler(caplog.handler)
-    assert "/dev/nvidia0 is there, and torch sees no GPU" in caplog.text
+    assert "/dev/nvidia0 exists, but torch sees no GPU" in caplog.text
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with pytest.raises(EnvironmentFault, match=r"/dev/nvidia0 is there, .* or give --device cpu"):
         this_machine.__wrapped__()
