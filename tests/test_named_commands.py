@@ -30,12 +30,12 @@ PAGES = sorted(
 )
 HOLE = "\0"
 """What stands in an f-string where a value will."""
-COMMAND = re.compile(r"(?<![\w/.-])yanmo ([a-z][\w-]*)((?: +[^\s`'\"|;)]+)*)")
+COMMAND = re.compile(r"(?<![\w/.-])yanmo ([a-z][\w-]*)((?: +(?!yanmo )[^\s`'\"|;)]+)*)")
 OPTION = re.compile(r"(?<![\w-])--([a-z][a-z0-9_-]*[a-z0-9]|[a-z])(?![\w\0]|-[\w\0])")
 STYLE = re.compile(r"var\(--|--\w+: ?(?:#|\w+\()")
 CODE = re.compile(r"`([^`]+)`")
 SCRIPT = re.compile(r"\bpython (?:-m )?((?:benchmarks|tests)[\w./]*)([^`#|;&]*)")
-TARGET = re.compile(r"(?<![\w/.-])make ([a-z]+)")
+TARGET = re.compile(r"(?:^|&& ?) *make ([a-z]+)(?![\w=])")
 FOREIGN = {
     *("local-addr", "max-restarts", "standalone", "nproc-per-node"),  # torchrun
     *("always", "dirty", "abbrev", "query-gpu", "format"),  # git describe, nvidia-smi
@@ -135,8 +135,12 @@ def texts_of(path: Path) -> Iterator[str]:
         if isinstance(node, ast.JoinedStr):
             yield "".join(str(part.value) if isinstance(part, ast.Constant) else HOLE for part in node.values)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in inside:
-            yield "" if STYLE.search(node.value) else " ".join(node.value.split())
-    yield from re.findall(r"#.*--[a-z].*", source)
+            text = node.value
+        else:
+            continue
+        if not STYLE.search(text):
+            yield " ".join(text.split())
+    yield from re.findall(r"# .*--[a-z].*", source)
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=str)

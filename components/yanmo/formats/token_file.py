@@ -157,7 +157,8 @@ def check_fields(path: Path, want: Mapping[str, str], found: Mapping[str, str]) 
         if have != value:
             raise DataError(
                 f"{path}: {name} differs: expected {value!r}, found {have!r}; "
-                "run the tokenize stage again with --force, or give the token cache and tokenizer that belong together"
+                "run the tokenize stage again with --force, or give the token cache and tokenizer that "
+                "belong together"
             )
 
 

@@ -93,7 +93,7 @@ def _front(cls: type, prog: str) -> Iterator[str]:
         said = option.metadata["help"].partition("; ")[0]
         yield from _entry(f"{flag(option.name)} {_metavar(cls, option)}", said + _briefly(option))
     yield ""
-    yield f"All options by group; {prog} --help GROUP shows one group, {prog} --help all shows all:"
+    yield "All options, by group (--help GROUP shows one group, --help all shows them all):"
     for group in groups:
         yield from _entry(f"{group.name} ({len(group.options)})", group.about.rstrip("."))
     yield ""

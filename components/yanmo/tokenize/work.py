@@ -123,7 +123,8 @@ def make_tokenizer(attempt: Attempt, documents: Output, lexicon: Lexicon, option
             counts.add(batch, words)
     if not counts.characters.sum():
         raise DataError(
-            f"{documents}: its training files hold no text; look at the report of the stage that made it (`yanmo store show`)"
+            f"{documents}: its training files hold no text; look at the report of the stage that made "
+            "it (`yanmo store show`)"
         )
     chosen = {name: getattr(options, name) for name in _CHOICE_OPTIONS}
     vocabulary = choose(counts, lexicon, words, size=options.vocab_size, **chosen)
@@ -171,7 +172,8 @@ def _described(
         described["jieba_identical_sentences"] = found["identical"]
         described["jieba_ties"] = found["ties"]
         log.info(
-            "with its full dictionary it segments %.2f %% of %d sentences exactly as jieba does; %d differ by a tie",
+            "with its full dictionary it segments %.2f %% of %d sentences exactly as jieba does; %d "
+            "differ by a tie",
             100 * found["identical"],
             found["sentences"],
             found["ties"],
@@ -210,7 +212,8 @@ def work(run: StageRun) -> Result:
     done = [done_of(part) for part in parts]
     if not any(sum(d.documents.values()) for s, d in zip(shards, done, strict=True) if s.split == "train"):
         raise DataError(
-            f"{run.input('documents')}: no training documents; look at the report of the stage that made it (`yanmo store show`)"
+            f"{run.input('documents')}: no training documents; look at the report of the stage that "
+            "made it (`yanmo store show`)"
         )
     take_over(run.attempt, parts)
     counts = _counts(shards, done)

@@ -69,7 +69,8 @@ class TrainConfig(
         problems = []
         if self.attention == "flash" and self.packing != "one":
             problems.append(
-                f"--attention flash does not keep documents apart, and --packing {self.packing} puts several into a "
+                f"--attention flash does not keep documents apart, and --packing {self.packing} puts "
+                "several into a "
                 "row: give --packing one, or --attention masked"
             )
         if self.tied_head and self.start == "bigram":

@@ -179,7 +179,8 @@ def raise_failure(statuses: list[Status], ranks: int, started: Collection[int], 
     if never and not causes:
         raise WorkerLost(
             f"rank {never[0]} of {ranks} never started: torchrun could not bring the ranks together, or "
-            f"Python could not begin; the last lines of the log say why; mend that and run the same command again:\n{log_tail}"
+            "Python could not begin; the last lines of the log say why; mend that and run the same "
+            f"command again:\n{log_tail}"
         )
     if missing and not causes:
         raise WorkerLost(

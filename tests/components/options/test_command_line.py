@@ -200,7 +200,7 @@ def test_help_of_a_group_or_an_option_shows_only_that(topic: str, capsys: pytest
 
 
 def test_help_of_what_is_not_there_is_a_usage_error() -> None:
-    with pytest.raises(UsageError, match=r"--help stepps: expected an option, all, or a group: .*mean steps"):
+    with pytest.raises(UsageError, match=r"--help stepps: expected an option, a group or all; .*mean steps"):
         toy("--help", "stepps")
 
 

@@ -119,7 +119,8 @@ def file_encoding(name: str, sample: bytes, chosen: str) -> Detection:
     if _is_mostly_utf8(sample) or _is_told_by_lines(sample):
         return Detection("utf-8", _score(sample, "utf-8"))
     raise DataError(
-        f"{name}: its encoding cannot be detected (the best guess gives {found.share:.0%} common characters): a "
+        f"{name}: its encoding cannot be detected (the best guess gives {found.share:.0%} common "
+        "characters): a "
         "binary file? Leave it out, or name its encoding: --sources 'file;encoding=gb18030', or "
         f"--encoding with one of {', '.join(ENCODINGS[1:])}"
     )

@@ -65,7 +65,8 @@ class Source:
         now = stat_file(self.uri)
         if (now.bytes, now.version) != (self.bytes, self.version):
             raise DataError(
-                f"{self.shown}: changed while it was read; run the same command again when nothing writes to it"
+                f"{self.shown}: changed while it was read; run the same command again when nothing "
+                "writes to it"
             )
 
 

@@ -174,7 +174,8 @@ class EngineOptions(MemoryOptions, MachineOptions):
         if self.backend == "torch":
             if self.zero_stage != 1:
                 problems.append(
-                    f"--zero-stage {self.zero_stage} needs --backend deepspeed: torch alone partitions nothing"
+                    f"--zero-stage {self.zero_stage} needs --backend deepspeed: torch alone partitions "
+                    "nothing"
                 )
             if self.deepspeed_config:
                 problems.append("--deepspeed-config has no effect with --backend torch")
@@ -185,7 +186,8 @@ class EngineOptions(MemoryOptions, MachineOptions):
         if self.device == "cpu":
             if self.offload != "none":
                 problems.append(
-                    f"--offload {self.offload} needs a GPU: with --device cpu everything is in the CPU's memory"
+                    f"--offload {self.offload} needs a GPU: with --device cpu everything is in the "
+                    "CPU's memory"
                 )
             if self.attention == "varlen":
                 problems.append("--attention varlen needs CUDA; --device cpu has flash and masked")
