@@ -1,8 +1,8 @@
-"""What the ranks tell each other besides gradients: a few numbers, through the CPU.
+"""Collectives over a few numbers, through the CPU: all that ranks exchange besides gradients.
 
 A GPU's own group would make each message wait for all kernels before it; a second group over gloo does not
 touch the device. Sums are made in the order of ranks on every rank, so that they are equal to the last digit
-everywhere, however many numbers travel together.
+everywhere, however many numbers are sent together.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Collectives:
         return list(total.tolist())
 
     def any(self, *flags: bool) -> list[bool]:
-        """Which of the flags are up on some rank."""
+        """Which of the flags are set on any rank."""
         if self._ranks == 1:
             return list(flags)
         return [count > 0 for count in self.sums(torch.tensor(flags, dtype=torch.float64))]

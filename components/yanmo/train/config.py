@@ -1,6 +1,6 @@
 """Options of the training stage; the defaults are the demo's recipe (docs/recipe.md).
 
-Each group lies in a file below `options/`, or where it is used (schedule.py, time_window.py).
+Each group is in a file of `options/`, or where it is used (schedule.py, time_window.py).
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class TrainConfig(
 
     @classmethod
     def left_open(cls, values: dict[str, object]) -> dict[str, str | int | float | bool]:
-        """Ranks of a CPU that share out the batch; what GPUs change is only known later (automatic.py)."""
+        """Ranks on a CPU, so that they divide the batch; what GPUs change is known later (automatic.py)."""
         return left_to_a_cpu(values)
 
     def contradictions(self) -> list[str]:
-        """What cannot be together across groups."""
+        """Options of different groups that contradict each other."""
         return [*self._wrong_rows(), *self._wrong_start(), *self._unvalidated()]
 
     def _wrong_rows(self) -> list[str]:
@@ -90,7 +90,7 @@ class TrainConfig(
         ]
 
     def by_night(self) -> TrainConfig:
-        """The same training with the settings of the night."""
+        """The same training with its night settings."""
         return dataclasses.replace(self, **self.by_night_only())
 
     @property
@@ -100,12 +100,12 @@ class TrainConfig(
 
     @property
     def micro_rows(self) -> int:
-        """Rows of one forward on one rank; with --micro-batch auto the most it can become."""
+        """Rows of one forward pass on one rank; with --micro-batch auto the largest possible number."""
         return self.micro_batch if self.micro_batch > 0 else self.rank_rows
 
     @property
     def accumulation(self) -> int:
-        """Forwards of one rank in one optimizer step."""
+        """Forward passes of one rank in one optimizer step."""
         return self.rank_rows // self.micro_rows
 
 

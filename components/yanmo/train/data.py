@@ -5,7 +5,7 @@ Sample `n` is row `n` of the plans of epoch 0, 1, 2 ... laid end to end; optimiz
 slice. So the position is one number, and neither ranks nor accumulation change which samples make a step.
 
 Rows are gathered by a dozen numpy operations per batch, and the next batch by a thread while this one trains;
-there is no state to save. Worker processes were not taken: signals reach them, and one thread is enough
+there is no state to save. Not done with worker processes: signals reach them, and one thread is enough
 (benchmarks/cache.py).
 
     B = rows, T = positions of a row
@@ -75,10 +75,10 @@ class Samples:
     ) -> None:
         """Args:
         packing: context, stride, how documents share rows.
-        tag_share: share of documents that show their genre tag; documents with loss spans (chats) never do.
-        pad: id fed where a row is not full.
-        noise_share: share of the fed tokens that are replaced (`TokenNoise`).
-        prefetch: a thread makes the batch that follows the one asked for.
+        tag_share: share of documents read with their genre tag; documents with loss spans (chats) never are.
+        pad: input id where a row is not full.
+        noise_share: share of the input tokens that are replaced (`TokenNoise`).
+        prefetch: whether a thread makes the next batch in advance.
 
         Raises:
             DataError: the cache has no training documents.
@@ -128,7 +128,7 @@ class Samples:
             return epoch, sample - self._starts[epoch]
 
     def batch(self, first: int, count: int) -> Batch:
-        """The samples from `first`, `count` of them."""
+        """`count` samples, beginning with `first`."""
         if self._thread is None:
             return self._make(first, count)
         if self._next and self._next[0] == (first, count):
@@ -171,8 +171,8 @@ class Samples:
     def _fill(self, batch: Batch, at_row: int, plan: PackingPlan, begin: int, end: int) -> None:
         """Fill the rows from `at_row` with the plan's rows `begin` to `end`.
 
-        Token `k` of a piece is fed at place `k` of the piece and is the target of the place before; behind a
-        tag both are one place later.
+        Token `k` of a piece is the input at position `k` of the piece and the target of the position before;
+        after a tag both are one position later.
         """
         part = slice(plan.row_offsets[begin], plan.row_offsets[end])
         document, start, length = (a[part].astype(np.int64) for a in (plan.document, plan.start, plan.length))
@@ -211,7 +211,7 @@ class Samples:
 
 
 class LossSpans:
-    """Which tokens of documents carry loss, asked for many at a time."""
+    """Which tokens of documents carry loss, for many tokens at a time."""
 
     def __init__(self, index: DocumentIndex) -> None:
         spans = dict(sorted(index.loss_spans.items()))
@@ -219,7 +219,7 @@ class LossSpans:
         self.has_spans[list(spans)] = True
         borders = [(document << 32) + place for document, of in spans.items() for s in of for place in s]
         self._borders = np.array(borders, np.int64)
-        """Document and place of every begin and end, in order: inside, their number is odd."""
+        """Document and position of every begin and end, sorted; inside a span their index is odd."""
         inside = int((self._borders[1::2] - self._borders[::2]).sum())
         self.num_silent = int((index.length[self.has_spans].astype(np.int64) - 1).sum()) - inside
         """Tokens after `<|bos|>` that carry no loss."""
@@ -234,6 +234,6 @@ class LossSpans:
 
 
 def _runs(lengths: Ints) -> tuple[Ints, Ints]:
-    """For runs of these lengths, end to end: the run of each element, and its place in it."""
+    """For consecutive runs of these lengths: the run of each element, and its position in the run."""
     run = np.repeat(np.arange(len(lengths)), lengths)
     return run, np.arange(len(run)) - np.repeat(np.cumsum(lengths) - lengths, lengths)

@@ -1,4 +1,4 @@
-"""What the supervisor and its workers tell each other: files in the run's folder.
+"""How the supervisor and its workers communicate: files in the run's folder.
 
     job.json             what to train: options, store, references, hours     supervisor -> workers
     stop                 please save and end                                  supervisor -> workers
@@ -8,8 +8,8 @@
     export/              the finished model; there only when it is whole      workers -> supervisor
     checkpoints/
 
-How a rank ended goes through the pipe of its log as one marked line: torchrun hides exit codes (measured with
-torch 2.13), and a file could not be written on a full disk, which is one of the endings.
+How a rank ended is one marked line in its log, which is a pipe: torchrun hides exit codes (measured with
+torch 2.13), and a full disk, which is one possible ending, would keep a file from being written.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ MICRO_BATCH, TRACE = "micro_batch.json", "trace.json.gz"
 
 @dataclass(frozen=True)
 class WorkerJob:
-    """One training, as the workers get it."""
+    """One training, as its workers receive it."""
 
     options: TrainConfig
     """Options of this time window: the micro batch may be the night's, or a halved one."""
@@ -59,11 +59,11 @@ class WorkerJob:
     ends_at: float | None = None
     """Unix seconds after which the workers save and end; None for never."""
     then: str = "paused"
-    """How they end then: `paused`, or `changed` to be started again with other settings."""
+    """How they then end: `paused`, or `changed` to be started again with other settings."""
     reason: str = ""
-    """What ends them then, for the log."""
+    """What ends them at that time, for the log."""
     note: str = ""
-    """Why these settings and not the options' own; recorded in metrics.jsonl."""
+    """Why the settings differ from the given options; recorded in metrics.jsonl."""
 
     def write(self) -> Path:
         """Write `job.json` into the folder."""
@@ -95,13 +95,13 @@ class WorkerJob:
         )
 
     def open(self, reference: Reference) -> Output:
-        """The output that a reference of this job pins."""
+        """The output that a reference of this job names."""
         return open_reference(open_store(self.store, StoreSettings.of(self.options)), reference)
 
 
 _MARK = b"yanmo-status "
 _MOST = 1500
-"""Bytes of a message and of a traceback; a line below 4096 bytes goes through a pipe in one piece."""
+"""Most bytes of a message or traceback; a line below 4096 bytes goes through a pipe in one piece."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class Status:
     trace: str = ""
     time: float = 0.0
     follows: bool = False
-    """True where the rank only stopped because another one had."""
+    """Whether the rank only stopped because another one had failed."""
     out_of_memory: bool = False
     """Whether the micro batch did not fit."""
 
@@ -130,12 +130,12 @@ class Status:
 
 def parse_status(line: bytes) -> Status | None:
     """The status that a line of the workers' log holds; None when it is an ordinary line."""
-    _, mark, text = line.partition(_MARK)  # behind what another process wrote without an end of line
+    _, mark, text = line.partition(_MARK)  # after output of another process that has no line end
     if not mark:
         return None
     try:
         return Status(**json.loads(text))
-    except (ValueError, TypeError):  # another process wrote into it: the rank then counts as lost
+    except (ValueError, TypeError):  # another process wrote into it: the rank counts as lost
         return None
 
 
@@ -151,14 +151,14 @@ def failure(rank: int, error: BaseException, *, follows: bool = False) -> Status
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether the device or, in torch's or numpy's words, the machine had no memory left."""
+    """Whether the error says that the device or the machine had no memory left."""
     words = ("DefaultCPUAllocator: can't allocate memory", "DefaultCPUAllocator: not enough memory")
     by_words = isinstance(error, RuntimeError) and any(word in str(error) for word in words)
     return by_words or isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
 
 
 def clear(folder: Path) -> None:
-    """Remove what an earlier try left for its workers."""
+    """Remove what an earlier attempt left for its workers."""
     (folder / STOP).unlink(missing_ok=True)
     forget_heartbeats(folder)
 
@@ -179,7 +179,7 @@ def raise_failure(statuses: list[Status], ranks: int, started: Collection[int], 
     if never and not causes:
         raise WorkerLost(
             f"rank {never[0]} of {ranks} never started: torchrun could not bring the ranks together, or "
-            "Python could not begin; the last lines of the log say why; mend that and run the same "
+            "Python could not begin. Mend what the last lines of the log report, and run the same "
             f"command again:\n{log_tail}"
         )
     if missing and not causes:
@@ -203,14 +203,14 @@ def raise_failure(statuses: list[Status], ranks: int, started: Collection[int], 
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """The lines of a metrics.jsonl; one that is being written, or that a power cut damaged, is left out."""
+    """The lines of a metrics.jsonl, without one that is being written or was damaged by a power cut."""
     if not path.exists():
         return []
     return parse_lines(path.read_bytes())
 
 
 def parse_lines(data: bytes) -> list[dict[str, Any]]:
-    """The whole lines of a part of a metrics.jsonl. A damaged one must not end a training, or its rerun."""
+    """The complete lines of a part of metrics.jsonl; damaged ones are skipped and never end a training."""
     lines = []
     for line in data[: data.rfind(b"\n") + 1].splitlines():
         try:

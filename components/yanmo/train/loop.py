@@ -80,7 +80,7 @@ class Loop(Resumable):
         validate = self.options.valid_every and self.step % self.options.valid_every == 0
         if (stop or over or due or validate) and self._read():
             return None
-        if validate:  # before a checkpoint, whose state then says what was found
+        if validate:  # before a checkpoint, so that its state includes the result
             self._validate()
             if self.validation_policy.is_over:
                 return None
@@ -129,7 +129,7 @@ class Loop(Resumable):
         return self.schedule.at(self.step) * self.validation_policy.multiplier
 
     def _agree(self) -> tuple[bool, bool, bool]:
-        """Whether all ranks stop, are at the end of their time window, or save, after this same step."""
+        """Whether to stop, to end the time window, or to save after this step; the same on all ranks."""
         first, writer = self.engine.rank == 0, self.writer
         stop = self.stop_asked or (first and (self.folder / job.STOP).exists())
         over = first and self.ends_at is not None and self.clock() >= self.ends_at
@@ -142,7 +142,7 @@ class Loop(Resumable):
         return self.step % self.options.log_every == 0 or self.step == self.options.steps
 
     def _read(self) -> bool:
-        """Read the losses since the last time; whether the training had to go back."""
+        """Read the losses since the last call; returns whether the training was rewound."""
         trouble, before = None, len(self.skipped)
         for result in self.ledger.read():
             if not result.good:
@@ -174,7 +174,7 @@ class Loop(Resumable):
             self._keep_best()
 
     def _check_weights(self) -> None:
-        """Refuse to hand over a model that is no model.
+        """Refuse to hand over a broken model.
 
         Raises:
             UsageError: weights are not finite, or no step ever moved them.

@@ -1,6 +1,6 @@
 """The learning rate as a function of the step, so that a resumed run needs no scheduler state.
 
-The one exception is `plateau`, whose course depends on validations: `Plateau` has a state of two numbers.
+The exception is `plateau`, which depends on validations: `Plateau` has a state of two numbers.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Schedule:
     steps: int
     warmup_steps: int
     floor: float
-    """Share of the peak that the last step (of each cosine, too) approaches."""
+    """Share of the peak that the last step approaches (with sgdr, the last step of each cosine)."""
     decay_share: float = 0.2
     restart_steps: int = 0
     restart_factor: float = 1.0
@@ -107,7 +107,7 @@ class Schedule:
         )
 
     def at(self, step: int) -> float:
-        """The multiplier of a step."""
+        """The factor at a step."""
         if step < self.warmup_steps:
             return self.scale * (step + 1) / (self.warmup_steps + 1)
         return self.scale * (self.floor + (1 - self.floor) * self._share(step))
@@ -181,7 +181,7 @@ class ValidationPatience:
 
 @dataclass
 class Plateau:
-    """A multiplier that falls each time validations stop getting better, down to the floor."""
+    """A factor that falls each time validations stop improving, down to the floor."""
 
     patience: ValidationPatience
     factor: float
@@ -189,7 +189,7 @@ class Plateau:
     multiplier: float = 1.0
 
     def update(self, bits_per_character: float) -> bool:
-        """Note a validation; whether the learning rate fell."""
+        """Note a validation; returns whether the learning rate fell."""
         before = self.multiplier
         if self.patience.update(bits_per_character):
             self.multiplier = max(self.multiplier * self.factor, self.floor)
@@ -206,5 +206,5 @@ class Plateau:
 
 
 def multiplier(step: int, *, steps: int, warmup_steps: int, schedule: str, floor: float) -> float:
-    """`Schedule.at` for the schedules without further settings."""
+    """`Schedule.at` for schedules without further settings."""
     return Schedule(name=schedule, steps=steps, warmup_steps=warmup_steps, floor=floor).at(step)

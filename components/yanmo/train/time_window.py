@@ -3,7 +3,7 @@
 A run is a series of time windows. The supervisor asks for the current one, starts the workers with its
 settings, and rank 0 ends it at the first step boundary after its end: paused, or to be started again with
 the settings of the window that follows. Times are Unix seconds; wall times are read in `--timezone`, so
-that a night across a change of the clock is an hour longer or shorter, as for people.
+that the night of a clock change is an hour longer or shorter, as on the clock.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True, kw_only=True)
 class Hours:
-    """The options of when to train; all empty: always."""
+    """When to train; with every option empty, always."""
 
     night: str = ""
     """HH:MM-HH:MM"""
@@ -88,7 +88,7 @@ class HoursOptions(Options, group="hours"):
         """When to train.
 
         Raises:
-            ValueError: a time, window or zone is none; names the option.
+            ValueError: a time, window or zone is not valid; names the option.
         """
         return Hours(
             night=self.night,
@@ -99,7 +99,7 @@ class HoursOptions(Options, group="hours"):
         )
 
     def contradictions(self) -> list[str]:
-        """What cannot be together."""
+        """Options that contradict each other."""
         self.hours()  # raises by itself
         given = next(iter(self.by_night_only()), "")
         if given and not self.night:
@@ -107,7 +107,7 @@ class HoursOptions(Options, group="hours"):
         return []
 
     def by_night_only(self) -> dict[str, Any]:
-        """Option -> its value in the hours of the night, of those that have one for them."""
+        """Option -> its value at night, for options with a night value."""
         names = [f.name for f in fields(HoursOptions) if f.name.startswith("night_")]
         return {name.removeprefix("night_"): getattr(self, name) for name in names if getattr(self, name)}
 
@@ -117,7 +117,7 @@ class TimeWindow:
     """Part of a run with the same settings."""
 
     is_night: bool
-    """Whether the night's settings hold."""
+    """Whether the night settings apply."""
     ends_at: float
     """Unix seconds; infinity for never. A window that has already ended is not begun."""
     then: Then
@@ -156,7 +156,7 @@ class TimeWindows:
         hours, now = self._hours, self._clock()
         begin, end = (next_time(wall, self._zone, now) for wall in night_of(hours.night))
         what = f"--night {hours.night} {hours.timezone}"
-        # By what comes next and not by the wall time, which is shown twice where clocks go back.
+        # Decided by what comes next, not by the wall time, which occurs twice where clocks go back.
         if end < begin:
             return True, (end, "paused" if hours.by_day == "pause" else "changed", f"{what} is over")
         if hours.by_day == "pause":
@@ -165,10 +165,10 @@ class TimeWindows:
 
 
 def next_time(wall: WallTime, zone: tzinfo, after: float) -> float:
-    """The first moment later than `after` at which clocks in `zone` show `wall`, in Unix seconds.
+    """The first time after `after` at which clocks in `zone` show `wall`, in Unix seconds.
 
-    A time that the clocks skip in spring is taken as if they had not gone forward yet, one that they show
-    twice in autumn is its first showing.
+    A time that clocks skip in spring is read as if they had not yet gone forward; of a time that they show
+    twice in autumn, the first is taken.
     """
     today = datetime.fromtimestamp(after, zone).date()
     days = (datetime.combine(today + timedelta(days=n), wall, tzinfo=zone) for n in range(3))
@@ -179,7 +179,7 @@ def wall_time(text: str, option: str) -> WallTime:
     """`07:45` as a time.
 
     Raises:
-        ValueError: it is none; names the option.
+        ValueError: it is not a time; names the option.
     """
     try:
         return datetime.strptime(text, "%H:%M").time()
@@ -191,7 +191,7 @@ def night_of(text: str) -> tuple[WallTime, WallTime]:
     """`21:00-08:00` as begin and end.
 
     Raises:
-        ValueError: it is no window.
+        ValueError: it is not a time window.
     """
     begin, dash, end = text.partition("-")
     if not dash:

@@ -1,7 +1,7 @@
 """Random token replacement: online augmentation, different each time a text is read.
 
-Of the tokens that the model is fed, a share is replaced by tokens drawn from the training text; the targets
-stay, so the model learns to predict from a slightly damaged past. Reported to lower the best validation loss
+A share of the input tokens is replaced by tokens drawn from the training text; the targets stay the same, so
+the model learns to predict from a slightly damaged context. Reported to lower the best validation loss
 where a small text is repeated many times (arXiv 2606.16246: 150 M parameters, 75 M tokens, 100 epochs, 5 %
 the best single method); what it did here is in docs/augmentation.md. Replacing costs no memory and
 no disk, and every epoch sees other damage. Not taken: uniform draws over the vocabulary, most of which
@@ -28,7 +28,7 @@ class TokenNoise:
     def __init__(self, cache: TokenCache, index: DocumentIndex, *, share: float, seed: int) -> None:
         """Args:
         index: the training documents, from which replacements are drawn by their frequency.
-        share: of the fed tokens, 0 to 1.
+        share: share of the input tokens to replace, 0 to 1.
         """
         self._cache, self._index, self._share, self._seed = cache, index, share, seed
         self._ends = np.cumsum(index.length.astype(np.int64) - 2)  # without <|bos|> and <|eos|>
@@ -44,7 +44,7 @@ class TokenNoise:
             ids_T[chosen] = self._tokens(drawn[count:][chosen] % np.uint64(self._ends[-1]))
 
     def _tokens(self, place: NDArray[Any]) -> NDArray[np.int64]:
-        """The tokens of the training text at these places, counted over all documents."""
+        """The tokens of the training text at these positions, counted over all documents."""
         document = np.searchsorted(self._ends, place, side="right")
         inside = place.astype(np.int64) - self._ends[document] + self._index.length[document] - 1
         at = self._index.offset[document] + inside

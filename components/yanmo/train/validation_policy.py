@@ -36,7 +36,7 @@ class ValidationPolicy:
         return self.plateau.multiplier if self.plateau else 1.0
 
     def update(self, bits_per_character: float) -> list[str]:
-        """Note a validation; what follows from it, in words."""
+        """Note a validation; returns what follows from it, in words."""
         found = []
         if self.plateau and self.plateau.update(bits_per_character):
             found.append(f"learning rate times {self.plateau.multiplier:g}")
@@ -46,7 +46,7 @@ class ValidationPolicy:
         return found
 
     def state(self) -> dict[str, Any]:
-        """For a checkpoint: JSON."""
+        """State for a checkpoint, as JSON values."""
         return {
             "stopping": self.stopping.state_dict() if self.stopping else None,
             "plateau": self.plateau.state_dict() if self.plateau else None,
@@ -54,7 +54,7 @@ class ValidationPolicy:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take over what `state` gave."""
+        """Restore what `state` returned."""
         if self.stopping and state["stopping"]:
             self.stopping.load_state_dict(state["stopping"])
         if self.plateau and state["plateau"]:

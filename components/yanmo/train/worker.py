@@ -1,4 +1,4 @@
-"""One rank of a training: `python -m yanmo.train.worker JOB.json` under torchrun, or with its variables."""
+"""One rank of a training: `python -m yanmo.train.worker JOB.json`, under torchrun or with its variables."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ def _follows(error: BaseException) -> bool:
 
 
 def train_rank(work: WorkerJob, rank: int, beat: Callable[[str], None] = lambda doing: None) -> Status:
-    """Train one rank's share in this process, whose environment says who it is (RANK, WORLD_SIZE ...).
+    """Train one rank's share in this process; the environment gives its place (RANK, WORLD_SIZE ...).
 
     Args:
-        beat: told what is being done, each time that it changes.
+        beat: called with what is being done, each time that changes.
     """
     options = work.options
     beat(IMPORTING)
@@ -108,7 +108,7 @@ def train_rank(work: WorkerJob, rank: int, beat: Callable[[str], None] = lambda 
 
 
 def _import_torch(options: TrainConfig, rank: int) -> str:
-    """Import torch, and DeepSpeed where it trains, as the options ask; the device to train on."""
+    """Import torch, and DeepSpeed if the options ask for it; returns the device to train on."""
     before_torch(options)
     device = find_device(options.device)
     check_compiler(options, device)
@@ -125,7 +125,7 @@ def _import_torch(options: TrainConfig, rank: int) -> str:
 
 
 def samples_of(options: TrainConfig, cache: Any) -> Any:
-    """The training split in rows, as the options ask."""
+    """The rows of the training split."""
     from yanmo.train.data import Samples
 
     return Samples(
@@ -140,7 +140,7 @@ def samples_of(options: TrainConfig, cache: Any) -> Any:
 
 
 def decoder_of(work: WorkerJob, cache: Any, samples: Any, rank: int) -> Any:
-    """With the first weights on rank 0: another model's, or new ones unless a checkpoint comes."""
+    """The decoder, on rank 0 with its first weights: another model's or new ones, unless it resumes."""
     from yanmo.train.models.first_decoder import new_decoder, starting_model
 
     if work.model is not None:

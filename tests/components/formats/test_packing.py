@@ -139,7 +139,7 @@ def test_one_document_per_row_is_never_packed():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"stride": 65}, "--stride 65: expected 1 to 64 (--context)"),
+        ({"stride": 65}, r"--stride 65: expected 1 to 64 \(--context\)"),
         ({"mode": "padded"}, "expected best-fit, concat, one"),
         ({"split_longer_than": 65}, "what is longer is always cut"),
         ({"min_piece": 33}, "expected 1 to half"),

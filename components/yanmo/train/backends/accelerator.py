@@ -1,4 +1,4 @@
-"""What is set on torch and on the decoder before an engine takes it over."""
+"""Settings of torch and of the decoder before an engine takes over."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _COMPILERS = ("c++", "g++", "clang++")
 _C_COMPILERS = ("gcc", "clang")
-"""Those that Triton looks for; one named in CC wins."""
+"""Compilers that Triton looks for; one named in CC wins."""
 
 
 def before_torch(options: TrainConfig) -> None:
@@ -30,7 +30,7 @@ def find_device(asked: str) -> str:
     """cpu, cuda or mps.
 
     Raises:
-        EnvironmentFault: asked for and not there.
+        EnvironmentFault: the device asked for is not there.
     """
     if asked == "cpu":
         return asked
@@ -49,9 +49,9 @@ def has_compiler() -> bool:
 
 
 def compile_problem(device: str) -> str:
-    """What keeps torch.compile from working on a device, and what to do; "" where nothing does.
+    """Why torch.compile cannot work on a device, and what to do; "" where it can.
 
-    On CUDA Triton builds a module of C for each kernel, at the first step; on a CPU it is C++.
+    At the first step Triton builds a C module per kernel on CUDA; on a CPU inductor builds C++.
     """
     if device == "cpu":
         if has_compiler():
@@ -76,10 +76,10 @@ def compile_problem(device: str) -> str:
 
 
 def check_compiler(options: TrainConfig, device: str) -> None:
-    """Refuse --compile where it would fail at the first step; without torch, so that nothing is held yet.
+    """Refuse --compile where it would fail at the first step; without torch, so that no GPU is held yet.
 
     Raises:
-        EnvironmentFault: no compiler, or what else it needs; says what to do.
+        EnvironmentFault: the compiler or something else is missing; says what to do.
     """
     problem = compile_problem(device) if options.compile else ""
     if problem:
@@ -87,10 +87,10 @@ def check_compiler(options: TrainConfig, device: str) -> None:
 
 
 def prepare(decoder: Decoder, options: TrainConfig, device: str) -> str:
-    """Set the decoder up as the options ask; the name of its attention path.
+    """Set the decoder up as the options ask; returns the name of its attention path.
 
     Raises:
-        EnvironmentFault: what was asked for is not available here.
+        EnvironmentFault: an option asks for something that is not available here.
     """
     import torch
 

@@ -3,11 +3,11 @@
     loop, checkpoint, validation  ->  Engine  <-  backends/zero.py   DeepSpeed, ZeRO-1, 2 and 3
                                               <-  backends/plain.py  torch alone: MPS, comparison
 
-A step is `accumulate` once per micro batch and then `step`, or `skip` to drop it. Nothing in between reads
-a number back from the device: losses stay tensors until somebody asks.
+A step is one `accumulate` per micro batch, then `step`, or `skip` to drop the gradient. Nothing in between
+reads a number back from the device: losses stay tensors until they are needed.
 
-State is per parameter and fp32 whatever the backend, stage and number of ranks: `parts` are views of what
-this rank owns, all ranks' parts together hold everything exactly once, and `restore` takes any other cut.
+State is per parameter and fp32 for every backend, stage and number of ranks: `parts` are views of what this
+rank owns, the parts of all ranks together hold everything once, and `restore` takes any other partition.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Engine(Protocol):
     """deepspeed or torch."""
     options: TrainConfig
     decoder: Decoder
-    """What the forward uses. Under ZeRO-3 its weights are only there while a layer runs: read weights
+    """The model of the forward pass. Under ZeRO-3 a layer has its weights only while it runs: read them
     through `parts`, `full_weights` or `scoring`."""
     device: torch.device
     rank: int
@@ -62,11 +62,11 @@ class Engine(Protocol):
 
     @property
     def updates(self) -> int:
-        """Updates done: steps without those that were skipped. AdamW's bias correction follows it, so that it
-        belongs to a checkpoint. Reading it waits for the device."""
+        """Updates done: steps that were not skipped. AdamW's bias correction depends on it, so checkpoints
+        hold it. Reading it waits for the device."""
 
     forwarded: Callable[[], None] | None
-    """Called between forward and backward of each micro batch: for the clock. None costs nothing."""
+    """Called between forward and backward of each micro batch, for timing. None costs nothing."""
     observer: Callable[[list[Part]], None] | None
     """Called in each update, once per group of parameters, with the gradient (kind `gradient`) as it is
     applied: reduced over ranks and clipped. The weights have not moved yet. None costs nothing."""
@@ -75,8 +75,8 @@ class Engine(Protocol):
         """One forward and backward; adds to the gradient.
 
         Args:
-            rows: of this rank.
-            num_targets: of the global batch, so that the gradient is of its mean however it is cut up.
+            rows: rows of this rank.
+            num_targets: targets of the global batch, so that the gradient is that of its mean loss.
 
         Returns:
             The summed loss of these rows in nats: fp32, no dimensions, on the device, detached.
@@ -91,7 +91,7 @@ class Engine(Protocol):
         """
 
     def skip(self) -> None:
-        """Drop the gradient (finite or not) without an update; all ranks do, or none."""
+        """Drop the gradient (finite or not) without an update; on all ranks or on none."""
 
     def gradient_norm(self) -> float:
         """Norm of the last step's whole gradient before it was clipped; inf where it was not finite."""
@@ -107,10 +107,10 @@ class Engine(Protocol):
         """Weights and optimizer states that this rank owns, in a fixed order; all kinds from the start."""
 
     def restore(self, read: Reader, updates: int) -> None:
-        """Take over a state that any backend, stage and number of ranks has saved."""
+        """Load a state that was saved by any backend, stage and number of ranks."""
 
     def full_weights(self) -> dict[str, Tensor]:
         """Every parameter's fp32 weights in its shape, on the CPU, on every rank."""
 
     def scoring(self) -> AbstractContextManager[Decoder]:
-        """The decoder in evaluation with whole weights, which each rank may call as often as it likes."""
+        """The decoder in evaluation mode with whole weights; each rank may call it any number of times."""

@@ -1,4 +1,4 @@
-"""State that lies in flat tensors, one per parameter group, cut among ranks: common to both backends.
+"""State in flat tensors, one per parameter group, partitioned among ranks: common to both backends.
 
 The optimizer sees one flat fp32 tensor per group, `flats`; `pieces` say which run of which parameter lies
 where in it. So a step is a handful of kernels however many tensors the model has, and state access is
@@ -28,7 +28,7 @@ from yanmo.train.data import Batch
 
 
 def collective_timeout(options: TrainConfig) -> timedelta:
-    """How long a collective may wait: longer than the watchdog, which says more; ten years without one."""
+    """Time limit of collectives: longer than the watchdog's, who says more; ten years without one."""
     return timedelta(seconds=1.5 * options.hang_seconds + 60) if options.hang_seconds else timedelta(3650)
 
 
@@ -47,12 +47,12 @@ class FlatEngine:
 
     def __init__(self) -> None:
         self._updates: int | Tensor = 0
-        """Where it lies on the device only reading it waits."""
+        """On the device it is a tensor, so that only reading it waits."""
         self.forwarded: Callable[[], None] | None = None
         self._observer: Callable[[list[Part]], None] | None = None
 
     def _locate(self, flats: list[Tensor], pieces: list[list[Piece]]) -> None:
-        """Tell the optimizer what lies where, and make its states, so that they exist from the start."""
+        """Tell the optimizer which parameter is where, and make its states now."""
         self.flats, self.pieces = flats, pieces
         everyone: list[Any] = [pieces]
         if self.world_size > 1:
@@ -107,7 +107,7 @@ class FlatEngine:
         return self._held()
 
     def _held(self) -> list[Part]:
-        """What this rank has, of which it may own only a part."""
+        """What this rank holds; it may own only a part of that."""
         found = []
         for flat, pieces in zip(self.flats, self.pieces, strict=True):
             for kind, values in self._states(flat).items():
@@ -130,7 +130,7 @@ class FlatEngine:
         self._weights_changed(read)
 
     def _weights_changed(self, read: Reader) -> None:
-        """Bring the weights that the forward reads up to `flats`."""
+        """Copy `flats` to the weights that the forward pass reads."""
         raise NotImplementedError
 
     def full_weights(self) -> dict[str, Tensor]:
@@ -150,7 +150,7 @@ class FlatEngine:
         return found
 
     def shapes(self) -> dict[str, torch.Size]:
-        """Shape of each parameter, also where its weights are shared out."""
+        """Shape of each parameter, even where its weights are partitioned."""
         return {name: p.shape for name, p in self.decoder.named_parameters()}
 
     @contextmanager
@@ -163,7 +163,7 @@ class FlatEngine:
             self.decoder.train()
 
     def _loss(self, module: Callable[..., Tensor], rows: Batch, scale: float) -> Tensor:
-        """What `LossModule` says of rows; neither the copy to the device nor the call waits for it."""
+        """The loss of rows by `LossModule`; neither the copy to the device nor the call waits for it."""
         arrays: list[NDArray[Any]] = [
             rows.ids_BT,
             rows.segments_BT,

@@ -1,7 +1,7 @@
-"""What this machine has for a training, asked without torch in the asking process.
+"""The GPUs of this machine, found without importing torch in this process.
 
-The supervisor never imports torch, and a machine without a GPU must not pay for the question: where no
-device file is there, nothing is started. Else a process of its own asks torch, as what counts is what torch
+The supervisor never imports torch, and a machine without a GPU must not pay for the question: without a
+device file nothing is started. Otherwise a separate process asks torch, as what counts is what torch
 sees (CUDA_VISIBLE_DEVICES, a CPU build, a driver that does not fit): an import of torch, once per training.
 """
 
@@ -34,18 +34,18 @@ class Machine:
     name: str = ""
     """Name of the GPU with the lowest compute capability."""
     capability: tuple[int, int] | None = None
-    """The least of them: all ranks choose alike."""
+    """Its compute capability, so that all ranks choose alike."""
     has_varlen: bool = False
     """Whether this torch has variable-length flash attention."""
     compiles: bool = False
-    """Whether torch.compile finds on CUDA what it needs."""
+    """Whether torch.compile finds what it needs on CUDA."""
 
     @classmethod
     def from_facts(cls, facts: Mapping[str, Any]) -> Machine:
         """What `dataclasses.asdict` made, also through JSON.
 
         Raises:
-            ValueError: that is none.
+            ValueError: it is not such a value.
         """
         capability = facts.get("capability")
         numbers = [facts.get("gpus"), *(capability if isinstance(capability, (list, tuple)) else ())]
@@ -69,7 +69,7 @@ class Machine:
 
 
 def gpu_files() -> list[str]:
-    """Device files that say that there may be a GPU."""
+    """Device files that hint at a GPU."""
     return sorted(str(path) for pattern in _FILES for path in Path("/dev").glob(pattern))
 
 
@@ -92,7 +92,7 @@ def this_machine() -> Machine:
         said = (getattr(error, "stderr", "") or "").strip().splitlines()[-1:]
         raise EnvironmentFault(
             f"{files[0]} exists, but torch could not be asked about it ({error}{': ' if said else ''}"
-            f"{''.join(said)}); mend the driver, or give --device cpu"
+            f"{''.join(said)}); repair the driver, or give --device cpu"
         ) from error
     if not found.gpus:
         log.warning(

@@ -1,4 +1,4 @@
-"""What a backend differentiates: the decoder and its loss in one module."""
+"""The module that a backend trains: the decoder and its loss."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from yanmo.model.loss import linear_cross_entropy
 
 
 class LossModule(nn.Module):
-    """What the engine calls: the decoder and its loss."""
+    """The decoder and its loss."""
 
     def __init__(self, decoder: Decoder) -> None:
         super().__init__()
@@ -27,7 +27,7 @@ class LossModule(nn.Module):
         """The summed loss of the positions that have a target, times `scale`.
 
         Args:
-            at: those positions in the flattened rows; without it the device is asked and waited for.
+            at: those positions in the flattened rows; None reads them from the device, which waits for it.
             bounds: see `yanmo.model.attention.documents`.
         """
         hidden_BTD = self.decoder.hidden(ids_BT, segments_BT, bounds)

@@ -13,11 +13,11 @@ def open_engine(decoder: Decoder, options: TrainConfig, device: str) -> Engine:
     """The engine that the options ask for; joins the process group.
 
     Args:
-        decoder: with the first weights on rank 0; the other ranks get them from there.
+        decoder: has the first weights on rank 0; the other ranks get them from there.
         device: cpu, cuda or mps.
 
     Raises:
-        UsageError: DeepSpeed does not take what --deepspeed-config says.
+        UsageError: DeepSpeed refuses --deepspeed-config.
     """
     if options.backend == "torch":
         return PlainEngine(decoder, options, device)

@@ -1,7 +1,7 @@
 """Muon for the layers' matrices and AdamW for the rest, on the flat partitions that ZeRO hands out.
 
 DeepSpeed's own Muon orthogonalizes while the gradient partition is filled, before the norm is taken, in all
-ZeRO classes but one. `gradient_clipping` then divides its steps by about 54 without a word
+ZeRO classes but one. `gradient_clipping` then silently divides its steps by about 54
 (docs/recipe.md). Here Muon is an ordinary client optimizer: DeepSpeed reduces, measures and clips
 the true gradient, in any precision and ZeRO stage, and then this `step` runs. It knows where each matrix
 lies in its rank's flat partition; momentum is elementwise and stays flat. The few matrices that ZeRO-1 and 2
@@ -29,7 +29,7 @@ _ITERATIONS = 5
 
 @dataclass(frozen=True)
 class Piece:
-    """The part of a parameter that lies in this rank's flat partition of its group."""
+    """The part of a parameter in this rank's flat partition of its group."""
 
     name: str
     shape: torch.Size
@@ -38,7 +38,7 @@ class Piece:
     count: int
     """Elements."""
     at: int
-    """Where they begin in the partition."""
+    """Offset of the first one in the partition."""
 
     @property
     def is_whole(self) -> bool:
@@ -46,7 +46,7 @@ class Piece:
 
 
 def orthogonalize(update: Tensor, dtype: torch.dtype) -> Tensor:
-    """The matrix's nearest semi-orthogonal one, roughly: singular values go to 0.7 ... 1.2."""
+    """Roughly the nearest semi-orthogonal matrix: singular values go to 0.7 ... 1.2."""
     a, b, c = _COEFFICIENTS
     x = update.to(dtype)
     wide = x.shape[0] <= x.shape[1]
@@ -92,10 +92,10 @@ def parameter_groups(model: nn.Module, options: Any) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Cuts:
-    """The matrices of a group that no rank holds whole, laid end to end in a common buffer."""
+    """The matrices of a group that no rank holds whole, one after another in a common buffer."""
 
     places: dict[str, int]
-    """Where each begins."""
+    """Offset of each matrix."""
     shapes: dict[str, torch.Size]
     size: int
 
@@ -112,19 +112,19 @@ class MatrixAdamW(torch.optim.AdamW):
         self._pieces: dict[int, list[Piece]] = {}
         self._cut: dict[int, Cuts] = {}
         self.idle = False
-        """While True a step changes nothing: for engines whose own step also clears gradients."""
+        """If True a step changes nothing: for engines whose own step also clears gradients."""
         self.found_inf: Tensor | None = None
-        """1 where a step must change nothing, else 0 (fp32, no dimensions, on the device), for who does not
-        want to wait for it. torch's fused AdamW looks at an attribute of this name."""
+        """1 if a step must change nothing, else 0 (fp32, no dimensions, on the device), so that the host need
+        not wait. torch's fused AdamW reads an attribute of this name."""
         self.observer: Callable[[Tensor], None] | None = None
         """Called with each parameter that has a gradient, before it is updated."""
 
     def locate(self, flat: Tensor, pieces: list[Piece], cut: Cuts) -> None:
-        """Say what lies in a flat partition.
+        """Set what is in a flat partition.
 
         Args:
             flat: the group's parameter on this rank.
-            cut: of all ranks together.
+            cut: cut matrices of all ranks together.
         """
         self._pieces[id(flat)], self._cut[id(flat)] = pieces, cut
 
@@ -141,7 +141,7 @@ class MatrixAdamW(torch.optim.AdamW):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        """One update from the gradients as they are (clipped by the engine before)."""
+        """One update from the gradients, which the engine has clipped before."""
         if self.idle:
             return
         groups = self.param_groups
@@ -188,7 +188,7 @@ class MatrixAdamW(torch.optim.AdamW):
             place.add_(_unless(refused, part), alpha=-group["lr"])
 
     def _cut_updates(self, parameter: Tensor, nesterov: Tensor) -> dict[str, Tensor]:
-        """The updates of the matrices that are cut: each rank adds its parts to zeros, then computes."""
+        """The updates of the cut matrices: each rank adds its parts to zeros, then computes."""
         cut = self._cut[id(parameter)]
         if not cut.places:
             return {}

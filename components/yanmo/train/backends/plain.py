@@ -1,10 +1,9 @@
-"""torch alone behind the same seam: for Apple's MPS, for machines without DeepSpeed, for comparison.
+"""The engine of torch alone: for Apple's MPS, for machines without DeepSpeed, for comparison.
 
-Every rank holds everything. Weights lie in one flat fp32 tensor per group; in bf16 the forward reads a flat
-bf16 copy, and its gradients are added up in fp32 as they appear. `DistributedDataParallel` is not used: it
-reduces gradients in the dtype of the parameters, which for bf16 is not what the other backend does. One
-all-reduce per group after the last backward instead, which is not overlapped with it: for many GPUs take
-DeepSpeed.
+Every rank holds everything. Weights are in one flat fp32 tensor per group; in bf16 the forward pass reads a
+flat bf16 copy, and gradients are added up in fp32 as they appear. `DistributedDataParallel` is not used: it
+reduces gradients in the dtype of the parameters, which for bf16 differs from the other backend. Instead there
+is one all-reduce per group after the last backward pass, not overlapped with it: for many GPUs use DeepSpeed.
 """
 
 from __future__ import annotations
@@ -59,10 +58,10 @@ class PlainEngine(FlatEngine):
         self._locate(flats, pieces)
         self._norm = torch.zeros(())
         self._defers = self.device.type != "cpu"
-        """Whether the optimizer decides on the device; a CPU has nothing to wait for."""
+        """Whether the optimizer decides on the device about skipping; a CPU has nothing to wait for."""
 
     def _flatten(self, parameters: list[Tensor], names: dict[int, str]) -> tuple[Tensor, Tensor, list[Piece]]:
-        """One fp32 tensor of a group, what the forward reads of it, and where what lies in it."""
+        """The fp32 tensor of a group, the tensor that the forward pass reads, and the pieces in it."""
         whole = torch.cat([p.detach().float().flatten() for p in parameters])
         if self.world_size > 1:
             dist.broadcast(whole, 0)
@@ -94,7 +93,7 @@ class PlainEngine(FlatEngine):
 
     def accumulate(self, rows: Batch, num_targets: int) -> Tensor:
         """See `Engine`."""
-        num_targets = max(num_targets, 1)  # a batch of questions only, of chats, has none
+        num_targets = max(num_targets, 1)  # a batch that holds only questions of chats has none
         loss = self._loss(self._module, rows, 1.0 / num_targets)
         if self.forwarded:
             self.forwarded()
@@ -102,7 +101,7 @@ class PlainEngine(FlatEngine):
         return loss.detach().float() * num_targets
 
     def step(self) -> Tensor:
-        """See `Engine`; on a device that computes while the host goes on nothing is read back."""
+        """See `Engine`; nothing is read back from a device that computes asynchronously."""
         gradients = [flat.grad for flat in self.flats if flat.grad is not None]
         if self.world_size > 1:
             for gradient in gradients:
@@ -150,7 +149,7 @@ class PlainEngine(FlatEngine):
         }
 
     def parts(self) -> list[Part]:
-        """See `Engine`; the ranks, which all hold everything, share out the parameters."""
+        """See `Engine`; all ranks hold everything, so the parameters are divided among them."""
         names = [p.name for pieces in self.pieces for p in pieces][self.rank :: self.world_size]
         mine = set(names)
         return [part for part in self._held() if part.name in mine]

@@ -1,12 +1,11 @@
 """DeepSpeed's engine, set up so that it needs no compiler and no just-in-time build.
 
-Three traps, each met: on Linux CPUs deepspeed compiles a
-shared-memory op at its first use and crashes without c++; importing its Muon compiles kernels; a config
-that names "AdamW" builds FusedAdam. So the op is masked, torch.compile is off on CPUs, and the optimizer
-is our own client object.
+Three traps: on Linux CPUs deepspeed compiles a shared-memory op at its first use and crashes without c++;
+importing its Muon compiles kernels; a config that names "AdamW" builds FusedAdam. So the op is masked,
+torch.compile is off on CPUs, and the optimizer is our own client object.
 
 Accumulation is ours (`managed_gradient_accumulation: false`): `step` is the boundary, so that a step can be
-skipped and its number of micro batches can change. ZeRO-3 shares out every parameter by itself: each rank
+skipped and its number of micro batches can change. ZeRO-3 partitions every parameter by itself: each rank
 owns an equal run of each, padded at the end, and weights are whole only while a layer runs.
 """
 
@@ -33,7 +32,7 @@ from yanmo.train.data import Batch
 
 
 def import_deepspeed(device: str, compiled: bool = False) -> Any:
-    """The deepspeed module, quiet and without builds; before anything else imports it.
+    """The deepspeed module, quiet and without builds; call this before anything else imports it.
 
     Args:
         compiled: the model will go through torch.compile, which is otherwise switched off on CPUs.
@@ -44,7 +43,7 @@ def import_deepspeed(device: str, compiled: bool = False) -> Any:
     os.environ.setdefault("DS_ACCELERATOR", device)
     if device == "cpu" and not compiled:
         os.environ.setdefault("TORCH_COMPILE_DISABLE", "1")
-        # Without this, torch.compile loads inductor before it looks at the other one: 1.3 CPU-seconds a rank.
+        # Without this, torch.compile imports inductor first: 1.3 CPU-seconds per rank.
         os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
     logging.getLogger("torch.distributed.elastic").setLevel(logging.ERROR)
     import deepspeed
@@ -102,7 +101,7 @@ class ZeroEngine(FlatEngine):
         return self.options.zero_stage == 3
 
     def _pieces_of(self, group: int) -> list[Piece]:
-        """Stages 1 and 2: a group's parameters lie end to end, cut into equal runs."""
+        """Stages 1 and 2: a group's parameters, one after another, cut into equal runs."""
         pieces = []
         for name, parameter in self.decoder.named_parameters():
             mapping = parameter._hp_mapping  # type: ignore[attr-defined]
@@ -148,8 +147,8 @@ class ZeroEngine(FlatEngine):
         return loss.detach().float() / scale
 
     def step(self) -> Tensor:
-        """See `Engine`. DeepSpeed itself reads whether a gradient was not finite, and its norm: no option
-        of its lets the device decide, so that here the host waits once a step, for the backward."""
+        """See `Engine`. DeepSpeed itself reads the norm and whether it is finite: no option lets the device
+        decide, so the host waits for the backward pass once per step."""
         self._engine.step()
         applied = bool(self._engine.was_step_applied())
         self._updates = self.updates + applied
@@ -180,7 +179,7 @@ class ZeroEngine(FlatEngine):
 
     @contextmanager
     def scoring(self) -> Iterator[Decoder]:
-        """See `Engine`; under ZeRO-3 a second, whole decoder for the time."""
+        """See `Engine`; under ZeRO-3 this is a second, whole decoder."""
         if not self._shared_out:
             with super().scoring() as decoder:
                 yield decoder

@@ -24,7 +24,7 @@ _OURS = {
     "zero_optimization.stage": "--zero-stage",
     "zero_optimization.offload_optimizer": "--offload",
 }
-"""What an option of ours decides: in a file it may only say the same, or `auto`."""
+"""Settings that one of our options decides: a file may only give the same value, or `auto`."""
 _NEVER = {
     "managed_gradient_accumulation": "accumulation is the engine's own",
     "zero_optimization.offload_param": "checkpoints could not read weights that are elsewhere",
@@ -34,7 +34,7 @@ _NEVER = {
     "amp": "give --precision",
 }
 _FREE = ("steps_per_print",)
-"""What we say and a file may say otherwise."""
+"""Settings of ours that a file may replace."""
 _BATCH = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
 
 
@@ -42,8 +42,8 @@ def engine_config(options: TrainConfig, *, check_batch: bool = True) -> dict[str
     """DeepSpeed's configuration.
 
     Args:
-        check_batch: whether a file that says another micro batch contradicts: yes of what the user asked for,
-            no in workers that were started again with less after they ran out of memory, or for the night.
+        check_batch: whether another micro batch in the file is an error: it is where the user's options are
+            checked, not in workers with a smaller one after running out of memory, or at night.
 
     Raises:
         UsageError: --deepspeed-config cannot be read, or contradicts an option; says which.
@@ -75,11 +75,11 @@ def engine_config(options: TrainConfig, *, check_batch: bool = True) -> dict[str
 
 
 def fit_buckets(config: dict[str, Any], elements: int, ranks: int) -> None:
-    """Make DeepSpeed's gradient bucket no larger than the gradient: it is allocated whole, on every step.
+    """Make DeepSpeed's gradient bucket no larger than the gradient: it is allocated whole in every step.
 
-    Its default holds 5e8 numbers, in fp32 2 GB of a GPU's memory whatever the model. One rank has nothing to
-    scatter, and without that saves copies of the gradient: the same gradient, 3 % less of a step's time
-    (`tiny`, 16 rows). What a file says stays.
+    By default it holds 5e8 numbers, which in fp32 is 2 GB of GPU memory for any model. A single rank needs no
+    reduce-scatter; without it the gradient is the same and a step takes 3 % less time (`tiny`, 16 rows). What
+    a file sets is kept.
 
     Args:
         config: of `engine_config`.
@@ -121,7 +121,9 @@ def _check(theirs: dict[str, Any], options: TrainConfig, excused: Sequence[str])
         if said is None or said == "auto" or name in excused or (name in same and said == same[name]):
             continue
         ours = f"is {json.dumps(same[name])} by" if name in same else "is decided by"
-        raise UsageError(f"{where}: {name} says {json.dumps(said)[:80]} but {ours} {option}; drop it there")
+        raise UsageError(
+            f"{where}: {name} is {json.dumps(said)[:80]} but {ours} {option}; remove it from the file"
+        )
 
 
 def _at(config: dict[str, Any], name: str) -> Any:
@@ -132,10 +134,10 @@ def _at(config: dict[str, Any], name: str) -> Any:
 
 
 def _merge(ours: dict[str, Any], theirs: dict[str, Any], where: str, above: str = "") -> None:
-    """Take over what ours does not say already; `auto` and what an option decides stay ours.
+    """Add the file's settings to ours; `auto`, and what an option decides, stay ours.
 
     Raises:
-        UsageError: it says otherwise about what the engine rests on, such as sums in fp32; says what.
+        UsageError: it changes what the engine relies on, such as sums in fp32; says what.
     """
     for key, value in theirs.items():
         name = f"{above}{key}"
@@ -146,8 +148,8 @@ def _merge(ours: dict[str, Any], theirs: dict[str, Any], where: str, above: str 
             _merge(mine, value, where, f"{name}.")
         elif key in ours and value != mine and key not in _FREE:
             raise UsageError(
-                f"{where}: {name} says {json.dumps(value)[:80]}, and the engine rests on "
-                f"{json.dumps(mine)[:80]}; drop it there"
+                f"{where}: {name} is {json.dumps(value)[:80]}, but the engine needs "
+                f"{json.dumps(mine)[:80]}; remove it from the file"
             )
         else:
             ours[key] = value

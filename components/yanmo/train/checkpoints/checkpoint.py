@@ -6,7 +6,7 @@
 
 Each rank writes the parts it owns under a temporary name; when all have (writer.py) rank 0 writes the
 manifest, syncs, renames the folder and moves the pointer `latest`. The loader takes the newest folder whose
-manifest verifies, so a half-written one, or one cut short later, only costs the steps since the one before.
+manifest verifies, so a half-written or truncated one only costs the steps since the one before it.
 No pickle. DeepSpeed's own `latest` may name a checkpoint that is not there.
 """
 
@@ -42,14 +42,14 @@ _RNG, _CUDA_RNG = "torch_rng_state", "cuda_rng_state"
 
 @dataclass(frozen=True)
 class Position:
-    """Where a run stands."""
+    """The state of a run other than its tensors."""
 
     step: int
     """Optimizer steps done."""
     identity: dict[str, str]
     """What the checkpoint belongs to, by name: model, cache, plan, options. All must agree to resume."""
     progress: dict[str, Any]
-    """What the loop wants back: sums of the open interval, seconds of training."""
+    """State of the loop: sums of the current interval, seconds of training."""
 
 
 def snapshot(engine: Engine) -> dict[str, Tensor]:
@@ -72,7 +72,7 @@ def write_rank(folder: Path, rank: int, tensors: dict[str, Tensor]) -> None:
 
 
 def index_of(engine: Engine, position: Position, *, keep: bool) -> str:
-    """The text of index.json, as things stand now."""
+    """The text of index.json for the current state."""
     index = {
         "format": _FORMAT,
         "step": position.step,
@@ -89,7 +89,7 @@ def commit(temporary: Path, final: Path, index: str) -> None:
     """Make a checkpoint whose files are all written the newest one, and drop old ones.
 
     Raises:
-        OSError: no space, no permission; nothing half-written is taken for a checkpoint later.
+        OSError: no space, no permission; nothing half-written is later read as a checkpoint.
     """
     entries = []
     for path in sorted(temporary.glob("rank-*.json")):
@@ -109,7 +109,7 @@ def commit(temporary: Path, final: Path, index: str) -> None:
 
 
 def point(root: Path, pointer: str, name: str) -> None:
-    """Let `latest` or `best` name a checkpoint."""
+    """Make `latest` or `best` name a checkpoint."""
     path = root / f"{pointer}.tmp"
     path.write_text(name, encoding="utf-8")
     _entry(path)
@@ -127,10 +127,10 @@ def pointed(root: Path, pointer: str) -> Path | None:
 
 
 def prune(root: Path) -> None:
-    """Drop checkpoints, but the last two, those made to be kept, the best, and one to rewind to.
+    """Delete checkpoints except the last two, those marked to be kept, the best, and one to rewind to.
 
-    That is the newest before steps that went wrong and may turn out to be trouble: where checkpoints come
-    every few steps, all newer ones may lie within it.
+    The last is the newest one from before steps that went wrong: where checkpoints are made every few steps,
+    all newer ones may be from within the trouble.
     """
     folders, best = _folders(root), pointed(root, BEST)
     calm = next((folder for folder in folders if is_calm(_index(folder).get("progress", {}))), None)
@@ -147,7 +147,7 @@ def _index(folder: Path) -> dict[str, Any]:
 
 
 def drop_after(root: Path, step: int) -> None:
-    """Remove checkpoints of later steps, and what was being written: the training went back."""
+    """Remove checkpoints of later steps, and unfinished ones, after a rewind."""
     for folder in (*_folders(root), *root.glob(".tmp-*")):
         if folder.name.startswith(".tmp-") or step_of(folder) > step:
             shutil.rmtree(folder, ignore_errors=True)
@@ -179,7 +179,7 @@ def _sync_folder(path: Path) -> None:
 
 
 def _folders(root: Path) -> list[Path]:
-    """Checkpoints by name, newest first; whether they are whole is not looked at."""
+    """Checkpoints by name, newest first, whole or not."""
     return sorted((p for p in root.glob(f"{_PREFIX}*") if p.is_dir()), reverse=True)
 
 
@@ -202,7 +202,7 @@ def fault(folder: Path) -> str | None:
 
 
 def newest(root: Path, before_step: int | None = None) -> Path | None:
-    """The newest whole checkpoint; a damaged one is passed over with a warning.
+    """The newest whole checkpoint; damaged ones are skipped with a warning.
 
     Args:
         before_step: only those made before this step.

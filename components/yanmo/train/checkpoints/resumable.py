@@ -1,7 +1,7 @@
-"""What a training is between two steps: all that a checkpoint holds, and the ways to one and back.
+"""The state of a training between two steps: all that a checkpoint holds, and how it is saved and restored.
 
-It is saved in the background, goes on from the newest checkpoint, goes back to one from before trouble, and
-at its end to the best. The steps in between are loop.py's.
+It is saved in the background, resumes from the newest checkpoint, rewinds to one from before trouble, and
+returns to the best at the end. The steps themselves are in loop.py.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(kw_only=True)
 class Resumable:
-    """A training that can be saved, found again, rewound, and handed over at its best."""
+    """A training that can be saved, resumed, rewound, and returned to its best step."""
 
     options: TrainConfig
     engine: Engine
@@ -46,19 +46,19 @@ class Resumable:
     note: str = ""
     """See `WorkerJob`."""
     beat: Callable[[str], None] = lambda doing: None
-    """Told what is being done, each time that it changes: the watchdog."""
+    """Called with what is being done, each time that changes: for the watchdog."""
 
     step: int = 0
     skipped: list[Skipped] = field(default_factory=list)
-    """Samples that were stepped over."""
+    """Samples that were skipped."""
     rewinds: int = 0
     best: float = math.inf
     """Best validation so far, bits per character."""
     _best_checkpoint: str = ""
-    """The checkpoint of it: in the state, as a kill may come between its commit and the pointer."""
+    """Its checkpoint; part of the state, as a kill may come between its commit and its pointer."""
     saves: int = 0
     _offset: int = 0
-    """Samples stepped over by rewinds: how far the data is ahead of the steps."""
+    """Samples skipped by rewinds: how far the data is ahead of the steps."""
     _saved_step: int = -1
     _lines: int | None = None
     """Lines of metrics.jsonl at the checkpoint that the training continues from."""
@@ -81,7 +81,7 @@ class Resumable:
         return self.ledger.interval
 
     def resume(self) -> None:
-        """Go on from the newest whole checkpoint, if there is one."""
+        """Resume from the newest whole checkpoint, if there is one."""
         self.writer.clear()
         root = self.folder / job.CHECKPOINTS
         found = self.collectives.from_first(checkpoint.newest(root) if self.engine.rank == 0 else None)
@@ -104,8 +104,8 @@ class Resumable:
         return bool(by_steps or (by_time and self.writer.is_idle))
 
     def _save(self) -> None:
-        """Begin a checkpoint of this step, if there is none; one that is being written comes first."""
-        if self._saved_step == self.step:  # as the best of a validation
+        """Begin a checkpoint of this step if there is none, after one that is being written."""
+        if self._saved_step == self.step:  # saved as the best after a validation
             return
         self._saved_step = self.step
         self.beat("saving a checkpoint")
@@ -149,10 +149,10 @@ class Resumable:
         self._find_the_best(progress.get("best_checkpoint", ""))
 
     def _rewind(self, trouble: Trouble) -> None:
-        """Go back to before the trouble, and on with the data after it.
+        """Go back to before the trouble and continue with the data after it.
 
         Raises:
-            UsageError: there is nothing to go back to, or it happened too often.
+            UsageError: there is no checkpoint from before it, or there were too many rewinds.
         """
         self.beat("rewinding")
         self.writer.finish()
@@ -185,7 +185,7 @@ class Resumable:
             samples=next_sample - first,
         )
         self._warn(
-            "step %d: %s; back to step %d, and on after the %d samples in between",
+            "step %d: %s; rewinding to step %d and skipping the %d samples in between",
             came_from,
             trouble.reason,
             self.step,
@@ -193,7 +193,7 @@ class Resumable:
         )
 
     def _keep_best(self) -> None:
-        """Save this step, if it is not yet, as the best so far."""
+        """Save this step as the best so far, if it is not saved yet."""
         self._save()
         self.writer.finish()
         if self.engine.rank == 0:
@@ -211,20 +211,20 @@ class Resumable:
             checkpoint.point(root, checkpoint.BEST, name)
 
     def _go_back_to_the_best(self) -> None:
-        """With early stopping, hand over the best model instead of the last one."""
+        """With early stopping, take the best model instead of the last one."""
         root = self.folder / job.CHECKPOINTS
         if not self.options.early_stopping:
             return
         best = checkpoint.pointed(root, checkpoint.BEST) if self.engine.rank == 0 else None
         problem = checkpoint.fault(best) if best else None
         if problem:
-            self._warn("the best model, %s, is damaged (%s); the last one is handed over", best, problem)
+            self._warn("the best model, %s, is damaged (%s); the last one is taken instead", best, problem)
             self.metrics_log.event(self.step, "best", damaged=problem)
         best = self.collectives.from_first(None if problem else best)
         if best is not None and checkpoint.step_of(best) != self.step:
             came_from = self.step
             self._load(best)
-            log.info("step %d was the best: its model is handed over", self.step)
+            log.info("step %d was the best: its model is the result", self.step)
             self.metrics_log.event(came_from, "best", best_step=self.step)
 
     def _warn(self, message: str, *values: Any) -> None:

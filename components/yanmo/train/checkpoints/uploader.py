@@ -1,7 +1,7 @@
-"""Uploads the newest checkpoint in a far store while the workers train: a lost node costs one interval.
+"""Uploads the newest checkpoint to a remote store during training: a lost node costs one interval.
 
-With it goes the checkpoint of the best validation, which early stopping hands over at the end, and one to
-rewind to where the newest lies in trouble. Without torch: the supervisor runs this.
+It also uploads the checkpoint of the best validation, which early stopping returns at the end, and one to
+rewind to if the newest is from within trouble. Without torch: the supervisor runs this.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from yanmo.train.health.setbacks import is_calm
 log = logging.getLogger(__name__)
 _POLL_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 60.0
-"""Between tries while the store cannot be reached; each is a line of the log."""
+"""Longest pause between tries while the store cannot be reached; each try is a line of the log."""
 _MANIFEST = "manifest.json"
 
 
 class Uploader:
-    """While entered, a thread saves each new checkpoint of the work folder; the training does not wait."""
+    """While entered, a thread uploads each new checkpoint of the work folder; the training does not wait."""
 
     def __init__(self, work: WorkFolder, lease: Lease) -> None:
         self._lease = lease
@@ -40,10 +40,10 @@ class Uploader:
         self._lost: LeaseLost | None = None
 
     def restore(self) -> None:
-        """Bring the saved checkpoint here if it is newer than those of this machine.
+        """Download the saved checkpoint if it is newer than those on this machine.
 
         Raises:
-            DataError: it is damaged, and there is none here to go on from.
+            DataError: it is damaged, and there is none on this machine.
         """
         before = self._newest()
         try:
@@ -58,16 +58,16 @@ class Uploader:
             metrics = self._root / newest / job.METRICS
             if metrics.exists():
                 shutil.copyfile(metrics, self._work.path / job.METRICS)
-            for stale in list(self._whole()):  # of before a rewind that another machine made
+            for stale in list(self._whole()):  # from before a rewind on another machine
                 if stale > newest:
                     shutil.rmtree(self._root / stale)
         self._saved = self._label(self._newest())
 
     def save(self) -> None:
-        """Save the newest checkpoint now.
+        """Upload the newest checkpoint now.
 
         Raises:
-            StorageError: it is on this machine only.
+            StorageError: that failed; it is on this machine only.
         """
         name = self._newest()
         label = self._label(name)
@@ -81,14 +81,14 @@ class Uploader:
         self._saved = label
 
     def check(self) -> None:
-        """Raise LeaseLost where another run has taken the key over, for which this one trains in vain."""
+        """Raise LeaseLost where another run has taken over the key, so that this one would train in vain."""
         if self._lost:
             raise self._lost
         if self._lease.is_lost:
             self._lease.check()
 
     def _besides(self, name: str) -> list[str]:
-        """Checkpoints that it cannot do without: the best and, where it lies in trouble, one from before."""
+        """Checkpoints that must go with it: the best and, if it is from within trouble, one from before."""
         best = str(self._progress(name).get("best_checkpoint", ""))
         calm = next((other for other in self._whole() if is_calm(self._progress(other))), "")
         found = [other for other in dict.fromkeys((best, calm)) if other and other != name]
@@ -119,7 +119,7 @@ class Uploader:
             return False
 
     def _label(self, name: str) -> str:
-        """What sorts states by age: after a rewind an earlier step is the newer state."""
+        """A key that sorts states by age: after a rewind an earlier step is the newer state."""
         rewinds = self._progress(name).get("rewinds", 0) if name else 0
         return f"step-~{rewinds:03d}-{name}" if rewinds else name
 
@@ -127,7 +127,7 @@ class Uploader:
         path: Path = self._root / name / "index.json"
         try:
             return dict(json.loads(path.read_text(encoding="utf-8"))["progress"])
-        except (ValueError, KeyError, TypeError):  # damaged: the workers pass it over
+        except (ValueError, KeyError, TypeError):  # damaged: the workers skip it
             return {}
 
     def _run(self) -> None:

@@ -1,8 +1,7 @@
-"""Writes checkpoints while the training goes on: it only waits for a copy of the state in memory.
+"""Writes checkpoints in the background: the training only waits for a copy of the state in memory.
 
-One checkpoint is written at a time. Threads use no
-collectives: whether all ranks have written travels with the numbers that the ranks exchange after each step
-anyway, and then rank 0 commits. A kill at any moment leaves the checkpoint before.
+One checkpoint is written at a time. Threads use no collectives: whether all ranks have written is among the
+numbers that the ranks exchange after each step anyway; then rank 0 commits. A kill leaves the one before.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class PeerFailed(RuntimeError):
 
 
 class Writer:
-    """The checkpoints of one run, on one rank. All methods but the properties are called by all ranks."""
+    """The checkpoints of one run on one rank; all ranks call every method (not the properties) together."""
 
     def __init__(self, engine: Engine, root: Path, collectives: Collectives) -> None:
         self._engine, self._root, self._collectives = engine, root, collectives
@@ -49,7 +48,7 @@ class Writer:
 
     @property
     def is_writing(self) -> bool:
-        """Whether this rank's thread is at work."""
+        """Whether this rank's thread is writing."""
         return self._thread is not None and self._thread.is_alive()
 
     @property
@@ -58,10 +57,10 @@ class Writer:
         return self._error is not None
 
     def begin(self, position: Position, *, keep: bool) -> None:
-        """Copy the state and begin to write it; nothing may be being written.
+        """Copy the state and begin to write it; no other write may be in progress.
 
         Args:
-            keep: it is never dropped for being old.
+            keep: whether it is never deleted for being old.
         """
         assert self.is_idle, "one checkpoint at a time"
         tensors = checkpoint.snapshot(self._engine)
@@ -74,7 +73,7 @@ class Writer:
         """Commit when every rank has written.
 
         Args:
-            writing: whether any rank's thread is at work.
+            writing: whether any rank's thread is writing.
             failed: whether any rank's thread met an error.
 
         Raises:

@@ -1,7 +1,7 @@
-"""The collapse monitor: every so many steps a look at gradients, updates and, in full, inside the model.
+"""The collapse monitor: every few steps it checks gradients, updates and, with full, the model's inside.
 
 fast: norm of the gradient and size of the update relative to the weights, by layer, from the step that is
-    made anyway: one pass over the gradient and one copy of the weights.
+    made anyway; costs one pass over the gradient and one copy of the weights.
 full: also a forward pass over a few rows, with the metrics of probes.py.
 off: no hook, no copy, nothing.
 
@@ -57,7 +57,7 @@ class Monitor:
     ) -> None:
         """Args:
         mode: full, fast or off.
-        every: steps between looks.
+        every: steps between two measurements.
         warmup_steps: no warnings before their end: weights that begin at zero move by more than their size.
         """
         self._engine, self._collectives = engine, collectives
@@ -68,7 +68,7 @@ class Monitor:
         self._warned: set[tuple[str, str]] = set()
 
     def begin(self, step: int) -> bool:
-        """Before an update: whether this step is watched, and get ready for it."""
+        """Before an update: prepare if this step is measured; returns whether it is."""
         if self._mode == "off" or step % self._every:
             return False
         self._before = {(p.name, p.start): p.values.clone() for p in self._weights()}
@@ -80,7 +80,7 @@ class Monitor:
         """After the update: the metrics by layer; warns about bad ones.
 
         Args:
-            rows: of the batch, for `full`; the same on every rank.
+            rows: rows of the batch, for `full`; the same on every rank.
         """
         self._engine.observer = None
         found = self._of_the_step()
@@ -96,7 +96,7 @@ class Monitor:
 
     def _observe(self, gradients: list[Part]) -> None:
         if self._engine.backend == "torch" and self._engine.rank:
-            return  # there each rank has all of it
+            return  # each rank has all of it
         for part in gradients:
             square = part.values.float().square().sum()
             self._gradient[part.name] = self._gradient.get(part.name, 0.0) + square
@@ -171,6 +171,6 @@ def _layers_of(engine: Engine) -> dict[str, int]:
 
 
 def _rounded(value: float) -> float | None:
-    """Four digits; None for what JSON cannot say."""
+    """Four digits; None for values that JSON cannot hold."""
     value = float(value)
     return float(f"{value:.4g}") if math.isfinite(value) else None

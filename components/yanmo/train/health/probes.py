@@ -1,4 +1,4 @@
-"""What a few rows of the batch show about the inside of a model: signs of collapse before the loss rises.
+"""Metrics of the inside of a model, from a few rows of the batch: signs of collapse before the loss rises.
 
 B = rows, T = positions, D = model width, F = feed-forward width, H = heads, N = positions that hold text
 """

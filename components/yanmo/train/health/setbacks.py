@@ -1,10 +1,10 @@
-"""What a training does about steps that went wrong: skip, rewind, give up.
+"""How a training reacts to steps that go wrong: skip, rewind, give up.
 
 A step whose gradient is not finite moves no weight on any rank (the engine sees to that) and its data counts
-as used. After `nonfinite_steps` of them in a row, or when the loss stands `spike_nats` above its recent mean,
+as used. After `nonfinite_steps` of them in a row, or when the loss is `spike_nats` above its recent mean,
 the training goes back to the newest checkpoint from before the trouble and continues with the data after it,
 as PaLM did by hand (arXiv 2204.02311, section 5.1: restart some 100 steps before a spike and skip 200 to 500
-batches, after which it did not come back). After `rewinds` of those it ends: the options are wrong, not the
+batches, after which it did not come back). After `rewinds` rewinds it ends: the options are wrong, not the
 data.
 
 Each rank decides from equal numbers, so no vote is needed.
@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 _RECENT_STEPS = 50
-"""Steps whose mean loss a spike is measured against; none is seen before half of them are there."""
+"""Steps whose mean loss a spike is compared with; no spike is seen before half of them are done."""
 _SPIKE_STEPS = 5
-"""Steps that the loss has to stay up: single hard batches are no spike."""
+"""Steps for which the loss must stay up: a single hard batch is no spike."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Health:
     """Watches the losses of consecutive steps."""
 
     nonfinite_steps: int
-    """Steps in a row that may be skipped; 0 for any number."""
+    """Steps in a row that may be skipped; 0 is any number."""
     spike_nats: float
     """Rise of the loss that counts as a spike, nats per token; 0 sees none."""
     _bad: int = 0
@@ -46,7 +46,7 @@ class Health:
     _recent: deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT_STEPS))
 
     def note(self, step: int, loss: float, moved: bool) -> Trouble | None:
-        """Take in one step, in order; the trouble that it completes, if any.
+        """Take in one step, in order; returns the trouble that it completes, if any.
 
         Args:
             step: number of the step, from 1.
@@ -76,19 +76,19 @@ class Health:
         return Trouble(step - self._high + 1, what)
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
+        """State for a checkpoint."""
         return {"bad": self._bad, "high": self._high, "recent": list(self._recent)}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take back what `state` gave."""
+        """Restore what `state` returned."""
         self._bad, self._high = state["bad"], state["high"]
         self._recent = deque(state["recent"], maxlen=_RECENT_STEPS)
 
 
 def is_calm(progress: Mapping[str, Any]) -> bool:
-    """Whether the step before a checkpoint went well, by the progress in it; not where it does not say so.
+    """Whether the step before a checkpoint is known to have gone well, by the progress in the checkpoint.
 
-    One whose step did not is none to rewind to: it may lie in the trouble.
+    If not, it is not one to rewind to: it may be from within the trouble.
     """
     state = progress.get("health", {})
     return bool(state.get("bad") == 0 and state.get("high") == 0)

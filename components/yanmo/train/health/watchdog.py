@@ -1,13 +1,13 @@
 """Ends a rank that makes no progress, with the stacks of all its threads in the log.
 
-A rank that waits for a dead or frozen one in a collective waits silently, for the collective's own time limit
-or for ever. Here each rank has a thread that expects a `beat` every so often; when none comes it dumps all
-stacks with faulthandler and ends the process with exit code 75, so that the run is tried again. While beats
-come it touches a file once a second, from which the supervisor sees a rank that is frozen itself (SIGSTOP, a
-stuck driver) and cannot say so. A second file says what the rank does.
+In a collective, a rank waits silently for a dead or frozen one, until the collective's time limit or forever.
+Here each rank has a thread that expects regular calls of `beat`; when they stop, it dumps all stacks with
+faulthandler and ends the process with exit code 75, so that the run is tried again. While beats come it
+touches a file once a second, which shows the supervisor a rank that is frozen itself (SIGSTOP, a stuck
+driver). A second file says what the rank does.
 
-Silence is counted only while somebody was awake to hear it: a clock that is set, a machine that slept or a
-container that was paused for hours ends nothing.
+Silence counts only while this thread runs: a clock that is set, a machine that sleeps or a container that is
+paused for hours ends nothing.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from pathlib import Path
 
 FOLDER = "heartbeats"
 TRAINING = "training step"
-"""How a rank that trains begins to say what it does."""
+"""Beginning of what a rank that trains reports."""
 STARTING = "starting"
 IMPORTING, OPENING, FIRST_WEIGHTS = "importing torch", "opening the token cache", "making the first weights"
 JOINING, LOADING = "joining the other ranks", "loading a checkpoint"
 STARTS = frozenset({STARTING, IMPORTING, OPENING, FIRST_WEIGHTS, JOINING, LOADING})
-"""What a rank does before it trains; loading also when it goes back."""
+"""What a rank does before it trains; it also loads a checkpoint when it rewinds."""
 _PERIOD_SECONDS = 1.0
 _MOST_GAP_SECONDS = 5.0
-"""Counted of the time between two looks; what is more, the listener itself stood still."""
+"""Most seconds counted between two looks: after a longer pause this thread itself stood still."""
 
 
 class Silence:
-    """For how long a value has not changed, by one who looks at it again and again."""
+    """For how long a value has not changed, as seen by repeated calls of `look`."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -44,7 +44,7 @@ class Silence:
         self._seconds = 0.0
 
     def look(self, value: object) -> float:
-        """Seconds since `value` became what it is now, those left out in which nobody looked."""
+        """Seconds since `value` last changed, without pauses in which nobody looked."""
         now = self._clock()
         gap = min(now - self._looked, _MOST_GAP_SECONDS)
         self._seconds = self._seconds + gap if value == self._value else 0.0
@@ -59,7 +59,7 @@ class Watchdog:
         """Args:
         folder: the run's folder.
         limit: seconds without a beat; 0 never ends the process.
-        on_hang: told in words what happened, before the process ends; must not wait for anything.
+        on_hang: called with a description before the process ends; must not wait for anything.
         """
         self._path = heartbeat_path(folder, rank)
         self._limit, self._on_hang = limit, on_hang
@@ -69,18 +69,18 @@ class Watchdog:
         self._thread = threading.Thread(target=self._run, daemon=True, name="watchdog")
 
     def start(self) -> None:
-        with suppress(OSError):  # a full disk: who writes what matters says so
+        with suppress(OSError):  # a full disk is reported by whoever writes what matters
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._path.write_text(str(os.getpid()), encoding="utf-8")
         self._say(self._doing)
         self._thread.start()
 
     def stop(self) -> None:
-        """No more beats will come, and that is right."""
+        """End the watch: no more beats will come."""
         self._stop.set()
 
     def beat(self, doing: str) -> None:
-        """The training thread is alive and begins something; costs less than a microsecond."""
+        """Report that the training thread is alive and begins something; costs less than a microsecond."""
         self._doing, self._beat = doing, time.monotonic()
 
     def _run(self) -> None:
@@ -93,7 +93,7 @@ class Watchdog:
                 self._end(silent)
             if self._beat > touched:
                 touched = time.monotonic()
-                with suppress(OSError):  # a full disk is found by who writes what matters
+                with suppress(OSError):  # a full disk is reported by whoever writes what matters
                     os.utime(self._path)
 
     def _say(self, doing: str) -> None:
@@ -106,7 +106,7 @@ class Watchdog:
         self._on_hang(
             f"no progress for {silent:.0f} s while {self._doing} (--hang-seconds {self._limit:g}); the "
             "stacks of all threads are in workers.log. Another rank or the machine may be stuck; run the "
-            "same command again, it goes on from the last checkpoint"
+            "same command again to go on from the last checkpoint"
         )
         os._exit(75)
 
@@ -122,7 +122,7 @@ def doing_path(heartbeat: Path) -> Path:
 
 
 def doings(folder: Path) -> dict[int, str]:
-    """What each rank that was started does, by rank."""
+    """What each started rank does, by rank."""
     found = {}
     for path in sorted((folder / FOLDER).glob("rank-*")):
         try:
@@ -134,14 +134,14 @@ def doings(folder: Path) -> dict[int, str]:
 
 
 class Heartbeats:
-    """The ranks' heartbeats as the supervisor sees them: by when they change, not by what a clock says."""
+    """The ranks' heartbeats as the supervisor sees them: by when they change, not by their time stamps."""
 
     def __init__(self, folder: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self._folder, self._clock = folder / FOLDER, clock
         self._silence: dict[Path, Silence] = {}
 
     def silent(self, seconds: float) -> list[int]:
-        """Ranks whose heartbeat has not come for more than so many seconds, in order; ask again and again."""
+        """Ranks without a heartbeat for more than so many seconds, in order; call it regularly."""
         found = []
         for path in sorted(self._folder.glob("rank-*")):
             with suppress(FileNotFoundError):

@@ -26,7 +26,7 @@ from yanmo.train.models.starting_model import CONFIG, check_tokenizer
 log = logging.getLogger(__name__)
 
 _COUNTED_TOKENS = 50_000_000
-"""Tokens at the beginning of the cache that bigrams are counted over."""
+"""Tokens at the beginning of the cache in which bigrams are counted."""
 
 
 def symbols_of(cache: TokenCache) -> Symbols:
@@ -42,7 +42,7 @@ def symbols_of(cache: TokenCache) -> Symbols:
 
 
 def decoder_config(options: TrainConfig, vocab_size: int) -> DecoderConfig:
-    """The shape that the options ask for."""
+    """The shape that the options give."""
     return DecoderConfig(
         vocab_size=vocab_size,
         hidden_size=options.width,
@@ -57,7 +57,7 @@ def decoder_config(options: TrainConfig, vocab_size: int) -> DecoderConfig:
 
 
 def decoder_shape(options: TrainConfig, vocab_size: int) -> Decoder:
-    """A decoder of the options' shape; its weights are what torch drew."""
+    """A decoder of the options' shape, with torch's default weights."""
     return Decoder(decoder_config(options, vocab_size))
 
 
@@ -65,7 +65,7 @@ def new_decoder(options: TrainConfig, cache: TokenCache, samples: Samples, *, dr
     """A decoder with its first weights.
 
     Args:
-        draw: False on ranks that get the weights from rank 0.
+        draw: whether to make the weights; False on ranks that get them from rank 0.
     """
     decoder = Decoder(decoder_config(options, cache.vocab_size))
     if not draw:

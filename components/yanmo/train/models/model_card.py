@@ -31,7 +31,7 @@ A text begins with `<|bos|>`; the tag of a genre may follow it (genres.json), as
 
 ## Made from
 
-Token cache `{cache}`, content digest `{digest}`. All options are in config.yaml, the course of
+Token cache `{cache}`, content digest `{digest}`. All options are in config.yaml, the metrics of
 the training in metrics.jsonl. Licences of the training text, by documents: {licenses}.
 """
 
@@ -43,7 +43,7 @@ def model_card(
 
     Args:
         result: what the workers reported about the finished model, and its shape (layers, width).
-        valid: genre -> bits per character; None where they were no number.
+        valid: genre -> bits per character; None where they were not finite.
     """
     rows = [f"| {genre} | {_shown(bits)} |" for genre, bits in valid.items()]
     table = "\n".join(["| genre | bits per character |", "|---|---|", *rows]) if rows else "Not measured."
@@ -75,6 +75,6 @@ def licenses_of(cache: Output) -> str:
             return ", ".join(f"{name or 'none given'} {count:,}" for name, count in sorted(counts.items()))
         try:
             output = output.input("documents")
-        except DataError:  # let go of since: no reason to lose the model
+        except DataError:  # deleted since then: no reason to lose the model
             break
     return "not known"

@@ -1,7 +1,7 @@
-"""What is known of the model that a training starts from before torch is imported: shape and tokenizer.
+"""Shape and tokenizer of the model that a training starts from, read without torch.
 
-The supervisor looks, so that a model that does not go with the token cache is refused in the first second,
-and so that memory, disk space and the model card are those of the model and not of `--layers`, `--width` ...
+The supervisor checks them, so that a model that does not fit the token cache is refused in the first second,
+and memory, disk space and the model card are computed for that model, not from `--layers`, `--width` ...
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _SHAPE = {
 
 
 def check_tokenizer(model: Output, cache: TokenCache) -> None:
-    """Refuse a starting model that reads other tokens than the cache holds.
+    """Refuse a starting model whose tokens are not those of the cache.
 
     Raises:
-        DataError: the tokenizer or the vocabulary is another one, or the tokenizer loses text; says what to
-            do.
+        DataError: the tokenizer or vocabulary differs, or the tokenizer loses text; says what to do.
+
     """
     ours, theirs = ([entry.sha256 for entry in x.entries("tokenizer.json")] for x in (cache.tokenizer, model))
     if ours != theirs:
@@ -48,7 +48,7 @@ def check_tokenizer(model: Output, cache: TokenCache) -> None:
             "tokenize with the model's tokenizer (`yanmo tokenize --tokenizer`) or choose another starting "
             "model"
         )
-    if model.manifest.metadata.get("imported"):  # by an older code, maybe, which did not look
+    if model.manifest.metadata.get("imported"):  # maybe by an older version, which did not check
         check_round_trip(open_tokenizer(model.path("tokenizer.json")), probe_texts(), f"{model}")
     found = read_object(model.path(CONFIG)).get("vocab_size")
     if found != cache.vocab_size:
@@ -56,7 +56,7 @@ def check_tokenizer(model: Output, cache: TokenCache) -> None:
 
 
 def check_finite(model: Output) -> None:
-    """Refuse a starting model whose weights are no numbers: training on them ends as if it had diverged.
+    """Refuse a starting model whose weights are not finite: training on them ends as if it had diverged.
 
     Raises:
         DataError: names the file and the tensor.
@@ -70,22 +70,22 @@ def _short(digests: list[str]) -> str:
 
 
 def with_shape_of(options: TrainConfig, model: Output) -> TrainConfig:
-    """The options with the model's own shape in the place of the one asked for; says what had no effect."""
+    """The options with the model's own shape instead of the given one; logs which options had no effect."""
     shape = shape_in(read_object(model.path(CONFIG)))
     asked = {name: getattr(options, name) for name in shape}
     other = [f"{name} {shape[name]}, not {asked[name]}" for name in shape if shape[name] != asked[name]]
     if other:
         log.warning("the starting model decides the shape: %s", "; ".join(other))
-    # Its first weights are given, so that neither option means anything; together they may contradict.
+    # Its first weights are given, so neither option has an effect; together they may contradict.
     changes: dict[str, Any] = {**shape, "start": "random", "residual_start": "zero", "size": "tiny"}
     return dataclasses.replace(options, **changes)
 
 
 def shape_in(config: Mapping[str, Any]) -> dict[str, int | bool]:
-    """The shape that a config.json says, by the names of our options.
+    """The shape in a config.json, by the names of our options.
 
     Raises:
-        DataError: it lacks a part, or a part is no number that a shape can have.
+        DataError: a part is missing or is not possible.
     """
     missing = [name for name in _SHAPE.values() if name not in config]
     if missing:
@@ -96,7 +96,7 @@ def shape_in(config: Mapping[str, Any]) -> dict[str, int | bool]:
     wrong = [f"{_SHAPE[name]} {value!r}" for name, value in shape.items() if not _is_possible(name, value)]
     if wrong or shape["heads"] % shape["kv_heads"] or shape["head_width"] % 2:
         found = ", ".join(wrong or [f"{_SHAPE[name]} {value}" for name, value in shape.items()])
-        raise DataError(f"{CONFIG} of the starting model says no shape of a decoder: {found}")
+        raise DataError(f"{CONFIG} of the starting model has an impossible shape: {found}")
     return shape
 
 

@@ -1,14 +1,13 @@
-"""What a training's options become that nobody gave: where it trains, in which precision, by how many ranks.
+"""What options left to `auto` become: device, precision, ranks, attention, compiling.
 
-On a CPU they are the defaults. On GPUs they are what a person with one wants: bf16 where it is native, one
-rank per visible GPU, variable-length flash attention where it runs, compiled layers where a compiler is.
+On a CPU they are the defaults. On GPUs they are bf16 where it is native, one rank per visible GPU,
+variable-length flash attention where it runs, and compiled layers where there is a compiler.
 
-The precision is part of the key, so what the first machine was is recorded (store/auto_record.py), by
-the options as given that enter the key, and whoever gives the same on the same inputs later, on whatever
-machine, takes the record. It holds facts alone: the precision, as the key has it, and the machine's GPUs.
-Ranks, attention and compiling follow from the facts and from the other options at each start, so an option
-that is in no key (`--micro-batch`, `--zero-stage`) changes nothing for a run that does without it. A machine
-that cannot do what it was asked for records nothing.
+The precision is part of the key, so the choice of the first machine is recorded (store/auto_record.py) under
+the given options and inputs; later runs with the same ones, on any machine, use the record. It holds only
+facts: the precision in the key and the machine's GPUs. Ranks, attention and compiling follow from the facts
+and from the other options at each start, so an option outside of the key (`--micro-batch`, `--zero-stage`)
+changes nothing for a run without it. A machine that cannot do what it was asked for records nothing.
 
 The backend stays DeepSpeed on one GPU as well: on one CPU rank torch's is 1.13 times as fast (docs/train.md),
 and on a GPU nobody has measured either.
@@ -35,28 +34,28 @@ from yanmo.train.options.machine_options import CPU_RANKS, fitting_ranks
 
 log = logging.getLogger(__name__)
 LEFT = names_of(TrainConfig, by_machine=True)
-"""Options that the machine decides where nobody gives them."""
+"""Options that the machine decides where they are not given."""
 _NATIVE_BF16, _TRITON = (8, 0), (7, 0)
-"""Least compute capabilities: of bf16 in the tensor cores (Ampere), of Triton's code (Volta)."""
+"""Lowest compute capabilities for bf16 in tensor cores (Ampere) and for Triton (Volta)."""
 Look = Callable[[], Machine]
 
 
 def settle(run: StageRun, look: Look = this_machine) -> TrainConfig:
-    """The options with a value in the place of what was left to the machine.
+    """The options, with values for those left to the machine.
 
     Args:
-        look: what this machine has; asked only where no record is found.
+        look: returns what this machine has; called only where no record is found.
 
     Raises:
         DataError: the record is damaged.
-        EnvironmentFault: what the others became contradicts an option that was given, or this machine cannot
-            do it and would be the first; nothing is recorded then.
+        EnvironmentFault: the values contradict a given option, or this machine is the first and cannot do it;
+            nothing is recorded then.
     """
     options: TrainConfig = run.options
     left = [name for name in LEFT if name not in run.given]
     if not left or ("device" in run.given and options.device != "cuda"):
         return options  # off CUDA they are the defaults, on every machine
-    if options.benchmark:  # it tries compiling itself, and another precision wants another attention
+    if options.benchmark:  # it tries compiling itself, and another precision needs another attention
         tried = [name for name in left if name not in ("compile", "attention")]
         return _with(run, tried, decide(run, look()))
     name = record_name(run.stage.name, _digest(run, left))
@@ -79,7 +78,7 @@ def settle(run: StageRun, look: Look = this_machine) -> TrainConfig:
     problem = _problem(run, settled, machine)
     if problem and "precision" in left:
         raise EnvironmentFault(problem)
-    if problem:  # the key is what was given: the output may be there, and if not, the work says the problem
+    if problem:  # the key follows from what was given; if there is no output, the work reports the problem
         return settled
     record = AutoRecord(
         stage=run.stage.name,
@@ -101,11 +100,11 @@ def settle(run: StageRun, look: Look = this_machine) -> TrainConfig:
 def decide(run: StageRun, machine: Machine, precision: str = "") -> dict[str, Any]:
     """What the options become on a machine, in addition to those that were given.
 
-    Of those only what they decide on is looked at: a wrong `--ranks` is not in it.
+    Of the given options only those that these depend on are read: a wrong `--ranks` is not found here.
 
     Args:
-        machine: that the training was first started on.
-        precision: as recorded; "" decides it too.
+        machine: the machine on which the training was first started.
+        precision: the recorded one; "" decides it too.
     """
     options: TrainConfig = run.options
     rows = (options.micro_batch, options.night_micro_batch)
@@ -130,16 +129,16 @@ def decide(run: StageRun, machine: Machine, precision: str = "") -> dict[str, An
 
 
 def check_machine(run: StageRun, look: Look = this_machine) -> None:
-    """Refuse a training that this machine cannot do; called where the output has to be made.
+    """Refuse a training that this machine cannot do; called when the output has to be made.
 
     Raises:
-        EnvironmentFault: says what it wants, what is here, and which flags go on here.
+        EnvironmentFault: says what it needs, what is here, and which flags would train here.
     """
     options: TrainConfig = run.options
     if options.device != "cuda":
         return
     machine = look()
-    # With a precision that was given, this machine's own may be what was taken, and is in no record.
+    # Where the precision was given, there may be no record: this machine's own facts are used.
     recorded = [name for name in LEFT if name not in run.given and "precision" not in run.given]
     whose = f" ({', '.join(recorded)} as recorded for these options)" if recorded else ""
     problem = _problem(run, options, machine, whose)
@@ -152,7 +151,7 @@ def check_machine(run: StageRun, look: Look = this_machine) -> None:
 
 
 def _problem(run: StageRun, options: TrainConfig, machine: Machine, whose: str = "") -> str:
-    """Why a machine cannot do a training, where it can be done, and all flags that go on here; "" if it can.
+    """Why a machine cannot do a training, where it could run, and the flags that work here; "" if it can.
 
     Args:
         whose: where the number of GPUs comes from.
@@ -184,7 +183,7 @@ def _go_on(flags: Mapping[str, Any]) -> str:
 
 
 def _off_the_gpu(run: StageRun) -> dict[str, Any]:
-    """What has to change of the options that were given where a training leaves the GPU."""
+    """Changes to the given options that a training without a GPU needs."""
     options: TrainConfig = run.options
     changes: dict[str, Any] = {}
     if options.attention == "varlen" and "attention" in run.given:
@@ -195,7 +194,7 @@ def _off_the_gpu(run: StageRun) -> dict[str, Any]:
 
 
 def _most_ranks(options: TrainConfig, machine: Machine) -> int:
-    """The most ranks that its GPUs could have; 1 always fits where the options fit together."""
+    """The largest number of ranks for its GPUs; 1 always works if the options are consistent."""
     rows = (options.micro_batch, options.night_micro_batch)
     return fitting_ranks(options.batch_rows, rows, machine.gpus)
 
@@ -209,7 +208,7 @@ def _plain_attention(options: TrainConfig) -> str:
 
 
 def _unfit(run: StageRun, precision: str, machine: Machine) -> str:
-    """What keeps variable-length flash attention from running on the machine's GPUs; "" for nothing."""
+    """Why variable-length flash attention cannot run on the machine's GPUs; "" if it can."""
     model = run.inputs["model"]
     shape = shape_in(read_object(model.path(CONFIG))) if model else {"head_width": run.options.head_width}
     found = misfit("cuda", precision, shape["head_width"], machine.capability)
@@ -217,10 +216,10 @@ def _unfit(run: StageRun, precision: str, machine: Machine) -> str:
 
 
 def _with(run: StageRun, left: list[str], values: Mapping[str, Any]) -> TrainConfig:
-    """The options with these values for those that were left.
+    """The options with these values for those left to the machine.
 
     Raises:
-        EnvironmentFault: they contradict what was given; says what would go on, and where.
+        EnvironmentFault: they contradict what was given; says what would work, and where.
     """
     options: TrainConfig = run.options
     try:
@@ -229,14 +228,14 @@ def _with(run: StageRun, left: list[str], values: Mapping[str, Any]) -> TrainCon
         changes = _off_the_gpu(run) if values["device"] == "cpu" else {}
         found = "no GPU was found here or by the run that decided; --device cuda trains where one is"
         advice = f". {found}, or {_go_on(changes)}" if changes else ""
-        raise EnvironmentFault(f"{error} (left to itself: {_shown(values)}){advice}") from error
+        raise EnvironmentFault(f"{error} (chosen automatically: {_shown(values)}){advice}") from error
 
 
 def _check(run: StageRun, left: list[str], record: AutoRecord) -> None:
-    """Refuse a record that is not of these options, or not whole.
+    """Refuse a record that belongs to other options or is damaged.
 
     Raises:
-        ValueError: in words.
+        ValueError: says what is wrong.
     """
     precision = record.options.get("precision")
     if precision not in ("fp32", "bf16") or not record.options.keys() <= set(LEFT):

@@ -1,12 +1,12 @@
-"""Which of several settings is the fastest, found by trials in turns; reports whether the order is certain.
+"""Finds the fastest of several settings by repeated trials, and reports whether the order is certain.
 
-One trial each ranks by chance: on a shared machine two trials of one setting differ by more than two
-settings do. So those that come near the first are tried again, round after round, forwards and backwards, and
-compared pair by pair within a round, which leaves out what slows the whole machine for a while. A setting is
-out once a 99 % interval of its paired ratios lies below 1. Of 1,000 contests of five settings on each of
-four simulated machines (test_contest.py) the fastest was thrown out in 0 to 3 %, where one trial each names
-another one in 3 to 68 %. Equal settings could be tried for ever: after some rounds what is still in is named
-beside the winner.
+A single trial of each would rank by chance: on a shared machine two trials of one setting differ by more than
+two settings do. So settings near the first are tried again, round after round, forwards and backwards, and
+compared pair by pair within a round, which cancels what slows the whole machine for a while. A setting is out
+once a 99 % interval of its paired ratios is below 1. In 1,000 contests of five settings on each of four
+simulated machines (test_contest.py) the fastest was thrown out in 0 to 3 %; a single trial each names another
+one in 3 to 68 %. Equal settings could be tried forever: after some rounds those that are left are reported
+next to the winner.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from dataclasses import dataclass
 MOST_ROUNDS = 6
 _LEAST_ROUNDS = 3
 NEAR = 1.5
-"""In the first round: one that is slower by more than this is not tried again."""
+"""A setting that is slower than the first by more than this in the first round is not tried again."""
 _T = {2: 9.925, 3: 5.841, 4: 4.604, 5: 4.032, 6: 3.707, 7: 3.499}
 """Student's t, 99 % two-sided, by degrees of freedom."""
 
 
 @dataclass(frozen=True)
 class Contest:
-    """How the trials ended."""
+    """The result of the trials."""
 
     speeds: list[list[float]]
-    """By setting: of each round in which it was tried; 0 where it did not run."""
+    """By setting, the speed in each round in which it was tried; 0 where it did not run."""
     best: int
     """The winner; its speeds are 0 where none runs."""
     rivals: list[int]
-    """Those that may be as fast or faster: empty where the order is safe."""
+    """Settings that may be as fast or faster; empty where the order is certain."""
     far: list[int]
-    """Those that one trial alone put out, as it was slower by `NEAR`; those that did not run are none."""
+    """Settings that a single trial excluded, being slower by `NEAR`; without those that did not run."""
 
     def speed(self, number: int) -> float:
         """Median over the rounds."""
@@ -60,11 +60,11 @@ def ratio(first: Sequence[float], second: Sequence[float]) -> tuple[float, float
 
 
 def contest(speeds: list[list[float]], measure: Callable[[int], float]) -> Contest:
-    """Go on from one trial of each setting until one of them is the fastest, or the rounds are over.
+    """Continue after one trial of each setting until one is the fastest, or the rounds are over.
 
     Args:
-        speeds: of each setting that of the first round; 0 where it does not run.
-        measure: tries the setting of a number once more.
+        speeds: speed of each setting in the first round; 0 where it does not run.
+        measure: tries the setting of this number once more.
     """
     most = max(values[0] for values in speeds)
     left = [i for i, values in enumerate(speeds) if values[0] * NEAR > most]

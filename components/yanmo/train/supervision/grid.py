@@ -1,13 +1,13 @@
 """`--benchmark`: tries execution settings on this machine and prints the fastest as an options file.
 
-Only settings that change no sample and no key: how many ranks and threads (on a CPU), micro batch, ZeRO
-stage, backend, torch.compile where a compiler is there. Each is a real training of a few steps in a folder
-that is thrown away. Ranks and threads are tried with every micro batch; backend, stage and compiling then
-with the best of those, as they hardly depend on it. Those that come near each other are tried again in turns
-(contest.py), and where that does not settle the order, the table says so.
+Only settings that change no sample and no key: ranks and threads (on a CPU), micro batch, ZeRO stage,
+backend, and torch.compile where there is a compiler. Each trial is a real training of a few steps in a
+temporary folder. Ranks and threads are tried with every micro batch; backend, stage and compiling only
+with the best of those, as they hardly depend on it. Settings that come near each other are tried again in
+turns (contest.py); where that does not settle the order, the table says so.
 
-The precision is semantic: another one makes another model. It is measured with the best setting and said in a
-comment, and stays out of the options file.
+The precision is semantic: another one makes another model. It is measured with the best setting, reported
+in a comment, and left out of the options file.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ Setting = dict[str, Any]
 
 
 def prepare(run: StageRun) -> dict[str, Any]:
-    """Nothing for the key; with `--benchmark`, the benchmark instead of a training.
+    """With `--benchmark`, run the benchmark instead of a training; adds nothing to the key.
 
     Raises:
-        Skip: the benchmark is over.
+        Skip: the benchmark is done.
     """
     if run.options.benchmark:
         raise Skip(f"--benchmark trains no model; the fastest settings: {best_settings(run)}")
@@ -90,7 +90,7 @@ def best_settings(run: StageRun) -> Setting:
 
 
 def short() -> Setting:
-    """What a training of a few steps has otherwise, by the declarations of the options."""
+    """Options of a training of a few steps, as the options declare them (`trial`)."""
     in_trial = {name: f.metadata["trial"] for name, f in TrainConfig.__dataclass_fields__.items()}
     return {
         **{name: value for name, value in in_trial.items() if value is not None},
@@ -103,7 +103,7 @@ def _shown(setting: Setting) -> str:
 
 
 def _table(found: Contest, settings: list[Setting]) -> Iterator[str]:
-    """A line of each setting, the fastest first: median tokens per second and number of trials."""
+    """A line per setting, the fastest first: median tokens per second and number of trials."""
     for number in sorted(range(len(settings)), key=lambda i: (i != found.best, -found.speed(i))):
         trials = len(found.speeds[number])
         count = "one trial" if trials == 1 else f"median of {trials} trials"
@@ -111,7 +111,7 @@ def _table(found: Contest, settings: list[Setting]) -> Iterator[str]:
 
 
 def _verdict(found: Contest, settings: list[Setting]) -> str:
-    """Whether the first of the table is the fastest for certain; if not, which others may be."""
+    """Whether the first of the table is certainly the fastest; if not, which others may be."""
     if not found.rivals:
         once = f"; of {len(found.far)} others one trial was {NEAR} times slower and more" if found.far else ""
         safe = len(settings) - 1 - len(found.far)
@@ -127,9 +127,9 @@ def _verdict(found: Contest, settings: list[Setting]) -> str:
 
 
 def first_settings(options: TrainConfig, cores: int) -> Iterator[Setting]:
-    """Ranks and threads that fill the machine, with micro batches of the whole share, a half and a quarter.
+    """Ranks and threads that fill the machine, with micro batches of a rank's rows, a half and a quarter.
 
-    On GPUs the ranks are given by their number.
+    On GPUs there is one rank per GPU.
     """
     places = [(options.ranks, options.threads)]
     if options.device == "cpu":  # what was left to the machine is settled
@@ -142,13 +142,13 @@ def first_settings(options: TrainConfig, cores: int) -> Iterator[Setting]:
 
 
 def second_settings(options: TrainConfig) -> Iterator[Setting]:
-    """What the best of the first is tried with."""
+    """Further settings, tried with the best of the first."""
     yield {"zero_stage": 2, "backend": "deepspeed"}
     yield {"zero_stage": 1, "backend": "torch"}
 
 
 def _advice(run: StageRun, best: Setting, speed: float) -> str:
-    """What the other precision would do, in a line."""
+    """The speed of the other precision, in a line."""
     options: TrainConfig = run.options
     other = "bf16" if options.precision == "fp32" else "fp32"
     found = _speed(run, {**best, "precision": other})

@@ -1,7 +1,7 @@
-"""The GPUs' power limit while workers train: a quieter machine by day, or all of it by night.
+"""The GPUs' power limit during training: a quieter machine by day, full power by night.
 
-A hint: it needs the rights of an administrator, which few pods have. Where nvidia-smi is missing or refuses,
-one warning says so and training goes on at the limit that is set. What was set before is set again at the
+It is a hint: setting it needs administrator rights, which few pods have. Where nvidia-smi is missing or
+refuses, one warning says so and training goes on at the present limit. The old limit is restored at the
 end.
 """
 
@@ -38,7 +38,7 @@ def _limits() -> dict[str, float]:
         gpu, _, watts = line.partition(",")
         try:
             found[gpu.strip()] = float(watts)
-        except ValueError:  # [N/A]: it has none to set
+        except ValueError:  # [N/A]: it has no limit to set
             continue
     return found
 

@@ -39,10 +39,10 @@ class Startup:
         self.is_over = False
 
     def look(self) -> float:
-        """Say what is waited for, if that is due; ask again and again.
+        """Log what is waited for, if that is due; call it regularly.
 
         Returns:
-            Seconds for which no rank at all has been there, those left out in which nobody looked.
+            Seconds without any rank, not counting pauses in which nobody looked.
         """
         if self.is_over:
             return 0.0
@@ -57,14 +57,14 @@ class Startup:
         return 0.0 if found else seconds
 
     def _is_beyond(self, rank: int, doing: str) -> bool:
-        """Whether a rank does something else than its start and the first step that it was seen in."""
+        """Whether a rank has gone beyond its start and the first step it was seen in."""
         if rank not in self._first_steps and doing in STARTS:
             return False
         first = self._first_steps.setdefault(rank, doing)
         return doing != first or not doing.startswith(TRAINING)
 
     def _waits(self, found: dict[int, str]) -> str:
-        """In words, what each rank does; and what was written last, where some rank is not there."""
+        """What each rank does, in words, and the last line of the log where a rank is missing."""
         by_doing: dict[str, list[int]] = {}
         for rank in range(self._ranks):
             by_doing.setdefault(found.get(rank, "not started by torchrun yet"), []).append(rank)

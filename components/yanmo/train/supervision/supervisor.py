@@ -64,7 +64,7 @@ def work(run: StageRun, look: Look = this_machine) -> Result:
     """Train, and put the model into the attempt.
 
     Args:
-        look: what this machine has.
+        look: returns what this machine has.
     """
     options: TrainConfig = run.options
     cache = TokenCache.open(run.input("token_cache"))
@@ -91,7 +91,7 @@ def work(run: StageRun, look: Look = this_machine) -> Result:
 
 
 def _task(run: StageRun, cache: TokenCache, folder: Path) -> WorkerJob:
-    """What to train, checked."""
+    """The job of the workers, checked."""
     model = run.inputs["model"]
     options = _checked(run.options, cache, model, folder)
     if options.backend == "deepspeed":
@@ -111,7 +111,7 @@ def _train_twin(windows: TimeWindows, task: WorkerJob, uploader: Uploader) -> bo
 
 
 def forget(run: StageRun, output: Output) -> Finish:
-    """Drop the finished run's checkpoints and working files; the model is committed."""
+    """Delete the checkpoints and working files of a finished run; its model is committed."""
     if run.options.twins > 1 and PART not in output.manifest.references:
         log.warning(
             "%s holds no seed noise: it was trained without --twins, or too few were done; the same command "
@@ -132,10 +132,10 @@ def forget(run: StageRun, output: Output) -> Finish:
 
 
 def _checked(options: TrainConfig, cache: TokenCache, model: Output | None, folder: Path) -> TrainConfig:
-    """The options with a micro batch that fits, after a look at the starting model, memory and disk.
+    """The options with a micro batch that fits, after checks of the starting model, memory and disk.
 
     Raises:
-        DataError, EnvironmentFault, StorageError: what was found does not do; says what would.
+        DataError, EnvironmentFault, StorageError: a check failed; says what to do.
     """
     shaped = options
     if model is not None:
@@ -156,7 +156,7 @@ def _check_space(folder: Path, options: TrainConfig, cache: TokenCache) -> None:
     parameters = num_parameters(shape_of(options), cache.vocab_size)
     needed = parameters * 4 * (3 * 3 + 2)  # weight and two states, three times; the model twice
     free = shutil.disk_usage(folder).free
-    own = sum(path.stat().st_size for path in folder.glob(f"{job.CHECKPOINTS}/*/*"))  # of a run that goes on
+    own = sum(path.stat().st_size for path in folder.glob(f"{job.CHECKPOINTS}/*/*"))  # if it is resumed
     if free + own < needed:
         raise StorageError(
             f"{folder}: {human_bytes(free)} free, checkpoints and model of {parameters / 1e6:.1f} M "
@@ -168,7 +168,7 @@ def _train(task: WorkerJob, windows: TimeWindows, gauges: MetricsGauges, uploade
     """Run the workers, one time window after another, to the end; False when they paused.
 
     Raises:
-        Exception: what ended a worker, so that the stage's exit code is its own.
+        Exception: the error that ended a worker, so that the stage has its exit code.
     """
     with _stop_file(task.folder / job.STOP) as stopping:
         while True:
@@ -190,7 +190,7 @@ def _for_window(task: WorkerJob, window: TimeWindow) -> WorkerJob:
     options = task.options.by_night() if window.is_night else task.options
     most, note = largest_micro_batch(task.folder)
     if most and options.micro_rows > most:
-        rows = next(n for n in divisors(options) if n <= most)  # of other --ranks than those that it was for
+        rows = next(n for n in divisors(options) if n <= most)  # it may be from a run with other --ranks
         options = dataclasses.replace(options, micro_batch=rows)
     elif window.is_night or task.options.night:
         note = f"settings of the {'night' if window.is_night else 'day'}"
@@ -231,7 +231,7 @@ def _one_window(
         said.wait()
     gauges.show()
     full = [status for status in said.statuses if status.out_of_memory]
-    if full:  # also while stopping: what did not fit must not be tried again
+    if full:  # also while stopping: a micro batch that did not fit must not be tried again
         halve_micro_batch(task, full[0])
         return None
     raise_failure(said.statuses, task.options.ranks, doings(task.folder), said.tail)
@@ -293,6 +293,6 @@ def _result(run: StageRun, cache: TokenCache, folder: Path) -> Result:
         "text_form": text_form(run.input("token_cache")),
         "events": [line for line in lines if "event" in line],
     }
-    # What GPU-hours are counted from; an export of an older version lacks them.
+    # GPU-hours are counted from these; an export of an older version lacks them.
     metadata |= {name: result[name] for name in ("device", "device_name", "ranks") if name in result}
     return Result(counts=counts, metadata=metadata)

@@ -2,11 +2,12 @@
 
     python -m yanmo.train.supervision.torchrun <torchrun's arguments>
 
-A supervisor killed with -9 can tell nobody; without this, torchrun and its ranks would train on, beside the
-run that is started next. Workers do the same towards torchrun (worker.py).
+A supervisor killed with -9 can tell nobody; without this, torchrun and its ranks would train on next to the
+run that is started next. Workers end with torchrun in the same way (worker.py).
 
-All ranks are on this machine and meet over its loopback address, so nothing here asks for the machine's name:
-in a container without a network, or on a node that is not in DNS, it does not resolve, or only after minutes.
+All ranks are on this machine and connect over its loopback address, so nothing asks for the machine's
+name: in a container without a network, or on a node that is not in DNS, it does not resolve, or only
+after minutes.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ LOOPBACK = "127.0.0.1"
 
 
 def look_up_no_name() -> None:
-    """Let this process and those it starts do without the machine's full name, which torch asks for.
+    """Keep torch from looking up the machine's full name in this process and those it starts.
 
-    `--local-addr` covers the place where ranks meet. torchrun's agent and its records of events ask as well,
-    each time for as long as a DNS server takes that does not answer; and gloo, to choose its interface.
+    `--local-addr` covers the rendezvous. torchrun's agent and its event records look it up as well, each time
+    waiting for a DNS server that may not answer; so does gloo, to choose its interface.
     """
     socket.getfqdn = lambda name="": name or socket.gethostname()
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo" if sys.platform == "linux" else "lo0")

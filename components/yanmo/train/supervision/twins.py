@@ -1,15 +1,15 @@
-"""What the recipe's seed is worth: twins, short trainings with other seeds, made once for a recipe.
+"""How much results vary with the seed: twins, short trainings with other seeds, made once per recipe.
 
-`promote` asks of a gain that it is more than luck with a seed, and how much that is differs from recipe to
-recipe. Each twin is a part of its own, `seed_twin`, whose key is the recipe of a channel and tokenizer
-without seed and training text: it outlives a kill, later nights find it however the text grows, and a night
-that ends early leaves the rest to the next. A twin that was interrupted goes on on the same text from the
-same start only, and begins again where another night brings others. The model never waits for another night,
-nor is it lost with a twin: what keeps twins from being made is a warning.
+`promote` requires a gain to be larger than what another seed could make, which differs from recipe to
+recipe. Each twin is a part of its own, `seed_twin`; its key is the recipe of a channel and tokenizer,
+without seed and training text. So it survives a kill, later nights find it however the text grows, and a
+night that ends early leaves the rest to the next one. An interrupted twin resumes only on the same text
+from the same start, and begins again otherwise. The model never waits for another night and is not lost
+with a twin: whatever keeps twins from being made is a warning.
 
-Cost: twins x share of a training, once; that first night commits its model when they are done or
-`--stop-at` ends them. Not taken: whole trainings with other seeds (16 nights); the
-difference of tonight's model from last night's, which is also that of their texts.
+Cost: twins x share of a training, once; the first night commits its model when they are done or `--stop-at`
+ends them. Alternatives not taken: whole trainings with other seeds (16 nights), and the difference between
+tonight's model and last night's, which also reflects their texts.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ _FILE = "twin.json"
 def seed_noise(
     run: StageRun, model_task: Callable[[], WorkerJob], train: Callable[[WorkerJob, Uploader], bool]
 ) -> Output | None:
-    """The part `seed_noise` of the recipe's twins, those made now and before; None without two of them.
+    """The part `seed_noise` from the recipe's twins, made now and before; None with fewer than two.
 
     Args:
-        model_task: gives the model's own training; called once a twin has to be made.
-        train: trains a job to its end; False where it was stopped before.
+        model_task: returns the model's own training; called if a twin has to be made.
+        train: trains a job to its end; returns False if it was stopped before.
 
     Raises:
-        StorageError: the lease of the model is lost. Nothing else is: the model is whole without its twins.
+        StorageError: the lease of the model is lost. No other error is raised: the model needs no twins.
     """
     try:
         twins = _twins(run, model_task, train)
@@ -71,7 +71,7 @@ def seed_noise(
 def _twins(
     run: StageRun, model_task: Callable[[], WorkerJob], train: Callable[[WorkerJob, Uploader], bool]
 ) -> list[Output]:
-    """The twins that are there, those that could be made now among them."""
+    """All twins, including those that could be made now."""
     twins: list[Output] = []
     model = run.inputs["model"]
     recipe = run.options if model is None else with_shape_of(run.options, model)
@@ -82,10 +82,10 @@ def _twins(
         wanted = recipe_of(recipe, cache.tokenizer.content_digest, number, model is not None)
         try:
             twin = _twin(run, wanted, model_task, number, train)
-        except (UsageError, DataError) as error:  # it alone: its seed diverged
+        except (UsageError, DataError) as error:  # this twin alone: its seed diverged
             log.warning("%s failed; the seed's noise is measured without it: %s", what, error)
             continue
-        except Exception as error:  # of the machine, the store or ourselves: the others would fail alike
+        except Exception as error:  # of the machine, the store or our code: the others would fail alike
             _spare_the_model(run, error, f"{what} failed; the next run tries again")
             break
         if twin is None:
@@ -97,14 +97,14 @@ def _twins(
 
 
 def _spare_the_model(run: StageRun, error: Exception, what: str) -> None:
-    """Say what kept twins from being made; raises only where the model's own lease is lost."""
+    """Log why twins were not made; raises only where the model's own lease is lost."""
     run.attempt.lease.check()
     is_bug = exit_code(error) == ExitCode.BUG
     log.warning("%s; the model is committed: %s", what, advice(error), exc_info=error if is_bug else None)
 
 
 def twin_of(options: TrainConfig, number: int) -> TrainConfig:
-    """The options of twin `number` (0, 1, ...): the whole schedule of the recipe in a share of its steps."""
+    """The options of twin `number` (0, 1, ...): the recipe's whole schedule in a share of its steps."""
     share = options.twin_share
     steps = shortened(options.steps, share)
     return dataclasses.replace(
@@ -127,13 +127,13 @@ def shortened(steps: int, share: float) -> int:
 
 
 def recipe_of(options: TrainConfig, tokenizer: str, number: int, goes_on: bool) -> Recipe:
-    """What a twin is made from: no seed but its own, and no training text.
+    """The recipe of a twin: with its own seed, without the training text.
 
-    The text grows from night to night in a channel; two channels have two texts, so each has its twins.
+    A channel's text grows from night to night; two channels have different texts, so each has its own twins.
 
     Args:
-        options: of the model, with the shape of the one that it starts from.
-        tokenizer: content digest of the token cache's.
+        options: options of the model, with the shape of the model that it starts from.
+        tokenizer: content digest of the token cache's tokenizer.
         goes_on: whether it starts from another model.
     """
     semantic = by_kind(twin_of(options, number), "semantic")
@@ -150,7 +150,7 @@ def _twin(
     train: Callable[[WorkerJob, Uploader], bool],
 ) -> Output | None:
     origin = _origin(run)
-    # Of this text and start: a checkpoint of others could not be gone on from, or would mix them.
+    # Specific to this text and start: a checkpoint from others cannot be resumed or would mix them.
     ours = hashlib.sha256(json.dumps(origin, sort_keys=True).encode()).hexdigest()[:16]
     work = WorkFolder(run.store, f"{work_name(TWIN, recipe.key)}/{ours}")
 
@@ -183,7 +183,7 @@ def _twin(
 
 
 def _is_damaged(run: StageRun, recipe: Recipe) -> bool:
-    """Whether a twin that was kept has to be made again; `--force` alone does not ask for that."""
+    """Whether a kept twin has to be made again; `--force` alone is no reason."""
     try:
         kept = find_output(run.store, TWIN, recipe.key)
     except DataError:
@@ -192,7 +192,7 @@ def _is_damaged(run: StageRun, recipe: Recipe) -> bool:
 
 
 def _origin(run: StageRun) -> dict[str, str]:
-    """What twins must have in common to differ by their seed alone."""
+    """What twins must share so that they differ only by their seed."""
     model = run.inputs["model"]
     return {
         "text": run.input("token_cache").content_digest,
@@ -201,7 +201,7 @@ def _origin(run: StageRun) -> dict[str, str]:
 
 
 def _found(work: WorkFolder) -> dict[str, Any]:
-    """The bits that a finished twin is kept for.
+    """The result of a finished twin.
 
     Raises:
         DataError: its validation gave no result.
@@ -245,7 +245,7 @@ def _together(run: StageRun, twins: list[Output]) -> Output:
 
 
 def _forget(folder: Path, but: str = "") -> None:
-    """Drop the working files of a twin, of whatever text; lease and inputs stay."""
+    """Delete the working files of a twin, whatever its text; lease and inputs stay."""
     for path in folder.iterdir() if folder.exists() else ():
         if path.is_dir() and path.name != but:
             shutil.rmtree(path, ignore_errors=True)

@@ -26,20 +26,20 @@ from yanmo.train.supervision.torchrun import LOOPBACK
 log = logging.getLogger(__name__)
 
 _OURS = re.compile(rb"^\d\d:\d\d:\d\d train ")
-"""Lines of the workers' log that a person is shown at once; the rest (torchrun's) goes to workers.log."""
+"""Lines of the workers' log that are shown at once; the rest (torchrun's) goes to workers.log."""
 _POLL_SECONDS = 0.2
 _GRACE_SECONDS = 120.0
 """How long the workers may take to save after they were asked to stop."""
 _FOLLOW_SECONDS = 15.0
 """How long the other ranks may take to end after one failed: they may wait for it in a collective."""
 _FROZEN_SECONDS = 20.0
-"""How long after `--hang-seconds` a silent rank is taken for frozen: a live one has ended itself by then."""
+"""How long after `--hang-seconds` a silent rank counts as frozen: a live one has ended itself by then."""
 _LAST_WORDS_SECONDS = 30.0
-"""How long the workers' log is read on after they have ended."""
+"""How long the workers' log is still read after they have ended."""
 
 
 class Frozen(StorageError):
-    """A rank stands still and cannot say so: stopped by a person, a debugger or a stuck driver."""
+    """A rank stands still and cannot report it: stopped by a person, a debugger or a stuck driver."""
 
 
 def start(options: TrainConfig, job_path: Path) -> subprocess.Popen[bytes]:
@@ -55,7 +55,7 @@ def start(options: TrainConfig, job_path: Path) -> subprocess.Popen[bytes]:
         "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(int(_GRACE_SECONDS)),
         "PYTHONWARNINGS": "ignore",
         PARENT: str(os.getpid()),
-        # Sums in another order give other last digits; this keeps one machine's runs equal.
+        # Sums in another order have other last digits; this keeps runs on one machine equal.
         "MKL_CBWR": os.environ.get("MKL_CBWR", "AUTO,STRICT"),
     }
     # A session of its own: Ctrl-C reaches only the supervisor, which asks for an orderly stop. What the
@@ -75,14 +75,14 @@ def watch(
     stopping: list[float],
     each_time: Callable[[], None],
 ) -> None:
-    """Wait for the workers; return early where they have to be ended from outside.
+    """Wait for the workers; return early if they have to be ended from outside.
 
     Args:
         stopping: holds the monotonic time of a request to stop, once there was one.
         each_time: called a few times a second.
 
     Raises:
-        Frozen: a rank stands still, none ever began, or the workers do not stop when they are asked to.
+        Frozen: a rank stands still, no rank ever began, or the workers do not stop when asked to.
     """
     failed_at, heartbeats = 0.0, Heartbeats(folder)
     startup = Startup(folder, ranks, lambda: said.last_line)
@@ -93,7 +93,7 @@ def watch(
         if stopping and now - stopping[0] > _GRACE_SECONDS:
             raise Frozen(
                 f"the workers did not save within {_GRACE_SECONDS:.0f} s after they were asked to stop, and "
-                "were ended; run the same command again, it goes on from the last checkpoint"
+                "were ended; run the same command again to go on from the last checkpoint"
             )
         if not failed_at and any(status.state == "failed" for status in said.statuses):
             failed_at = now
@@ -110,7 +110,7 @@ def watch(
             raise Frozen(
                 f"rank {silent[0]} stands still and does not answer (a stopped process, a stuck driver): no "
                 f"sign of life for {hang_seconds + _FROZEN_SECONDS:.0f} s (--hang-seconds); run the same "
-                "command again, it goes on from the last checkpoint"
+                "command again to go on from the last checkpoint"
             )
 
 
@@ -122,9 +122,9 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 
 class WorkersLog(threading.Thread):
-    """Reads what torchrun and the workers write, to the end, whatever becomes of the disk.
+    """Reads all that torchrun and the workers write, even if the disk is full.
 
-    Our lines go on to a person at once, all of them to workers.log, and statuses are picked out.
+    Our own lines are shown at once, all lines go to workers.log, and statuses are collected.
     """
 
     def __init__(self, process: subprocess.Popen[bytes], path: Path) -> None:
@@ -135,7 +135,7 @@ class WorkersLog(threading.Thread):
         self.statuses: list[Status] = []
 
     def run(self) -> None:
-        # Nothing may end this thread: workers block where nobody reads, and their last words are here.
+        # Nothing may end this thread: workers block when nobody reads, and their last lines are here.
         with self._open() as file:
             for line in self._pipe:
                 status = parse_status(line)
@@ -158,7 +158,7 @@ class WorkersLog(threading.Thread):
             return FileIO(os.devnull, "wb")
 
     def wait(self) -> None:
-        """Until all is read; not for ever, as a process that outlives the workers may hold the pipe's end."""
+        """Wait until all is read, but not forever: a process that outlives the workers may hold the pipe."""
         self.join(_LAST_WORDS_SECONDS)
 
     @property
@@ -168,5 +168,5 @@ class WorkersLog(threading.Thread):
 
     @property
     def last_line(self) -> str:
-        """The last line that says something."""
+        """The last line that is not empty."""
         return next((line.strip() for line in reversed(self._tail.copy()) if line.strip()), "")

@@ -77,7 +77,7 @@ def test_each_key_that_an_option_decides_was_contradicted_above():
     ],
 )
 def test_what_the_engine_rests_on_cannot_be_taken_from_under_it(theirs, tmp_path):
-    with pytest.raises(UsageError, match="the engine rests on"):
+    with pytest.raises(UsageError, match="the engine needs"):
         merged(tmp_path, json.dumps(theirs))
     assert merged(tmp_path, '{"steps_per_print": 5}')["steps_per_print"] == 5
 
