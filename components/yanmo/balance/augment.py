@@ -1,9 +1,10 @@
-"""Augmented copies: what a repeated document says the second time.
+"""Augmented copies: how the copies of a repeated document differ from it.
 
-A document that stands in train more than once stands there once as it is; each further copy goes through the
-rules of its genre, with chance drawn from the seed, the document's id and the copy's number. So an augmented
-output has the same number of epochs of every class as a plain one of the same quotas, which is the only fair
-comparison. A copy that no rule changed, or that would share a run with held-out text, stays a plain repeat.
+A document that is in train more than once is there once unchanged; each further copy goes through the
+rules of its genre, with random draws from the seed, the document's id and the copy's number. So an
+augmented output has the same number of epochs of every class as a plain one with the same quotas, which
+is the only fair comparison. A copy that no rule changed, or that would share a run with held-out text,
+stays a plain repeat.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Augmented:
 
     text: str
     rule: str
-    """AugmentRules that changed it, joined by `+`, or `repeat`."""
+    """Rules that changed it, joined by `+`, or `repeat`."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Measured:
 
 @dataclass
 class Augmenter:
-    """Makes copies by the rules, always the same ones for a seed."""
+    """Makes copies by the rules; the same ones for the same seed."""
 
     rules: AugmentRules
     words: Synonyms
@@ -91,7 +92,7 @@ class Augmenter:
     def measure(
         self, files: TrainFiles, rows: Rows, positions: Ints, copy: int, counting: TokenCount
     ) -> Measured:
-        """What the copies number `copy` of these documents will be, in the order of `positions`."""
+        """The sizes of copy number `copy` of these documents, in the order of `positions`."""
         ids = np.empty((len(positions), 32), np.uint8)
         characters, tokens = rows.characters[positions], rows.tokens[positions]
         for places, table in files.chosen(rows, positions, _COLUMNS):
@@ -113,12 +114,12 @@ class Augmenter:
 
 
 def copy_digest(parent: str, copy: int, made: Augmented | None = None) -> bytes:
-    """The id of a copy, as 32 bytes: of parent and number, and of the text where that was changed."""
+    """The id of a copy, 32 bytes: a digest of parent, number and, where it was changed, text."""
     if made is None or made.rule == REPEAT:
         return hashlib.sha256(f"{parent}\0repeat\0{copy}".encode()).digest()
     return hashlib.sha256(f"{parent}\0{made.rule}\0{copy}\0{made.text}".encode()).digest()
 
 
 def count_rules(rules: Iterable[str]) -> dict[str, int]:
-    """How many documents each rule (or joined rules) made, the most first."""
+    """How many copies each rule (or joined rules) made, the largest first."""
     return dict(sorted(Counter(rules).items(), key=lambda item: (-item[1], item[0])))

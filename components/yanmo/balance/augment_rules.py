@@ -1,13 +1,13 @@
-"""What `--augment` says: which rules a genre's repeated documents go through, and how often each acts.
+"""The rules of `--augment`: what is done to a genre's repeated documents, and how often.
 
-    synonym        a word becomes an equivalent; per word of the dictionary
-    reorder        neighbouring clauses (in 赋 pairs of clauses, in 诗 couplets) change places; per sentence
-    insert         a classical function word (之 乎 也 者 而) is put in; per clause
-    insert-modern  the same with 的 and 了, for modern text
-    delete         a character is left out, never the first or last of a clause; per character
+    synonym        replace a word by a synonym; probability per word of the dictionary
+    reorder        swap neighbouring clauses (in 赋 pairs of clauses, in 诗 couplets); per sentence
+    insert         insert a classical function word (之 乎 也 者 而); per clause
+    insert-modern  insert 的 or 了, for modern text; per clause
+    delete         delete a character, never the first or last of a clause; per character
 
-Verse keeps its length, its tones and its rhymes: there a synonym has as many characters, each of the same
-tone class, and never ends a clause; 诗 may exchange couplets of one tone pattern; nothing is inserted or
+Verse keeps its length, tones and rhymes: there a synonym has the same number of characters, each of the same
+tone class, and never ends a clause; 诗 may swap couplets with the same tone pattern; nothing is inserted or
 deleted.
 Standard library only.
 """
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from yanmo.common.errors import UsageError
 
 RULES = ("reorder", "synonym", "insert", "insert-modern", "delete")
-"""In the order in which they are applied."""
+"""Names of the rules, in the order in which they are applied."""
 VERSE = ("诗", "词", "曲")
 _KEEP_LENGTH = ("reorder", "synonym")
 OTHERS = "*"
@@ -31,7 +31,7 @@ _ENTRY = re.compile(r"(?:([^:=,\s]+):)?([a-z-]+)=([0-9]*\.?[0-9]+)\Z")
 
 @dataclass(frozen=True)
 class AugmentRules:
-    """Probability of each rule by genre; `*` stands for genres that are not named for the rule."""
+    """Probability of each rule by genre; `*` is every genre that the rule does not name."""
 
     by_genre: Mapping[str, Mapping[str, float]]
 
@@ -39,7 +39,7 @@ class AugmentRules:
         return bool(self.by_genre)
 
     def of(self, genre: str) -> dict[str, float]:
-        """Rule -> probability, in the order of application; verse has only those that keep its length."""
+        """Rule -> probability, in the order of application; for verse only rules that keep its length."""
         found = {**self.by_genre.get(OTHERS, {}), **self.by_genre.get(genre, {})}
         allowed = _KEEP_LENGTH if genre in VERSE else RULES
         return {rule: found[rule] for rule in allowed if found.get(rule)}

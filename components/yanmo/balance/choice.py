@@ -24,7 +24,7 @@ from yanmo.options.nearest import did_you_mean
 
 _COLUMNS = ("position", "copy", "id", "characters", "tokens")
 _MOST_ITEMS = 20_000_000
-"""Copies of documents that are chosen among at most (0.5 GB)."""
+"""Most copies of documents to choose among (0.5 GB)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,9 +32,9 @@ class Picked:
     """Rows of the output. Parallel arrays."""
 
     position: Ints
-    """Into `Rows`."""
+    """Index into `Rows`."""
     copy: npt.NDArray[np.int32]
-    """Which copy of the document it is; 0: itself."""
+    """Number of the copy; 0 is the document itself."""
     id: Ids
     characters: npt.NDArray[np.int32]
     tokens: npt.NDArray[np.int32]
@@ -55,7 +55,7 @@ def plan_of_classes(quotas: str, groups: Iterable[str], by: str) -> QuotaPlan:
     """`--quotas` with its classes spelled as the documents spell them, and `*` spread over the others.
 
     Raises:
-        UsageError: a quota for a class that is not there, or a class that has two, or no weight.
+        UsageError: a quota for an unknown class, two quotas for a class, or none where all need one.
     """
     plan, names = parse_plan(quotas), list(groups)
     found: dict[str, Quota] = {}
@@ -116,7 +116,7 @@ class Picker:
         return _joined([part for part, _ in found]), choices
 
     def units(self, positions: Ints) -> Ints:
-        """Units of some documents as they are."""
+        """Units of these documents, unchanged."""
         return self._units(self.rows.characters[positions], self.rows.tokens[positions])
 
     def _units(self, characters: npt.NDArray[np.int32], tokens: npt.NDArray[np.int32]) -> Ints:
@@ -151,10 +151,10 @@ class Picker:
     def _of_any_copies(
         self, positions: Ints, target: int, even: Picked, copies: list[Measured]
     ) -> tuple[Picked, Choice]:
-        """A choice that comes nearer where documents need not be repeated equally often.
+        """A choice nearer to the target, in which documents are not repeated equally often.
 
-        Every document that a whole copy of the class holds stays once. Copies that rules rewrite differ: they
-        are exchanged among those that were made, and not numbered again.
+        Every document of the class stays at least once. Augmented copies differ from each other: they are
+        exchanged for others that were made, and keep their numbers.
         """
         whole = len(copies) > 1
         fixed = even.take(np.flatnonzero((even.copy == 0) & (whole | (self._units_of(even) == 0))))

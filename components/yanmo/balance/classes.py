@@ -1,4 +1,4 @@
-"""The class of a document: the value of one of its labels, or of several crossed.
+"""The class of a document: the value of one of its labels, or a combination of several.
 
 genre, author, source, license    columns of documents v1
 length                            `0-63`, `64-255` ... characters
@@ -36,9 +36,9 @@ def classify(table: pa.Table, characters: Sequence[int], by: str, bounds: Sequen
 
     Args:
         table: with the columns of `columns_of(by)`.
-        characters: of each row.
+        characters: characters of each row.
         by: names joined by `+`.
-        bounds: at which classes of length begin.
+        bounds: lengths at which classes begin.
     """
     parts = [_values(table, characters, name.strip(), bounds) for name in by.split("+")]
     return parts[0] if len(parts) == 1 else ["/".join(row) for row in zip(*parts, strict=True)]

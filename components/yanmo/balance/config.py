@@ -83,11 +83,11 @@ class BalanceOptions(StageOptions, group="balance"):
     )
 
     def contradictions(self) -> list[str]:
-        """What cannot be together, before anything is read."""
+        """Options that contradict each other."""
         plan, rules = parse_plan(self.quotas), parse_rules(self.augment)
         self.bounds()  # raises by itself
         if self.total and not plan.is_relative:
-            return ["--total goes with weights (shi=3w,*=1w) or alpha=X in --quotas"]
+            return ["--total needs weights (shi=3w,*=1w) or alpha=X in --quotas"]
         if not all(part.strip() for part in self.by.split("+")):
             return [f"--by {self.by!r}: expected names of labels, such as genre or genre+dynasty"]
         return [

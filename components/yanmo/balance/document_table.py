@@ -1,4 +1,4 @@
-"""The table of all training documents: one line each, in arrays, so that texts are read and let go.
+"""The table of all training documents: one row each, in arrays, so that texts need not stay in memory.
 
 56 bytes per document, whatever its length: 22 MB for the 393,600 documents of the largest corpus tried.
 """
@@ -29,7 +29,7 @@ _BATCH = 4096
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """Where each document lies and what quotas ask about it. Parallel arrays, and names for the codes."""
+    """Place and counts of each document. Parallel arrays, with names for the codes."""
 
     file: npt.NDArray[np.int32]
     row: npt.NDArray[np.int32]
@@ -37,7 +37,7 @@ class Rows:
     genre: npt.NDArray[np.int32]
     """Index into `genres`."""
     group: npt.NDArray[np.int32]
-    """Index into `groups`: the class that quotas are given for."""
+    """Index into `groups`: the class of --by."""
     characters: npt.NDArray[np.int32]
     """Non-white-space characters."""
     tokens: npt.NDArray[np.int32]
@@ -63,12 +63,12 @@ class Rows:
 
 @dataclass(frozen=True)
 class TrainFiles:
-    """The training documents of an output of curate, read in pieces."""
+    """The training documents of an output, read in pieces."""
 
     paths: Sequence[Path]
 
     def batches(self, columns: Sequence[str]) -> Iterator[tuple[int, int, pa.Table]]:
-        """Every piece of every file: file number, number of its first row, rows."""
+        """All pieces of all files: file number, number of the first row, rows."""
         for index, path in enumerate(self.paths):
             table = read_documents(path, columns)
             for start in range(0, table.num_rows, _BATCH):
@@ -93,7 +93,7 @@ class TrainFiles:
         """The table of all documents.
 
         Raises:
-            DataError: there are none, or one has an id that is no sha256.
+            DataError: there are no documents, or an id is not a sha256.
         """
         columns = sorted({"id", "genre", "text", *columns_of(by)})
         genres, groups = _Names(), _Names()
@@ -118,7 +118,7 @@ class TrainFiles:
 
 
 class _Names:
-    """Numbers for names, in the order in which they are met."""
+    """Numbers for names, in the order of their first use."""
 
     def __init__(self) -> None:
         self._code: dict[str, int] = {}

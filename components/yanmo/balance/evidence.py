@@ -1,8 +1,8 @@
 """Which rules beat plain repetition in the paired experiment of docs/augmentation.md.
 
-Five seeds, 64,000 characters read three times (benchmarks/augmentation.py at commit 9109ee6). First weights
-and curated text have changed since, so its order is reported and its numbers are not. The same text read once
-only was far better than every rule: so no rule is recommended.
+Five seeds, 64,000 characters read three times (benchmarks/augmentation.py at commit 9109ee6). First
+weights and curated text have changed since, so only the order is reported, not the numbers. Reading the
+same text only once was far better than every rule: so no rule is recommended.
 """
 
 from __future__ import annotations

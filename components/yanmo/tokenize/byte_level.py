@@ -1,10 +1,10 @@
-"""A vocabulary in the byte-level spelling: each byte of the UTF-8 is one printable character.
+"""A vocabulary in byte-level spelling: each UTF-8 byte is one printable character.
 
 `byte_fallback` of a Unigram model is ignored by some readers of tokenizer.json (llama.cpp's UGM and
 tokenizers.js, in 2026), which then write `<unk>` for a character without a piece. With a ByteLevel step
-before the model such a character is spelled by pieces like any other. Ids are the same both ways: a piece is
-whole characters, and UTF-8 lets none begin inside of another. Its price is the speed of `tokenizers`
-(docs/tokenizer.md); our kernel reads either.
+before the model such a character is spelled by pieces like any other. The ids are the same in both forms: a
+piece is whole characters, and in UTF-8 none begins inside another. `tokenizers` is slower with it
+(docs/tokenizer.md); our kernel reads both.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ def spelled(text: str) -> str:
 
 
 def to_byte_level(pieces: Sequence[str], reserved: frozenset[str]) -> list[str]:
-    """The pieces of a vocabulary, spelled; those in `reserved` stay as they are.
+    """The pieces of a vocabulary in byte-level spelling; those in `reserved` stay as they are.
 
-    A byte that is a character of its own, and a piece (`A`), keeps the name `<0x41>`, which no text matches.
+    The byte piece of a character that is a piece itself (`A`) keeps its name `<0x41>`, which no text matches.
     """
     plain = {spelled(piece) for piece in pieces if piece not in reserved and piece not in _BYTE_OF}
     found = []
@@ -51,14 +51,14 @@ def to_byte_level(pieces: Sequence[str], reserved: frozenset[str]) -> list[str]:
 
 
 def from_byte_level(pieces: Sequence[str]) -> list[str]:
-    """The pieces that were spelled, as text, with the 256 bytes under their usual names.
+    """The pieces as text again, with the 256 bytes under their usual names.
 
     Raises:
-        ValueError: no 256 bytes stand in a row.
+        ValueError: there are no 256 consecutive byte pieces.
     """
     first = next((i for i in range(len(pieces) - 255) if _are_bytes(pieces[i : i + 256])), None)
     if first is None:
-        raise ValueError("its 256 byte pieces are not in a row")
+        raise ValueError("its 256 byte pieces are not consecutive")
     return [*map(_text, pieces[:first]), *BYTES, *map(_text, pieces[first + 256 :])]
 
 

@@ -1,11 +1,11 @@
-"""Documents to tokens, chats by the template of their tokenizer.
+"""Turns documents into tokens, chats by the template of their tokenizer.
 
     <|bos|> <|im_start|> user \n question <|im_end|> \n <|im_start|> assistant \n answer <|im_end|> \n <|eos|>
 
-The ids are those of `AutoTokenizer.apply_chat_template` for the same messages, and `<|eos|>` behind them: the
-runs of text between two marks are encoded as the tokenizer encodes them, and a mark written in a text stays
-text (there, `apply_chat_template` would take it for a mark). Loss falls on the answers, each with the
-`<|im_end|>` that ends it: what a model has to say by itself.
+The ids are those of `AutoTokenizer.apply_chat_template` for the same messages, followed by `<|eos|>`: text
+between two marks is encoded as the tokenizer does it, and a mark written in a text stays text
+(`apply_chat_template` would read it as a mark). The answers carry loss, each with the `<|im_end|>` that ends
+it: what a model has to write by itself.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class Marks(NamedTuple):
-    """Ids that stand around documents and the turns of chats; -1 where the tokenizer has none."""
+    """Ids of the marks around documents and the turns of chats; -1 where the tokenizer has none."""
 
     bos: int
     eos: int
@@ -38,11 +38,11 @@ class Encoded:
     """The tokens of a batch of documents."""
 
     ids: Array
-    """int32: all documents, end to end."""
+    """int32: all documents, one after another."""
     offsets: Array
     """int64 (documents + 1)"""
     characters: Array
-    """int32 (documents): characters that are not white space; of a chat, those of its answers."""
+    """int32 (documents): non-white-space characters; for a chat, only those of its answers."""
     loss_spans: dict[int, list[list[int]]]
     """For each chat, by row: [begin, end) in tokens."""
     runs: dict[int, list[tuple[str, list[int]]]]
@@ -129,7 +129,7 @@ def _chat(
     Args:
         turns: role, begin and end of each.
         answers: spans of the text that carry loss; None takes all that the assistant says.
-        runs: of each turn the role's line, the whole run of text, and its ids.
+        runs: for each turn the role's line, the whole run of text, and its ids.
     """
     parts: list[Array] = [np.array([marks.bos])]
     spans, characters, length = [], 0, 1

@@ -1,8 +1,8 @@
 """Tokenizers that Yanmo did not make: any `tokenizer.json`, encoded by `tokenizers` itself.
 
-The compiled kernel knows plain Unigram models only, so these are 10 to 30 times slower; the cache that comes
-out is of the same form. What counts is that a text comes back from its ids unchanged: bits per character of
-a tokenizer that folds or drops characters would be bits of another text.
+The compiled kernel supports only plain Unigram models, so these are 10 to 30 times slower; the cache has the
+same format. A text must come back from its ids unchanged: with a tokenizer that folds or drops characters,
+bits per character would be those of another text.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class ForeignSegmenter(Segmenter):
 
     @functools.cached_property
     def _characters(self) -> tuple[Array, Array]:
-        """Per id the characters that begin in it, and whether it begins inside of one."""
+        """For each id, how many characters begin in it, and whether it begins inside one."""
         byte_level = '"ByteLevel"' in self.reference.to_str()
         special = {token.content for token in self.reference.get_added_tokens_decoder().values()}
         widths, inside = np.zeros(self.vocab_size, np.int32), np.zeros(self.vocab_size, bool)
@@ -104,7 +104,7 @@ class ForeignSegmenter(Segmenter):
             )
 
     def check_texts(self, texts: Iterable[str]) -> None:
-        """`judge` what becomes of each of `texts`."""
+        """`judge` each of `texts` after encoding it."""
         for text in texts:
             self.judge(text, self.reference.encode(text, add_special_tokens=False).ids)
 

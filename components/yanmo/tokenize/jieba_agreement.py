@@ -1,7 +1,7 @@
-"""How true the tokens are to jieba (HMM off), measured on sentences of the text at hand.
+"""Agreement of the tokens with jieba's segmentation (HMM off), measured on sentences of the text.
 
-Boundary recall is the share of jieba's word boundaries that are token boundaries too: at 1.0 no token ever
-crosses a word. A smaller vocabulary cuts words into characters, which costs tokens and no recall.
+Boundary recall is the share of jieba's word boundaries that are token boundaries too: at 1.0 no token crosses
+a word boundary. A smaller vocabulary cuts words into characters, which costs tokens but no recall.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def sentences_of(texts: Iterable[str], per_text: int = 2, characters: int = 1000
 
     Args:
         per_text: sentences of one text.
-        characters: at the beginning of a text that are looked at.
+        characters: characters at the beginning of a text that are read.
     """
     found: list[str] = []
     for text in texts:
@@ -53,19 +53,19 @@ def thinned(sentences: Sequence[str], count: int) -> list[str]:
 
 
 def token_ends(segmenter: Segmenter, sentences: Sequence[str]) -> list[set[int]]:
-    """Per sentence the places (characters from its beginning) where a token ends."""
+    """For each sentence, the positions (in characters) at which a token ends."""
     ids, offsets, _ = segmenter.encode(pa.array(sentences, pa.string()))
     result = []
     for k in range(len(sentences)):
         tokens = ids[offsets[k] : offsets[k + 1]]
-        # The token before one that begins inside of a character does not end that character.
+        # A token followed by one that begins inside a character does not end that character.
         whole = np.append(~segmenter.continues[tokens[1:]], True)
         result.append(set(segmenter.widths[tokens].cumsum()[whole[: len(tokens)]].tolist()))
     return result
 
 
 def jieba_ends(sentences: Sequence[str], user: bytes = b"") -> list[set[int]]:
-    """Per sentence the places where jieba's words end, with user dictionaries if there are any."""
+    """For each sentence, the positions at which jieba's words end, with user dictionaries if given."""
     return _jieba_ends(tuple(sentences), user)
 
 
@@ -76,7 +76,7 @@ def _jieba_ends(sentences: tuple[str, ...], user: bytes) -> list[set[int]]:
 
 
 def joined_like_jieba(ends: set[int], sentence: str) -> set[int]:
-    """`ends` without those inside a run of ASCII letters and digits that stand one by one.
+    """`ends` without those inside a run of single ASCII letters and digits.
 
     jieba joins such runs after its search over words.
     """
@@ -97,7 +97,7 @@ def agreement(pruned: Segmenter, sentences: Sequence[str], user: bytes = b"") ->
 
 
 def agreement_counts(pruned: Segmenter, sentences: Sequence[str], user: bytes = b"") -> Counter[str]:
-    """What `agreement` is made of, in numbers that can be added up over files.
+    """The counts behind `agreement`, which can be added up over files.
 
     Returns:
         `sentences`, those `uncrossed`, jieba's `boundaries` and those `kept`.
@@ -111,7 +111,7 @@ def agreement_counts(pruned: Segmenter, sentences: Sequence[str], user: bytes = 
 
 
 def shares_of(counts: Mapping[str, int]) -> dict[str, float]:
-    """The figures of `agreement` from its counts."""
+    """The metrics of `agreement` from its counts."""
     return {
         "sentences": counts["sentences"],
         "boundary_recall": round(counts["kept"] / max(counts["boundaries"], 1), 6),
@@ -120,12 +120,12 @@ def shares_of(counts: Mapping[str, int]) -> dict[str, float]:
 
 
 def full_agreement(full: Segmenter, sentences: Sequence[str], user: bytes = b"") -> dict[str, float]:
-    """Share of sentences that the full dictionary's segmenter cuts exactly as jieba does.
+    """Share of sentences that the segmenter of the full dictionary segments exactly as jieba does.
 
     Returns:
-        `sentences`, `identical` (a share) and `ties`: how many of those that differ have the same score both
-        ways, such as 呵呵/呵 and 呵/呵呵. jieba searches from the right and prefers a long first word,
-        tokenizers from the left and a long last one; no score can make them agree.
+        `sentences`, `identical` (a share) and `ties`: how many of the differing ones have equal scores in
+        both, such as 呵呵/呵 and 呵/呵呵. jieba searches from the right and prefers a long first word,
+        tokenizers search from the left and prefer a long last one; no score can make them agree.
     """
     same = ties = 0
     cuts = zip(token_ends(full, sentences), jieba_ends(sentences, user), sentences, strict=True)
@@ -143,7 +143,7 @@ def _words(ends: Iterable[int], sentence: str) -> Counter[str]:
 
 
 def _is_tie(full: Segmenter, ours: Counter[str], theirs: Counter[str]) -> bool:
-    """Whether the words in which two cuts differ have equal scores."""
+    """Whether the words in which two segmentations differ have equal scores."""
     sums = []
     for words in (ours - theirs, theirs - ours):
         if any(word not in full.ids for word in words):

@@ -1,18 +1,18 @@
-"""The loop that segments: Viterbi over a unigram vocabulary, from UTF-8 bytes to token ids.
+"""The segmentation loop: Viterbi over a unigram vocabulary, from UTF-8 bytes to token ids.
 
-It reads the vocabulary of a Hugging Face Unigram `tokenizer.json` and gives the ids that `tokenizers` gives:
-the same scores in double precision, the same rule for ties, the same price of an unknown character, the same
-bytes for it. Text and ids are plain arrays: no Python object per document.
+It reads the vocabulary of a Hugging Face Unigram `tokenizer.json` and returns the same ids as `tokenizers`:
+with the same scores in double precision, the same rule for ties, the same penalty and the same bytes for an
+unknown character. Text and ids are plain arrays: no Python object per document.
 
-`tokenizers` looks from each character forward and writes to every place that a piece reaches; of equally
-good ways the one found first stays, which is the one whose last piece is longest. Here each place looks back
+`tokenizers` looks forward from each character and writes to every position that a piece reaches; of equally
+good paths the first found stays, which is the one with the longest last piece. Here each position looks back
 over the pieces that end there, shortest first, and takes a longer one that is as good: the same choice, with
-one place written per character and the sum so far in a register (1.2 to 1.5 times as fast).
+one write per character and the sum so far in a register (1.2 to 1.5 times as fast).
 
-So the vocabulary is a trie of reversed pieces. Its edges lie in one hash table of one word per slot,
+So the vocabulary is a trie of reversed pieces. Its edges are in one hash table of one word per slot,
 (node, code point, child); nine of ten look-ups of a first edge find nothing, and a filter of one bit per
-(last character, character before it) answers them from the processor's nearest cache, with one branch that
-it foresees (another 1.3 times). The tables are built by numpy alone, so that only one loop is compiled.
+(last character, character before it) answers them from the L1 cache with one predictable branch (another 1.3
+times as fast). The tables are built by numpy alone, so that only one loop is compiled.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _FILTER_BITS_PER_EDGE = 16
 """Measured with 32,768 pieces, MB per CPU-second: 156; with 8 or 4 bits 143 and 125; with 1 or 3 slots, which
 come to half and twice the memory, 138 and 111 (2 MiB of second-level cache for two CPUs)."""
 _UNKNOWN_PENALTY = 10.0
-"""What an unknown character costs below the least score (K_UNK_PENALTY in tokenizers' unigram/model.rs)."""
+"""Penalty of an unknown character below the lowest score (K_UNK_PENALTY in tokenizers' unigram/model.rs)."""
 
 
 @dataclass(frozen=True)
 class Trie:
-    """A vocabulary, ready to be searched from the ends of its pieces."""
+    """A vocabulary that can be searched from the ends of its pieces."""
 
     root: Array
     """int32 (0x110000): node of a last character; 0 for one that ends no piece."""
@@ -101,7 +101,7 @@ def build_trie(pieces: Sequence[str], scores: Sequence[float]) -> Trie:
 def _hash_table(edges: Array, first_child: int) -> Array:
     """Edges with their children, by slot; linear probing. Edge `k` leads to node `first_child + k`.
 
-    All edges look for a slot at once; those that find theirs taken go on to the next one.
+    All edges look for a slot at once; those whose slot is taken go on to the next one.
     """
     bits = max(10, (_SLOTS_PER_EDGE * len(edges)).bit_length())
     slots = np.zeros(1 << bits, np.uint64)
@@ -134,7 +134,7 @@ def segment(
     """Token ids of documents.
 
     Args:
-        text: uint8, valid UTF-8 of the documents end to end.
+        text: uint8, valid UTF-8 of the documents, one after another.
         offsets: int64 (documents + 1), where each begins in `text`.
         byte0: id of the piece of byte 0; the others follow it.
         bos, eos: ids put before and after each document; -1 for none.
@@ -242,7 +242,7 @@ def _segment(
 def _decode(text: Array, at: int) -> tuple[Any, Any]:
     """The code point at `text[at]` and where the next one begins."""
     lead = np.int32(text[at])
-    if 0xE0 <= lead < 0xF0:  # first what Chinese is made of
+    if 0xE0 <= lead < 0xF0:  # Chinese characters first
         c = (lead & 0x0F) << 12 | (np.int32(text[at + 1]) & 0x3F) << 6 | np.int32(text[at + 2]) & 0x3F
         return np.int32(c), at + 3
     if lead < 0x80:
@@ -256,7 +256,7 @@ def _decode(text: Array, at: int) -> tuple[Any, Any]:
 
 @compiled
 def _is_space(c: Any) -> bool:
-    """What str.isspace() says of a character."""
+    """Whether str.isspace() holds for a character."""
     if c > 0x3000:
         return False
     if c < 0x80:
@@ -287,7 +287,7 @@ def _child(slots: Array, shift: np.uint64, key: np.uint64) -> np.uint64:
 
 @compiled
 def _write(codes: Array, n: int, chosen: Array, piece: Array, byte0: int, ids: Array, used: int) -> int:
-    """Write the ids of the best way from `ids[used]` on; they are found in reverse and turned around."""
+    """Write the ids of the best path from `ids[used]` on; they are found in reverse order."""
     left, i = used, n
     while i > 0:
         choice = chosen[i]

@@ -1,11 +1,11 @@
 """jieba's dictionary as a unigram vocabulary.
 
-jieba without HMM is a Viterbi search over word frequencies, so the same frequencies in a Unigram model cut
-the same words: the only difference seen are exact ties such as 呵呵呵, which the two break differently. The
-dictionary is read as a file (0.4 to 0.6 CPU-seconds, a third of jieba's own loading).
+jieba without HMM is a Viterbi search over word frequencies, so a Unigram model with the same frequencies
+finds the same words: the only difference seen is in exact ties such as 呵呵呵, which the two break
+differently. The dictionary is read as a file (0.4 to 0.6 CPU-seconds, a third of jieba's own loading).
 
-User dictionaries go through jieba's own reader, so that a word without a frequency gets the one that jieba
-would give it.
+User dictionaries are read by jieba itself, so that a word without a frequency gets the one that jieba would
+give it.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ log = logging.getLogger(__name__)
 USER_FILE = "user_dictionary.txt"
 """File in a tokenizer made with user dictionaries that holds their lines."""
 _WORD = re.compile(r"[\u4E00-\u9FD5a-zA-Z+#&\._%\-]+")
-"""What jieba's own pattern lets through as a word, digits left out: a digit is its own token, except in the
-words of a user dictionary."""
+"""jieba's own pattern of words, without digits: a digit is its own token, except in words of a user
+dictionary."""
 _REACHABLE = re.compile(r"[\u4E00-\u9FD5a-zA-Z0-9+#&\._%\-]+")
-"""jieba's re_han_default: other characters end a block, and no word holds them."""
+"""jieba's re_han_default: other characters end a block, and no word contains them."""
 _USER_LINE = re.compile(r"(\S+)(?: ([0-9]+))?(?: ([a-z]+))?")
 
 
@@ -46,7 +46,7 @@ class Lexicon:
 
     frequency: dict[str, int]
     total: int
-    """Sum over all lines, as jieba computes it: B超 stands twice, and counts twice here."""
+    """Sum over all lines, as jieba computes it: B超 is listed twice and counts twice."""
     sha256: str
     """Digest of the dictionary file."""
     user: bytes = b""
@@ -54,12 +54,12 @@ class Lexicon:
     user_words: frozenset[str] = frozenset()
 
     def scores(self, words: Iterable[str]) -> list[float]:
-        """Log probabilities, as jieba has them; a word it does not know counts as seen once."""
+        """Log probabilities, as in jieba; an unknown word counts as seen once."""
         log_total, frequency = math.log(self.total), self.frequency
         return [math.log(frequency.get(word) or 1) - log_total for word in words]
 
     def words(self) -> list[str]:
-        """Words of two or more characters that jieba can ever give, in the order of its file."""
+        """Words of two or more characters that jieba can find, in the order of its file."""
         return [
             w
             for w, f in self.frequency.items()
@@ -83,7 +83,7 @@ def read_lexicon(path: Path) -> Lexicon:
     """Read a dictionary in jieba's format: lines of `word frequency tag`.
 
     Raises:
-        DataError: a line is of another form.
+        DataError: a line has another format.
     """
     data = path.read_bytes()
     lines = data.decode("utf-8").splitlines()
@@ -102,10 +102,10 @@ def read_lexicon(path: Path) -> Lexicon:
 def jieba_tokenizer(user: bytes = b"") -> Any:
     """jieba's own tokenizer, read from its dictionary without its cache file.
 
-    That file lies under a fixed name in the shared temporary folder, and saves nothing.
+    The cache file has a fixed name in the shared temporary folder, and saves no time here.
 
     Args:
-        user: lines of user dictionaries, as `user_lines` gives them.
+        user: lines of user dictionaries, as returned by `user_lines`.
     """
     tokenizer = _empty_jieba()
     if user:
@@ -119,10 +119,10 @@ def jieba_tokenizer(user: bytes = b"") -> Any:
 
 
 def jieba_for(texts: Sequence[str], user: bytes = b"") -> Any:
-    """jieba's own tokenizer with the part of its dictionary that these texts can touch.
+    """jieba's own tokenizer with the part of its dictionary that these texts can use.
 
-    It cuts them as the whole one does and is loaded in a fifth of the time: jieba looks up nothing but
-    substrings of a text, so a word whose first two characters stand nowhere side by side is never found.
+    It segments them as the whole one does and loads in a fifth of the time: jieba looks up only substrings of
+    a text, so a word whose first two characters are nowhere next to each other is never found.
 
     Args:
         user: as for `jieba_tokenizer`; words without a frequency get theirs from the words inside them.
@@ -143,7 +143,7 @@ def jieba_for(texts: Sequence[str], user: bytes = b"") -> Any:
 
 @functools.cache
 def _dictionary_table() -> pa.Table:
-    """By line of jieba's dictionary: word, frequency, the first two characters or the only one."""
+    """For each line of jieba's dictionary: word, frequency, its first two characters or its only one."""
     table = csv.read_csv(
         dictionary_path(),
         csv.ReadOptions(use_threads=False, column_names=["word", "frequency", "tag"]),
@@ -169,8 +169,8 @@ def user_lines(data: bytes, name: str) -> bytes:
     """The lines of a user dictionary, checked: UTF-8, without empty ones and byte order marks.
 
     Raises:
-        DataError: a line is not `word`, `word frequency`, `word tag` or `word frequency tag`. jieba takes
-            such a line for a word with spaces in it, which it then never finds.
+        DataError: a line is not `word`, `word frequency`, `word tag` or `word frequency tag`. jieba reads
+            such a line as a word with spaces in it, which it then never finds.
     """
     try:
         text = data.decode("utf-8-sig")
@@ -189,10 +189,10 @@ def user_lines(data: bytes, name: str) -> bytes:
 
 
 def with_user_words(lexicon: Lexicon, user: bytes) -> Lexicon:
-    """The lexicon after jieba has loaded user dictionaries; a frequency of 0 takes a word out.
+    """The lexicon after jieba has loaded user dictionaries; a frequency of 0 removes a word.
 
     Args:
-        user: as `user_lines` gives it.
+        user: as returned by `user_lines`.
     """
     if not user:
         return lexicon
@@ -202,8 +202,8 @@ def with_user_words(lexicon: Lexicon, user: bytes) -> Lexicon:
     if len(found) < len(words):
         lost = [word for word in words if not _REACHABLE.fullmatch(word)]
         log.warning(
-            "%d of %d words of the user dictionary hold characters that end a word for jieba, so it never "
-            "finds them and neither do we: %s",
+            "%d of %d words of the user dictionary contain characters that end a word in jieba; neither "
+            "jieba nor this tokenizer finds them: %s",
             len(lost),
             len(words),
             " ".join(lost[:5]),

@@ -2,10 +2,11 @@
 
     cas/token_shard/<key>/<attempt>/tokens-00000.parquet, documents-00000.parquet
 
-The key of a part: sha256 of the documents file, digest of the tokenizer, split, form of storage, revision. So
-a run that was killed goes on after the files that were done, and a corpus with one new file costs that
-file. The cache takes the parts' files over under names of its own: hard links on a folder, copies that the
-server makes on S3. It holds no reference to the parts: gc removes those that no run used for a while.
+The key of a part: sha256 of the documents file, digest of the tokenizer, split, storage format, revision.
+So a run that was killed continues after the finished files, and a corpus with one new file costs only
+that file. The cache takes over the parts' files under its own names: as hard links in a folder, as
+server-side copies on S3. It has no reference to the parts: gc removes those that no run has used for a
+while.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ REVISION = 2
 """Raised by hand when the same text and tokenizer give other files."""
 _REQUESTS = 8
 _LEAST_SENTENCES = 125
-"""On which a file's agreement with jieba is measured, however many files there are."""
+"""Least sentences per file on which agreement with jieba is measured, however many files there are."""
 Encode = Callable[[FileTask], Done]
 
 
@@ -69,7 +70,7 @@ class Shard:
 
 
 def find_parts(run: StageRun, shards: list[Shard]) -> list[Output | None]:
-    """The committed parts of shards that are there already, each looked for once; they are pinned."""
+    """The parts of shards that are already committed, each looked up once; they are pinned."""
     if run.options.force:
         return [None] * len(shards)
     with ThreadPoolExecutor(_REQUESTS) as pool:
@@ -121,10 +122,10 @@ def _sentences(run: StageRun) -> int:
 
 
 def done_of(part: Output) -> Done:
-    """What came of a shard, from its part's manifest.
+    """The result of a shard, from the manifest of its part.
 
     Raises:
-        DataError: the manifest does not say it.
+        DataError: the manifest lacks it.
     """
     try:
         return Done.from_metadata(part.manifest.metadata)
@@ -135,7 +136,7 @@ def done_of(part: Output) -> Done:
 
 
 def take_over(attempt: Attempt, parts: Iterable[Output]) -> None:
-    """Give the files of the parts, in this order, their names in the cache."""
+    """Take over the files of the parts, in this order, under their names in the cache."""
     pairs = [pair for part in parts for pair in _pairs(part)]
     named: list[tuple[Output, FileEntry, str]] = []
     for number, (part, *entries) in enumerate(pairs):

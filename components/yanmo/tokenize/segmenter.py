@@ -1,7 +1,7 @@
-"""Text columns to token ids: the compiled kernel where numba is, `tokenizers` elsewhere.
+"""Text columns to token ids: by the compiled kernel with numba, by `tokenizers` without.
 
-Both read one vocabulary and give the same ids; a sample of each run is compared (`judge`), and a run stops
-when one id differs. Literal special tokens in a text stay text: `<|eos|>` in a document never ends it.
+Both read the same vocabulary and return the same ids; a sample of each run is compared (`judge`), and a run
+stops when one id differs. Special tokens written in a text stay text: `<|eos|>` in a document never ends it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Segmenter:
         """The segmenter of a `tokenizer.json`.
 
         Raises:
-            DataError: not a plain Unigram with byte fallback, which is all that the kernel knows.
+            DataError: not a plain Unigram with byte fallback, the only model that the kernel supports.
         """
         try:
             value = json.loads(path.read_text(encoding="utf-8"))
@@ -63,7 +63,7 @@ class Segmenter:
             if level:
                 pieces = tuple(from_byte_level(pieces))
             if [*pieces].index("<0xFF>") - [*pieces].index("<0x00>") != 255:
-                raise ValueError("its 256 byte pieces are not in a row")
+                raise ValueError("its 256 byte pieces are not consecutive")
             return cls.of(pieces, scores, model["unk_id"], path)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise DataError(
@@ -91,7 +91,7 @@ class Segmenter:
 
     @functools.cached_property
     def widths(self) -> Array:
-        """int32 (vocabulary): characters that a piece holds; a byte inside of a character holds none."""
+        """int32 (vocabulary): characters of a piece; 0 for a byte inside a character."""
         widths = np.fromiter(map(len, self.pieces), np.int32, len(self.pieces))
         byte = np.arange(256)
         widths[self.byte0 : self.byte0 + 256] = (byte < 0x80) | (byte >= 0xC0)
@@ -99,14 +99,14 @@ class Segmenter:
 
     @functools.cached_property
     def continues(self) -> Array:
-        """bool (vocabulary): whether a piece begins inside of a character."""
+        """bool (vocabulary): whether a piece begins inside a character."""
         continues = np.zeros(self.vocab_size, bool)
         continues[self.byte0 + 0x80 : self.byte0 + 0xC0] = True
         return continues
 
     @functools.cached_property
     def reference(self) -> Any:
-        """The same vocabulary in `tokenizers`: the judge, and the way without numba."""
+        """The same vocabulary in `tokenizers`: to check against, and for use without numba."""
         from tokenizers import Tokenizer, models
 
         if self.path:
@@ -151,7 +151,7 @@ class Segmenter:
         return ids, offsets, np.array(characters, np.int32)
 
     def judge(self, text: str, ids: list[int]) -> None:
-        """Compare the `ids` of a text with what `tokenizers` makes of it, both ways.
+        """Compare the `ids` of a text with those of `tokenizers`, and their text with the original.
 
         Raises:
             RuntimeError: one differs.
@@ -170,7 +170,7 @@ def text_and_offsets(column: pa.Array) -> tuple[Array, Array]:
     """The UTF-8 of a string column (uint8) and where each value begins in it (int64), without copying.
 
     Raises:
-        DataError: it is not valid UTF-8, or holds nulls.
+        DataError: it is not valid UTF-8, or has nulls.
     """
     check_text(column)
     if len(column) == 0:
@@ -184,7 +184,7 @@ def text_and_offsets(column: pa.Array) -> tuple[Array, Array]:
 
 
 def check_text(column: pa.Array) -> None:
-    """Raise DataError where a column is not text: the kernel trusts UTF-8 to be whole."""
+    """Raise DataError where a column is not text: the kernel relies on valid UTF-8."""
     if column.null_count:
         raise DataError(f"{column.null_count} documents have no text (null)")
     try:

@@ -1,7 +1,7 @@
 """From one file of documents to the token and document files of the cache.
 
-Each input file is taken by itself and gives its own output files, so that any number of processes writes
-the same bytes, and a changed input file will not touch what others gave.
+Each input file has its own output files, so that any number of processes writes the same bytes, and a changed
+input file does not affect the output of others.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ FILE_BYTES = 1 << 28
 _BATCH_DOCUMENTS = 1024
 _JUDGED_FIRST = 16
 _JUDGED_CHARACTERS = 1 << 17
-"""At the beginning of a document: `tokenizers` takes minutes for one of 100 MB."""
+"""Characters checked at the beginning of a document: `tokenizers` takes minutes for one of 100 MB."""
 _SHOWN_TOKENS = 40
 COLUMNS = ("id", "text", "genre", "split", "loss_spans", "turns")
 
 
 @dataclass(frozen=True, kw_only=True)
 class FileTask:
-    """What one process is told to do with one input file."""
+    """One input file to tokenize, as a process receives it."""
 
     documents: Path
     split: str
@@ -59,7 +59,7 @@ class FileTask:
     """Begins the names of the files written."""
     judged: int
     sentences: int = 0
-    """On which agreement with jieba is measured."""
+    """Sentences on which agreement with jieba is measured."""
     user: bytes = b""
     """Lines of the user dictionaries that jieba is to load."""
     compression: str = "none"
@@ -68,7 +68,7 @@ class FileTask:
 
 @dataclass(kw_only=True)
 class Done:
-    """What came of one input file."""
+    """The result of one input file."""
 
     files: list[tuple[Path, Path]] = field(default_factory=list)
     """Token file and document file, in order."""
@@ -79,7 +79,7 @@ class Done:
     byte_tokens: int = 0
     """Tokens that are bytes of characters without a piece."""
     bytes: int = 0
-    """UTF-8 of the texts."""
+    """UTF-8 bytes of the texts."""
     judged: int = 0
     jieba: Counter[str] = field(default_factory=Counter)
     """Counts of `agreement_counts`."""
@@ -98,7 +98,7 @@ class Done:
 
     @classmethod
     def from_metadata(cls, metadata: dict[str, Any]) -> Done:
-        """What `to_metadata` was made of, without the files."""
+        """The value that `to_metadata` was called on, without the files."""
         values = {name: metadata[name] for name in metadata.keys() & vars(cls()).keys()}
         for name in ("documents", "tokens", "characters", "jieba"):
             values[name] = Counter(values[name])
@@ -107,10 +107,10 @@ class Done:
 
 
 def read_documents(path: Path, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-    """Batches of a documents file: those of the columns that it has.
+    """Batches of a documents file, with those of the columns that it has.
 
     Raises:
-        DataError: it is not one, or is damaged.
+        DataError: it is not a documents file, or is damaged.
     """
     check_schema(path, "documents")
     try:
@@ -126,7 +126,7 @@ def read_documents(path: Path, columns: tuple[str, ...]) -> Iterator[pa.RecordBa
 
 @dataclass
 class _Pending:
-    """Documents that are encoded and not yet written."""
+    """Documents that are encoded but not yet written."""
 
     ids: list[Array] = field(default_factory=list)
     tables: list[pa.Table] = field(default_factory=list)
@@ -194,7 +194,7 @@ def loss_spans(
 
     Args:
         column: [begin, end) in characters of the text, per document; null for all.
-        chats: row -> the spans of a chat, which has other tokens than those of its text.
+        chats: row -> the spans of a chat, whose tokens are not just those of its text.
     """
     result: list[list[list[int]] | None] = [None] * len(column)
     for row, known in chats.items():
@@ -238,7 +238,7 @@ def _judge(job: FileTask, done: Done, segmenter: Segmenter, batch: pa.RecordBatc
 
 
 def _judge_text(segmenter: Segmenter, text: str, ids: list[int]) -> None:
-    """Compare the ids of a text; of a huge one its beginning, encoded by itself."""
+    """Check the ids of a text; for a huge one those of its beginning, encoded separately."""
     if len(text) > _JUDGED_CHARACTERS:
         text = text[:_JUDGED_CHARACTERS]
         ids = segmenter.encode(pa.array([text], pa.string()))[0].tolist()
@@ -287,6 +287,6 @@ def _write(job: FileTask, done: Done, segmenter: Segmenter, pending: _Pending) -
             tokens, ids, vocab_size=size, tokenizer=digest, split=job.split, compression=job.compression
         )
     except ValueError as error:
-        raise DataError(f"{job.documents}: {error}; cut its documents into smaller ones") from error
+        raise DataError(f"{job.documents}: {error}; split its documents into smaller ones") from error
     write_index(index, table, vocab_size=size, tokenizer=digest)
     done.files.append((tokens, index))

@@ -1,7 +1,7 @@
 """A vocabulary as the files that `transformers.AutoTokenizer` loads without custom code.
 
-The JSON is written here and not by `tokenizers`, so that its bytes depend on the vocabulary alone. Nothing
-normalizes the text or cuts it beforehand: what goes in comes out, byte for byte.
+The JSON is written here, not by `tokenizers`, so that its bytes depend on the vocabulary alone. There is no
+normalizer and no pre-tokenizer: decoding returns the text byte for byte.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ CHAT_TEMPLATE = (
     "{%- endfor %}"
     "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}"
 )
-"""ChatML, as Qwen's models have it, behind the `<|bos|>` that begins every document. An answer ends with
-`<|im_end|>`; a chat of the training text ends with `<|eos|>` besides.
+"""ChatML as in Qwen's models, after the `<|bos|>` that begins every document. An answer ends with
+`<|im_end|>`; a chat of the training text also ends with `<|eos|>`.
 
-In tokenizer_config.json and not in a chat_template.jinja: transformers reads both, other tools only this.
+In tokenizer_config.json, not in a chat_template.jinja: transformers reads both, other tools only the first.
 """
 
 _MARKS = (*SPECIAL, *TAGS, *CHAT)
-"""The pieces that no text is ever cut into."""
+"""The pieces that no text is ever segmented into."""
 _BYTE_FALLBACK = {"type": "Sequence", "decoders": [{"type": "ByteFallback"}, {"type": "Fuse"}]}
 
 
@@ -70,7 +70,7 @@ def write_files(attempt: Attempt, special: SpecialIds, *, unk: str = "") -> None
     """Write the files that belong to a tokenizer.json.
 
     Args:
-        unk: the token of what has no id; none in a tokenizer that spells everything by bytes.
+        unk: the unknown token; "" in a tokenizer that falls back to bytes.
     """
     bos, eos, pad = SPECIAL[:3]
     named = {"bos_token": bos, "eos_token": eos, "pad_token": pad} | ({"unk_token": unk} if unk else {})

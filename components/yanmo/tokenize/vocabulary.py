@@ -1,7 +1,7 @@
 """Which pieces a tokenizer has, and their scores.
 
-All characters of the training text that are seen often enough, all of printable ASCII and white space, then
-as many of jieba's words (and runs of Latin letters) as there is room for, the most useful first. Scores stay
+All characters of the training text that are frequent enough, all of printable ASCII and white space, then as
+many of jieba's words (and runs of Latin letters) as there is room for, the most useful first. Scores are
 jieba's own frequencies: scores estimated on the corpus keep fewer of jieba's word boundaries (0.9978 against
 0.9991 on classical prose at 32,768 pieces).
 """
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 SPECIAL = ("<|bos|>", "<|eos|>", "<|pad|>", "<unk>")
 TAGS = tuple(f"<|tag_{i:02d}|>" for i in range(59))
 ROLES = ("system", "user", "assistant")
-"""Who speaks in a chat. Ordinary pieces, so that templates write them as text, at a price of one token."""
+"""Roles in a chat. They are ordinary pieces, so that templates write them as text, as one token each."""
 CHAT = ("<|im_start|>", "<|im_end|>")
 RESERVED = (*SPECIAL, *TAGS, *ROLES, *CHAT)
 """The first ids of every vocabulary, whatever the text."""
@@ -43,12 +43,12 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 @dataclass
 class Counts:
-    """What the training text holds."""
+    """Characters and words of the training text."""
 
     characters: Array = field(default_factory=lambda: np.zeros(0x110000, np.int64))
-    """By code point."""
+    """Counts by code point."""
     words: Array = field(default_factory=lambda: np.zeros(0, np.int64))
-    """By id of the full dictionary's segmenter."""
+    """Counts by id of the full dictionary's segmenter."""
     latin: Counter[str] = field(default_factory=Counter)
     genres: set[str] = field(default_factory=set)
 
@@ -72,7 +72,7 @@ class Vocabulary:
     pieces: list[str]
     scores: list[float]
     min_character_count: int
-    """What it came to: raised while characters would take more than their share."""
+    """The count actually used: raised while characters would take more than their share."""
     num_characters: int
     num_words: int
 
@@ -98,18 +98,18 @@ def choose(
     Args:
         counts: counts of the training text.
         words: the segmenter that counted them.
-        size: ids in all, special tokens, tags and bytes included.
+        size: all ids, with special tokens, tags and bytes.
         min_character_count: a character seen less often is written as bytes.
         character_share: largest share of the pieces proper that single characters may take.
         dictionary_weight: a word ranks by its share of the text plus this times its share in jieba.
 
     Raises:
-        DataError: not even the obligatory characters fit.
+        DataError: the size is too small for the obligatory pieces.
     """
     room = size - len(RESERVED) - len(BYTES)
     if room < len(ALWAYS):
         raise DataError(
-            f"vocab_size {size}: special tokens, bytes and ASCII need {size - room + len(ALWAYS)}"
+            f"--vocab-size {size}: special tokens, bytes and ASCII alone need {size - room + len(ALWAYS)}"
         )
     characters, least = _characters(counts.characters, room, min_character_count, character_share)
     ranked = _rank(counts, lexicon, words, dictionary_weight)
@@ -119,7 +119,11 @@ def choose(
     fixed = dict.fromkeys(RESERVED, SPECIAL_SCORE)
     fixed |= {role: _score(role, counts, lexicon) for role in ROLES}
     if len(chosen) < room - len(characters):
-        log.warning("only %d words to choose from: the vocabulary is smaller than %d", len(chosen), size)
+        log.warning(
+            "the text has only %d words to choose from: the vocabulary is smaller than --vocab-size %d",
+            len(chosen),
+            size,
+        )
     return Vocabulary(
         [*fixed, *BYTES, *ordered],
         [*fixed.values(), *[BYTE_SCORE] * 256, *map(score.__getitem__, ordered)],
@@ -130,7 +134,7 @@ def choose(
 
 
 def _characters(counted: Array, room: int, least: int, share: float) -> tuple[set[str], int]:
-    """The characters that become pieces, and the count that each of them reaches."""
+    """The characters that become pieces, and the least count among them."""
     seen = {chr(code): int(counted[code]) for code in np.flatnonzero(counted)}
     limit = max(int(room * share), len(ALWAYS))
     while True:
@@ -141,9 +145,9 @@ def _characters(counted: Array, room: int, least: int, share: float) -> tuple[se
 
 
 def _rank(counts: Counts, lexicon: Lexicon, words: Segmenter, weight: float) -> list[str]:
-    """Words, then Latin runs that are none, by their use; equals in this order.
+    """Words and runs of Latin letters, the most used first; among equals, words come first.
 
-    Words of a user dictionary that the text holds come first of all.
+    Words of a user dictionary that occur in the text come before all others.
     """
     total = max(int(counts.words.sum()), 1)
     latin = sorted(run for run in counts.latin if run not in lexicon.frequency)

@@ -54,7 +54,7 @@ _BYTES_PER_WORKER = 64 << 20
 
 
 def prepare(run: StageRun) -> dict[str, Any]:
-    """The tokenizer, which is part of the key: the one given, else one made from the training text."""
+    """The tokenizer, which is part of the key: the given one, else one made from the training text."""
     given, options = run.inputs[TOKENIZER], run.options
     if given is not None:
         for name in ("tokenizer.json", GENRES_FILE):
@@ -130,13 +130,15 @@ def make_tokenizer(attempt: Attempt, documents: Output, lexicon: Lexicon, option
     vocabulary = choose(counts, lexicon, words, size=options.vocab_size, **chosen)
     special = special_ids(len(vocabulary.pieces), counts.genres)
     if len(special.genres) < len(counts.genres):
-        log.warning("%d genres, %d tags: the last genres have none", len(counts.genres), len(TAGS))
+        log.warning(
+            "%d genres, but only %d genre tags: the last genres have no tag", len(counts.genres), len(TAGS)
+        )
     write_tokenizer(attempt, vocabulary, special, byte_level=options.byte_level)
     if lexicon.user:
         attempt.write(USER_FILE, lexicon.user)
     sentences = sample_sentences(documents, options.agreement_sentences)
     log.info(
-        "vocabulary of %d: %d characters seen %d times or more, %d words",
+        "vocabulary of %d ids: %d characters that occur %d times or more, %d words",
         special.vocab_size,
         vocabulary.num_characters,
         vocabulary.min_character_count,
@@ -153,7 +155,7 @@ def make_tokenizer(attempt: Attempt, documents: Output, lexicon: Lexicon, option
 def _described(
     vocabulary: Vocabulary, counts: Counts, lexicon: Lexicon, words: Segmenter, sentences: list[str]
 ) -> dict[str, Any]:
-    """What a reader of the tokenizer's manifest may want to know."""
+    """Description of the tokenizer for its manifest."""
     pieces = {ord(piece) for piece in vocabulary.pieces if len(piece) == 1}
     total = int(counts.characters.sum())
     covered = sum(int(counts.characters[code]) for code in pieces)
@@ -195,7 +197,7 @@ def sample_sentences(documents: Output, count: int) -> list[str]:
 
 
 def work(run: StageRun) -> Result:
-    """Encode the documents of every file that has no part yet, and make the token cache of all parts."""
+    """Tokenize every file that has no part yet, and make the token cache from all parts."""
     tokenizer: Output = run.extra[TOKENIZER]
     special = SpecialIds.read(tokenizer.path(GENRES_FILE))
     segmenter = read_segmenter(tokenizer.path("tokenizer.json"))
@@ -225,7 +227,7 @@ def work(run: StageRun) -> Result:
 def _parts(
     run: StageRun, tokenizer: Output, special: SpecialIds, shards: list[Shard], segmenter: Segmenter
 ) -> list[Output]:
-    """The committed part of each shard; those that are absent are made now."""
+    """The committed part of each shard; missing ones are made now."""
     found = find_parts(run, shards)
     absent = [shard for shard, part in zip(shards, found, strict=True) if part is None]
 
@@ -261,7 +263,7 @@ def _made(
 
 
 def _described_shards(shards: list[Shard], parts: list[Output]) -> list[dict[str, Any]]:
-    """What each input file gave, for `yanmo cache diff`."""
+    """The result of each input file, for `yanmo cache diff`."""
     return [
         {
             "documents": shard.entry.path,
@@ -273,7 +275,7 @@ def _described_shards(shards: list[Shard], parts: list[Output]) -> list[dict[str
 
 
 def _workers(options: TokenizeConfig, shards: list[Shard]) -> int:
-    """Processes to use: what was asked, else as many as CPUs and as the text is worth."""
+    """Processes to use: --workers, else one per CPU but no more than pay off for the text."""
     size = sum(shard.entry.bytes for shard in shards)
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     auto = min(cpus, 1 + size // _BYTES_PER_WORKER)
@@ -316,7 +318,7 @@ def _metadata(run: StageRun, tokenizer: Output, segmenter: Segmenter, done: list
 
 
 def _report(run: StageRun, counts: dict[str, Any], metadata: dict[str, Any], done: list[Done]) -> None:
-    """Say in the log and in the metrics what was made."""
+    """Report in log and metrics what was made."""
     tokens = sum(sum(one.tokens.values()) for one in done)
     characters = sum(sum(one.characters.values()) for one in done)
     run.telemetry.gauge("tokens", "Tokens in the cache").set(tokens)
@@ -334,9 +336,9 @@ def _report(run: StageRun, counts: dict[str, Any], metadata: dict[str, Any], don
     )
     if "jieba_agreement" in metadata:
         found = metadata["jieba_agreement"]
-        run.telemetry.gauge("jieba_boundary_recall_ratio", "Boundaries of jieba that are kept").set(
-            found["boundary_recall"]
-        )
+        run.telemetry.gauge(
+            "jieba_boundary_recall_ratio", "Share of jieba's word boundaries that are token boundaries"
+        ).set(found["boundary_recall"])
         log.info(
             "%.2f %% of jieba's word boundaries are token boundaries (%d sentences)",
             100 * found["boundary_recall"],
