@@ -54,7 +54,7 @@ def test_what_is_no_quota_is_refused_with_an_example(text: str) -> None:
         ({"quotas": "ci=0w,*=0w"}, "all weights are 0"),
         ({"quotas": "alpha=1.5"}, r"alpha=1.5: expected 0 .* to 1"),
         ({"quotas": "alpha=0.5,ci=5"}, "alpha=X .* stands alone"),
-        ({"quotas": "ci=5", "total": 7}, "--total goes with weights"),
+        ({"quotas": "ci=5", "total": 7}, "--total needs weights"),
         ({"quotas": "alpha=0.5", "total": 10**16}, "--total 10*: expected a whole number from 0"),
         ({"by": "genre+"}, r"--by 'genre\+': expected names"),
         ({"max_repeats": 0}, "--max-repeats 0: expected a whole number from 1"),

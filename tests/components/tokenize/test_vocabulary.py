@@ -86,7 +86,7 @@ def test_word_weight_of_jieba_brings_modern_words(counts, lexicon, words):
 
 
 def test_vocabulary_without_room_for_ascii_is_refused(counts, lexicon, words):
-    with pytest.raises(DataError, match="vocab_size 400: special tokens, bytes and ASCII need 423"):
+    with pytest.raises(DataError, match="--vocab-size 400: special tokens, bytes and ASCII alone need 423"):
         choose(counts, lexicon, words, size=400, **SETTINGS)
 
 
