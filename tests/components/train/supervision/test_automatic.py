@@ -578,7 +578,7 @@ def test_what_contradicts_is_said_with_what_auto_became(store, capsys) -> None:
     assert train(str(store), NONE, "--offload=optimizer") == 78
     said = capsys.readouterr().err
     assert "--offload optimizer needs a GPU" in said
-    assert "left to itself: device=cpu ranks=2" in said
+    assert "chosen automatically: device=cpu ranks=2" in said
     assert not records(str(store)), "what cannot be is not recorded"
 
 
