@@ -1,8 +1,8 @@
 """Options of the curate stage.
 
-`phase` says from which phase on an option decides what comes out; without one it is the first, `map`,
-whose work on a file is kept for other runs. So an option that says nothing enters every key, and no stale
-text is taken up for its sake (phases.py).
+`phase` is the first phase whose output an option changes; without it that is the first of all, `map`, whose
+work on a file is kept for other runs. So an option without a phase is part of every key, and no outdated text
+is reused because of it (phases.py).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class CurateOptions(
     )
 
     def contradictions(self) -> list[str]:
-        """What cannot be together across groups."""
+        """Options of different groups that contradict each other."""
         if not self.add_confirmation:
             return []
         if self.evaluation_set == NONE:

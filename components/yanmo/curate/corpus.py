@@ -1,4 +1,4 @@
-"""All mapped documents of a run: which copies stay, and the checks that nothing was lost unnoticed."""
+"""All mapped documents of a run: which copies stay, and checks that no text is lost unnoticed."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 PLAN_REASONS = ("duplicate", "near_duplicate", "excluded", "evaluation_set", "overlap", "benchmark")
-"""Why a document that passed the filters is not in train: the same Han characters as another one, nearly
-the same, taken down, held out (or a near duplicate of what is, or by an author who is), sharing a run of
+"""Why a document that passed the filters is not in train: it has the same Han characters as another one, or
+nearly the same; its id is excluded; it, a near duplicate or its author is held out; it shares a run of
 characters with the evaluation set, or with a benchmark."""
 
 _FEW_DOCUMENTS = 100
-"""A genre of fewer documents may lose more than the allowed share to a filter."""
+"""A genre with fewer documents may lose more than the allowed share to a filter."""
 
 
 @dataclass(kw_only=True)
 class Corpus:
-    """The documents that passed the filters, without copies and without what was taken down."""
+    """The documents that passed the filters, without copies and excluded ones."""
 
     paths: list[Path]
     """The mapped files."""
@@ -53,24 +53,24 @@ class Corpus:
     candidates: Candidates
     copies: ExactCopies
     cluster: Ints
-    """For each position the cluster: its smallest position."""
+    """For each position its cluster, named by the smallest position in it."""
     kept_for: Ints
-    """For each position the one that stays in its place."""
+    """For each position the position of the document that is kept for it."""
     kept: Ints
-    """Positions of the documents that stay, ordered by cluster."""
+    """Positions of the documents that are kept, ordered by cluster."""
     report: MapReport
     excluded_ids: frozenset[str] = frozenset()
     is_excluded: Bools = field(default_factory=lambda: np.zeros(0, np.bool_))
-    """For each position, whether its cluster is taken down."""
+    """For each position, whether its cluster is excluded."""
     examples: dict[str, Ints] = field(default_factory=dict)
-    """Reason -> candidates to be shown for it by `show_examples`."""
+    """Reason -> candidates that `show_examples` shows for it."""
 
     @classmethod
     def read(cls, mapped: Sequence[Output], signed: Sequence[Output], options: CurateOptions) -> Corpus:
         """All mapped documents, without copies of the same Han characters.
 
         Raises:
-            DataError: nothing is left, or too much was malformed or filtered.
+            DataError: nothing is left, or too many lines were malformed or filtered.
         """
         report = MapReport()
         for part in mapped:
@@ -145,21 +145,21 @@ class Corpus:
 
     @property
     def cluster_sizes(self) -> Ints:
-        """For each position, how many documents it stands for, itself included; 0 where it does not stay."""
+        """For each position, how many documents it was kept for, itself included; 0 where it was dropped."""
         return np.bincount(self.kept_for[self.copies.position], minlength=len(self.kept_for))
 
     def cluster_digests(self, positions: Ints) -> Digests:
-        """The clusters' names: the smallest digest of Han characters in each."""
+        """Names of clusters: the smallest digest of Han characters in each."""
         return self.candidates.cluster[self.copies.unique[self.cluster[positions]]]
 
     def groups(self) -> Ints:
-        """For each document that stays the number of its cluster, author or source, ordered by digest."""
+        """For each kept document the number of its cluster, author or source, ordered by digest."""
         own = self.candidates.cluster[self.copies.unique[self.cluster[self.kept]]]
         group = self.candidates.group[self.chosen]
         return np.unique(np.where(group == b"", own, group), return_inverse=True)[1]
 
     def reasons(self) -> list[str]:
-        """Every reason for which a document was dropped, in the order of checking."""
+        """The reasons for which documents were dropped, in the order of checking."""
         return [r for r in (*REASONS, *PLAN_REASONS) if r in self.report.tally.counts]
 
     def rows(self, chosen: Ints, columns: Sequence[str] | None = None) -> pa.Table:
@@ -170,7 +170,7 @@ class Corpus:
         return take_rows(self.paths, file.astype(np.int64), row.astype(np.int64), columns)
 
     def count(self, name: str, chosen: Ints) -> None:
-        """Count the candidates `chosen` under `name`; note examples when it is a reason to drop them."""
+        """Count the candidates `chosen` under `name`; keep examples if it is a reason to drop them."""
         tally, c = self.report.tally, self.candidates
         documents = np.bincount(c.genre[chosen], minlength=len(c.genres)).tolist()
         characters = np.bincount(c.genre[chosen], weights=c.characters[chosen], minlength=len(c.genres))
@@ -181,7 +181,7 @@ class Corpus:
             self.examples[name] = chosen[np.argsort(c.id[chosen], kind="stable")[:EXAMPLES]]
 
     def show_examples(self) -> None:
-        """Put the noted examples into the report, reading each file once."""
+        """Put the kept examples into the report, reading each file once."""
         if not self.examples:
             return
         names = np.repeat(list(self.examples), [len(v) for v in self.examples.values()]).tolist()
@@ -211,7 +211,7 @@ def _check_filters(report: MapReport, options: CurateOptions) -> None:
 
 
 def check_share(report: MapReport, reason: str, allowed: float, option: str = "--max-filter-share") -> None:
-    """Raise `DataError` when `reason` took more than its allowed share, with examples of what it took."""
+    """Raise `DataError` if `reason` dropped more than its allowed share, with examples."""
     tally = report.tally
     for genre in genres_above(report, reason, allowed):
         read, dropped = tally.documents("read", genre), tally.documents(reason, genre)
@@ -226,7 +226,7 @@ def check_share(report: MapReport, reason: str, allowed: float, option: str = "-
 
 
 def genres_above(report: MapReport, reason: str, allowed: float) -> list[str | None]:
-    """The genres, and None for all documents, of which `reason` took more than its allowed share."""
+    """The genres (None is all documents) of which `reason` dropped more than its allowed share."""
     tally = report.tally
     return [
         genre

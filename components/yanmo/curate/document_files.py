@@ -1,8 +1,8 @@
-"""Phase `write`: planned documents as documents v1, in the order of their ids.
+"""Phase `write`: the planned documents as documents v1, in the order of their ids.
 
-Two passes, each spread over processes: every mapped file is cut into the pieces that go to each output file,
-then each output file is put together from its pieces. So every byte is read twice, however many output files
-there are, and memory holds one mapped file or one output file per process.
+Two passes, each in several processes: every mapped file is cut into one piece per output file, then each
+output file is joined from its pieces. So every byte is read twice, however many output files there are, and
+memory holds one mapped file or one output file per process.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True)
 class _Cut:
-    """The rows of one mapped file, by output file."""
+    """One mapped file to cut: its rows, by output file."""
 
     mapped: Path
     rows: list[npt.NDArray[np.int32]]
@@ -57,13 +57,13 @@ class _File:
 
 @dataclass(frozen=True, kw_only=True)
 class _Join:
-    """How one output file is put together."""
+    """One output file to join from its pieces."""
 
     pieces: list[Path]
     number: int
     """Number of the file's record batch in each piece."""
     order: npt.NDArray[np.int64]
-    """For each row of the output, its place in the pieces put one after the other."""
+    """For each row of the output, its row in the concatenated pieces."""
     split: str
     cluster: Digests
     cluster_size: Ints
@@ -83,7 +83,7 @@ def write_splits(
 
     Args:
         splits: split -> positions of its documents.
-        meanwhile: what this process may do while workers put the files together.
+        meanwhile: called in this process while workers join the files.
 
     Returns:
         {"documents": split -> genre -> number, "characters": split -> genre -> number}
@@ -193,15 +193,14 @@ def join_pieces(task: _Join) -> int:
 
 
 def _one_array(values: Any, kind: pa.DataType) -> pa.Array:
-    """One chunk: how a table was put together must not show in the file."""
+    """The values as one chunk, so that the file does not depend on how the table was made."""
     if not isinstance(values, pa.ChunkedArray):
         return pa.array(values, kind)
     return pa.concat_arrays(values.chunks) if values.num_chunks else pa.nulls(0, kind)
 
 
 def count_by_genre(corpus: Corpus, chosen: Ints) -> dict[str, dict[str, int]]:
-    """Documents and characters of each genre that is there, of the candidates `chosen`, genres in the order
-    of tables."""
+    """Documents and characters of the candidates `chosen`, by genre, in the order of tables."""
     candidates = corpus.candidates
     genre, genres = candidates.genre[chosen], candidates.genres
     documents = np.bincount(genre, minlength=len(genres)).tolist()
@@ -214,7 +213,7 @@ def count_by_genre(corpus: Corpus, chosen: Ints) -> dict[str, dict[str, int]]:
 
 
 def write_duplicates(attempt: Attempt, corpus: Corpus) -> None:
-    """Write `duplicates.parquet`: every copy that was dropped and the document that stays in its place."""
+    """Write `duplicates.parquet`: every copy that was dropped, and the document that was kept for it."""
     best = corpus.copies.unique
     position = corpus.copies.position
     stays = best[corpus.kept_for[position]]

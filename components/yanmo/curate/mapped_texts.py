@@ -1,4 +1,4 @@
-"""Texts of mapped files as they are compared: simplified, variants folded, whatever text form is written."""
+"""Texts of mapped files in the form used for comparison: simplified, with variants folded."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from yanmo.formats.records import TEXT_FORM
 
 
 def read_texts(path: Path, rows: npt.NDArray[np.int32] | None = None) -> list[str]:
-    """The texts of a mapped file, all or some rows, to be compared."""
+    """The texts of a mapped file, or of some of its rows, in the form used for comparison."""
     column = pq.read_table(path, columns=["text"], partitioning=None)["text"]
     chosen = column if rows is None else column.take(pa.array(rows))
     return comparable(chosen.to_pylist(), form_of_file(path))
@@ -28,5 +28,5 @@ def form_of_file(path: Path) -> str:
 
 
 def comparable(texts: Sequence[str], form: str) -> list[str]:
-    """Texts of any form with the Han characters they have in classical-1; only those are compared."""
+    """Texts of any form with the Han characters of classical-1; only those are compared."""
     return list(texts) if form == TEXT_FORM else normalize(texts).texts

@@ -1,7 +1,7 @@
-"""Phase `map`: one source file to clean, normalized documents, and a tally of what was dropped and why.
+"""Phase `map`: from one source file to clean, normalized documents, with counts of what was dropped and why.
 
-The result is a committed output of its own per file and text options, so that a new file in a folder, another
-split or a killed run does not normalize the old files again. `yanmo store gc` may drop it.
+Each file has a committed output of its own per set of text options, so that after a new file in a folder,
+another split or a killed run the other files are not normalized again. `yanmo store gc` may remove it.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ REVISION = 2
 """Raised when the same file and options give other documents."""
 
 SHOWN_MALFORMED = 20
-"""Malformed lines that are named in the report; all are counted."""
+"""Malformed lines that are listed in the report; all are counted."""
 
 _FEW_HAN = 4
-"""With fewer Han characters a document is recognised by its whole text, or all of them would be copies."""
+"""A document with fewer Han characters is compared by its whole text; otherwise all such would be copies."""
 
 DIGEST_BYTES = 16
 
@@ -50,13 +50,13 @@ ORIGINAL = "original"
 """Label that keeps a text as it was before simplification."""
 
 _SHOWN = frozenset(("cleaned_mojibake", "cleaned_boilerplate"))
-"""Repairs that a person should look at; personal data is not shown."""
+"""Repairs shown as examples in the report; personal data is not shown."""
 
 DOCUMENT_COLUMNS = ("id", "text", "genre", "labels", "title", "author", "source", "license")
-"""What `map` knows of documents v1."""
+"""Columns of documents v1 that `map` fills."""
 
 CHAT_COLUMNS = ("loss_spans", "turns")
-"""What a mapped file has besides where it holds a chat."""
+"""Further columns of a mapped file that holds a chat."""
 
 MAPPED = pa.schema(
     [
@@ -71,8 +71,8 @@ MAPPED = pa.schema(
     ],
     metadata={"yanmo.schema": "mapped", "yanmo.version": "1", "yanmo.text_form": TEXT_FORM},
 )
-"""cluster: digest of the Han characters, equal for copies. whole: digest of all fields, to order copies that
-have one id. marks: punctuation marks."""
+"""cluster: digest of the Han characters, equal for copies. whole: digest of all fields, to order copies with
+the same id. marks: number of punctuation marks."""
 
 
 @dataclass
@@ -165,7 +165,7 @@ def _columns(source: Source, options: RecordRules) -> list[str]:
 
 
 def map_batch(task: _Task) -> tuple[int, MapReport]:
-    """Write the documents of one batch; how many, and what happened to the others."""
+    """Write the documents of one batch; returns their number, and what happened to the others."""
     table, report = documents_of(task.batch, task.options)
     write_parquet(table, task.path)
     return table.num_rows, report
@@ -189,8 +189,8 @@ def documents_of(batch: Batch, options: RecordRules) -> tuple[pa.Table, MapRepor
 def _keep_originals(
     documents: list[RawDocument], cleaned: list[Cleaned], normalized: Normalized, options: RecordRules
 ) -> None:
-    """Each text as it was before characters were simplified and variants folded, where that made a
-    difference."""
+    """Each text before simplification, where that made
+    a difference."""
     originals = normalize([c.text for c in cleaned], options.steps - {"simplified", "variants"}).texts
     for document, text, original in zip(documents, normalized.texts, originals, strict=True):
         if text != original:
@@ -227,7 +227,7 @@ def _count(
 def _happened(
     documents: list[RawDocument], cleaned: list[Cleaned], normalized: Normalized, verdicts: Verdicts
 ) -> dict[str, npt.NDArray[np.int64]]:
-    """Name of the tally -> the documents it happened to."""
+    """Name of the tally -> indexes of its documents."""
     result: defaultdict[str, list[int]] = defaultdict(list)
     for i, document in enumerate(documents):
         for change in cleaned[i].changes:
@@ -256,7 +256,7 @@ def _digest(text: str) -> bytes:
 
 
 def cluster_digest(han: str, text: str) -> bytes:
-    """What all copies of a document have in common: the digest of its Han characters."""
+    """The digest of a document's Han characters, which is the same for all copies."""
     return _digest(han if len(han) >= _FEW_HAN else text)
 
 

@@ -1,7 +1,7 @@
 """The stage: map -> sign -> plan -> write, and the evaluation set that is chosen once per channel.
 
-`prepare` knows what the key depends on: the raw files' digests and the pinned evaluation set. Only when the
-channel has none is text read before the key is known, since the set is then chosen from this very text.
+`prepare` finds what the key depends on: the digests of the raw files and the pinned evaluation set. Only if
+the channel has no set is text read before the key is known, as the set is then chosen from this text.
 """
 
 from __future__ import annotations
@@ -50,24 +50,24 @@ EVALUATION_SET_REVISION = 4
 """Raised when the same text and options give another evaluation set."""
 
 MAP = ("",)
-"""What an option's declaration says of the first phase: nothing."""
+"""The first phase: options declare no `phase` for it."""
 ADDED = (*MAP, "clusters", "confirm", "files")
-"""Phases whose options decide what a confirmation split that is added becomes."""
+"""Phases whose options an added confirmation split depends on."""
 CHOSEN = (*ADDED, "split")
-"""Those of an evaluation set."""
+"""Phases whose options an evaluation set depends on."""
 IN_WORKERS = (
     "yanmo.curate.duplicates.signing",
     "yanmo.curate.mapping",
     "yanmo.curate.split.containment",
-    "yanmo.curate.writing",
+    "yanmo.curate.document_files",
 )
-"""What workers need, for their fork server to import."""
+"""Modules that workers need, for their fork server to import."""
 _READ = (*MAP, "clusters", "checks")
-"""Those of the corpus; checks only refuse it."""
+"""Phases whose options the corpus depends on; checks only refuse it."""
 
 
 def prepare(run: StageRun) -> dict[str, Any]:
-    """The raw files, the ids to take down and the evaluation set: what the key depends on."""
+    """What the key depends on: the raw files, the excluded ids and the evaluation set."""
     options: CurateOptions = run.options
     check_record_rules(options)
     preload(*IN_WORKERS)
@@ -97,20 +97,20 @@ def prepare(run: StageRun) -> dict[str, Any]:
 
 
 def of_phases(options: CurateOptions, phases: tuple[str, ...]) -> tuple[dict[str, Scalar], Any]:
-    """What phases' options put into a part's key; and the options without any others that are in a key."""
+    """The options of these phases for a part's key, and an object in which only they can be read."""
     named = names_of(type(options), kind="semantic", phase=phases)
     unkeyed = names_of(type(options), kind=("execution", "environment"))
     return {name: getattr(options, name) for name in sorted(named)}, Only(options, {*named, *unkeyed})
 
 
 def _expect(options: CurateOptions, new_bytes: int) -> None:
-    """Let workers start while a large new file is being hashed."""
+    """Start the workers while a large new file is being hashed."""
     if new_bytes > FEW * options.batch_bytes:
         start_workers(options.workers)
 
 
 def _choose_evaluation_set(run: StageRun, inputs: dict[str, Any]) -> Output:
-    """The evaluation set of this text, made the channel's unless another run was first."""
+    """The evaluation set chosen from this text, pinned for the channel unless another run was first."""
     options: CurateOptions = run.options
     semantic, of_the_key = of_phases(options, CHOSEN)
 
@@ -126,7 +126,7 @@ def _choose_evaluation_set(run: StageRun, inputs: dict[str, Any]) -> Output:
 
 
 def _add_confirmation(run: StageRun, pinned: Output | None, inputs: dict[str, Any]) -> NoReturn:
-    """Pin a set that holds the same test and valid files, and a confirmation split chosen from this text."""
+    """Pin a set with the same test and valid files and a confirmation split chosen from this text."""
     options: CurateOptions = run.options
     if pinned is None:
         raise DataError(
@@ -134,7 +134,7 @@ def _add_confirmation(run: StageRun, pinned: Output | None, inputs: dict[str, An
             "`yanmo curate` chooses one, with a confirmation split"
         )
     if pinned.entries(f"{CONFIRM}-*.parquet"):
-        raise Skip(f"{pinned} has a confirmation split")
+        raise Skip(f"{pinned} already has a confirmation split")
     if options.pointer != NONE:
         _check_is_channels(run, pinned)
     _check_form(pinned, options)
@@ -169,9 +169,9 @@ def _add_confirmation(run: StageRun, pinned: Output | None, inputs: dict[str, An
 
 
 def _check_is_channels(run: StageRun, pinned: Output) -> None:
-    """Refuse to add to a set that is not the channel's, before any work: its pointer could not be moved.
+    """Refuse, before any work, to add to a set that is not the channel's: its pointer could not be moved.
 
-    One that was made from it by an earlier try is the channel's already.
+    A set that an earlier attempt made from it already belongs to the channel.
     """
     channel = run.options.channel
     now = read_pointer(run.store, channel, EVALUATION_SET)
@@ -229,7 +229,7 @@ def _corpus(run: StageRun) -> Corpus:
 
 
 def _map_shard(run: StageRun) -> NoReturn:
-    """Map and sign a part of the sources, for a later run to find: what a pod of a ParallelFor does."""
+    """Map and sign a part of the sources for a later run; this is what a pod of a ParallelFor does."""
     options: CurateOptions = run.options
     part, count = map(int, options.shard.split("/"))
     chosen = _sorted(run.extra["sources"])[part - 1 :: count]
@@ -291,7 +291,7 @@ def _mapped(run: StageRun, source: Source, progress: Progress) -> Output:
 
 
 def work(run: StageRun) -> Result:
-    """Write train, and valid as the evaluation set has it; say what was dropped and why."""
+    """Write train, and valid from the evaluation set; report what was dropped and why."""
     part: Output = run.extra[EVALUATION_SET]
     corpus = _corpus(run)
     held_out = EvaluationSet.open(part, run.options.split_by)
@@ -306,7 +306,7 @@ def _export(run: StageRun, corpus: Corpus) -> None:
     kept = run.telemetry.counter("documents_kept", "Documents in the train split", ("genre",))
     characters = run.telemetry.counter("characters_kept", "Characters in the train split", ("genre",))
     dropped = run.telemetry.counter("documents_dropped", "Documents dropped", ("reason",))
-    malformed = run.telemetry.counter("lines_malformed", "Lines that were no document")
+    malformed = run.telemetry.counter("lines_malformed", "Lines that are not documents")
     tally = corpus.report.tally
     for genre in tally.genres("read"):
         read.labels(genre).inc(tally.documents("read", genre))

@@ -1,7 +1,7 @@
-"""Phase `plan`: over one small table (a line per document), which copies stay and what is held out.
+"""Phase `plan`: decides, over one small table (a row per document), which copies stay and what is held out.
 
-Nothing here depends on the order of files or rows: copies are ordered by what they say, documents by the
-digest of their Han characters. The table is numpy columns, 92 bytes per document, without Python objects.
+Nothing depends on the order of files or rows: copies are ordered by their content, documents by the digest of
+their Han characters. The table is numpy columns, 92 bytes per document, without Python objects.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ Ints = npt.NDArray[np.int64]
 Ints32 = npt.NDArray[np.int32]
 Bools = npt.NDArray[np.bool_]
 Digests = npt.NDArray[np.bytes_]
-"""16 raw bytes each. numpy drops NULs at the end of a single item but compares and sorts all 16 bytes."""
+"""16 raw bytes each. numpy strips NULs from the end of a single item, but compares and sorts all 16 bytes."""
 
 _COLUMNS = ("id", "cluster", "whole", "genre", "characters", "marks")
 _MARKED = 40
-"""A text with a punctuation mark per this many Han characters, or more, counts as punctuated."""
+"""A text with at least one punctuation mark per this many Han characters counts as punctuated."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Candidates:
-    """One line per mapped document, parallel arrays; `file` and `row` say where it lies."""
+    """One row per mapped document, as parallel arrays; `file` and `row` say where it is."""
 
     file: Ints32
     row: Ints32
@@ -56,13 +56,13 @@ class Candidates:
 
     @property
     def is_punctuated(self) -> Bools:
-        """Whether each text has punctuation worth the name."""
+        """Whether each text counts as punctuated."""
         return self.marks * _MARKED >= self.han
 
     def order(self) -> Ints:
-        """Indexes of the documents, the best copy of any set of copies first.
+        """Indexes of the documents, so that the best of any set of copies comes first.
 
-        Punctuated before bare, fewer lost characters, longer, more punctuation, then the smaller id.
+        Punctuated before unpunctuated, then fewer lost characters, longer, more punctuation, smaller id.
         """
         worse = (self.whole, self.id, -self.marks, -self.han, self.lacunae, ~self.is_punctuated)
         return np.lexsort(worse)
@@ -79,7 +79,7 @@ def read_candidates(mapped: Sequence[Path], signed: Sequence[Path], group: str =
     """The table of all documents in the mapped files.
 
     Args:
-        group: column by which the split goes, `author` or `source`; empty for neither.
+        group: column that must not be divided between splits, `author` or `source`; "" for none.
     """
     columns = [*_COLUMNS, *([group] if group else [])]
     parts = [_read(path, columns, group) for path in mapped]
@@ -161,13 +161,13 @@ def name_digests(column: pa.ChunkedArray) -> Digests:
 
 
 def name_digest(name: str) -> bytes:
-    """What stands for an author or a source; empty for the unknown ones."""
+    """Digest of an author or a source; empty for unknown ones."""
     return b"" if name.lower() in UNKNOWN_AUTHORS else hashlib.sha256(name.encode()).digest()[:16]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExactCopies:
-    """One document per text (Han characters), in the order of the texts' digests: positions."""
+    """Positions: one document per text (by Han characters), in the order of the texts' digests."""
 
     unique: Ints
     """For each position the best copy, an index into the candidates."""
@@ -188,30 +188,30 @@ def find_exact_copies(candidates: Candidates) -> ExactCopies:
 
 @dataclass(frozen=True, kw_only=True)
 class SplitSize:
-    """How much of a genre a held-out split takes."""
+    """Size of a held-out split, per genre."""
 
     characters: int
-    """At most, per genre."""
+    """Largest number of characters, per genre."""
     share: float
     """Largest share of the genre's characters."""
     min_documents: int
-    """At least, even if they hold more characters than that, up to a fifth of the genre's groups."""
+    """Least documents, even if they exceed the characters; at most a fifth of the genre's groups."""
 
 
 _LONGEST_SHARE = 0.1
-"""A document or group longer than this share of a split's characters, and than the genre's median, is not
-held out: one book, or one prolific author, would be the split."""
+"""A document or group that is longer than this share of a split's characters, and than the genre's median, is
+not held out: otherwise one book, or one prolific author, would make up the split."""
 
 
 def hold_out(genre: Ints32, characters: Ints32, group: Ints, sizes: Sequence[SplitSize]) -> list[Ints]:
-    """Indexes of the documents of each split, genre by genre; groups are never torn apart within a genre.
+    """Indexes of the documents of each split, genre by genre; groups are never divided within a genre.
 
     Args:
-        genre: of the documents, as numbers.
-        characters: of the documents.
-        group: of the documents (cluster, author or source). Groups are served in the order of these
-            numbers, so the split is a prefix of that order: the same text is held out whatever else is there.
-        sizes: of the splits, the first one served first.
+        genre: genre of each document, as a number.
+        characters: characters of each document.
+        group: number of each document's cluster, author or source. Groups are taken in this order, so the
+            split is a prefix of it: the same text is held out whatever else is there.
+        sizes: size of each split; the first one is filled first.
     """
     result: list[list[Ints]] = [[] for _ in sizes]
     for number in np.unique(genre):

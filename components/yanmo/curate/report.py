@@ -1,4 +1,4 @@
-"""What a person reads about a curate run: report.json and a table in the log."""
+"""The report of a curate run: report.json, and a table in the log."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _DROPPED = (("duplicate", "near_duplicate"), ("overlap", "benchmark"))
 
 
 def describe(report: MapReport, options: CurateOptions) -> dict[str, Any]:
-    """What report.json says of reading, cleaning and dropping, by genre, with examples."""
+    """The part of report.json on reading, cleaning and dropping, by genre, with examples."""
     value = report.to_json()
     counts = value["counts"]
     return {
@@ -42,7 +42,7 @@ def describe(report: MapReport, options: CurateOptions) -> dict[str, Any]:
 
 
 def _filters(report: MapReport, options: CurateOptions) -> dict[str, Any]:
-    """Each filter that a genre of this text meets: what it measures, its thresholds, and what it dropped."""
+    """Each filter applied to a genre of this text: what it measures, its thresholds, and what it dropped."""
     text, shares, tally = record_rules(options), allowed_shares(options), report.tally
     sets = {genre: text.rules.set_of(genre) for genre in tally.genres("read")}
     result = {}

@@ -1,6 +1,6 @@
 """Counts of what happened to documents, by reason and genre, with examples; they add up over batches.
 
-Examples are the ones with the smallest ids, so that they do not depend on the order of files or on workers.
+The examples are those with the smallest ids, so they do not depend on the order of files or on workers.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Tally:
         return sort_genres({g for name in names for g in self.counts.get(name, {})})
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values; `from_json` reads them back."""
+        """The tally as JSON values, for `from_json`."""
         counts = {
             name: {
                 genre: {"documents": cell[0], "characters": cell[1]} for genre, cell in sorted(genres.items())

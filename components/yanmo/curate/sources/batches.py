@@ -1,7 +1,7 @@
-"""Raw files as batches of whole lines, blocks or rows: streaming, whatever the file's size.
+"""Raw files as batches of whole lines, blocks or rows, streamed whatever the file's size.
 
-A batch is what one process normalizes at a time. Reading and decompression stay in one process; it is
-normalization that is spread over workers.
+A batch is what one process normalizes at a time. Reading and decompression stay in one process; only
+normalization is done by workers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from yanmo.curate.sources.raw_files import open_file
 from yanmo.curate.sources.unpacking import unpacked
 
 MAX_RECORD_BYTES = 64 << 20
-"""A longer line or block is skipped and counted as malformed: it would not be a document."""
+"""A longer line or block is skipped and counted as malformed."""
 
 _ROWS = 4096
 _OVERHANG = 3
@@ -43,12 +43,12 @@ class Batch:
     """Numbers of lines that were skipped because they are longer than `limit` bytes."""
     limit: int = MAX_RECORD_BYTES
     encoding: str = "utf-8"
-    """What the file was in; `data` is UTF-8."""
+    """Encoding of the file; `data` is UTF-8."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """How files are read, where their own settings do not say otherwise."""
+    """How files are read, unless their own settings say otherwise."""
 
     encoding: str = "auto"
     layout: str = "block"
@@ -113,7 +113,7 @@ def utf8_chunks(
 
 
 def _head(chunks: Iterator[bytes]) -> bytes:
-    """The beginning of a file, as much as tells its encoding."""
+    """The beginning of a file, enough to detect its encoding."""
     head = bytearray()
     for chunk in chunks:
         head += chunk
@@ -206,13 +206,13 @@ def _row_batches(
                 yield Batch(source=source, first=first, data=batch)
                 first += batch.num_rows
     except StorageError:
-        raise  # the server is away: try again later
+        raise  # the server cannot be reached: try again later
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"{source.shown}: not a readable Parquet file: {error}; fetch it again") from error
 
 
 def _rows_at_a_time(metadata: Any, batch_bytes: int) -> int:
-    """As many rows as hold about `batch_bytes`, by the size of the largest row group."""
+    """How many rows have about `batch_bytes`, by the size of the largest row group."""
     groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
     row = max((g.total_byte_size // max(g.num_rows, 1) for g in groups), default=1)
     return max(1, min(_ROWS, batch_bytes // max(row, 1)))

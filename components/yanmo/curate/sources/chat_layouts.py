@@ -1,4 +1,4 @@
-"""The layouts that conversations of system, user and assistant come in, read into turns.
+"""Reads the usual layouts of chats between system, user and assistant into turns.
 
     {"messages": [{"role": "user", "content": "..."}, {"role": "assistant", "content": "..."}]}      OpenAI
     {"conversations": [{"from": "human", "value": "..."}, {"from": "gpt", "value": "..."}]}          ShareGPT
@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 FIELDS = ("messages", "conversations", "instruction", "input", "output", "history", "system")
-"""Fields and columns that a chat may lie in."""
+"""Fields and columns that may hold a chat."""
 GENRE = "chat"
 """Genre of chats that name none."""
 _ROLES = {
@@ -25,17 +25,17 @@ _EXPECTED = "expected system, user or assistant (or ShareGPT's human and gpt)"
 
 
 class Turn(NamedTuple):
-    """What one side says."""
+    """One message of a chat."""
 
     role: str
     """system, user or assistant."""
     text: str
     is_answer: bool
-    """Whether it carries loss: an assistant's, unless its `weight` is 0."""
+    """Whether it carries loss: an assistant's message does, unless its `weight` is 0."""
 
 
 def turns_of(record: Mapping[str, Any]) -> list[Turn] | str | None:
-    """The turns of a chat, in words what is wrong with it, or None where the record is none."""
+    """The turns of a chat, or a description of what is wrong with it, or None if it is not a chat."""
     messages = next((record[n] for n in ("messages", "conversations") if record.get(n) is not None), None)
     if messages is None:
         messages = _alpaca(record)
@@ -82,7 +82,7 @@ def _content(value: Any) -> str | None:
 
 
 def _alpaca(record: Mapping[str, Any]) -> list[dict[str, Any]] | None:
-    """The messages of an Alpaca record; None where it is none."""
+    """The messages of an Alpaca record; None if it is not one."""
     instruction, output = record.get("instruction"), record.get("output")
     if not isinstance(instruction, str) or not isinstance(output, str):
         return None

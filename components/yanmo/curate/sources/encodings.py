@@ -1,14 +1,14 @@
-"""Which encoding a file's bytes are in, found by statistics, and its text as UTF-8.
+"""Detects the encoding of a file by statistics, and decodes its text to UTF-8.
 
-Chinese text on disk is UTF-8, GB18030 (which reads GB2312 and GBK), Big5 or UTF-16. UTF-8 proves itself: no
-text of another encoding is valid UTF-8 by chance. The others are told apart by what they give: each
-candidate decodes the sample, and the one that gives common characters (`common_characters`) is right; wrong
-ones give rare characters, private-use ones and errors. Of 4,800 samples cut from the bundled corpus (100 to
-10,000 characters, simplified and traditional, six encodings) all are told rightly, and none with a share
-below 0.63.
+Chinese text on disk is UTF-8, GB18030 (which includes GB2312 and GBK), Big5 or UTF-16. UTF-8 is certain:
+no text of another encoding is valid UTF-8 by chance. The others are distinguished by their result: each
+candidate decodes the sample, and the right one yields common characters (`common_characters`); wrong ones
+yield rare characters, private-use ones and errors. Of 4,800 samples from the bundled corpus (100 to
+10,000 characters, simplified and traditional, six encodings) all are detected correctly, none with a
+share below 0.63.
 
-Alternative not taken: charset-normalizer, which gives no answer to 10 of the 1,800 shorter ones in GB18030
-and Big5 and would be one more package in the image."""
+Alternative not taken: charset-normalizer, which gives no answer for 10 of the 1,800 shorter ones in GB18030
+and Big5, and would be one more package in the image."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from yanmo.common.errors import DataError
 from yanmo.curate.options.source_options import ENCODINGS
 
 SAMPLE_BYTES = 1 << 18
-"""How much of a file decides."""
+"""Bytes at the beginning of a file that are used for detection."""
 
 _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 _CANDIDATES = ("gb18030", "big5", "utf-16-le", "utf-16-be")
@@ -42,12 +42,12 @@ _MAGIC = {
 
 @dataclass(frozen=True)
 class Detection:
-    """The encoding of some bytes and how sure that is."""
+    """The encoding of some bytes, and how certain it is."""
 
     encoding: str
     """One of ENCODINGS except `auto`, or empty: none fits."""
     share: float
-    """Share of common characters among those that are not ASCII; 1 where the bytes prove themselves."""
+    """Share of common characters among those that are not ASCII; 1 where the encoding is certain."""
 
 
 def codec_of(encoding: str) -> str:
@@ -60,7 +60,7 @@ def detect(sample: bytes, *, whole: bool = False) -> Detection:
 
     Args:
         sample: the beginning of a file; its last character may be cut.
-        whole: `sample` is everything, so that no character may be cut.
+        whole: whether `sample` is the whole file, so that no character may be cut.
     """
     for mark, encoding in _BOMS:
         if sample.startswith(mark):
@@ -85,7 +85,7 @@ def _is_utf8(sample: bytes, whole: bool) -> bool:
 
 
 def _score(sample: bytes, encoding: str) -> float:
-    """How much like Chinese `sample` is in `encoding`, from 0 to 1."""
+    """How much `sample` looks like Chinese in `encoding`, from 0 to 1."""
     text = codecs.getincrementaldecoder(codec_of(encoding))("replace").decode(sample)
     errors = text.count("\ufffd") + text.count("\0")
     if not text or errors > _MAX_ERRORS * len(text):
@@ -97,12 +97,12 @@ def file_encoding(name: str, sample: bytes, chosen: str) -> Detection:
     """The encoding a file is read in.
 
     Args:
-        name: of the file, for messages.
+        name: name of the file, for messages.
         sample: its first bytes, unpacked.
         chosen: one of ENCODINGS; what is not `auto` is taken as it is.
 
     Raises:
-        DataError: no encoding fits: a binary file, or one that must be named.
+        DataError: no encoding fits: it is a binary file, or its encoding must be given.
     """
     if chosen == "utf-16":
         chosen = "utf-16-be" if sample.startswith(codecs.BOM_UTF16_BE) else "utf-16-le"
@@ -120,20 +120,20 @@ def file_encoding(name: str, sample: bytes, chosen: str) -> Detection:
         return Detection("utf-8", _score(sample, "utf-8"))
     raise DataError(
         f"{name}: its encoding cannot be detected (the best guess gives {found.share:.0%} common "
-        "characters): a "
-        "binary file? Leave it out, or name its encoding: --sources 'file;encoding=gb18030', or "
+        "characters). Leave it out if it is a binary file; "
+        "otherwise give its encoding: --sources 'file;encoding=gb18030', or "
         f"--encoding with one of {', '.join(ENCODINGS[1:])}"
     )
 
 
 def _is_mostly_utf8(sample: bytes) -> bool:
-    """UTF-8 with a few broken or foreign lines; those are told one by one later."""
+    """Whether it is UTF-8 with a few broken or foreign lines, which are handled one by one later."""
     text = sample.decode("utf-8", "replace")
     return "\0" not in text and text.count("\ufffd") < 0.1 * len(text) and _controls(text) < 0.01 * len(text)
 
 
 def _is_told_by_lines(sample: bytes) -> bool:
-    """Whether files in UTF-8 and other encodings were glued together, line by line or block by block."""
+    """Whether texts in UTF-8 and in other encodings were concatenated, line by line or block by block."""
     lines = [line for line in sample.split(b"\n")[:-1] if line.strip()]
     told = 0
     for line in lines:
@@ -152,8 +152,8 @@ def _controls(text: str) -> int:
 def as_utf8(chunks: Iterator[bytes], encoding: str) -> Iterator[bytes]:
     """`chunks` of text in `encoding` as chunks of UTF-8, without a byte order mark.
 
-    Bytes that are no text in `encoding` become U+FFFD (UTF-8 itself passes as it is: its lines are checked
-    one by one when they are parsed)."""
+    Bytes that are not text in `encoding` become U+FFFD (UTF-8 is passed through: its lines are checked one by
+    one when they are parsed)."""
     if encoding == "utf-8":
         yield from _without_bom(chunks)
         return
@@ -182,10 +182,10 @@ def _without_bom(chunks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def decode_record(data: bytes) -> tuple[str, str]:
-    """One record of a file in UTF-8 as text, and the encoding it turned out to be in.
+    """One record of a UTF-8 file as text, and the encoding that it has.
 
-    A line in another encoding than its file's (files that were glued together) is decoded where the
-    statistics leave no doubt.
+    A line in another encoding than its file's (concatenated files) is decoded if the statistics leave no
+    doubt.
 
     Raises:
         UnicodeDecodeError: it is not UTF-8 and nothing else with certainty.

@@ -1,11 +1,10 @@
-"""What `--sources` says: places, and what the user knows about the text that lies there.
+"""Reads `--sources`: places, and settings for the text in each of them.
 
-    poems.jsonl prose/*.parquet                          places, separated by commas or white space
-    tang.jsonl;genre=shi;label.dynasty=tang              ... each with settings behind semicolons
-    sources.yaml                                         the same in a file, for many, or for values with
-    spaces
+    poems.jsonl prose/*.parquet                 places, separated by commas or white space
+    tang.jsonl;genre=shi;label.dynasty=tang     each with settings after semicolons
+    sources.yaml                                the same in a file: for many places, or values with spaces
 
-The sources file, paths being relative to it:
+The sources file, with paths relative to it:
 
     sources:
       - path: tang/*.jsonl
@@ -33,9 +32,9 @@ from yanmo.curate.sources.raw_files import local_path
 from yanmo.options.yaml_file import plain_yaml
 
 VALUES = ("genre", "title", "author", "source", "license")
-"""Settings that say what all documents of a place are; they win over the documents' own fields."""
+"""Settings for all documents of a place; they win over the documents' own fields."""
 FIELDS = tuple(f"{name}_field" for name in ("text", *VALUES))
-"""Settings that say where this place's documents keep what."""
+"""Settings for the names of fields in this place's documents."""
 LABEL = "label."
 
 _NAME = re.compile(r"[^\s=;,]{1,100}\Z")
@@ -48,7 +47,7 @@ _HINT = (
 
 @dataclass(frozen=True)
 class Settings:
-    """What the user says about one place, as sorted pairs of name and value; part of the key."""
+    """Settings of one place, as sorted pairs of name and value; part of the key."""
 
     values: tuple[tuple[str, str], ...] = ()
 
@@ -74,11 +73,11 @@ class Entry:
 
 
 def read_entries(sources: str) -> list[Entry]:
-    """The entries of `--sources`, sources files opened.
+    """The entries of `--sources`, including those of sources files.
 
     Raises:
-        UsageError: an unknown setting or a value it does not take.
-        DataError: a sources file that cannot be read.
+        UsageError: an unknown setting, or a value that it cannot have.
+        DataError: a sources file cannot be read.
     """
     whole = sources.strip()
     if not _is_yaml(whole) and os.path.exists(whole):  # a name with spaces, commas or semicolons in it

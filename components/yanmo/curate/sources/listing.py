@@ -1,7 +1,7 @@
-"""Which raw files there are, and the digests that stand for them in the key.
+"""Lists the raw files, with the digests that represent them in the key.
 
-A file's sha256 is remembered in the store by (URI, size, version), so that a second run over a terabyte does
-not read it again to learn that nothing changed.
+A file's sha256 is kept in the store by (URI, size, version), so that a second run over a terabyte does not
+read it again to find that nothing changed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 FORMS = ("jsonl", "parquet", "txt")
 COMPRESSIONS = ("gz", "zst", "xz", "bz2")
 BENCHMARK_FORMS = (*FORMS, "csv", "tsv")
-"""Tables hold the questions of benchmarks, never documents."""
+"""Forms of benchmark files; tables hold questions of benchmarks, never documents."""
 _NAME = re.compile(
     r".*\.(?:(parquet)|(jsonl|txt|csv|tsv)(?:\.(gz|zst|xz|bz2))?)\Z", re.IGNORECASE | re.DOTALL
 )
@@ -35,7 +35,7 @@ _HASHED_AT_A_TIME = 1 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """One raw file as it was when its digest was taken."""
+    """One raw file at the time when its digest was computed."""
 
     uri: str
     name: str
@@ -51,17 +51,17 @@ class Source:
 
     @property
     def shown(self) -> str:
-        """How messages name it: its path where it has one."""
+        """Its name in messages: the path if it has one."""
         return str(local_path(self.uri)) if self.uri.startswith("file://") else self.uri
 
     @property
     def identity(self) -> list[Any]:
-        """What it stands for in a key: its name and bytes, not its folder; what the user says about it."""
+        """What represents it in a key: its name, bytes and settings, but not its folder."""
         said = [[list(pair) for pair in self.settings.values]] if self.settings.values else []
         return [self.name, self.sha256, *said]
 
     def check_unchanged(self) -> None:
-        """Raise `DataError` when the file is no longer the one that was digested."""
+        """Raise `DataError` if the file has changed since its digest was computed."""
         now = stat_file(self.uri)
         if (now.bytes, now.version) != (self.bytes, self.version):
             raise DataError(
@@ -79,7 +79,7 @@ class Found:
 
 
 def form_of(name: str, forms: Sequence[str] = FORMS) -> tuple[str, str] | None:
-    """The form and compression that a file's name tells, or None for a name that is none of `forms`."""
+    """Form and compression by a file's name; None where it is none of `forms`."""
     found = _NAME.match(name)
     if not found or (found[1] or found[2]).lower() not in forms:
         return None
@@ -90,8 +90,8 @@ def find_files(sources: str, forms: Sequence[str] = FORMS, option: str = "--sour
     """The files that `--sources` (or another `option`) names, sorted, each once.
 
     Raises:
-        DataError: an entry names nothing, or nothing that can be read as text.
-        UsageError: a scheme that nothing reads, or two entries that say different things about one file.
+        DataError: an entry matches nothing, or nothing that can be read as text.
+        UsageError: an unknown URI scheme, or two entries with different settings for one file.
     """
     found: dict[str, Found] = {}
     for entry in read_entries(sources):
@@ -124,10 +124,10 @@ def _readable(place: str, forms: Sequence[str], option: str) -> list[RawFile]:
 def digest_files(
     store: ObjectStore, files: Iterable[Found], on_new: Callable[[int], None] = lambda _: None
 ) -> list[Source]:
-    """Every file with its sha256, from the store's memory where size and time are unchanged.
+    """Every file with its sha256, from the store's record if size and time are unchanged.
 
     Args:
-        on_new: called with the bytes of a file that the store does not know, before it is read.
+        on_new: called with the bytes of a file that is not recorded, before it is read.
 
     Raises:
         DataError: a file is empty or cannot be read.
@@ -184,7 +184,7 @@ def _remembered(store: ObjectStore, name: str) -> tuple[dict[str, Any], str]:
     try:
         value = json.loads(data)
     except ValueError:
-        value = {}  # damaged: it is only a memory
+        value = {}  # damaged: it is only a cache
     return (value if isinstance(value, dict) else {}), version
 
 
@@ -200,7 +200,7 @@ def _remember(store: ObjectStore, name: str, version: str, value: dict[str, Any]
 
 
 def sources_input(sources: list[Source]) -> dict[str, Any]:
-    """The raw files as an input of a key: names, bytes and settings count, folders and order do not."""
+    """The raw files as an input of a key: with names, bytes and settings, without folders and order."""
     files = sorted([[s.name, s.sha256, s.bytes, *s.identity[2:]] for s in sources], key=repr)
     return {
         "content_digest": digest(files),

@@ -1,4 +1,4 @@
-"""From a batch of raw bytes to raw documents; what cannot be one is reported with its line number."""
+"""From a batch of raw bytes to raw documents; malformed records are reported with their line numbers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BLANK_LINES = re.compile(rb"\n[ \t\r\f\v\n]*\n")
 
 @dataclass(frozen=True, kw_only=True)
 class Fields:
-    """Where a record keeps what, and what stands in for fields it lacks."""
+    """Names of a record's fields, and values for fields that it lacks."""
 
     text: str
     title: str
@@ -37,7 +37,7 @@ class Fields:
     layout: str = "block"
     """What a document is in a .txt file."""
     said: Mapping[str, str] = field(default_factory=dict)
-    """Field -> value of all documents of a file, whatever they say themselves."""
+    """Field -> value for all documents of a file, instead of their own."""
     said_labels: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -46,7 +46,7 @@ class Fields:
         return [self.text, self.title, self.author, self.genre, self.source, self.license, *self.labels]
 
     def of_source(self, settings: Settings) -> Fields:
-        """These fields as the settings of one source change them."""
+        """These fields, with the settings of one source."""
         if not settings.values:
             return self
         renamed: dict[str, Any] = {
@@ -76,14 +76,14 @@ class RawDocument:
     license: str
     labels: list[tuple[str, str]]
     encoding: str = "utf-8"
-    """What its line was in, in a file of UTF-8."""
+    """Encoding of its line, in a UTF-8 file."""
     turns: list[Turn] = field(default_factory=list)
     """Turns of a chat, whose `text` is empty until they are normalized."""
 
 
 @dataclass(frozen=True)
 class Malformed:
-    """A line (block, row) that is no document, and why."""
+    """A line (block, row) that is not a document, and why."""
 
     file: str
     line: int
@@ -99,7 +99,7 @@ def genre_name(label: str) -> str:
 
 
 def parse(batch: Batch, fields: Fields) -> tuple[list[RawDocument], list[Malformed]]:
-    """The documents of a batch and what was malformed in it."""
+    """The documents of a batch, and its malformed records."""
     name, fields = batch.source.name, fields.of_source(batch.source.settings)
     bad = [Malformed(name, line, _too_long(batch)) for line in batch.too_long]
     documents = []
@@ -118,7 +118,7 @@ def _too_long(batch: Batch) -> str:
 
 
 def _document(line: int, record: Mapping[str, Any], fields: Fields, file: str) -> RawDocument | str:
-    """The document in `record`, or in words why there is none."""
+    """The document in `record`, or a description of why there is none."""
     text = record.get(fields.text)
     turns = turns_of(record) if text is None else None
     if isinstance(turns, str):
@@ -157,14 +157,14 @@ def _labels(record: Mapping[str, Any], fields: Fields) -> list[tuple[str, str]]:
 
 
 def _string(value: Any) -> str:
-    """A scalar field as text, white space at its ends and line breaks taken out."""
+    """A scalar field as text, without line breaks and without white space at its ends."""
     if isinstance(value, str):
         return " ".join(value.split())
     return str(value) if isinstance(value, (int, float)) else ""
 
 
 Records = Iterator[tuple[int, Mapping[str, Any] | str, str]]
-"""Line number, the record or in words why there is none, and the encoding the line turned out to be in."""
+"""Line number; the record, or a description of why there is none; encoding of the line."""
 
 
 def _records(batch: Batch, fields: Fields) -> Records:
@@ -179,7 +179,7 @@ def _json_records(batch: Batch) -> Records:
     for line, data in enumerate(batch.data.split(b"\n"), batch.first):
         if not data or data.isspace():
             continue
-        if len(data) > batch.limit:  # what the reader let through, by the accident of its chunks
+        if len(data) > batch.limit:  # the reader let it through, depending on its chunks
             yield line, _too_long(batch), "utf-8"
             continue
         encoding = "utf-8"
@@ -195,7 +195,7 @@ def _json_records(batch: Batch) -> Records:
 
 
 def _other_json(data: bytes) -> tuple[Any, str] | None:
-    """A line that is no JSON in UTF-8 as JSON in another encoding, and which; None where it is neither."""
+    """A line that is not JSON in UTF-8, as JSON in another encoding, and which one; None if it is neither."""
     try:
         text, encoding = decode_record(data)
         return (orjson.loads(text), encoding) if encoding != "utf-8" else None
@@ -223,12 +223,12 @@ def _text_records(batch: Batch, fields: Fields) -> Records:
 
 
 def _stem(name: str) -> str:
-    """A file's name without its endings: the title of a text that fills a file."""
+    """A file's name without extensions: the title of a text that is a whole file."""
     return re.sub(r"\.txt(\.\w+)?\Z", "", name, flags=re.IGNORECASE)
 
 
 def _blocks(data: bytes, layout: str) -> Iterator[tuple[bytes, int]]:
-    """Each document's bytes, and how many line breaks stand in and after it."""
+    """Each document's bytes, and the number of line breaks in and after it."""
     if layout == "file":
         yield data, 0
     elif layout == "line":
@@ -241,7 +241,7 @@ def _blocks(data: bytes, layout: str) -> Iterator[tuple[bytes, int]]:
 
 
 def _separators(data: bytes) -> Iterator[tuple[int, int]]:
-    """Where each run of blank lines begins and ends, and at last the end of `data`."""
+    """Begin and end of each run of blank lines, and finally the end of `data`."""
     yield from (found.span() for found in _BLANK_LINES.finditer(data))
     yield len(data), len(data)
 
@@ -250,7 +250,7 @@ def _row_records(batch: Batch, fields: Fields) -> Records:
     rows: pa.RecordBatch = batch.data
     try:
         yield from ((line, row, "utf-8") for line, row in enumerate(rows.to_pylist(), batch.first))
-    except UnicodeDecodeError:  # a writer that did not check: row by row, the bad ones are told
+    except UnicodeDecodeError:  # written without a check: read row by row, bad ones are reported
         for index in range(rows.num_rows):
             try:
                 yield batch.first + index, rows.slice(index, 1).to_pylist()[0], "utf-8"

@@ -1,7 +1,8 @@
-"""Where raw files lie: the one seam between `curate` and file systems or object stores.
+"""Access to raw files: the only interface between `curate` and file systems or object stores.
 
-A place is read through two functions: `list_files` (what a path, folder, prefix or glob names, with size and
-version) and `open_file` (a seekable binary stream). Everything else in the stage sees URIs and streams.
+A place is read through two functions: `list_files` (the files of a path, folder, prefix or glob, with
+size and version) and `open_file` (a seekable binary stream). Everything else in the stage uses URIs and
+streams.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class RawFile:
-    """One raw file as a listing shows it."""
+    """One raw file of a listing."""
 
     uri: str
     bytes: int
     version: str
-    """Changes when the file does: modification time in nanoseconds, or an ETag."""
+    """Changes with the file: modification time in nanoseconds, or an ETag."""
     same_as: str = ""
-    """What its URI leads to (a symbolic link's target), so that a file is not read twice."""
+    """The file that its URI leads to (target of a symbolic link), so that no file is read twice."""
 
     @property
     def name(self) -> str:
@@ -38,7 +39,7 @@ class RawFile:
 
 @dataclass(frozen=True)
 class _Place:
-    """How files of one URI scheme are listed, looked at and opened."""
+    """How files of one URI scheme are listed, examined and opened."""
 
     list: Callable[[str], Iterator[RawFile]]
     stat: Callable[[str], RawFile]
@@ -58,7 +59,7 @@ def list_files(entry: str) -> list[RawFile]:
 
 
 def stat_file(uri: str) -> RawFile:
-    """The file as it is now.
+    """The file in its present state.
 
     Raises:
         DataError: it is gone or cannot be read.
@@ -84,7 +85,7 @@ def _place(entry: str) -> _Place:
 
 
 def local_path(entry: str) -> Path:
-    """The path that a `file://` URI or a plain path stands for."""
+    """The path of a `file://` URI or of a plain path."""
     if entry.startswith("file://"):
         return Path(unquote(entry.removeprefix("file://"), errors="surrogateescape"))
     return Path(entry).expanduser()
@@ -156,4 +157,4 @@ _PLACES: dict[str, _Place] = {
     "s3": _S3,
     "minio": _S3,
 }
-"""URI scheme -> how its files are reached."""
+"""URI scheme -> how its files are accessed."""

@@ -1,7 +1,7 @@
-"""A raw file's bytes, unpacked as a stream, with progress in bytes of the file.
+"""A raw file's bytes, decompressed as a stream, with progress in bytes of the file.
 
-No step holds more than one chunk: what a few packed bytes may unpack to is bounded by reading few of them
-at a time, and a file that unpacks to more than 1,000 times its size beyond 1 GB is refused as a bomb."""
+No step holds more than one chunk: few compressed bytes are read at a time, as they may decompress to
+many, and a file that decompresses to more than 1 GB and 1,000 times its size is refused as a bomb."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from yanmo.curate.sources.listing import Source
 from yanmo.curate.sources.raw_files import open_file
 
 CHUNK_BYTES = {"": 1 << 20, "gz": 1 << 13, "xz": 1 << 12, "zst": 1 << 12, "bz2": 1 << 12}
-"""Read at a time. Small where a few bytes may unpack to many (zstd: 128 kB from 3 bytes, bzip2: 900 kB from
+"""Bytes read at a time. Few where they may decompress to many (zstd: 128 kB from 3 bytes, bzip2: 900 kB from
 45, xz: 7,000 times)."""
 
 BOMB_BYTES = 1 << 30
 BOMB_RATIO = 1000
-"""Text packs 3 to 10 times, logs 100 times; one byte repeated packs 1,032 times with gzip, more with
+"""Text compresses 3 to 10 times, logs 100 times; one repeated byte 1,032 times with gzip, more with
 others."""
 
 _XZ_MEMORY = 1 << 28
@@ -56,10 +56,10 @@ def raw_chunks(source: Source, on_bytes: Callable[[int], None]) -> Iterator[byte
 
 
 def unpacked(source: Source, on_bytes: Callable[[int], None]) -> Iterator[bytes]:
-    """The file's bytes, unpacked; several frames or members one after the other are one text.
+    """The file's bytes, decompressed; several consecutive frames or members are one text.
 
     Raises:
-        DataError: it cannot be read, is damaged or truncated, or a bomb.
+        DataError: it cannot be read, is damaged or truncated, or is a decompression bomb.
     """
     chunks = raw_chunks(source, on_bytes)
     if not source.compression:
@@ -70,8 +70,8 @@ def unpacked(source: Source, on_bytes: Callable[[int], None]) -> Iterator[bytes]
         read, made = read + size, made + len(piece)
         if made > BOMB_BYTES and made > BOMB_RATIO * read:
             raise DataError(
-                f"{source.shown}: {read} bytes unpack to more than {made}: a decompression bomb? Unpack it "
-                "yourself if its text is real"
+                f"{source.shown}: {read} bytes decompress to more than {made}, which may be a decompression "
+                "bomb; decompress it yourself if its text is real"
             )
         yield piece
 

@@ -1,4 +1,4 @@
-"""The texts of benchmarks that training must not have seen: every string of every record, normalized."""
+"""The texts of benchmarks that train must not contain: every string of every record, normalized."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _BATCH_BYTES = 8 << 20
 def benchmark_texts(sources: Iterable[Source], run_length: int) -> list[str]:
     """Every string of the files, in text form classical-1; whatever the names of fields.
 
-    A question and its answers are texts of their own, so that a run is looked for inside each of them.
+    A question and its answers are separate texts, so that runs are searched for inside each of them.
 
     Args:
         run_length: shorter strings cannot hold a run, and are left out.
 
     Raises:
-        DataError: a record cannot be read, or there is no string so long.
+        DataError: a record cannot be read, or no string is long enough.
     """
     sources = list(sources)
     texts = [text for source in sources for text in _strings_of(source) if len(text) >= run_length]
@@ -71,7 +71,7 @@ def _cells(source: Source) -> Iterator[str]:
     for chunk in utf8_chunks(source, lambda _: None)[1]:
         data += chunk
         if len(data) > _MOST_BYTES:
-            raise DataError(f"--benchmarks {source.shown}: larger than 1 GiB: cut it first")
+            raise DataError(f"--benchmarks {source.shown}: larger than 1 GiB; split it into smaller files")
     csv.field_size_limit(_MOST_BYTES)
     try:
         lines = io.StringIO(data.decode(), newline="")

@@ -1,9 +1,9 @@
-"""The third held-out split: what a promotion is confirmed on, and how a pinned set without one gets it.
+"""The third held-out split, on which promotions are confirmed, and how it is added to a pinned set.
 
-Every night looks at the test split, and some night is lucky there. The confirmation split is scored each time
-too, but `promote` looks at it only when everything else speaks for a new champion. It is served after test
-and valid, so that those two are the same documents with it and without. It takes half of what test takes: the
-spread of a gain is then 1.4 times the test's, and the cost half.
+Every night uses the test split, so some night will be lucky on it. The confirmation split is scored each
+time too, but `promote` reads the result only when everything else speaks for a new champion. It is filled
+after test and valid, so that those two are the same with it and without. It has half the size of test:
+the spread of a gain is then 1.4 times as large, and the cost half.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 WITHOUT = (
-    "`yanmo promote` then says first that a promotion is not confirmed, and does what its option "
-    "--without-confirmation says; `yanmo curate --add-confirmation` adds the split later, from more text"
+    "`yanmo promote` then reports first that a promotion is not confirmed, and follows its option "
+    "--without-confirmation; `yanmo curate --add-confirmation` adds the split later, from more text"
 )
-"""What a set without this split means."""
+"""What happens with a set without this split."""
 
 
 def wants_confirmation(options: CurateOptions) -> bool:
-    """Whether the options ask for the split at all."""
+    """Whether the options ask for a confirmation split."""
     return bool(options.confirm_characters and options.confirm_share)
 
 
 def split_size(options: CurateOptions, split: str) -> SplitSize:
-    """How much of each genre `split` takes."""
+    """Size of `split`, per genre."""
     return SplitSize(
         characters=getattr(options, f"{split}_characters"),
         share=getattr(options, f"{split}_share"),
@@ -50,11 +50,11 @@ def split_size(options: CurateOptions, split: str) -> SplitSize:
 
 
 def what_lacks(genre: Ints32, characters: Ints32, splits: Mapping[str, Ints], size: SplitSize) -> str:
-    """Why a text is too small for the three `splits`, in words; empty where it is not.
+    """Why a text is too small for the three `splits`, in words; "" if it is not.
 
-    Every genre of test must be in it, as what is confirmed is a mean over genres. And where the
-    least number of documents would take more than twice the split's share of the whole text, training needs
-    them more: about 100 documents a genre by default.
+    Every genre of test must be in it, as what is confirmed is a mean over genres. And if the least number
+    of documents would be more than twice the split's share of the whole text, training needs them more: that
+    is below about 100 documents per genre by default.
     """
     missing = np.setdiff1d(genre[splits["test"]], genre[splits[CONFIRM]])
     if len(missing):
@@ -71,10 +71,10 @@ def what_lacks(genre: Ints32, characters: Ints32, splits: Mapping[str, Ints], si
 def build_extended_set(
     attempt: Attempt, pinned: Output, corpus: Corpus, is_held: Bools, options: CurateOptions
 ) -> Result:
-    """The pinned set, file by file as it is, and a confirmation split chosen from `corpus`.
+    """The files of the pinned set, unchanged, and a confirmation split chosen from `corpus`.
 
     Args:
-        is_held: for each position of the corpus, whether the pinned set knows it.
+        is_held: for each position of the corpus, whether the pinned set contains it.
 
     Raises:
         DataError: a genre of the test split has no document left.
@@ -92,7 +92,7 @@ def build_extended_set(
 
 
 def _chosen(pinned: Output, corpus: Corpus, free: Ints, options: CurateOptions) -> Ints:
-    """The positions of the new split, of the genres that the test split has."""
+    """The positions of the new split, for the genres of the test split."""
     wanted: dict[str, int] = pinned.manifest.counts["documents"]["test"]
     candidates = corpus.candidates
     codes = [code for code, name in enumerate(candidates.genres) if name in wanted]

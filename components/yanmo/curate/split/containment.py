@@ -1,4 +1,4 @@
-"""Which documents of a corpus hold runs of characters of some other texts (evaluation set, benchmark)."""
+"""Finds documents that share runs of characters with other texts (evaluation set, benchmark)."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Contained:
-    """What a corpus shares with some texts."""
+    """What a corpus shares with other texts."""
 
     documents: Bools
-    """For each looked-at document, whether it shares a run."""
+    """For each document examined, whether it shares a run."""
     hashes: Hashes
     """The runs that were found, sorted."""
 
@@ -46,10 +46,10 @@ class _File:
 
 
 def find_contained(corpus: Corpus, positions: Ints, runs: Runs, workers: int) -> Contained:
-    """Look at the corpus' documents at `positions`; each mapped file is read once.
+    """Examine the corpus' documents at `positions`; each mapped file is read once.
 
     Args:
-        runs: of the other texts.
+        runs: runs of the other texts.
     """
     documents, found = np.zeros(len(positions), dtype=np.bool_), [np.zeros(0, np.uint64)]
     for group, (shared, hashes) in _each_file(corpus, positions, runs, workers, look_at_file):
@@ -59,7 +59,7 @@ def find_contained(corpus: Corpus, positions: Ints, runs: Runs, workers: int) ->
 
 
 def common_runs(corpus: Corpus, positions: Ints, runs: Runs, workers: int, more_than: int) -> Hashes:
-    """Those of `runs` that stand in more than so many of the corpus' documents at `positions`."""
+    """Those of `runs` that occur in more than `more_than` of the corpus' documents at `positions`."""
     documents = np.zeros(len(runs.hashes), np.int64)
     for _, (hashes, numbers) in _each_file(corpus, positions, runs, workers, count_in_file):
         documents[np.searchsorted(runs.hashes, hashes)] += numbers
@@ -101,7 +101,7 @@ def look_at_file(task: _File) -> tuple[Bools, Hashes]:
 
 
 def count_in_file(task: _File) -> tuple[Hashes, Ints]:
-    """The runs that rows of a mapped file hold, sorted, and how many rows hold each."""
+    """The runs that rows of a mapped file contain, sorted, and how many rows contain each."""
     return _runs(task.runs, task.length).documents_with(read_texts(task.mapped, task.rows))
 
 
@@ -115,7 +115,7 @@ HIGH_COVERAGE = 0.2
 
 
 def coverage(texts: Sequence[str], runs: Runs, found: Hashes) -> npt.NDArray[np.float64]:
-    """The share of each text's Han characters that lie inside runs that were `found`."""
+    """The share of each text's Han characters inside runs that were `found`."""
     hashes, owner = runs.of_texts(texts)
     starts = np.isin(hashes, found)
     result = np.zeros(len(texts))

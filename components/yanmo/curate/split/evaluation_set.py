@@ -1,4 +1,4 @@
-"""The evaluation set: chosen once, then pinned; and what may not be trained on because of it."""
+"""The evaluation set, chosen once and then pinned, and what may not be trained on because of it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _FEW = 20
 
 
 def build_evaluation_set(attempt: Attempt, corpus: Corpus, options: CurateOptions) -> Result:
-    """Choose test and valid from `corpus`, then confirm where the text is enough for three, and write them.
+    """Choose test and valid from `corpus`, then confirm if there is enough text for three, and write them.
 
     Raises:
         DataError: there is not enough text for test and valid.
@@ -79,12 +79,12 @@ def _warn_of_small_genres(corpus: Corpus, documents: dict[str, int]) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationSet:
-    """A pinned evaluation set, and how training text is kept apart from it."""
+    """A pinned evaluation set, for keeping training text apart from it."""
 
     part: Output
     ids: frozenset[str]
     texts: list[str]
-    """As they are compared."""
+    """Its texts, in the form used for comparison."""
     texts_genre: list[str]
     answers: list[list[str]]
     """For each text that is a chat, its answers as they are compared: what the model is charged for."""
@@ -102,7 +102,7 @@ class EvaluationSet:
         """Read the set.
 
         Args:
-            split_by: `author` or `source` if none of a held-out one's documents may be trained on.
+            split_by: `author` or `source` if no document of a held-out one may be trained on.
         """
         columns = ("id", "text", "genre", "author", "source", "split", "loss_spans")
         table = pa.concat_tables([read_documents(path, columns) for path in part.paths("*.parquet")])
@@ -128,7 +128,7 @@ class EvaluationSet:
         """For each position of the corpus, whether the set holds it, its cluster or its author.
 
         Args:
-            similarity: from which texts count as one; 0 where only exact copies do.
+            similarity: similarity from which texts count as copies; 0 finds exact copies only.
         """
         unique = corpus.copies.unique
         held = np.isin(corpus.candidates.cluster[unique], self.clusters)
@@ -169,7 +169,7 @@ class EvaluationSet:
         )
 
     def report(self, runs: Runs, found: Hashes) -> dict[str, dict[str, float]]:
-        """How much of the set lies in training text, by genre, before anything is removed for it."""
+        """How much of the set is contained in training text, by genre, before anything is removed."""
         shares = coverage(self.texts, runs, found)
         genre = np.array(self.texts_genre, dtype=object)
         return {

@@ -1,4 +1,4 @@
-"""The main output: train without anything that the evaluation set knows, and valid passed on."""
+"""The main output: train without anything of the evaluation set, and a copy of valid."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 _FORM_OF_WORDS = 10
-"""A run of questions that more training documents hold is a form of words."""
+"""A run in questions that occurs in more training documents than this is a common phrase."""
 
 
 def write_documents(
@@ -123,13 +123,14 @@ def _runs_to_miss(
     options: CurateOptions,
     report: dict[str, Any],
 ) -> Runs:
-    """The runs of the evaluation set that train may not hold: all but the forms of words of questions.
+    """The runs of the evaluation set that train may not contain: all but common phrases of questions.
 
-    Chats made by a template share its words ("restore the punctuation of the following text"); a training
-    chat does not know a held-out one because it asks alike. NeMo Curator's TaskDecontamination passes over
-    any run found more than `max_matches` (10) times. Here that is done for questions alone, which carry
-    no loss and are charged nothing: an answer or a plain text that eleven documents quote is known. What
-    touches such a run goes with it: the end of a template and the first character of a text are no copy.
+    Chats made from a template share its words ("restore the punctuation of the following text"), and
+    asking in the same words does not leak a held-out chat. NeMo Curator's TaskDecontamination ignores any
+    run that is found more than `max_matches` (10) times. Here that holds only for questions, which carry
+    no loss and are not scored: an answer or a plain text that eleven documents quote is leaked. Runs that
+    touch such a phrase are ignored too: the end of a template with the first character of a text is no
+    copy.
     """
     length = options.overlap_characters
     runs = Runs.of(evaluation_set.texts, length)
