@@ -27,7 +27,7 @@ from yanmo.store.opening import open_store
 from yanmo.store.output import open_reference
 from yanmo.store.pointers import read_pointer
 from yanmo.tools.store.command import main as store_tool
-from yanmo.train.backends import machine as machine_module
+from yanmo.train.backends import hardware as machine_module
 from yanmo.train.backends.hardware import Machine, this_machine
 from yanmo.train.config import STAGE, TrainConfig
 from yanmo.train.supervision.automatic import LEFT, check_machine, decide, settle
