@@ -40,7 +40,7 @@ from yanmo.tokenize.lexicon import (
 )
 from yanmo.tokenize.reuse import Encode, Shard, done_of, find_parts, make_part, take_over
 from yanmo.tokenize.segmenter import Segmenter
-from yanmo.tokenize.shards import Done, Job, read_documents, tokenize_file
+from yanmo.tokenize.shards import Done, FileTask, read_documents, tokenize_file
 from yanmo.tokenize.tokenizer_files import special_ids, write_tokenizer
 from yanmo.tokenize.vocabulary import TAGS, Counts, Vocabulary, choose, dictionary_segmenter
 
@@ -252,7 +252,7 @@ def _made(
     preload(tokenize_file.__module__)
     with Workers(workers, "fewer --workers or smaller document files") as pool:
 
-        def encode(job: Job) -> Done:
+        def encode(job: FileTask) -> Done:
             return pool.call(tokenize_file, job, about=f"{job.documents}")
 
         coming = [pool.in_thread(make, shard, encode) for shard in shards]
