@@ -247,6 +247,33 @@ def test_every_option_that_a_page_names_is_one(page: Path) -> None:
     assert not unknown
 
 
+def of_script(code: str) -> set[str] | None:
+    """What the script that a command runs may be given."""
+    script = re.match(r"python ((?:benchmarks|tests)/\S+\.py)", code)
+    if not script:
+        return None
+    known_here = known()["yanmo train"] if "peak_of" in script[1] else set()
+    return known_here | options_in((ROOT / script[1]).read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("page", ALL, ids=lambda p: p.name)
+def test_every_option_of_a_script_is_the_scripts_own(page: Path) -> None:
+    unknown = set()
+    for code in code_of(page):
+        own, given = of_script(code), options_in(code.partition(" -- ")[0])
+        unknown |= {f"{code}: {name}" for name in given - own} if own is not None else set()
+    assert not unknown
+
+
+@pytest.mark.parametrize("page", ALL, ids=lambda p: p.name)
+def test_every_field_of_the_run_form_that_a_page_sets_is_there(page: Path) -> None:
+    compiled = (ROOT / "pipelines/compiled/language_model.yaml").read_text(encoding="utf-8")
+    form = set(re.findall(r"^#    (\w+): ", compiled, re.M))
+    ours = [code for code in code_of(page) if "yanmo run" in code or code.startswith("make")]
+    named = {name for code in ours for name in re.findall(r"(?:--set[ =]\"?|SET=\"|\s)(\w+_\w+)=", code)}
+    assert "train_steps" in form and named <= form
+
+
 def defaults_in(page: Path) -> list[tuple[str, str]]:
     """Option and value of each row of a table whose second column is the default."""
     found, in_table = [], False
