@@ -20,7 +20,7 @@ from yanmo.common.errors import DataError
 from yanmo.evaluate.baselines.baselines import ppmd_bits, xz_figures
 from yanmo.evaluate.baselines.mixture import mixture_bits
 from yanmo.evaluate.documents.reading import Document, by_genre, read_split, training_texts
-from yanmo.evaluate.verse.report import learn
+from yanmo.evaluate.verse.verse_table import learn
 from yanmo.evaluate.writing.copies import find_copies
 from yanmo.evaluate.writing.degeneration import GenreJudge
 from yanmo.model.ngram import NgramModel

@@ -29,7 +29,7 @@ from yanmo.stage.run import StageRun
 log = logging.getLogger(__name__)
 
 
-class Measured(NamedTuple):
+class EvaluationResult(NamedTuple):
     """What was asked of a model and what it gave."""
 
     documents: list[Document]
@@ -43,7 +43,7 @@ class Measured(NamedTuple):
     scored."""
 
 
-def measure(run: StageRun, pieces: Pieces) -> Measured:
+def measure(run: StageRun, pieces: Pieces) -> EvaluationResult:
     """The documents of the evaluation set within the budget, and the model's figures and answers."""
     options, evaluation_set = run.options, run.input("evaluation_set")
     documents = read_split(evaluation_set, options.split)
@@ -65,7 +65,7 @@ def measure(run: StageRun, pieces: Pieces) -> Measured:
     answers |= _answers(run, loaded, documents, pieces)
     confirmation = first_of_each_genre(confirmation, number)
     kept = (confirmation, _kept_scores(run, loaded, confirmation, pieces)) if confirmation else None
-    return Measured(documents, scores, number, answers, kept)
+    return EvaluationResult(documents, scores, number, answers, kept)
 
 
 def _kept_scores(run: StageRun, loaded: LoadedModel, documents: Sequence[Document], pieces: Pieces) -> Scores:

@@ -18,7 +18,7 @@ from yanmo.store.output import Output, find_output, read_json
 
 if TYPE_CHECKING:
     from yanmo.evaluate.bits.pieces import KeptPieces
-    from yanmo.evaluate.measuring import Measured
+    from yanmo.evaluate.measuring import EvaluationResult
 
 log = logging.getLogger(__name__)
 _ASCII = {genre: alias for alias, genre in GENRE_ALIASES.items()}
@@ -113,7 +113,7 @@ def work(run: StageRun) -> Result:
     )
 
 
-def _keep_confirmation(run: StageRun, measured: Measured) -> dict[str, int]:
+def _keep_confirmation(run: StageRun, measured: EvaluationResult) -> dict[str, int]:
     """Write the scores of the confirmation split into a file of their own; gives the count of documents.
 
     No summary is made of them: until a confirmation asks (promote/gate/confirmation.py) nobody should know

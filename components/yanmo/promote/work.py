@@ -33,7 +33,7 @@ from yanmo.promote.history.champion import (
     make_champion,
     settle,
 )
-from yanmo.promote.page.lineage import verdict_command
+from yanmo.promote.page.ancestors import verdict_command
 from yanmo.stage.run import Finish, StageRun
 from yanmo.store.commit import Result
 from yanmo.store.output import Output, read_json

@@ -25,7 +25,7 @@ from yanmo.evaluate.bits.pieces import KeptPieces
 from yanmo.evaluate.documents.budget import first_of_each_genre
 from yanmo.evaluate.documents.reading import (
     Document,
-    Source,
+    TrainingDocument,
     by_genre,
     check_same_form,
     genre_order,
@@ -130,7 +130,10 @@ def _plain_texts(evaluation_set: Output, split: str) -> list[Document]:
 
 
 def _measure(
-    sources: Sequence[Source], fitted: Sequence[Document], scored: Sequence[Document], pieces: KeptPieces
+    sources: Sequence[TrainingDocument],
+    fitted: Sequence[Document],
+    scored: Sequence[Document],
+    pieces: KeptPieces,
 ) -> list[Any]:
     """The figures of xz, PPMd's bits of each document, and those of the 5-grams; side by side.
 

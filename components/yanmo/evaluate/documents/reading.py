@@ -111,7 +111,7 @@ def read_split(evaluation_set: Output, split: str) -> list[Document]:
 
 
 @dataclass(frozen=True)
-class Source:
+class TrainingDocument:
     """One training document."""
 
     id: str
@@ -120,7 +120,7 @@ class Source:
     text: str
 
 
-def training_texts(documents: Output, most_characters: int) -> list[Source]:
+def training_texts(documents: Output, most_characters: int) -> list[TrainingDocument]:
     """The distinct documents of the train split, in the order of the files, up to a number of characters."""
     sources, characters = [], 0
     for source in (each for batch in training_batches(documents) for each in batch):
@@ -137,7 +137,7 @@ def training_texts(documents: Output, most_characters: int) -> list[Source]:
     return sources
 
 
-def training_batches(documents: Output) -> Iterator[list[Source]]:
+def training_batches(documents: Output) -> Iterator[list[TrainingDocument]]:
     """The distinct documents of the train split, some thousand at a time; augmented copies are left out."""
     columns = ["id", "genre", "title", "text", "parent_id"]
     for path in documents.paths("train-*.parquet"):
@@ -145,10 +145,10 @@ def training_batches(documents: Output) -> Iterator[list[Source]]:
         check_text_form(path, text_form(documents))
         for batch in pq.ParquetFile(path).iter_batches(_BATCH, columns=columns):
             rows = [r for r in batch.to_pylist() if r.pop("parent_id") is None and r["text"]]
-            yield [Source(**row) for row in rows]
+            yield [TrainingDocument(**row) for row in rows]
 
 
-def by_genre(sources: Iterable[Source]) -> dict[str, list[str]]:
+def by_genre(sources: Iterable[TrainingDocument]) -> dict[str, list[str]]:
     """Genre -> texts, the genres in their usual order."""
     found: dict[str, list[str]] = {}
     for source in sources:

@@ -18,7 +18,7 @@ import numpy as np
 from yanmo.common.errors import DataError
 from yanmo.evaluate.documents.reading import (
     Document,
-    Source,
+    TrainingDocument,
     genre_order,
     read_confirmation,
     read_split,
@@ -139,5 +139,5 @@ def _counted(documents: Sequence[Document], copies: Copies, part: slice) -> dict
     return {"window": WINDOW, "share": share, "genres": by_genre}
 
 
-def _batches(texts: Sequence[Output]) -> Iterator[list[Source]]:
+def _batches(texts: Sequence[Output]) -> Iterator[list[TrainingDocument]]:
     return chain.from_iterable(map(training_batches, texts))

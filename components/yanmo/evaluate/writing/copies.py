@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from yanmo.evaluate.bits.windows import Finds, Windows, han_codes
-from yanmo.evaluate.documents.reading import Source
+from yanmo.evaluate.documents.reading import TrainingDocument
 
 Ints = npt.NDArray[np.int64]
 _NEAREST_LENGTH = 3
@@ -37,7 +37,7 @@ class Copies:
     """Han characters."""
 
 
-def find_copies(texts: Sequence[str], training: Iterable[Sequence[Source]], length: int) -> Copies:
+def find_copies(texts: Sequence[str], training: Iterable[Sequence[TrainingDocument]], length: int) -> Copies:
     """Look for every window of `length` Han characters of `texts` in the training text.
 
     Args:
@@ -104,7 +104,9 @@ def _longest_runs(asked: Windows, finds: Finds) -> Ints:
     return result
 
 
-def nearest(texts: Sequence[str], training: Iterable[Sequence[Source]]) -> list[dict[str, Any] | None]:
+def nearest(
+    texts: Sequence[str], training: Iterable[Sequence[TrainingDocument]]
+) -> list[dict[str, Any] | None]:
     """The training document that is most like each text; None where nothing is shared.
 
     Likeness is the cosine of the sets of runs of three Han characters (of a document's runs, not its
@@ -113,7 +115,7 @@ def nearest(texts: Sequence[str], training: Iterable[Sequence[Source]]) -> list[
     asked = Windows(texts, _NEAREST_LENGTH)
     pairs = np.unique(np.stack([asked.text, asked.number], 1), axis=0)
     size = np.bincount(pairs[:, 0], minlength=len(texts))
-    best: list[tuple[float, str, Source] | None] = [None] * len(texts)
+    best: list[tuple[float, str, TrainingDocument] | None] = [None] * len(texts)
     for batch in training:
         finds = asked.find([source.text for source in batch])
         for text, source, shared, windows in _shared(asked, pairs, finds, batch):
@@ -125,8 +127,8 @@ def nearest(texts: Sequence[str], training: Iterable[Sequence[Source]]) -> list[
 
 
 def _shared(
-    asked: Windows, pairs: Ints, finds: Finds, batch: Sequence[Source]
-) -> Iterable[tuple[int, Source, int, int]]:
+    asked: Windows, pairs: Ints, finds: Finds, batch: Sequence[TrainingDocument]
+) -> Iterable[tuple[int, TrainingDocument, int, int]]:
     """(text, document, different windows they share, windows of the document)."""
     held = np.unique(np.stack([finds.text, finds.window], 1), axis=0)
     order = np.argsort(pairs[:, 1], kind="stable")
@@ -142,7 +144,7 @@ def _shared(
         yield text, batch[document], number, int(characters[document]) - _NEAREST_LENGTH + 1
 
 
-def _described(likeness: float, source: Source) -> dict[str, Any]:
+def _described(likeness: float, source: TrainingDocument) -> dict[str, Any]:
     return {
         "id": source.id,
         "genre": source.genre,

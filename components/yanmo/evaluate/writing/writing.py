@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from yanmo.evaluate.documents.reading import (
     Document,
-    Source,
+    TrainingDocument,
     by_genre,
     genre_order,
     read_split,
@@ -27,8 +27,8 @@ from yanmo.evaluate.documents.reading import (
 )
 from yanmo.evaluate.documents.table import write_documents
 from yanmo.evaluate.verse.poems import read_poem
-from yanmo.evaluate.verse.report import learn, tallies, verse_table
-from yanmo.evaluate.verse.rules import Knowledge, Text
+from yanmo.evaluate.verse.verse_rules import Knowledge, Text
+from yanmo.evaluate.verse.verse_table import learn, tallies, verse_table
 from yanmo.evaluate.writing.contamination import contamination
 from yanmo.evaluate.writing.copies import Copies, find_copies, nearest
 from yanmo.evaluate.writing.degeneration import GenreJudge, cut_alike, has_loop, variety
@@ -136,7 +136,7 @@ def _build(
     return Result(counts={"samples": len(samples.texts), "originals": len(scored)})
 
 
-def _batches(texts: Sequence[Output]) -> Iterator[list[Source]]:
+def _batches(texts: Sequence[Output]) -> Iterator[list[TrainingDocument]]:
     """The documents of all texts, some thousand at a time."""
     return chain.from_iterable(map(training_batches, texts))
 

@@ -12,9 +12,9 @@ from typing import Any
 from yanmo.promote.gate.evaluation import Evaluation
 from yanmo.promote.gate.guards import figures_of
 from yanmo.promote.gate.verdict import Verdict
+from yanmo.promote.page.ancestors import Ancestor, trace
 from yanmo.promote.page.cost import cost_report
 from yanmo.promote.page.data_report import data_report
-from yanmo.promote.page.lineage import Ancestor, trace
 from yanmo.promote.page.tables import group_rows, harness_rows, task_rows
 from yanmo.promote.page.training import training_report
 from yanmo.store.output import Output

@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from yanmo.common.errors import DataError, UsageError
 from yanmo.store.s3.client import Client, connect
-from yanmo.store.s3.retry import Patience, PreconditionFailed, body_of, check_length
+from yanmo.store.s3.retry import PreconditionFailed, RetryBudget, body_of, check_length
 
 _BLOCK_BYTES = 8 << 20
 _MAGIC = re.compile(r"[*?\[]")
@@ -85,7 +85,7 @@ class _Bucket:
     def __init__(self, scheme: str, name: str) -> None:
         self.scheme, self.name = scheme, name
         self.client: Client = connect(scheme, "", 4)
-        self.patience = Patience.with_client(self.client)
+        self.retry_budget = RetryBudget.with_client(self.client)
 
     def uri(self, key: str) -> str:
         return f"{self.scheme}://{self.name}/{quote(key, safe='/')}"
@@ -96,7 +96,7 @@ class _Bucket:
     def find(self, key: str) -> S3File | None:
         look = functools.partial(self.client.stat_object, self.name, key)
         try:
-            found = self.patience.retry(f"looking at {self.uri(key)}").run(look)
+            found = self.retry_budget.retry(f"looking at {self.uri(key)}").run(look)
         except FileNotFoundError:
             return None
         return S3File(self.uri(key), found.size, str(found.etag))
@@ -105,7 +105,7 @@ class _Bucket:
         def look() -> list[Any]:
             return list(self.client.list_objects(self.name, prefix=prefix, recursive=True))
 
-        for found in self.patience.retry(f"listing {self.uri(prefix)}").run(look):
+        for found in self.retry_budget.retry(f"listing {self.uri(prefix)}").run(look):
             key = str(found.object_name)
             hidden = any(part.startswith(".") for part in key[len(prefix) :].split("/"))
             if not hidden and not key.endswith("/"):
@@ -193,7 +193,7 @@ class _Stream(io.RawIOBase):
                 return data
 
         try:
-            return self._bucket.patience.retry(f"reading {self._file.uri}").run(get)
+            return self._bucket.retry_budget.retry(f"reading {self._file.uri}").run(get)
         except (FileNotFoundError, PreconditionFailed):
             changed = f"{self._file.uri}: changed while it was read; run again when it is at rest"
             raise DataError(changed) from None

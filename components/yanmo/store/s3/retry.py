@@ -104,7 +104,7 @@ def check_length(data: bytes, expected: int) -> None:
 
 
 @dataclass
-class Patience:
+class RetryBudget:
     """How long the requests of one store are tried; shared by its threads."""
 
     seconds: float
@@ -123,7 +123,7 @@ class Patience:
         return self.seconds if self.reached() else min(self.seconds, _FIRST_CONTACT_SECONDS)
 
     @classmethod
-    def with_client(cls, client: Client) -> Patience:
+    def with_client(cls, client: Client) -> RetryBudget:
         """That of a client's own requests."""
         return cls(retry_seconds(), lambda: client.pool.reached, lambda: client.pool.clock_offset)
 
@@ -154,12 +154,12 @@ class Retry:
     conditional write may be the echo of our own earlier try.
     """
 
-    def __init__(self, what: str, patience: Patience, *, absent_passes: bool = False) -> None:
+    def __init__(self, what: str, retry_budget: RetryBudget, *, absent_passes: bool = False) -> None:
         """Args:
         absent_passes: NoSuchKey is tried again. radosgw 16 gives it to a plain PUT that meets the remains
             of an earlier, cut one of the same object.
         """
-        self.what, self._patience, self._absent_passes = what, patience, absent_passes
+        self.what, self._retry_budget, self._absent_passes = what, retry_budget, absent_passes
         self._cancelled: threading.Event = getattr(calling, "cancelled", None) or _NEVER
         self.failures = 0
         self._started = time.monotonic()
@@ -173,14 +173,14 @@ class Retry:
             StorageError: the server's time is up.
         """
         while True:
-            offset = self._patience.offset()
+            offset = self._retry_budget.offset()
             try:
                 result = request()
-                self._patience.down = False
+                self._retry_budget.down = False
                 return result
             except (MinioException, HTTPError, ParseError, OSError, ValueError) as error:
                 final = _final(error, self.what)
-                if _is_forbidden(error) and self._patience.offset() != offset:
+                if _is_forbidden(error) and self._retry_budget.offset() != offset:
                     final = None  # its Date tells that our clock was off: sign again with the server's
                 if final is not None and not (self._absent_passes and _is_absent(error)):
                     raise final from error
@@ -192,8 +192,8 @@ class Retry:
         spent = time.monotonic() - self._started
         if self._cancelled.is_set():
             raise StorageError(f"{self.what}: called back") from error
-        if spent + wait > self._patience.limit:
-            self._patience.down = True
+        if spent + wait > self._retry_budget.limit:
+            self._retry_budget.down = True
             raise StorageError(
                 f"{self.what}: {self.failures} tries in {spent:.0f} s failed, the last with: "
                 f"{describe(error)}. The same command goes on where this one ended, once the server answers"

@@ -39,8 +39,8 @@ from yanmo.store.objects import (
 )
 from yanmo.store.s3.client import connect
 from yanmo.store.s3.retry import (
-    Patience,
     PreconditionFailed,
+    RetryBudget,
     body_of,
     check_length,
 )
@@ -72,8 +72,8 @@ class S3Store:
         self.client = connect(parts.scheme, settings.endpoint, THREADS + 2)
         self.scratch = Scratch(settings.scratch_folder, int(settings.scratch_gib * GIB))
         self._single_writer = settings.single_writer
-        self._patience = Patience.with_client(self.client)
-        self._transfer = Transfer(self.client, self.bucket, self._patience)
+        self._retry_budget = RetryBudget.with_client(self.client)
+        self._transfer = Transfer(self.client, self.bucket, self._retry_budget)
         self._conditional: bool | None = None
         self._quoted = True
         self._published: dict[str, list[tuple[str, Written]]] = {}
@@ -96,7 +96,7 @@ class S3Store:
                 check_length(data, min(length, MAX_DOCUMENT_BYTES + 1))
                 return data, answer.headers["ETag"]
 
-        data, version = self._patience.retry(f"reading {self._where(name)}").run(get)
+        data, version = self._retry_budget.retry(f"reading {self._where(name)}").run(get)
         if len(data) > MAX_DOCUMENT_BYTES:
             raise DataError(f"{self._where(name)}: over {MAX_DOCUMENT_BYTES} bytes; not a document of Yanmo")
         return data, version.removeprefix("W/")
@@ -125,7 +125,7 @@ class S3Store:
             PreconditionFailed: another writer's object is there, or there is none to replace.
         """
         key = self._key(name)
-        retry = self._patience.retry(
+        retry = self._retry_budget.retry(
             f"writing {self._where(name)}", absent_passes="If-None-Match" in condition
         )
         try:
@@ -189,7 +189,7 @@ class S3Store:
         """
         key = self._key(name)
         self._check_version(name, version)
-        retry = self._patience.retry(f"writing {self._where(name)}")
+        retry = self._retry_budget.retry(f"writing {self._where(name)}")
         retry.run(lambda: self.client._put_object(self.bucket, key, data))
         if not self._single_writer:
             time.sleep(_SETTLE_SECONDS)
@@ -215,7 +215,7 @@ class S3Store:
     def stat(self, name: str) -> ObjectInfo | None:
         key = self._key(name)
         try:
-            found = self._patience.retry(f"looking at {self._where(name)}").run(
+            found = self._retry_budget.retry(f"looking at {self._where(name)}").run(
                 lambda: self.client.stat_object(self.bucket, key)
             )
         except FileNotFoundError:
@@ -251,7 +251,7 @@ class S3Store:
         check_size(self._where(wanted.name), wanted, found.bytes if found else None)
         source = CopySource(self.bucket, self._key(wanted.name))
         target = self._key(name)
-        retry = self._patience.retry(f"copying {self._where(wanted.name)} to {name}")
+        retry = self._retry_budget.retry(f"copying {self._where(wanted.name)} to {name}")
         retry.run(lambda: self.client.copy_object(self.bucket, target, source))
 
     def discard(self, prefix: str, names: Sequence[str]) -> None:
@@ -290,7 +290,9 @@ class S3Store:
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         base, after = self._base(prefix), ""
         while True:  # page by page, so that a page that fails is asked for again
-            page = self._patience.retry(f"listing {self.uri}").run(functools.partial(self._page, base, after))
+            page = self._retry_budget.retry(f"listing {self.uri}").run(
+                functools.partial(self._page, base, after)
+            )
             for found in page:
                 name = found.object_name.removeprefix(self._base(""))
                 if is_name(name):  # others in this bucket are not ours
@@ -319,14 +321,14 @@ class S3Store:
     def delete(self, name: str) -> None:
         key = self._key(name)
         with contextlib.suppress(FileNotFoundError):
-            self._patience.retry(f"deleting {self._where(name)}").run(
+            self._retry_budget.retry(f"deleting {self._where(name)}").run(
                 lambda: self.client.remove_object(self.bucket, key)
             )
 
     def leftovers(self) -> Iterator[Leftover]:
         marker = ""
         while True:
-            page = self._patience.retry(f"listing uploads of {self.uri}").run(
+            page = self._retry_budget.retry(f"listing uploads of {self.uri}").run(
                 functools.partial(self._uploads, marker)
             )
             for upload in page.uploads:

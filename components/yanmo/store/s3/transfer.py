@@ -25,7 +25,7 @@ from urllib3 import BaseHTTPResponse
 from yanmo.common.errors import StorageError
 from yanmo.store.objects import Damaged, Wanted, Written, check_sha256, check_size
 from yanmo.store.s3.client import Client
-from yanmo.store.s3.retry import OutOfRange, Patience, body_of, calling, check_length
+from yanmo.store.s3.retry import OutOfRange, RetryBudget, body_of, calling, check_length
 
 THREADS = 8
 PART_BYTES = 8 << 20
@@ -37,8 +37,8 @@ S = TypeVar("S")
 class Transfer:
     """Uploads and downloads of one bucket."""
 
-    def __init__(self, client: Client, bucket: str, patience: Patience) -> None:
-        self.client, self.bucket, self._patience = client, bucket, patience
+    def __init__(self, client: Client, bucket: str, retry_budget: RetryBudget) -> None:
+        self.client, self.bucket, self._retry_budget = client, bucket, retry_budget
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="s3")
 
     def upload(self, files: Sequence[tuple[Path, str]]) -> list[Written]:
@@ -131,12 +131,12 @@ class Transfer:
     def _upload_small(self, path: Path, name: str) -> Written:
         data = path.read_bytes()
         put = lambda: self.client._put_object(self.bucket, name, data)  # noqa: E731
-        self._patience.retry(f"writing {name}", absent_passes=True).run(put)
+        self._retry_budget.retry(f"writing {name}", absent_passes=True).run(put)
         return Written(len(data), hashlib.sha256(data).hexdigest())
 
     def _upload_large(self, path: Path, name: str) -> Written:
         start = lambda: self.client._create_multipart_upload(self.bucket, name, {})  # noqa: E731
-        upload = self._patience.retry(f"writing {name}").run(start)
+        upload = self._retry_budget.retry(f"writing {name}").run(start)
         try:
             return self._upload_parts(path, name, upload)
         except BaseException:  # Ctrl-C too: an unfinished upload costs money until somebody aborts it
@@ -168,7 +168,7 @@ class Transfer:
         put = lambda: self.client._put_object(self.bucket, name, data, None, query)  # noqa: E731
         try:
             return str(
-                self._patience.retry(f"writing part {number} of {name}", absent_passes=True).run(put).etag
+                self._retry_budget.retry(f"writing part {number} of {name}", absent_passes=True).run(put).etag
             )
         except FileNotFoundError as error:
             raise StorageError(
@@ -186,12 +186,12 @@ class Transfer:
                     raise
 
         try:
-            self._patience.retry(f"completing {name}", absent_passes=True).run(complete)
+            self._retry_budget.retry(f"completing {name}", absent_passes=True).run(complete)
         except FileNotFoundError as error:
             raise StorageError(
                 f"{name}: its upload was aborted by somebody; run the command again"
             ) from error
-        found = self._patience.retry(f"looking at {name}").run(lambda: self._size(name))
+        found = self._retry_budget.retry(f"looking at {name}").run(lambda: self._size(name))
         if found != total:  # S3 may answer 200 with an error in the body
             raise StorageError(
                 f"{name}: uploaded {total} bytes, the server has {found}; run the command again"
@@ -209,7 +209,7 @@ class Transfer:
     def abort(self, name: str, upload: str) -> None:
         """Give up a multipart upload; what cannot be aborted now is left to gc."""
         with contextlib.suppress(FileNotFoundError, StorageError):
-            self._patience.retry(f"aborting {name}").run(
+            self._retry_budget.retry(f"aborting {name}").run(
                 lambda: self.client._abort_multipart_upload(self.bucket, name, upload)
             )
 
@@ -231,7 +231,7 @@ class Transfer:
                 return data
 
         try:
-            return self._patience.retry(f"reading {where}").run(get)
+            return self._retry_budget.retry(f"reading {where}").run(get)
         except FileNotFoundError:
             raise Damaged(f"{where}: expected {wanted.bytes} bytes, found no such file") from None
         except OutOfRange:

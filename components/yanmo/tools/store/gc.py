@@ -19,7 +19,7 @@ from yanmo.common.logs import human_bytes
 from yanmo.options.values import Bounds, brief, number_in
 from yanmo.store.objects import Leftover, ObjectInfo, ObjectStore
 from yanmo.tools.store.find import print_json
-from yanmo.tools.store.gc_plan import Ages, Plan, Planner
+from yanmo.tools.store.gc_plan import Ages, GcPlan, Planner
 from yanmo.tools.store.gc_sweep import Sweep, Swept
 from yanmo.tools.store.inventory import Inventory, take
 
@@ -70,7 +70,7 @@ def run(store: ObjectStore, args: argparse.Namespace) -> int:
     return 0
 
 
-def _document(plan: Plan, swept: Swept | None) -> dict[str, object]:
+def _document(plan: GcPlan, swept: Swept | None) -> dict[str, object]:
     return {
         "deleted": swept is not None,
         "bytes": plan.bytes if swept is None else swept.bytes,
@@ -92,7 +92,7 @@ def _document(plan: Plan, swept: Swept | None) -> dict[str, object]:
     }
 
 
-def _print(inventory: Inventory, plan: Plan, swept: Swept | None, args: argparse.Namespace) -> None:
+def _print(inventory: Inventory, plan: GcPlan, swept: Swept | None, args: argparse.Namespace) -> None:
     verb = "removed" if swept else "would remove"
     groups: dict[str, list[int]] = defaultdict(list)
     stayed = swept.stayed if swept else set()
@@ -127,7 +127,7 @@ def _print(inventory: Inventory, plan: Plan, swept: Swept | None, args: argparse
         print(f"{human_bytes(plan.bytes)} of {human_bytes(inventory.bytes)} would be freed; --delete does it")
 
 
-def _explain(inventory: Inventory, plan: Plan) -> None:
+def _explain(inventory: Inventory, plan: GcPlan) -> None:
     going = {one.folder.name: one for one in plan.to_delete}
     for name, folder in sorted(inventory.keys.items()):
         why = plan.kept.get(name)

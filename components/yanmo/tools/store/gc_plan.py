@@ -68,7 +68,7 @@ class ToDelete:
 
 
 @dataclass
-class Plan:
+class GcPlan:
     """One decision over a store."""
 
     kept: dict[KeyName, str] = field(default_factory=dict)
@@ -97,13 +97,13 @@ class Planner:
 
     def __init__(self, store: ObjectStore, inventory: Inventory, ages: Ages) -> None:
         self.store, self.inventory, self.ages = store, inventory, ages
-        self.plan = Plan()
+        self.plan = GcPlan()
         self._now = store.clock()
         self._live: set[KeyName] = set()
         self._seen: set[tuple[KeyName, str]] = set()
         self._manifests: dict[str, tuple[Manifest, bytes] | None] = {}
 
-    def decide(self) -> Plan:
+    def decide(self) -> GcPlan:
         """The plan; nothing is written.
 
         Raises:

@@ -36,7 +36,7 @@ from yanmo.store.manifest import Manifest, Reference
 from yanmo.store.objects import AlreadyExists, ObjectStore
 from yanmo.store.output import deletion_marks, manifest_name, superseded_name
 from yanmo.tools.store.chain import Opener, edges
-from yanmo.tools.store.gc_plan import Plan, ToDelete, inputs_of
+from yanmo.tools.store.gc_plan import GcPlan, ToDelete, inputs_of
 from yanmo.tools.store.inventory import KeyName, take
 from yanmo.tools.store.pointed import read_all
 
@@ -61,7 +61,7 @@ class Swept:
 class Sweep:
     """Removes what a plan dooms."""
 
-    def __init__(self, store: ObjectStore, plan: Plan) -> None:
+    def __init__(self, store: ObjectStore, plan: GcPlan) -> None:
         self.store, self.plan = store, plan
         self.done = Swept()
         self._since = store.clock()

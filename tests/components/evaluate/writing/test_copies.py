@@ -5,7 +5,7 @@ import random
 import pytest
 
 from yanmo.evaluate.bits.windows import Windows, han_codes
-from yanmo.evaluate.documents.reading import Source
+from yanmo.evaluate.documents.reading import TrainingDocument
 from yanmo.evaluate.writing import copies as module
 from yanmo.evaluate.writing.copies import find_copies, nearest
 
@@ -13,7 +13,7 @@ HAN = "明月几时有把酒问青天"
 
 
 def sources(texts):
-    return [Source(f"{i:03d}", "诗", f"t{i}", text) for i, text in enumerate(texts)]
+    return [TrainingDocument(f"{i:03d}", "诗", f"t{i}", text) for i, text in enumerate(texts)]
 
 
 def random_texts(seed, number, letters=HAN, longest=40):

@@ -184,7 +184,7 @@ def test_only_what_a_verdict_rests_on_can_be_accepted_unmeasured(wrong):
 
 
 def test_every_rule_of_verse_can_be_limited_and_no_other():
-    from yanmo.evaluate.verse.rules import RULES as VERSE_RULES
+    from yanmo.evaluate.verse.verse_rules import RULES as VERSE_RULES
 
     assert list(VERSE) == [rule.name for rule in VERSE_RULES]
     for name in VERSE:

@@ -332,7 +332,7 @@ def test_an_answer_cut_at_any_byte_of_its_head_changes_nothing(
     monkeypatch.setattr("yanmo.store.s3.retry._FIRST_WAIT", 0.0)
     monkeypatch.setattr("yanmo.store.s3.transfer.PART_BYTES", 10 if "parts" in asked else 8 << 20)
     monkeypatch.setattr("yanmo.store.s3.store.PART_BYTES", 10 if "parts" in asked else 8 << 20)
-    store._patience.seconds = 30.0
+    store._retry_budget.seconds = 30.0
     honest = _honest(told) if asked == "probe" else answered
     ask = ASKED[asked]
     told.answer = honest
@@ -545,8 +545,8 @@ def test_no_message_and_no_log_line_shows_a_credential(
 def test_waits_grow_and_are_never_the_same_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
     limits: list[float] = []
     monkeypatch.setattr("random.uniform", lambda low, high: limits.append(high) or 0.0)
-    patience = s3_retry.Patience(60.0, lambda: True)
-    retry = s3_retry.Retry("asking", patience)
+    retry_budget = s3_retry.RetryBudget(60.0, lambda: True)
+    retry = s3_retry.Retry("asking", retry_budget)
     tries = iter([ConnectionError()] * 12)
 
     def request() -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from tiny_store import commit
 
 from yanmo.promote.command import main
-from yanmo.promote.page.lineage import trace
+from yanmo.promote.page.ancestors import trace
 from yanmo.store.output import open_reference
 
 ROOT = Path(__file__).parents[4]

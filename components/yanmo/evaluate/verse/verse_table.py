@@ -10,8 +10,8 @@ from yanmo.common.bootstrap import generator_for
 from yanmo.evaluate.verse.chance import SCRAMBLES
 from yanmo.evaluate.verse.parallel import Pairs, middle_couplets
 from yanmo.evaluate.verse.poems import read_poem
-from yanmo.evaluate.verse.rules import CI, RULES, SHI, Knowledge, Rule, Tally, Text
 from yanmo.evaluate.verse.tunes import Tunes
+from yanmo.evaluate.verse.verse_rules import CI, RULES, SHI, Knowledge, Rule, Tally, Text
 
 _ROUNDS = 3
 """Times that the originals are scrambled."""
