@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 INPUTS = "INPUTS.json"
 INPUTS_SCHEMA = "yanmo.inputs/1"
 _GC_SECONDS = 20.0
-"""How long a run waits for a gc that has withdrawn what it needs; a gc that was killed decides nothing."""
+"""How long a run waits for a gc that has set aside what it needs; a gc that was killed decides nothing."""
 
 
 class Removed(StorageError):
@@ -125,7 +125,7 @@ class Result:
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """What an output is made from: everything in its key, and what is recorded beside it."""
+    """What an output is made from: everything in its key, and what is recorded with it."""
 
     stage: str
     revision: int
@@ -161,9 +161,9 @@ def lease_name(stage: str, key: str) -> str:
 
 
 def announce(store: ObjectStore, stage: str, key: str, outputs: dict[str, Output]) -> None:
-    """Say in INPUTS.json what the run of a key rests on; called under its lease.
+    """Write into INPUTS.json what the run of a key rests on; called under its lease.
 
-    gc withdraws a manifest, then reads these files and the pointers, and only then removes anything; a run
+    gc sets a manifest aside, then reads these files and the pointers, and only then removes anything; a run
     writes first and looks for the manifests afterwards. So gc sees the file, or the run that one is gone.
 
     Raises:
@@ -191,14 +191,14 @@ def inputs_document(pinned: Mapping[str, object]) -> bytes:
 def check_present(store: ObjectStore, outputs: Iterable[Output]) -> None:
     """Raise Removed when gc has removed one of `outputs` since it was opened.
 
-    One that gc has withdrawn and not yet removed is waited for: gc looks once more who needs it, under the
-    lease of its key, and the caller has said so before.
+    Waits for one that gc has set aside and not yet removed: gc looks once more who needs it, under the lease
+    of its key, and the caller has announced that before.
     """
     for output in outputs:
         pinned = output.reference
         if not _is_back(store, pinned):
-            withdrawn = superseded_name(pinned.stage, pinned.key, pinned.manifest_sha256)
-            if store.stat(withdrawn) is not None:
+            set_aside = superseded_name(pinned.stage, pinned.key, pinned.manifest_sha256)
+            if store.stat(set_aside) is not None:
                 raise Removed(
                     f"{store.uri}/{pinned.manifest_uri}: set aside by a `yanmo store gc` that goes on or was "
                     "killed; run `yanmo store gc --delete`, which puts back what is needed, then "
@@ -213,11 +213,11 @@ def check_present(store: ObjectStore, outputs: Iterable[Output]) -> None:
 
 
 def _is_back(store: ObjectStore, pinned: Reference) -> bool:
-    """Whether the manifest is there, as soon as a gc that has withdrawn it has decided."""
-    withdrawn = superseded_name(pinned.stage, pinned.key, pinned.manifest_sha256)
+    """Whether the manifest is there, once a gc that has set it aside has decided."""
+    set_aside = superseded_name(pinned.stage, pinned.key, pinned.manifest_sha256)
     end = time.monotonic() + _GC_SECONDS
     while not _is_present(store, pinned):
-        gone = store.stat(withdrawn) is None and not _is_present(store, pinned)
+        gone = store.stat(set_aside) is None and not _is_present(store, pinned)
         if gone or time.monotonic() > end:
             return False
         time.sleep(0.2)
@@ -229,7 +229,7 @@ def _is_present(store: ObjectStore, pinned: Reference) -> bool:
     try:
         data, _ = store.read(pinned.manifest_uri)
     except FileNotFoundError:
-        return False  # removed, or withdrawn by a gc that will look once more who needs it
+        return False  # removed, or set aside by a gc that will look once more who needs it
     if hashlib.sha256(data).hexdigest() == pinned.manifest_sha256:
         return True
     stage, key, sha256 = pinned.stage, pinned.key, pinned.manifest_sha256
@@ -273,7 +273,7 @@ def commit_once(
     """
     key = recipe.key
     lease = Lease(store, lease_name(recipe.stage, key), uuid.uuid4().hex[:12])
-    said = False
+    has_logged = False
     while True:
         found = None if force else find_whole(store, recipe.stage, key)
         if found is not None:
@@ -287,9 +287,9 @@ def commit_once(
                 continue
         if lease.acquire():
             break
-        if not said:
+        if not has_logged:
             log.info("another run is making %s/%s; waiting for it", recipe.stage, key[:12])
-            said = True
+            has_logged = True
         time.sleep(wait_seconds)
     try:
         if not force:  # it may have been committed between the look and the lease
@@ -382,12 +382,12 @@ _Outcome = Literal["ours", "other parts", "another's"]
 
 
 def _commit(store: ObjectStore, manifest: Manifest, force: bool) -> _Outcome:
-    """Write the manifest; says what lies in its place now.
+    """Write the manifest; returns what lies in its place now.
 
     The first of two whole outputs of one key stays, even if they differ (training on other ranks), as
     references may pin it already; only `force` replaces it: by one of other content, or, where the content is
     equal and the parts are not, by a manifest that names the same files and the new parts. A part that was
-    not made this time (its text is not here) is as true of this content as it was, and stays.
+    not made this time (its text is not here) still belongs to this content, and stays.
     """
     name, data = manifest_name(manifest.stage, manifest.key), manifest.to_json()
     Manifest.from_json(data, "the manifest of this run")  # what no reader would take must not be committed

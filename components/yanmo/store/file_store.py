@@ -328,7 +328,7 @@ class FileStore:
 
     @contextlib.contextmanager
     def _temporary(self, path: Path, data: bytes) -> Iterator[Path]:
-        """A durable file with `data` beside `path`, locked while it is in use and gone afterwards."""
+        """A durable file with `data` next to `path`, locked while it is in use and gone afterwards."""
         temporary = path.parent / f"{_TEMPORARY}{uuid.uuid4().hex}"
         try:
             with _opened_in_folder(temporary) as file:

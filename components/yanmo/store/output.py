@@ -120,8 +120,8 @@ def superseded_name(stage: str, key: str, manifest_sha256: str) -> str:
 def deletion_marks(stage: str, key: str, manifest_sha256: str) -> tuple[str, str]:
     """The marks by which gc says that it is about to remove a manifest of `superseded_name`.
 
-    One of them is enough. The second is the mark of earlier versions: a run of theirs beside a gc of this one
-    looks for it, and a gc of theirs beside a run of this one writes it.
+    One of them is enough. The second is the mark of earlier versions: their runs look for it while a gc of
+    this version works, and their gc writes it while runs of this version work.
     """
     return (
         f"runs/{stage}/{key}/TO_DELETE-{manifest_sha256[:12]}",

@@ -37,7 +37,7 @@ MADE_BY = {
     **{"evaluation_set": "curate", "tokenizer": "tokenize", "seed_noise": "train"},
     **dict.fromkeys(("baselines", "writing", "contamination"), "evaluate"),
 }
-"""Part -> the stage that makes it beside its own output."""
+"""Part -> the stage that makes it together with its own output."""
 _MEND = {
     "evaluation_set": (
         "restore it, or name the channel's own set once: `yanmo curate --evaluation-set evaluation_set/KEY` "

@@ -13,7 +13,7 @@ GIB = 1 << 30
 
 @dataclass(frozen=True, kw_only=True)
 class StoreSettings:
-    """What an s3 store needs besides its address. Credentials are not here (s3/credentials.py)."""
+    """What an s3 store needs in addition to its address. Credentials are not here (s3/credentials.py)."""
 
     endpoint: str = ""
     """http(s)://host[:port]; "" means what the environment or the mounted secret says, else AWS."""

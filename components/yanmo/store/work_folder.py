@@ -135,7 +135,9 @@ class WorkFolder:
             state = json.loads(data)
             str(state["label"]), [FileEntry(**file) for file in state["files"]]
         except (ValueError, KeyError, TypeError) as error:
-            raise DataError(f"{self.store.uri}/{name}: damaged ({error}); delete it to start anew") from error
+            raise DataError(
+                f"{self.store.uri}/{name}: damaged ({error}); delete it to start again"
+            ) from error
         return state, version
 
     def _swap(self, state: dict[str, Any]) -> list[dict[str, Any]]:

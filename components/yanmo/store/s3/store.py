@@ -154,7 +154,7 @@ class S3Store:
         return self._conditional
 
     def _probe(self) -> bool:
-        """Writes that must be refused, and one that must not. Asked anew by each process: servers change.
+        """Writes that must be refused, and one that must not. Each process asks again: servers change.
 
         Ceph 16 compares If-Match with the bare tag and refuses the quoted one of RFC 9110, so both are tried.
         """

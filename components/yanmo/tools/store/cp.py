@@ -167,7 +167,7 @@ class _Copy:
         try:
             found = open_reference(self.target, output.reference)
         except DataError:
-            return False  # the target has other content under this key; ours goes beside it
+            return False  # the target has other content under this key; ours goes next to it
         if found.missing():
             return False
         if found.reference.manifest_sha256 != output.reference.manifest_sha256:
@@ -207,7 +207,7 @@ class _Copy:
         self.target.settle(f"cas/{manifest.stage}/{manifest.key}/{manifest.attempt}")
 
     def _keep_beside(self, output: Output) -> None:
-        """Write the manifest beside that of the target's own output of the key, where references find it."""
+        """Write the manifest next to that of the target's own output of the key, where references find it."""
         manifest, reference = output.manifest, output.reference
         with contextlib.suppress(AlreadyExists):
             name = superseded_name(manifest.stage, manifest.key, reference.manifest_sha256)

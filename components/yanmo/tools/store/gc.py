@@ -5,8 +5,8 @@ committed; manifests that --force replaced; work of finished runs, expired lease
 temporary files and unfinished uploads. All of it only where it was last written longer ago than --older-than.
 
 Never goes: what a pointer, a record of a history, a live run, an unfinished run that may go on, or a young
-output refers to, through inputs and parts down to the raw files' digests. Safe beside runs (gc_sweep.py says
-why). Give an age longer than your longest pipeline: between two of its tasks a reference may be in KFP only.
+output refers to, through inputs and parts down to the raw files' digests. Safe while runs are at work
+(gc_sweep.py says why). Give an age longer than your longest pipeline: between two of its tasks a reference may be in KFP only.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def _print(inventory: Inventory, plan: GcPlan, swept: Swept | None, args: argpar
         _explain(inventory, plan)
     for name, _ in plan.restore:
         done = "restored" if swept else "would restore"
-        print(f"{done} {name[0]}/{name[1][:12]}: withdrawn, and needed again")
+        print(f"{done} {name[0]}/{name[1][:12]}: set aside, and needed again")
     for text in plan.dangling:
         print(f"dangling: {text}")
     for text in swept.spared if swept else []:
@@ -128,10 +128,10 @@ def _print(inventory: Inventory, plan: GcPlan, swept: Swept | None, args: argpar
 
 
 def _explain(inventory: Inventory, plan: GcPlan) -> None:
-    going = {one.folder.name: one for one in plan.to_delete}
+    to_delete = {one.folder.name: one for one in plan.to_delete}
     for name, folder in sorted(inventory.keys.items()):
         why = plan.kept.get(name)
-        if why is None and name not in going:
+        if why is None and name not in to_delete:
             why = "not old enough, or unfinished work that may go on"
         if why:
             print(f"keep {folder}, {human_bytes(folder.bytes)}: {why}")

@@ -43,14 +43,14 @@ class Ages:
 
 @dataclass
 class ToDelete:
-    """What goes of one key."""
+    """What is to be removed of one key."""
 
     folder: KeyFolder
     objects: list[ObjectInfo]
     """In the order of removal."""
     why: str
     is_whole: bool = False
-    """The committed output itself goes."""
+    """Whether the committed output itself is removed."""
     manifest: Manifest | None = None
     """Its committed manifest, unless there is none or it is damaged."""
     data: bytes = b""
@@ -59,7 +59,7 @@ class ToDelete:
 
     @property
     def parts(self) -> list[ObjectInfo | Leftover]:
-        """Everything that goes."""
+        """Everything that is to be removed."""
         return [*self.objects, *self.leftovers]
 
     @property
@@ -81,7 +81,7 @@ class GcPlan:
     """Objects of no key, and what they are."""
     leftovers: list[Leftover] = field(default_factory=list)
     restore: list[tuple[KeyName, str]] = field(default_factory=list)
-    """Keys whose withdrawn manifest (the name that follows) is needed again."""
+    """Keys whose manifest was set aside (under the name that follows) and is needed again."""
     dangling: list[str] = field(default_factory=list)
     """References to what is gone already, in words."""
 
@@ -93,7 +93,7 @@ class GcPlan:
 
 
 class Planner:
-    """Marks what is needed and sorts the rest."""
+    """Marks what is needed and decides about the rest."""
 
     def __init__(self, store: ObjectStore, inventory: Inventory, ages: Ages) -> None:
         self.store, self.inventory, self.ages = store, inventory, ages
@@ -152,9 +152,9 @@ class Planner:
         )
 
     def _young(self, folder: KeyFolder) -> Iterator[tuple[Reference, str]]:
-        """The edges of manifests that are too young to go."""
+        """The edges of manifests that are too young to be removed."""
         if folder.manifest is None:
-            return  # none, or withdrawn by a gc that was killed
+            return  # none, or set aside by a gc that was killed
         for info in [folder.manifest, *folder.old_manifests]:
             if self._is_old(info.modified) and folder.name not in self._live:
                 continue
@@ -210,7 +210,7 @@ class Planner:
         return [here[0]]
 
     def _pinned(self, reference: Reference, why: str) -> Manifest | None:
-        """The manifest that `reference` pins; a withdrawn one shall be restored.
+        """The manifest that `reference` pins; one that was set aside is to be restored.
 
         None where nothing of the key is there any more.
 
@@ -222,8 +222,8 @@ class Planner:
         if folder is None or not any(folder.objects):
             return None
         here = self._read(manifest_name(stage, key))  # raises where it is damaged, or of another key
-        withdrawn = superseded_name(stage, key, reference.manifest_sha256)
-        for name in (manifest_name(stage, key), withdrawn):
+        set_aside = superseded_name(stage, key, reference.manifest_sha256)
+        for name in (manifest_name(stage, key), set_aside):
             found = self._read(name)
             if found and hashlib.sha256(found[1]).hexdigest() == reference.manifest_sha256:
                 if found[0].content_digest != reference.content_digest:
@@ -239,7 +239,7 @@ class Planner:
             f"{self.store.uri}/{manifest_name(stage, key)}: {why} pins the manifest with sha256 "
             f"{reference.manifest_sha256[:16]}..., "
             + (f"found {hashlib.sha256(here[1]).hexdigest()[:16]}..." if here else "found none")
-            + f", and none beside it; restore it, or run the {stage} stage again with --force. Only where "
+            + f", and none next to it; restore it, or run the {stage} stage again with --force. Only where "
             "that gives other content, remove by hand what still refers to the lost one (`yanmo store "
             "verify` lists it)"
         )
@@ -247,9 +247,9 @@ class Planner:
     def _is_all_of(self, here: tuple[Manifest, bytes], folder: KeyFolder) -> bool:
         """Whether the manifest in place stands for all of its key, so that other attempts may go.
 
-        Not an older one that was put back by hand: `--force` kept it beside, under its own name. Where other
-        attempts have files beside it, its own may be the damaged ones: every file is read then. That is
-        once, as the others go.
+        Not an older one that was put back by hand: `--force` kept that next to it, under its own name. Where
+        there are files of other attempts, its own may be the damaged ones: every file is read then. That
+        happens once, as the others are removed.
         """
         manifest, data = here
         sha256 = hashlib.sha256(data).hexdigest()
@@ -277,7 +277,7 @@ class Planner:
         return self._manifests[name]
 
     def _judge(self, folder: KeyFolder) -> None:
-        """What goes of a key that no live run holds."""
+        """What is to be removed of a key that no live run holds."""
         if folder.name not in self.plan.kept:
             self._list_all(folder) if folder.manifest else self._list_debris(folder, set())
         elif folder.manifest:
@@ -285,10 +285,10 @@ class Planner:
         # else it is needed and not there: nothing of it is touched
 
     def _list_debris(self, folder: KeyFolder, used: set[str]) -> None:
-        """What lies beside the output, if there is one."""
+        """What lies next to the output, if there is one."""
         old = [info for info in folder.old_manifests if not self._is_kept_manifest(folder, info)]
         objects = list(old)
-        why = ["a manifest that was replaced or withdrawn"] if old else []
+        why = ["a manifest that was replaced or set aside"] if old else []
         for attempt, files in sorted(folder.attempts.items()):
             if attempt not in used and self._is_old(max(info.modified for info in files)):
                 objects += files
@@ -310,7 +310,7 @@ class Planner:
             )
 
     def _list_all(self, folder: KeyFolder) -> None:
-        """The output and all beside it; its manifest first."""
+        """The output and all that lies next to it; its manifest first."""
         assert folder.manifest
         found = self._read_old(folder.manifest.name)
         why = f"nothing refers to it, and it is older than {shown_age(self.ages.older_than)}"
@@ -405,7 +405,7 @@ def shown_age(seconds: float) -> str:
 def _consumers_first(to_delete: list[ToDelete]) -> Iterator[ToDelete]:
     """Every output before those it was made from, so that a kill leaves no hole in a chain.
 
-    What lies beside outputs comes first: dead work may name an output in its INPUTS.json.
+    What lies next to outputs comes first: abandoned work may name an output in its INPUTS.json.
     """
     by_name = {one.folder.name: one for one in to_delete}
     done: set[KeyName] = set()

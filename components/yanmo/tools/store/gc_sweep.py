@@ -1,11 +1,11 @@
-"""Carrying out a plan of gc beside runs that go on.
+"""Carries out a plan of gc while runs go on.
 
 Why nothing that is needed can go, though runs commit and move pointers meanwhile:
 
 1. Everything of a key is removed only under that key's lease. A live run holds it, so gc passes by; a run
    that begins waits for gc, and then finds no manifest and makes its own. A run that lost its lease (a laptop
    that slept) cannot commit over what gc removed: its next look at the lease ends it.
-2. A committed output is first withdrawn (MANIFEST.json is copied beside itself and removed), then pointers
+2. A committed output is first set aside (MANIFEST.json is copied next to itself and removed), then pointers
    and INPUTS.json are read again; what is still unneeded is removed, the rest gets its manifest back. Who
    reads a reference meanwhile finds the manifest under its second name (`open_reference`).
    Whoever takes up an output says so first (moves the pointer, writes INPUTS.json) and then looks whether its
@@ -14,8 +14,8 @@ Why nothing that is needed can go, though runs commit and move pointers meanwhil
    one sees the other: gc restores, or the run ends with exit code 75 and makes the output again when it is
    retried.
 3. Consumers go before what they were made from, manifests before files. Killed anywhere, gc leaves every
-   remaining manifest with all its files and its whole chain; a withdrawn one is removed, or restored if it is
-   needed again, by the next gc.
+   remaining manifest with all its files and its whole chain; one that was set aside is removed by the next gc, or
+   restored if it is needed again.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Swept:
 
 
 class Sweep:
-    """Removes what a plan dooms."""
+    """Removes what a plan says."""
 
     def __init__(self, store: ObjectStore, plan: GcPlan) -> None:
         self.store, self.plan = store, plan
@@ -71,9 +71,9 @@ class Sweep:
         """Leases of this batch: no run makes these keys, whatever their INPUTS.json says."""
 
     def run(self) -> Swept:
-        """Restore what a killed gc withdrew and is needed, then remove what is to delete."""
+        """Restore what a killed gc set aside and is needed, then remove what the plan says."""
         for name, kept in self.plan.restore:
-            self._restore_withdrawn(name, kept)
+            self._restore(name, kept)
         progress = Progress(log, "removed", max(1, self.plan.bytes), unit="B")
         waiting = iter(self.plan.to_delete)
         while batch := list(itertools.islice(waiting, BATCH)):
@@ -96,11 +96,11 @@ class Sweep:
             self._take_all(batch)
             taken = [one for one in batch if one.folder.name in held]
             needed = self._needed_now() if taken else set()
-            withdrawn = [one for one in taken if one.is_whole and not _is_needed(one, needed)]
-            lost = {one.folder.name for one in withdrawn if not self._withdraw(one)}
+            set_aside = [one for one in taken if one.is_whole and not _is_needed(one, needed)]
+            lost = {one.folder.name for one in set_aside if not self._set_aside(one)}
             marked = [one for one in taken if not one.is_whole and not _is_needed(one, needed)]
             marked = [one for one in marked if self._mark(one)]
-            needed |= self._needed_now() if withdrawn or marked else set()
+            needed |= self._needed_now() if set_aside or marked else set()
             for one in taken:
                 if one.folder.name not in lost:
                     self._finish(one, needed)
@@ -155,10 +155,10 @@ class Sweep:
         except FileNotFoundError:
             return b""
 
-    def _withdraw(self, one: ToDelete) -> bool:
+    def _set_aside(self, one: ToDelete) -> bool:
         """Set the manifest aside; False where the lease was lost or another manifest is there by now."""
         with contextlib.suppress(AlreadyExists):
-            self.store.create(_withdrawn_name(one), one.data)
+            self.store.create(_aside_name(one), one.data)
         if not self._is_ours(one) or self._current(one.folder.name) != one.data:
             self._spare(one, "a run took it over")
             return False
@@ -166,7 +166,7 @@ class Sweep:
         return True
 
     def _mark(self, one: ToDelete) -> list[str]:
-        """Marks on the replaced manifests that go; runs that begin to use one are told by these."""
+        """Mark the replaced manifests that are to be removed; runs that begin to use one see the marks."""
         marks = _marks(one)
         for name in marks:
             with contextlib.suppress(AlreadyExists):  # of a gc that was killed
@@ -190,13 +190,13 @@ class Sweep:
         self.done.stayed.add(one.folder.name)
 
     def _finish(self, one: ToDelete, needed: set[tuple[KeyName, str]]) -> None:
-        """Remove what is to delete of a key, or give it back what was withdrawn."""
+        """Remove what the plan says of a key, or put back its manifest that was set aside."""
         name = one.folder.name
         if _is_needed(one, needed):
             if one.is_whole:
                 with contextlib.suppress(AlreadyExists):
                     self.store.create(manifest_name(*name), one.data)
-                self.store.delete(_withdrawn_name(one))
+                self.store.delete(_aside_name(one))
             self._unmark(one)
             self._spare(one, "something refers to it now")
             return
@@ -204,7 +204,7 @@ class Sweep:
             self._spare(one, "a run took it over")
             return
         if one.is_whole:
-            self.store.delete(_withdrawn_name(one))
+            self.store.delete(_aside_name(one))
         for info in one.objects:
             if info.name != lease_name(*name):  # it is ours now, and goes last
                 self.store.delete(info.name)
@@ -214,19 +214,19 @@ class Sweep:
             leftover.remove()
             self._count(leftover.bytes)
 
-    def _restore_withdrawn(self, name: KeyName, kept: str) -> None:
+    def _restore(self, name: KeyName, kept: str) -> None:
         lease = Lease(self.store, lease_name(*name), "gc")
         if not lease.acquire():
             return
         try:
             with contextlib.suppress(AlreadyExists, FileNotFoundError):
                 self.store.create(manifest_name(*name), self.store.read(kept)[0])
-                log.info("%s/%s is needed: its withdrawn manifest is back", name[0], name[1][:12])
+                log.info("%s/%s is needed: its manifest, which was set aside, is back", name[0], name[1][:12])
         finally:
             lease.remove()
 
     def _needed_now(self) -> set[tuple[KeyName, str]]:
-        """Key and manifest sha256 of all that is referred to now, and was not when the plan was made."""
+        """Key and manifest sha256 of all that is referred to now and was not when the plan was made."""
         found: set[tuple[KeyName, str]] = set()
         waiting = list(self._references_now())
         while waiting:
@@ -259,21 +259,21 @@ class Sweep:
             return None
 
 
-def _withdrawn_name(one: ToDelete) -> str:
+def _aside_name(one: ToDelete) -> str:
     return superseded_name(*one.folder.name, hashlib.sha256(one.data).hexdigest())
 
 
 def _marks(one: ToDelete) -> list[str]:
-    """The names of the marks on replaced manifests that go while the output of the key stays."""
+    """The names of the marks on replaced manifests that are removed while the output of the key stays."""
     if one.is_whole:
-        return []  # the output itself is withdrawn, which says the same
+        return []  # the output itself is set aside, which says the same
     old = {info.name for info in one.folder.old_manifests} & {info.name for info in one.objects}
     digits = sorted(name.rpartition("-")[2].removesuffix(".json") for name in old)
     return [mark for each in digits for mark in deletion_marks(*one.folder.name, each)]
 
 
 def _is_needed(one: ToDelete, needed: set[tuple[KeyName, str]]) -> bool:
-    """Whether a new reference names the output that goes, or an older manifest that goes beside it."""
+    """Whether a new reference names the output that is to go, or an older manifest that goes with it."""
     if one.is_whole:
         return any(name == one.folder.name for name, _ in needed)
     return any(

@@ -47,7 +47,7 @@ class KeyFolder:
     key: str
     manifest: ObjectInfo | None = None
     old_manifests: list[ObjectInfo] = field(default_factory=list)
-    """Superseded by `--force`, or withdrawn by a gc that was killed."""
+    """Manifests replaced by `--force`, or set aside by a gc that was killed."""
     attempts: dict[str, list[ObjectInfo]] = field(default_factory=dict)
     work: list[ObjectInfo] = field(default_factory=list)
     """Work in progress, LEASE.json and INPUTS.json."""

@@ -40,7 +40,7 @@ class Row:
     used_by: list[str]
     """Outputs that have it as input or part."""
     superseded: int
-    """Manifests kept beside the current one."""
+    """Manifests kept next to the current one."""
     uncommitted_bytes: int
     """Of attempts that the manifest does not name."""
 

@@ -107,7 +107,7 @@ def _migrate(store: ObjectStore, name: str, schema: str, write: bool) -> int:
         return 0
     if write:
         document = json.dumps(values, ensure_ascii=False, indent=1).encode()
-        if schema == MANIFEST_SCHEMA:  # references pin its sha256, so the older one stays beside it
+        if schema == MANIFEST_SCHEMA:  # references pin its sha256, so the older one stays next to it
             kept = superseded_name(values["stage"], values["key"], hashlib.sha256(data).hexdigest())
             with contextlib.suppress(AlreadyExists):
                 store.create(kept, data)

@@ -253,14 +253,14 @@ def test_nothing_is_removed_while_a_needed_manifest_is_damaged(folder_ground: Gr
     assert ground.names() == before
 
 
-def after_withdrawal(monkeypatch: pytest.MonkeyPatch, action: Callable[[], None]) -> None:
-    """Do `action` when gc has withdrawn manifests and is about to look who needs them."""
+def after_set_aside(monkeypatch: pytest.MonkeyPatch, action: Callable[[], None]) -> None:
+    """Do `action` when gc has set manifests aside and is about to look who needs them."""
     real, looks = Sweep._needed_now, 0
 
     def look(sweep: Sweep) -> object:
         nonlocal looks
         looks += 1
-        if looks == 2:  # the first is before anything is withdrawn
+        if looks == 2:  # the first is before anything is set aside
             action()
         return real(sweep)
 
@@ -288,7 +288,7 @@ def beside_gc(
         time.sleep(0.3)
         assert not run.done(), "it waits"
 
-    after_withdrawal(monkeypatch, meanwhile)
+    after_set_aside(monkeypatch, meanwhile)
     return run
 
 
@@ -302,7 +302,7 @@ def test_a_pointer_that_moves_to_an_output_during_gc_keeps_it(
         assert open_reference(ground.store, wanted.reference).missing() is None, "who reads it goes on"
         move_pointer(ground.store, "dev", "next", consumer.reference)
 
-    after_withdrawal(monkeypatch, meanwhile)
+    after_set_aside(monkeypatch, meanwhile)
     said = ground.gc()
     assert said.code == 0 and "something refers to it now" in said.out
     assert is_there(ground, consumer) and is_there(ground, wanted)
@@ -417,18 +417,18 @@ def test_the_mark_of_a_killed_gc_goes_and_what_it_was_on_can_be_used(
     assert not [name for name in ground.names("runs") if f"{mark}-" in name]
 
 
-@pytest.mark.parametrize("is_withdrawn", [False, True])
+@pytest.mark.parametrize("is_set_aside", [False, True])
 def test_a_gc_that_lost_its_lease_leaves_the_key_to_the_run_that_took_it(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch, is_withdrawn: bool
+    ground: Ground, monkeypatch: pytest.MonkeyPatch, is_set_aside: bool
 ) -> None:
-    """A laptop that slept beyond its time to live, before it withdrew the manifest or after."""
+    """A laptop that slept beyond its time to live, before it set the manifest aside or after."""
     lost, other = ground.unwanted(), ground.commit("other", inputs={"sources": RAW})
     real, looks = Sweep._needed_now, 0
 
     def look(sweep: Sweep) -> object:
         nonlocal looks
         looks += 1
-        if looks == 1 + is_withdrawn:
+        if looks == 1 + is_set_aside:
             lease = sweep._held["train", lost.manifest.key]
             ground.store.replace(lease.name, b'{"owner": "a run"}', ground.store.read(lease.name)[1])
         return real(sweep)
@@ -438,11 +438,11 @@ def test_a_gc_that_lost_its_lease_leaves_the_key_to_the_run_that_took_it(
     assert said.code == 0 and "a run took it over" in said.out
     assert not ground.names(folder_of(other)), "the rest of the batch goes"
     assert is_there(ground, lost)
-    assert (ground.store.stat(lost.reference.manifest_uri) is None) == is_withdrawn
+    assert (ground.store.stat(lost.reference.manifest_uri) is None) == is_set_aside
     assert ground.store.stat(f"{work_of(lost)}/LEASE.json") is not None, "the lease is the run's"
 
 
-def test_a_manifest_that_changed_under_gc_is_not_withdrawn(
+def test_a_manifest_that_changed_under_gc_is_not_set_aside(
     ground: Ground, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lost = ground.unwanted()
@@ -461,7 +461,7 @@ def test_a_manifest_that_changed_under_gc_is_not_withdrawn(
     assert ground.store.sizes([f"{folder_of(lost)}/{lost.manifest.attempt}/content.txt"]) != [None]
 
 
-def test_what_a_killed_gc_withdrew_is_restored_if_it_is_needed_again(ground: Ground) -> None:
+def test_what_a_killed_gc_set_aside_is_restored_if_it_is_needed_again(ground: Ground) -> None:
     output = ground.unwanted()
     data, _ = ground.store.read(output.reference.manifest_uri)
     ground.write(f"{folder_of(output)}/MANIFEST-{output.reference.manifest_sha256[:12]}.json", data)
