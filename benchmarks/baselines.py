@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 from yanmo.common.errors import DataError
-from yanmo.evaluate.baselines.baselines import ppmd_bits, xz_figures
+from yanmo.evaluate.baselines.baselines import ppmd_bits, xz_results
 from yanmo.evaluate.baselines.mixture import mixture_bits
 from yanmo.evaluate.documents.reading import Document, by_genre, read_split, training_texts
 from yanmo.evaluate.verse.verse_table import learn
@@ -49,7 +49,7 @@ def main() -> None:
     valid = read_split(_latest(store, options.channel, "evaluation_set"), "valid")
     _timed("5-grams of the mixture", lambda: mixture_bits(by_genre(sources), valid, scored))
     _timed("PPMd", lambda: ppmd_bits(texts, scored))
-    _timed("xz, all genres", lambda: xz_figures(texts, scored))
+    _timed("xz, all genres", lambda: xz_results(texts, scored))
     if options.naive:
         _timed("xz, a run per genre", lambda: _naive_xz(texts, scored))
     _timed("verse, learn", lambda: learn((s.genre, s.title, s.text) for s in sources))

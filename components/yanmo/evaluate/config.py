@@ -18,7 +18,7 @@ class EvaluateConfig(StageOptions, group="evaluate"):
     )
     evaluation_set: str = input_ref("documents to measure it on", stages=("evaluation_set",))
     documents: str = input_ref(
-        "training documents: of the baselines, and to look for copies in; 'none' measures neither "
+        "training documents: for the baselines and the search for copies; 'none' measures neither "
         "(contamination by the model's own training text always is)",
         stages=("curate",),
         also=("balance",),
@@ -36,14 +36,14 @@ class EvaluateConfig(StageOptions, group="evaluate"):
     )
     with_tag: bool = opt(
         True,
-        "score each document a second time behind its genre tag (a column, not the headline)",
+        "score each document a second time with its genre tag (a column, not the headline)",
     )
     bootstrap_draws: int = opt(2000, "draws of documents for the intervals", least=100)
     seed: int = opt(0, "seed of samples and of bootstrap draws", most=MOST_EXACT)
     tasks: str = opt(
         "none",
-        "restore punctuation, name the genre, find the next line: asked in words of a chat model, "
-        "or chosen by likelihood",
+        "restore punctuation, name the genre, find the next line: a chat model is asked in words, "
+        "another one chooses by likelihood",
         choices=("none", "likelihood", "chat"),
         often=True,
     )

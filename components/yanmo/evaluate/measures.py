@@ -1,4 +1,4 @@
-"""From bits of documents to the figures of an evaluation, with intervals."""
+"""From bits of documents to the metrics of an evaluation, with intervals."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from yanmo.evaluate.documents.reading import Document, genre_order
 
 Floats = npt.NDArray[np.float64]
 FEW_DOCUMENTS = 10
-"""Below this an interval is marked: a percentile bootstrap of so few documents or groups is too narrow."""
+"""With fewer, an interval is marked: a percentile bootstrap of so few documents or groups is too narrow."""
 LENGTHS = (0, 32, 64, 128, 256, 512, 1024)
 """Where bins of a document's length begin, in characters."""
 _DIGITS = 4
@@ -36,14 +36,14 @@ def source_group(source: str) -> str:
 
 @dataclass(frozen=True)
 class _Rows:
-    """Figures of documents, parallel arrays."""
+    """Bits and sizes of documents, parallel arrays."""
 
     bits: Floats
     characters: Floats
     tagged: Floats | None
     tokens: npt.NDArray[np.int32] | None
     group: npt.NDArray[np.int64]
-    """Number of what a document hangs together with; its own where it stands alone."""
+    """Number of the group that a document belongs to (groups.py); one of its own where it has none."""
 
     @property
     def num_groups(self) -> int:
@@ -65,14 +65,14 @@ def summarize(
     """Bits per character by genre, source and length, in total, and as the mean over genres.
 
     Args:
-        bits: of each document.
-        tagged: of each document behind its genre tag; NaN where it has none.
-        tokens: of each document, for the perplexity of a token.
+        bits: bits of each document.
+        tagged: bits of each document with its genre tag; NaN where it has none.
+        tokens: tokens of each document, for the perplexity of a token.
 
     Returns:
-        {"genres": {name: figures}, "mean": ..., "total": ..., "sources": ..., "lengths": ...}, JSON values
+        {"genres": {name: metrics}, "mean": ..., "total": ..., "sources": ..., "lengths": ...}, JSON values
         only. The interval of the total draws documents within their genre, as that of the mean does; those
-        that hang together are drawn together (groups.py).
+        of one group are drawn together (groups.py).
     """
     characters = np.array([d.characters for d in documents], np.float64)
     group = np.unique([d.group or f"id {d.id}" for d in documents], return_inverse=True)[1]
@@ -80,11 +80,11 @@ def summarize(
     of_genre = np.array([d.genre for d in documents])
     genres = {g: rows.at(of_genre == g) for g in sorted(set(of_genre.tolist()), key=genre_order)}
     sums = {g: _drawn(each, bootstrap, g) for g, each in genres.items()}
-    figures = {g: _figures(each, sums[g]) for g, each in genres.items()}
+    metrics = {g: _metrics(each, sums[g]) for g, each in genres.items()}
     return {
-        "genres": figures,
-        "mean": _mean(figures.values(), np.mean([s[:, 0] / s[:, 1] for s in sums.values()], axis=0)),
-        "total": _figures(rows, np.sum(list(sums.values()), axis=0)),
+        "genres": metrics,
+        "mean": _mean(metrics.values(), np.mean([s[:, 0] / s[:, 1] for s in sums.values()], axis=0)),
+        "total": _metrics(rows, np.sum(list(sums.values()), axis=0)),
         "sources": _grouped(rows, [source_group(d.source) for d in documents], bootstrap, "source"),
         "lengths": _grouped(rows, [length_bin(int(n)) for n in rows.characters], bootstrap, "length"),
     }
@@ -103,7 +103,7 @@ def _drawn(rows: _Rows, bootstrap: Bootstrap, name: str) -> Floats:
     return resampled_sums(values, bootstrap.draws, generator_for(bootstrap.seed, name))
 
 
-def _figures(rows: _Rows, sums: Floats) -> dict[str, Any]:
+def _metrics(rows: _Rows, sums: Floats) -> dict[str, Any]:
     bits, characters = float(rows.bits.sum()), float(rows.characters.sum())
     per_character = bits / characters
     result: dict[str, Any] = {
@@ -141,11 +141,11 @@ def _mean(genres: Iterable[dict[str, Any]], drawn: Floats) -> dict[str, Any]:
 
 
 def _grouped(rows: _Rows, names: Sequence[str], bootstrap: Bootstrap, what: str) -> dict[str, Any]:
-    """Figures by source or by length; a bin of lengths stands where its numbers say."""
+    """Metrics by source or by length; bins of lengths are in the order of their numbers."""
     found = np.array(names)
     order = sorted(set(names), key=lambda n: int(n.split("-")[0]) if what == "length" else n)
     groups = {name: rows.at(found == name) for name in order}
-    return {name: _figures(each, _drawn(each, bootstrap, f"{what} {name}")) for name, each in groups.items()}
+    return {name: _metrics(each, _drawn(each, bootstrap, f"{what} {name}")) for name, each in groups.items()}
 
 
 def _interval(drawn: Floats) -> list[float]:

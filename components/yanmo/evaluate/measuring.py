@@ -1,4 +1,4 @@
-"""All that an evaluation asks of a model, piece by piece: scores, samples, tasks, questions of the harness.
+"""All that an evaluation asks a model, piece by piece: scores, samples, tasks, questions of the harness.
 
 The pieces come in the same order in every rank (pieces.py); what they give is all that the output holds.
 """
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 
 class EvaluationResult(NamedTuple):
-    """What was asked of a model and what it gave."""
+    """What a model was asked and what it gave."""
 
     documents: list[Document]
     scores: Scores
@@ -39,12 +39,12 @@ class EvaluationResult(NamedTuple):
     answers: dict[str, Any]
     """File -> its value: samples, tasks, harness."""
     confirmation: tuple[list[Document], Scores] | None
-    """The same for the confirmation split; None where the set has none, or another split than test is
-    scored."""
+    """The same for the confirmation split; None where the set has none, or where another split than
+    test is scored."""
 
 
 def measure(run: StageRun, pieces: Pieces) -> EvaluationResult:
-    """The documents of the evaluation set within the budget, and the model's figures and answers."""
+    """The documents of the evaluation set within the budget, and the model's scores and answers."""
     options, evaluation_set = run.options, run.input("evaluation_set")
     documents = read_split(evaluation_set, options.split)
     confirmation = read_confirmation(evaluation_set, options.split)
@@ -71,9 +71,9 @@ def measure(run: StageRun, pieces: Pieces) -> EvaluationResult:
 def _kept_scores(run: StageRun, loaded: LoadedModel, documents: Sequence[Document], pieces: Pieces) -> Scores:
     """Scores that are written down and not looked at: nothing may log, show or export them.
 
-    Without the genre tag, which only says something about a model beside its headline figure.
+    Without the genre tag, which only says something next to the headline metric.
     """
-    log.info("scoring the confirmation split; its figures are kept for promote, and shown nowhere")
+    log.info("scoring the confirmation split; its scores are kept for promote, and shown nowhere")
     return score(
         loaded,
         documents,
@@ -100,7 +100,7 @@ def _samples(run: StageRun, loaded: LoadedModel, genres: list[str], pieces: Piec
 def _answers(
     run: StageRun, loaded: LoadedModel, documents: Sequence[Document], pieces: Pieces
 ) -> dict[str, Any]:
-    """What the model answers to our own tasks and to the harness's, where they are asked for."""
+    """The model's answers to our own tasks and to the harness's, where these are wanted."""
     options, found = run.options, {}
     if options.tasks != "none":
         answered = measure_tasks(
@@ -114,14 +114,14 @@ def _answers(
         )
         found["tasks"] = {"schema": "yanmo.tasks/1", **answered}
     if options.harness_tasks:
-        figures = run_harness(
+        results = run_harness(
             loaded,
             options.harness_tasks,
             limit=options.harness_limit,
             workers=options.workers,
             pieces=pieces,
         )
-        found["harness"] = {"schema": "yanmo.harness/1", **figures}
+        found["harness"] = {"schema": "yanmo.harness/1", **results}
     return found
 
 

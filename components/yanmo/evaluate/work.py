@@ -1,4 +1,4 @@
-"""The evaluate stage: score, summarize, sample, and set baselines beside the figures."""
+"""The evaluate stage: score, summarize, write samples, and measure baselines."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _wanted_none(options: Any) -> bool:
 
 
 def work(run: StageRun) -> Result:
-    """Measure the model and commit its figures."""
+    """Measure the model and commit the results."""
     # Imported here: a run that finds its key committed must not wait two seconds for torch.
     from yanmo.evaluate.bits.devices import ran_on
     from yanmo.evaluate.bits.pieces import Ranks
@@ -73,7 +73,7 @@ def work(run: StageRun) -> Result:
     measured = measure(run, pieces)
     documents, scores = measured.documents, measured.scores
     bootstrap = Bootstrap(options.bootstrap_draws, options.seed)
-    figures = summarize(documents, scores.bits, bootstrap, scores.bits_with_tag, scores.tokens)
+    results = summarize(documents, scores.bits, bootstrap, scores.bits_with_tag, scores.tokens)
     chats = sum(bool(d.turns) for d in documents)
     shared = conditions(
         evaluation_set,
@@ -87,19 +87,19 @@ def work(run: StageRun) -> Result:
         "conditions": shared,
         "model": run.input("model").content_digest,
         "bootstrap": vars(bootstrap),
-        **figures,
+        **results,
     }
     table = evaluation_table(documents, options.split, scores.tokens, scores.bits, scores.bits_with_tag)
     write_documents(run.attempt, "documents", table, text_form(evaluation_set))
     more = _keep_confirmation(run, measured)
     for name, value in {"summary": summary, **measured.answers}.items():
         run.attempt.write(f"{name}.json", _json(value))
-    _show(run, figures)
+    _show(run, results)
     run.extra["pieces"] = pieces
     return Result(
         counts={
             "documents": len(documents),
-            "characters": figures["total"]["characters"],
+            "characters": results["total"]["characters"],
             "chats": chats,
             **more,
         },
@@ -116,8 +116,8 @@ def work(run: StageRun) -> Result:
 def _keep_confirmation(run: StageRun, measured: EvaluationResult) -> dict[str, int]:
     """Write the scores of the confirmation split into a file of their own; gives the count of documents.
 
-    No summary is made of them: until a confirmation asks (promote/gate/confirmation.py) nobody should know
-    them.
+    No summary is made of them: nobody should know them before a challenger is to be confirmed
+    (promote/gate/confirmation.py).
     """
     from yanmo.evaluate.documents.table import evaluation_table, write_documents
 
@@ -145,12 +145,12 @@ def _pieces(run: StageRun) -> KeptPieces:
 
     ranks, options = Ranks.of_environment(), run.options
     if options.force and ranks.world_size > 1:
-        raise UsageError("--force with WORLD_SIZE > 1: make it anew in one process, or raise --seed")
+        raise UsageError("--force with WORLD_SIZE > 1: make it again in one process, or raise --seed")
     return KeptPieces(
         run.store,
         work_name(run.stage.name, run.key),
         ranks,
-        anew=options.force,
+        again=options.force,
         is_committed=lambda: ranks.rank > 0 and find_output(run.store, run.stage.name, run.key) is not None,
     )
 
@@ -176,7 +176,7 @@ def conditions(
 
 
 def finish(run: StageRun, output: Output) -> Finish:
-    """Baselines, how the model writes, the table in the log, and the figures for KFP's UI."""
+    """Baselines, how the model writes, the table in the log, and the metrics for KFP's UI."""
     if "pieces" in run.extra:
         run.extra.pop("pieces").clear()
     from yanmo.evaluate.writing.contamination import report_contamination
@@ -186,10 +186,10 @@ def finish(run: StageRun, output: Output) -> Finish:
     number = int(summary["conditions"].get("documents_per_genre", 0))
     parts: dict[str, Output] = {}
     if run.inputs.get("documents") is None:
-        log.info("no training documents given: no baselines, and no look for copies")
+        log.info("no training documents given: no baselines, and no search for copies")
     else:
         if counts["documents"] == counts.get("chats"):
-            log.info("the evaluation set holds chats alone: no baselines")
+            log.info("the evaluation set holds only chats: no baselines")
         else:
             from yanmo.evaluate.baselines.baselines import committed_baselines
 
@@ -207,8 +207,8 @@ def finish(run: StageRun, output: Output) -> Finish:
 def _writing(run: StageRun, output: Output) -> dict[str, Output]:
     """The part `writing`.
 
-    Of an evaluation beside the channel's own (the champion's) it is only shown, and decides nothing: a
-    damaged text that an old champion was trained on must not stop the night.
+    For an evaluation of another model than the channel's newest (the champion) it is only shown, and decides
+    nothing: a damaged text that an old champion was trained on must not stop the night.
     """
     from yanmo.evaluate.writing.writing import committed_writing
 
@@ -222,21 +222,21 @@ def _writing(run: StageRun, output: Output) -> dict[str, Output]:
 
 
 def metrics(summary: dict[str, Any]) -> dict[str, float]:
-    """The headline figures under ASCII names, as KFP's database wants them."""
+    """The headline metrics under ASCII names, as KFP's database wants them."""
     result = {"bpc_mean": summary["mean"]["bits_per_character"]}
-    for i, (genre, figures) in enumerate(summary["genres"].items()):
+    for i, (genre, results) in enumerate(summary["genres"].items()):
         known = _ASCII[genre] if genre in GENRES else f"genre_{i}"
-        result[f"bpc_{known}"] = figures["bits_per_character"]
+        result[f"bpc_{known}"] = results["bits_per_character"]
     return result
 
 
-def _show(run: StageRun, figures: dict[str, Any]) -> None:
+def _show(run: StageRun, results: dict[str, Any]) -> None:
     gauge = run.telemetry.gauge("bits_per_character", "Bits per character of the model", ("genre",))
-    for genre, values in figures["genres"].items():
+    for genre, values in results["genres"].items():
         gauge.labels(genre).set(values["bits_per_character"])
     mean = run.telemetry.gauge("mean_bits_per_character", "Bits per character, mean over genres")
-    mean.set(figures["mean"]["bits_per_character"])
-    run.telemetry.counter("documents", "Documents scored").inc(figures["total"]["documents"])
+    mean.set(results["mean"]["bits_per_character"])
+    run.telemetry.counter("documents", "Documents scored").inc(results["total"]["documents"])
 
 
 def _json(value: Any) -> str:

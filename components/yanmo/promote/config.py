@@ -24,7 +24,7 @@ class PromoteConfig(StageOptions, group="promote"):
         optional=True,
     )
     baselines: str = input_ref(
-        "figures of xz, PPMd and the 5-grams, for the page", stages=("baselines",), optional=True
+        "results of xz, PPMd and the 5-grams, for the page", stages=("baselines",), optional=True
     )
     writing: str = input_ref(
         "how the challenger writes; 'none' leaves it unjudged",
@@ -60,8 +60,8 @@ class PromoteConfig(StageOptions, group="promote"):
     )
     least_noise: float = opt(
         0.002,
-        "no measured standard deviation of the seed below this is believed: short twins may scatter less "
-        "than whole trainings (0.076 % against 0.180 % in one recipe, docs/gate.md)",
+        "least standard deviation of the seed, used where twins measured less: short twins may scatter "
+        "less than whole trainings (0.076 % against 0.180 % in one recipe, docs/gate.md)",
         below=1,
     )
     max_genre_loss: float = opt(0.05, "bits per character by which a genre may get worse at most", often=True)
@@ -76,7 +76,7 @@ class PromoteConfig(StageOptions, group="promote"):
     )
     max_contamination: float = opt(
         0.01,
-        "share of the evaluated texts (0 to 1) found in the training text above which nothing is valid",
+        "share of evaluated texts (0 to 1) found in the training text above which the verdict is not valid",
         most=1,
     )
     limits: str = opt(
@@ -86,7 +86,7 @@ class PromoteConfig(StageOptions, group="promote"):
     )
     accept_unmeasured: str = opt(
         "",
-        "what a promotion may rest on without its having been measured, by name: contamination",
+        "what need not be measured for a promotion, by name: contamination",
         form=True,
     )
     draws: int = opt(5000, "draws of the paired bootstrap over documents", least=2000)
@@ -99,10 +99,10 @@ class PromoteConfig(StageOptions, group="promote"):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.dry_run:
-            object.__setattr__(self, "pointer", NONE)  # the runtime, too, moves nothing
+            object.__setattr__(self, "pointer", NONE)  # the stage itself moves no pointer either
 
     def contradictions(self) -> list[str]:
-        """Limits and names that are none."""
+        """Limits or names that do not exist."""
         parse_limits(self.limits)  # raises by itself
         parse_unmeasured(self.accept_unmeasured)
         return []
@@ -111,7 +111,7 @@ class PromoteConfig(StageOptions, group="promote"):
 STAGE = Stage(
     name="promote",
     image="train",
-    revision=7,
+    revision=8,
     config=PromoteConfig,
     outputs={"verdict": "Dataset", "report": "HTML", "metrics": "Metrics"},
     parameters=("promoted",),

@@ -1,4 +1,4 @@
-"""What decides a verdict beside its inputs: whom it is compared with, nights, noise, searched text."""
+"""What a verdict depends on in addition to its inputs: the champion, nights, noise, searched text."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 
 def prepare(run: StageRun) -> dict[str, Any]:
-    """Find out whom the challenger is compared with, and that both models are whole.
+    """Find the champion to compare the challenger with, and check that both models are whole.
 
     A challenger that is champion already is compared with the champion before it, as it was when it was
     promoted, so that the same verdict is found under the same key.
@@ -45,7 +45,7 @@ def prepare(run: StageRun) -> dict[str, Any]:
 
 
 def _nights(run: StageRun) -> dict[str, Any]:
-    """The gains of the nights before decide with tonight's: other ones make another verdict."""
+    """The gains of earlier nights count together with tonight's, so they are part of the key."""
     run.extra["nights"] = ()
     if run.inputs["champion"] is None:
         return {}
@@ -62,16 +62,16 @@ def _nights(run: StageRun) -> dict[str, Any]:
 
 
 def _noise(run: StageRun) -> dict[str, Any]:
-    """What the challenger's seed is worth decides with: another measurement of it is another verdict."""
+    """The spread that the challenger's seed makes decides as well, so its measurement is part of the key."""
     model = open_evaluation(run.input("challenger")).model
     return {PART: model.part(PART)} if PART in model.manifest.references else {}
 
 
 def _searched(run: StageRun) -> dict[str, Any]:
-    """What was looked for in the training text decides with, and how much of that text the store shows now.
+    """What was found in the training text, and how much of that text the store shows now, is part of the key.
 
-    Neither is in the evaluation's digest: the part may be made later (`evaluate --force`), and a text may
-    come back that was lost when the last verdict was made.
+    Neither is in the evaluation's digest: the part may be made later (`evaluate --force`), and a text that
+    was lost when the last verdict was made may come back.
     """
     evaluation = run.input("challenger")
     model, found = open_evaluation(evaluation).model, dict[str, Output]()
@@ -87,7 +87,7 @@ def _searched(run: StageRun) -> dict[str, Any]:
 
 
 def _own_writing(run: StageRun) -> dict[str, Any]:
-    """Leave out figures of writing that belong to another evaluation: the channel's latest may."""
+    """Leave out a part `writing` that belongs to another evaluation, as the channel's latest may."""
     writing, challenger = run.inputs["writing"], run.input("challenger")
     if writing is None or is_of(writing, challenger):
         return {}
@@ -121,7 +121,7 @@ def _compared(run: StageRun) -> dict[str, Any]:
 
 
 def _check_dry_run(run: StageRun, conditions: dict[str, str]) -> None:
-    """Any two evaluations may be compared, but a champion is not passed over unless that is asked for."""
+    """Any two evaluations may be compared, but a champion is ignored only where the command says so."""
     options = run.options
     if run.inputs["champion"] is None and options.champion != NONE and options.inputs == "latest":
         current = read_pointer(run.store, options.channel, CHAMPION)

@@ -20,7 +20,7 @@ from yanmo.promote.gate.evaluation import (
     with_contamination,
     with_writing,
 )
-from yanmo.promote.gate.guards import contamination_of, figures_of
+from yanmo.promote.gate.guards import contamination_of, guard_metrics
 from yanmo.promote.gate.limits import MEASURED, parse_limits, parse_unmeasured
 from yanmo.promote.gate.nights import recipe_of, with_tonight
 from yanmo.promote.gate.noise import goes_on, noise_of
@@ -55,12 +55,12 @@ def work(run: StageRun) -> Result:
     champion = _opened_champion(run.inputs["champion"], run.inputs["champion_writing"])
     verdict = _judged(run, challenger, champion)
     baselines = run.inputs["baselines"]
-    figures = read_json(baselines, "summary.json") if baselines else None
+    baseline_results = read_json(baselines, "summary.json") if baselines else None
     report = make_report(
         verdict,
         challenger,
         champion,
-        figures,
+        baseline_results,
         channel=run.options.channel,
         options=by_kind(run.options, "semantic"),
         command=verdict_command(run),
@@ -92,7 +92,7 @@ def _judged(run: StageRun, challenger: Evaluation, champion: Evaluation | None) 
     evidence = Evidence(
         same_model=same,
         contamination=contamination_of(challenger, run.options.max_contamination),
-        figures=figures_of(challenger),
+        guard_metrics=guard_metrics(challenger),
         rolled_back=run.extra.get("rolled_back", ""),
         noise=noise_of(challenger.model, champion.model if champion else None),
         from_champion=goes_on(challenger.model, champion.model if champion else None),
@@ -186,7 +186,7 @@ def _keep_writing(run: StageRun) -> None:
 
 
 def metrics(report: dict[str, Any], promoted: bool) -> dict[str, float]:
-    """The report's figures for KFP's UI, under ASCII names; what was not measured is left out."""
+    """The report's metrics for KFP's UI, under ASCII names; what was not measured is left out."""
     gain, total = report["verdict"]["gain"] or {}, report["cost"]["total"]
     found = {
         "gain_bits": gain.get("bits"),

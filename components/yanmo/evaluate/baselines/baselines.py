@@ -1,5 +1,5 @@
-"""What a model must beat: `xz -9e`, PPMd, a character 5-gram and its mixture by genre, all primed with the
-training text.
+"""What a model must beat: `xz -9e`, PPMd, a character 5-gram and its mixture by genre, which all read the
+training text first.
 
 Committed as a part of their own, keyed by training text and evaluation set: measuring another model, or the
 same one with other options, never computes them again. One process each: 28 CPU-seconds for 3.5 M characters
@@ -42,7 +42,7 @@ from yanmo.store.output import Output
 
 log = logging.getLogger(__name__)
 REVISION = 4
-"""Raised by hand when the same texts give other bytes; 3 gave the same figures as 4."""
+"""Raised by hand when the same texts give other bytes; 3 gave the same results as 4."""
 _BOOTSTRAP = Bootstrap(draws=2000, seed=0)
 Floats = npt.NDArray[np.float64]
 
@@ -60,7 +60,7 @@ def committed_baselines(run: StageRun, documents_per_genre: int = 0) -> Output:
 
     def build(attempt: Attempt) -> Result:
         work = work_name(attempt.stage, attempt.key)
-        kept.append(KeptPieces(attempt.store, work, anew=options.force))
+        kept.append(KeptPieces(attempt.store, work, again=options.force))
         return _build(
             attempt,
             documents,
@@ -125,7 +125,8 @@ def _build(
 
 
 def _plain_texts(evaluation_set: Output, split: str) -> list[Document]:
-    """The documents that are no chats: a model is charged for the answers of a chat, these for all of it."""
+    """The documents that are no chats: in a chat a model is charged for the answers, a baseline for
+    everything."""
     return [d for d in read_split(evaluation_set, split) if not d.turns]
 
 
@@ -135,13 +136,13 @@ def _measure(
     scored: Sequence[Document],
     pieces: KeptPieces,
 ) -> list[Any]:
-    """The figures of xz, PPMd's bits of each document, and those of the 5-grams; side by side.
+    """The results of xz, PPMd's bits of each document, and those of the 5-grams; made at the same time.
 
-    Those that a run before this one finished are taken as they are.
+    Those that an earlier run finished are taken as they are.
     """
     texts = [source.text for source in sources]
     jobs: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
-        "xz": (xz_figures, (texts, scored)),
+        "xz": (xz_results, (texts, scored)),
         "ppmd": (ppmd_bits, (texts, scored)),
         "mixture": (mixture_bits, (by_genre(sources), fitted, scored)),
     }
@@ -182,7 +183,7 @@ def ppmd_bits(texts: Sequence[str], scored: Sequence[Document]) -> Floats:
     return bits
 
 
-def xz_figures(texts: Sequence[str], scored: Sequence[Document]) -> dict[str, Any]:
+def xz_results(texts: Sequence[str], scored: Sequence[Document]) -> dict[str, Any]:
     """Bits per character that `xz -9e` adds, by genre; one line break between documents counts.
 
     Genres only: the bytes of one document depend on those before it.
@@ -190,7 +191,7 @@ def xz_figures(texts: Sequence[str], scored: Sequence[Document]) -> dict[str, An
     genres = sorted({d.genre for d in scored}, key=genre_order)
     joined = {g: "\n".join(d.text for d in scored if d.genre == g) for g in genres}
     sizes = added_bytes(_bytes("\n".join(texts) + "\n"), [_bytes(text) for text in joined.values()])
-    figures = {
+    results = {
         genre: {
             "documents": sum(d.genre == genre for d in scored),
             "characters": num_characters(text),
@@ -198,8 +199,8 @@ def xz_figures(texts: Sequence[str], scored: Sequence[Document]) -> dict[str, An
         }
         for (genre, text), size in zip(joined.items(), sizes, strict=True)
     }
-    mean = np.mean([float(f["bits_per_character"]) for f in figures.values()])
-    return {"genres": figures, "mean": {"bits_per_character": round(float(mean), 4)}}
+    mean = np.mean([float(f["bits_per_character"]) for f in results.values()])
+    return {"genres": results, "mean": {"bits_per_character": round(float(mean), 4)}}
 
 
 def _bytes(text: str) -> bytes:

@@ -1,9 +1,9 @@
-"""The 5-gram's mixture: one of all training text and one of each genre, weighed for the genre at hand.
+"""The 5-gram's mixture: one of all training text and one of each genre, weighted for the genre at hand.
 
     p(character) = sum over models k of  weight[genre, k] p_k(character)
 
-The weights are fitted on the other held-out split by expectation maximization, so the mixture is told the
-genre, as a model behind a genre tag is. Each model spreads what it gives to unknown characters evenly over
+The weights are fitted on the other held-out split by expectation maximization, so the mixture knows the
+genre, as a model with a genre tag does. Each model spreads what it gives to unknown characters evenly over
 `UNSEEN_CHARACTERS`, so the mixture is a probability too. Models are trained one after the other and only
 their bits are kept: the memory is that of one.
 """
@@ -21,7 +21,8 @@ from yanmo.model.ngram import NgramModel
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 _ROUNDS = 40
-"""Of expectation maximization; on the bundled corpus the bits stand still in the fifth decimal after 20."""
+"""Rounds of expectation maximization; on the bundled corpus the fifth decimal of the bits no longer changes
+after 20."""
 
 
 def mixture_bits(

@@ -19,7 +19,7 @@ _ORDER = 6
 with 8, 8.851 with 12."""
 _LEAST_MEMORY, _MOST_MEMORY = 1 << 24, (1 << 32) - 64
 _MEMORY_PER_BYTE = 24
-"""Bytes of model per byte of text, with room: a full model is thrown away and begun anew."""
+"""Bytes of model per byte of text, with room: a full model is thrown away and begun again."""
 
 
 def added_bytes(prefix: bytes, groups: Sequence[Sequence[bytes]]) -> list[list[int]]:

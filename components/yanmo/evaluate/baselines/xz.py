@@ -1,4 +1,4 @@
-"""What a compressor primed with the training text needs for a new text: the baseline without a model.
+"""What a compressor that has read the training text needs for a new text: the baseline without a model.
 
     bits = 8 * (size(training text + new text) - size(training text)),  xz -9e
 
@@ -21,7 +21,7 @@ _DICTIONARY = 1 << 26
 
 
 def added_bytes(prefix: bytes, texts: Sequence[bytes]) -> list[int]:
-    """By how many bytes `xz -9e` of `prefix` grows when each of `texts` follows it.
+    """The bytes by which `xz -9e` of `prefix` grows when each of `texts` follows it.
 
     Forks, so it must run in a process without other threads.
     """

@@ -25,18 +25,19 @@ def on_devices(model: Decoder, device: str) -> list[Decoder]:
 
 
 def share_of_devices(number: int) -> list[int]:
-    """The GPUs of this process: all that it sees, or its share where torchrun started others beside it."""
+    """The GPUs of this process: all that it sees, or its share where torchrun started other processes
+    here."""
     local = int(os.environ.get("LOCAL_RANK") or 0)
-    return list(range(number))[local :: _num_beside()] or ([local % number] if number else [])
+    return list(range(number))[local :: _num_local_processes()] or ([local % number] if number else [])
 
 
 def ran_on(device: str, world_size: int) -> dict[str, Any]:
-    """What scored, for the cost on promote's page: a device, and how many of it over all processes.
+    """What scored, for the cost on promote's page: the kind of device, and how many over all processes.
 
     Those that torchrun started on one machine see the same GPUs, which count once.
     """
     gpus = _num_gpus(device)
-    number = gpus * world_size // _num_beside() if gpus else world_size
+    number = gpus * world_size // _num_local_processes() if gpus else world_size
     return {"device": "cuda" if gpus else "cpu", "ranks": number}
 
 
@@ -44,6 +45,6 @@ def _num_gpus(device: str) -> int:
     return torch.cuda.device_count() if device != "cpu" else 0
 
 
-def _num_beside() -> int:
+def _num_local_processes() -> int:
     """Processes of this run on this machine, as torchrun says."""
     return int(os.environ.get("LOCAL_WORLD_SIZE") or 1)

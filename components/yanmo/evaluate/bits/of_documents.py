@@ -1,7 +1,7 @@
 """Bits of every document under one model, without and with its genre tag.
 
 Both readings go through one pool, in batches that do not depend on how many workers there are, so that any
-number of them gives the same figures; every piece of about 65,000 tokens is written down.
+number of them gives the same bits; every piece of about 65,000 tokens is written down.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ Floats = npt.NDArray[np.float64]
 _DIGITS = 4
 """Decimals of a document's bits; the rest depends on the processor's order of summation."""
 _PIECE_TOKENS = 1 << 16
-"""Tokens read for a piece of the scores: what a kill costs, and what ranks share; some seconds of the demo's
-model."""
+"""Tokens of one piece of the scores, the unit that a kill costs and that ranks share: some seconds of the
+demo's model."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class LoadedModel:
 
     output: Output
     model: Decoder
-    """On the CPU."""
+    """The copy on the CPU."""
     symbols: hf_export.Symbols
     tokenizer: Tokenizer
     device: str = "cpu"
@@ -105,7 +105,7 @@ class Scores:
     """Arrays parallel to the documents that were scored."""
 
     tokens: npt.NDArray[np.int32]
-    """Tokens that are predicted: those of the text and `<|eos|>`; of a chat, those of its answers."""
+    """Tokens that are predicted: those of the text and `<|eos|>`; in a chat, those of its answers."""
     bits: Floats
     bits_with_tag: Floats | None
     """NaN for a document whose genre has no tag; None when tags were not asked for."""
@@ -153,22 +153,22 @@ def score(
     pieces: Pieces | None = None,
     name: str = "bits",
 ) -> Scores:
-    """The bits of every document, line breaks and `<|eos|>` included; of a chat, those of its answers.
+    """The bits of every document, line breaks and `<|eos|>` included; for a chat, those of its answers.
 
     Args:
-        with_tag: also read each document behind its genre tag; only the first window sees it, so only
-            that one is read again.
-        workers: batches scored at a time on a CPU; the figures do not depend on it.
+        with_tag: also read each document with its genre tag; only the first window sees it, so only that
+            one is read again.
+        workers: batches scored at a time on a CPU; the bits do not depend on it.
         stride: tokens by which windows advance; 0 takes half the model's context.
-        pieces: where figures are kept as they come, and taken from on a new start.
-        name: of the pieces; another one for other documents of the same run.
+        pieces: where bits are kept as they come, for a run that is started again.
+        name: name of the pieces; another one for other documents of the same run.
 
     Raises:
-        DataError: the model gives a figure that is not finite.
+        DataError: the model gives bits that are not finite.
         UsageError: the stride does not fit the model, or there is no such device.
     """
     began = time.monotonic()
-    torch.set_num_threads(1)  # of each operation: equal sums whatever the number of workers
+    torch.set_num_threads(1)  # threads of each operation: equal sums whatever the number of workers
     plain = [encode(loaded, d) for d in documents]
     context = loaded.model.config.max_position_embeddings
     tagged = _tagged(loaded, documents, plain, context) if with_tag else {}
@@ -176,8 +176,8 @@ def score(
     batches = _planned(reads, context, stride, loaded.batch_tokens)
     tokens = np.array([read.counted.sum() for read in plain], np.int32)
     log.info("scoring %d documents, %d tokens", len(documents), tokens.sum())
-    figures = _in_pieces(loaded.scorers, reads, batches, workers, pieces or Pieces(), name)
-    bits, second = _sums(batches, figures, len(plain), list(tagged), context)
+    window_bits = _in_pieces(loaded.scorers, reads, batches, workers, pieces or Pieces(), name)
+    bits, second = _sums(batches, window_bits, len(plain), list(tagged), context)
     _check_finite(loaded.output, np.concatenate([bits, second[list(tagged)]]))
     read = sum(w.length for batch in batches for w in batch)
     log.info("scored %.0f tokens/s, %d at a time", read / (time.monotonic() - began), workers)
@@ -212,7 +212,7 @@ def encode(loaded: LoadedModel, document: Document) -> Read:
 def _tagged(
     loaded: LoadedModel, documents: Sequence[Document], plain: Sequence[Read], context: int
 ) -> dict[int, Read]:
-    """Index of a document -> its first window behind its genre tag; the tag itself does not count."""
+    """Index of a document -> its first window with its genre tag; the tag itself does not count."""
     tags = ((i, loaded.symbols.tag(d.genre)) for i, d in enumerate(documents))
     return {
         i: Read(
@@ -256,7 +256,7 @@ def _in_pieces(
     pieces: Pieces,
     name: str,
 ) -> Floats:
-    """Of each window the counted bits, and those of its last token: (windows, 2), piece by piece."""
+    """The counted bits of each window, and those of its last token: (windows, 2), piece by piece."""
     jobs = [
         PieceTask(_plan_digest(reads, group), functools.partial(_window_bits, models, reads, group, workers))
         for group in _groups(batches)
@@ -302,21 +302,21 @@ def _window_bits(
 
 def _sums(
     batches: Sequence[list[scoring.Window]],
-    figures: Floats,
+    window_bits: Floats,
     number: int,
     tagged: Sequence[int],
     context: int,
 ) -> tuple[Floats, Floats]:
-    """Bits of each of `number` documents, and of those at `tagged` behind their tag (NaN for others).
+    """Bits of each of `number` documents, and of those at `tagged` with their tag (NaN for others).
 
     A tag takes the place of one token: where the first window is full, its last token is read without.
     """
     windows = [w for batch in batches for w in batch]
     of = np.array([w.document for w in windows], np.int64)
-    rest = np.where([w.scored > 1 for w in windows], figures[:, 0], figures[:, 1])
+    rest = np.where([w.scored > 1 for w in windows], window_bits[:, 0], window_bits[:, 1])
     rest[[w.scored == 1 and w.length < context for w in windows]] = 0.0
     size = number + len(tagged)
-    bits, behind = (np.bincount(of, v, size).astype(np.float64) for v in (figures[:, 0], rest))
+    bits, behind = (np.bincount(of, v, size).astype(np.float64) for v in (window_bits[:, 0], rest))
     second = np.full(number, math.nan)
     second[list(tagged)] = bits[number:] + behind[list(tagged)]
     return bits[:number], second

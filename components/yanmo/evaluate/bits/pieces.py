@@ -36,7 +36,7 @@ class PieceTask(NamedTuple):
     """How a piece is made."""
 
     plan: str
-    """What its value depends on beside the run's key; pieces of another plan are not taken."""
+    """What its value depends on in addition to the run's key; pieces of another plan are not taken."""
     make: Callable[[], Any]
     """Gives a value of JSON; called by any rank, in any order, in any thread."""
 
@@ -70,13 +70,13 @@ class Ranks(NamedTuple):
 
 
 class Pieces:
-    """Makes every piece anew and keeps none: for a caller without a store."""
+    """Makes every piece and keeps none: for a caller without a store."""
 
     def all(self, name: str, jobs: Sequence[PieceTask], at_once: int = 1) -> list[Any]:
         """The values of the pieces `name`, in order.
 
         Args:
-            name: of letters, digits and hyphens, one for each kind of work in a run.
+            name: letters, digits and hyphens; one name for each kind of work in a run.
             at_once: jobs done at a time, in threads.
         """
         return _mapped(lambda job: job.make(), jobs, at_once)
@@ -91,18 +91,18 @@ class KeptPieces(Pieces):
         work_name: str,
         ranks: Ranks = Ranks(),  # noqa: B008 - immutable
         *,
-        anew: bool = False,
+        again: bool = False,
         is_committed: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Take up what an earlier run of this key left.
+        """Use what an earlier run of this key left.
 
         Args:
-            work_name: of the run (commit.work_name).
-            anew: make all pieces again, whatever is there.
+            work_name: name of the run's work (commit.work_name).
+            again: make all pieces again, whatever is there.
             is_committed: asked before a piece is made; a rank that helps then stops.
         """
         self._store, self._folder, self._ranks = store, f"{work_name}/pieces", ranks
-        self._anew, self._is_committed = anew, is_committed
+        self._again, self._is_committed = again, is_committed
         self._names: list[str] = []
 
     def all(self, name: str, jobs: Sequence[PieceTask], at_once: int = 1) -> list[Any]:
@@ -118,7 +118,7 @@ class KeptPieces(Pieces):
         def value(number: int) -> Any:
             nonlocal found
             job, path = jobs[number], paths[number]
-            kept = None if self._anew else self._read(path, job.plan)
+            kept = None if self._again else self._read(path, job.plan)
             if kept is not None:
                 found += 1
                 return kept[0]
@@ -144,7 +144,7 @@ class KeptPieces(Pieces):
         """The value of the single piece `name`, if it is there."""
         path = f"{self._folder}/{name}.json"
         self._names.append(path)
-        kept = None if self._anew else self._read(path, "")
+        kept = None if self._again else self._read(path, "")
         return kept[0] if kept else None
 
     def keep(self, name: str, value: Any) -> None:
@@ -193,10 +193,10 @@ def _body(plan: str, value: Any) -> bytes:
 
 
 def _digest(value: Any) -> str:
-    """As manifest.digest, which refuses the NaN that a model may give whose training diverged."""
+    """The digest of a value; manifest.digest refuses the NaN of a model whose training diverged."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def plan_of(*parts: Any) -> str:
-    """A digest of values of JSON that say how a piece is made."""
+    """The digest of JSON values that describe how a piece is made."""
     return _digest(parts)

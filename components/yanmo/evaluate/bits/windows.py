@@ -1,8 +1,8 @@
-"""Runs of Han characters of some texts, and where they stand in other texts; exact.
+"""Runs of Han characters of some texts, and where they occur in other texts; exact.
 
-The few texts that are asked about are indexed, not the many that are searched: their windows of n characters
+The few texts that are looked for are indexed, not the many that are searched: their windows of n characters
 are hashed to 64 bits and sorted, the others stream past, and every find is compared character by character.
-Memory: about 60 bytes per character asked about and per character of one batch, whatever the size of the
+Memory: about 60 bytes per character looked for and per character of one batch, whatever the size of the
 training text; 3.4 million characters take 0.2 CPU-seconds (benchmarks/baselines.py).
 """
 
@@ -19,7 +19,7 @@ Hashes = npt.NDArray[np.uint64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 _BASES = (0x9E3779B97F4A7C15, 0xD1B54A32D192ED03, 0xAEF17502108EF2D9)
-"""Odd multipliers; the next is taken when two different windows asked about share a hash."""
+"""Odd multipliers; the next is taken when two different windows share a hash."""
 _FILTER_BITS = 22
 _FIRST_FILTER = np.uint64(64 - _FILTER_BITS)
 _HAN = ((0x3007, 0x3007), (0x3400, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x3FFFF))
@@ -36,7 +36,7 @@ def han_codes(texts: Sequence[str]) -> tuple[Codes, Ints]:
 
 
 def _hashed(codes: Codes, length: int, base: int) -> Hashes:
-    """A hash of every run of `length` codes, boundaries of texts not minded; its high bits are mixed."""
+    """A hash of every run of `length` codes, across boundaries of texts too; its high bits are mixed."""
     count = max(0, len(codes) - length + 1)
     hashes, factor = np.zeros(count, np.uint64), np.uint64(base)
     for offset in range(length):
@@ -54,12 +54,12 @@ def _inside(owner: Ints, length: int) -> Bools:
 
 @dataclass(frozen=True)
 class Finds:
-    """Where windows asked about stand in searched texts: parallel arrays, in the order of `place`."""
+    """Where windows occur in searched texts: parallel arrays, in the order of `place`."""
 
     window: Ints
     """Number of the distinct window."""
     place: Ints
-    """Han characters before it in the searched texts, all counted on."""
+    """Han characters before it in the searched texts, counted through all of them."""
     text: Ints
     """Index of the searched text."""
 
@@ -71,7 +71,7 @@ class Windows:
         self.length, self.texts = length, len(texts)
         self._codes, self._owner = han_codes(texts)
         self.places = np.flatnonzero(_inside(self._owner, length))
-        """Where windows begin, in the texts' Han characters counted on."""
+        """Where windows begin, in the Han characters counted through all texts."""
         self.text = self._owner[self.places]
         """The text of each window."""
         for self._base in _BASES:

@@ -32,7 +32,7 @@ def affordable(documents: Sequence[Document], operations: npt.NDArray[np.float64
     """The largest number per genre whose documents take at most `most` operations; one at least.
 
     Args:
-        operations: of each document.
+        operations: operations of each document.
     """
     rank = np.concatenate(
         [np.arange(len(list(group))) for _, group in itertools.groupby(documents, key=lambda d: d.genre)]

@@ -68,15 +68,15 @@ def chat_ids(
         )
     line_break = tokenizer.encode("\n", add_special_tokens=False).ids
     heads = [turn.role + "\n" for turn in turns]
-    said_texts = [head + turn.text for head, turn in zip(heads, turns, strict=True)]
-    runs = tokenizer.encode_batch(said_texts, add_special_tokens=False)
-    named = [(f"turn {i + 1} of {name}", text) for i, text in enumerate(said_texts)]
+    turn_texts = [head + turn.text for head, turn in zip(heads, turns, strict=True)]
+    runs = tokenizer.encode_batch(turn_texts, add_special_tokens=False)
+    named = [(f"turn {i + 1} of {name}", text) for i, text in enumerate(turn_texts)]
     check_given_back(tokenizer, named, [run.ids for run in runs], who)
     ids, counted = [bos], [False]
     for turn, head, run in zip(turns, heads, runs, strict=True):
         ids += [start, *run.ids, end, *line_break]
-        said = [turn.is_answer and stop > len(head) for _, stop in run.offsets]
-        counted += [False, *said, turn.is_answer, *([False] * len(line_break))]
+        answered = [turn.is_answer and stop > len(head) for _, stop in run.offsets]
+        counted += [False, *answered, turn.is_answer, *([False] * len(line_break))]
     return ids, counted
 
 
@@ -84,6 +84,6 @@ def prompt_ids(tokenizer: Tokenizer, turns: Sequence[Turn], bos: int) -> list[in
     """What a model reads before it answers: the turns, and the head of its own."""
     before = chat_ids(tokenizer, turns, bos)[0]
     start = tokenizer.token_to_id(START)
-    assert start is not None  # or chat_ids would have said so
+    assert start is not None  # or chat_ids would have raised
     head = tokenizer.encode("assistant\n", add_special_tokens=False).ids
     return [*before, start, *head]

@@ -1,4 +1,4 @@
-"""Reading documents to be scored, and the training text of the baselines."""
+"""Reads the documents to be scored, and the training text of the baselines."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ class Document:
     text: str
     title: str = ""
     group: str = ""
-    """What it hangs together with (groups.py); empty if it stands alone."""
+    """The name of its group (groups.py); empty if it has none."""
     turns: tuple[Turn, ...] = ()
-    """Of a chat."""
+    """The turns of a chat."""
 
     @property
     def charged(self) -> str:
-        """What the model is charged for: the text; of a chat, its answers."""
+        """What the model is charged for: the text; in a chat, its answers."""
         return "\n".join(turn.text for turn in self.turns if turn.is_answer) if self.turns else self.text
 
     @property
     def characters(self) -> int:
-        """Characters that are not white space; of a chat, those of its answers."""
+        """Characters that are not white space; in a chat, those of its answers."""
         return num_characters(self.charged)
 
 
@@ -61,7 +61,7 @@ def check_text_form(path: Path, form: str) -> None:
     found = (pq.read_schema(path).metadata or {}).get(b"yanmo.text_form", b"?").decode()
     if found != form:
         raise DataError(
-            f"{path}: its text has form {found!r}, expected {form!r}; figures of different forms are "
+            f"{path}: its text has form {found!r}, expected {form!r}; results of different forms are "
             "never compared; run `yanmo curate` again"
         )
 
@@ -76,7 +76,7 @@ def check_same_form(evaluation_set: Output, output: Output, what: str) -> None:
     if found != expected:
         raise DataError(
             f"{output}: {what} text of form {found!r}, evaluation set {evaluation_set} has {expected!r}; "
-            "figures of different forms are never compared: evaluate with the set of its own channel"
+            "results of different forms are never compared: evaluate with the set of its own channel"
         )
 
 

@@ -61,16 +61,16 @@ def log_table(summary: Mapping[str, Any], baselines: Mapping[str, Any] | None) -
     rows = [["bits per character", "model", "with tag", *(other["title"] for other in others)]]
     for genre in summary["genres"]:
         rows.append([genre, *_cells([part["genres"].get(genre, {}) for part in (summary, *others)])])
-    # A mean over fewer genres (baselines leave chats out) would stand beside the mean of all.
+    # A mean over fewer genres (baselines leave chats out) cannot be compared with the mean of all.
     means = [part["mean"] if part["genres"].keys() >= summary["genres"].keys() else {} for part in others]
     rows.append(["mean", *_cells([summary["mean"], *means])])
     for line in text_table(rows):
         log.info("%s", line)
 
 
-def _cells(figures: Sequence[Mapping[str, Any]]) -> list[str]:
+def _cells(parts: Sequence[Mapping[str, Any]]) -> list[str]:
     """The model's bits without and with tag, then the others'."""
-    model, *others = figures
+    model, *others = parts
     cells = [model.get("bits_per_character"), model.get("with_tag")]
     cells += [other.get("bits_per_character") for other in others]
     return ["-" if cell is None else f"{cell:.3f}" for cell in cells]

@@ -16,7 +16,7 @@ from yanmo.evaluate.bits.of_documents import LoadedModel
 from yanmo.evaluate.bits.pieces import Pieces, PieceTask, plan_of
 from yanmo.evaluate.documents.chats import END, Turn, has_marks, prompt_ids
 from yanmo.evaluate.documents.reading import Document
-from yanmo.evaluate.tasks.tasks import LETTERS, Task, choice_figures, chrf, make_tasks, punctuation_figures
+from yanmo.evaluate.tasks.tasks import LETTERS, Task, choice_metrics, chrf, make_tasks, punctuation_metrics
 from yanmo.model.generate import generate
 from yanmo.model.scoring import token_bits
 
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 _MOST_TOKENS = {"punctuation": 192, "genre": 8, "next_line": 8, "chat": 256}
 _AT_A_TIME = 64
 _SHOWN = 4
-"""Answers to chats that are kept beside their figure."""
+"""Answers to chats that are kept with their score."""
 T = TypeVar("T")
 Ask = Callable[[str, Sequence[Sequence[Turn]], int], list[str]]
 """(name of the pieces, conversations, most tokens of an answer) -> answers."""
@@ -40,7 +40,7 @@ def measure_tasks(
     workers: int,
     pieces: Pieces | None = None,
 ) -> dict[str, Any]:
-    """The figures of a model's answers.
+    """The metrics of a model's answers.
 
     Args:
         how: `chat` asks in words, through the chat template; `likelihood` lets it choose.
@@ -49,7 +49,7 @@ def measure_tasks(
         pieces: where answers are kept.
 
     Raises:
-        DataError: a chat is wanted of a tokenizer without marks.
+        DataError: a chat is wanted, and the tokenizer has no marks.
     """
     tasks, pieces = make_tasks(documents, per_genre, seed), pieces or Pieces()
     log.info("tasks: %d, answered by %s", len(tasks), how)
@@ -59,7 +59,7 @@ def measure_tasks(
         raise DataError(
             f"{loaded.output}: its tokenizer has no {END}, so it is no chat model; use --tasks likelihood"
         )
-    torch.set_num_threads(1)  # of each operation: equal sums whatever the number of workers
+    torch.set_num_threads(1)  # threads of each operation: equal sums whatever the number of workers
     ask = functools.partial(answer_all, loaded, workers=workers, pieces=pieces)
     return {"how": how, **_in_words(ask, tasks), **_chats(ask, documents, per_genre)}
 
@@ -70,7 +70,7 @@ def _by_likelihood(
     found = {}
     for kind in ("genre", "next_line"):
         chosen = [t for t in tasks if t.kind == kind]
-        if kind == "genre":  # a genre without tag cannot be asked for
+        if kind == "genre":  # a genre without a tag is no choice
             chosen = [t for t in chosen if all(loaded.symbols.tag(g) is not None for g in t.choices)]
         if chosen:
             jobs = [
@@ -79,14 +79,14 @@ def _by_likelihood(
             ]
             bits = (bit for part in pieces.all(f"tasks-{kind.replace('_', '-')}", jobs) for bit in part)
             likeliest = [min((next(bits), i) for i in range(len(t.choices)))[1] for t in chosen]
-            found[kind] = choice_figures(
+            found[kind] = choice_metrics(
                 chosen, [t.choices[i] for t, i in zip(chosen, likeliest, strict=True)]
             )
     return found
 
 
 def _costs(loaded: LoadedModel, tasks: Sequence[Task], workers: int) -> list[float]:
-    """Bits per character of each choice of each task: of the text behind a tag, of a line behind another."""
+    """Bits per character of each choice of each task: of the text after a tag, of a line after another."""
     reads, counted, sizes = [], [], []
     for task in tasks:
         for choice in task.choices:
@@ -118,10 +118,10 @@ def question(task: Task) -> str:
 
 def read_choice(task: Task, answer: str) -> str | None:
     """The choice that an answer names and nothing else, a full stop aside; None for any other answer."""
-    said = answer.strip().rstrip("。.")
+    given = answer.strip().rstrip("。.")
     if task.kind == "genre":
-        return said if said in task.choices else None
-    return task.choices[LETTERS.index(said)] if len(said) == 1 and said in LETTERS else None
+        return given if given in task.choices else None
+    return task.choices[LETTERS.index(given)] if len(given) == 1 and given in LETTERS else None
 
 
 def _in_words(ask: Ask, tasks: Sequence[Task]) -> dict[str, Any]:
@@ -133,10 +133,10 @@ def _in_words(ask: Ask, tasks: Sequence[Task]) -> dict[str, Any]:
         asked = [[Turn("user", question(t))] for t in chosen]
         answers = ask(f"answers-{kind.replace('_', '-')}", asked, _MOST_TOKENS[kind])
         if kind == "punctuation":
-            found[kind] = punctuation_figures(chosen, answers)
+            found[kind] = punctuation_metrics(chosen, answers)
         else:
             choices = [read_choice(t, a) for t, a in zip(chosen, answers, strict=True)]
-            found[kind] = choice_figures(chosen, choices)
+            found[kind] = choice_metrics(chosen, choices)
     return found
 
 
@@ -178,10 +178,10 @@ def answer_all(
         for i, part in enumerate(parts)
     ]
     answers = [""] * len(asked)
-    for chosen, said in zip(
+    for chosen, answered in zip(
         together, (pieces or Pieces()).all(name, jobs, loaded.at_once(workers)), strict=True
     ):
-        for i, text in zip(chosen, said, strict=True):
+        for i, text in zip(chosen, answered, strict=True):
             answers[i] = text
     return answers
 
@@ -191,7 +191,7 @@ def _answers(
 ) -> list[str]:
     """The answers to prompts of one length, the `number`-th of them."""
     end = loaded.tokenizer.token_to_id(END)
-    assert end is not None  # or prompt_ids would have said so
+    assert end is not None  # or prompt_ids would have raised
     written = generate(
         loaded.writer(number),
         prompts,

@@ -1,4 +1,4 @@
-"""Benchmarks of others: tasks of lm-evaluation-harness, from a local folder, through its own API.
+"""Public benchmarks: tasks of lm-evaluation-harness, from a local folder, through its own API.
 
 The harness is an extra of its own (`pip install yanmo[harness]`), as it brings forty packages. It is given
 our decoder and our scoring as its language model, so that transformers is not needed; its tasks are YAML
@@ -34,7 +34,7 @@ _PAIRS, _TEXTS, _GENERATED = 512, 64, 8
 
 
 def folder_digest(folder: str) -> str:
-    """The digest of all files of a folder of tasks, by name: what its figures depend on.
+    """The digest of all files of a folder of tasks, by name: on which its results depend.
 
     Raises:
         UsageError: there is no such folder, or no task in it.
@@ -58,7 +58,7 @@ def run_harness(
     workers: int = 1,
     pieces: Pieces | None = None,
 ) -> dict[str, Any]:
-    """The figures of every task in `folder`.
+    """The results of every task in `folder`.
 
     Args:
         limit: examples of each task; 0 takes all.
@@ -83,7 +83,7 @@ def run_harness(
             "pip install 'yanmo[harness]', or leave the option out"
         ) from error
     before = Path.cwd()
-    os.chdir(folder)  # data_files of a task are paths beside it
+    os.chdir(folder)  # data_files of a task are paths in its folder
     try:
         manager = TaskManager(include_path=".", include_defaults=False)
         names = list(manager.all_tasks)
@@ -96,7 +96,7 @@ def run_harness(
             log_samples=False,
             bootstrap_iters=1000,
         )
-    except Exception as error:  # tasks are code of others: anything can come out of them
+    except Exception as error:  # tasks run foreign code: any error can come from them
         if isinstance(error, (StorageError, DataError)) or is_out_of_space(error):  # not the tasks' fault
             raise
         raise DataError(f"{folder}: lm-evaluation-harness cannot run its tasks: {error!r}") from error
@@ -108,8 +108,8 @@ def run_harness(
 def _plain(results: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """Numbers rounded and keys sorted; the harness writes `N/A` where it has no error."""
     return {
-        task: {k: round(v, 6) if isinstance(v, float) else v for k, v in sorted(figures.items())}
-        for task, figures in sorted(results.items())
+        task: {k: round(v, 6) if isinstance(v, float) else v for k, v in sorted(metrics.items())}
+        for task, metrics in sorted(results.items())
     }
 
 

@@ -1,10 +1,10 @@
 """Small tasks made from the evaluation set itself: restore punctuation, name the genre, find the next line.
 
-Made by seed and document alone, so that two models get the same ones. A chat model is asked in words and its
-answers are read strictly; a base model chooses by likelihood, which needs no words (and knows no punctuation
-task: what it would write there depends on its tokens).
+They depend on seed and document alone, so that two models get the same ones. A chat model is asked in words
+and its answers are read strictly; a base model chooses by likelihood, which needs no words (and knows no
+punctuation task: what it would write there depends on its tokens).
 
-Intervals draw what hangs together (groups.py) together, as those of the bits do.
+Intervals draw whole groups of documents (groups.py), as those of the bits do.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Task:
     answer: str
     choices: tuple[str, ...] = ()
     group: str = ""
-    """What its document hangs together with (groups.py), genre and name; empty if it stands alone."""
+    """Genre and name of its document's group (groups.py); empty if it has none."""
 
 
 def make_tasks(documents: Sequence[Document], per_genre: int, seed: int) -> list[Task]:
@@ -102,9 +102,9 @@ def without_marks(text: str) -> str:
 
 
 def marks_of(text: str, shown: str) -> set[tuple[int, str]]:
-    """The marks of a text and how many characters of `shown` stand before each.
+    """The marks of a text and how many characters of `shown` are before each.
 
-    They count as far as the text says what was shown; what follows another word is not restored.
+    They count as long as the text repeats what was shown; what follows another character is not restored.
     """
     found, before = set(), 0
     for character in text:
@@ -117,7 +117,7 @@ def marks_of(text: str, shown: str) -> set[tuple[int, str]]:
     return found
 
 
-def punctuation_figures(tasks: Sequence[Task], answers: Sequence[str]) -> dict[str, Any]:
+def punctuation_metrics(tasks: Sequence[Task], answers: Sequence[str]) -> dict[str, Any]:
     """Precision, recall and F1 of restored marks, and how many answers kept every other character."""
     hits = np.zeros((len(tasks), 3))
     kept = 0
@@ -138,8 +138,8 @@ def punctuation_figures(tasks: Sequence[Task], answers: Sequence[str]) -> dict[s
     }
 
 
-def choice_figures(tasks: Sequence[Task], chosen: Sequence[str | None]) -> dict[str, Any]:
-    """Accuracy with its interval beside chance; None stands for an answer that names no choice."""
+def choice_metrics(tasks: Sequence[Task], chosen: Sequence[str | None]) -> dict[str, Any]:
+    """Accuracy with its interval, and chance; None is an answer that names no choice."""
     right = np.array([[c == t.answer] for t, c in zip(tasks, chosen, strict=True)], np.float64)
     sums = _drawn(np.column_stack([right, np.ones(len(tasks))]), tasks, "choice")
     drawn = sums[:, 0] / sums[:, 1]
@@ -166,7 +166,7 @@ def chrf(pairs: Sequence[tuple[str, str]], order: int = 6, beta: float = 2.0) ->
     """chrF of (answer, reference) pairs, 0 to 100: mean precision and recall of character n-grams.
 
     Popovic 2015, with the conventions of sacrebleu 2.6 (white space left out, counts summed over the corpus);
-    a test holds its figures. Own code: sacrebleu brings four packages for these lines.
+    a test holds its results. Own code: sacrebleu brings four packages for these lines.
     """
     precisions, recalls = [], []
     for n in range(1, order + 1):

@@ -1,7 +1,7 @@
 """The rules of verse that texts are held to, each with the scrambling that shows its chance level.
 
-A rule says nothing by itself: beside a model's score stand that of held-out originals, which a right rule
-finds high, and that of scrambled originals, which it finds low.
+A rule says nothing by itself. A model's score is compared with that of held-out originals, which is high
+where the rule is right, and with that of scrambled originals, which is then low.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _even_pairs(text: Text, knowledge: Knowledge) -> Tally:
 
 
 def _alternating_lines(text: Text, knowledge: Knowledge) -> Tally:
-    """In poems of any shape, so that a model that misses the form is judged too."""
+    """Alternation in poems of any shape, so that a model that misses the form is judged too."""
     fit = tuple(line for line in text.poem.lines if len(line) in (5, 7))
     return tones.alternation(Poem(fit, ()))
 

@@ -1,4 +1,4 @@
-"""How much of the evaluation set stands in the text that a model was trained on, as the store shows it.
+"""How much of the evaluation set is in the text that a model was trained on, as far as the store shows it.
 
 Measured with every evaluation, whatever `--documents` and `--samples` say, and recorded with it: the part
 `contamination` in the evaluation's manifest, keyed by evaluation set and training text, so that all models of
@@ -33,7 +33,7 @@ from yanmo.store.output import Output, read_json
 log = logging.getLogger(__name__)
 NAME = "contamination"
 REVISION = 2
-"""Raised by hand when the same texts give other figures."""
+"""Raised by hand when the same texts give other results."""
 WINDOW = 13
 """Han characters of a run by which a test document counts as found in the training text (curate's too)."""
 
@@ -62,7 +62,7 @@ def committed_contamination(run: StageRun) -> Output | None:
 
 
 def report_contamination(output: Output) -> None:
-    """Say in the log how much of the test the model was trained on; a warning unless it is none."""
+    """Log how much of the test split the model was trained on; a warning unless it is none."""
     model = output.input("model")
     gaps = training_text(model).unknown if model else []
     if NAME not in output.manifest.references:
@@ -93,7 +93,7 @@ def report_contamination(output: Output) -> None:
     if short:
         log.info("%d of %d documents are too short to be looked for in the training text", short, of)
     if gaps:
-        log.warning("contamination is at least so much: not all training text is known: %s", "; ".join(gaps))
+        log.warning("the contamination may be higher: not all training text is known: %s", "; ".join(gaps))
 
 
 def _by_genre(genres: Mapping[str, Mapping[str, int]]) -> str:
@@ -107,11 +107,11 @@ def contamination(
 ) -> dict[str, Any]:
     """How many of the scored documents share a run of 13 Han characters with the training text.
 
-    Of a chat its answers count, as everywhere: all chats of a template share the words of its question. The
-    share is of the documents that hold such a run; of none there is no share.
+    In a chat its answers count, as everywhere: all chats of a template share the words of its question. The
+    share is taken over the documents long enough to hold such a run; without any there is no share.
 
     Args:
-        kept: the documents of the confirmation split, told of under `confirmation`.
+        kept: the documents of the confirmation split, counted under `confirmation`.
     """
     both = [*scored, *kept]
     found = find_copies([d.charged for d in both], _batches(documents), WINDOW)

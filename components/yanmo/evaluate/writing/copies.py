@@ -23,14 +23,14 @@ _EXCERPT = 200
 
 @dataclass(frozen=True)
 class Copies:
-    """Arrays parallel to the texts asked about."""
+    """Arrays parallel to the texts that are examined."""
 
     windows: Ints
     """Windows of `length` Han characters."""
     copied: Ints
-    """Those that stand somewhere in the training text."""
+    """Windows that are somewhere in the training text."""
     longest: Ints
-    """Characters of the longest run that stands there in one piece; 0 where it is shorter than `length`."""
+    """Characters of the longest run that is there in one piece; 0 where it is shorter than `length`."""
     covered: Ints
     """Han characters inside copied windows."""
     characters: Ints
@@ -66,7 +66,7 @@ def find_copies(texts: Sequence[str], training: Iterable[Sequence[TrainingDocume
 
 
 def _parts(finds: Finds, asked: Windows) -> Iterable[Finds]:
-    """The finds, cut between documents, so that few have to be paired with what was asked at a time."""
+    """The finds, cut between documents, so that few have to be paired with windows at a time."""
     pairs = np.bincount(asked.number, minlength=len(asked))[finds.window]
     group = (np.cumsum(pairs) - pairs) // _PAIRS
     first = np.ones(len(pairs), np.bool_)
@@ -80,7 +80,7 @@ def _parts(finds: Finds, asked: Windows) -> Iterable[Finds]:
 
 
 def _longest_runs(asked: Windows, finds: Finds) -> Ints:
-    """The longest common run with one document of a batch, by text asked about.
+    """The longest common run with one document of a batch, for each text.
 
     Finds that go on in step, in both texts, are one run: they share the difference of their places.
     """

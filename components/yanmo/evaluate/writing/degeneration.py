@@ -23,7 +23,7 @@ _ORDER = 3
 
 
 def has_loop(text: str) -> bool:
-    """Whether some block of the text repeats itself on the spot."""
+    """Whether some block of the text is repeated at once."""
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
     for block in range(1, min(_LONGEST_BLOCK, len(codes) // _LEAST_REPEATS) + 1):
         needed = max(block * _LEAST_REPEATS, _LEAST_CHARACTERS) - block
@@ -41,7 +41,7 @@ def distinct(texts: Sequence[str], length: int) -> float | None:
 
 
 def variety(texts: Sequence[str], ended: Sequence[bool]) -> dict[str, Any]:
-    """Figures of the texts of one genre, JSON values only."""
+    """Metrics of the texts of one genre, JSON values only."""
     return {
         "texts": len(texts),
         "characters": sum(map(len, texts)),
@@ -58,7 +58,7 @@ def _mean(found: Sequence[bool]) -> float | None:
 
 
 def _repeated_lines(texts: Sequence[str]) -> float | None:
-    """Lines that stand in the same text already, as a share of all lines."""
+    """Lines that occur earlier in the same text, as a share of all lines."""
     lines = [[line for line in text.split("\n") if line] for text in texts]
     total = sum(map(len, lines))
     return round(sum(len(each) - len(set(each)) for each in lines) / total, 4) if total else None
@@ -70,7 +70,7 @@ def cut_alike(originals: Sequence[str], texts: Sequence[str]) -> list[str]:
 
 
 class GenreJudge:
-    """Says what genre a text looks like: the one whose character 3-gram needs the fewest bits."""
+    """Names the genre that a text looks like: the one whose character 3-gram needs the fewest bits."""
 
     def __init__(self, training: Mapping[str, Sequence[str]]) -> None:
         self.genres = sorted(training, key=genre_order)

@@ -1,7 +1,8 @@
-"""How a model writes, beside held-out originals: verse, copies, variety; and what of the test is in training.
+"""How a model writes, compared with held-out originals: verse, copies, variety; and which part of the test
+split is in the training text.
 
 Committed as a part of its own, keyed by evaluation, evaluation set and training text: an evaluation does not
-depend on the training text (any model is measured without it), these figures do. The bundled corpus with
+depend on the training text (any model is measured without it), these results do. The bundled corpus with
 256 samples took 15 CPU-seconds under a profiler.
 """
 
@@ -41,11 +42,12 @@ from yanmo.store.output import Output, read_json
 
 log = logging.getLogger(__name__)
 REVISION = 3
-"""Raised by hand when the same texts give other figures."""
+"""Raised by hand when the same texts give other results."""
 WINDOW = 8
-"""Han characters of a run that counts as copied; human verse shares some, so originals stand beside."""
+"""Han characters of a run that counts as copied; human verse shares some too, so originals are measured as
+well."""
 _LIMITED = ("loops", "copied_8grams", "longest_copy", "genre_obedience")
-"""Figures that promote can set limits on."""
+"""Metrics on which promote can set limits."""
 SHOWN = 4
 """Samples of each genre that are shown, with their nearest training documents."""
 
@@ -66,10 +68,10 @@ class _Written:
 
 
 def committed_writing(run: StageRun, evaluation: Output) -> Output:
-    """The figures of this evaluation's samples, made if need be; the run must have training documents.
+    """The part `writing` of this evaluation's samples, made if need be; the run must have training documents.
 
     Copies and contamination are looked for in the text that the model was trained on, whatever documents
-    the run was given: a test split that is clean of another text says nothing.
+    the run was given: that the test split is not in another text says nothing.
     """
     texts, evaluation_set = _texts_of(run.input("model"), run.input("documents")), run.input("evaluation_set")
     split = evaluation.manifest.metadata["split"]
@@ -87,7 +89,7 @@ def _texts_of(model: Output, given: Output) -> list[Output]:
     """The texts that copies are looked for in: those of the model's lineage; `given` where that has gaps."""
     known = training_text(model)
     for gap in known.unknown:
-        log.warning("training text of %s is not known to the end: %s", model, gap)
+        log.warning("not all of the training text of %s is known: %s", model, gap)
     if given.content_digest in known.digests():
         return known.texts
     if known.unknown:
@@ -106,7 +108,7 @@ def _build(
 ) -> Result:
     scored = read_split(evaluation_set, split)
     originals, samples = _originals(scored), _generated(read_json(evaluation, "samples.json"))
-    log.info("writing: %d samples beside %d originals", len(samples.texts), len(scored))
+    log.info("writing: %d samples and %d originals", len(samples.texts), len(scored))
     knowledge = learn((s.genre, s.title, s.text) for batch in _batches(documents) for s in batch)
     judge = GenreJudge(by_genre(s for batch in _batches(documents) for s in batch))
     both = (originals, samples)
@@ -184,7 +186,7 @@ def _write(attempt: Attempt, name: str, value: Any) -> None:
 def _by_origin(
     genre: str, both: Sequence[_Written], copies: Sequence[Copies], looks: Sequence[Sequence[str]]
 ) -> dict[str, dict[str, Any]]:
-    """Origin -> figures of the texts of one genre.
+    """Origin -> metrics of the texts of one genre.
 
     Originals are cut to the samples' lengths where their variety is measured, so that it can be compared.
     """
@@ -215,7 +217,7 @@ def _copied(written: _Written, copies: Copies, rows: list[int]) -> dict[str, Any
 
 
 def _over_genres(genres: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
-    """The headline figures: means over genres, but the longest copy of all."""
+    """The headline metrics: means over genres, but the longest copy of all."""
     names = ("copied_8grams", "loops", "repeated_lines", "distinct_1", "distinct_2", "distinct_3")
     known = {n: [g[n] for g in genres if g[n] is not None] for n in (*names, "genre_obedience", "ended")}
     means = {n: round(float(np.mean(values)), 5) if values else None for n, values in known.items()}

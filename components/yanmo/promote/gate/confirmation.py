@@ -1,17 +1,17 @@
-"""Rule 10: whether the gain is there on texts that no verdict has looked at before.
+"""Rule 10: whether the gain is also there on texts that no verdict has looked at before.
 
 The test split is looked at every night, and the best of thirty nights is in part the luckiest on these very
-texts. So the last word is spoken on a split that `evaluate` scores with it and nobody reads, shows or logs,
+texts. So the last rule uses a split that `evaluate` scores as well and that nobody reads, shows or logs
 until a challenger has passed everything else; a verdict that fails before does not open the file. What luck
 on the test split lets through, this rule lets through once in twenty times. It says nothing of the seed's
 luck, which is the same on both splits.
 
-The rule is one-sided: the 95 % lower bound of the gain (`level`; the 5 % quantile of the bootstrap) is above
-0. The test split has said which sign to look for, so the error need not be spent on the other side. Nor is
-the margin asked for again: the split has half of the test's characters, and the spread of a gain there is 1.4
-times the test's, so that a true gain of three times the test's spread is confirmed in 68 of 100 cases by this
-rule and in 56 by the two-sided one (in 98 if any gain above 0 were enough, but then luck passes every other
-time). A gain of 1 % in a set as large as the demo's is many times that spread.
+The rule is one-sided: the 95 % lower bound of the gain (`level`; the 5 % quantile of the bootstrap) is
+above 0. The test split has shown which sign to look for, so the error need not be spent on the other side.
+The margin is not asked for again: the split has half of the test's characters, and the spread of a gain
+there is 1.4 times the test's, so that a true gain of three times the test's spread is confirmed in 68 of
+100 cases by this rule and in 56 by the two-sided one (in 98 if any gain above 0 were enough, but then luck
+passes every other time). A gain of 1 % in a set as large as the demo's is many times that spread.
 
 Texts that the challenger was trained on confirm nothing, and are not looked at. A champion that has read
 them looks better than it is there, which makes the rule harder and never easier.
@@ -36,7 +36,7 @@ from yanmo.store.output import read_json
 
 log = logging.getLogger(__name__)
 FILES = "confirmation"
-"""What the names of the files begin with that hold the scores."""
+"""The beginning of the names of the files with the scores."""
 _SPLIT_FILES = "confirm-*.parquet"
 
 
@@ -47,7 +47,7 @@ def confirmed(
     rules: Rules,
     without: Literal["promote", "refuse"],
 ) -> Verdict:
-    """The verdict after rule 10; one that does not promote is given back as it is, and nothing is read.
+    """The verdict after rule 10; one that does not promote is returned as it is, and nothing is read.
 
     Args:
         without: what happens where there is no confirmation split.
@@ -70,7 +70,7 @@ def confirmed(
     by_champion = _share_read(champion)
     if by_champion:
         log.warning(
-            "%.2f %% of the confirmation texts stand in the champion's training text, which speaks for it: "
+            "%.2f %% of the confirmation texts are in the champion's training text, which favours it: "
             "the rule is harder than it should be, until there is a new champion",
             100 * by_champion,
         )

@@ -1,4 +1,4 @@
-"""Reading evaluations, and refusing to compare what was not measured alike."""
+"""Reads evaluations, and refuses to compare what was not measured in the same way."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Evaluation:
         """The scores of all documents, sorted by genre and id.
 
         Args:
-            prefix: of the files; `confirmation` has those that nobody looks at before rule 10 of the gate.
+            prefix: beginning of the files' names; nobody reads `confirmation` before rule 10 of the gate.
         """
         paths = self.output.paths(f"{prefix}-*.parquet")
         for path in paths:
@@ -81,7 +81,7 @@ def open_evaluation(output: Output) -> Evaluation:
 
 
 CONTAMINATION = "contamination"
-"""The part of an evaluation that says how much of its texts stands in the model's training text."""
+"""The part of an evaluation that says how much of its texts is in the model's training text."""
 WRITING = ("verse", "memorization", "contamination")
 """What the part `writing` says of an evaluation, a file each."""
 
@@ -89,20 +89,20 @@ WRITING = ("verse", "memorization", "contamination")
 def with_writing(evaluation: Evaluation, writing: Output | None) -> Evaluation:
     """The evaluation with what `writing` holds in its summary, and each sample's nearest training text.
 
-    What was looked for in another text than the model's own training text is left out: a test split that is
-    clean of any other text says nothing. Of a part of it, contamination is kept as what it is `at_least`.
+    What was looked for in another text than the model's own training text is left out: it says nothing about
+    this model. Where a part of that text was searched, contamination is kept, marked as `at_least`.
     """
     if writing is None:
         return evaluation
-    said: dict[str, Any] = {name: read_json(writing, f"{name}.json") for name in WRITING}
-    said["verse"] = said["verse"]["rules"]
+    parts: dict[str, Any] = {name: read_json(writing, f"{name}.json") for name in WRITING}
+    parts["verse"] = parts["verse"]["rules"]
     covered = _covers(writing, evaluation.model)
     if covered != "all":
-        kept = {"verse": said["verse"]}
+        kept = {"verse": parts["verse"]}
         if covered == "part":
-            kept["contamination"] = {**said["contamination"], "at_least": True}
+            kept["contamination"] = {**parts["contamination"], "at_least": True}
         return replace(evaluation, summary={**evaluation.summary, **kept})
-    nearest = said["memorization"]["nearest"]
+    nearest = parts["memorization"]["nearest"]
     genres = {
         genre: [
             {**text, "nearest": _nearest_named(nearest.get(f"{genre}/{i:04d}"))}
@@ -111,13 +111,13 @@ def with_writing(evaluation: Evaluation, writing: Output | None) -> Evaluation:
         for genre, texts in evaluation.samples["genres"].items()
     }
     samples = {**evaluation.samples, "genres": genres}
-    return replace(evaluation, summary={**evaluation.summary, **said}, samples=samples)
+    return replace(evaluation, summary={**evaluation.summary, **parts}, samples=samples)
 
 
 def with_contamination(evaluation: Evaluation) -> Evaluation:
     """The evaluation with the contamination that was measured with it, whatever `writing` was given.
 
-    Where both say something the larger share counts; it is `at_least` so much where neither search covered
+    Where both were measured the larger share counts; it is marked as `at_least` where neither search covered
     all of the training text.
     """
     found = [evaluation.summary["contamination"]] if "contamination" in evaluation.summary else []
@@ -125,8 +125,8 @@ def with_contamination(evaluation: Evaluation) -> Evaluation:
         part = evaluation.output.part(CONTAMINATION)
         covered = _covers(part, evaluation.model)
         if covered != "nothing":
-            said = read_json(part, "contamination.json")
-            found.append({**said, "at_least": True} if covered == "part" else said)
+            measured = read_json(part, "contamination.json")
+            found.append({**measured, "at_least": True} if covered == "part" else measured)
     known = [each for each in found if each.get("share") is not None]
     if not known:
         return evaluation
@@ -142,7 +142,7 @@ Coverage = Literal["all", "part", "nothing"]
 def coverage(writing: Output, model: Output) -> tuple[Coverage, list[str]]:
     """How much of the text that the model was trained on was searched for copies, and what was not, in words.
 
-    Where the lineage has a gap, what was searched beside it may be what is missing: a part.
+    Where the lineage has a gap, another text that was searched may be the missing one: a part.
     """
     known = training_text(model)
     inputs = writing.manifest.inputs.items()
@@ -154,7 +154,7 @@ def coverage(writing: Output, model: Output) -> tuple[Coverage, list[str]]:
 
 
 def _covers(writing: Output, model: Output) -> Coverage:
-    """`coverage`, said in the log where it is not all."""
+    """`coverage`, with a warning in the log where it is not all."""
     covered, lacking = coverage(writing, model)
     if lacking:
         log.warning(
@@ -192,7 +192,7 @@ def paired_scores(challenger: Evaluation, champion: Evaluation) -> dict[str, Flo
         command = evaluate_command(champion.model.manifest.key, mine)
         raise DataError(
             f"{challenger.output} (challenger) and {champion.output} (champion) were not measured alike: "
-            f"{found}. Measure the champion anew: {command}"
+            f"{found}. Measure the champion again: {command}"
         )
     return joined_scores(challenger, champion)
 
@@ -201,7 +201,7 @@ def evaluate_command(key: str, conditions: Mapping[str, str], *, is_champion: bo
     """How to measure the model `key` to compare it with what was measured under `conditions`.
 
     Args:
-        is_champion: its evaluation goes beside the channel's own, and how it writes is not asked again.
+        is_champion: its evaluation gets a pointer of its own, and how it writes is not measured again.
     """
     stride = re.fullmatch(r"stride-(\d+)/.*", conditions.get("scoring", ""))
     number = conditions.get("documents_per_genre")
@@ -223,7 +223,7 @@ def joined_scores(
     ours, others = challenger.documents(prefix), champion.documents(prefix)
     if not all(ours[name].equals(others[name]) for name in ("id", "genre", "characters")):
         raise DataError(
-            f"{challenger.output} and {champion.output}: name one evaluation set but hold other documents; "
+            f"{challenger.output} and {champion.output}: one evaluation set, but different documents; "
             "run evaluate for both with --force"
         )
     values = np.stack(
@@ -248,7 +248,7 @@ def joined_scores(
 
 
 def _group_numbers(table: pa.Table) -> npt.NDArray[np.int64]:
-    """A number for each group, and one for each document that stands alone; evaluations v1 know no groups."""
+    """A number for each group, and one for each document without a group; evaluations v1 know no groups."""
     ids = table["id"].to_pylist()
     groups = table["group"].to_pylist() if "group" in table.column_names else [None] * len(ids)
     names = [f"id {id}" if group is None else group for id, group in zip(ids, groups, strict=True)]

@@ -20,11 +20,11 @@ _PLACES = {
     "longest_copy": ("memorization", "samples", "longest_copy"),
     "genre_obedience": ("memorization", "samples", "genre_obedience"),
 }
-"""Where an evaluation keeps a figure: section, then names."""
+"""Where an evaluation keeps a metric: section, then names."""
 
 
-def figures_of(evaluation: Evaluation) -> dict[str, float | None]:
-    """Every figure of `limits.FIGURES`."""
+def guard_metrics(evaluation: Evaluation) -> dict[str, float | None]:
+    """Every metric of `limits.LIMIT_METRICS`."""
     genres: Mapping[str, Sequence[Mapping[str, Any]]] = evaluation.samples["genres"]
     shown = [texts for texts in genres.values() if texts]
     every = [text for texts in shown for text in texts]
@@ -39,10 +39,10 @@ def figures_of(evaluation: Evaluation) -> dict[str, float | None]:
 
 
 def contamination_of(evaluation: Evaluation, limit: float) -> float | None:
-    """Share of the evaluated documents that stand in the training text.
+    """Share of the evaluated documents that are in the training text.
 
-    Where only a part of that text was searched, a share within `limit` says nothing: None. So does a share of
-    texts too short to be looked for, which is none.
+    None where only a part of that text was searched and the share found is within `limit`: it may be
+    higher. None too where all texts are too short to be looked for.
     """
     section = evaluation.section("contamination")
     share = found(section, "share")
@@ -71,7 +71,7 @@ def _is_text(sample: Mapping[str, Any]) -> bool:
 
 
 def _repeated_share(samples: Mapping[str, Any]) -> float | None:
-    """Samples that another of their genre equals, of the worst genre: a model that knows one text only.
+    """Share of samples equal to another one of their genre, of the worst genre: a model that knows one text.
 
     Without temperature a genre's samples are one text by design; then there is nothing to compare.
     """

@@ -1,4 +1,4 @@
-"""Limits on guard metrics: figures that must stay in bounds, whatever bits per character say.
+"""Limits on guard metrics, which must stay in bounds whatever the bits per character are.
 
 Standard library only, since the option is read where no numpy is.
 """
@@ -29,49 +29,49 @@ VERSE = {
     "any_tune": "generated ci of the usual line lengths of some tune",
     "sentence_rhyme": "neighbouring sentences of generated ci that rhyme",
 }
-"""Rules of verse, by the names that evaluate gives them -> of what the share is taken."""
+"""Rule of verse, by its name in an evaluation -> what its share is taken of."""
 
-FIGURES = {
+LIMIT_METRICS = {
     "distinct_2": "share of different character pairs in the samples of the most repetitive genre",
     "written_share": "share of samples that hold two characters or more, of the genre with the fewest",
     "ended_share": "share of samples that the model ended itself",
     "loop_share": "share of samples that fall into a loop",
-    "copied_8grams": "share of generated 8-grams that stand in the training text",
+    "copied_8grams": "share of generated 8-grams that are in the training text",
     "longest_copy": "longest run copied from the training text, characters",
     "genre_obedience": "share of samples that are of the genre asked for",
-    "repeated_share": "share of samples that another one of the same genre equals, of the worst genre",
+    "repeated_share": "share of samples equal to another one of the same genre, of the worst genre",
     **VERSE,
 }
-"""Name of a figure -> what it is; `yanmo.promote.gate.guards` reads them from an evaluation."""
+"""Name of a metric -> what it is; `yanmo.promote.gate.guards` reads them from an evaluation."""
 
 MEASURED = ("contamination",)
-"""What a verdict rests on; nothing is promoted where one of these was not measured and not accepted so."""
+"""What must be measured before anything is promoted, unless `--accept-unmeasured` names it."""
 
 _LIMIT = re.compile(r"\s*(\w+)\s*(<=|>=)\s*([-+.\deE]+)\s*\Z")
 
 
 @dataclass(frozen=True)
 class Limit:
-    """One bound of one figure."""
+    """One bound of one metric."""
 
-    figure: str
+    metric: str
     sign: str
     """`<=` or `>=`."""
     bound: float
 
     def holds(self, value: float) -> bool:
-        """Whether `value` is within the bound; no number is not."""
+        """Whether `value` is within the bound; NaN is not."""
         return value <= self.bound if self.sign == "<=" else value >= self.bound
 
     def __str__(self) -> str:
-        return f"{self.figure} {self.sign} {self.bound:g}"
+        return f"{self.metric} {self.sign} {self.bound:g}"
 
 
 def parse_limits(text: str) -> tuple[Limit, ...]:
     """`"distinct_2>=0.5,loop_share<=0.3"` as limits; an empty text has none.
 
     Raises:
-        ValueError: not of that form, or no figure of that name.
+        ValueError: not of that form, or no metric of that name.
     """
     return tuple(_parsed(part) for part in text.split(",") if part.strip())
 
@@ -80,7 +80,7 @@ def parse_unmeasured(text: str) -> tuple[str, ...]:
     """The names in a text such as `"contamination"`, with commas between; an empty text has none.
 
     Raises:
-        ValueError: a verdict rests on nothing of that name.
+        ValueError: nothing of that name has to be measured.
     """
     names = tuple(filter(None, map(str.strip, text.split(","))))
     for name in names:
@@ -96,9 +96,9 @@ def _parsed(part: str) -> Limit:
     if not found:
         raise ValueError(f"--limits: {part.strip()!r}: {hint}")
     name, sign, bound = found.groups()
-    if name not in FIGURES:
-        hint = did_you_mean(name, FIGURES)
-        raise ValueError(f"--limits: no figure {name!r}{hint}; there are {', '.join(FIGURES)}")
+    if name not in LIMIT_METRICS:
+        hint = did_you_mean(name, LIMIT_METRICS)
+        raise ValueError(f"--limits: no metric {name!r}{hint}; there are {', '.join(LIMIT_METRICS)}")
     value = number_in(bound)
     if value is None or not math.isfinite(value):
         raise ValueError(f"--limits: {part.strip()!r}: {hint}")

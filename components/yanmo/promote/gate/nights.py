@@ -1,6 +1,6 @@
-"""The nights before tonight: gains of one recipe against one champion, whose mean says more than one night's.
+"""The nights before tonight: gains of one recipe against one champion. Their mean says more than one gain.
 
-Each verdict lists the nights that it stands at the end of, so that the next one reads a single file, and no
+Each verdict lists its own night and those before it, so that the next one reads a single file, and no
 verdict pins the models of the nights before it (as inputs they would all be kept for ever). A night counts if
 
     it was compared with the same champion, under the same conditions (evaluation set, split, scoring);
@@ -8,7 +8,7 @@ verdict pins the models of the nights before it (as inputs they would all be kep
         start from, or none; the same revision of the stage. The text may have grown from night to night;
     its model was fit by itself (rules 1 to 4): a contaminated night's gain is no gain.
 
-A night that is judged again stands where it stood: what comes after it does not count for it, so that its
+A night that is judged again keeps its place: what comes after it does not count for it, so that its
 verdict is found under the same key.
 """
 
@@ -43,7 +43,7 @@ class Night:
 
 
 def recipe_of(model: Output) -> str | None:
-    """Digest of what a model was trained by but for its seed and its text; None where nobody knows it."""
+    """Digest of how a model was trained, without its seed and its text; None where that is not known."""
     manifest = model.manifest
     start = manifest.inputs.get("model")
     if "seed" not in manifest.options or "token_cache" not in manifest.inputs:
@@ -61,10 +61,10 @@ def recipe_of(model: Output) -> str | None:
 def nights_before(
     store: ObjectStore, verdict: Reference | None, challenger: Evaluation, champion: Evaluation
 ) -> tuple[Night, ...]:
-    """The nights that count beside the challenger's, the first one first.
+    """The nights that count together with the challenger's, the oldest first.
 
     Args:
-        verdict: the channel's latest, or the one by which the challenger became champion.
+        verdict: the channel's latest one, or the one that made the challenger champion.
     """
     recipe = recipe_of(challenger.model)
     if verdict is None or recipe is None:

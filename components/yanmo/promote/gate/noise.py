@@ -44,7 +44,7 @@ Floats = npt.NDArray[np.float64]
 RUN = 3
 """Nights whose mean counts."""
 MEAN_SHARE = math.sqrt(2 / 3)
-"""Of the margin that is asked of that mean."""
+"""Share of the margin that is asked of that mean."""
 _LIKELY = 1.2816
 """Standard deviations below which nine of ten normal draws lie."""
 _MOST = 1e5
@@ -55,7 +55,7 @@ _REACH = 8.0
 
 @dataclass(frozen=True)
 class Noise:
-    """What a recipe's seed is worth."""
+    """The spread that a recipe's seed makes."""
 
     sd: float
     """Standard deviation of the mean over genres between seeds, as a share of the bits."""
@@ -70,7 +70,7 @@ class Noise:
 
     @property
     def is_measured(self) -> bool:
-        """Whether somebody looked."""
+        """Whether it was measured, not assumed."""
         return self.twins > 0
 
 
@@ -89,7 +89,8 @@ def told_apart(noise: Noise, margin_of_mean: float) -> float:
 
 
 def noise_of(model: Output, champion: Output | None) -> Noise | None:
-    """What the seed of a challenger's recipe is worth; None where its training measured no two twins."""
+    """The spread that the seed of a challenger's recipe makes; None where its training measured no two
+    twins."""
     if PART not in model.manifest.references:
         return None
     part = model.part(PART)

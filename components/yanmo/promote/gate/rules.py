@@ -1,15 +1,15 @@
 """All rules by which a challenger becomes champion.
 
 Is the comparison worth anything?
- 1. Not more than `max_contamination` of the evaluated documents stand in the training text; else the verdict
-    is "not valid", whatever the figures are. Where nobody could look, the sentence says so first, and nothing
-    is promoted unless that is accepted by name.
+ 1. Not more than `max_contamination` of the evaluated documents are in the training text; else the verdict
+    is "not valid", whatever the bits are. Where that could not be measured, the sentence says so first, and
+    nothing is promoted unless that is accepted by name.
 
 Is the challenger fit to be champion, by itself?
  2. It has not collapsed: its samples repeat themselves, or are empty, no more than `limits` allow.
- 3. Every other figure named in `limits` (copying, rhyme, ...) is within its bound. A figure that was not
-    measured is within no bound.
- 4. It was not rolled back before: what a person has taken down, no night puts back.
+ 3. Every other metric named in `limits` (copying, rhyme, ...) is within its bound. A metric that was not
+    measured is not within its bound.
+ 4. It was not rolled back before: what a person has taken down, no night promotes again.
 
 Is it better?
  5. Where there is no champion, a challenger that passes 1 to 4 becomes it.
@@ -53,12 +53,12 @@ from yanmo.promote.gate.spread import (
 from yanmo.promote.gate.verdict import Check, Evidence, Outcome, Rules, Verdict, Words
 
 COLLAPSE = ("distinct_2", "written_share", "repeated_share")
-"""The figures of rule 2."""
+"""The metrics of rule 2."""
 ABOUT_ONE = (
     *("contamination_measured", "not_contaminated"),
     *("not_collapsed", "within_limits", "not_rolled_back", "another_model"),
 )
-"""Checks that ask whether a challenger is fit by itself, and that it is another model."""
+"""Checks that a challenger is fit by itself and is another model than the champion."""
 
 
 _NO_EVIDENCE = Evidence()
@@ -73,7 +73,7 @@ def first_champion(mean: float, rules: Rules, evidence: Evidence = _NO_EVIDENCE)
     checks = fitness(rules, evidence)
     outcome = _outcome(checks)
     if outcome == "promoted":
-        return Verdict(outcome, _told(words.first(mean), checks), checks)
+        return Verdict(outcome, _with_caveat(words.first(mean), checks), checks)
     return Verdict(outcome, words.refused(_failed(checks)), checks)
 
 
@@ -103,7 +103,7 @@ def judge(scores: Mapping[str, Floats], rules: Rules, evidence: Evidence = _NO_E
     )
     outcome = _outcome(checks)
     if outcome == "promoted":
-        sentence = _told(words.with_noise(words.promoted(gain, rules, noise), noise), checks)
+        sentence = _with_caveat(words.with_noise(words.promoted(gain, rules, noise), noise), checks)
         return Verdict(outcome, sentence, checks, gain, genres, noise=noise)
     failed = _failed(checks)
     sentence = words.refused(failed, gain, rules, noise)
@@ -116,7 +116,7 @@ def fitness(rules: Rules, evidence: Evidence) -> tuple[Check, ...]:
     """Rules 1 to 4: what does not depend on any champion."""
     return (
         _contamination(rules, evidence),
-        *(_within(limit, evidence.figures.get(limit.figure)) for limit in rules.limits),
+        *(_within(limit, evidence.guard_metrics.get(limit.metric)) for limit in rules.limits),
         Check("not_rolled_back", not evidence.rolled_back, words.NEW, words.taken_down(evidence.rolled_back)),
     )
 
@@ -133,7 +133,7 @@ def _contamination(rules: Rules, evidence: Evidence) -> Check:
 
 
 def asked_of(rules: Rules, evidence: Evidence) -> dict[str, Any]:
-    """The margin and what it rests on, as the verdict records it."""
+    """The margin and how it was made, as the verdict records it."""
     noise = evidence.noise or Noise(sd=rules.assumed_noise, df=math.inf, is_warm=evidence.from_champion)
     known = [noise]
     if noise.is_measured:  # short twins may scatter less than whole trainings
@@ -168,7 +168,7 @@ def mean_of(before: tuple[float, ...], tonight: float) -> float | None:
 
 
 def _within(limit: Limit, value: float | None) -> Check:
-    name = "not_collapsed" if limit.figure in COLLAPSE else "within_limits"
+    name = "not_collapsed" if limit.metric in COLLAPSE else "within_limits"
     return Check(name, value is not None and limit.holds(value), words.limit(limit), words.number(value))
 
 
@@ -177,16 +177,16 @@ def _no_genre_lost(genres: Mapping[str, dict[str, Any]], rules: Rules) -> Check:
     return Check("no_genre_lost", not worse, words.no_worse(rules.max_genre_loss), words.worse(worse))
 
 
-def _told(sentence: Words, checks: tuple[Check, ...]) -> Words:
-    """The sentence of a promotion, behind what it rests on without its having been measured.
+def _with_caveat(sentence: Words, checks: tuple[Check, ...]) -> Words:
+    """The sentence of a promotion, after a note on what was not measured.
 
-    A refusal stands without it: contamination only makes a challenger look better.
+    A refusal needs none: contamination only makes a challenger look better.
     """
     return words.unsearched(sentence) if any(check.passed is None for check in checks) else sentence
 
 
 def _failed(checks: tuple[Check, ...]) -> Check:
-    """The first rule that speaks against the challenger."""
+    """The first rule that the challenger failed."""
     return next(check for check in checks if check.passed is False)
 
 

@@ -1,4 +1,4 @@
-"""What the gate says, in English and in Chinese: every sentence of a verdict stands here."""
+"""Every sentence of a verdict, in English and in Chinese."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ VERSE_ZH = {
     "any_tune": "合某词牌常见句式",
     "sentence_rhyme": "相邻韵句押韵",
 }
-_FIGURES_ZH = {
+_METRICS_ZH = {
     "distinct_2": "最重复的体裁中不同字对的比例",
     "written_share": "有文字的样例比例",
     "ended_share": "自行收尾的样例比例",
@@ -40,7 +40,7 @@ _FIGURES_ZH = {
     "repeated_share": "最重复的体裁中与他篇雷同的样例比例",
     **{name: f"生成诗词合“{rule}”的比例" for name, rule in VERSE_ZH.items()},
 }
-_FIGURES_EN = {
+_METRICS_EN = {
     "distinct_2": "different character pairs in samples",
     "written_share": "samples that hold text",
     "ended_share": "samples ended by the model",
@@ -48,7 +48,7 @@ _FIGURES_EN = {
     "copied_8grams": "generated 8-grams found in the training text",
     "longest_copy": "longest copied run, characters",
     "genre_obedience": "samples of the genre asked for",
-    "repeated_share": "samples that another one of their genre equals",
+    "repeated_share": "samples equal to another one of their genre",
     **VERSE,
 }
 
@@ -110,14 +110,14 @@ def _known_from(noise: Mapping[str, Any]) -> Words:
     measured, twins = percent(noise["sd"]), noise["twins"]
     if noise["margin_sd"] != noise["sd"]:  # few twins make a wide margin also where they measured little
         return Words(
-            f"the least that is believed; {twins} twins measured {measured}",
+            f"the least that is used; {twins} twins measured {measured}",
             f"此为所信之最小值；{twins} 次短训测得 {measured}",
         )
     return Words(f"measured by {twins} twins", f"由 {twins} 次短训测得")
 
 
 def with_noise(sentence: Words, noise: Mapping[str, Any]) -> Words:
-    """`sentence` of a comparison; what its margin rests on comes first where nobody measured it."""
+    """`sentence` of a comparison; where nobody measured the seed's noise, that comes first."""
     if noise["measured"]:
         return sentence
     sd = percent(noise["sd"])
@@ -133,7 +133,7 @@ def percent(share: float) -> str:
 
 
 def size(gain: Mapping[str, Any], mean: float | None) -> Words:
-    """Finding of rule 8; `mean`: of the last three nights, where there are so many."""
+    """Finding of rule 8; `mean` is that of the last three nights, where there are three."""
     share = f"{100 * gain['share']:+.2f} %"
     found = Words(f"{share} of {gain['champion']:.3f} bits", f"{gain['champion']:.3f} 比特的 {share}")
     if mean is None:
@@ -174,8 +174,8 @@ def limit(bound: Limit) -> Words:
     """Rules 2 and 3."""
     en, zh = ("at most", "至多") if bound.sign == "<=" else ("at least", "至少")
     return Words(
-        f"{_FIGURES_EN[bound.figure]}: {en} {bound.bound:g}",
-        f"{_FIGURES_ZH[bound.figure]}：{zh} {bound.bound:g}",
+        f"{_METRICS_EN[bound.metric]}: {en} {bound.bound:g}",
+        f"{_METRICS_ZH[bound.metric]}：{zh} {bound.bound:g}",
     )
 
 
@@ -211,7 +211,7 @@ def promoted(gain: Mapping[str, Any], rules: Rules, noise: Mapping[str, Any]) ->
 
 
 def _nights(noise: Mapping[str, Any]) -> Words:
-    """The mean of three nights beside what is asked of it; nothing where there are fewer."""
+    """The mean of three nights and the margin for it; nothing where there are fewer nights."""
     if noise["mean"] is None:
         return Words("", "")
     found, asked = f"{100 * noise['mean']:.2f} %", percent(noise["margin_of_mean"])
@@ -227,7 +227,7 @@ def refused(
     rules: Rules | None = None,
     noise: Mapping[str, Any] | None = None,
 ) -> Words:
-    """The sentence of a challenger that stays one, by the first rule that it failed."""
+    """The sentence of a challenger that is not promoted, by the first rule that it failed."""
     if gain is not None and rules is not None and noise is not None:
         compared = _compared(check, gain, rules, noise)
         if compared:
@@ -236,10 +236,10 @@ def refused(
 
 
 def _out_of_bounds(check: Check, what: Words) -> Words:
-    """The sentence for a limit that is passed, or whose figure nobody measured."""
+    """The sentence for a limit that is exceeded, or whose metric nobody measured."""
     if check.finding == _UNMEASURED:
         return Words(
-            f"Not promoted: a limit is set on what was not measured: {check.rule.en}. Evaluate with "
+            f"Not promoted: a limit is set on a metric that was not measured: {check.rule.en}. Evaluate with "
             "--samples and --documents, or leave it out of --limits.",
             f"不晋升：所限指标未测量：{check.rule.zh}。"
             "请以 --samples 与 --documents 重新评测，或从 --limits 中去掉。",
@@ -251,9 +251,9 @@ def _out_of_bounds(check: Check, what: Words) -> Words:
 
 
 def unsearched(sentence: Words) -> Words:
-    """`sentence`, behind the word that nobody looked for the test in the training text."""
+    """`sentence`, after the note that nobody looked for the test split in the training text."""
     return Words(
-        "Not measured, and accepted so: whether the evaluated texts stand in the training text. "
+        "Not measured, which was accepted: whether the evaluated texts are in the training text. "
         f"{sentence.en}",
         f"未测量而予以接受：评测文本是否见于训练文本。{sentence.zh}",
     )
@@ -261,18 +261,18 @@ def unsearched(sentence: Words) -> Words:
 
 _FITNESS = {
     "contamination_measured": lambda c: Words(
-        "Not measured: whether the evaluated texts stand in the training text, as the store does not show "
-        "all of it. Not promoted: evaluate again (--force) where its training text is, or accept it by "
+        "Not measured: whether the evaluated texts are in the training text, as the store does not show all "
+        "of that text. Not promoted: evaluate again (--force) where the training text is, or accept this by "
         "name (--accept-unmeasured contamination).",
         "未测量：评测文本是否见于训练文本，因为从存储中查不到全部训练文本。"
         "不晋升：请在有训练文本之处重新评测（--force），或指名接受（--accept-unmeasured contamination）。",
     ),
     "not_contaminated": lambda c: Words(
-        f"Not valid: {c.finding.en} of the evaluated texts stand in the training text; expected {c.rule.en}.",
+        f"Not valid: {c.finding.en} of the evaluated texts are in the training text; expected {c.rule.en}.",
         f"无效：评测文本有 {c.finding.zh} 见于训练文本；要求{c.rule.zh}。",
     ),
     "not_collapsed": lambda c: _out_of_bounds(c, Words("the model has collapsed", "模型已坍塌")),
-    "within_limits": lambda c: _out_of_bounds(c, Words("a figure is out of its limits", "指标越限")),
+    "within_limits": lambda c: _out_of_bounds(c, Words("a metric is out of its limits", "指标越限")),
     "not_rolled_back": lambda c: Words(
         f"Not promoted: this model was taken down before: {c.finding.en}.",
         f"不晋升：此模型{c.finding.zh}。",
@@ -351,7 +351,7 @@ def unscored(evaluation: str, command: str) -> Words:
 def read_before(share: float) -> Words:
     """Finding of rule 10 for a challenger that was trained on the texts."""
     return Words(
-        f"{100 * share:.2f} % of the confirmation texts stand in the challenger's training text, so they "
+        f"{100 * share:.2f} % of the confirmation texts are in the challenger's training text, so they "
         "confirm nothing and were not looked at",
         f"确认集有 {100 * share:.2f} % 的文本见于挑战者的训练文本，不足为证，故未启用",
     )

@@ -1,8 +1,8 @@
-"""How far the gain of each genre might be from what these documents say: the draws behind the intervals.
+"""How far the gain of each genre might be from what these documents show: the draws behind the intervals.
 
-Documents are drawn again within their genre (common/bootstrap.py), and those that hang together, of one
-author or work, are drawn together: a model that has learned an author gains on all of his poems, and an
-interval over documents would take these for so many witnesses. A genre of few groups does not know its own
+Documents are drawn again within their genre (common/bootstrap.py), and those of one group (one author or
+work) are drawn together: a model that has learned an author gains on all of his poems, and an interval over
+documents would count these as independent. A genre of few groups does not know its own
 spread: of one document it would be zero, and one lucky poem would be beyond doubt. Such a genre borrows the
 residuals of all groups where these spread wider than its own.
 """
@@ -18,8 +18,8 @@ from yanmo.common.bootstrap import generator_for, resampled_sums, sums_of_groups
 
 Floats = npt.NDArray[np.float64]
 CHARACTERS, CHALLENGER, CHAMPION, GROUP = 0, 1, 2, 3
-"""Columns of the paired scores of one genre; GROUP, a number of what hangs together, may be left out where
-every document stands alone."""
+"""Columns of the paired scores of one genre; GROUP, the number of its group, may be left out where no
+document belongs to one."""
 FEW_DOCUMENTS = 10
 """Below so many documents, or groups of them, a genre's own spread is not trusted."""
 
@@ -41,12 +41,12 @@ def drawn_gains(scores: Mapping[str, Floats], draws: int, seed: int) -> dict[str
 
 
 def grouped(values: Floats) -> Floats:
-    """The paired scores of one genre, summed over what hangs together: (groups, 3)."""
+    """The paired scores of one genre, summed over groups: (groups, 3)."""
     return sums_of_groups(values[:, :GROUP], values[:, GROUP]) if values.shape[1] > GROUP else values
 
 
 def _gain_of(values: Floats) -> float:
-    """The champion's bits per character less the challenger's."""
+    """The champion's bits per character minus the challenger's."""
     characters, challenger, champion = values.sum(axis=0)
     return float((champion - challenger) / characters)
 

@@ -1,4 +1,4 @@
-"""What the gate is asked and what it answers: rules, evidence, checks, and the verdict."""
+"""What goes into the gate and what comes out: rules, evidence, checks, and the verdict."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from yanmo.promote.gate.noise import Noise
 Outcome = Literal["promoted", "not promoted", "not valid"]
 
 VERDICT_SCHEMA = "yanmo.verdict/4"
-"""Of verdict.json; since 4 it lists its nights."""
+"""Schema of verdict.json; since 4 it lists its nights."""
 
 
 @dataclass(frozen=True)
@@ -45,27 +45,27 @@ class Rules:
     assumed_noise: float = 0.0
     """The seed's standard deviation, as a share of the bits, where nobody measured it."""
     least_noise: float = 0.0
-    """No measured one below this is believed."""
+    """The least standard deviation that is used where one was measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """What is known of the challenger besides its bits."""
+    """What is known about the challenger in addition to its bits."""
 
     same_model: bool = False
     """Whether both evaluations are of one model."""
     contamination: float | None = None
-    """Share of the evaluated documents that stand in its training text; None where nobody looked."""
-    figures: Mapping[str, float | None] = field(default_factory=dict)
-    """Name in `limits.FIGURES` -> value; None or absent where it was not measured."""
+    """Share of the evaluated documents that are in its training text; None where that was not measured."""
+    guard_metrics: Mapping[str, float | None] = field(default_factory=dict)
+    """Name in `limits.LIMIT_METRICS` -> value; None or absent where it was not measured."""
     rolled_back: str = ""
     """When, by whom and why it was taken down before; empty if it was not."""
     noise: Noise | None = None
-    """What the recipe's seed is worth; None where nobody measured it."""
+    """The spread that the recipe's seed makes; None where nobody measured it."""
     from_champion: bool = False
     """Whether its training went on from the champion itself."""
     before: tuple[float, ...] = ()
-    """Gains, as shares, of the nights before of this recipe against this champion, the first one first."""
+    """Gains, as shares, of earlier nights of this recipe against this champion, the oldest first."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Check:
 
     name: str
     passed: bool | None
-    """None: what it asks for was not measured, and need not be."""
+    """None: what it needs was not measured, and that is accepted."""
     rule: Words
     finding: Words
 
@@ -93,7 +93,7 @@ class Verdict:
     confirmation: dict[str, Any] | None = None
     """The gain on the confirmation split; None unless rule 10 looked at it."""
     noise: dict[str, Any] | None = None
-    """What the seed is worth, where that is known from, and the margin; None without a champion."""
+    """The spread that the seed makes, how it is known, and the margin; None without a champion."""
 
     @property
     def promote(self) -> bool:

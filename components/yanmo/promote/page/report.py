@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import Any
 
 from yanmo.promote.gate.evaluation import Evaluation
-from yanmo.promote.gate.guards import figures_of
+from yanmo.promote.gate.guards import guard_metrics
 from yanmo.promote.gate.verdict import Verdict
 from yanmo.promote.page.ancestors import Ancestor, trace
 from yanmo.promote.page.cost import cost_report
@@ -54,7 +54,7 @@ def make_report(
         "champion": _named(champion.model) if champion else None,
         "conditions": challenger.summary["conditions"],
         "bits_per_character": bits_table(challenger, champion, baselines),
-        "guards": figures_of(challenger),
+        "guards": guard_metrics(challenger),
         "lengths": group_rows("lengths", challenger, champion),
         "sources": group_rows("sources", challenger, champion),
         "tasks": task_rows(challenger, champion),

@@ -6,7 +6,8 @@ temporary files and unfinished uploads. All of it only where it was last written
 
 Never goes: what a pointer, a record of a history, a live run, an unfinished run that may go on, or a young
 output refers to, through inputs and parts down to the raw files' digests. Safe while runs are at work
-(gc_sweep.py says why). Give an age longer than your longest pipeline: between two of its tasks a reference may be in KFP only.
+(gc_sweep.py says why). Give an age longer than your longest pipeline: between two of its tasks a reference
+may be in KFP only.
 """
 
 from __future__ import annotations

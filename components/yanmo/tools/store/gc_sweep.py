@@ -14,8 +14,8 @@ Why nothing that is needed can go, though runs commit and move pointers meanwhil
    one sees the other: gc restores, or the run ends with exit code 75 and makes the output again when it is
    retried.
 3. Consumers go before what they were made from, manifests before files. Killed anywhere, gc leaves every
-   remaining manifest with all its files and its whole chain; one that was set aside is removed by the next gc, or
-   restored if it is needed again.
+   remaining manifest with all its files and its whole chain; one that was set aside is removed by the next
+   gc, or restored if it is needed again.
 """
 
 from __future__ import annotations

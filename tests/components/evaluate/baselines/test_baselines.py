@@ -2,7 +2,7 @@ import numpy as np
 import pyppmd
 
 from yanmo.evaluate.baselines import ppmd
-from yanmo.evaluate.baselines.baselines import ppmd_bits, xz_figures
+from yanmo.evaluate.baselines.baselines import ppmd_bits, xz_results
 from yanmo.evaluate.baselines.mixture import fit_weights, mixture_bits
 from yanmo.evaluate.baselines.xz import added_bytes
 from yanmo.evaluate.documents.reading import Document
@@ -15,7 +15,7 @@ TEXTS = ["明月几时有，\n把酒问青天。", "不知天上宫阙，\n今�
 
 def test_xz_counts_documents_and_their_line_breaks_and_divides_by_characters():
     scored = [Document("1", "词", "s", "又恐琼楼玉宇，\n高处不胜寒。"), Document("2", "词", "s", "明月")]
-    figures = xz_figures(TEXTS, scored)["genres"]["词"]
+    figures = xz_results(TEXTS, scored)["genres"]["词"]
     prefix = ("\n".join(TEXTS) + "\n").encode()
     size = added_bytes(prefix, ["又恐琼楼玉宇，\n高处不胜寒。\n明月".encode()])[0]
     assert figures == {"documents": 2, "characters": 15, "bits_per_character": round(8 * size / 15, 4)}

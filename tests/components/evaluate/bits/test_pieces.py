@@ -44,7 +44,7 @@ def test_pieces_are_made_once_and_read_as_they_were_written(store):
     first = KeptPieces(store, "runs/a/b").all("bits", jobs(made, 3))
     assert KeptPieces(store, "runs/a/b").all("bits", jobs(made, 3)) == first == [[i, i / 3] for i in range(3)]
     assert made == [0, 1, 2]
-    assert KeptPieces(store, "runs/a/b", anew=True).all("bits", jobs(made, 3)) == first
+    assert KeptPieces(store, "runs/a/b", again=True).all("bits", jobs(made, 3)) == first
     assert made == [0, 1, 2, 0, 1, 2]
 
 
@@ -209,7 +209,7 @@ def harness_folder(tmp_path):
     return folder
 
 
-def test_the_stage_leaves_no_pieces_and_makes_them_anew_when_forced(ground, monkeypatch):
+def test_the_stage_leaves_no_pieces_and_makes_them_again_when_forced(ground, monkeypatch):
     assert evaluate(ground) == 0
     first = evaluation(ground).content_digest
     assert not pieces_of(ground)

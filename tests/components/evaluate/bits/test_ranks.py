@@ -121,7 +121,7 @@ def test_a_helping_rank_that_fails_does_not_end_the_run_for_good(ground, monkeyp
     assert evaluate(ground, "--run-id", "night") == 0
 
 
-def test_ranks_cannot_be_told_to_make_all_anew(ground, monkeypatch, caplog):
+def test_ranks_cannot_be_told_to_make_all_again(ground, monkeypatch, caplog):
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert evaluate(ground, "--force") == 64

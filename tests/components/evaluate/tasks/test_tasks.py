@@ -21,11 +21,11 @@ from yanmo.evaluate.tasks.asking import answer_all, measure_tasks, question, rea
 from yanmo.evaluate.tasks.tasks import (
     Task,
     begun,
-    choice_figures,
+    choice_metrics,
     chrf,
     make_tasks,
     marks_of,
-    punctuation_figures,
+    punctuation_metrics,
 )
 from yanmo.evaluate.work import finish, prepare, work
 from yanmo.stage.run import main
@@ -77,9 +77,9 @@ def test_marks_count_where_they_stand_and_not_behind_other_words():
     assert marks_of("明月，几时有？", "明月几时有") == {(2, "，"), (5, "？")}
     assert marks_of("明月，几时无？", "明月几时有") == {(2, "，")}
     task = Task("punctuation", "明月几时有", "明月，几时有？")
-    whole = punctuation_figures([task], ["明月，\n几时有？"])
+    whole = punctuation_metrics([task], ["明月，\n几时有？"])
     assert (whole["f1"], whole["obedient"]) == (1.0, 1.0)
-    half = punctuation_figures([task] * 2, ["明月，几时有。", "好的：明月，几时有？"])
+    half = punctuation_metrics([task] * 2, ["明月，几时有。", "好的：明月，几时有？"])
     # right 1 of 3 marks given (the colon stands behind another word), of 4 wanted
     assert (half["precision"], half["recall"], half["obedient"]) == (0.5, 0.25, 0.5)
 
@@ -91,7 +91,7 @@ def test_an_answer_that_is_no_choice_is_wrong_and_disobedient():
         assert read_choice(task, answer) is None
     genre = Task("genre", "明月", "诗", GENRES)
     assert read_choice(genre, "诗") == "诗" and read_choice(genre, "这是诗") is None
-    found = choice_figures([task] * 4, ["青天", "a", None, None])
+    found = choice_metrics([task] * 4, ["青天", "a", None, None])
     assert (found["accuracy"], found["obedient"], found["chance"]) == (0.25, 0.5, 0.25)
     assert all(choice in question(genre) for choice in GENRES) and "C、青天" in question(task)
 
@@ -171,7 +171,7 @@ def test_an_interval_takes_no_author_for_many_witnesses(authors, poems, seed, ki
     right = np.random.default_rng(seed).random(authors) < 0.5
     one = [Task(kind, "明月", "明，月", ("明，月", "x"), f"诗 author {i}") for i in range(authors)]
     said = ["明，月" if yes else "明月" for yes in right]
-    figures = choice_figures if kind == "choice" else punctuation_figures
+    figures = choice_metrics if kind == "choice" else punctuation_metrics
     once, many = figures(one, said), figures(one * poems, said * poems)
     assert many["interval"] == once["interval"] and many["of"] == poems * authors
     alone = [dataclasses.replace(task, group="") for task in one]

@@ -182,7 +182,7 @@ def test_a_challenger_that_has_read_the_split_is_not_confirmed_by_it(stage):
     assert stage.promote() == 0
     verdict = stage.verdict()
     assert not verdict["promote"] and verdict["confirmation"] is None
-    assert "50.00 % of the confirmation texts stand in the challenger's training text" in str(verdict)
+    assert "50.00 % of the confirmation texts are in the challenger's training text" in str(verdict)
 
 
 def test_a_champion_that_has_read_the_split_makes_the_rule_harder_and_the_log_says_so(stage, caplog):
@@ -191,7 +191,7 @@ def test_a_champion_that_has_read_the_split_makes_the_rule_harder_and_the_log_sa
     stage.evaluate(stage.model(2), 7.8)
     assert stage.promote() == 0
     assert stage.verdict()["promote"]
-    assert "50.00 % of the confirmation texts stand in the champion's training text" in caplog.text
+    assert "50.00 % of the confirmation texts are in the champion's training text" in caplog.text
 
 
 def test_luck_passes_once_in_twenty_times_and_a_true_gain_nearly_always():

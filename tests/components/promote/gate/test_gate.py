@@ -131,17 +131,17 @@ def with_limits(text, **more):
 
 def test_a_collapsed_model_is_not_promoted_however_good_its_bits_are():
     rules = with_limits("distinct_2>=0.5,written_share>=0.5")
-    assert judged_by(rules, figures=FIT).promote
-    verdict = judged_by(rules, figures={**FIT, "distinct_2": 0.1})
+    assert judged_by(rules, guard_metrics=FIT).promote
+    verdict = judged_by(rules, guard_metrics={**FIT, "distinct_2": 0.1})
     assert verdict.outcome == "not promoted"
     assert "the model has collapsed" in verdict.sentence.en and "坍塌" in verdict.sentence.zh
-    assert not first_champion(8.0, rules, Evidence(figures={**FIT, "written_share": 0.0})).promote
+    assert not first_champion(8.0, rules, Evidence(guard_metrics={**FIT, "written_share": 0.0})).promote
 
 
 def test_a_guard_metric_out_of_its_limits_is_named():
-    verdict = judged_by(with_limits("copied_8grams<=0.4"), figures={"copied_8grams": 0.7})
+    verdict = judged_by(with_limits("copied_8grams<=0.4"), guard_metrics={"copied_8grams": 0.7})
     assert verdict.sentence.en == (
-        "Not promoted: a figure is out of its limits: "
+        "Not promoted: a metric is out of its limits: "
         "generated 8-grams found in the training text: at most 0.4, found 0.7."
     )
 
@@ -149,7 +149,9 @@ def test_a_guard_metric_out_of_its_limits_is_named():
 def test_a_limit_on_what_was_not_measured_is_not_kept():
     verdict = judged_by(with_limits("copied_8grams<=0.4"), contamination=0.0)
     assert verdict.outcome == "not promoted"
-    assert verdict.sentence.en.startswith("Not promoted: a limit is set on what was not measured: generated")
+    assert verdict.sentence.en.startswith(
+        "Not promoted: a limit is set on a metric that was not measured: generated"
+    )
     assert "leave it out of --limits" in verdict.sentence.en and "未测量" in verdict.sentence.zh
     collapse = first_champion(8.0, with_limits("distinct_2>=0.5"), Evidence(contamination=0.0))
     assert not collapse.promote and "was not measured: different character pairs" in collapse.sentence.en
@@ -159,12 +161,10 @@ def test_what_was_not_measured_is_said_first_and_nothing_is_promoted_unless_it_i
     needed = with_limits("", must_measure=("contamination",))
     for verdict in (judged_by(needed), first_champion(8.0, needed), judged_by(needed, gain=-1.0)):
         assert verdict.outcome == "not promoted" and verdict.checks[0].passed is False
-        assert verdict.sentence.en.startswith(
-            "Not measured: whether the evaluated texts stand in the training"
-        )
+        assert verdict.sentence.en.startswith("Not measured: whether the evaluated texts are in the training")
         assert "--accept-unmeasured contamination" in verdict.sentence.en
         assert verdict.sentence.zh.startswith("未测量：") and "--accept-unmeasured" in verdict.sentence.zh
-    said = "Not measured, and accepted so: whether the evaluated texts stand in the training text. "
+    said = "Not measured, which was accepted: whether the evaluated texts are in the training text. "
     for verdict in (judged_by(RULES), first_champion(8.0, RULES)):
         assert verdict.promote and verdict.sentence.en.startswith(f"{said}Promoted: ")
         assert verdict.sentence.zh.startswith("未测量而予以接受：评测文本是否见于训练文本。晋升：")
@@ -189,11 +189,11 @@ def test_every_rule_of_verse_can_be_limited_and_no_other():
     assert list(VERSE) == [rule.name for rule in VERSE_RULES]
     for name in VERSE:
         (limit,) = parse_limits(f"{name}>=0.5")
-        verdict = judged_by(with_limits(f"{name}>=0.5"), figures={name: 0.4})
-        assert limit.figure == name and "a figure is out of its limits" in verdict.sentence.en
+        verdict = judged_by(with_limits(f"{name}>=0.5"), guard_metrics={name: 0.4})
+        assert limit.metric == name and "a metric is out of its limits" in verdict.sentence.en
     with pytest.raises(
         ValueError,
-        match=r"no figure 'rhymes'; did you mean rhyme\?; there are distinct_2, .*, sentence_rhyme",
+        match=r"no metric 'rhymes'; did you mean rhyme\?; there are distinct_2, .*, sentence_rhyme",
     ):
         parse_limits("rhymes>=0.5")
 
@@ -226,7 +226,7 @@ def test_one_text_in_each_genre_says_nothing():
 def test_contaminated_figures_are_not_valid_whatever_they_are():
     rules = with_limits("", max_contamination=0.01)
     assert judged_by(rules, contamination=0.009).promote
-    verdict = judged_by(rules, contamination=0.02, figures={"distinct_2": 0.0})
+    verdict = judged_by(rules, contamination=0.02, guard_metrics={"distinct_2": 0.0})
     assert verdict.outcome == "not valid" and not verdict.promote
     assert verdict.sentence.en.startswith("Not valid: 2.00 % of the evaluated texts")
     assert first_champion(8.0, rules, Evidence(contamination=0.02)).outcome == "not valid"
@@ -254,15 +254,15 @@ def test_every_sentence_has_both_languages():
         judged_by(rules, **evidence)
         for evidence in (
             {},
-            {"figures": GOOD, "contamination": 0.0},
-            {"figures": GOOD, "same_model": True},
-            {"figures": GOOD, "contamination": 0.5},
-            {"figures": {**GOOD, "distinct_2": 0.0}},
-            {"figures": {**GOOD, "rhyme": 0.0}},
-            {"figures": GOOD, "rolled_back": "then by her: why"},
+            {"guard_metrics": GOOD, "contamination": 0.0},
+            {"guard_metrics": GOOD, "same_model": True},
+            {"guard_metrics": GOOD, "contamination": 0.5},
+            {"guard_metrics": {**GOOD, "distinct_2": 0.0}},
+            {"guard_metrics": {**GOOD, "rhyme": 0.0}},
+            {"guard_metrics": GOOD, "rolled_back": "then by her: why"},
         )
     ]
-    fit = Evidence(figures=GOOD)
+    fit = Evidence(guard_metrics=GOOD)
     verdicts += [
         judge(scores(gain, noise=noise), rules, fit) for gain, noise in ((-1, 0), (0.01, 0.0), (0.03, 3.0))
     ]

@@ -139,7 +139,7 @@ def test_twins_that_scatter_less_than_whole_trainings_do_are_not_believed():
     assert naive.promote, "what would change the champion in half of the months"
     rules = Rules(**{**vars(RULES), "least_noise": 0.0018})
     verdict = judge(two(0.005), rules, Evidence(noise=few, contamination=0.0))
-    assert not verdict.promote and "0.18 %, the least that is believed; 16 twins measured 0.076 %" in str(
+    assert not verdict.promote and "0.18 %, the least that is used; 16 twins measured 0.076 %" in str(
         verdict.sentence
     )
     loud = Noise(sd=0.003, df=15, twins=16)
@@ -152,7 +152,7 @@ def test_twins_that_scatter_less_than_whole_trainings_do_are_not_believed():
 @settings(max_examples=100, deadline=None)
 @given(st.floats(0.0001, 0.01), st.integers(2, 32), st.booleans())
 def test_the_sentence_names_the_noise_that_made_the_margin(sd, twins, is_warm):
-    """Few twins are known so badly that little noise makes the margin, above the least that is believed."""
+    """Few twins are known so badly that little noise makes the margin, above the least that is used."""
     noise = Noise(sd=sd, df=twins - 1, twins=twins, is_warm=is_warm)
     rules = Rules(**{**vars(RULES), "least_noise": 0.002})
     said = words.least(asked_of(rules, Evidence(noise=noise)))
@@ -165,7 +165,7 @@ def test_the_sentence_names_the_noise_that_made_the_margin(sd, twins, is_warm):
     found = re.search(r"([\d.]+) times the seed's noise of ([\d.e-]+ %), ", said.en)
     assert found[2] == words.percent(named) and float(found[1]) == pytest.approx(times, abs=0.06)
     assert f"种子噪声 {found[2]} 的 {found[1]} 倍" in said.zh
-    assert ("the least that is believed" in said.en) == ("所信之最小值" in said.zh) == (not by_twins)
+    assert ("the least that is used" in said.en) == ("所信之最小值" in said.zh) == (not by_twins)
 
 
 def test_a_night_that_goes_on_from_the_champion_needs_less():

@@ -88,7 +88,7 @@ def test_a_test_split_clean_of_another_text_is_not_clean(stage, caplog):
     assert report["verse"], "the form of verse does not depend on the text"
     accepted = ["--accept-unmeasured", "contamination"]
     assert stage.promote("--limits", "loop_share<=1", "--dry-run", *accepted) == 0
-    assert "a limit is set on what was not measured" in caplog.text
+    assert "a limit is set on a metric that was not measured" in caplog.text
 
 
 def test_the_text_of_the_model_that_a_model_began_from_counts_too(stage):
@@ -122,7 +122,7 @@ def test_a_model_of_unknown_text_is_not_called_clean(stage, caplog):
     assert stage.pointer("champion") is None, "not even of an empty channel"
     assert stage.promote("--accept-unmeasured", "contamination") == 0
     said = stage.verdict()["sentence"]["en"]
-    assert said.startswith("Not measured, and accepted so: ") and stage.pointer("champion")
+    assert said.startswith("Not measured, which was accepted: ") and stage.pointer("champion")
 
 
 @pytest.mark.parametrize("writing", ["latest", "none", "clean"])
@@ -134,7 +134,7 @@ def test_contamination_measured_with_the_evaluation_cannot_be_passed_by(stage, w
     verdict = stage.verdict()
     assert verdict["outcome"] == "not valid" and stage.pointer("champion") is None
     assert verdict["sentence"]["en"].startswith(
-        "Not valid: 40.00 % of the evaluated texts stand in the training"
+        "Not valid: 40.00 % of the evaluated texts are in the training"
     )
     assert stage.promote("--accept-unmeasured", "contamination") == 0, "it was measured"
     assert stage.verdict()["outcome"] == "not valid" and stage.pointer("champion") is None
@@ -162,7 +162,9 @@ def test_a_part_that_is_damaged_is_refused_and_not_passed_over(stage, caplog):
 def test_a_rule_of_verse_that_found_nothing_to_look_at_keeps_no_limit(stage, caplog):
     write(stage, stage.evaluate(stage.model(1)), 0.0, rhyme={"of": 0, "share": None, "interval": None})
     assert stage.promote("--limits", "rhyme>=0.1") == 0
-    assert "a limit is set on what was not measured: generated regular poems that rhyme" in caplog.text
+    assert (
+        "a limit is set on a metric that was not measured: generated regular poems that rhyme" in caplog.text
+    )
     assert stage.pointer("champion") is None
 
 

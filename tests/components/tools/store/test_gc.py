@@ -270,7 +270,7 @@ def after_set_aside(monkeypatch: pytest.MonkeyPatch, action: Callable[[], None])
 def beside_gc(
     monkeypatch: pytest.MonkeyPatch, ground: Ground, recipe: Recipe, first: Callable[[], None] = lambda: None
 ) -> Future[None]:
-    """A run of `recipe` that begins when gc has withdrawn its inputs, and waits for what gc decides."""
+    """A run of `recipe` that begins when gc has set its inputs aside, and waits for what gc decides."""
     run: Future[None] = Future()
 
     def announced() -> None:
