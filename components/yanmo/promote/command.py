@@ -75,14 +75,14 @@ def _parser() -> Parser:
     rollback = commands.add_parser("rollback", parents=[common], help="bring a former champion back")
     rollback.add_argument(
         "--to",
-        type=argument(int, least=-MOST),  # what the history has is said by itself
+        type=argument(int, least=-MOST),  # the history itself says which numbers there are
         default=0,
         metavar="N",
         help="number in the history (default: the one before)",
     )
     rollback.add_argument("--why", required=True, metavar="TEXT", help="reason, for the history")
     rollback.add_argument("--who", default="", metavar="NAME", help="for the history (default: user@host)")
-    rollback.add_argument("--dry-run", action="store_true", help="say what would happen and move nothing")
+    rollback.add_argument("--dry-run", action="store_true", help="show what would happen and move nothing")
     rollback.add_argument("--yes", action="store_true", help="do not ask")
     return parser
 

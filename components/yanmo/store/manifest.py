@@ -96,7 +96,7 @@ class Reference:
 
     @classmethod
     def from_dict(cls, values: Any) -> Reference:
-        """From the fields of a parsed document.
+        """Make a reference from the fields of a parsed document.
 
         Raises:
             ValueError: they are not a reference's.

@@ -1,4 +1,4 @@
-"""From an address to the store that speaks its scheme."""
+"""Opens the store at an address, by its scheme."""
 
 from __future__ import annotations
 

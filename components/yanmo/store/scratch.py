@@ -35,7 +35,7 @@ from yanmo.common.logs import human_bytes
 
 _TRIES = 5
 _RESCAN_SHARE = 0.02
-"""Of the cap: how much a process adds before it looks again at what others have added."""
+"""Share of the cap that a process adds before it looks again at what others have added."""
 
 
 @functools.cache
@@ -292,7 +292,7 @@ def _pin(path: Path, pin: Path, sha256: str, size: int) -> bool:
 
 def _bring(path: Path, download: Callable[[Path], None]) -> None:
     temporary = path.with_name(f"{path.name}.part")
-    temporary.unlink(missing_ok=True)  # of a killed download: we hold its lock
+    temporary.unlink(missing_ok=True)  # left by a killed download: we hold its lock
     try:
         download(temporary)
         _seal(temporary, path)

@@ -26,7 +26,7 @@ class StoreSettings:
 
     @classmethod
     def of(cls, options: Any) -> StoreSettings:
-        """From a stage's options."""
+        """The settings in a stage's options."""
         return cls(
             endpoint=options.endpoint,
             scratch=options.scratch,

@@ -111,7 +111,7 @@ class RetryBudget:
     reached: Callable[[], bool]
     """Whether the server ever answered."""
     offset: Callable[[], float] = lambda: 0.0
-    """The server's clock minus ours, seconds, as its last answer told."""
+    """The server's clock minus ours, seconds, by its last answer."""
     down: bool = False
     """One request used up its time: the next ones, which clean up after it, get little."""
 
@@ -124,7 +124,7 @@ class RetryBudget:
 
     @classmethod
     def with_client(cls, client: Client) -> RetryBudget:
-        """That of a client's own requests."""
+        """The budget of a client's own requests."""
         return cls(retry_seconds(), lambda: client.pool.reached, lambda: client.pool.clock_offset)
 
     def retry(self, what: str, *, absent_passes: bool = False) -> Retry:
@@ -168,7 +168,7 @@ class Retry:
         """The request's result.
 
         Raises:
-            FileNotFoundError, PreconditionFailed: what the server said of the object.
+            FileNotFoundError, PreconditionFailed: the server's answer about the object.
             EnvironmentFault, UsageError: credentials, certificate, bucket.
             StorageError: the server's time is up.
         """
@@ -284,7 +284,7 @@ def describe(error: BaseException) -> str:
         return "the server's name cannot be resolved"
     if isinstance(error, NewConnectionError):
         return "connection refused or unreachable"
-    said = f"{type(error).__name__}: {str(error)[:200].partition('?')[0]}"
+    text = f"{type(error).__name__}: {str(error)[:200].partition('?')[0]}"
     if isinstance(error, TransportSSLError) and "WRONG_VERSION_NUMBER" in str(error):
-        said += "; the server answered without TLS: is its address http://?"
-    return said
+        text += "; the server answered without TLS: is its address http://?"
+    return text

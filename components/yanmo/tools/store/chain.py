@@ -1,4 +1,4 @@
-"""From an output to all that it rests on, and from a text to the references in it."""
+"""Finds all that an output rests on, and the references in a document."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "what", metavar="WHAT", nargs="+", help="stage/key, channel/pointer or a reference file"
     )
-    parser.add_argument("--to", required=True, metavar="URI", help="the store that shall hold it")
+    parser.add_argument("--to", required=True, metavar="URI", help="the store to copy it to")
     parser.add_argument(
         "--to-endpoint", default="", metavar="URL", help="its S3 server (default: --endpoint)"
     )
@@ -63,7 +63,7 @@ def run(store: ObjectStore, args: argparse.Namespace) -> int:
             raise UsageError("--pointer names one output: give one WHAT")
     target = open_store(args.to, settings_of(args))
     if target.uri == store.uri:
-        raise UsageError(f"--to {args.to}: is the store it would be copied from")
+        raise UsageError(f"--to {args.to}: is the store to copy from; give another one")
     outputs = [find(store, one) for one in args.what]
     opener = Opener(store)
     chain = opener.chain(outputs)

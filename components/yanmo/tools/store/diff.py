@@ -1,7 +1,7 @@
 """Say why two outputs differ: which option, input, revision or execution option, back to the first cause.
 
-Walks down both chains side by side and only where contents differ, so that what it prints last, indented
-deepest, is where the two histories part.
+Follows both chains where contents differ, so that what is printed last, with the deepest indent, is the first
+difference.
 """
 
 from __future__ import annotations
@@ -82,9 +82,9 @@ def differences(first: Output, second: Output, seen: set[tuple[str, ...]]) -> li
         found += _of_input(name, first, second, seen)
     execution = list(_of_values(f"{a.stage}: execution option", a.execution, b.execution))
     if not found and a.content_digest != b.content_digest:
-        said = "; see the execution options" if execution else ""
+        hint = "; see the execution options" if execution else ""
         found.append(
-            Difference("chance", f"{a.stage}: equal options, inputs and revision, other bytes{said}")
+            Difference("chance", f"{a.stage}: equal options, inputs and revision, other bytes{hint}")
         )
     return [*found, *execution]
 

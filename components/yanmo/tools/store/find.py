@@ -1,4 +1,4 @@
-"""From what a person types to an output: stage/key or its beginning, channel/pointer, a reference file."""
+"""Finds the output that a person names: stage/key or its beginning, channel/pointer, a reference file."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Remove what nothing refers to. A dry run by default: it says what would go, and why; --delete does it.
+"""Remove what nothing refers to. A dry run by default shows what would be removed, and why; --delete does it.
 
-Goes: outputs that no pointer, history, live run or other kept output refers to; attempts that were never
+Removed: outputs that no pointer, history, live run or other kept output refers to; attempts that were never
 committed; manifests that --force replaced; work of finished runs, expired leases, KFP's files, probes,
 temporary files and unfinished uploads. All of it only where it was last written longer ago than --older-than.
 
-Never goes: what a pointer, a record of a history, a live run, an unfinished run that may go on, or a young
+Never removed: what a pointer, a record of a history, a live run, an unfinished run that may go on, or a young
 output refers to, through inputs and parts down to the raw files' digests. Safe while runs are at work
 (gc_sweep.py says why). Give an age longer than your longest pipeline: between two of its tasks a reference
 may be in KFP only.
@@ -42,16 +42,18 @@ def parse_age(text: str) -> float:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--delete", action="store_true", help="do it; by default only say what would go")
+    parser.add_argument(
+        "--delete", action="store_true", help="do it; by default only show what would be removed"
+    )
     parser.add_argument(
         "--older-than", type=parse_age, default=parse_age("7d"), metavar="AGE",
         help="only what was last written so long ago: 90s, 12h, 7d, 2w (default: 7d)",
     )  # fmt: skip
     parser.add_argument(
         "--abandoned", type=parse_age, default=parse_age("30d"), metavar="AGE",
-        help="work (checkpoints) of a run that never finished goes after this (default: 30d)",
+        help="work (checkpoints) of a run that never finished is removed after this (default: 30d)",
     )  # fmt: skip
-    parser.add_argument("--explain", action="store_true", help="say also what is kept, and why")
+    parser.add_argument("--explain", action="store_true", help="show also what is kept, and why")
     parser.add_argument("--json", action="store_true", help="for scripts: one JSON document")
 
 
@@ -99,7 +101,7 @@ def _print(inventory: Inventory, plan: GcPlan, swept: Swept | None, args: argpar
     stayed = swept.stayed if swept else set()
     for one in plan.to_delete:
         if one.folder.name in stayed:
-            continue  # said below
+            continue  # printed below
         if one.is_whole:
             print(f"{verb} output {one.folder}, {human_bytes(one.bytes)}: {one.why}")
         elif args.explain:

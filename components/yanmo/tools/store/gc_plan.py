@@ -34,7 +34,7 @@ _MARKS = ("/LEASE.json", "/INPUTS.json")
 
 @dataclass(frozen=True)
 class Ages:
-    """From which age things may go, in seconds."""
+    """The ages in seconds from which things may be removed."""
 
     older_than: float
     abandoned: float

@@ -93,14 +93,14 @@ class Inventory:
     pointers: list[ObjectInfo] = field(default_factory=list)
     """Below pointers/: pointers and histories."""
     runs: list[ObjectInfo] = field(default_factory=list)
-    """Below runs/ but of no key's folder: records of runs that ended for good, and of what `auto` became."""
+    """Below runs/ but in no key's folder: records of runs that ended for good, and of what `auto` became."""
     kfp: list[ObjectInfo] = field(default_factory=list)
     sources: list[ObjectInfo] = field(default_factory=list)
     probes: list[ObjectInfo] = field(default_factory=list)
     strays: list[ObjectInfo] = field(default_factory=list)
     """Anything else: a report, or not Yanmo's."""
     leftovers: list[Leftover] = field(default_factory=list)
-    """Of no key: temporary files of pointers."""
+    """Temporary files of pointers, which belong to no key."""
     foreign: list[Leftover] = field(default_factory=list)
     """Uploads, temporary files and empty folders of others who write here; never touched."""
 
@@ -124,7 +124,7 @@ class Inventory:
 
     @property
     def all_leftovers(self) -> list[Leftover]:
-        """Also those of keys."""
+        """Leftovers of keys, and those of no key."""
         return [o for folder in self.keys.values() for o in folder.leftovers] + self.leftovers
 
 

@@ -33,7 +33,7 @@ class Row:
     bytes: int
     work_bytes: int
     age_seconds: int
-    """Since anything of it was last written."""
+    """Seconds since anything of it was last written."""
     made_at: str
     """UTC, ISO 8601; empty where nothing is committed."""
     pointers: list[str]
@@ -42,7 +42,7 @@ class Row:
     superseded: int
     """Manifests kept next to the current one."""
     uncommitted_bytes: int
-    """Of attempts that the manifest does not name."""
+    """Bytes of attempts that the manifest does not name."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -71,7 +71,7 @@ def run(store: ObjectStore, args: argparse.Namespace) -> int:
 
 
 def _read_pointers(store: ObjectStore, listed: Iterable[ObjectInfo]) -> tuple[list[Named], dict[str, str]]:
-    """What pointers and histories name, and of each file that is damaged or exchanged, why: ls shows it."""
+    """What pointers and histories name; and why a file that is damaged or exchanged is, for ls shows it."""
     found: list[Named] = []
     damaged: dict[str, str] = {}
     for info in listed:

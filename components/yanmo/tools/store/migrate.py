@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--write", action="store_true", help="do it; by default only say what would be done")
+    parser.add_argument("--write", action="store_true", help="do it; by default only show what would be done")
 
 
 def run(store: ObjectStore, args: argparse.Namespace) -> int:

@@ -13,7 +13,7 @@ import pytest
 from ground import RAW, Ground, folder_of, ids
 
 from yanmo.common.errors import ExitCode
-from yanmo.store import schema
+from yanmo.store import upgrades
 from yanmo.store.commit import Recipe
 from yanmo.store.lease import Lease
 
@@ -229,7 +229,7 @@ def test_an_older_schema_is_read_as_it_is_and_rewritten_by_migrate(
         return {**rest, "run_id": found["run"], "schema": "yanmo.manifest/1"}
 
     assert ground.tool("show", f"documents/{output.manifest.key}").code == ExitCode.DATA
-    monkeypatch.setitem(schema.UPGRADES, "yanmo.manifest/0", renamed)
+    monkeypatch.setitem(upgrades.UPGRADES, "yanmo.manifest/0", renamed)
     assert ground.tool("show", f"documents/{output.manifest.key}").code == 0
     assert "1 to be rewritten" in ground.tool("migrate").out and path.read_bytes() == old
     assert "1 rewritten" in ground.tool("migrate", "--write").out

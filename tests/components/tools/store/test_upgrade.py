@@ -26,7 +26,7 @@ from old_store import CHANNEL, roll_back, unpack
 
 from yanmo.promote.command import main as promote
 from yanmo.promote.history.champion_records import all_records
-from yanmo.store import schema
+from yanmo.store import upgrades
 from yanmo.store.manifest import Reference
 from yanmo.store.output import open_reference, read_json
 from yanmo.store.pointers import read_pointer
@@ -197,7 +197,7 @@ def test_a_record_of_an_older_schema_that_names_the_wrong_output_is_refused(
         rest = {name: value for name, value in found.items() if name != "before"}
         return {**rest, "previous": found["before"], "schema": "yanmo.coronation/1"}
 
-    monkeypatch.setitem(schema.UPGRADES, "yanmo.coronation/0", renamed)
+    monkeypatch.setitem(upgrades.UPGRADES, "yanmo.coronation/0", renamed)
     assert old.tool("gc").code == 65
     assert old.tool("verify").code == 65
 
@@ -308,7 +308,8 @@ def test_a_record_that_another_process_changes_during_a_migration_is_read_again(
 ) -> None:
     """A second migration at the same time: each document is brought forward by one of the two."""
     store = type(rolled_back.store)
-    real, second = store.replace, []
+    real = store.replace
+    second: list[str] = []
 
     def replace(self: Any, *args: Any) -> str:
         if not second:
