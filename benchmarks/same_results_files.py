@@ -11,6 +11,7 @@ its place among the outputs of that stage (`train`, `evaluate#2`). Keys are a ro
 from __future__ import annotations
 
 import fnmatch
+import hashlib
 import itertools
 import json
 import re
@@ -21,6 +22,8 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import yaml
+
+from yanmo.store.manifest import digest
 
 LEFT_OUT = {
     ".locks/*": "names of locks",
@@ -60,7 +63,10 @@ LEFT_OUT_METRICS = (
 )
 """Metrics that are times, speeds and memory, or name the run: a regular expression."""
 RENAMED = {"crowned_at": "champion_since", "barred": "rolled_back", "told_the_genre": "with_genre_tag"}
-"""Field of an older commit -> its name since. Both are read as the newer name."""
+"""Field of an older commit -> its name since. Both are read as the newer name. Content is compared as if the
+older commit had written the newer name, and so are the digests of it."""
+RENAMED_SCHEMAS = {"yanmo.coronation/1": "yanmo.promotion/1", "yanmo.baselines/3": "yanmo.baselines/4"}
+"""Schema of an older commit -> the one that has the newer names and nothing else that is new."""
 
 ROWS = {
     "documents": ("curate", "curate_*"),
@@ -102,11 +108,40 @@ class Store:
     manifests: list[dict[str, Any]] = field(default_factory=list)
     names: dict[str, str] = field(default_factory=dict)
     """`<stage>/<key>` -> name of the output."""
+    digests: dict[str, str] = field(default_factory=dict)
+    """Content digest of an output with older names -> what it is with the newer ones."""
 
     def __post_init__(self) -> None:
         for path in sorted(self.root.glob("cas/*/*/MANIFEST.json")):
-            self.manifests.append(json.loads(path.read_bytes()))
+            manifest = json.loads(path.read_bytes())
+            self._take_newer_names(manifest, path.parent)
+            self.manifests.append(manifest)
         self.manifests.sort(key=lambda m: (m["stage"], m["created_at"], m["content_digest"]))
+
+    def _take_newer_names(self, manifest: dict[str, Any], folder: Path) -> None:
+        """Let a manifest list its content as if that had been written with the newer names."""
+        content = [entry for entry in manifest["files"] if entry["role"] == "content"]
+        older = {
+            entry["path"]: data
+            for entry in content
+            if (path := folder / manifest["attempt"] / entry["path"]).suffix == ".json"
+            and path.is_file()
+            and _newer_names(data := path.read_bytes()) != data
+        }
+        for entry in (entry for entry in content if entry["path"] in older):
+            data = _newer_names(older[entry["path"]])
+            entry |= {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+        if older:
+            files = sorted([entry["path"], entry["bytes"], entry["sha256"]] for entry in content)
+            new = digest({"files": files, "counts": manifest["counts"]})
+            self.digests[manifest["content_digest"]] = manifest["content_digest"] = new
+
+
+def _newer_names(data: bytes) -> bytes:
+    """The bytes of a JSON file with the names of `RENAMED` and `RENAMED_SCHEMAS`."""
+    for old, new in (RENAMED | RENAMED_SCHEMAS).items():
+        data = data.replace(f'"{old}"'.encode(), f'"{new}"'.encode())
+    return data
 
 
 def compare(a: Store, b: Store) -> dict[str, Row]:
@@ -186,6 +221,8 @@ def _output(store: Store, manifest: dict[str, Any], named: set[str]) -> Iterator
         path = store.root / name
         content = entry["role"] == "content"
         value = path if content or not path.is_file() else record(path, store)
+        if content and path.suffix == ".json" and path.is_file():
+            value = _newer_names(path.read_bytes())
         yield f"{output}/{entry['path']}", Item(row if content else "records", value)
 
 
@@ -206,7 +243,9 @@ def fields(value: Any, store: Store, within: str = "") -> Any:
         }
     if isinstance(value, list):
         return [fields(inner, store, within) for inner in value]
-    return _plain(value, store) if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    return store.digests.get(value) or RENAMED_SCHEMAS.get(value) or _plain(value, store)
 
 
 def record(path: Path, store: Store) -> Any:

@@ -1,4 +1,4 @@
-"""From an evaluation back to the raw input files, and how to make each output again."""
+"""The lineage of an evaluation, back to the raw input files, and how to make each output again."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Ancestor:
     inputs: dict[str, str]
     """Input name -> `stage/key` or the URI of a raw file."""
     command: str
-    """Makes it again; empty for a part, which its stage makes."""
+    """The command that makes it again; empty for a part, which its stage makes."""
 
 
 @dataclass
@@ -130,7 +130,8 @@ def _options(store: ObjectStore, attempt: str, values: Mapping[str, Any]) -> lis
 
 
 def _unkeyed(output: Output) -> list[str]:
-    """Inputs that are in no key, hence in no manifest, and would be whatever the channel has last."""
+    """Inputs that are in no key, hence in no manifest: without these flags the channel's newest would be
+    used."""
     if output.manifest.stage != "evaluate":
         return []
     model = output.input("model")
@@ -149,8 +150,8 @@ def _given(name: str, value: Any) -> str:
 
 
 def _with_settings(uri: str, settings: dict[str, Any]) -> str:
-    said = settings.get(unquote(uri.rpartition("/")[2]), [])
-    return ";".join([_plain(uri), *(f"{name}={value}" for name, value in said)])
+    given = settings.get(unquote(uri.rpartition("/")[2]), [])
+    return ";".join([_plain(uri), *(f"{name}={value}" for name, value in given)])
 
 
 def _plain(uri: str) -> str:

@@ -1,6 +1,6 @@
 """Charts as places in percent, so that the page draws them without a library and every label keeps its size.
 
-Lines go into an `<svg>` that is stretched to its frame; labels, dots and bars are HTML beside it. Nothing in
+Lines go into an `<svg>` that is stretched to its frame; labels, dots and bars are HTML next to it. Nothing in
 here makes HTML: the template does, and escapes every word.
 """
 
@@ -31,7 +31,7 @@ class Line:
     style: str
     """CSS class."""
     points: str
-    """For `<polyline points>`, in a frame of 100 by 100, y downwards."""
+    """The value of `<polyline points>`, in a frame of 100 by 100, y downwards."""
     dots: tuple[tuple[float, float], ...] = ()
     """Places from the left and the bottom, percent."""
 
@@ -116,7 +116,7 @@ def short(value: float) -> str:
 
 @dataclass(frozen=True)
 class Mark:
-    """One figure on a row of a dot chart; places in percent from the left."""
+    """One value on a row of a dot chart; places in percent from the left."""
 
     style: str
     at: float

@@ -17,7 +17,7 @@ _JOULES_PER_KWH = 3.6e6
 
 
 def cost_report(outputs: Iterable[Output]) -> dict[str, Any]:
-    """{"stages": [...], "total": {...}}; a figure that nobody could measure is None.
+    """{"stages": [...], "total": {...}}; a value that could not be measured is None.
 
     A stage that was paused and went on counts its last process only, but for the training's seconds and the
     CPU time of its steps, which its checkpoints carry on.
@@ -25,7 +25,7 @@ def cost_report(outputs: Iterable[Output]) -> dict[str, Any]:
     stages = [_stage(output) for output in outputs if output.entries("metrics.prom")]
     names = ("seconds", "cpu_seconds", "gpu_hours", "kwh")
     total = {name: _sum(stage[name] for stage in stages) for name in names}
-    if any(stage["gpu_hours"] is None for stage in stages):  # not 0 hours, when nobody knows
+    if any(stage["gpu_hours"] is None for stage in stages):  # not 0 hours where it is not known
         total["gpu_hours"] = None
     return {"stages": stages, "total": total}
 

@@ -1,4 +1,4 @@
-"""What stages, columns, genres and reasons are called on the page, in both languages."""
+"""Names of stages, columns, genres and reasons on the page, in both languages."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from yanmo.store.schema import utc_now
 
 _SCHEMA = "yanmo.report/3"
 _MOST_SAMPLES = 4
-"""Of each genre; evaluate looks for the nearest training text of as many."""
+"""Samples of each genre; evaluate looks for the nearest training text of as many."""
 _MOST_SAMPLE_CHARACTERS = 2000
 
 
@@ -40,8 +40,8 @@ def make_report(
 
     Args:
         baselines: summary.json of the baselines, or None.
-        options: of promote itself.
-        command: gives this verdict again.
+        options: options of promote itself.
+        command: the command that gives this verdict again.
     """
     lineage = trace(challenger.output)
     training = training_report(challenger.model)
@@ -92,8 +92,8 @@ def bits_table(
     """{"columns": [{"id", "title", "rows": {genre: cell}, "mean": cell}], "documents": {genre: counts}}.
 
     A cell is {"value", "interval", "few_documents"}. The challenger is the first column; columns without
-    any figure are left out. The mean over genres stands apart, for a genre may have any name; a column
-    without some genre (baselines leave chats out) has none, as it would stand beside means of all genres.
+    any value are left out. The mean over genres is a field of its own, as a genre may have any name. A column
+    without some genre (baselines leave chats out) has no mean: it could not be compared with the others.
     """
     parts: list[tuple[str, str, Mapping[str, Any], str]] = [
         ("challenger", "challenger", challenger.summary, "bits_per_character"),
@@ -130,10 +130,10 @@ def _column(
     }
 
 
-def _cell(figures: Mapping[str, Any], field: str) -> dict[str, Any]:
-    interval = figures.get("interval") if field == "bits_per_character" else None
-    few = bool(figures.get("few_documents")) and interval is not None
-    return {"value": figures.get(field), "interval": interval, "few_documents": few}
+def _cell(values: Mapping[str, Any], field: str) -> dict[str, Any]:
+    interval = values.get("interval") if field == "bits_per_character" else None
+    few = bool(values.get("few_documents")) and interval is not None
+    return {"value": values.get(field), "interval": interval, "few_documents": few}
 
 
 def _samples(samples: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ def summary_text(report: Mapping[str, Any], seed: int) -> str:
         seed: draws the verses.
     """
     table, split = report["bits_per_character"], report["conditions"]["split"]
-    lines = [f"Bits per character on the {split} split (fewer is better)", "", *_table_lines(table), ""]
+    lines = [f"Bits per character on the {split} split (lower is better)", "", *_table_lines(table), ""]
     lines += _notes(table)
     lines += [*baseline_lines(table), report["verdict"]["sentence"]["en"], *_margin(report["verdict"]), ""]
     for genre, text in chosen_verses(report["samples"], seed):
@@ -30,7 +30,7 @@ def summary_text(report: Mapping[str, Any], seed: int) -> str:
 
 
 def _margin(verdict: Mapping[str, Any]) -> list[str]:
-    """What was asked for and why, where something was compared."""
+    """The margin and where it comes from, where something was compared."""
     asked = [check["rule"]["en"] for check in verdict["checks"] if check["name"] == "large_enough"]
     return [f"Asked for: a {rule}." for rule in asked]
 

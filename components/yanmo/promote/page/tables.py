@@ -1,6 +1,7 @@
-"""Figures of an evaluation as rows that page and scripts read: by length, by source, tasks, the harness.
+"""Metrics of an evaluation as rows that page and scripts read: by length, by source, tasks, the harness.
 
-The champion's figure stands beside the challenger's where it was measured in the same way, else None.
+Each row has the challenger's value and the champion's; that is None where it was not measured in the same
+way.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from yanmo.promote.gate.guards import found
 
 _MOST_SOURCES = 60
 _MOST_CHARACTERS = 500
-"""Of an answer, its question and its reference."""
+"""The most characters shown of an answer, its question and its reference."""
 _TASKS = (
     ("genre", "accuracy"),
     ("next_line", "accuracy"),
@@ -22,12 +23,12 @@ _TASKS = (
     ("punctuation", "recall"),
     ("chat", "chrf"),
 )
-"""Tasks and their figures, in the order of the table."""
+"""Tasks and their metrics, in the order of the table."""
 Row = dict[str, Any]
 
 
 def group_rows(name: str, challenger: Evaluation, champion: Evaluation | None) -> dict[str, Row]:
-    """Bits per character by `lengths` or `sources`: group -> figures; of sources the largest.
+    """Bits per character by `lengths` or `sources`: group -> metrics; only the largest sources.
 
     Returns:
         {group: {"documents", "characters", "bits_per_character", "interval", "few_documents", "champion"}}.
@@ -53,7 +54,7 @@ def task_rows(challenger: Evaluation, champion: Evaluation | None) -> dict[str, 
     """Our own tasks: {"how": chat or likelihood, "rows": [...], "answers": [...]}; None where none were set.
 
     Shares are 0 to 1; chrF is 0 to 100. Answers are the challenger's, to held-out chats. The champion's
-    figure counts where it was asked as many questions in the same way.
+    value is shown where it was asked as many questions in the same way.
     """
     own = challenger.section("tasks")
     if not isinstance(own, Mapping):
@@ -104,13 +105,13 @@ def _harness_of(evaluation: Evaluation) -> tuple[Any, Any]:
 
 
 def _harness(section: Mapping[str, Any]) -> Iterator[Row]:
-    """One row per figure; the harness calls it `metric,filter` and its error `metric_stderr,filter`."""
-    for task, figures in (section.get("tasks") or {}).items():
-        for name in figures:
+    """One row per metric; the harness calls it `metric,filter` and its error `metric_stderr,filter`."""
+    for task, metrics in (section.get("tasks") or {}).items():
+        for name in metrics:
             metric, comma, how = name.partition(",")
-            value = found(figures, name)
+            value = found(metrics, name)
             if not comma or metric.endswith("_stderr") or value is None:
                 continue
             shown = metric if how == "none" else f"{metric} ({how})"
-            error = found(figures, f"{metric}_stderr,{how}")
+            error = found(metrics, f"{metric}_stderr,{how}")
             yield {"task": task, "metric": shown, "value": value, "error": error}

@@ -83,7 +83,7 @@ def _points(lines: Sequence[Mapping[str, Any]], name: str) -> list[list[float]]:
 
 
 def _mean(value: Any) -> float | None:
-    """A validation's figure: itself, or the mean over the genres it is given for."""
+    """A validation's value: itself, or the mean over the genres it is given for."""
     if not isinstance(value, Mapping):
         return _number(value)
     if "mean" in value:
@@ -93,7 +93,7 @@ def _mean(value: Any) -> float | None:
 
 
 def thinned(points: list[list[float]]) -> list[list[float]]:
-    """At most so many points as can be seen, each the mean of its neighbours."""
+    """As many points as can be seen, each the mean of its neighbours."""
     if len(points) <= MOST_POINTS:
         return points
     parts = np.array_split(np.array(points), MOST_POINTS)

@@ -178,7 +178,7 @@ def test_verse_and_memorization_are_shown_where_they_were_measured(report):
     assert "1,010 regular poems" in text
     assert "copied runs of eight characters照抄的八字片段31.00 %2.00 %8.00 %" in text
     assert "longest copied run, characters最长照抄（字）12–9" in text
-    assert "Evaluated texts that stand in the training text见于训练文本的评测文本: 0.10 %" in text
+    assert "Evaluated texts that are in the training text见于训练文本的评测文本: 0.10 %" in text
     assert "诗 shi, poems7991" in text.replace("\n", "")
     assert "How the champion writes was not measured" not in text
     report["champion_writing"] = None
