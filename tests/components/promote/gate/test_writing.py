@@ -81,7 +81,7 @@ def test_a_test_split_clean_of_another_text_is_not_clean(stage, caplog):
     assert stage.promote() == 0
     assert "does not cover the training text of train/" in caplog.text
     assert "was not looked in" in caplog.text
-    assert stage.verdict()["sentence"]["en"].startswith("Not measured: whether the evaluated texts stand in")
+    assert stage.verdict()["sentence"]["en"].startswith("Not measured: whether the evaluated texts are in")
     assert stage.pointer("champion") is None
     report = json.loads(stage.written("report.json"))
     assert report["contamination"] is None and report["memorization"] is None
@@ -193,6 +193,6 @@ def test_how_the_champion_writes_is_shown_where_it_was_measured(stage):
 def test_a_model_that_writes_one_text_only_has_collapsed(stage, caplog):
     stage.evaluate(stage.model(1), texts=("明月几时有，把酒问青天。",) * 4)
     assert stage.promote() == 0
-    assert "the model has collapsed: samples that another one of their genre equals" in caplog.text
+    assert "the model has collapsed: samples equal to another one of their genre" in caplog.text
     stage.evaluate(stage.model(2), texts=("明月几时有", "把酒问青天", "明月几时有", "不知天上宫阙"))
     assert stage.promote() == 0 and stage.pointer("champion"), "half of them is within the bound"
