@@ -41,7 +41,7 @@ def count_characters(text: pa.ChunkedArray) -> Ints:
 
 
 def text_form(output: Output) -> str:
-    """How the text that an output holds or was made from is written; two forms are never compared."""
+    """The text form of an output, or of the text it was made from; two forms are never compared."""
     return str(output.manifest.metadata.get("text_form", TEXT_FORM))
 
 
@@ -120,7 +120,7 @@ def write_split(
 
 
 def _combined(values: Any, kind: pa.DataType) -> pa.Array:
-    """One array: the chunks a table was gathered in must not show in the file."""
+    """The values as one array, so that the file does not depend on the chunks of a table."""
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
     if isinstance(values, pa.ChunkedArray):  # pyarrow gives chunks back when there are none or many

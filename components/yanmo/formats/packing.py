@@ -25,7 +25,7 @@ from yanmo.formats.packing_settings import Packing
 BLOCK_CHUNKS = 4096
 """Least number of pieces that are packed together."""
 _BLOCK_ROWS = 64
-"""Pieces packed together, by position of a row: a block's last row is half empty, which must not show."""
+"""Pieces packed together per position of a row, so that the half-empty last row of a block hardly counts."""
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -34,8 +34,8 @@ Array = np.ndarray[Any, np.dtype[Any]]
 class PackingPlan:
     """The rows of one epoch, in the order in which they are trained on.
 
-    Row `r` holds the pieces `row_offsets[r]` to `row_offsets[r + 1]`. Piece `p` is fed
-    `ids[start : start + length]` of its document and predicts `ids[start + 1 : start + length + 1]`: the
+    Row `r` holds the pieces `row_offsets[r]` to `row_offsets[r + 1]`. The input of piece `p` is
+    `ids[start : start + length]` of its document, its targets are `ids[start + 1 : start + length + 1]`: the
     first piece of a document starts at `<|bos|>`, a later one at the last token that the piece before it
     predicted (or earlier, with a stride), so that each token after `<|bos|>` carries loss exactly once.
     """
@@ -47,13 +47,13 @@ class PackingPlan:
     document: Array
     """int32 (pieces): index into the lengths the plan was made from."""
     start: Array
-    """int32 (pieces): first token fed, counted from the document's `<|bos|>`."""
+    """int32 (pieces): first input token, counted from the document's `<|bos|>`."""
     length: Array
     """int32 (pieces): tokens predicted."""
     tagged: Array
     """bool (pieces): one more position, after `<|bos|>`, holds the genre tag, which is not predicted."""
     skip: Array
-    """int32 (pieces): so many of the first tokens predicted carry no loss: the window before had them."""
+    """int32 (pieces): how many of the first targets carry no loss, as the window before predicted them."""
     fill: float
     """Share of all positions that carry loss; waste, tags and overlaps are the rest."""
     digest: str
@@ -64,12 +64,12 @@ class PackingPlan:
 
     @property
     def num_tokens(self) -> int:
-        """Tokens that carry loss in the epoch (loss spans left aside)."""
+        """Tokens that carry loss in the epoch (ignoring loss spans)."""
         return int(self.length.sum()) - int(self.skip.sum())
 
     @property
     def num_repeated(self) -> int:
-        """Tokens that are fed again as mere context of a later window."""
+        """Tokens that are input again only as context of a later window."""
         return int(self.skip.sum())
 
     @property
@@ -211,10 +211,10 @@ def id_numbers(ids: Array) -> Array:
 
 
 def tagged_documents(numbers: Array, seed: int, epoch: int, share: float) -> Array:
-    """Which documents show their genre tag in this epoch: `share` of them, by hash of seed, epoch and id.
+    """Which documents have their genre tag in this epoch: `share` of them, by hash of seed, epoch and id.
 
     Args:
-        numbers: of the documents' ids (`id_numbers`).
+        numbers: numbers of the documents' ids (`id_numbers`).
         share: 0 to 1.
     """
     mixed = _mix(numbers ^ _mix(_state(seed, epoch, 2)))

@@ -22,7 +22,7 @@ class Packing:
     stride: int = 0
     """Windows over a document longer than the context begin at 0, stride, 2 stride ...; 0 is the context."""
     overlap_loss: str = "once"
-    """What carries loss where windows overlap: once, only what no window before predicted; every, all."""
+    """Which tokens carry loss where windows overlap: once, those not predicted before; every, all."""
     split_longer_than: int = 0
     """best-fit: documents of more positions than this are cut wherever a row ends; 0 cuts only what is
     longer than the context, at multiples of the stride."""
@@ -81,7 +81,7 @@ class Packing:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is best fit with nothing else asked for: its plans have the digests they always had."""
+        """Whether it is plain best fit: the digests of its plans are those of earlier versions."""
         return self == Packing(context=self.context)
 
     @property

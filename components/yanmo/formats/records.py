@@ -1,7 +1,6 @@
 """The formats that stages exchange: documents v1 and v2, evaluation v2.
 
-Every Parquet file carries its schema's name and version in its metadata; `check_schema` is the one
-function that looks at them.
+Every Parquet file has its schema's name and version in its metadata; only `check_schema` reads them.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ GENRE_ALIASES = {"shi": "诗", "ci": "词", "wen": "文", "fu": "赋", "qu": "�
 UNKNOWN_AUTHORS = frozenset(
     ("", "佚名", "无名氏", "無名氏", "不详", "不詳", "阙名", "闕名", "失名", "无", "anonymous", "unknown")
 )
-"""Names that are no one's: their documents are no group."""
+"""Names that stand for no author: their documents are not a group."""
 
 CONFIRM = "confirm"
-"""The split that promotions are confirmed on: scored each night, looked at when a confirmation asks."""
+"""The split that promotions are confirmed on: scored each night, read only for a confirmation."""
 SPLITS = ("train", "valid", "test", CONFIRM)
 
 DOCUMENTS = pa.schema(
@@ -54,16 +53,16 @@ DOCUMENTS = pa.schema(
 )
 
 TURN = pa.struct([("role", pa.string()), ("begin", pa.int32()), ("end", pa.int32())])
-"""A turn of a chat: system, user or assistant, and where in `text` it says what, in characters."""
+"""A turn of a chat: role (system, user or assistant) and the range of its text in `text`, in characters."""
 
 DOCUMENTS_WITH_TURNS = DOCUMENTS.append(pa.field("turns", pa.list_(TURN))).with_metadata(
     {**DOCUMENTS.metadata, b"yanmo.version": b"2"}
 )
-"""Documents v2: v1 and the turns of chats (null = no chat). A file without chats is written as v1, so that
-chats change nothing for plain text; every reader takes both."""
+"""Documents v2: v1 with the turns of chats (null = not a chat). A file without chats is written as v1, so
+that chats change nothing for plain text; every reader accepts both."""
 
 _VERSIONS = {"documents": ("1", "2"), "evaluation": ("1", "2")}
-"""Schema -> the versions that are read, where that is not only version 1."""
+"""Schema -> versions that can be read, if not only version 1."""
 
 EVALUATION = pa.schema(
     [
@@ -120,7 +119,7 @@ def as_documents(table: pa.Table, form: str = TEXT_FORM) -> pa.Table:
     """A table with the columns of documents v2 as v1 where none of them is a chat, else as v2.
 
     Args:
-        form: how its text is written.
+        form: text form of its text.
     """
     schema = DOCUMENTS_WITH_TURNS
     if table["turns"].null_count == len(table):

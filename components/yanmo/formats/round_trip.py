@@ -1,9 +1,10 @@
-"""Whether texts come back from their ids, exactly.
+"""Checks that texts are decoded exactly from their ids.
 
-A tokenizer that drops or folds a character makes a text easier to predict: bits per character fall, and they
-are those of another text. Of a text that comes back, the ids are a code as any other, whatever a normalizer
-(NFC, say) would do to other texts. So nobody asks how a tokenizer is built; what it gives back is compared.
-In an evaluation of the demo's model (1,268 documents) it takes 0.02 of 14.5 CPU-seconds.
+A tokenizer that drops or folds a character makes a text easier to predict: bits per character fall, and
+they are those of another text. If a text is decoded unchanged, its ids are a valid code, whatever a
+normalizer (such as NFC) would do to other texts. So only the decoded text is compared, however the
+tokenizer is built. In an evaluation of the demo's model (1,268 documents) it takes 0.02 of 14.5
+CPU-seconds.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""What a recipe's seed is worth, as `train` measures it and `promote` reads it: the part `seed_noise`.
+"""How much results vary with the seed, measured by `train` and read by `promote`: the part `seed_noise`.
 
-    noise.json    share of the steps that twins have, and each twin's seed, text (digest of its token
-                  cache), start (of the model that it began with) and bits per character of the validation
-                  split, mean over genres
+    noise.json    length of the twins as a share of the steps, and each twin's seed, text (digest of its
+                  token cache), start (digest of its starting model) and bits per character of the
+                  validation split, mean over genres
 
-Twins are trainings of one recipe with other seeds. Those of one text and start are compared with each other;
-twins of several, made as the text grew and champions changed from night to night, are pooled.
+Twins are trainings of one recipe with other seeds. Those of the same text and start are compared with each
+other; the variances of several such sets, made as text and champion changed from night to night, are pooled.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PART = "seed_noise"
 """Its name among the parts of a model, its stage in the store, and its pointer."""
 SCHEMA = "yanmo.seed_noise/2"
 _BEFORE = "yanmo.seed_noise/1"
-"""Without `start`."""
+"""The earlier schema, without `start`."""
 FILE = "noise.json"
 
 

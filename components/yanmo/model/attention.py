@@ -1,9 +1,9 @@
-"""Attention inside documents: rows hold several documents, and none of them sees another.
+"""Attention inside documents: rows hold several documents, which do not see each other.
 
 One function, `attend`, with three paths, chosen once (`choose_path`):
 
     varlen  variable-length flash attention over the documents' boundaries: CUDA in 16 bits, FA3 where
-            present; what else it asks for is in flash_limits.py
+            present; its other requirements are in flash_limits.py
     flash   SDPA, causal, without a mask: only where each row holds one document (and padding after it)
     masked  SDPA with a block-causal mask: everywhere, and the plain path that the others are tested against;
             O(T^2) memory per row
@@ -36,7 +36,7 @@ _MASKED = -1e4
 
 @dataclass(frozen=True)
 class Documents:
-    """Where the documents of a batch of rows lie; made once per batch, used by every layer."""
+    """The positions of documents in a batch of rows; made once per batch, used by every layer."""
 
     positions_BT: Tensor
     """Position inside the document, from 0 (int64)."""
@@ -48,10 +48,10 @@ class Documents:
 
 
 def document_bounds(segments_BT: NDArray[Any]) -> NDArray[np.int32]:
-    """`Documents.bounds` of rows that are still on the host: a device would be waited for.
+    """`Documents.bounds` of rows that are still on the host, as reading them from a device would wait for it.
 
     Args:
-        segments_BT: as `documents` wants them.
+        segments_BT: as for `documents`.
     """
     starts_BT = np.ones(segments_BT.shape, bool)
     starts_BT[:, 1:] = segments_BT[:, 1:] != segments_BT[:, :-1]
@@ -133,7 +133,7 @@ def varlen_kernel(device: str, dtype: torch.dtype) -> Callable[..., Any] | None:
     """torch's variable-length flash attention, causal, if this torch has it; None without, and off CUDA.
 
     Its argument for causality has changed between torch versions (`is_causal`, then `window_size`),
-    so the signature is looked at. Whether GPU and model fit is `misfit`'s to say.
+    so the signature is inspected. Whether GPU and model fit is decided by `misfit`.
     """
     if device != "cuda" or dtype not in (torch.bfloat16, torch.float16):
         return None
@@ -161,7 +161,7 @@ def lowest_capability() -> Capability | None:
 
 
 def varlen_problem(device: str, dtype: torch.dtype, head_width: int, capability: Capability | None) -> str:
-    """What keeps the varlen path from running here, in words; "" where nothing does."""
+    """Why the varlen path cannot run here, in words; "" if it can."""
     names = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}
     found = misfit(device, names.get(dtype, str(dtype)), head_width, capability)
     if not found and varlen_kernel(device, dtype) is None:
@@ -190,7 +190,7 @@ def choose_path(
         capability: of the GPU; None where there is none.
 
     Raises:
-        EnvironmentFault: asked for and not available here.
+        EnvironmentFault: the path asked for is not available here.
     """
     problem = varlen_problem(device, dtype, head_width, capability)
     if asked == "varlen" and problem:
@@ -208,9 +208,9 @@ def choose_path(
 
 
 def activate_best_flash() -> str:
-    """Put FlashAttention 3 under torch's kernels where it is installed; the name of what is used then.
+    """Make torch's kernels use FlashAttention 3 where it is installed; returns the name of what is used.
 
-    Nothing but a missing or unfit package is passed over: on this seam torch raises what the package raises.
+    Only a missing or unsuitable package is ignored; other errors of the package are raised.
     """
     try:
         from torch.nn.attention import activate_flash_attention_impl, list_flash_attention_impls

@@ -88,7 +88,7 @@ class Block(nn.Module):
     """One layer."""
 
     dropout = 0.0
-    """Share of what is added to the residual stream that is dropped while training."""
+    """Dropout of what is added to the residual stream while training."""
 
     def __init__(self, config: DecoderConfig) -> None:
         super().__init__()
@@ -121,7 +121,7 @@ class Decoder(nn.Module):
     attention = "auto"
     """Path of `attend`: see attention.py."""
     recompute = False
-    """Whether training computes a layer's activations again in the backward instead of keeping them."""
+    """Whether training computes a layer's activations again in the backward pass instead of keeping them."""
 
     def __init__(self, config: DecoderConfig) -> None:
         super().__init__()

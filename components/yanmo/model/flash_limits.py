@@ -16,11 +16,11 @@ _WIDEST, _WIDEST_OF_SMALL = 256, 192
 
 
 def misfit(device: str, precision: str, head_width: int, capability: Capability | None) -> str:
-    """What keeps flash attention from running here, in words; "" where nothing does.
+    """Why flash attention cannot run here, in words; "" if it can.
 
     Args:
         precision: bf16, fp16 or fp32.
-        capability: of the GPU, the least of several; None where nobody can say, which is no misfit.
+        capability: lowest compute capability of the GPUs; None if unknown, which counts as suitable.
     """
     if device != "cuda":
         return f"it needs a CUDA device, and this is {device}"

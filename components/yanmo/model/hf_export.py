@@ -1,7 +1,7 @@
-"""A model as the folder that transformers and its friends load, and back.
+"""Writes a model as a folder that transformers and similar tools load, and reads it back.
 
-`config.json` says Qwen3ForCausalLM, `model.safetensors` holds the decoder's own parameter names in fp32, the
-tokenizer files are copied. transformers itself is not needed on either way.
+`config.json` names Qwen3ForCausalLM, `model.safetensors` has the decoder's own parameter names in fp32, the
+tokenizer files are copied. transformers itself is not needed for either.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_ma
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Symbols:
-    """The token ids that have a meaning of their own."""
+    """Ids of the special tokens."""
 
     bos: int
     eos: int
@@ -160,7 +160,7 @@ def shapes_of(folder: Path, config: DecoderConfig) -> dict[str, tuple[int, ...]]
 
 
 def _check_kind(path: Path, value: dict[str, Any]) -> None:
-    """Refuse what our decoder would compute otherwise without a word.
+    """Refuse models that our decoder would silently compute differently.
 
     Raises:
         DataError: scaled rotary positions, another activation, a sliding window, quantized weights.
@@ -187,10 +187,10 @@ _MOST_LAYERS = 10_000
 
 
 def read_config(folder: Path) -> tuple[DecoderConfig, Symbols]:
-    """The shape and the special ids that the config.json and the genres.json of a folder say.
+    """The shape and the special ids in the config.json and the genres.json of a folder.
 
     Raises:
-        DataError: one is missing or damaged, or says what no decoder of ours can be.
+        DataError: one is missing or damaged, or describes a decoder that is not supported.
     """
     path = folder / "config.json"
     value = read_object(path)

@@ -1,4 +1,4 @@
-"""A decoder arranged for reading whole texts on a CPU: the same sums in fewer and larger matrix products.
+"""A decoder arranged for scoring whole texts on a CPU: the same sums in fewer, larger matrix products.
 
 Queries, keys and values come from one product, gate and up from another, with the norms' weights multiplied
 in once; residuals are added inside the products; attention is causal by its kernel and not by a mask; the
@@ -44,7 +44,7 @@ class _Layer(NamedTuple):
 
 
 class Reader:
-    """The weights of a decoder on a CPU, as they are when it is made: later changes do not show."""
+    """A copy of a decoder's weights on a CPU; later changes of the decoder have no effect on it."""
 
     @torch.no_grad()
     def __init__(self, model: Decoder) -> None:

@@ -39,7 +39,7 @@ _GPU_LOGITS = 1 << 27
 
 @dataclass(frozen=True)
 class Window:
-    """A stretch of a document that is read at once."""
+    """A part of a document that is read at once."""
 
     document: int
     """Its index."""
@@ -52,7 +52,7 @@ class Window:
 
     @property
     def targets(self) -> slice:
-        """Where the bits of the tokens that it scores stand among those of the document."""
+        """The place of its scored tokens' bits among those of the document."""
         return slice(self.scored - 1, self.start + self.length)
 
 

@@ -1,7 +1,7 @@
-"""What safetensors files hold, looked at without torch: names, shapes, and whether every weight is finite.
+"""Checks safetensors files without torch: names, shapes, and whether every weight is finite.
 
-A model is checked where it enters, in the first second: weights that are not finite would end a training
-hours later with advice about learning rates. Files are mapped and read once, a part at a time.
+A model is checked in the first second: weights that are not finite would end a training hours later, with
+advice about learning rates. Files are mapped into memory and read once, a part at a time.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def _header(path: Path) -> Iterator[tuple[str, Tensor]]:
 
 
 class _Row(NamedTuple):
-    """What a header says of a tensor, offsets from the end of the header."""
+    """A header's entry for a tensor; offsets count from the end of the header."""
 
     name: str
     dtype: str
@@ -149,11 +149,11 @@ class _Row(NamedTuple):
 def _rows(header: Any) -> list[_Row]:
     """The tensors of a header, in the order of their bytes.
 
-    What the library of safetensors refuses is refused here, as every reader comes here first: tensors that
-    overlap or leave a hole, numbers that are texts, metadata that is no text.
+    Whatever the safetensors library refuses is refused here, as every reader calls this first: tensors that
+    overlap or leave a gap, numbers given as texts, metadata that is not text.
 
     Raises:
-        ValueError, KeyError, TypeError, AttributeError: it is no such header.
+        ValueError, KeyError, TypeError, AttributeError: the header is damaged.
     """
     rows = []
     for name, value in header.items():

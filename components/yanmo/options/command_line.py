@@ -107,7 +107,7 @@ def _defaults(cls: type) -> dict[str, Any]:
 
 
 def _stood_for(cls: type[C], given: Mapping[str, Any]) -> dict[str, Any]:
-    """What options stand for that others of `given` choose."""
+    """Values of options that bundles (presets) among `given` stand for."""
     found: dict[str, Any] = {}
     for _ in range(2):  # one of them may choose another one
         try:
@@ -159,7 +159,7 @@ def _can_read(values: Values, text: str) -> bool:
 
 
 def _read(cls: type, given: Iterable[tuple[str, str]], see: str = "") -> dict[str, Any]:
-    """The values that texts say, the last one of each option; without those that say `auto`.
+    """The values of texts, the last one of each option; without those that are `auto`.
 
     Raises:
         UsageError: no such option, or no value that it can have; says what was expected.
@@ -178,7 +178,7 @@ def _read(cls: type, given: Iterable[tuple[str, str]], see: str = "") -> dict[st
 
 
 def _from_file(cls: type, source: str) -> dict[str, Any]:
-    """What --config says; its errors name the file."""
+    """The options of --config; its errors name the file."""
     texts = read_yaml(source)
     if "config" in texts:
         raise UsageError(f"{shown_source(source)}: one options file cannot name another (`config`)")

@@ -61,12 +61,12 @@ def opt(
         kind: whether it belongs to the key (see `Kind`).
         form: whether it is a field of the run form; flags and files always take it.
         often: whether people set it often: `--help` shows it without being asked for its group.
-        least, above, most, below: bounds of a number; 0 to 10^9 where they say nothing.
+        least, above, most, below: bounds of a number; by default 0 to 10^9.
         choices: the only values allowed; a drop-down on the run form.
         words: words that may be given instead of a number.
-        auto: what the option becomes where nobody gives it, for `--help`; `{default}` in it is the default.
-            Given, `auto` and an empty text then mean "not given here", so that what is below them counts.
-        by_machine: whether the machine decides it where nobody gives it.
+        auto: what the option becomes if it is not given, for `--help`; `{default}` in it is the default.
+            If set, the values `auto` and "" mean "not given here", so that a lower source decides.
+        by_machine: whether the machine decides it if it is not given.
         phase: the first phase of a stage with phases that depends on it; "" is the first of all.
         trial: its value in a trial of a few steps; None for the same.
     """
@@ -179,7 +179,7 @@ class Options:
         cls._group = group  # type: ignore[attr-defined]
 
     def __post_init__(self) -> None:
-        """Refuse what no option can be, then what cannot be together.
+        """Refuse values that an option cannot have, then options that contradict each other.
 
         Raises:
             UsageError: the first of them; names the option, what was expected and what was found.
@@ -204,7 +204,7 @@ class Options:
 
     @classmethod
     def left_open(cls, values: dict[str, Any]) -> dict[str, Scalar]:
-        """What options become that nobody gave, where it follows from others of `values`."""
+        """Values of options that are not given, where they follow from others of `values`."""
         return {}
 
 
@@ -213,7 +213,7 @@ def _none(options: Options) -> tuple[str, ...]:
 
 
 class Only:
-    """Options of which only some can be read: those that the key of what is made from them holds."""
+    """Options of which only some can be read: those in the key of what is made from them."""
 
     def __init__(self, options: Options, names: set[str]) -> None:
         self._options, self._names = options, names

@@ -149,7 +149,7 @@ def _default(option: dataclasses.Field[Any]) -> str:
 
 
 def _says_more(bounds: Bounds) -> bool:
-    """Whether bounds are not what one thinks anyway: counts from 0 or 1."""
+    """Whether the bounds are worth showing: not just counts from 0 or 1."""
     return bounds.least not in (0, 1) or bounds.above_least or bounds.most not in (MOST, MOST_EXACT)
 
 

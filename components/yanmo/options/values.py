@@ -41,7 +41,7 @@ def brief(found: Any) -> str:
 
 
 def number_in(text: str) -> float | None:
-    """The number that a text says as KFP, YAML and people spell it (`1000`, `1e3`, `3e-4`); None for none."""
+    """The number in a text as KFP, YAML and people spell it (`1000`, `1e3`, `3e-4`); None if it is none."""
     text = text.strip()
     if len(text) > _LONGEST_NUMBER or not _NUMBER.fullmatch(text):
         return None
@@ -50,7 +50,7 @@ def number_in(text: str) -> float | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Bounds:
-    """Between what a number lies."""
+    """The bounds of a number."""
 
     least: float = 0
     most: float = MOST
@@ -59,7 +59,7 @@ class Bounds:
     below_most: bool = False
 
     def hold(self, value: float) -> bool:
-        """Whether a number lies within them; what is no number does not."""
+        """Whether a number is within them; NaN is not."""
         low = value > self.least if self.above_least else value >= self.least
         return low and (value < self.most if self.below_most else value <= self.most)
 
@@ -82,10 +82,10 @@ class Values:
     takes_auto: bool = False
 
     def read(self, text: str) -> Any:
-        """The value that a text says; None for `auto`, which gives none.
+        """The value that a text stands for; None for `auto`.
 
         Raises:
-            WrongValue: it says none that the option can have.
+            WrongValue: it is not a value that the option can have.
         """
         word = text.strip()
         if self.takes_auto and word in ("", AUTO):
@@ -130,7 +130,7 @@ class Values:
 
     @property
     def expected(self) -> str:
-        """What a text must say, for a message."""
+        """Description of the values that are accepted, for a message."""
         if self.choices:
             names: list[Any] = [AUTO] if self.takes_auto else []
             names += [c for c in self.choices if c != AUTO or not self.takes_auto]

@@ -34,7 +34,7 @@ def read_yaml(source: str | Path) -> dict[str, str]:
     Names may be written with `-` or `_`.
 
     Raises:
-        UsageError: no such file, not YAML, not a flat mapping, or a name that stands there twice.
+        UsageError: no such file, not YAML, not a flat mapping, or a name that is given twice.
     """
     import yaml
 
@@ -73,7 +73,7 @@ def plain_yaml(text: str) -> Any:
     """A YAML document as it is written: mappings, lists and texts, also of numbers; None for nothing.
 
     Raises:
-        ValueError: a name that stands twice in a mapping, or one that is no text.
+        ValueError: a name is given twice in a mapping, or is not text.
         yaml.YAMLError: it is not YAML.
     """
     import yaml

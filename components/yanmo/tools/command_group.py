@@ -27,9 +27,9 @@ from yanmo.store.settings import StoreSettings
 
 log = logging.getLogger(__name__)
 _EPILOG = (
-    "WHAT is an output: stage/key (the first 4 digits of the key will do), channel/pointer (demo/champion) "
-    "or a file holding a reference. Exit codes: 0 done, 64 usage, 65 damaged or missing data, 70 bug, "
-    "75 try again, 78 environment."
+    "WHAT is an output: stage/key (the first 4 digits of the key are enough), channel/pointer "
+    "(demo/champion) or a file with a reference. Exit codes: 0 done, 64 wrong options, 65 missing or "
+    "damaged data, 70 a bug in Yanmo, 75 try again later, 78 something that this machine lacks."
 )
 
 

@@ -10,7 +10,7 @@ from yanmo.tools.cache import diff, plan, show, verify
 
 TOOL = tool.Tool(
     "cache",
-    "Look into token caches: what is in them, whether it is whole, in what two of them differ.",
+    "Show, check and compare token caches.",
     {"show": show, "verify": verify, "diff": diff, "plan": plan},
 )
 

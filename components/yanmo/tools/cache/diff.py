@@ -1,8 +1,8 @@
-"""Say in what two token caches differ: options, tokenizer, corpus, and which shards and documents.
+"""Show how two token caches differ: in options, tokenizer, corpus, shards and documents.
 
-Options, tokenizer (its pieces, scores and tags), corpus and dictionary are named field by field. Input files
-are compared by digest; where contents differ, documents are compared by id, split, genre
-and tokens. `yanmo store diff` follows the causes further back, to the raw files.
+Options, tokenizer (its pieces, scores and tags), corpus and dictionary are compared field by field, input
+files by digest, and documents by id, split, genre and tokens where contents differ. `yanmo store diff` traces
+the causes further back, to the raw files.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from yanmo.tools.cache.open_cache import CachedDocuments, find_cache
 from yanmo.tools.store.find import print_json
 from yanmo.tools.store.show import described
 
-HELP = "which options, tokenizer, shards and documents differ"
+HELP = "show how two caches differ, and in which documents"
 _MOST = 10
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("first", metavar="A", help="tokenize/key, channel/pointer or a reference file")
-    parser.add_argument("second", metavar="B", help="what it is compared with")
+    parser.add_argument("second", metavar="B", help="the cache to compare it with")
     parser.add_argument("--json", action="store_true", help="for scripts: one JSON document")
 
 

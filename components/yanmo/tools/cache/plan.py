@@ -1,8 +1,8 @@
-"""What training's rows would be: padding, rows, documents cut, tokens read twice, for any settings.
+"""Compute the training rows for any settings: rows, padding, documents cut, tokens read twice.
 
-WHAT is tokenize/<key>, channel/pointer (dev/tokenize) or a reference file. Lists are separated by commas;
-every packing is tried with every context, and with every stride where it has windows. Nothing is written
-and nothing tokenized again: give the settings you like to `yanmo train`.
+WHAT is tokenize/<key>, channel/pointer (dev/tokenize) or a reference file. Lists are separated by commas.
+Every packing is combined with every context, and with every stride if it has windows. Nothing is written or
+tokenized again; give the settings that you choose to `yanmo train`.
 """
 
 from __future__ import annotations
@@ -24,44 +24,71 @@ from yanmo.store.objects import ObjectStore
 from yanmo.tools.cache.open_cache import find_cache
 from yanmo.tools.store.find import print_json
 
-HELP = "rows, padding, documents cut and tokens read twice for any context, stride and packing"
+HELP = "compute rows, padding, cut documents and repeated tokens for any packing settings"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("what", metavar="WHAT", help="tokenize/key, channel/pointer or a reference file")
     contexts = arguments(int, least=2, most=LONGEST_CONTEXT)
     parser.add_argument(
-        "--context", type=contexts, default="512,1024,2048", metavar="N,...", help="positions of a row"
+        "--context",
+        type=contexts,
+        default="512,1024,2048",
+        metavar="N,...",
+        help="context lengths, tokens (default: %(default)s)",
     )
     parser.add_argument(
         "--stride",
         type=arguments(int),
         default="0",
         metavar="N,...",
-        help="positions between windows; 0 is the context",
+        help="tokens from one window to the next; 0 is the context length (default: %(default)s)",
     )
-    parser.add_argument("--packing", default=",".join(MODES), metavar="NAME,...", help=", ".join(MODES))
+    parser.add_argument(
+        "--packing",
+        default=",".join(MODES),
+        metavar="NAME,...",
+        help="ways of packing (default: %(default)s)",
+    )
     parser.add_argument(
         "--split-longer-than",
         type=argument(int),
         default=0,
         metavar="N",
-        help="positions; as for `yanmo train`",
+        help="as for `yanmo train`, tokens (default: %(default)s)",
     )
     parser.add_argument(
         "--min-piece",
         type=argument(int, least=1),
         default=1,
         metavar="N",
-        help="tokens; as for `yanmo train`",
+        help="as for `yanmo train`, tokens; the default is %(default)s",
     )
-    parser.add_argument("--overlap-loss", default="once", choices=OVERLAP_LOSS, help="as for `yanmo train`")
     parser.add_argument(
-        "--tag-share", type=argument(float, most=1), default=0.5, metavar="S", help="as for `yanmo train`"
+        "--overlap-loss",
+        default="once",
+        choices=OVERLAP_LOSS,
+        help="as for `yanmo train` (default: %(default)s)",
     )
-    parser.add_argument("--split", default="train", choices=SPLITS, help="which documents")
     parser.add_argument(
-        "--seed", type=argument(int, most=MOST_EXACT), default=0, metavar="N", help="of the order"
+        "--tag-share",
+        type=argument(float, most=1),
+        default=0.5,
+        metavar="X",
+        help="as for `yanmo train` (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--split",
+        default="train",
+        choices=SPLITS,
+        help="split whose documents are used (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--seed",
+        type=argument(int, most=MOST_EXACT),
+        default=0,
+        metavar="N",
+        help="seed of the order of the data (default: %(default)s)",
     )
     parser.add_argument("--json", action="store_true", help="for scripts: one JSON document")
 

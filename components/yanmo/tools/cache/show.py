@@ -1,7 +1,7 @@
-"""Show a token cache in words: what made it, documents and tokens by split and genre, digests, a document.
+"""Show a token cache: its options and inputs, documents and tokens by split and genre, digests, documents.
 
-WHAT is tokenize/<key>, channel/pointer (dev/tokenize) or a reference file. Without --document and --grep
-nothing but the manifests is read.
+WHAT is tokenize/<key>, channel/pointer (dev/tokenize) or a reference file. Without --document and --grep only
+the manifests are read.
 """
 
 from __future__ import annotations
@@ -23,20 +23,26 @@ from yanmo.tools.cache.open_cache import CachedDocuments, find_cache
 from yanmo.tools.store.find import print_json
 from yanmo.tools.store.show import described
 
-HELP = "what a cache holds, by split and genre; a document decoded"
+HELP = "show what a cache holds by split and genre, or one of its documents as text"
 _MOST_IDS = 40
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("what", metavar="WHAT", help="tokenize/key, channel/pointer or a reference file")
     parser.add_argument(
-        "--document", metavar="N|ID", help="a document: its number (0, 1, ...; -1 the last) or id's beginning"
+        "--document",
+        metavar="N|ID",
+        help="show this document: its number (0, 1, ...; -1 is the last) or the beginning of its id",
     )
-    parser.add_argument("--grep", metavar="TEXT", help="documents whose text holds TEXT")
+    parser.add_argument("--grep", metavar="TEXT", help="show documents whose text contains TEXT")
     parser.add_argument(
-        "--most", type=argument(int, least=1), default=5, metavar="N", help="documents that --grep shows"
+        "--most",
+        type=argument(int, least=1),
+        default=5,
+        metavar="N",
+        help="documents that --grep shows at most (default: %(default)s)",
     )
-    parser.add_argument("--ids", action="store_true", help="all tokens of each document shown, one by one")
+    parser.add_argument("--ids", action="store_true", help="show every token of each document, one per line")
     parser.add_argument("--json", action="store_true", help="for scripts: one JSON document")
 
 

@@ -1,9 +1,10 @@
-"""Read every byte of a token cache and check it against the manifest, its tokenizer and itself.
+"""Read every byte of a token cache and check it against its manifest and its tokenizer.
 
-Checked: size and sha256 of every file, page checksums, schema, version, vocabulary, tokenizer, corpus and
-dictionary as the manifest has them; documents lie end to end, each from <|bos|> to <|eos|>; every id is in
-the vocabulary; counts are the manifest's; and a sample of documents decodes to text that Hugging Face's
-tokenizer turns into the same ids. Faults end with exit code 65 and name file and field.
+It checks the size and sha256 of every file and the checksums of pages; schema, version, vocabulary,
+tokenizer, corpus, dictionary and counts against the manifest; that documents follow one another, each
+from <|bos|> to <|eos|>; that every id is in the vocabulary; and that a sample of documents, decoded and
+encoded again by Hugging Face's tokenizer, gives the same ids. An error ends with exit code 65 and names
+file and field.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from yanmo.store.objects import ObjectStore, check_sha256, check_size
 from yanmo.store.output import Output
 from yanmo.tools.cache.open_cache import CachedDocuments, find_cache
 
-HELP = "every byte, every id, and a sample encoded again"
+HELP = "check every byte and every id, and encode a sample again"
 log = logging.getLogger(__name__)
 
 
@@ -32,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("what", metavar="WHAT", help="tokenize/key, channel/pointer or a reference file")
     parser.add_argument(
         "--sample", type=argument(int, least=-1), default=1000, metavar="N",
-        help="documents that are encoded again; 0 for none, -1 for all (default: %(default)s)",
+        help="documents to encode again; 0 is none, -1 is all (default: %(default)s)",
     )  # fmt: skip
 
 

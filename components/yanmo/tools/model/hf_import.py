@@ -1,12 +1,12 @@
-"""Put a Qwen3-type model in Hugging Face's folder layout into the store, as if `yanmo train` had made it.
+"""Import a Qwen3-type model from a Hugging Face folder into the store, as if `yanmo train` had made it.
 
     yanmo model import FOLDER --store runs/store        prints train/KEY, for `yanmo train --model train/KEY`
 
-The key follows from the files' bytes, so that importing twice gives one output. Weights may lie in several
-safetensors files and are written in fp32. What does not fit is refused with the file's name: weights that
-are not finite or not of config.json's shapes, missing or doubled parts, a tokenizer of another vocabulary or
-one that loses text. To train the model further the token cache must have been made with its own
-tokenizer.json. Nothing in the folder is executed, and pickled weights are not read.
+The key depends on the files' bytes, so that importing twice makes one output. Weights may be in several
+safetensors files and are stored as fp32. The import is refused, with the file's name, for weights that
+are not finite or do not have the shapes of config.json, for missing or duplicate parts, and for a
+tokenizer with another vocabulary or one that loses text. To train the model further, the token cache must
+be made with its own tokenizer.json. Nothing in the folder is executed, and pickled weights are not read.
 """
 
 from __future__ import annotations
@@ -26,16 +26,20 @@ from yanmo.store.commit import Attempt, Recipe, Result, commit_once
 from yanmo.store.manifest import file_sha256
 from yanmo.store.objects import ObjectStore
 
-HELP = "import a Qwen3-type model from a folder in Hugging Face's layout"
+HELP = "import a Qwen3-type model from a folder in Hugging Face's format"
 log = logging.getLogger(__name__)
 _NEEDED = ("config.json", "tokenizer.json")
 _TAKEN = (*_NEEDED, "tokenizer_config.json", "special_tokens_map.json", "genres.json")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folder", metavar="FOLDER", help="with config.json, tokenizer.json and *.safetensors")
     parser.add_argument(
-        "--channel", default="dev", help="on whose text the tokenizer is tried besides; none for no channel's"
+        "folder", metavar="FOLDER", help="folder with config.json, tokenizer.json and *.safetensors"
+    )
+    parser.add_argument(
+        "--channel",
+        default="dev",
+        help="channel on whose text the tokenizer is tried too; 'none' for no channel (default: dev)",
     )
 
 

@@ -1,12 +1,12 @@
-"""Take an existing tokenizer (Qwen's, say) into the store, to be used instead of building one.
+"""Import an existing tokenizer, such as Qwen's, into the store, to use it instead of building one.
 
     yanmo tokenizer import ./Qwen3-0.6B --store runs/demo --channel demo
     yanmo tokenize --store runs/demo --channel demo --tokenizer latest
 
-FOLDER holds a tokenizer.json. What a training needs besides and the tokenizer lacks is added behind its own
-ids: <|bos|>, <|eos|>, <|pad|>, the marks of a chat and a tag for each genre. A tokenizer that does not give
-text back unchanged (a normalizer that folds characters, a prefix of spaces) is refused: it is tried on a
-built-in text with every common character, on the channel's evaluation set and on some of its training text.
+FOLDER contains a tokenizer.json. Tokens that a training needs and the tokenizer lacks are added after its own
+ids: <|bos|>, <|eos|>, <|pad|>, the marks of a chat and a tag for each genre. A tokenizer that does not decode
+text unchanged (because of a normalizer or a prefix of spaces) is refused: it is tried on a built-in text with
+every common character, on the channel's evaluation set and on some of its training text.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from yanmo.tokenize.tokenizer_files import special_ids, write_files
 from yanmo.tokenize.vocabulary import CHAT, SPECIAL, TAGS
 
 log = logging.getLogger(__name__)
-HELP = "take an existing tokenizer instead of building one"
+HELP = "import an existing tokenizer instead of building one"
 REVISION = 1
 """Raised by hand when the same tokenizer gives other files."""
 NAME = "tokenizer.json"
@@ -43,10 +43,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--channel",
         default="dev",
-        help="whose pointer `tokenizer` is moved, and on whose text it is tried; none for neither",
+        help="channel whose pointer `tokenizer` is moved, and on whose text it is tried; 'none' for no "
+        "channel (default: %(default)s)",
     )
     parser.add_argument(
-        "--genres", default="", metavar="A,B", help="genres with a tag besides those of the bundled corpus"
+        "--genres",
+        default="",
+        metavar="A,B",
+        help="further genres that get a tag, besides those of the bundled corpus",
     )
 
 

@@ -14,7 +14,7 @@ from yanmo.tools.tokenizer import adopt, compare
 
 TOOL = tool.Tool(
     "tokenizer",
-    "Compare tokenizers on your own text, or take one that exists instead of building one.",
+    "Compare tokenizers on your own text, or import one instead of building one.",
     {"compare": compare, "import": adopt},
 )
 

@@ -4,10 +4,11 @@
     yanmo tokenizer compare --files corpus/small.jsonl.zst --sizes 8192,16384
     yanmo tokenizer compare --files my.jsonl --candidates jieba,bpe,./Qwen3-0.6B --json
 
-Each candidate is made from the same text (char, jieba, jieba-bpe, bpe, unigram; or a folder with a
-tokenizer.json, taken as it is). Then one small model is trained with each, all with the same number of
-floating-point operations, and judged on the same documents. The proxy is small, so that a large vocabulary
-weighs more in it than in a model of hundreds of millions of parameters; one seed, one training each.
+Each candidate is made from the same text (char, jieba, jieba-bpe, bpe, unigram), or is a folder with a
+tokenizer.json, used as it is. Then one small model is trained with each, all with the same number of
+floating-point operations, and scored on the same documents. As the models are small, a large vocabulary
+counts more than it would in a model of hundreds of millions of parameters. Each has one training with one
+seed.
 """
 
 from __future__ import annotations
@@ -49,29 +50,66 @@ _SENTENCES = 4000
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = parser.add_argument_group("text (one of the two)")
-    text.add_argument("--documents", metavar="WHAT", help="a documents output: its train and valid splits")
-    text.add_argument("--files", nargs="+", default=[], metavar="FILE",
-                      help=".jsonl(.zst .gz) .parquet .txt; one document in 20 is held out")  # fmt: skip
-    text.add_argument("--text-field", default="text", help="field or column of the text (default: text)")
-    text.add_argument("--characters", type=argument(int, least=1), default=4_000_000, metavar="N",
-                      help="characters to learn from, at most (default: %(default)s)")  # fmt: skip
-    text.add_argument("--held-out-characters", type=argument(int, least=1), default=200_000, metavar="N",
-                      help="characters to judge by, at most (default: %(default)s)")  # fmt: skip
-    parser.add_argument("--candidates", default="char,jieba,jieba-bpe,bpe,unigram", metavar="A,B",
-                        help="kinds, and folders with a tokenizer.json (default: %(default)s)")  # fmt: skip
-    parser.add_argument(
-        "--sizes", type=_sizes, default="8192", metavar="N,N", help="ids of each kind (default: 8192)"
+    text.add_argument(
+        "--documents", metavar="WHAT", help="output of documents; its train and valid splits are used"
     )
-    parser.add_argument("--tera-operations", type=argument(float), default=3.0, metavar="X",
-                        help="10^12 floating-point operations of each training; 0 trains none (default: 3: "
-                        "one to two CPU-minutes)")  # fmt: skip
-    parser.add_argument("--workers", type=argument(int, most=10_000), default=0, metavar="N",
-                        help="trainings at a time, one core each; 0 is one per CPU")  # fmt: skip
+    text.add_argument(
+        "--files",
+        nargs="+",
+        default=[],
+        metavar="FILE",
+        help="files of type .jsonl (also .zst, .gz), .parquet or .txt; one document in 20 is held out",
+    )
+    text.add_argument(
+        "--text-field", default="text", help="field or column with a document's text (default: text)"
+    )
+    text.add_argument(
+        "--characters",
+        type=argument(int, least=1),
+        default=4_000_000,
+        metavar="N",
+        help="largest number of characters to train on (default: %(default)s)",
+    )
+    text.add_argument(
+        "--held-out-characters",
+        type=argument(int, least=1),
+        default=200_000,
+        metavar="N",
+        help="largest number of characters to score (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--candidates",
+        default="char,jieba,jieba-bpe,bpe,unigram",
+        metavar="A,B",
+        help="kinds of tokenizer, and folders with a tokenizer.json (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--sizes",
+        type=_sizes,
+        default="8192",
+        metavar="N,N",
+        help="vocabulary sizes to make of each kind (default: 8192)",
+    )
+    parser.add_argument(
+        "--tera-operations",
+        type=argument(float),
+        default=3.0,
+        metavar="X",
+        help="compute per training, 10^12 floating-point operations; 0 trains none (default: 3, "
+        "one to two CPU-minutes)",
+    )
+    parser.add_argument(
+        "--workers",
+        type=argument(int, most=10_000),
+        default=0,
+        metavar="N",
+        help="trainings at the same time, one core each; 0 is one per CPU (the default)",
+    )
     parser.add_argument(
         "--seed",
         type=argument(int, most=MOST_EXACT),
         default=0,
-        help="of first weights and order of the text",
+        help="seed of the first weights and the order of the text (default: 0)",
     )
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
 
@@ -141,8 +179,15 @@ def _measured(
         measured[name] = measure(segmenter, ids, corpus.held_out, sentences)
         log.info("%s: made and measured in %s", name, human_seconds(time.monotonic() - started))
         operations = args.tera_operations * 1e12
-        jobs.append(ProxyTask(name=name, encoded=encoded, vocab_size=segmenter.vocab_size,
-                        operations=operations, seed=args.seed))  # fmt: skip
+        jobs.append(
+            ProxyTask(
+                name=name,
+                encoded=encoded,
+                vocab_size=segmenter.vocab_size,
+                operations=operations,
+                seed=args.seed,
+            )
+        )
     return measured, jobs
 
 
