@@ -162,7 +162,7 @@ def _docstring(summary: str, described: dict[str, str]) -> str:
     return f"{summary}\n\nArgs:\n{lines}"
 
 
-class Options:
+class PipelineOptions:
     """The pipeline's parameters, grouped by stage."""
 
     def __init__(self, values: dict[str, Any], fields: list[FormField]) -> None:
@@ -179,7 +179,7 @@ class Options:
 
 
 def with_options(*stages: Stage) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a pipeline one parameter per form field of `stages`; it gets them as `options: Options`."""
+    """Give a pipeline one parameter per form field of `stages`; it gets them as `options`."""
     fields = [field for stage in stages for field in form_fields(stage)]
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
@@ -193,7 +193,7 @@ def with_options(*stages: Stage) -> Callable[[Callable[..., None]], Callable[...
         def pipeline(*args: Any, **kwargs: Any) -> None:
             given = signature.bind(*args, **kwargs).arguments
             values = {field.name: given.pop(field.name) for field in fields}
-            function(**given, options=Options(values, fields))
+            function(**given, options=PipelineOptions(values, fields))
 
         pipeline.__name__ = function.__name__
         described = {field.name: field.help for field in fields}
@@ -223,7 +223,7 @@ class Tasks:
 
     store: Any
     channel: Any
-    options: Options
+    options: PipelineOptions
 
     def __call__(
         self, stage: Stage, *, name: str = "", pointer: str = "", gpus: Any = None, **inputs: Any

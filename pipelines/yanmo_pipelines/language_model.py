@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from kfp import dsl
 
-from yanmo_pipelines.kfp_adapter import Options, Tasks, add_drop_downs, with_options
+from yanmo_pipelines.kfp_adapter import PipelineOptions, Tasks, add_drop_downs, with_options
 from yanmo_pipelines.stages import (
     BALANCE,
     CURATE,
@@ -27,7 +27,7 @@ from yanmo_pipelines.stages import (
 
 @dsl.pipeline(name="after-promotion")  # type: ignore[untyped-decorator]
 @with_options(RESOLVE)
-def after_promotion(store: str, channel: str, promoted: str, options: Options) -> None:
+def after_promotion(store: str, channel: str, promoted: str, options: PipelineOptions) -> None:
     """What follows a promotion, and nothing else: the new champion as a Model artifact of this run.
 
     A deployment goes here; it takes `outputs["champion"]`.
@@ -47,7 +47,7 @@ def judge(
     champion: dsl.Input[dsl.Model],
     evaluation_set: dsl.Input[dsl.Dataset],
     documents: dsl.Input[dsl.Dataset],
-    options: Options,
+    options: PipelineOptions,
 ) -> None:
     """Compare a finished model with the channel's champion; a paused training ends here, orderly."""
     run = Tasks(store, channel, options)
@@ -77,7 +77,7 @@ def judge(
 
 @dsl.pipeline(name="language-model")  # type: ignore[untyped-decorator]
 @with_options(*LANGUAGE_MODEL)
-def language_model(store: str, channel: str, options: Options, train_gpus: str = "0") -> None:
+def language_model(store: str, channel: str, options: PipelineOptions, train_gpus: str = "0") -> None:
     """Train a Chinese language model from raw text and promote it if it beats the champion.
 
     Args:

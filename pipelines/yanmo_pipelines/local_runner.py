@@ -75,7 +75,7 @@ class TaskFailed(RuntimeError):
 
 
 class Stopped(RuntimeError):
-    """A signal ended the run; the running task was told, and was waited for."""
+    """A signal ended the run; it was passed on to the running task, which was waited for."""
 
     def __init__(self, signum: int) -> None:
         super().__init__(f"stopped by {signal.Signals(signum).name}")

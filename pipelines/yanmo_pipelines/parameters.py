@@ -1,4 +1,4 @@
-"""From `--set name=value` to typed pipeline parameters, checked before the first task starts."""
+"""Turns `--set name=value` into typed pipeline parameters, checked before the first task starts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from yanmo.stage.declaration import Stage
 from yanmo_pipelines.kfp_adapter import form_fields
 
 MAX_PARAMETER_BYTES = 8000
-"""All parameters of a run together; KFP's server refuses 10,000, and nobody should be near."""
+"""The most bytes of all parameters of a run together; KFP's server refuses 10,000."""
 
 _SET_BY_THE_PIPELINE = tuple(
     f"{flag(name)}={value}"
@@ -84,7 +84,7 @@ def form_of(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def _typed(name: str, text: str, declared: dict[str, Any]) -> Any:
-    """Its bounds are the stage's own to know (`check_stage_options`)."""
+    """The stage checks the bounds itself (`check_stage_options`)."""
     values = Values(
         type=_TYPES[declared["parameterType"]],
         choices=declared.get("literals", []),

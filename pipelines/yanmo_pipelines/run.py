@@ -1,4 +1,4 @@
-"""`yanmo run`: run a compiled pipeline here, and show what came out of it."""
+"""`yanmo run`: run a compiled pipeline here, and show the result."""
 
 from __future__ import annotations
 

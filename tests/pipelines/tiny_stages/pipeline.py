@@ -8,7 +8,7 @@ from tiny_stages.collect import STAGE as COLLECT
 from tiny_stages.count import STAGE as COUNT
 from tiny_stages.show import STAGE as SHOW
 from yanmo.resolve.config import STAGE as RESOLVE
-from yanmo_pipelines.kfp_adapter import Options, Tasks, add_drop_downs, with_options
+from yanmo_pipelines.kfp_adapter import PipelineOptions, Tasks, add_drop_downs, with_options
 
 STAGES = (RESOLVE, COLLECT, COUNT, SHOW)
 
@@ -22,7 +22,7 @@ def judge(
     gpus: str,
     counted: dsl.Input[dsl.Model],
     champion: dsl.Input[dsl.Model],
-    options: Options,
+    options: PipelineOptions,
 ) -> None:
     """Show a finished count."""
     run = Tasks(store, channel, options)
@@ -33,7 +33,7 @@ def judge(
 
 @dsl.pipeline(name="tiny")
 @with_options(*STAGES)
-def tiny(store: str, channel: str, options: Options, count_gpus: str = "0") -> None:
+def tiny(store: str, channel: str, options: PipelineOptions, count_gpus: str = "0") -> None:
     """Count the characters of a text.
 
     Args:
