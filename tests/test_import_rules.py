@@ -168,6 +168,7 @@ def test_the_command_line_imports_no_command() -> None:
         "__future__.annotations",
         "runpy",
         "sys",
+        "yanmo.common.answers.show",
         "yanmo.common.answers.take_stdout",  # these three: the standard library alone
         "yanmo.options.nearest.did_you_mean",
         "yanmo.common.version.version",

@@ -30,13 +30,11 @@ _USAGE, _ENVIRONMENT = 64, 78  # yanmo.common.errors.ExitCode, not imported for 
 def main() -> None:
     """Run the command named by the first argument; the process ends with that command's exit code."""
     name = sys.argv[1] if len(sys.argv) > 1 else ""
-    if name in ("-h", "--help"):
-        print(_help())
-        return
-    if name == "--version":
+    if name in ("-h", "--help", "--version"):
+        from yanmo.common.answers import show
         from yanmo.common.version import version
 
-        print(version())
+        show(version() if name == "--version" else _help())
         return
     if name not in COMMANDS:
         said = f"unknown command {name!r}{_did_you_mean(name)}" if name else "no command given"

@@ -32,6 +32,20 @@ def test_help_names_every_command_in_one_line_each() -> None:
         assert sum(line.split()[:1] == [name] for line in lines) == 1
 
 
+ASKED = [["--help"], ["--version"], ["train", "--help", "all"], ["store", "--help"], ["run", "--help"]]
+
+
+@pytest.mark.parametrize("argv", ASKED, ids=" ".join)
+def test_a_reader_of_help_may_leave_before_its_end(argv: list[str]) -> None:
+    """As `yanmo train --help all | head` does: not a fault, and not one that trying again mends."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "yanmo.cli", *argv]
+    said = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+    os.close(writing)
+    assert (said.returncode, said.stderr) == (0, "")
+
+
 @pytest.mark.parametrize("argv", [[], ["trian"], [""], ["--versoin"]])
 def test_an_unknown_command_is_a_usage_error_that_lists_the_known(argv: list[str]) -> None:
     said = yanmo(*argv)

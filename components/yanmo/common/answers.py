@@ -68,3 +68,17 @@ def answer(text: str) -> None:
         return
     stream.write(text if text.endswith("\n") else f"{text}\n")
     stream.flush()
+
+
+def reader_left() -> None:
+    """Send what is left of stdout nowhere: whoever read it has seen enough (`yanmo train --help | head`)."""
+    with suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def show(text: str) -> None:
+    """Print `text`, also where its reader leaves before the end."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        reader_left()

@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from yanmo.common.answers import show
 from yanmo.common.errors import UsageError
 from yanmo.common.version import version
 from yanmo.options.fields import NONE, Group, flag, groups_of, shown, values_of
@@ -37,11 +38,11 @@ def show_help(cls: type, argv: Sequence[str], prog: str) -> None:
     for number, word in enumerate(argv):
         name, equals, topic = word.partition("=")
         if word == "--version":
-            print(version())
+            show(version())
         elif name in ("-h", "--help"):
             follows = [*argv[number + 1 :], ""][0]
             topic = topic if equals else "" if follows.startswith("-") else follows
-            print("\n".join(_page(cls, prog, topic)))
+            show("\n".join(_page(cls, prog, topic)))
         else:
             continue
         raise SystemExit(0)

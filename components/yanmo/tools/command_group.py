@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
@@ -16,7 +15,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any, NoReturn
 
-from yanmo.common.answers import take_stdout
+from yanmo.common.answers import reader_left, take_stdout
 from yanmo.common.errors import ExitCode, report
 from yanmo.common.logs import setup
 from yanmo.common.version import version
@@ -57,7 +56,7 @@ def main(tool: Tool, argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except BrokenPipeError:  # `yanmo store ls | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        reader_left()
         return ExitCode.DONE
     except KeyboardInterrupt:
         log.warning("interrupted; nothing half-written is visible; run the same command again to go on")
