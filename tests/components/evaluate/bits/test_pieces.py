@@ -161,7 +161,7 @@ def test_a_run_killed_in_any_phase_goes_on_there_and_gives_the_bytes_of_one_that
     more = [*TASKS, *([] if stage == "baselines" else ["--documents", "none"])]
     if phase == "pieces/harness":
         if importlib.util.find_spec("lm_eval") is None:
-            pytest.skip("lm-evaluation-harness is not installed")
+            pytest.skip("lm-evaluation-harness is not installed (an extra)")
         more += ["--harness-tasks", str(harness_folder(tmp_path))]
     argv = ground.arguments(*more)
     shutil.copytree(ground.folder, tmp_path / "other")
