@@ -92,6 +92,12 @@ def test_a_manifest_of_a_later_version_is_not_called_damaged() -> None:
     assert "damaged manifest" not in str(e.value) and "--force" not in str(e.value)
 
 
+def test_a_reference_of_a_later_version_is_not_called_wrong() -> None:
+    with pytest.raises(DataError, match=r"here: schema 'yanmo.reference/2' is of a later.*upgrade") as e:
+        Reference.from_json('{"schema": "yanmo.reference/2"}', "here")
+    assert "not a reference" not in str(e.value)
+
+
 def test_a_manifest_with_a_field_of_a_later_version_is_refused(output: Output) -> None:
     values = {**json.loads(output.manifest.to_json()), "later": 1}
     with pytest.raises(DataError, match="later"):
