@@ -37,8 +37,8 @@ def main() -> None:
         show(version() if name == "--version" else _help())
         return
     if name not in COMMANDS:
-        said = f"unknown command {name!r}{_did_you_mean(name)}" if name else "no command given"
-        print(f"yanmo: {said}\n\n{_help()}", file=sys.stderr)
+        problem = f"unknown command {name!r}{_did_you_mean(name)}" if name else "no command given"
+        print(f"yanmo: {problem}\n\n{_help()}", file=sys.stderr)
         sys.exit(_USAGE)
     module = COMMANDS[name][0]
     del sys.argv[1]

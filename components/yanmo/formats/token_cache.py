@@ -255,8 +255,8 @@ def check_manifest(output: Output, tokenizer: Output) -> None:
     found = {f"yanmo.{name}": metadata.get(name) for name in ("tokenizer", "documents", "dictionary")}
     want = {"tokenizer": tokenizer.content_digest, "documents": (documents or {}).get("content_digest")}
     want["dictionary"] = tokenizer.manifest.metadata.get("dictionary_sha256")
-    said = {name: value for name, value in want.items() if value and found[f"yanmo.{name}"] is not None}
-    check_fields(Path(str(output)), said, {k: str(v) for k, v in found.items()})
+    stated = {name: value for name, value in want.items() if value and found[f"yanmo.{name}"] is not None}
+    check_fields(Path(str(output)), stated, {k: str(v) for k, v in found.items()})
 
 
 def scratch_of(store: ObjectStore) -> Scratch:

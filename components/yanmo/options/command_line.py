@@ -42,14 +42,14 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise instead of printing the whole usage."""
-        said = message.removeprefix("argument ")
-        said = re.sub(r"\A(-[\w-]+): (.+?): expected", r"\1 \2: expected", said, count=1)
-        choice = re.match(r"[^']*invalid choice: '(.*?)' \(choose from (.*)\)\Z", said, re.DOTALL)
+        text = message.removeprefix("argument ")
+        text = re.sub(r"\A(-[\w-]+): (.+?): expected", r"\1 \2: expected", text, count=1)
+        choice = re.match(r"[^']*invalid choice: '(.*?)' \(choose from (.*)\)\Z", text, re.DOTALL)
         if choice:
             names = re.findall(r"'(.*?)'", choice[2])
-            where = said.partition(":")[0]
-            said = f"{where} {choice[1]}: expected one of {', '.join(names)}{did_you_mean(choice[1], names)}"
-        raise UsageError(f"{said}; see {self.prog} --help")
+            where = text.partition(":")[0]
+            text = f"{where} {choice[1]}: expected one of {', '.join(names)}{did_you_mean(choice[1], names)}"
+        raise UsageError(f"{text}; see {self.prog} --help")
 
 
 def add_options(parser: Any, cls: type, names: Iterable[str]) -> None:

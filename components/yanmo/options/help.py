@@ -91,8 +91,8 @@ def _front(cls: type, prog: str) -> Iterator[str]:
     often = [option for group in groups for option in group.options if option.metadata["often"]]
     yield f"Options that are set often ({len(often)} of {number}):"
     for option in often:
-        said = option.metadata["help"].partition("; ")[0]
-        yield from _entry(f"{flag(option.name)} {_metavar(cls, option)}", said + _briefly(option))
+        brief = option.metadata["help"].partition("; ")[0]
+        yield from _entry(f"{flag(option.name)} {_metavar(cls, option)}", brief + _briefly(option))
     yield ""
     yield "All options, by group (--help GROUP shows one group, --help all shows them all):"
     for group in groups:
@@ -131,8 +131,8 @@ def _about(cls: type, option: dataclasses.Field[Any]) -> str:
         parts.append(str(values.bounds))
     if meta["auto"] or (meta["kind"] != "input" and option.default != ""):
         parts.append(f"default: {_default(option)}")
-    said = f" ({'; '.join(parts)})" if parts else ""
-    return f"{meta['help']}{said} {_MARKS.get(meta['kind'], '')}".strip()
+    details = f" ({'; '.join(parts)})" if parts else ""
+    return f"{meta['help']}{details} {_MARKS.get(meta['kind'], '')}".strip()
 
 
 def _briefly(option: dataclasses.Field[Any]) -> str:

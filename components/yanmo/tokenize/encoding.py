@@ -101,16 +101,16 @@ def _encode_chats(segmenter: Segmenter, batch: pa.RecordBatch, marks: Marks) -> 
     columns = (batch[name].take(pa.array(rows)) for name in ("text", "turns", "loss_spans"))
     texts, turns, spans = (column.to_pylist() for column in columns)
     heads = [[turn["role"] + "\n" for turn in chat] for chat in turns]
-    said = [
+    spoken = [
         [head + text[turn["begin"] : turn["end"]] for head, turn in zip(of, chat, strict=True)]
         for of, chat, text in zip(heads, turns, texts, strict=True)
     ]
-    flat = ["\n", *itertools.chain.from_iterable(said)]
+    flat = ["\n", *itertools.chain.from_iterable(spoken)]
     ids, offsets, _ = segmenter.encode(pa.array(flat, pa.string()))
     pieces = iter(np.split(ids, offsets[1:-1]))
     line_break = next(pieces)
     found = {}
-    for row, chat, answers, of, runs in zip(rows, turns, spans, heads, said, strict=True):
+    for row, chat, answers, of, runs in zip(rows, turns, spans, heads, spoken, strict=True):
         written = list(zip(of, runs, itertools.islice(pieces, len(runs)), strict=True))
         found[row] = _chat(segmenter, marks, line_break, chat, answers, written)
     return found

@@ -156,7 +156,7 @@ def test_a_long_text_is_shown_from_its_first_change() -> None:
     assert text.splitlines()[1:] == [f"  - ...{'天' * 20}舟", f"  + ...{'天' * 20}船"]
 
 
-def test_rules_that_never_act_and_modern_words_are_told(balance: Run) -> None:
+def test_rules_that_never_act_and_modern_words_are_reported(balance: Run) -> None:
     report = balance("--quotas", "", "--augment", "wen:synonym=0.5").report()
     assert any("no document is repeated" in text for text in report["augmentation"]["advice"])
 

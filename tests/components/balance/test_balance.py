@@ -120,14 +120,14 @@ def test_impossible_quotas_are_refused_with_what_there_is(
     assert not list((balanced.root / "cas").glob("balance/*/MANIFEST.json"))
 
 
-def test_quotas_that_never_bind_are_told(balance: Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_quotas_that_never_bind_are_reported(balance: Run, capsys: pytest.CaptureFixture[str]) -> None:
     balance("--quotas", "shi=100%,ci=200%,wen=50%,fu=50%,*=10%")
     errors = capsys.readouterr().err
     assert "诗: 100% never binds: it is what there is" in errors and "*=10% never binds" in errors
     assert "词: 200% never" not in errors
 
 
-def test_the_repeat_cap_is_told_and_makes_limits_of_quotas(
+def test_the_repeat_cap_is_reported_and_makes_limits_of_quotas(
     balance: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     report = balance("--quotas", "ci=500%").report()["classes"]["词"]
@@ -142,7 +142,7 @@ def test_the_repeat_cap_is_told_and_makes_limits_of_quotas(
     assert any("词: 99999 never binds" in text for text in balanced.report()["warnings"])
 
 
-def test_limits_in_documents_that_raise_the_longest_class_are_told(balance: Run) -> None:
+def test_limits_in_documents_that_raise_the_longest_class_are_reported(balance: Run) -> None:
     balanced = balance("--quotas", "shi=20,ci=10,wen=17,fu=5", "--unit", "documents")
     assert re.search(r"raise 文, the largest, from 3\d\.\d% to \d\d", "".join(balanced.report()["warnings"]))
 
@@ -202,7 +202,7 @@ def test_damaged_or_odd_options_leave_nothing_behind(balance: Run) -> None:
         assert not list((balanced.root / "cas").glob("balance/*/MANIFEST.json"))
 
 
-def test_a_quota_that_no_sum_of_documents_meets_is_told(
+def test_a_quota_that_no_sum_of_documents_meets_is_reported(
     balance: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     report = balance("--quotas", "fu=50").report()["classes"]

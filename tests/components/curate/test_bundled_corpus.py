@@ -22,7 +22,7 @@ def test_readme_names_the_file_that_is_there() -> None:
 
 
 @pytest.mark.slow
-def test_curate_gives_the_figures_of_the_readme(curate: Callable[..., Any]) -> None:
+def test_curate_gives_the_numbers_of_the_readme(curate: Callable[..., Any]) -> None:
     readme = re.sub(r"\s+", " ", (CORPUS / "README.md").read_text(encoding="utf-8"))
     curated = curate(CORPUS / "small.jsonl.zst", "--genres", "shi,ci,wen,fu")
     report, counts = curated.report(), curated.output().manifest.counts

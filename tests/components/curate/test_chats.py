@@ -80,7 +80,7 @@ def raw(turns: list[Turn] | None = None, text: str = "") -> RawDocument:
     return RawDocument(1, text, "", "", "诗", "", "", [], turns=turns or [])
 
 
-def test_joined_figures_are_those_of_the_joined_text():
+def test_joined_counts_are_those_of_the_joined_text():
     """Filters must see a chat as they would see its text."""
     options = record_rules(CurateOptions(sources="x"))
     documents = [raw(text=SAID), raw(turns_of(MESSAGES)), raw(text=ASKED)]

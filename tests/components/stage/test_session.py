@@ -31,7 +31,7 @@ def gc(store: FileStore) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_stage_beside_gc_without_an_age_ends_at_its_first_try(store: FileStore) -> None:
+def test_a_stage_next_to_gc_without_an_age_ends_at_its_first_try(store: FileStore) -> None:
     """Its parts, those made before its key is known and after its output is there, and the output itself."""
     flags = [f"--store={store.root}", "--late-seconds=4", "--metrics-port=-1"]
     stage = subprocess.Popen(

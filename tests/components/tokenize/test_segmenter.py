@@ -161,7 +161,7 @@ def test_ids_are_the_same_without_numba(segmenter, few, monkeypatch):
         assert a.dtype == b.dtype and np.array_equal(a, b)
 
 
-def test_judge_stops_at_an_id_that_differs(segmenter):
+def test_the_check_stops_at_an_id_that_differs(segmenter):
     (ids,) = encoded(segmenter, ["春眠不觉晓"])
     segmenter.judge("春眠不觉晓", ids)
     with pytest.raises(RuntimeError, match=r"differ from those of tokenizers in the text '春眠不觉晓'"):

@@ -48,7 +48,7 @@ def test_documents_come_back_from_the_cache_as_they_went_in(job_of, segmenter, f
     assert done.first["text"].startswith("<|bos|>" + few[0]["text"][:5])
 
 
-def test_of_a_huge_document_the_beginning_is_judged(job_of, few, segmenter, monkeypatch):
+def test_of_a_huge_document_the_beginning_is_checked(job_of, few, segmenter, monkeypatch):
     judged, judge = [], type(segmenter).judge
     monkeypatch.setattr(
         type(segmenter), "judge", lambda self, text, ids: judged.append(text) or judge(self, text, ids)

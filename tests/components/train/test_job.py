@@ -51,7 +51,7 @@ def test_a_rank_without_a_word_was_killed_and_may_be_tried_again():
 
 
 @pytest.mark.parametrize(("started", "rank"), [([], 0), ([0], 1)])
-def test_a_rank_that_never_started_is_not_said_to_have_run_out_of_memory(started, rank):
+def test_a_rank_that_never_started_is_not_reported_to_have_run_out_of_memory(started, rank):
     statuses = [Status(r, "failed", follows=True, exit_code=70) for r in started]
     with pytest.raises(WorkerLost, match=f"rank {rank} of 2 never started") as caught:
         raise_failure(statuses, 2, started, "no such name")

@@ -43,7 +43,7 @@ def test_wsd_stays_at_the_peak_and_falls_over_the_last_share():
     assert max(steps) == pytest.approx(min(steps)) and found[-1] == pytest.approx(0.1 + 0.9 / 25)
 
 
-def test_sgdr_begins_anew_in_longer_and_longer_cosines():
+def test_sgdr_restarts_in_longer_and_longer_cosines():
     found = of(name="sgdr", restart_steps=10, restart_factor=2.0)
     assert [s for s in range(100) if found[s] == 1.0] == [0, 10, 30, 70]
     assert found[20] == pytest.approx(0.5) and found[69] < 0.01

@@ -18,7 +18,7 @@ from yanmo.train.validation_policy import ValidationPolicy, mean_of
 VALIDATED = {"valid_every": 2, "valid_characters": 300}
 
 
-def test_a_judge_ends_the_training_after_so_many_validations_without_a_gain():
+def test_the_policy_ends_the_training_after_so_many_validations_without_a_gain():
     policy = ValidationPolicy.of(TrainConfig(early_stopping=2, early_min_delta=0.1, **VALIDATED))
     for figure in (5.0, 4.0, 3.95):
         assert not policy.update(figure) and not policy.is_over
@@ -31,7 +31,7 @@ def test_a_judge_ends_the_training_after_so_many_validations_without_a_gain():
     assert ended.is_over, "a run that was killed after its end does not train on"
 
 
-def test_a_judge_lowers_the_rate_on_a_plateau_and_nothing_else():
+def test_the_policy_lowers_the_rate_on_a_plateau_and_nothing_else():
     policy = ValidationPolicy.of(
         TrainConfig(schedule="plateau", plateau_validations=1, floor=0.1, **VALIDATED)
     )
@@ -40,7 +40,7 @@ def test_a_judge_lowers_the_rate_on_a_plateau_and_nothing_else():
     assert ValidationPolicy.of(TrainConfig()).multiplier == 1.0
 
 
-def test_a_validation_without_a_figure_is_no_gain():
+def test_a_validation_without_a_result_is_no_gain():
     assert mean_of({}) == mean_of({"mean": math.nan}) == math.inf
 
 

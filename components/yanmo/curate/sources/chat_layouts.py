@@ -60,10 +60,10 @@ def turns_of(record: Mapping[str, Any]) -> list[Turn] | str | None:
 def _turn(message: Any) -> Turn | str:
     if not isinstance(message, Mapping):
         return f"a {type(message).__name__}, expected role and content"
-    said = message.get("role") or message.get("from")
-    role = _ROLES.get(said) if isinstance(said, str) else None
+    name = message.get("role") or message.get("from")
+    role = _ROLES.get(name) if isinstance(name, str) else None
     if role is None:
-        return f"role {said!r}: {_EXPECTED}"
+        return f"role {name!r}: {_EXPECTED}"
     text = _content(message.get("content") if "content" in message else message.get("value"))
     if text is None:
         return f"content of {role} is not text"

@@ -57,8 +57,8 @@ class Source:
     @property
     def identity(self) -> list[Any]:
         """What represents it in a key: its name, bytes and settings, but not its folder."""
-        said = [[list(pair) for pair in self.settings.values]] if self.settings.values else []
-        return [self.name, self.sha256, *said]
+        settings = [[list(pair) for pair in self.settings.values]] if self.settings.values else []
+        return [self.name, self.sha256, *settings]
 
     def check_unchanged(self) -> None:
         """Raise `DataError` if the file has changed since its digest was computed."""
@@ -206,8 +206,8 @@ def sources_input(sources: list[Source]) -> dict[str, Any]:
         "content_digest": digest(files),
         "uri": ", ".join(s.uri for s in sources[:20]),
         "files": [
-            {"name": n, "sha256": sha, "bytes": size, **({"settings": said[0]} if said else {})}
-            for n, sha, size, *said in files
+            {"name": n, "sha256": sha, "bytes": size, **({"settings": settings[0]} if settings else {})}
+            for n, sha, size, *settings in files
         ],
     }
 

@@ -36,9 +36,9 @@ class Fields:
     """(beginning of the source, licence)"""
     layout: str = "block"
     """What a document is in a .txt file."""
-    said: Mapping[str, str] = field(default_factory=dict)
+    given: Mapping[str, str] = field(default_factory=dict)
     """Field -> value for all documents of a file, instead of their own."""
-    said_labels: tuple[tuple[str, str], ...] = ()
+    given_labels: tuple[tuple[str, str], ...] = ()
 
     @property
     def columns(self) -> list[str]:
@@ -52,8 +52,8 @@ class Fields:
         renamed: dict[str, Any] = {
             name: settings.get(f"{name}_field", getattr(self, name)) for name in ("text", *VALUES)
         }
-        said = {name: settings.get(name) for name in VALUES if settings.get(name)}
-        return replace(self, said=said, said_labels=settings.labels, **renamed)
+        given = {name: settings.get(name) for name in VALUES if settings.get(name)}
+        return replace(self, given=given, given_labels=settings.labels, **renamed)
 
     def license_of(self, source: str) -> str:
         """The licence of a document that names none, by its source."""
@@ -128,18 +128,18 @@ def _document(line: int, record: Mapping[str, Any], fields: Fields, file: str) -
     if not isinstance(text, str):
         what = "no" if text is None else f"{type(text).__name__}, expected text, in"
         return f"{what} field {fields.text!r}"
-    said = fields.said
-    genre = said.get("genre") or _string(record.get(fields.genre)) or fields.default_genre
+    given = fields.given
+    genre = given.get("genre") or _string(record.get(fields.genre)) or fields.default_genre
     genre = genre or (CHAT if turns else "")
     if not genre:
         return f"no field {fields.genre!r} and no --default-genre"
-    source = said.get("source") or _string(record.get(fields.source)) or file
-    license = said.get("license") or _string(record.get(fields.license))
+    source = given.get("source") or _string(record.get(fields.source)) or file
+    license = given.get("license") or _string(record.get(fields.license))
     return RawDocument(
         line=line,
         text=text,
-        title=said.get("title") or _string(record.get(fields.title)),
-        author=said.get("author") or _string(record.get(fields.author)),
+        title=given.get("title") or _string(record.get(fields.title)),
+        author=given.get("author") or _string(record.get(fields.author)),
         genre=genre_name(genre),
         source=source,
         license=license or fields.license_of(source),
@@ -150,10 +150,10 @@ def _document(line: int, record: Mapping[str, Any], fields: Fields, file: str) -
 
 def _labels(record: Mapping[str, Any], fields: Fields) -> list[tuple[str, str]]:
     own = [(name, value) for name in fields.labels if (value := _string(record.get(name)))]
-    if not fields.said_labels:
+    if not fields.given_labels:
         return own
-    said = dict(fields.said_labels)
-    return [*((n, v) for n, v in own if n not in said), *said.items()]
+    given = dict(fields.given_labels)
+    return [*((n, v) for n, v in own if n not in given), *given.items()]
 
 
 def _string(value: Any) -> str:

@@ -109,8 +109,10 @@ class EvaluationSet:
         form = part.manifest.metadata["text_form"]
         whole, spans = table["text"].to_pylist(), table["loss_spans"].to_pylist()
         texts = comparable(whole, form)
-        said = [text[slice(*span)] for text, of in zip(whole, spans, strict=True) for span in of or ()]
-        answers = iter(comparable(said, form))
+        answer_texts = [
+            text[slice(*span)] for text, of in zip(whole, spans, strict=True) for span in of or ()
+        ]
+        answers = iter(comparable(answer_texts, form))
         groups = name_digests(table[split_by]) if split_by != "cluster" else np.zeros(0, dtype="S16")
         return cls(
             part=part,

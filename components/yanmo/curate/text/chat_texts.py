@@ -36,8 +36,8 @@ def written(documents: Sequence[RawDocument], options: RecordRules) -> tuple[lis
     bounds = list(zip([0, *ends[:-1]], ends, strict=True))
     for document, (begin, end) in zip(documents, bounds, strict=True):
         if document.turns:
-            said = zip(document.turns, normalized.texts[begin:end], strict=True)
-            document.turns = [turn._replace(text=text) for turn, text in said]
+            normalized_turns = zip(document.turns, normalized.texts[begin:end], strict=True)
+            document.turns = [turn._replace(text=text) for turn, text in normalized_turns]
     return [_joined(cleaned[a:b]) for a, b in bounds], _join_normalized(normalized, bounds)
 
 

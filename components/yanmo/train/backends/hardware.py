@@ -89,10 +89,10 @@ def this_machine() -> Machine:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=True)
         found = Machine.from_facts(json.loads(done.stdout.splitlines()[-1]))
     except (OSError, subprocess.SubprocessError, ValueError, IndexError, TypeError, AttributeError) as error:
-        said = (getattr(error, "stderr", "") or "").strip().splitlines()[-1:]
+        last_line = (getattr(error, "stderr", "") or "").strip().splitlines()[-1:]
         raise EnvironmentFault(
-            f"{files[0]} exists, but torch could not be asked about it ({error}{': ' if said else ''}"
-            f"{''.join(said)}); repair the driver, or give --device cpu"
+            f"{files[0]} exists, but torch could not be asked about it ({error}{': ' if last_line else ''}"
+            f"{''.join(last_line)}); repair the driver, or give --device cpu"
         ) from error
     if not found.gpus:
         log.warning(

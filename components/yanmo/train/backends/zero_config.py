@@ -117,12 +117,12 @@ def _check(theirs: dict[str, Any], options: TrainConfig, excused: Sequence[str])
         if _at(theirs, name) is not None:
             raise UsageError(f"{where}: {name} cannot be set: {reason}")
     for name, option in _OURS.items():
-        said = _at(theirs, name)
-        if said is None or said == "auto" or name in excused or (name in same and said == same[name]):
+        given = _at(theirs, name)
+        if given is None or given == "auto" or name in excused or (name in same and given == same[name]):
             continue
         ours = f"is {json.dumps(same[name])} by" if name in same else "is decided by"
         raise UsageError(
-            f"{where}: {name} is {json.dumps(said)[:80]} but {ours} {option}; remove it from the file"
+            f"{where}: {name} is {json.dumps(given)[:80]} but {ours} {option}; remove it from the file"
         )
 
 

@@ -72,7 +72,7 @@ class Watchdog:
         with suppress(OSError):  # a full disk is reported by whoever writes what matters
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._path.write_text(str(os.getpid()), encoding="utf-8")
-        self._say(self._doing)
+        self._write_doing(self._doing)
         self._thread.start()
 
     def stop(self) -> None:
@@ -84,10 +84,10 @@ class Watchdog:
         self._doing, self._beat = doing, time.monotonic()
 
     def _run(self) -> None:
-        touched, silence, said = 0.0, Silence(), ""
+        touched, silence, shown = 0.0, Silence(), ""
         while not self._stop.wait(_PERIOD_SECONDS):
-            if said != (doing := self._doing):
-                self._say(said := doing)
+            if shown != (doing := self._doing):
+                self._write_doing(shown := doing)
             silent = silence.look(self._beat)
             if self._limit and silent > self._limit:
                 self._end(silent)
@@ -96,7 +96,7 @@ class Watchdog:
                 with suppress(OSError):  # a full disk is reported by whoever writes what matters
                     os.utime(self._path)
 
-    def _say(self, doing: str) -> None:
+    def _write_doing(self, doing: str) -> None:
         with suppress(OSError):
             doing_path(self._path).write_text(f"{doing}\n", encoding="utf-8")
 

@@ -285,11 +285,11 @@ def _advice(options: TrainConfig, vocab_size: int, device: str, limit: int) -> s
         ("--offload optimizer", {"offload": "optimizer"} if device == "cuda" else {}),
     ]
     so_far: dict[str, object] = {}
-    said = ["--micro-batch 1"]
+    parts = ["--micro-batch 1"]
     for text, change in ways:
         if (change and options.backend == "deepspeed") or "gradient_checkpointing" in change:
             so_far.update(change)
-            said.append(text)
+            parts.append(text)
             if fits(**so_far):
-                return " with ".join([said[0], " and ".join(said[1:])]) + " would fit"
+                return " with ".join([parts[0], " and ".join(parts[1:])]) + " would fit"
     return "nothing here would make it fit: take a smaller --size or --context, or more memory"

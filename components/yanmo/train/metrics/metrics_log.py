@@ -35,7 +35,7 @@ class MetricsLog:
         self._file: TextIO | None = None
         self.count = 0
         """Lines written so far, on rank 0."""
-        self._said = time.monotonic()
+        self._logged_at = time.monotonic()
         decoder = engine.decoder
         self._machine = Utilization(engine.device, options, decoder.config, decoder.attention)
 
@@ -77,8 +77,8 @@ class MetricsLog:
         }
         interval.begin_line()
         self._write(line)
-        if time.monotonic() - self._said >= _LOG_SECONDS or step == self._options.steps:
-            self._say(line)
+        if time.monotonic() - self._logged_at >= _LOG_SECONDS or step == self._options.steps:
+            self._log_line(line)
 
     def _of_the_loss(self, loss: float | None) -> dict[str, float | None]:
         if loss is None:
@@ -89,8 +89,8 @@ class MetricsLog:
             "bits_per_character": loss / math.log(2) * self._samples.tokens_per_character,
         }
 
-    def _say(self, line: dict[str, Any]) -> None:
-        self._said = time.monotonic()
+    def _log_line(self, line: dict[str, Any]) -> None:
+        self._logged_at = time.monotonic()
         step, steps = line["step"], self._options.steps
         if line["loss"] is None:
             log.warning("step %d of %d: every step since the last line was skipped", step, steps)

@@ -178,12 +178,12 @@ def tokens_per_second(run: StageRun, options: TrainConfig) -> float:
         cache = run.input("token_cache").reference
         task = WorkerJob(options, run.store.uri, cache, model.reference if model else None, folder)
         process = start(options, task.write())
-        said = WorkersLog(process, folder / "workers.log")
-        said.start()
+        workers_log = WorkersLog(process, folder / "workers.log")
+        workers_log.start()
         try:
             watch(
                 process,
-                said,
+                workers_log,
                 folder,
                 ranks=options.ranks,
                 hang_seconds=options.hang_seconds,
@@ -192,9 +192,9 @@ def tokens_per_second(run: StageRun, options: TrainConfig) -> float:
             )
         finally:
             end(process)
-        said.wait()
+        workers_log.wait()
         lines = [x for x in read_metrics(folder / job.METRICS) if "loss" in x][_WARM_STEPS:]
-    if not lines or any(status.state != "done" for status in said.statuses):
-        log.debug("it ended with %s", [status.message for status in said.statuses])
+    if not lines or any(status.state != "done" for status in workers_log.statuses):
+        log.debug("it ended with %s", [status.message for status in workers_log.statuses])
         return 0.0
     return float(statistics.median(line["tokens_per_second"] for line in lines))

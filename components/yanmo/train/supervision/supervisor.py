@@ -213,13 +213,13 @@ def _one_window(
 
     with power_limit(task.options.power_watts):
         process = start(task.options, task.write())
-        said = WorkersLog(process, task.folder / "workers.log")
-        said.start()
+        workers_log = WorkersLog(process, task.folder / "workers.log")
+        workers_log.start()
         try:
             with uploader:
                 watch(
                     process,
-                    said,
+                    workers_log,
                     task.folder,
                     ranks=task.options.ranks,
                     hang_seconds=task.options.hang_seconds,
@@ -228,14 +228,14 @@ def _one_window(
                 )
         finally:
             end(process)
-        said.wait()
+        workers_log.wait()
     gauges.show()
-    full = [status for status in said.statuses if status.out_of_memory]
+    full = [status for status in workers_log.statuses if status.out_of_memory]
     if full:  # also while stopping: a micro batch that did not fit must not be tried again
         halve_micro_batch(task, full[0])
         return None
-    raise_failure(said.statuses, task.options.ranks, doings(task.folder), said.tail)
-    return said.statuses
+    raise_failure(workers_log.statuses, task.options.ranks, doings(task.folder), workers_log.tail)
+    return workers_log.statuses
 
 
 @contextmanager

@@ -67,7 +67,7 @@ def start(options: TrainConfig, job_path: Path) -> subprocess.Popen[bytes]:
 
 def watch(
     process: subprocess.Popen[bytes],
-    said: WorkersLog,
+    workers_log: WorkersLog,
     folder: Path,
     *,
     ranks: int,
@@ -85,7 +85,7 @@ def watch(
         Frozen: a rank stands still, no rank ever began, or the workers do not stop when asked to.
     """
     failed_at, heartbeats = 0.0, Heartbeats(folder)
-    startup = Startup(folder, ranks, lambda: said.last_line)
+    startup = Startup(folder, ranks, lambda: workers_log.last_line)
     while process.poll() is None:
         time.sleep(_POLL_SECONDS)
         each_time()
@@ -95,7 +95,7 @@ def watch(
                 f"the workers did not save within {_GRACE_SECONDS:.0f} s after they were asked to stop, and "
                 "were ended; run the same command again to go on from the last checkpoint"
             )
-        if not failed_at and any(status.state == "failed" for status in said.statuses):
+        if not failed_at and any(status.state == "failed" for status in workers_log.statuses):
             failed_at = now
         if failed_at and now - failed_at > _FOLLOW_SECONDS:
             return
@@ -103,7 +103,7 @@ def watch(
         if hang_seconds and nobody > hang_seconds + _FROZEN_SECONDS:
             raise Frozen(
                 f"torchrun started none of {ranks} workers within {nobody:.0f} s (--hang-seconds); run the "
-                f"same command again. Last lines that were written:\n{said.tail}"
+                f"same command again. Last lines that were written:\n{workers_log.tail}"
             )
         silent = heartbeats.silent(hang_seconds + _FROZEN_SECONDS) if hang_seconds else []
         if silent and not failed_at:

@@ -16,7 +16,7 @@ def to_traditional() -> opencc.OpenCC:
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
 @pytest.mark.parametrize("size", [60, 300, 5000])
-def test_the_encoding_of_real_text_is_told(
+def test_the_encoding_of_real_text_is_detected(
     lines: list[dict[str, str]], to_traditional: opencc.OpenCC, encoding: str, size: int
 ) -> None:
     text = "\n".join(to_traditional.convert(line["text"]) for line in lines)

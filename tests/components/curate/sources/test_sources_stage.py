@@ -54,7 +54,7 @@ def test_settings_of_a_source_win_over_fields_and_are_part_of_the_key(
         assert (row["genre"], dict(row["labels"]), row["license"]) == ("曲", {"dynasty": "ming"}, "CC0-1.0")
 
 
-def test_a_sources_file_names_places_beside_it(
+def test_a_sources_file_names_places_next_to_it(
     curate: Run, lines: list[Record], write_jsonl: Callable[..., Path], tmp_path: Path
 ) -> None:
     write_jsonl("data/a.jsonl", [{"body": r["text"]} for r in lines if r["genre"] == "诗"])

@@ -63,7 +63,7 @@ def plans(root, capsys, *more: str) -> list[dict]:
     return json.loads(capsys.readouterr().out)["plans"]
 
 
-def test_every_packing_is_set_beside_the_others(root, capsys):
+def test_every_packing_is_set_next_to_the_others(root, capsys):
     found = plans(root, capsys, "--context", "128,256")
     assert [(p["context"], p["packing"]) for p in found] == [
         (c, m) for c in (128, 256) for m in ("best-fit", "concat", "one")
@@ -75,7 +75,7 @@ def test_every_packing_is_set_beside_the_others(root, capsys):
     assert {p["tokens"] for p in found} == {int((LENGTHS - 1).sum())}
 
 
-def test_figures_are_those_of_the_trainers_plan(root, capsys):
+def test_metrics_are_those_of_the_trainers_plan(root, capsys):
     (found,) = plans(root, capsys, "--context", "128", "--packing", "best-fit", "--tag-share", "0")
     plan = plan_epoch(LENGTHS, np.zeros(len(LENGTHS), bool), Packing(context=128), 0, 0)
     assert found["digest"] == plan.digest and found["rows"] == len(plan)

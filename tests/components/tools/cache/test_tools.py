@@ -127,7 +127,7 @@ def test_wrong_arguments_are_refused_with_their_code(made, argv, code):
     assert made[0].tool(*argv)[0] == code
 
 
-def test_a_whole_cache_is_said_to_be_whole(made):
+def test_a_whole_cache_is_reported_as_whole(made):
     ground, caches = made
     for cache in caches:
         code, said = ground.tool("verify", cache)

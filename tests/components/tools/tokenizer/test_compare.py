@@ -90,7 +90,7 @@ def test_command_compares_and_recommends(tmp_path, corpus, bpe, capsys):
     assert found["recommendation"].startswith(("Take ", "jieba", "bpe"))
 
 
-def test_without_trainings_only_the_cheap_figures_are_shown(tmp_path, store, capsys):
+def test_without_trainings_only_the_cheap_metrics_are_shown(tmp_path, store, capsys):
     argv = ["compare", "--store", str(store), "--documents=dev/curate", "--sizes=1024", "--tera-operations=0"]
     assert main([*argv, "--candidates=char,jieba"]) == ExitCode.DONE
     out = capsys.readouterr().out

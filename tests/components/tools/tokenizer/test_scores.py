@@ -23,7 +23,7 @@ def test_bits_are_of_all_documents_together_and_the_best_comes_first():
     assert found["b"].behind == 0 and found["b"].behind_interval == (0, 0)
 
 
-def test_difference_on_the_same_documents_is_surer_than_each_figure():
+def test_difference_on_the_same_documents_is_surer_than_each_score():
     """Both figures are uncertain by 0.1, but the documents that are hard are hard for both."""
     found = scores({"a": bits(8.02, 0.01, 2), "b": bits(8.0, 0.01, 3)}, CHARACTERS)
     low, high = found["a"].interval
@@ -37,7 +37,7 @@ def test_clear_winner_is_named_with_its_lead():
     assert said.startswith("Take b: 7.957 bits") and "fewer than a, the next" in said and said.endswith(").")
 
 
-def test_what_cannot_be_told_apart_is_said_and_the_cheapest_is_taken():
+def test_what_cannot_be_told_apart_is_reported_and_the_cheapest_is_taken():
     found = scores({"a": bits(8.0, 1.0, 2), "b": bits(8.0, 1.0, 3), "c": bits(9.5, 0.1, 4)}, CHARACTERS)
     said = recommendation(found, {"a": 1.1, "b": 1.0, "c": 1.2})
     assert "cannot tell b apart" in said and "take a, which makes the fewest tokens" in said

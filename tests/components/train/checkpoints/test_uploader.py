@@ -137,7 +137,7 @@ def test_a_restore_that_was_killed_is_made_again(far):
     lease.release()
 
 
-def test_a_checkpoint_that_was_cut_short_here_is_brought_anew(far):
+def test_a_checkpoint_that_was_cut_short_here_is_downloaded_again(far):
     uploader, root, lease = keeper_on(far, "here", "one")
     name = checkpoint(root, 10)
     uploader.save()

@@ -95,7 +95,7 @@ def monitor_of(*, warmup_steps: int = 0) -> Monitor:
         ("update_ratio", 0.5, 0.501),
     ],
 )
-def test_a_figure_is_bad_just_beyond_its_threshold_and_warned_of_anew_after_it_was_good(
+def test_a_metric_is_bad_just_beyond_its_threshold_and_warned_of_again_after_it_was_good(
     figure, good, bad, warned
 ):
     monitor = monitor_of()
@@ -114,7 +114,7 @@ def test_a_layer_without_a_millionth_of_the_largest_gradient_has_lost_it(warned)
     assert not warned(monitor, 3, grad_norm={"0": 0.0, "1": 0.0}), "nothing to compare with"
 
 
-def test_nothing_is_said_until_the_warmup_is_over(warned):
+def test_nothing_is_logged_until_the_warmup_is_over(warned):
     monitor = monitor_of(warmup_steps=5)
     assert not warned(monitor, 5, update_ratio={"0": 0.9})
     assert len(warned(monitor, 6, update_ratio={"0": 0.9})) == 1

@@ -168,7 +168,7 @@ def test_a_profile_is_a_trace_that_opens(train, tmp_path):
 
 
 @pytest.mark.parametrize("then", ["paused", "changed"])
-def test_a_shift_that_is_over_saves_and_ends_after_the_step(then, train, tmp_path):
+def test_a_time_window_that_is_over_saves_and_ends_after_the_step(then, train, tmp_path):
     train("whole")
     status = train("a", window={"ends_at": 1.0, "then": then, "reason": "--stop-at 07:45"})
     assert (status.state, status.step) == (then, 1)

@@ -34,7 +34,7 @@ def test_half_of_an_odd_micro_batch_divides_the_rows_of_a_rank(task):
     assert rows == 1 and "3 rows on rank 1" in note
 
 
-def test_each_shift_has_its_settings_but_none_that_did_not_fit(task):
+def test_each_time_window_has_its_settings_but_none_that_did_not_fit(task):
     day = TimeWindow(False, math.inf, "paused", "")
     night = TimeWindow(True, 1000.0, "changed", "--night is over")
     assert _for_window(task, day).options.micro_rows == 3

@@ -48,7 +48,7 @@ def test_the_monitor_and_events_are_shown(tmp_path):
     assert "yanmo_train_output_entropy_ratio 0.6" in text and "yanmo_train_skipped_steps 2" in text
 
 
-def test_a_file_written_anew_after_a_rewind_is_read_from_its_beginning(tmp_path):
+def test_a_file_rewritten_after_a_rewind_is_read_from_its_beginning(tmp_path):
     telemetry, path = Telemetry("train", port=-1), tmp_path / job.METRICS
     gauges = MetricsGauges(telemetry, tmp_path)
     rewind = {"step": 4, "event": "rewind"}

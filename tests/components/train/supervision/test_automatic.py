@@ -305,7 +305,7 @@ def test_a_committed_model_is_found_where_the_gpu_that_made_it_is_not(store) -> 
     assert train(str(store), NONE, *asked, "--force") == 78
 
 
-def test_the_flags_that_a_machine_without_gpus_is_told_make_the_same_key(store) -> None:
+def test_the_flags_that_a_machine_without_gpus_is_given_make_the_same_key(store) -> None:
     settle(run_of(str(store)), Asked(ONE))
     (record,) = records(str(store)).values()
     assert train(str(store), NONE, "--device=cpu", "--precision=bf16") == 0
@@ -313,7 +313,7 @@ def test_the_flags_that_a_machine_without_gpus_is_told_make_the_same_key(store) 
     assert made(str(store))[1]["ranks"] == 2
 
 
-def test_idle_gpus_are_said(store, capsys) -> None:
+def test_idle_gpus_are_reported(store, capsys) -> None:
     settle(run_of(str(store)), Asked(ONE))
     assert train(str(store), EIGHT) == 0
     assert "7 of 8 GPUs stay idle; --ranks 8 trains on more" in capsys.readouterr().err
@@ -574,7 +574,7 @@ def test_a_record_in_the_place_of_another_is_refused(place, capsys) -> None:
     assert "what it says makes" in said and "--auto-again" in said
 
 
-def test_what_contradicts_is_said_with_what_auto_became(store, capsys) -> None:
+def test_a_contradiction_is_reported_with_what_auto_became(store, capsys) -> None:
     assert train(str(store), NONE, "--offload=optimizer") == 78
     said = capsys.readouterr().err
     assert "--offload optimizer needs a GPU" in said

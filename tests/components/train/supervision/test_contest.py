@@ -29,7 +29,7 @@ def held(true: list[float], noise: float, drift: float, seed: int) -> Contest:
 
 
 @pytest.mark.parametrize(("noise", "drift"), [(0.003, 0.0), (0.03, 0.03), (0.08, 0.05)])
-def test_a_winner_said_to_be_certain_is_hardly_ever_another_and_one_trial_each_often_is(noise, drift):
+def test_a_winner_reported_as_certain_is_hardly_ever_another_and_one_trial_each_often_is(noise, drift):
     true = [1000.0, 1030.0, 980.0, 1010.0, 700.0]
     found = [held(true, noise, drift, seed) for seed in range(300)]
     certain = [one for one in found if not one.rivals]

@@ -29,7 +29,7 @@ def test_a_gpu_machine_keeps_its_ranks(device):
     assert [s["micro_batch"] for s in settings] == [4, 8, 16]
 
 
-def test_a_setting_that_one_trial_put_out_is_not_said_to_be_slower_beyond_chance(measured, capsys):
+def test_a_setting_that_one_trial_excluded_is_not_reported_as_slower_beyond_chance(measured, capsys):
     measured(True)
     assert "slower beyond chance; of" in capsys.readouterr().out
 
@@ -69,7 +69,7 @@ def test_compiling_is_tried_where_a_compiler_is(measured):
     assert "compile" not in best and not any(options.compile for options in tried)
 
 
-def test_the_other_precision_is_said_and_not_put_into_the_options(measured, capsys, tmp_path):
+def test_the_other_precision_is_reported_and_not_put_into_the_options(measured, capsys, tmp_path):
     measured(True)
     text = capsys.readouterr().out
     assert "# --precision bf16: 3000 tokens/s, 2.00 times fp32; it makes another model" in text

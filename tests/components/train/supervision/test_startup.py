@@ -67,7 +67,7 @@ def seconds_later(start: Startup, clock: Clock, seconds: int) -> float:
     return nobody
 
 
-def test_each_minute_without_a_step_is_said_with_what_each_rank_does(folder, caplog):
+def test_each_minute_without_a_step_is_logged_with_what_each_rank_does(folder, caplog):
     caplog.set_level(logging.INFO, "yanmo")
     clock = Clock()
     start = Startup(folder, 3, lambda: "no such name", clock)
@@ -105,7 +105,7 @@ DOINGS = st.lists(
 
 @settings(max_examples=60, deadline=None)
 @given(DOINGS)
-def test_nothing_is_said_of_a_first_step_once_a_step_is_done(tmp_path_factory, doings):
+def test_nothing_is_logged_of_a_first_step_once_a_step_is_done(tmp_path_factory, doings):
     """Over with what follows a step, also where the step itself was too short to be seen."""
     folder, clock, said = tmp_path_factory.mktemp("run"), Clock(), []
     (folder / "heartbeats").mkdir()

@@ -312,7 +312,7 @@ def test_a_run_that_lost_its_model_does_not_go_on_with_twins(making):
         seed_noise(run, lambda: pytest.fail("no twin is begun"), lambda task, uploader: True)
 
 
-def test_as_many_twins_are_said_as_there_are(making, other_text, store, caplog):
+def test_as_many_twins_are_reported_as_there_are(making, other_text, store, caplog):
     caplog.set_level(logging.INFO)
     logger = logging.getLogger("yanmo.train.supervision.twins")
     logger.addHandler(caplog.handler)

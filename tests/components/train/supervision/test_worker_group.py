@@ -49,7 +49,7 @@ def test_torchrun_whose_supervisor_died_before_it_could_ask_does_not_run_on(pare
     assert done.stdout.split()[-1] == code, done.stderr
 
 
-def test_workers_that_do_not_stop_when_asked_are_ended_and_that_is_said(tmp_path):
+def test_workers_that_do_not_stop_when_asked_are_ended_and_that_is_logged(tmp_path):
     process = talking("import time; time.sleep(600)")
     said = WorkersLog(process, tmp_path / "workers.log")
     said.start()
