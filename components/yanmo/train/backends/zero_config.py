@@ -122,7 +122,8 @@ def _check(theirs: dict[str, Any], options: TrainConfig, excused: Sequence[str])
             continue
         ours = f"is {json.dumps(same[name])} by" if name in same else "is decided by"
         raise UsageError(
-            f"{where}: {name} is {json.dumps(given)[:80]} but {ours} {option}; remove it from the file"
+            f"{where}: sets {name} to {json.dumps(given)[:80]}, but it {ours} {option}; remove it from "
+            "the file"
         )
 
 
@@ -148,7 +149,7 @@ def _merge(ours: dict[str, Any], theirs: dict[str, Any], where: str, above: str 
             _merge(mine, value, where, f"{name}.")
         elif key in ours and value != mine and key not in _FREE:
             raise UsageError(
-                f"{where}: {name} is {json.dumps(value)[:80]}, but the engine needs "
+                f"{where}: sets {name} to {json.dumps(value)[:80]}, but the engine needs "
                 f"{json.dumps(mine)[:80]}; remove it from the file"
             )
         else:

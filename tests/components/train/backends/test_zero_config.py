@@ -130,7 +130,7 @@ def test_workers_that_start_again_with_less_keep_the_file(tmp_path):
         json.dumps({"train_micro_batch_size_per_gpu": 8, "zero_optimization": {"overlap_comm": True}})
     )
     halved = TrainConfig(deepspeed_config=str(path), batch_rows=16, ranks=2, micro_batch=4)
-    with pytest.raises(UsageError, match="train_micro_batch_size_per_gpu says 8 but is 4"):
+    with pytest.raises(UsageError, match="sets train_micro_batch_size_per_gpu to 8, but it is 4"):
         engine_config(halved)
     made = engine_config(halved, check_batch=False)
     assert made["train_micro_batch_size_per_gpu"] == 4 and made["zero_optimization"]["overlap_comm"] is True

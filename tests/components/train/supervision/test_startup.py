@@ -49,7 +49,7 @@ class Clock:
 def ranks_doing(folder: Path, **doing: str) -> None:
     forget_heartbeats(folder)
     for name, text in doing.items():
-        Watchdog(folder, int(name[1:]), 0, lambda text: None)._say(text)
+        Watchdog(folder, int(name[1:]), 0, lambda text: None)._write_doing(text)
         (folder / "heartbeats" / f"rank-{int(name[1:]):05d}").write_text("1")
 
 
