@@ -167,7 +167,7 @@ class Picker:
         if sum(map(len, places)) > _MOST_ITEMS:
             return even, Choice(np.arange(0), int(self._units_of(even).sum()), is_best=False)
         choice = choose(np.concatenate([one[at] for one, at in zip(sizes, places, strict=True)]), goal)
-        choice = choice.beside(target - goal, is_all=not self.augmenter, keeps_all=whole)
+        choice = choice.with_units(target - goal, is_all=not self.augmenter, keeps_all=whole)
         if choice.units <= int(self._units_of(even).sum()):
             return even, choice
         document = order[np.concatenate(places)[choice.positions]]

@@ -77,12 +77,12 @@ class Choice:
     keeps_all: bool = False
     """Whether only choices were looked at that keep every document at least once."""
 
-    def beside(self, units: int, *, is_all: bool, keeps_all: bool = False) -> Choice:
-        """The same where so many units are taken anyway.
+    def with_units(self, units: int, *, is_all: bool, keeps_all: bool = False) -> Choice:
+        """This choice plus `units` that are taken in any case.
 
         Args:
-            is_all: whether there was no other choice.
-            keeps_all: whether these are every document once, by our rule.
+            is_all: whether there was no other choice to make.
+            keeps_all: whether these units are every document once, by our rule.
         """
         above = None if self.above is None or not is_all else self.above + units
         return Choice(self.positions, self.units + units, self.is_best and is_all, above, keeps_all)

@@ -1,7 +1,7 @@
 """Which code and which processor made an output: a record, never part of a key or of a content digest.
 
 Last digits of a training follow the processor's kind and torch's version, so a figure that is compared with
-another machine's needs both beside it.
+another machine's needs both with it.
 """
 
 from __future__ import annotations

@@ -130,8 +130,8 @@ def set_bigram_start(
     norm = float((embedding.pow(2).mean(1).sqrt() * frequency).sum() / frequency.sum())
     log_unigram = torch.from_numpy(np.log(matrix.unigram))[:, None]
     head = torch.cat([right_VR * norm, log_unigram * (norm / constant)], 1)
-    # A random rotation spreads the constant over all coordinates. It is drawn beside the vocabulary, not
-    # beside the factors, so that another basis of the factors' space is turned to the same weights.
+    # A random rotation spreads the constant over all coordinates. It is drawn on the vocabulary's side, not
+    # on the factors' side, so that another basis of the factors' space is turned to the same weights.
     drawn = torch.randn(V + 1, rank + 1, dtype=torch.float64, generator=generator)
     rotation = _nearest_rotation(torch.cat([right_factors.T @ drawn[:-1], drawn[-1:]]))
     scale = embedding_std / float(embedding.pow(2).mean().sqrt())

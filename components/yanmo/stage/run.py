@@ -192,8 +192,8 @@ def main(
     try:
         outputs = ExecutorOutputs.parse(options.executor_input)
         store = open_store(options.store, StoreSettings.of(options))
-        beside = [_beside(options.pointer, name) for name in stage.outputs]
-        for name in (options.pointer or stage.name, *beside):
+        parts = [_part_pointer(options.pointer, name) for name in stage.outputs]
+        for name in (options.pointer or stage.name, *parts):
             pointer_name(options.channel, name)  # refused now, not after the work
         fatal = _fatal_of_this_run(store, stage, options)
         if fatal is not None:
@@ -325,7 +325,7 @@ def _hand_over(
         for name, part in parts.items():
             bodies[name] = part.reference.to_json()
             if options.pointer != NONE:
-                move_pointer(run.store, options.channel, _beside(options.pointer, name), part.reference)
+                move_pointer(run.store, options.channel, _part_pointer(options.pointer, name), part.reference)
         bodies[stage.main_output] = output.reference.to_json()
         if options.pointer != NONE:
             name = options.pointer or stage.name
@@ -347,7 +347,7 @@ def failed(stage: Stage, error: Exception) -> int:
     return int(code)
 
 
-def _beside(pointer: str, part: str) -> str:
+def _part_pointer(pointer: str, part: str) -> str:
     """The pointer of an output other than the main one: not the channel's own where another was asked for."""
     return f"{pointer}_{part}" if pointer else part
 

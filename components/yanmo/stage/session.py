@@ -70,7 +70,7 @@ def _name(output: Output) -> str:
 
 
 class _Page:
-    """One list and the lease beside it."""
+    """One list and its lease."""
 
     def __init__(self, store: ObjectStore, stage: str) -> None:
         key = secrets.token_hex(32)
