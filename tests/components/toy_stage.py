@@ -10,7 +10,7 @@ from pathlib import Path
 from yanmo.common.errors import DataError, UsageError
 from yanmo.options.fields import StageOptions, input_ref, opt
 from yanmo.stage.declaration import Stage
-from yanmo.stage.run import Finish, Result, Skip, StageRun, run
+from yanmo.stage.run import Finish, Prepared, Result, Skip, StageRun, run
 from yanmo.store.commit import Attempt
 from yanmo.store.output import Output
 
@@ -46,14 +46,14 @@ STAGE = Stage(
 )
 
 
-def prepare(run: StageRun) -> dict[str, object]:
+def prepare(run: StageRun) -> Prepared[None]:
     if run.options.end == "skip":
         raise Skip("nothing asked for")
     if run.options.late_seconds:  # as curate makes parts before its key is known
         early = run.part("early", 1, {}, {}, build_part)
         time.sleep(run.options.late_seconds)
         assert early.path("tokenizer.json")
-    return {"sources": {"content_digest": "0" * 64, "uri": "file:///raw.txt"}}
+    return Prepared(None, {"sources": {"content_digest": "0" * 64, "uri": "file:///raw.txt"}})
 
 
 def build_part(attempt: Attempt) -> Result:

@@ -38,16 +38,17 @@ from yanmo.common.answers import answer
 from yanmo.common.errors import UsageError
 from yanmo.formats.documents import take_rows, text_form, write_split
 from yanmo.options.nearest import did_you_mean
-from yanmo.stage.run import Finish, Skip, StageRun
+from yanmo.stage.run import Finish, Prepared, Skip, StageRun
 from yanmo.store.commit import Result
 from yanmo.store.manifest import file_sha256
 from yanmo.store.output import Output
 
 log = logging.getLogger(__name__)
+BalanceRun = StageRun[BalanceOptions, None]
 _EXAMPLES = 10
 
 
-def prepare(run: StageRun) -> dict[str, Any]:
+def prepare(run: BalanceRun) -> Prepared[None]:
     """The user's dictionary as an input of the key; `--preview` prints and ends here."""
     options: BalanceOptions = run.options
     if options.preview:
@@ -57,10 +58,10 @@ def prepare(run: StageRun) -> dict[str, Any]:
         answer(as_text(shown))
         raise Skip(f"{len(shown)} documents shown; without --preview the output is made")
     if not options.synonyms:
-        return {}
+        return Prepared(None)
     path = Path(options.synonyms)
     Synonyms.read(path)  # refused now, and not after the quotas are filled
-    return {"synonyms": {"content_digest": file_sha256(path), "uri": path.name}}
+    return Prepared(None, {"synonyms": {"content_digest": file_sha256(path), "uri": path.name}})
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ class Task:
     augmenter: Augmenter | None
 
     @classmethod
-    def read(cls, run: StageRun) -> Task:
+    def read(cls, run: BalanceRun) -> Task:
         """Read the table, and what augmentation needs where it is asked for."""
         options: BalanceOptions = run.options
         documents, tokenizer = run.input("documents"), run.inputs.get("tokenizer")
@@ -106,7 +107,7 @@ def _augmenter(options: BalanceOptions, documents: Output) -> Augmenter | None:
     return Augmenter(rules, words, HeldOut.of_files(held_out), options.seed)
 
 
-def work(run: StageRun) -> Result:
+def work(run: BalanceRun) -> Result:
     """Write train by the quotas, valid as it came, report.json and report.html."""
     options: BalanceOptions = run.options
     documents, task = run.input("documents"), Task.read(run)
@@ -186,7 +187,7 @@ def _counts(by_genre: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str,
     }
 
 
-def _write_train(run: StageRun, task: Task, picked: Picked) -> dict[str, int]:
+def _write_train(run: BalanceRun, task: Task, picked: Picked) -> dict[str, int]:
     """Write the chosen rows in the order of their ids; returns how many each rule made."""
     order = order_of(picked.id)
     position, copy, ids = picked.position[order], picked.copy[order], picked.id[order]
@@ -232,7 +233,7 @@ def _augmentation(options: BalanceOptions, task: Task, made: Mapping[str, int]) 
     return {"options": options.augment, "rules": dict(made), "shared": task.augmenter.shared, "advice": found}
 
 
-def _write_report(run: StageRun, task: Task, report: Mapping[str, Any]) -> None:
+def _write_report(run: BalanceRun, task: Task, report: Mapping[str, Any]) -> None:
     from yanmo.balance.page import page  # the template engine: 60 ms that --help does not need
 
     shown = []
@@ -243,7 +244,7 @@ def _write_report(run: StageRun, task: Task, report: Mapping[str, Any]) -> None:
     log_report(report)
 
 
-def _export(run: StageRun, by_genre: Mapping[str, Any]) -> None:
+def _export(run: BalanceRun, by_genre: Mapping[str, Any]) -> None:
     read = run.telemetry.counter("documents_read", "Documents read", ("genre",))
     kept = run.telemetry.counter("documents_kept", "Documents written, copies included", ("genre",))
     characters = run.telemetry.counter("characters_kept", "Characters written, copies included", ("genre",))
@@ -255,7 +256,7 @@ def _export(run: StageRun, by_genre: Mapping[str, Any]) -> None:
         epochs.labels(genre).set(figures["epochs"])
 
 
-def finish(run: StageRun, output: Output) -> Finish:
+def finish(run: BalanceRun, output: Output) -> Finish:
     """Documents and characters for the UI."""
     counts: dict[str, Any] = output.manifest.counts
     shown = {

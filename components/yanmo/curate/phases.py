@@ -37,7 +37,7 @@ from yanmo.curate.text.record_rules import check_record_rules, record_rules
 from yanmo.formats.records import CONFIRM
 from yanmo.options.fields import Only, Scalar, names_of
 from yanmo.stage.inputs import NONE
-from yanmo.stage.run import Finish, Skip, StageRun
+from yanmo.stage.run import Finish, KeyInput, Prepared, Skip, StageRun
 from yanmo.store.commit import Attempt, Result
 from yanmo.store.manifest import digest
 from yanmo.store.output import Output, open_reference
@@ -66,34 +66,49 @@ _READ = (*MAP, "clusters", "checks")
 """Phases whose options the corpus depends on; checks only refuse it."""
 
 
-def prepare(run: StageRun) -> dict[str, Any]:
-    """What the key depends on: the raw files, the excluded ids and the evaluation set."""
-    options: CurateOptions = run.options
+@dataclasses.dataclass
+class Handed:
+    """What `prepare` hands to the work."""
+
+    sources: list[Source]
+    excluded: set[str] = dataclasses.field(default_factory=set)
+    """Ids to take down."""
+    benchmarks: list[Source] = dataclasses.field(default_factory=list)
+    corpus: Corpus | None = None
+    """Read once, by the first who asks for it."""
+    evaluation_set: Output | None = None
+
+
+CurateRun = StageRun[CurateOptions, Handed]
+
+
+def prepare(run: CurateRun) -> Prepared[Handed]:
+    """The raw files, the ids to take down and the evaluation set: what the key depends on."""
+    options = run.options
     check_record_rules(options)
     preload(*IN_WORKERS)
     sources = digest_files(run.store, find_files(options.sources), functools.partial(_expect, options))
-    run.extra["sources"] = sources
+    made = Handed(sources)
     if options.shard:
-        _map_shard(run)
-    inputs: dict[str, Any] = {"sources": sources_input(sources)}
-    run.extra["excluded"] = set(iterate_excluded(Path(options.exclude))) if options.exclude else set()
-    if run.extra["excluded"]:
-        inputs["exclude"] = {"content_digest": digest(sorted(run.extra["excluded"])), "uri": options.exclude}
-    run.extra["benchmarks"] = []
+        _map_shard(run, made)
+    inputs: dict[str, KeyInput] = {"sources": sources_input(sources)}
+    if options.exclude:
+        made.excluded = set(iterate_excluded(Path(options.exclude)))
+    if made.excluded:
+        inputs["exclude"] = {"content_digest": digest(sorted(made.excluded)), "uri": options.exclude}
     if options.benchmarks:
-        run.extra["benchmarks"] = digest_files(
-            run.store, find_files(options.benchmarks, BENCHMARK_FORMS, "--benchmarks")
-        )
-        inputs["benchmarks"] = sources_input(run.extra["benchmarks"])
+        found = find_files(options.benchmarks, BENCHMARK_FORMS, "--benchmarks")
+        made.benchmarks = digest_files(run.store, found)
+        inputs["benchmarks"] = sources_input(made.benchmarks)
     pinned = run.inputs["evaluation_set"]
     if options.add_confirmation:
-        _add_confirmation(run, pinned, inputs)
+        _add_confirmation(run, made, pinned, inputs)
     if pinned is None:
-        pinned = _choose_evaluation_set(run, inputs)
+        pinned = _choose_evaluation_set(run, made, inputs)
     else:
         _check_pinned(pinned, options)
-    run.extra[EVALUATION_SET] = pinned
-    return {**inputs, EVALUATION_SET: pinned}
+    made.evaluation_set = pinned
+    return Prepared(made, {**inputs, EVALUATION_SET: pinned})
 
 
 def of_phases(options: CurateOptions, phases: tuple[str, ...]) -> tuple[dict[str, Scalar], Any]:
@@ -109,13 +124,13 @@ def _expect(options: CurateOptions, new_bytes: int) -> None:
         start_workers(options.workers)
 
 
-def _choose_evaluation_set(run: StageRun, inputs: dict[str, Any]) -> Output:
+def _choose_evaluation_set(run: CurateRun, made: Handed, inputs: dict[str, KeyInput]) -> Output:
     """The evaluation set chosen from this text, pinned for the channel unless another run was first."""
-    options: CurateOptions = run.options
+    options = run.options
     semantic, of_the_key = of_phases(options, CHOSEN)
 
     def build(attempt: Attempt) -> Result:
-        return build_evaluation_set(attempt, _corpus(run), of_the_key)
+        return build_evaluation_set(attempt, _corpus(run, made), of_the_key)
 
     inputs = {name: value for name, value in inputs.items() if name != "benchmarks"}
     part = run.part(EVALUATION_SET, EVALUATION_SET_REVISION, semantic, inputs, build)
@@ -125,9 +140,11 @@ def _choose_evaluation_set(run: StageRun, inputs: dict[str, Any]) -> Output:
     return open_reference(run.store, pinned)
 
 
-def _add_confirmation(run: StageRun, pinned: Output | None, inputs: dict[str, Any]) -> NoReturn:
+def _add_confirmation(
+    run: CurateRun, made: Handed, pinned: Output | None, inputs: dict[str, KeyInput]
+) -> NoReturn:
     """Pin a set with the same test and valid files and a confirmation split chosen from this text."""
-    options: CurateOptions = run.options
+    options = run.options
     if pinned is None:
         raise DataError(
             f"channel {options.channel!r} of {run.store.uri} has no evaluation set to add to; its first "
@@ -141,7 +158,7 @@ def _add_confirmation(run: StageRun, pinned: Output | None, inputs: dict[str, An
     semantic, of_the_key = of_phases(options, ADDED)
 
     def build(attempt: Attempt) -> Result:
-        corpus = _corpus(run)
+        corpus = _corpus(run, made)
         known = EvaluationSet.open(pinned, options.split_by)
         is_held = known.holds(corpus, options.near_duplicate_similarity, options.workers)
         return build_extended_set(attempt, pinned, corpus, is_held, of_the_key)
@@ -168,7 +185,7 @@ def _add_confirmation(run: StageRun, pinned: Output | None, inputs: dict[str, An
     )
 
 
-def _check_is_channels(run: StageRun, pinned: Output) -> None:
+def _check_is_channels(run: CurateRun, pinned: Output) -> None:
     """Refuse, before any work, to add to a set that is not the channel's: its pointer could not be moved.
 
     A set that an earlier attempt made from it already belongs to the channel.
@@ -211,53 +228,52 @@ def _check_pinned(pinned: Output, options: CurateOptions) -> None:
             )
 
 
-def _corpus(run: StageRun) -> Corpus:
+def _corpus(run: CurateRun, made: Handed) -> Corpus:
     """All mapped documents and which copies stay; read once per run."""
-    if "corpus" not in run.extra:
-        options: CurateOptions = run.options
-        mapped = _map_all(run, run.extra["sources"])
+    if made.corpus is None:
+        options = run.options
+        mapped = _map_all(run, made.sources)
         signed = [_signed(run, part) for part in mapped]
         corpus = Corpus.read(mapped, signed, of_phases(options, _READ)[1])
         if options.near_duplicate_similarity:
             corpus.drop_near_duplicates(_similar(run, corpus, mapped))
-        if run.extra["excluded"]:
-            corpus.take_down(run.extra["excluded"])
+        if made.excluded:
+            corpus.take_down(made.excluded)
         corpus.check_genres(options)
-        run.extra["corpus"] = corpus
-    found: Corpus = run.extra["corpus"]
-    return found
+        made.corpus = corpus
+    return made.corpus
 
 
-def _map_shard(run: StageRun) -> NoReturn:
-    """Map and sign a part of the sources for a later run; this is what a pod of a ParallelFor does."""
-    options: CurateOptions = run.options
+def _map_shard(run: CurateRun, made: Handed) -> NoReturn:
+    """Map and sign a part of the sources, for a later run to find: what a pod of a ParallelFor does."""
+    options = run.options
     part, count = map(int, options.shard.split("/"))
-    chosen = _sorted(run.extra["sources"])[part - 1 :: count]
+    chosen = _sorted(made.sources)[part - 1 :: count]
     for mapped in _map_all(run, chosen):
         _signed(run, mapped)
-    raise Skip(f"part {options.shard} is mapped, {len(chosen)} of {len(run.extra['sources'])} file(s)")
+    raise Skip(f"part {options.shard} is mapped, {len(chosen)} of {len(made.sources)} file(s)")
 
 
 def _sorted(sources: Sequence[Source]) -> list[Source]:
     return sorted(sources, key=lambda s: (s.name, s.sha256))
 
 
-def _map_all(run: StageRun, sources: Sequence[Source]) -> list[Output]:
+def _map_all(run: CurateRun, sources: Sequence[Source]) -> list[Output]:
     total = sum(s.bytes for s in sources)
     log.info("reading %s from %d file(s)", human_bytes(total), len(sources))
     progress = Progress(log, "read", total, unit="B")
     return [_mapped(run, source, progress) for source in _sorted(sources)]
 
 
-def _signed(run: StageRun, mapped: Output) -> Output:
+def _signed(run: CurateRun, mapped: Output) -> Output:
     """The band keys of a mapped file's documents."""
     build = functools.partial(signing.build_signed, mapped=mapped, workers=run.options.workers)
     return run.part("curate_sign", signing.REVISION, {}, {"mapped": mapped}, build)
 
 
-def _similar(run: StageRun, corpus: Corpus, mapped: Sequence[Output]) -> Edges:
+def _similar(run: CurateRun, corpus: Corpus, mapped: Sequence[Output]) -> Edges:
     """The pairs of near duplicates in the corpus."""
-    options: CurateOptions = run.options
+    options = run.options
     build = functools.partial(
         near_duplicates.build_edges,
         mapped=corpus.paths,
@@ -275,8 +291,8 @@ def _similar(run: StageRun, corpus: Corpus, mapped: Sequence[Output]) -> Edges:
     return Edges.read(part.path("edges.parquet"))
 
 
-def _mapped(run: StageRun, source: Source, progress: Progress) -> Output:
-    options: CurateOptions = run.options
+def _mapped(run: CurateRun, source: Source, progress: Progress) -> Output:
+    options = run.options
     semantic, of_the_key = of_phases(options, MAP)
     raw = {"content_digest": digest(source.identity), "uri": source.uri}
     build = functools.partial(
@@ -290,18 +306,18 @@ def _mapped(run: StageRun, source: Source, progress: Progress) -> Output:
     return run.part("curate_map", mapping.REVISION, semantic, {"source": raw}, build)
 
 
-def work(run: StageRun) -> Result:
+def work(run: CurateRun) -> Result:
     """Write train, and valid from the evaluation set; report what was dropped and why."""
-    part: Output = run.extra[EVALUATION_SET]
-    corpus = _corpus(run)
+    part, corpus = run.prepared.evaluation_set, _corpus(run, run.prepared)
+    assert part is not None  # `prepare` ends with one
     held_out = EvaluationSet.open(part, run.options.split_by)
-    benchmarks = benchmark_texts(run.extra["benchmarks"], run.options.overlap_characters)
+    benchmarks = benchmark_texts(run.prepared.benchmarks, run.options.overlap_characters)
     result = write_documents(run.attempt, corpus, held_out, benchmarks, run.options)
     _export(run, corpus)
     return dataclasses.replace(result, references={EVALUATION_SET: part})
 
 
-def _export(run: StageRun, corpus: Corpus) -> None:
+def _export(run: CurateRun, corpus: Corpus) -> None:
     read = run.telemetry.counter("documents_read", "Documents read", ("genre",))
     kept = run.telemetry.counter("documents_kept", "Documents in the train split", ("genre",))
     characters = run.telemetry.counter("characters_kept", "Characters in the train split", ("genre",))
@@ -317,7 +333,7 @@ def _export(run: StageRun, corpus: Corpus) -> None:
     malformed.inc(corpus.report.malformed)
 
 
-def finish(run: StageRun, output: Output) -> Finish:
+def finish(run: CurateRun, output: Output) -> Finish:
     """Documents and characters for the UI."""
     counts: dict[str, Any] = output.manifest.counts
     shown = {

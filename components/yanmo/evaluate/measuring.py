@@ -20,11 +20,11 @@ from yanmo.evaluate.documents.reading import (
     read_confirmation,
     read_split,
 )
+from yanmo.evaluate.hand_over import EvaluateRun
 from yanmo.evaluate.tasks.asking import measure_tasks
 from yanmo.evaluate.tasks.harness import run_harness
 from yanmo.evaluate.writing.samples import SampleOptions, write_samples
 from yanmo.formats.records import CONFIRM
-from yanmo.stage.run import StageRun
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class EvaluationResult(NamedTuple):
     test is scored."""
 
 
-def measure(run: StageRun, pieces: Pieces) -> EvaluationResult:
+def measure(run: EvaluateRun, pieces: Pieces) -> EvaluationResult:
     """The documents of the evaluation set within the budget, and the model's scores and answers."""
     options, evaluation_set = run.options, run.input("evaluation_set")
     documents = read_split(evaluation_set, options.split)
@@ -68,7 +68,9 @@ def measure(run: StageRun, pieces: Pieces) -> EvaluationResult:
     return EvaluationResult(documents, scores, number, answers, kept)
 
 
-def _kept_scores(run: StageRun, loaded: LoadedModel, documents: Sequence[Document], pieces: Pieces) -> Scores:
+def _kept_scores(
+    run: EvaluateRun, loaded: LoadedModel, documents: Sequence[Document], pieces: Pieces
+) -> Scores:
     """Scores that are written down and not looked at: nothing may log, show or export them.
 
     Without the genre tag, which only says something next to the headline metric.
@@ -85,7 +87,7 @@ def _kept_scores(run: StageRun, loaded: LoadedModel, documents: Sequence[Documen
     )
 
 
-def _samples(run: StageRun, loaded: LoadedModel, genres: list[str], pieces: Pieces) -> dict[str, Any]:
+def _samples(run: EvaluateRun, loaded: LoadedModel, genres: list[str], pieces: Pieces) -> dict[str, Any]:
     options = run.options
     sampling = SampleOptions(
         number=options.samples,
@@ -98,7 +100,7 @@ def _samples(run: StageRun, loaded: LoadedModel, genres: list[str], pieces: Piec
 
 
 def _answers(
-    run: StageRun, loaded: LoadedModel, documents: Sequence[Document], pieces: Pieces
+    run: EvaluateRun, loaded: LoadedModel, documents: Sequence[Document], pieces: Pieces
 ) -> dict[str, Any]:
     """The model's answers to our own tasks and to the harness's, where these are wanted."""
     options, found = run.options, {}

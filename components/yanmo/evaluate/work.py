@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from yanmo.common.errors import DataError, UsageError
 from yanmo.common.made_by import made_by
+from yanmo.evaluate.config import EvaluateConfig
+from yanmo.evaluate.hand_over import EvaluateRun, Handed
 from yanmo.formats.documents import text_form
 from yanmo.formats.records import GENRE_ALIASES, GENRES
 from yanmo.options.fields import NONE
-from yanmo.stage.run import Finish, Skip, StageRun
+from yanmo.stage.run import Finish, Prepared, Skip
 from yanmo.store.commit import Result, work_name
 from yanmo.store.output import Output, find_output, read_json
 
@@ -27,7 +29,7 @@ SCORING = "half-window/1"
 compared."""
 
 
-def prepare(run: StageRun) -> dict[str, Any]:
+def prepare(run: EvaluateRun) -> Prepared[Handed]:
     """Adds the harness's tasks to the key; ends a run that was given `none` for its model.
 
     Raises:
@@ -43,13 +45,13 @@ def prepare(run: StageRun) -> dict[str, Any]:
         )
     folder = run.options.harness_tasks
     if not folder:
-        return {}
+        return Prepared(Handed())
     from yanmo.evaluate.tasks.harness import folder_digest
 
-    return {"harness_tasks": {"content_digest": folder_digest(folder), "uri": folder}}
+    return Prepared(Handed(), {"harness_tasks": {"content_digest": folder_digest(folder), "uri": folder}})
 
 
-def _wanted_none(options: Any) -> bool:
+def _wanted_none(options: EvaluateConfig) -> bool:
     """Whether the model was left out on purpose (`none`), not just not found."""
     value = options.model
     if not value and options.inputs != "latest":
@@ -57,7 +59,7 @@ def _wanted_none(options: Any) -> bool:
     return value not in ("", "latest", None)
 
 
-def work(run: StageRun) -> Result:
+def work(run: EvaluateRun) -> Result:
     """Measure the model and commit the results."""
     # Imported here: a run that finds its key committed must not wait two seconds for torch.
     from yanmo.evaluate.bits.devices import ran_on
@@ -95,7 +97,7 @@ def work(run: StageRun) -> Result:
     for name, value in {"summary": summary, **measured.answers}.items():
         run.attempt.write(f"{name}.json", _json(value))
     _show(run, results)
-    run.extra["pieces"] = pieces
+    run.prepared.pieces = pieces
     return Result(
         counts={
             "documents": len(documents),
@@ -113,7 +115,7 @@ def work(run: StageRun) -> Result:
     )
 
 
-def _keep_confirmation(run: StageRun, measured: EvaluationResult) -> dict[str, int]:
+def _keep_confirmation(run: EvaluateRun, measured: EvaluationResult) -> dict[str, int]:
     """Write the scores of the confirmation split into a file of their own; gives the count of documents.
 
     No summary is made of them: nobody should know them before a challenger is to be confirmed
@@ -129,7 +131,7 @@ def _keep_confirmation(run: StageRun, measured: EvaluationResult) -> dict[str, i
     return {"confirmation_documents": len(documents)}
 
 
-def assist(run: StageRun) -> None:
+def assist(run: EvaluateRun) -> None:
     """Make a share of the pieces for rank 0, which alone commits."""
     from yanmo.evaluate.bits.pieces import Committed
     from yanmo.evaluate.measuring import measure
@@ -140,7 +142,7 @@ def assist(run: StageRun) -> None:
         log.info("the output is committed; nothing is left to do")
 
 
-def _pieces(run: StageRun) -> KeptPieces:
+def _pieces(run: EvaluateRun) -> KeptPieces:
     from yanmo.evaluate.bits.pieces import KeptPieces, Ranks
 
     ranks, options = Ranks.of_environment(), run.options
@@ -175,10 +177,10 @@ def conditions(
     return found | ({"chats": "answers"} if has_chats else {})
 
 
-def finish(run: StageRun, output: Output) -> Finish:
+def finish(run: EvaluateRun, output: Output) -> Finish:
     """Baselines, how the model writes, the table in the log, and the metrics for KFP's UI."""
-    if "pieces" in run.extra:
-        run.extra.pop("pieces").clear()
+    if run.prepared.pieces:
+        run.prepared.pieces.clear()
     from yanmo.evaluate.writing.contamination import report_contamination
 
     report_contamination(output)
@@ -204,7 +206,7 @@ def finish(run: StageRun, output: Output) -> Finish:
     )
 
 
-def _writing(run: StageRun, output: Output) -> dict[str, Output]:
+def _writing(run: EvaluateRun, output: Output) -> dict[str, Output]:
     """The part `writing`.
 
     For an evaluation of another model than the channel's newest (the champion) it is only shown, and decides
@@ -230,7 +232,7 @@ def metrics(summary: dict[str, Any]) -> dict[str, float]:
     return result
 
 
-def _show(run: StageRun, results: dict[str, Any]) -> None:
+def _show(run: EvaluateRun, results: dict[str, Any]) -> None:
     gauge = run.telemetry.gauge("bits_per_character", "Bits per character of the model", ("genre",))
     for genre, values in results["genres"].items():
         gauge.labels(genre).set(values["bits_per_character"])

@@ -19,12 +19,13 @@ from yanmo.options.command_line import Parser, add_options
 from yanmo.options.fields import StageOptions, default_argv
 from yanmo.options.values import MOST, argument
 from yanmo.promote.config import STAGE
+from yanmo.promote.hand_over import PromoteRun
 from yanmo.promote.history.champion import CHAMPION, ChampionChanged, named
 from yanmo.promote.history.champion_records import ChampionRecord, all_records
 from yanmo.promote.history.rollback import plan_rollback, roll_back
 from yanmo.promote.preparing import prepare
 from yanmo.promote.work import finish, work
-from yanmo.stage.run import Finish, StageRun
+from yanmo.stage.run import Finish
 from yanmo.stage.run import main as stage_main
 from yanmo.store.manifest import Reference
 from yanmo.store.objects import ObjectStore
@@ -51,7 +52,7 @@ def judge_and_promote(argv: Sequence[str]) -> int:
     for _ in range(_RACES):
         races: list[ChampionChanged] = []
 
-        def finish_or_note(run: StageRun, output: Output, races: list[ChampionChanged] = races) -> Finish:
+        def finish_or_note(run: PromoteRun, output: Output, races: list[ChampionChanged] = races) -> Finish:
             try:
                 return finish(run, output)
             except ChampionChanged as error:

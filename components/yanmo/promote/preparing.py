@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from dataclasses import asdict
-from typing import Any
 
 from yanmo.common.errors import DataError
 from yanmo.formats.seed_noise import PART
@@ -17,6 +16,7 @@ from yanmo.promote.gate.evaluation import (
     open_evaluation,
 )
 from yanmo.promote.gate.nights import nights_before
+from yanmo.promote.hand_over import Handed, PromoteRun
 from yanmo.promote.history.champion import CHAMPION, CHAMPION_EVALUATION, check_model, named, read_champion
 from yanmo.promote.history.champion_records import (
     ChampionRecord,
@@ -24,7 +24,7 @@ from yanmo.promote.history.champion_records import (
     last_record,
     record_name,
 )
-from yanmo.stage.run import StageRun
+from yanmo.stage.run import KeyInput, Prepared
 from yanmo.store.manifest import digest
 from yanmo.store.output import Output, open_reference
 from yanmo.store.pointers import read_pointer
@@ -32,7 +32,7 @@ from yanmo.store.pointers import read_pointer
 log = logging.getLogger(__name__)
 
 
-def prepare(run: StageRun) -> dict[str, Any]:
+def prepare(run: PromoteRun) -> Prepared[Handed]:
     """Find the champion to compare the challenger with, and check that both models are whole.
 
     A challenger that is champion already is compared with the champion before it, as it was when it was
@@ -41,12 +41,13 @@ def prepare(run: StageRun) -> dict[str, Any]:
     Raises:
         DataError: a model is damaged, or the champion's evaluation is missing or of another model.
     """
-    return _own_writing(run) | _compared(run) | _noise(run) | _nights(run) | _searched(run)
+    made = Handed()
+    inputs = _own_writing(run) | _compared(run, made) | _noise(run) | _nights(run, made) | _searched(run)
+    return Prepared(made, inputs)
 
 
-def _nights(run: StageRun) -> dict[str, Any]:
+def _nights(run: PromoteRun, made: Handed) -> dict[str, KeyInput]:
     """The gains of earlier nights count together with tonight's, so they are part of the key."""
-    run.extra["nights"] = ()
     if run.inputs["champion"] is None:
         return {}
     store, channel = run.store, run.options.channel
@@ -55,19 +56,19 @@ def _nights(run: StageRun) -> dict[str, Any]:
     is_champion = last is not None and last.model.content_digest == challenger.model.content_digest
     verdict = last.verdict if last and is_champion else read_pointer(store, channel, run.stage.name)
     nights = nights_before(store, verdict, challenger, champion)
-    run.extra["nights"] = nights
+    made.nights = nights
     if not nights or verdict is None:
         return {}
     return {"nights": {"content_digest": digest([asdict(n) for n in nights]), "uri": verdict.manifest_uri}}
 
 
-def _noise(run: StageRun) -> dict[str, Any]:
+def _noise(run: PromoteRun) -> dict[str, KeyInput]:
     """The spread that the challenger's seed makes decides as well, so its measurement is part of the key."""
     model = open_evaluation(run.input("challenger")).model
     return {PART: model.part(PART)} if PART in model.manifest.references else {}
 
 
-def _searched(run: StageRun) -> dict[str, Any]:
+def _searched(run: PromoteRun) -> dict[str, KeyInput]:
     """What was found in the training text, and how much of that text the store shows now, is part of the key.
 
     Neither is in the evaluation's digest: the part may be made later (`evaluate --force`), and a text that
@@ -86,7 +87,7 @@ def _searched(run: StageRun) -> dict[str, Any]:
     return {"searched": {"content_digest": digest(searched), "uri": where}}
 
 
-def _own_writing(run: StageRun) -> dict[str, Any]:
+def _own_writing(run: PromoteRun) -> dict[str, KeyInput]:
     """Leave out a part `writing` that belongs to another evaluation, as the channel's latest may."""
     writing, challenger = run.inputs["writing"], run.input("challenger")
     if writing is None or is_of(writing, challenger):
@@ -101,26 +102,25 @@ def _own_writing(run: StageRun) -> dict[str, Any]:
     return {"writing": None}
 
 
-def _compared(run: StageRun) -> dict[str, Any]:
+def _compared(run: PromoteRun, made: Handed) -> dict[str, KeyInput]:
     challenger = open_evaluation(run.input("challenger"))
     check_model(challenger.model, "challenger")
-    run.extra["previous"] = None
     last = last_record(run.store, run.options.channel)
     if run.options.dry_run:
         _check_dry_run(run, challenger.summary["conditions"])
-        return _rolled_back(run, last, challenger.model)
+        return _rolled_back(run, made, last, challenger.model)
     found = read_champion(run.store, run.options.channel)
     if found is None:
         return _without_champion(run, last)
     reference, champion = found
-    run.extra["previous"] = reference
+    made.previous = reference
     if champion.content_digest == challenger.model.content_digest:
         return _compare_as_promoted(run, last, challenger.output, champion)
     measured = _measured_champion(run, champion, challenger.summary["conditions"])
-    return _compare_with(run, measured) | _rolled_back(run, last, challenger.model)
+    return _compare_with(run, measured) | _rolled_back(run, made, last, challenger.model)
 
 
-def _check_dry_run(run: StageRun, conditions: dict[str, str]) -> None:
+def _check_dry_run(run: PromoteRun, conditions: dict[str, str]) -> None:
     """Any two evaluations may be compared, but a champion is ignored only where the command says so."""
     options = run.options
     if run.inputs["champion"] is None and options.champion != NONE and options.inputs == "latest":
@@ -132,7 +132,7 @@ def _check_dry_run(run: StageRun, conditions: dict[str, str]) -> None:
             )
 
 
-def _without_champion(run: StageRun, last: ChampionRecord | None) -> dict[str, Any]:
+def _without_champion(run: PromoteRun, last: ChampionRecord | None) -> dict[str, KeyInput]:
     """The first model of a channel. One whose history names a champion has lost the pointer to it."""
     channel = run.options.channel
     if last is not None:
@@ -147,8 +147,8 @@ def _without_champion(run: StageRun, last: ChampionRecord | None) -> dict[str, A
 
 
 def _compare_as_promoted(
-    run: StageRun, record: ChampionRecord | None, challenger: Output, champion: Output
-) -> dict[str, Any]:
+    run: PromoteRun, record: ChampionRecord | None, challenger: Output, champion: Output
+) -> dict[str, KeyInput]:
     """The challenger is champion: the comparison that promoted it, if it was measured as it is now."""
     if record is None or record.model.content_digest != champion.content_digest:
         return {}  # promoted by a run that was killed before its record: same inputs, same key
@@ -158,22 +158,24 @@ def _compare_as_promoted(
     return _compare_with(run, open_reference(run.store, before) if before else None)
 
 
-def _compare_with(run: StageRun, champion: Output | None) -> dict[str, Any]:
+def _compare_with(run: PromoteRun, champion: Output | None) -> dict[str, KeyInput]:
     run.inputs["champion"] = champion
     return {"champion": champion}
 
 
-def _rolled_back(run: StageRun, record: ChampionRecord | None, model: Output) -> dict[str, Any]:
+def _rolled_back(
+    run: PromoteRun, made: Handed, record: ChampionRecord | None, model: Output
+) -> dict[str, KeyInput]:
     """A model that was rolled back is judged under a key of its own, and the verdict says so."""
     taken_down = record.rollback_of(model.content_digest) if record else None
-    run.extra["rolled_back"] = str(taken_down) if taken_down else ""
+    made.rolled_back = str(taken_down) if taken_down else ""
     if taken_down is None or record is None:
         return {}
     where = record_name(run.options.channel, record.number)
     return {"rolled_back": {"content_digest": digest(asdict(taken_down)), "uri": where}}
 
 
-def _measured_champion(run: StageRun, champion: Output, conditions: dict[str, str]) -> Output:
+def _measured_champion(run: PromoteRun, champion: Output, conditions: dict[str, str]) -> Output:
     """The champion's evaluation: the given one, or the channel's where another was promoted since."""
     given, channel = run.inputs["champion"], run.options.channel
     command = evaluate_command(champion.manifest.key, conditions)

@@ -26,6 +26,7 @@ from yanmo.promote.gate.nights import recipe_of, with_tonight
 from yanmo.promote.gate.noise import goes_on, noise_of
 from yanmo.promote.gate.rules import ABOUT_ONE, first_champion, judge
 from yanmo.promote.gate.verdict import VERDICT_SCHEMA, Evidence, Rules, Verdict
+from yanmo.promote.hand_over import PromoteRun
 from yanmo.promote.history.champion import (
     CHAMPION,
     CHAMPION_WRITING,
@@ -34,7 +35,7 @@ from yanmo.promote.history.champion import (
     settle,
 )
 from yanmo.promote.page.ancestors import verdict_command
-from yanmo.stage.run import Finish, StageRun
+from yanmo.stage.run import Finish
 from yanmo.store.commit import Result
 from yanmo.store.output import Output, read_json
 from yanmo.store.pointers import move_pointer, read_pointer
@@ -43,7 +44,7 @@ log = logging.getLogger(__name__)
 _ASCII = {genre: alias for alias, genre in GENRE_ALIASES.items()}
 
 
-def work(run: StageRun) -> Result:
+def work(run: PromoteRun) -> Result:
     """Judge, and write verdict, page and summary."""
     from yanmo.promote.page.rendering import render
     from yanmo.promote.page.report import make_report
@@ -86,17 +87,17 @@ def _opened_champion(evaluation: Output | None, writing: Output | None) -> Evalu
         return champion
 
 
-def _judged(run: StageRun, challenger: Evaluation, champion: Evaluation | None) -> Verdict:
+def _judged(run: PromoteRun, challenger: Evaluation, champion: Evaluation | None) -> Verdict:
     rules = rules_of(run.options)
     same = champion is not None and challenger.model.content_digest == champion.model.content_digest
     evidence = Evidence(
         same_model=same,
         contamination=contamination_of(challenger, run.options.max_contamination),
         guard_metrics=guard_metrics(challenger),
-        rolled_back=run.extra.get("rolled_back", ""),
+        rolled_back=run.prepared.rolled_back,
         noise=noise_of(challenger.model, champion.model if champion else None),
         from_champion=goes_on(challenger.model, champion.model if champion else None),
-        before=tuple(night.share for night in run.extra["nights"]),
+        before=tuple(night.share for night in run.prepared.nights),
     )
     if champion is None:
         return first_champion(challenger.mean, rules, evidence)
@@ -123,10 +124,10 @@ def rules_of(options: PromoteConfig) -> Rules:
 
 
 def _verdict_record(
-    run: StageRun, verdict: Verdict, challenger: Evaluation, champion: Evaluation | None
+    run: PromoteRun, verdict: Verdict, challenger: Evaluation, champion: Evaluation | None
 ) -> dict[str, Any]:
     is_fit = all(check.passed is not False for check in verdict.checks if check.name in ABOUT_ONE)
-    nights = with_tonight(run.extra["nights"], challenger, verdict.gain, is_fit)
+    nights = with_tonight(run.prepared.nights, challenger, verdict.gain, is_fit)
     return {
         "schema": VERDICT_SCHEMA,
         "promote": verdict.promote,
@@ -139,7 +140,7 @@ def _verdict_record(
     }
 
 
-def finish(run: StageRun, output: Output) -> Finish:
+def finish(run: PromoteRun, output: Output) -> Finish:
     """Move the champion pointer if the verdict says so; the same for a verdict made now or before."""
     verdict = read_json(output, "verdict.json")
     promoted = _promoted(run, output, verdict)
@@ -151,7 +152,7 @@ def finish(run: StageRun, output: Output) -> Finish:
     )
 
 
-def _promoted(run: StageRun, output: Output, verdict: dict[str, Any]) -> bool:
+def _promoted(run: PromoteRun, output: Output, verdict: dict[str, Any]) -> bool:
     """Whether the challenger is champion when this returns."""
     if run.options.dry_run:
         log.info("dry run, nothing moved. %s", verdict["sentence"]["en"])
@@ -161,7 +162,7 @@ def _promoted(run: StageRun, output: Output, verdict: dict[str, Any]) -> bool:
         model=open_evaluation(evaluation).model,
         evaluation=evaluation,
         verdict=output,
-        previous=run.extra["previous"],
+        previous=run.prepared.previous,
         compared_with=run.inputs["champion"],
     )
     now = read_pointer(store, channel, CHAMPION)
@@ -178,7 +179,7 @@ def _promoted(run: StageRun, output: Output, verdict: dict[str, Any]) -> bool:
     return bool(verdict["promote"])
 
 
-def _keep_writing(run: StageRun) -> None:
+def _keep_writing(run: PromoteRun) -> None:
     """Let the next page show how this champion writes."""
     writing = run.inputs["writing"]
     if writing is not None:

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, Generic, NoReturn, TypeVar
 
 from yanmo.common.answers import only_answers, take_stdout
 from yanmo.common.errors import DataError, EnvironmentFault, ExitCode, UsageError, advice, report
@@ -54,20 +54,28 @@ from yanmo.store.work_folder import WorkFolder
 log = logging.getLogger(__name__)
 
 
+Options = TypeVar("Options", bound=StageOptions)
+"""The stage's own options."""
+Made = TypeVar("Made")
+"""What its `prepare` hands to `work` and `finish`."""
+KeyInput = Output | Mapping[str, str] | None
+"""What a key depends on: an output, or {"content_digest", "uri"}."""
+
+
 @dataclasses.dataclass(kw_only=True)
-class StageRun:
+class StageRun(Generic[Options, Made]):
     """What a stage's work is given."""
 
     stage: Stage
-    options: Any
-    """The stage's own config dataclass, resolved."""
+    options: Options
+    """Resolved."""
     store: ObjectStore
     inputs: dict[str, Output | None]
     telemetry: Telemetry
     given: frozenset[str] = frozenset()
     """Options that a flag, a file or a bundle of options gave; the others are left to themselves."""
-    extra: dict[str, Any] = dataclasses.field(default_factory=dict)
-    """What `prepare` hands to the work besides digests."""
+    prepared: Made = dataclasses.field(init=False)
+    """What `prepare` made; there is none before it returns."""
     key: str = ""
     pinned: dict[str, Output] = dataclasses.field(default_factory=dict)
     """Outputs that this run rests on: inputs, and parts as they are made."""
@@ -96,7 +104,7 @@ class StageRun:
         name: str,
         revision: int,
         semantic: dict[str, Any],
-        inputs: Mapping[str, Any],
+        inputs: Mapping[str, KeyInput],
         build: Callable[[Attempt], Result],
     ) -> Output:
         """The committed output `name` (a tokenizer, baselines), made by `build` if absent or forced."""
@@ -134,8 +142,14 @@ class StageRun:
                 announce(self.store, self.stage.name, self.key, self.pinned)
 
 
-Work = Callable[[StageRun], Result]
-Prepare = Callable[[StageRun], dict[str, Any]]
+@dataclasses.dataclass(frozen=True)
+class Prepared(Generic[Made]):
+    """What `prepare` gives back."""
+
+    made: Made
+    """For the work and for `finish`."""
+    inputs: Mapping[str, KeyInput] = dataclasses.field(default_factory=dict)
+    """What else the key depends on, beyond options and references."""
 
 
 class Skip(Exception):
@@ -156,14 +170,25 @@ class Finish:
     """Output name -> scalars for KFP's UI (Metrics)."""
 
 
+@dataclasses.dataclass(frozen=True)
+class Steps(Generic[Options, Made]):
+    """What a stage does by itself, in the order in which it is called; see `main`."""
+
+    work: Callable[[StageRun[Options, Made]], Result]
+    settle: Callable[[StageRun[Options, Made]], Options] | None = None
+    prepare: Callable[[StageRun[Options, Made]], Prepared[Made]] | None = None
+    finish: Callable[[StageRun[Options, Made], Output], Finish] | None = None
+    assist: Callable[[StageRun[Options, Made]], None] | None = None
+
+
 def main(
     stage: Stage,
-    work: Work,
+    work: Callable[[StageRun[Options, Made]], Result],
     *,
-    settle: Callable[[StageRun], Any] | None = None,
-    prepare: Prepare | None = None,
-    finish: Callable[[StageRun, Output], Finish] | None = None,
-    assist: Callable[[StageRun], None] | None = None,
+    settle: Callable[[StageRun[Options, Made]], Options] | None = None,
+    prepare: Callable[[StageRun[Options, Made]], Prepared[Made]] | None = None,
+    finish: Callable[[StageRun[Options, Made], Output], Finish] | None = None,
+    assist: Callable[[StageRun[Options, Made]], None] | None = None,
     argv: Sequence[str] | None = None,
 ) -> int:
     """Run `stage` for a command line and return the process's exit code.
@@ -172,15 +197,14 @@ def main(
         work: makes the output; called only when its key is not committed.
         settle: the options with values in the place of those that nobody gave and that inputs or machine
             decide; called before the key is made, so it must give the same for ever (auto_record.py).
-        prepare: what else the key depends on, beyond options and references: input name -> `Output`
-            or {"content_digest", "uri"}. May put things for the work into `run.extra`.
+        prepare: what the work needs besides its inputs, and what else the key depends on.
         finish: called with the output whether it was made now or before.
         assist: does a share of the work where RANK is above 0: without lease, output, or pointer.
         argv: the command line; the process's own by default.
     """
-    started, helps = time.monotonic(), assist if _is_helper() else None
+    started, helps = time.monotonic(), assist is not None and _is_helper()
     try:
-        options: StageOptions
+        options: Options
         options, given = load_given(stage.config, default_argv(argv), f"yanmo {stage.name}")
     except Exception as error:
         setup("info", stage.name)
@@ -192,39 +216,17 @@ def main(
     try:
         outputs = ExecutorOutputs.parse(options.executor_input)
         store = open_store(options.store, StoreSettings.of(options))
-        parts = [_part_pointer(options.pointer, name) for name in stage.outputs]
-        for name in (options.pointer or stage.name, *parts):
-            pointer_name(options.channel, name)  # refused now, not after the work
+        _check_pointers(stage, options)
         fatal = _fatal_of_this_run(store, stage, options)
         if fatal is not None:
             return fatal
-        with (
-            only_answers(),
-            Telemetry(stage.name, options.run_id, options.metrics_port) as telemetry,
-            contextlib.ExitStack() as stack,
-        ):
+        with only_answers(), Telemetry(stage.name, options.run_id, options.metrics_port) as telemetry:
             inputs = resolve_inputs(store, options)
-            run = StageRun(
+            run: StageRun[Options, Made] = StageRun(
                 stage=stage, options=options, store=store, inputs=inputs, telemetry=telemetry, given=given
             )
-            stack.callback(run.session.close)
-            try:
-                if settle:
-                    run.options = settle(run)
-                recipe = _recipe_of(run, prepare)
-                if helps:
-                    if find_whole(store, stage.name, recipe.key) is None:
-                        helps(run)
-                    return ExitCode.DONE
-                output = _output_of(run, recipe, work, started)
-            except Skip as reason:
-                log.info("nothing to do: %s", reason)
-                if not helps:
-                    _hand_over(run, None, Finish(), outputs, status="done")
-                return ExitCode.DONE
-            shown = finish(run, output) if finish and output else Finish()
-            _hand_over(run, output, shown, outputs, status="done" if output else "paused")
-            _forget_fatal(store, stage, options)
+            with contextlib.closing(run.session):
+                _run(run, Steps(work, settle, prepare, finish, assist), outputs, started)
         return ExitCode.DONE
     except KeyboardInterrupt:
         log.warning("interrupted; the same command starts it again")
@@ -236,17 +238,52 @@ def main(
         return code
 
 
+def _run(
+    run: StageRun[Options, Made], steps: Steps[Options, Made], outputs: ExecutorOutputs | None, started: float
+) -> None:
+    """Options and inputs -> key -> committed output -> pointers and references."""
+    helps = steps.assist if _is_helper() else None
+    try:
+        if steps.settle:
+            run.options = steps.settle(run)
+        recipe = _recipe_of(run, steps)
+        if helps:
+            if find_whole(run.store, run.stage.name, recipe.key) is None:
+                helps(run)
+            return
+        output = _output_of(run, recipe, steps.work, started)
+    except Skip as reason:
+        log.info("nothing to do: %s", reason)
+        if not helps:
+            _hand_over(run, None, Finish(), outputs, status="done")
+        return
+    shown = steps.finish(run, output) if steps.finish and output else Finish()
+    _hand_over(run, output, shown, outputs, status="done" if output else "paused")
+    _forget_fatal(run.store, run.stage, run.options)
+
+
+def _check_pointers(stage: Stage, options: StageOptions) -> None:
+    """Refuse names of pointers that cannot be now, not after the work."""
+    for name in (
+        options.pointer or stage.name,
+        *(_part_pointer(options.pointer, each) for each in stage.outputs),
+    ):
+        pointer_name(options.channel, name)
+
+
 def _is_helper() -> bool:
     """Whether this process is one of several ranks and not the first: it hands nothing over."""
     return os.environ.get("RANK", "0") not in ("", "0")
 
 
-def _recipe_of(run: StageRun, prepare: Prepare | None) -> Recipe:
+def _recipe_of(run: StageRun[Options, Made], steps: Steps[Options, Made]) -> Recipe:
     options, stage = run.options, run.stage
     unkeyed = {f.name for f in option_fields(type(options), "input") if not f.metadata["keyed"]}
-    inputs: dict[str, Any] = {n: v for n, v in run.inputs.items() if n not in unkeyed}
-    if prepare:
-        inputs |= prepare(run)
+    prepared = steps.prepare(run) if steps.prepare else None
+    inputs: dict[str, KeyInput] = {n: v for n, v in run.inputs.items() if n not in unkeyed}
+    if prepared:
+        run.prepared = prepared.made
+        inputs |= prepared.inputs
     recipe = Recipe(
         stage=stage.name,
         revision=stage.revision,
@@ -259,7 +296,12 @@ def _recipe_of(run: StageRun, prepare: Prepare | None) -> Recipe:
     return recipe
 
 
-def _output_of(run: StageRun, recipe: Recipe, work: Work, started: float) -> Output | None:
+def _output_of(
+    run: StageRun[Options, Made],
+    recipe: Recipe,
+    work: Callable[[StageRun[Options, Made]], Result],
+    started: float,
+) -> Output | None:
     options, stage = run.options, run.stage
     if not options.force:
         found = find_whole(run.store, stage.name, recipe.key)
@@ -310,7 +352,7 @@ def _show_cost(telemetry: Telemetry, energy: EnergyMeter) -> None:
 
 
 def _hand_over(
-    run: StageRun,
+    run: StageRun[Options, Made],
     output: Output | None,
     shown: Finish,
     outputs: ExecutorOutputs | None,
@@ -403,7 +445,15 @@ def _stop_on_sigterm() -> None:
     signal.signal(signal.SIGTERM, stop)
 
 
-def run(stage: Stage, work: Work, **kwargs: Any) -> None:
+def run(
+    stage: Stage,
+    work: Callable[[StageRun[Options, Made]], Result],
+    *,
+    settle: Callable[[StageRun[Options, Made]], Options] | None = None,
+    prepare: Callable[[StageRun[Options, Made]], Prepared[Made]] | None = None,
+    finish: Callable[[StageRun[Options, Made], Output], Finish] | None = None,
+    assist: Callable[[StageRun[Options, Made]], None] | None = None,
+) -> NoReturn:
     """`main`, as the last line of a stage's `__main__`."""
     take_stdout()
-    sys.exit(main(stage, work, **kwargs))
+    sys.exit(main(stage, work, settle=settle, prepare=prepare, finish=finish, assist=assist))

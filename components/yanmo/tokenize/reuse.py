@@ -24,6 +24,7 @@ from yanmo.stage.run import StageRun
 from yanmo.store.commit import Attempt, Recipe, Result, find_whole
 from yanmo.store.manifest import FileEntry
 from yanmo.store.output import Output
+from yanmo.tokenize.config import TokenizeConfig
 from yanmo.tokenize.lexicon import USER_FILE
 from yanmo.tokenize.shards import Done, FileTask
 
@@ -35,6 +36,8 @@ _REQUESTS = 8
 _LEAST_SENTENCES = 125
 """Least sentences per file on which agreement with jieba is measured, however many files there are."""
 Encode = Callable[[FileTask], Done]
+TokenizeRun = StageRun[TokenizeConfig, Output]
+"""`prepare` hands over the tokenizer."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,7 @@ class Shard:
     recipe: Recipe
 
     @classmethod
-    def of_run(cls, run: StageRun, tokenizer: Output) -> list[Shard]:
+    def of_run(cls, run: TokenizeRun, tokenizer: Output) -> list[Shard]:
         """The shards of a run, in the order of the cache."""
         documents, semantic = run.input("documents"), {"compression": run.options.compression}
         made = f"{documents.manifest.stage}/{documents.manifest.key}"
@@ -69,7 +72,7 @@ class Shard:
         ]
 
 
-def find_parts(run: StageRun, shards: list[Shard]) -> list[Output | None]:
+def find_parts(run: TokenizeRun, shards: list[Shard]) -> list[Output | None]:
     """The parts of shards that are already committed, each looked up once; they are pinned."""
     if run.options.force:
         return [None] * len(shards)
@@ -82,7 +85,9 @@ def find_parts(run: StageRun, shards: list[Shard]) -> list[Output | None]:
     return found
 
 
-def make_part(run: StageRun, tokenizer: Output, special: SpecialIds, shard: Shard, encode: Encode) -> Output:
+def make_part(
+    run: TokenizeRun, tokenizer: Output, special: SpecialIds, shard: Shard, encode: Encode
+) -> Output:
     """The committed part of one shard, tokenized by `encode` where it is absent."""
     recipe = shard.recipe
     build = partial(_build, run=run, tokenizer=tokenizer, special=special, shard=shard, encode=encode)
@@ -90,7 +95,13 @@ def make_part(run: StageRun, tokenizer: Output, special: SpecialIds, shard: Shar
 
 
 def _build(
-    attempt: Attempt, *, run: StageRun, tokenizer: Output, special: SpecialIds, shard: Shard, encode: Encode
+    attempt: Attempt,
+    *,
+    run: TokenizeRun,
+    tokenizer: Output,
+    special: SpecialIds,
+    shard: Shard,
+    encode: Encode,
 ) -> Result:
     documents = run.input("documents")
     job = FileTask(
@@ -114,7 +125,7 @@ def _build(
     return Result(counts={"tokens": sum(done.tokens.values())}, metadata=done.to_metadata())
 
 
-def _sentences(run: StageRun) -> int:
+def _sentences(run: TokenizeRun) -> int:
     """This file's share of the sentences on which agreement with jieba is measured."""
     wanted: int = run.options.agreement_sentences
     files = len(run.input("documents").entries("train-*.parquet"))

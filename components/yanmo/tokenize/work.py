@@ -21,7 +21,7 @@ from yanmo.formats.documents import text_form
 from yanmo.formats.round_trip import check_round_trip, probe_texts
 from yanmo.formats.texts_at_hand import training_sample
 from yanmo.formats.token_cache import GENRES_FILE, SPLITS, TOKENIZER, SpecialIds
-from yanmo.stage.run import StageRun
+from yanmo.stage.run import KeyInput, Prepared
 from yanmo.store.commit import Attempt, Result
 from yanmo.store.manifest import file_sha256
 from yanmo.store.opening import open_store
@@ -38,7 +38,7 @@ from yanmo.tokenize.lexicon import (
     user_lines,
     with_user_words,
 )
-from yanmo.tokenize.reuse import Encode, Shard, done_of, find_parts, make_part, take_over
+from yanmo.tokenize.reuse import Encode, Shard, TokenizeRun, done_of, find_parts, make_part, take_over
 from yanmo.tokenize.segmenter import Segmenter
 from yanmo.tokenize.shards import Done, FileTask, read_documents, tokenize_file
 from yanmo.tokenize.tokenizer_files import special_ids, write_tokenizer
@@ -53,7 +53,7 @@ _FILES_SAMPLED = 16
 _BYTES_PER_WORKER = 64 << 20
 
 
-def prepare(run: StageRun) -> dict[str, Any]:
+def prepare(run: TokenizeRun) -> Prepared[Output]:
     """The tokenizer, which is part of the key: the given one, else one made from the training text."""
     given, options = run.inputs[TOKENIZER], run.options
     if given is not None:
@@ -62,10 +62,9 @@ def prepare(run: StageRun) -> dict[str, Any]:
         log.info(
             "using %s as it is; --vocab-size and the other options of the vocabulary have no effect", given
         )
-        run.extra[TOKENIZER] = given
-        return {}
+        return Prepared(given)
     dictionary, user = dictionary_path(), read_user_dictionaries(options)
-    inputs: dict[str, Any] = {
+    inputs: dict[str, KeyInput] = {
         "documents": run.input("documents"),
         "dictionary": {"content_digest": file_sha256(dictionary), "uri": "jieba/dict.txt"},
     }
@@ -84,8 +83,7 @@ def prepare(run: StageRun) -> dict[str, Any]:
         inputs,
         build,
     )
-    run.extra[TOKENIZER] = part
-    return {TOKENIZER: part}
+    return Prepared(part, {TOKENIZER: part})
 
 
 def read_user_dictionaries(options: TokenizeConfig) -> bytes:
@@ -196,9 +194,9 @@ def sample_sentences(documents: Output, count: int) -> list[str]:
     return thinned(found, count)
 
 
-def work(run: StageRun) -> Result:
+def work(run: TokenizeRun) -> Result:
     """Tokenize every file that has no part yet, and make the token cache from all parts."""
-    tokenizer: Output = run.extra[TOKENIZER]
+    tokenizer = run.prepared
     special = SpecialIds.read(tokenizer.path(GENRES_FILE))
     segmenter = read_segmenter(tokenizer.path("tokenizer.json"))
     if segmenter.vocab_size != special.vocab_size:
@@ -225,7 +223,7 @@ def work(run: StageRun) -> Result:
 
 
 def _parts(
-    run: StageRun, tokenizer: Output, special: SpecialIds, shards: list[Shard], segmenter: Segmenter
+    run: TokenizeRun, tokenizer: Output, special: SpecialIds, shards: list[Shard], segmenter: Segmenter
 ) -> list[Output]:
     """The committed part of each shard; missing ones are made now."""
     found = find_parts(run, shards)
@@ -296,7 +294,7 @@ def _counts(shards: list[Shard], done: list[Done]) -> dict[str, Any]:
     return counts
 
 
-def _metadata(run: StageRun, tokenizer: Output, segmenter: Segmenter, done: list[Done]) -> dict[str, Any]:
+def _metadata(run: TokenizeRun, tokenizer: Output, segmenter: Segmenter, done: list[Done]) -> dict[str, Any]:
     used = np.logical_or.reduce([one.used for one in done])
     tokens = sum(sum(one.tokens.values()) for one in done)
     metadata: dict[str, Any] = {
@@ -317,7 +315,7 @@ def _metadata(run: StageRun, tokenizer: Output, segmenter: Segmenter, done: list
     return metadata
 
 
-def _report(run: StageRun, counts: dict[str, Any], metadata: dict[str, Any], done: list[Done]) -> None:
+def _report(run: TokenizeRun, counts: dict[str, Any], metadata: dict[str, Any], done: list[Done]) -> None:
     """Report in log and metrics what was made."""
     tokens = sum(sum(one.tokens.values()) for one in done)
     characters = sum(sum(one.characters.values()) for one in done)

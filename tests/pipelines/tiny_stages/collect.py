@@ -13,7 +13,7 @@ from tiny_stages.declare import TinyStage
 from yanmo.common.answers import answer
 from yanmo.common.errors import DataError
 from yanmo.options.fields import StageOptions, opt
-from yanmo.stage.run import Result, StageRun, run
+from yanmo.stage.run import Prepared, Result, StageRun, run
 from yanmo.store.manifest import file_sha256
 
 
@@ -32,11 +32,11 @@ STAGE = TinyStage(
 )
 
 
-def prepare(run: StageRun) -> dict[str, object]:
+def prepare(run: StageRun) -> Prepared[None]:
     path = Path(run.options.sources)
     if not path.is_file():
         raise DataError(f"{path}: no such file; give --sources a text file")
-    return {"sources": {"content_digest": file_sha256(path), "uri": path.absolute().as_uri()}}
+    return Prepared(None, {"sources": {"content_digest": file_sha256(path), "uri": path.absolute().as_uri()}})
 
 
 def work(run: StageRun) -> Result:

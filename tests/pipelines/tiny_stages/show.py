@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tiny_stages.declare import TinyStage
 from yanmo.options.fields import StageOptions, input_ref
-from yanmo.stage.run import Finish, Result, Skip, StageRun, run
+from yanmo.stage.run import Finish, Prepared, Result, Skip, StageRun, run
 from yanmo.store.output import Output
 
 
@@ -26,10 +26,10 @@ STAGE = TinyStage(
 )
 
 
-def prepare(run: StageRun) -> dict[str, object]:
+def prepare(run: StageRun) -> Prepared[None]:
     if run.inputs["counted"] is None:
         raise Skip("no count to show")
-    return {}
+    return Prepared(None)
 
 
 def work(run: StageRun) -> Result:

@@ -33,10 +33,10 @@ from yanmo.evaluate.documents.reading import (
     training_texts,
 )
 from yanmo.evaluate.documents.table import evaluation_table, write_documents
+from yanmo.evaluate.hand_over import EvaluateRun
 from yanmo.evaluate.measures import Bootstrap, summarize
 from yanmo.formats.documents import text_form
 from yanmo.formats.records import num_characters
-from yanmo.stage.run import StageRun
 from yanmo.store.commit import Attempt, Result, work_name
 from yanmo.store.output import Output
 
@@ -47,7 +47,7 @@ _BOOTSTRAP = Bootstrap(draws=2000, seed=0)
 Floats = npt.NDArray[np.float64]
 
 
-def committed_baselines(run: StageRun, documents_per_genre: int = 0) -> Output:
+def committed_baselines(run: EvaluateRun, documents_per_genre: int = 0) -> Output:
     """The baselines of this run's texts, made if need be; the run must have training documents.
 
     Args:

@@ -24,9 +24,9 @@ from yanmo.evaluate.documents.reading import (
     read_split,
     training_batches,
 )
+from yanmo.evaluate.hand_over import EvaluateRun
 from yanmo.evaluate.writing.copies import Copies, find_copies
 from yanmo.formats.training_text import training_text
-from yanmo.stage.run import StageRun
 from yanmo.store.commit import Attempt, Result
 from yanmo.store.output import Output, read_json
 
@@ -38,7 +38,7 @@ WINDOW = 13
 """Han characters of a run by which a test document counts as found in the training text (curate's too)."""
 
 
-def committed_contamination(run: StageRun) -> Output | None:
+def committed_contamination(run: EvaluateRun) -> Output | None:
     """The part, made if need be; None where the store names no training text, or it cannot be read."""
     texts = training_text(run.input("model")).texts
     evaluation_set, split = run.input("evaluation_set"), run.options.split

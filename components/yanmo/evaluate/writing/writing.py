@@ -27,6 +27,7 @@ from yanmo.evaluate.documents.reading import (
     training_batches,
 )
 from yanmo.evaluate.documents.table import write_documents
+from yanmo.evaluate.hand_over import EvaluateRun
 from yanmo.evaluate.verse.poems import read_poem
 from yanmo.evaluate.verse.verse_rules import Knowledge, Text
 from yanmo.evaluate.verse.verse_table import learn, tallies, verse_table
@@ -36,7 +37,6 @@ from yanmo.evaluate.writing.degeneration import GenreJudge, cut_alike, has_loop,
 from yanmo.formats.documents import text_form
 from yanmo.formats.records import WRITING
 from yanmo.formats.training_text import training_text
-from yanmo.stage.run import StageRun
 from yanmo.store.commit import Attempt, Result
 from yanmo.store.output import Output, read_json
 
@@ -67,7 +67,7 @@ class _Written:
         return [i for i, each in enumerate(self.genres) if each == genre]
 
 
-def committed_writing(run: StageRun, evaluation: Output) -> Output:
+def committed_writing(run: EvaluateRun, evaluation: Output) -> Output:
     """The part `writing` of this evaluation's samples, made if need be; the run must have training documents.
 
     Copies and contamination are looked for in the text that the model was trained on, whatever documents

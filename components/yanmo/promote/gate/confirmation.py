@@ -22,7 +22,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -45,7 +45,7 @@ def confirmed(
     challenger: Evaluation,
     champion: Evaluation,
     rules: Rules,
-    without: Literal["promote", "refuse"],
+    without: str,
 ) -> Verdict:
     """The verdict after rule 10; one that does not promote is returned as it is, and nothing is read.
 

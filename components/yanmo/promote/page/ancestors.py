@@ -11,7 +11,7 @@ from urllib.parse import unquote
 from yanmo.common.errors import DataError
 from yanmo.formats.training_text import training_text
 from yanmo.options.fields import NONE, by_kind, flag, spelled
-from yanmo.stage.run import StageRun
+from yanmo.promote.hand_over import PromoteRun
 from yanmo.store.manifest import Reference
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output, open_reference
@@ -110,7 +110,7 @@ def rerun_command(output: Output) -> str:
     return shlex.join([*words, "--pointer", "none"])
 
 
-def verdict_command(run: StageRun) -> str:
+def verdict_command(run: PromoteRun) -> str:
     """The command that gives the verdict of a running promote again, and moves nothing."""
     options = _options(
         run.store, f"promote/{run.key}/{run.attempt.id}", by_kind(run.options, "semantic", "execution")

@@ -33,6 +33,7 @@ from yanmo.train.models.starting_model import CONFIG, shape_in
 from yanmo.train.options.machine_options import CPU_RANKS, fitting_ranks
 
 log = logging.getLogger(__name__)
+TrainRun = StageRun[TrainConfig, None]
 LEFT = names_of(TrainConfig, by_machine=True)
 """Options that the machine decides where they are not given."""
 _NATIVE_BF16, _TRITON = (8, 0), (7, 0)
@@ -40,7 +41,7 @@ _NATIVE_BF16, _TRITON = (8, 0), (7, 0)
 Look = Callable[[], Machine]
 
 
-def settle(run: StageRun, look: Look = this_machine) -> TrainConfig:
+def settle(run: TrainRun, look: Look = this_machine) -> TrainConfig:
     """The options, with values for those left to the machine.
 
     Args:
@@ -97,7 +98,7 @@ def settle(run: StageRun, look: Look = this_machine) -> TrainConfig:
     return _with(run, left, values)
 
 
-def decide(run: StageRun, machine: Machine, precision: str = "") -> dict[str, Any]:
+def decide(run: TrainRun, machine: Machine, precision: str = "") -> dict[str, Any]:
     """What the options become on a machine, in addition to those that were given.
 
     Of the given options only those that these depend on are read: a wrong `--ranks` is not found here.
@@ -128,7 +129,7 @@ def decide(run: StageRun, machine: Machine, precision: str = "") -> dict[str, An
     }
 
 
-def check_machine(run: StageRun, look: Look = this_machine) -> None:
+def check_machine(run: TrainRun, look: Look = this_machine) -> None:
     """Refuse a training that this machine cannot do; called when the output has to be made.
 
     Raises:
@@ -150,7 +151,7 @@ def check_machine(run: StageRun, look: Look = this_machine) -> None:
         log.info("%d of %d GPUs stay idle; --ranks %d trains on more", idle, machine.gpus, most)
 
 
-def _problem(run: StageRun, options: TrainConfig, machine: Machine, whose: str = "") -> str:
+def _problem(run: TrainRun, options: TrainConfig, machine: Machine, whose: str = "") -> str:
     """Why a machine cannot do a training, where it could run, and the flags that work here; "" if it can.
 
     Args:
@@ -182,7 +183,7 @@ def _go_on(flags: Mapping[str, Any]) -> str:
     return f"go on here with {' '.join(f'{flag(name)} {spelled(v)}' for name, v in flags.items())}"
 
 
-def _off_the_gpu(run: StageRun) -> dict[str, Any]:
+def _off_the_gpu(run: TrainRun) -> dict[str, Any]:
     """Changes to the given options that a training without a GPU needs."""
     options: TrainConfig = run.options
     changes: dict[str, Any] = {}
@@ -207,7 +208,7 @@ def _plain_attention(options: TrainConfig) -> str:
     return "flash" if options.packing == "one" else "masked"
 
 
-def _unfit(run: StageRun, precision: str, machine: Machine) -> str:
+def _unfit(run: TrainRun, precision: str, machine: Machine) -> str:
     """Why variable-length flash attention cannot run on the machine's GPUs; "" if it can."""
     model = run.inputs["model"]
     shape = shape_in(read_object(model.path(CONFIG))) if model else {"head_width": run.options.head_width}
@@ -215,7 +216,7 @@ def _unfit(run: StageRun, precision: str, machine: Machine) -> str:
     return found or ("" if machine.has_varlen else "this torch has no torch.nn.attention.varlen")
 
 
-def _with(run: StageRun, left: list[str], values: Mapping[str, Any]) -> TrainConfig:
+def _with(run: TrainRun, left: list[str], values: Mapping[str, Any]) -> TrainConfig:
     """The options with these values for those left to the machine.
 
     Raises:
@@ -231,7 +232,7 @@ def _with(run: StageRun, left: list[str], values: Mapping[str, Any]) -> TrainCon
         raise EnvironmentFault(f"{error} (chosen automatically: {_shown(values)}){advice}") from error
 
 
-def _check(run: StageRun, left: list[str], record: AutoRecord) -> None:
+def _check(run: TrainRun, left: list[str], record: AutoRecord) -> None:
     """Refuse a record that belongs to other options or is damaged.
 
     Raises:
@@ -250,22 +251,22 @@ def _check(run: StageRun, left: list[str], record: AutoRecord) -> None:
         raise ValueError(f"it is of {record.stage}/{record.key[:12]}, and what it says makes {made[:12]}")
 
 
-def _as_recorded(run: StageRun, record: AutoRecord) -> dict[str, Any]:
+def _as_recorded(run: TrainRun, record: AutoRecord) -> dict[str, Any]:
     return decide(run, Machine.from_facts(record.machine), str(record.options["precision"]))
 
 
-def _digest(run: StageRun, left: list[str]) -> str:
+def _digest(run: TrainRun, left: list[str]) -> str:
     """Digest of the given options and the inputs: the key with `auto` in place of what was left open."""
     device = {"device": run.options.device} if "device" in run.given else {}
     return _recipe(run, dict.fromkeys(left, AUTO), device).key
 
 
-def _key(run: StageRun, precision: str) -> str:
+def _key(run: TrainRun, precision: str) -> str:
     """Key of the output; of the options left to `auto`, only the precision is part of it."""
     return _recipe(run, {"precision": precision}).key
 
 
-def _recipe(run: StageRun, changes: Mapping[str, Any], more: Mapping[str, Any] | None = None) -> Recipe:
+def _recipe(run: TrainRun, changes: Mapping[str, Any], more: Mapping[str, Any] | None = None) -> Recipe:
     semantic = by_kind(run.options, "semantic")
     semantic |= {name: value for name, value in changes.items() if name in semantic}
     return Recipe(

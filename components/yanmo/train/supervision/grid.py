@@ -24,11 +24,12 @@ from typing import Any
 from yanmo.common.answers import answer
 from yanmo.common.errors import EnvironmentFault
 from yanmo.options.yaml_file import dump_yaml
-from yanmo.stage.run import Skip, StageRun
+from yanmo.stage.run import Prepared, Skip
 from yanmo.train import job
 from yanmo.train.backends.accelerator import compile_problem
 from yanmo.train.config import TrainConfig
 from yanmo.train.job import WorkerJob, read_metrics
+from yanmo.train.supervision.automatic import TrainRun
 from yanmo.train.supervision.contest import NEAR, Contest, contest
 from yanmo.train.supervision.worker_group import WorkersLog, end, start, watch
 
@@ -37,7 +38,7 @@ _WARM_STEPS, _STEPS = 4, 12
 Setting = dict[str, Any]
 
 
-def prepare(run: StageRun) -> dict[str, Any]:
+def prepare(run: TrainRun) -> Prepared[None]:
     """With `--benchmark`, run the benchmark instead of a training; adds nothing to the key.
 
     Raises:
@@ -45,10 +46,10 @@ def prepare(run: StageRun) -> dict[str, Any]:
     """
     if run.options.benchmark:
         raise Skip(f"--benchmark trains no model; the fastest settings: {best_settings(run)}")
-    return {}
+    return Prepared(None)
 
 
-def best_settings(run: StageRun) -> Setting:
+def best_settings(run: TrainRun) -> Setting:
     """Try settings, print a table and the fastest as YAML to stdout.
 
     Raises:
@@ -147,7 +148,7 @@ def second_settings(options: TrainConfig) -> Iterator[Setting]:
     yield {"zero_stage": 1, "backend": "torch"}
 
 
-def _advice(run: StageRun, best: Setting, speed: float) -> str:
+def _advice(run: TrainRun, best: Setting, speed: float) -> str:
     """The speed of the other precision, in a line."""
     options: TrainConfig = run.options
     other = "bf16" if options.precision == "fp32" else "fp32"
@@ -160,7 +161,7 @@ def _advice(run: StageRun, best: Setting, speed: float) -> str:
     )
 
 
-def _speed(run: StageRun, setting: Setting) -> float:
+def _speed(run: TrainRun, setting: Setting) -> float:
     """Tokens per second of a setting; 0 where it does not run, or the other options contradict it."""
     try:
         options = dataclasses.replace(run.options, **{**short(), **setting})
@@ -170,7 +171,7 @@ def _speed(run: StageRun, setting: Setting) -> float:
     return tokens_per_second(run, options)
 
 
-def tokens_per_second(run: StageRun, options: TrainConfig) -> float:
+def tokens_per_second(run: TrainRun, options: TrainConfig) -> float:
     """The median speed of a few steps after the first ones; 0 where they do not run."""
     model = run.inputs["model"]
     with tempfile.TemporaryDirectory(prefix="yanmo-benchmark-") as name:

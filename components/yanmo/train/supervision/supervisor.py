@@ -27,7 +27,7 @@ from yanmo.formats.documents import text_form
 from yanmo.formats.seed_noise import PART
 from yanmo.formats.token_cache import TokenCache
 from yanmo.stage.exporter import Telemetry
-from yanmo.stage.run import Finish, StageRun
+from yanmo.stage.run import Finish
 from yanmo.store.commit import Result
 from yanmo.store.output import Output
 from yanmo.train import job
@@ -51,7 +51,7 @@ from yanmo.train.models.starting_model import (
     with_shape_of,
 )
 from yanmo.train.options.model_options import num_parameters, shape_of
-from yanmo.train.supervision.automatic import Look, check_machine
+from yanmo.train.supervision.automatic import Look, TrainRun, check_machine
 from yanmo.train.supervision.power import power_limit
 from yanmo.train.supervision.twins import seed_noise
 from yanmo.train.supervision.worker_group import WorkersLog, end, start, watch
@@ -60,7 +60,7 @@ from yanmo.train.time_window import TimeWindow, TimeWindows
 log = logging.getLogger(__name__)
 
 
-def work(run: StageRun, look: Look = this_machine) -> Result:
+def work(run: TrainRun, look: Look = this_machine) -> Result:
     """Train, and put the model into the attempt.
 
     Args:
@@ -90,7 +90,7 @@ def work(run: StageRun, look: Look = this_machine) -> Result:
     return dataclasses.replace(_result(run, cache, folder), references=parts)
 
 
-def _task(run: StageRun, cache: TokenCache, folder: Path) -> WorkerJob:
+def _task(run: TrainRun, cache: TokenCache, folder: Path) -> WorkerJob:
     """The job of the workers, checked."""
     model = run.inputs["model"]
     options = _checked(run.options, cache, model, folder)
@@ -110,7 +110,7 @@ def _train_twin(windows: TimeWindows, task: WorkerJob, uploader: Uploader) -> bo
     return _train(task, windows, MetricsGauges(Telemetry("train"), task.folder), uploader)
 
 
-def forget(run: StageRun, output: Output) -> Finish:
+def forget(run: TrainRun, output: Output) -> Finish:
     """Delete the checkpoints and working files of a finished run; its model is committed."""
     if run.options.twins > 1 and PART not in output.manifest.references:
         log.warning(
@@ -266,7 +266,7 @@ def _stop_file(path: Path) -> Iterator[list[float]]:
             signal.signal(number, handler)
 
 
-def _result(run: StageRun, cache: TokenCache, folder: Path) -> Result:
+def _result(run: TrainRun, cache: TokenCache, folder: Path) -> Result:
     export = folder / job.EXPORT
     result: dict[str, Any] = json.loads((export / job.RESULT).read_text(encoding="utf-8"))
     for name in result["files"]:

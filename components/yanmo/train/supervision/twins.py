@@ -28,7 +28,6 @@ from yanmo.common.errors import DataError, ExitCode, UsageError, advice, exit_co
 from yanmo.formats.seed_noise import FILE, PART, SeedNoise, Twin
 from yanmo.formats.token_cache import TokenCache
 from yanmo.options.fields import by_kind
-from yanmo.stage.run import StageRun
 from yanmo.store.commit import Attempt, Recipe, Result, commit_once, work_name
 from yanmo.store.output import Output, find_output, read_json
 from yanmo.store.work_folder import WorkFolder
@@ -37,6 +36,7 @@ from yanmo.train.checkpoints.uploader import Uploader
 from yanmo.train.config import TrainConfig
 from yanmo.train.job import WorkerJob, read_metrics
 from yanmo.train.models.starting_model import with_shape_of
+from yanmo.train.supervision.automatic import TrainRun
 
 log = logging.getLogger(__name__)
 TWIN = "seed_twin"
@@ -49,7 +49,7 @@ _FILE = "twin.json"
 
 
 def seed_noise(
-    run: StageRun, model_task: Callable[[], WorkerJob], train: Callable[[WorkerJob, Uploader], bool]
+    run: TrainRun, model_task: Callable[[], WorkerJob], train: Callable[[WorkerJob, Uploader], bool]
 ) -> Output | None:
     """The part `seed_noise` from the recipe's twins, made now and before; None with fewer than two.
 
@@ -69,7 +69,7 @@ def seed_noise(
 
 
 def _twins(
-    run: StageRun, model_task: Callable[[], WorkerJob], train: Callable[[WorkerJob, Uploader], bool]
+    run: TrainRun, model_task: Callable[[], WorkerJob], train: Callable[[WorkerJob, Uploader], bool]
 ) -> list[Output]:
     """All twins, including those that could be made now."""
     twins: list[Output] = []
@@ -96,7 +96,7 @@ def _twins(
     return twins
 
 
-def _spare_the_model(run: StageRun, error: Exception, what: str) -> None:
+def _spare_the_model(run: TrainRun, error: Exception, what: str) -> None:
     """Log why twins were not made; raises only where the model's own lease is lost."""
     run.attempt.lease.check()
     is_bug = exit_code(error) == ExitCode.BUG
@@ -143,7 +143,7 @@ def recipe_of(options: TrainConfig, tokenizer: str, number: int, goes_on: bool) 
 
 
 def _twin(
-    run: StageRun,
+    run: TrainRun,
     recipe: Recipe,
     model_task: Callable[[], WorkerJob],
     number: int,
@@ -182,7 +182,7 @@ def _twin(
     return made
 
 
-def _is_damaged(run: StageRun, recipe: Recipe) -> bool:
+def _is_damaged(run: TrainRun, recipe: Recipe) -> bool:
     """Whether a kept twin has to be made again; `--force` alone is no reason."""
     try:
         kept = find_output(run.store, TWIN, recipe.key)
@@ -191,7 +191,7 @@ def _is_damaged(run: StageRun, recipe: Recipe) -> bool:
     return kept is not None and kept.is_damaged()
 
 
-def _origin(run: StageRun) -> dict[str, str]:
+def _origin(run: TrainRun) -> dict[str, str]:
     """What twins must share so that they differ only by their seed."""
     model = run.inputs["model"]
     return {
@@ -214,7 +214,7 @@ def _found(work: WorkFolder) -> dict[str, Any]:
     return {"bits_per_character": mean, "genres": valid[-1]}
 
 
-def _together(run: StageRun, twins: list[Output]) -> Output:
+def _together(run: TrainRun, twins: list[Output]) -> Output:
     figures = [read_json(twin, _FILE) for twin in twins]
     fields = ("seed", "text", "start", "bits_per_character")
     noise = SeedNoise(
