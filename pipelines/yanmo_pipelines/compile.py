@@ -6,7 +6,6 @@ The YAML is committed, so that a reader sees the real interface and an upload ne
 from __future__ import annotations
 
 import importlib
-import logging
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -16,12 +15,12 @@ from typing import Any
 from kfp import compiler
 
 from yanmo.common.answers import answer, only_answers, take_stdout
-from yanmo.common.errors import UsageError, report
+from yanmo.common.command_end import ended, stop_on_sigterm
+from yanmo.common.errors import ExitCode
 from yanmo.common.version import version
 from yanmo.options.command_line import Parser
 from yanmo_pipelines import resources
 
-log = logging.getLogger(__name__)
 PIPELINES = {"language_model": "yanmo_pipelines.language_model"}
 """Name of a pipeline -> module with PIPELINE."""
 
@@ -49,16 +48,17 @@ def compile_pipeline(pipeline: Any, path: Path, image_prefix: str = "") -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Compile every pipeline; returns the exit code."""
-    try:
+
+    def serve() -> int:
         given = _parser().parse_args(argv)
-    except UsageError as error:
-        return int(report(error, log))
-    for name in PIPELINES:
-        path = given.out / f"{name}.yaml"
-        with only_answers():
-            compile_pipeline(load_pipeline(name), path, given.image_prefix)
-        answer(str(path))
-    return 0
+        for name in PIPELINES:
+            path = given.out / f"{name}.yaml"
+            with only_answers():
+                compile_pipeline(load_pipeline(name), path, given.image_prefix)
+            answer(str(path))
+        return ExitCode.DONE
+
+    return ended("compile", serve)
 
 
 def _parser() -> Parser:
@@ -76,4 +76,5 @@ def _parser() -> Parser:
 
 if __name__ == "__main__":
     take_stdout()
+    stop_on_sigterm()
     sys.exit(main())

@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from yanmo.common.errors import ExitCode, UsageError, report
+from yanmo.common.answers import take_stdout
+from yanmo.common.command_end import ended, stop_on_sigterm
+from yanmo.common.errors import ExitCode, UsageError
 from yanmo.common.logs import human_bytes, human_seconds, setup
 from yanmo.common.version import version
 from yanmo.options.command_line import Parser, add_options
@@ -31,29 +33,31 @@ log = logging.getLogger(__name__)
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the pipeline that the command line names; returns the exit code."""
-    setup("info", "run")
     started = time.monotonic()
-    try:
+
+    def serve() -> int:
         given = _parser().parse_args(argv)
+        setup(given.log_level, "run")
         store = open_store(given.store)
         path, stages = _find(given.pipeline)
         values = pipeline_parameters(path, read_settings(given.set))
         values |= {"store": store.uri, "channel": given.channel}
         check_stage_options(stages, values)
-        tasks = run_pipeline(path, values, _kfp_folder(store))
+        try:
+            tasks = run_pipeline(path, values, _kfp_folder(store))
+        except TaskFailed as failure:
+            code = failure.task.exit_code or ExitCode.BUG
+            log.error(
+                "%s; its own message is above. Finished stages are kept: run the same command again", failure
+            )
+            return code if code > 0 else 128 - code
+        except Stopped as stopped:
+            log.warning("%s; finished stages are kept: run the same command again to go on", stopped)
+            return 128 + stopped.signum
         _show(store, tasks, time.monotonic() - started)
         return ExitCode.DONE
-    except TaskFailed as failure:
-        code = failure.task.exit_code or ExitCode.BUG
-        log.error(
-            "%s; its own message is above. Finished stages are kept: run the same command again", failure
-        )
-        return code if code > 0 else 128 - code
-    except Stopped as stopped:
-        log.warning("%s; finished stages are kept: run the same command again to go on", stopped)
-        return 128 + stopped.signum
-    except Exception as error:
-        return int(report(error, log))
+
+    return ended("run", serve)
 
 
 def _parser() -> Parser:
@@ -65,7 +69,7 @@ def _parser() -> Parser:
         metavar="NAME",
         help=f"{', '.join(PIPELINES)}, or the path of a compiled YAML (default: %(default)s)",
     )
-    add_options(parser, StageOptions, ("store", "channel"))
+    add_options(parser, StageOptions, ("store", "channel", "log_level"))
     parser.add_argument(
         "--set",
         action="append",
@@ -137,4 +141,6 @@ def _size(root: Path) -> int:
 
 
 if __name__ == "__main__":
+    take_stdout()
+    stop_on_sigterm()
     sys.exit(main())

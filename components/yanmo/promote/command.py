@@ -6,15 +6,16 @@ import argparse
 import getpass
 import json
 import logging
-import signal
 import socket
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 
 from yanmo.common.aligned_table import text_table
-from yanmo.common.errors import DataError, ExitCode, UsageError, report
+from yanmo.common.command_end import ended
+from yanmo.common.errors import DataError, ExitCode, UsageError
 from yanmo.common.logs import setup
+from yanmo.common.version import version
 from yanmo.options.command_line import Parser, add_options
 from yanmo.options.fields import StageOptions, default_argv
 from yanmo.options.values import MOST, argument
@@ -32,7 +33,7 @@ from yanmo.store.objects import ObjectStore
 from yanmo.store.opening import open_store
 from yanmo.store.output import Output, open_reference, read_json
 from yanmo.store.pointers import pointer_name, read_pointer
-from yanmo.store.settings import StoreSettings
+from yanmo.store.settings import STORE_OPTIONS, StoreSettings
 
 log = logging.getLogger(__name__)
 _RACES = 5
@@ -68,9 +69,10 @@ def judge_and_promote(argv: Sequence[str]) -> int:
 
 def _parser() -> Parser:
     parser = Parser(prog="yanmo promote", description=__doc__)
+    parser.add_argument("--version", action="version", version=version())
     commands = parser.add_subparsers(dest="command", required=True)
     common = Parser(add_help=False)
-    add_options(common, StageOptions, ("store", "endpoint", "scratch", "channel"))
+    add_options(common, StageOptions, (*STORE_OPTIONS, "channel", "log_level"))
     history = commands.add_parser("history", parents=[common], help="show the champions of a channel")
     history.add_argument("--json", action="store_true", help="for scripts: one JSON document")
     rollback = commands.add_parser("rollback", parents=[common], help="bring a former champion back")
@@ -89,17 +91,14 @@ def _parser() -> Parser:
 
 
 def _tool(argv: Sequence[str]) -> int:
-    setup("info", STAGE.name)
-    try:
+
+    def serve() -> int:
         args = _parser().parse_args(argv)
+        setup(args.log_level, STAGE.name)
         pointer_name(args.channel, CHAMPION)
-        settings = StoreSettings(endpoint=args.endpoint, scratch=args.scratch)
-        return _TOOLS[args.command](open_store(args.store, settings), args)
-    except KeyboardInterrupt:
-        log.warning("interrupted; nothing is half-done, the same command goes on")
-        return 128 + signal.SIGINT
-    except Exception as error:
-        return int(report(error, log))
+        return _TOOLS[args.command](open_store(args.store, StoreSettings.of(args)), args)
+
+    return ended(STAGE.name, serve, "nothing half-written is visible; run the same command again to go on")
 
 
 def _history(store: ObjectStore, args: argparse.Namespace) -> int:

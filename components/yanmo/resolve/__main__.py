@@ -6,20 +6,22 @@ import sys
 from collections.abc import Sequence
 
 from yanmo.common.answers import answer, only_answers, take_stdout
+from yanmo.common.command_end import ended, stop_on_sigterm
+from yanmo.common.errors import ExitCode
 from yanmo.common.logs import setup
 from yanmo.options.command_line import load
 from yanmo.options.fields import default_argv
 from yanmo.resolve.config import STAGE, ResolveOptions
 from yanmo.resolve.references import body, inputs_json, resolve
 from yanmo.stage.kfp_outputs import ExecutorOutputs
-from yanmo.stage.run import failed
 from yanmo.store.opening import open_store
 from yanmo.store.settings import StoreSettings
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Resolve the channel's pointers; returns the exit code."""
-    try:
+
+    def serve() -> int:
         options = load(ResolveOptions, default_argv(argv), "yanmo resolve")
         setup(options.log_level, STAGE.name)
         outputs = ExecutorOutputs.parse(options.executor_input)
@@ -30,11 +32,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             outputs.write({name: body(r) for name, r in references.items()}, {}, {})
         else:
             answer(inputs_json(references))
-        return 0
-    except Exception as error:
-        return failed(STAGE, error)
+        return ExitCode.DONE
+
+    return ended(STAGE.name, serve)
 
 
 if __name__ == "__main__":
     take_stdout()
+    stop_on_sigterm()
     sys.exit(main())

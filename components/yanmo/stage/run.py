@@ -18,10 +18,10 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import FrameType
 from typing import Any, Generic, NoReturn, TypeVar
 
 from yanmo.common.answers import only_answers, take_stdout
+from yanmo.common.command_end import stop_on_sigterm
 from yanmo.common.errors import DataError, EnvironmentFault, ExitCode, UsageError, advice, report
 from yanmo.common.logs import human_seconds, setup
 from yanmo.options.command_line import load_given
@@ -210,7 +210,7 @@ def main(
         setup("info", stage.name)
         return failed(stage, error)
     setup(options.log_level, stage.name)
-    _stop_on_sigterm()
+    stop_on_sigterm()
     if options.endpoint:  # raw sources and child processes look where the store does
         os.environ["AWS_ENDPOINT_URL_S3"] = options.endpoint
     try:
@@ -434,15 +434,6 @@ def _forget_fatal(store: ObjectStore, stage: Stage, options: StageOptions) -> No
         forget(store, fatal_name(stage.name, options.run_id))
     except (OSError, EnvironmentFault) as problem:
         log.debug("could not remove the record of an earlier failure: %s", problem)
-
-
-def _stop_on_sigterm() -> None:
-    """Turn SIGTERM into the same orderly end as Ctrl-C: leases released, attempts removed."""
-
-    def stop(signum: int, frame: FrameType | None) -> None:
-        raise SystemExit(128 + signum)
-
-    signal.signal(signal.SIGTERM, stop)
 
 
 def run(

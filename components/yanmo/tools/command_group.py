@@ -7,32 +7,25 @@ person or a script asked for goes to stdout; progress and complaints go to stder
 from __future__ import annotations
 
 import argparse
-import logging
-import signal
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import FrameType
 from typing import Any, NoReturn
 
-from yanmo.common.answers import reader_left, take_stdout
-from yanmo.common.errors import ExitCode, report
+from yanmo.common.answers import take_stdout
+from yanmo.common.command_end import ended, stop_on_sigterm
 from yanmo.common.logs import setup
 from yanmo.common.version import version
 from yanmo.options.command_line import Parser, add_options
 from yanmo.options.fields import StageOptions
 from yanmo.store.opening import open_store
-from yanmo.store.settings import StoreSettings
+from yanmo.store.settings import STORE_OPTIONS, StoreSettings
 
-log = logging.getLogger(__name__)
 _EPILOG = (
     "WHAT is an output: stage/key (the first 4 digits of the key are enough), channel/pointer "
     "(demo/champion) or a file with a reference. Exit codes: 0 done, 64 wrong options, 65 missing or "
     "damaged data, 70 a bug in Yanmo, 75 try again later, 78 something that this machine lacks."
 )
-
-
-_COMMON = ("store", "endpoint", "scratch", "scratch_gib", "single_writer", "log_level")
 
 
 @dataclass(frozen=True)
@@ -48,44 +41,21 @@ class Tool:
 
 def main(tool: Tool, argv: Sequence[str] | None = None) -> int:
     """Run one subcommand and return the process's exit code."""
-    setup("info", tool.name)
-    try:
+
+    def serve() -> int:
         args = _parser(tool).parse_args(argv)
         setup(args.log_level, tool.name)
-        code: int = tool.subcommands[args.command].run(open_store(args.store, settings_of(args)), args)
-        sys.stdout.flush()
+        code: int = tool.subcommands[args.command].run(open_store(args.store, StoreSettings.of(args)), args)
         return code
-    except BrokenPipeError:  # `yanmo store ls | head`
-        reader_left()
-        return ExitCode.DONE
-    except KeyboardInterrupt:
-        log.warning("interrupted; nothing half-written is visible; run the same command again to go on")
-        return 128 + signal.SIGINT
-    except ModuleNotFoundError:
-        raise  # the console script names the extra that is missing
-    except Exception as error:
-        return int(report(error, log))
 
-
-def settings_of(args: argparse.Namespace) -> StoreSettings:
-    """How to reach a store, from the common options."""
-    return StoreSettings(
-        endpoint=args.endpoint,
-        scratch=args.scratch,
-        scratch_gib=args.scratch_gib,
-        single_writer=args.single_writer,
-    )
+    return ended(tool.name, serve, "nothing half-written is visible; run the same command again to go on")
 
 
 def run(tool: Tool) -> NoReturn:
     """`main` as a process: SIGTERM ends it in as orderly a way as Ctrl-C; stdout is the tool's alone."""
     take_stdout()
-    signal.signal(signal.SIGTERM, _stop)
+    stop_on_sigterm()
     sys.exit(main(tool))
-
-
-def _stop(signum: int, frame: FrameType | None) -> None:
-    raise SystemExit(128 + signum)
 
 
 def _parser(tool: Tool) -> argparse.ArgumentParser:
@@ -104,5 +74,5 @@ def _parser(tool: Tool) -> argparse.ArgumentParser:
 
 def _common() -> Parser:
     common = Parser(add_help=False)
-    add_options(common.add_argument_group("store"), StageOptions, _COMMON)
+    add_options(common.add_argument_group("store"), StageOptions, (*STORE_OPTIONS, "log_level"))
     return common

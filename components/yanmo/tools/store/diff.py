@@ -17,7 +17,7 @@ from yanmo.store.manifest import Reference
 from yanmo.store.objects import ObjectStore
 from yanmo.store.opening import open_store
 from yanmo.store.output import Output, open_reference
-from yanmo.tools.command_group import settings_of
+from yanmo.store.settings import StoreSettings
 from yanmo.tools.store.find import find, print_json
 from yanmo.tools.store.show import described
 
@@ -67,7 +67,7 @@ def run(store: ObjectStore, args: argparse.Namespace) -> int:
 def _other(args: argparse.Namespace) -> ObjectStore | None:
     if not args.other_store:
         return None
-    return open_store(args.other_store, settings_of(args))
+    return open_store(args.other_store, StoreSettings.of(args))
 
 
 def differences(first: Output, second: Output, seen: set[tuple[str, ...]]) -> list[Difference]:

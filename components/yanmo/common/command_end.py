@@ -1,0 +1,52 @@
+"""How every command ends: what it was asked goes to stdout, what went wrong to stderr with its exit code."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+from collections.abc import Callable
+from types import FrameType
+
+from yanmo.common.answers import reader_left
+from yanmo.common.errors import ExitCode, report
+from yanmo.common.logs import setup
+
+log = logging.getLogger(__name__)
+
+
+def ended(name: str, serve: Callable[[], int], interrupted: str = "the same command starts it again") -> int:
+    """What `serve` returns, or the exit code for what ended it, after a word about it in the log.
+
+    Args:
+        name: the command, as the lines of its log begin.
+        interrupted: what Ctrl-C leaves behind.
+
+    Raises:
+        ModuleNotFoundError: a package is missing; the console script names the extra that has it.
+    """
+    setup("info", name)
+    try:
+        code = serve()
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # `yanmo store ls | head`
+        reader_left()
+        return ExitCode.DONE
+    except KeyboardInterrupt:
+        log.warning("interrupted; %s", interrupted)
+        return 128 + signal.SIGINT
+    except ModuleNotFoundError:
+        raise
+    except Exception as error:
+        return int(report(error, log))
+
+
+def stop_on_sigterm() -> None:
+    """Turn SIGTERM into the same orderly end as Ctrl-C: leases released, attempts removed."""
+
+    def stop(signum: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + signum)
+
+    signal.signal(signal.SIGTERM, stop)

@@ -1,0 +1,51 @@
+"""Every command answers, complains and ends alike: stages, tools, run and compile."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from yanmo.cli import COMMANDS
+from yanmo.common.errors import ExitCode
+from yanmo.common.version import version
+
+ASKED = [[name] for name in COMMANDS] + [["promote", "history"], ["promote", "rollback"]]
+ASKED += [["store", "ls"], ["cache", "show"], ["tokenizer", "compare"]]
+
+
+def yanmo(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "yanmo.cli", *words], capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("command", ASKED[: len(COMMANDS)], ids=" ".join)
+def test_every_command_says_its_version_on_stdout(command: list[str]) -> None:
+    done = yanmo(*command, "--version")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{version()}\n", "")
+
+
+@pytest.mark.parametrize("command", ASKED, ids=" ".join)
+def test_every_command_refuses_an_unknown_option_in_the_same_way(command: list[str]) -> None:
+    done = yanmo(*command, "--sotre=x")
+    assert (done.returncode, done.stdout) == (ExitCode.USAGE, ""), done.stderr
+    first = done.stderr.splitlines()[0]
+    assert re.match(rf"\d\d:\d\d:\d\d {command[0]} +\S", first), first
+    assert "Traceback" not in done.stderr and "--help" in done.stderr
+
+
+def test_compile_says_where_it_cannot_write_instead_of_ending_in_a_traceback(tmp_path) -> None:
+    (tmp_path / "file").write_text("")
+    done = yanmo("compile", f"--out={tmp_path}/file/below")
+    assert done.returncode == ExitCode.DATA, done.stderr
+    assert "Traceback" not in done.stderr and "file" in done.stderr
+
+
+def test_a_reader_that_has_seen_enough_ends_the_history_without_a_word(tmp_path) -> None:
+    asked = [sys.executable, "-m", "yanmo.cli", "promote", "history", f"--store={tmp_path}/store", "--json"]
+    process = subprocess.Popen(asked, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    process.stdout.close()
+    _, said = process.communicate()
+    assert (process.returncode, said) == (ExitCode.DONE, "")
