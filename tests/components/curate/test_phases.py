@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import random
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -172,6 +173,11 @@ def test_the_report_says_how_much_of_the_evaluation_set_stands_in_train(
     found = after.report()["evaluation_set_in_train"]
     assert found[victim["genre"]]["with_a_shared_run"] >= 1
     assert found[victim["genre"]]["with_a_fifth_shared"] >= 1
+    held = Counter(r["genre"] for split in ("test", "valid") for r in before.rows(split))
+    assert {genre: of["documents"] for genre, of in found.items()} == held
+    assert all(
+        of["documents"] >= of["with_a_shared_run"] >= of["with_a_fifth_shared"] for of in found.values()
+    )
     assert any(r["text"].startswith("余读其文") for r in after.rows("train"))
     assert "overlap" not in after.report()["dropped"]
 
