@@ -615,7 +615,7 @@ def test_torch_is_asked_in_a_process_of_its_own_where_a_device_file_is(monkeypat
     logging.getLogger(machine_module.__name__).removeHandler(caplog.handler)
     assert "/dev/nvidia0 exists, but torch sees no GPU" in caplog.text
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    with pytest.raises(EnvironmentFault, match=r"/dev/nvidia0 is there, .* or give --device cpu"):
+    with pytest.raises(EnvironmentFault, match=r"/dev/nvidia0 exists, but .* or give --device cpu"):
         this_machine.__wrapped__()
 
 
