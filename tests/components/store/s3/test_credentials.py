@@ -133,7 +133,9 @@ def test_a_web_identity_is_traded_for_keys(
     assert "AssumeRoleWithWebIdentity" in sts[1][0] and "the-jwt" in sts[1][0] and "role%2Fyanmo" in sts[1][0]
 
 
-@pytest.mark.parametrize(("status", "passing"), [(429, True), (503, True), (403, False), (0, True)])
+@pytest.mark.parametrize(
+    ("status", "passing"), [(429, True), (500, True), (503, True), (403, False), (0, True)]
+)
 def test_a_token_service_that_fails_is_told_without_the_token(
     sts: tuple[str, list[str]],
     monkeypatch: pytest.MonkeyPatch,
