@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from html.parser import HTMLParser
 from typing import Any
 
@@ -69,6 +69,26 @@ def poisoned(value: Any, more: str, *, keys: Iterable[str], kept: Iterable[str],
     if isinstance(value, list):
         return [poisoned(v, more, **rest) for v in value]
     return f"{value}{more}" if isinstance(value, str) and at not in rest["kept"] else value
+
+
+def grown(value: Any, keys: Iterable[str], number: int = 3000, at: str = "") -> Iterator[tuple[str, Any]]:
+    """`value` with one list, or one mapping of those called `keys`, grown to `number` members; each in turn.
+
+    Returns:
+        Pairs of the place that has grown and the whole document.
+    """
+    if isinstance(value, list) and value:
+        yield at, value * (number // len(value))
+    if isinstance(value, dict) and value and at in keys:
+        some = list(value.values())
+        names = (f"{'月' * 400}{i}" for i in range(number))
+        yield at, value | {name: some[i % len(some)] for i, name in enumerate(names)}
+    if isinstance(value, dict | list):
+        for name, member in value.items() if isinstance(value, dict) else enumerate(value):
+            for place, more in grown(member, keys, number, name if isinstance(name, str) else ""):
+                copy = value.copy()
+                copy[name] = more
+                yield f"{at} > {place}", copy
 
 
 def check(page_of: Callable[[str], str], more: str) -> None:

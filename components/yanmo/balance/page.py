@@ -13,7 +13,6 @@ _TEMPLATE = Path(__file__).with_name("page.html.jinja")
 _MOST_BARS = 20
 _MOST_ROWS = 40
 _MOST_WARNINGS = 12
-_MOST_OF_A_NAME = 80
 _MOST_CHARACTERS = 400
 _MOST_DIFFERED = 2000
 """Characters of a text that are compared: the comparison is quadratic."""
@@ -27,7 +26,7 @@ def page(report: Mapping[str, Any], shown: Sequence[Example]) -> str:
     """
     return html.render(
         _TEMPLATE,
-        {"largest": _largest, "cut": _cut},
+        {"largest": _largest},
         r=report,
         most_bars=_MOST_BARS,
         most_rows=_MOST_ROWS,
@@ -40,11 +39,6 @@ def _largest(classes: Mapping[str, Any], number: int) -> dict[str, Any]:
     """So many classes with the most characters, in the order of `classes`."""
     order = sorted(classes, key=lambda name: -classes[name]["after"]["characters"])[:number]
     return {name: classes[name] for name in classes if name in set(order)}
-
-
-def _cut(text: str, length: int = _MOST_OF_A_NAME) -> str:
-    """A name or sentence of somebody's data, no longer than a person reads."""
-    return text if len(text) <= length else text[: length - 1] + "…"
 
 
 def _pieces(example: Example) -> Iterator[tuple[str, str]]:

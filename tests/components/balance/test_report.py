@@ -78,7 +78,12 @@ def test_names_of_any_length_and_any_number_of_classes_stay_below_a_megabyte() -
     report["warnings"] = [f"{i}: {long}" for i in range(2000)]
     text = page(report, [Example("ab" * 32, long, long, long, f"月{long}")] * 3)
     assert len(text.encode()) < 1_000_000
-    assert "and 1,960 smaller ones" in text and "and 1988 more" in text
+    assert "and 1,960 smaller ones" in text and "and 1,988 more" in text
+
+
+def test_half_of_a_surrogate_pair_is_shown_as_what_cannot_be_shown() -> None:
+    text = poisoned_page("\ud800")
+    assert text.encode() and text.count("\ufffd") > 10
 
 
 def test_the_page_shows_each_class_and_leaves_out_what_it_has_not() -> None:

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from yanmo.common.logs import human_bytes, human_seconds
 
 _HERE = Path(__file__).parent
+_MOST_OF_A_NAME = 80
+_MOST_OF_A_TEXT = 10_000
+"""Characters of any one text: what nobody reads to its end, a printed command among it."""
 SCRIPT = (
     "if(/^zh/i.test(navigator.language||''))document.getElementById('lang-zh').checked=true;"
     "addEventListener('beforeprint',function(){document.querySelectorAll('details').forEach("
@@ -40,6 +44,7 @@ def render(template: Path, filters: Mapping[str, Callable[..., Any]], **values: 
         loader=FileSystemLoader([template.parent, _HERE]),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=_shown,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -49,6 +54,23 @@ def render(template: Path, filters: Mapping[str, Callable[..., Any]], **values: 
         script_hash=base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode(),
         **values,
     )
+
+
+def _shown(value: Any) -> Any:
+    """What a template prints: no endless text, and U+FFFD for half of a surrogate pair (UTF-8 has none)."""
+    if not isinstance(value, str) or hasattr(value, "__html__"):
+        return value
+    return cut(value, _MOST_OF_A_TEXT).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def cut(text: str, length: int = _MOST_OF_A_NAME) -> str:
+    """A name or sentence of somebody's data, no longer than a person reads."""
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def first(rows: Iterable[Any], number: int) -> list[Any]:
+    """So many of `rows` (of a mapping: of its pairs), as no table of a page is longer than a person reads."""
+    return list(islice(rows.items() if isinstance(rows, Mapping) else rows, number))
 
 
 def seconds_zh(seconds: float) -> str:
@@ -85,4 +107,6 @@ _FILTERS: dict[str, Callable[..., Any]] = {
     "seconds": lambda v: "–" if v is None else human_seconds(v),
     "seconds_zh": lambda v: "–" if v is None else seconds_zh(v),
     "size": human_bytes,
+    "cut": cut,
+    "first": first,
 }

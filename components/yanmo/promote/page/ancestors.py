@@ -16,9 +16,6 @@ from yanmo.store.manifest import Reference
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output, open_reference
 
-_MOST_SOURCES = 200
-"""Raw input files listed on the page."""
-
 
 @dataclass(frozen=True)
 class Ancestor:
@@ -36,8 +33,8 @@ class Lineage:
     """All ancestors, nearest first, each once."""
 
     ancestors: list[Ancestor] = field(default_factory=list)
-    sources: list[tuple[str, str]] = field(default_factory=list)
-    """Name and sha256 of raw input files."""
+    sources: dict[tuple[str, str], None] = field(default_factory=dict)
+    """Name and sha256 of raw input files, each once, in order."""
     lost: list[str] = field(default_factory=list)
     """What could not be read any more, in words."""
 
@@ -62,8 +59,8 @@ def trace(*outputs: Output) -> Lineage:
                 continue
             if "manifest_uri" in value:
                 waiting += _opened(output, label, value, lineage)
-            elif len(lineage.sources) < _MOST_SOURCES:
-                lineage.sources += [s for s in _raw(value) if s not in lineage.sources]
+            else:
+                lineage.sources |= dict.fromkeys(_raw(value))
         waiting += _parts(output, lineage)
         lineage.ancestors.append(Ancestor(output, inputs, rerun_command(output)))
     return lineage

@@ -11,8 +11,6 @@ from yanmo.promote.page.ancestors import Lineage
 from yanmo.store.output import Output, read_json
 
 log = logging.getLogger(__name__)
-_MOST_GENRES = 40
-"""Rows of a table; a corpus labelled by author would have thousands."""
 Counts = Mapping[str, Any]
 
 
@@ -42,7 +40,7 @@ def _curate(output: Output) -> dict[str, Any]:
         reason: sum(_documents(v) for v in genres.values())
         for reason, genres in report.get("dropped", {}).items()
     }
-    genres = sorted({*read, *train}, key=lambda g: -characters.get(g, 0))[:_MOST_GENRES]
+    genres = sorted({*read, *train}, key=lambda g: -characters.get(g, 0))
     return {
         "genres": {
             g: {"read": read.get(g), "documents": train.get(g, 0), "characters": characters.get(g, 0)}
@@ -57,7 +55,7 @@ def _curate(output: Output) -> dict[str, Any]:
 def _balance(output: Output) -> dict[str, Any]:
     """Characters before and after, and how often each text is seen, by class."""
     classes = {}
-    for name, value in list(_report(output).get("classes", {}).items())[:_MOST_GENRES]:
+    for name, value in list(_report(output).get("classes", {}).items()):
         before, after = value.get("before", {}), value.get("after", {})
         classes[name] = {
             "before": before.get("characters"),
@@ -78,7 +76,7 @@ def _tokenize(output: Output) -> dict[str, Any]:
         _split(output.manifest.counts, "tokens"),
         _split(output.manifest.counts, "characters"),
     )
-    names = sorted(tokens, key=lambda g: -tokens[g])[:_MOST_GENRES]
+    names = sorted(tokens, key=lambda g: -tokens[g])
     metadata = output.manifest.metadata
     agreement = metadata.get("jieba_agreement")
     return {

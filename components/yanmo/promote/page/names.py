@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from yanmo.common.pages.html import cut
 from yanmo.promote.gate.sentences import VERSE_ZH
 from yanmo.promote.gate.verdict import Words
 
@@ -105,7 +106,7 @@ def called(name: str, title: str = "") -> Words:
         title: what it is called in English, where that is not the name itself.
     """
     english = title or _EN.get(name, name.replace("_", " "))
-    return Words(english, _ZH.get(name, _ZH.get(english, english)))
+    return Words(cut(english), cut(_ZH.get(name, _ZH.get(english, english))))
 
 
 def gloss(genre: str) -> str:

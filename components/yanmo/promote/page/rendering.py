@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from yanmo.common.errors import DataError
 from yanmo.common.pages import html
 from yanmo.options.fields import shown
 from yanmo.promote.gate.verdict import Words
@@ -16,6 +15,17 @@ from yanmo.promote.page.report import baseline_wins
 
 _TEMPLATE = Path(__file__).with_name("page.html.jinja")
 MOST_BYTES = 2_000_000
+_MOST_COLUMNS = 10
+_LIMITS = {
+    "most_rows": 40,
+    "most_options": 200,
+    "most_sources": 60,
+    "most_files": 200,
+    "most_tasks": 300,
+    "most_samples": 4,
+    "most_of_a_value": 500,
+}
+"""Members of a list and characters of a text on the page; report.json has all of them."""
 
 
 def render(report: Mapping[str, Any]) -> str:
@@ -25,11 +35,16 @@ def render(report: Mapping[str, Any]) -> str:
         report: as `yanmo.promote.page.report.make_report` gives it.
     """
     table = report["bits_per_character"]
+    documents = _largest(table["documents"])
+    columns = table["columns"][:_MOST_COLUMNS]
+    drawn = [{**c, "rows": {genre: c["rows"][genre] for genre in documents}} for c in columns]
     page = html.render(
         _TEMPLATE,
-        {"option": shown},
+        {"option": shown, "of_shown": lambda genres: {g: genres[g] for g in documents if g in genres}},
         r=report,
-        dots=dot_chart(table["columns"]),
+        documents=documents,
+        columns=columns,
+        dots=dot_chart(drawn),
         charts=training_charts(report["training"]),
         strongest=_strongest(baseline_wins(table)),
         memorization=memorization_rows(report),
@@ -38,11 +53,17 @@ def render(report: Mapping[str, Any]) -> str:
         gloss=names.gloss,
         called=names.called,
         length_words=length_words,
+        **_LIMITS,
     )
-    size = len(page.encode())
-    if size >= MOST_BYTES:
-        raise DataError(f"the page would have {size} bytes, above {MOST_BYTES}; lower evaluate's --samples")
+    assert len(page.encode()) < MOST_BYTES, "a list or a text without a limit"
     return page
+
+
+def _largest(documents: Mapping[str, Any]) -> dict[str, Any]:
+    """The genres with the most characters, in the order of `documents`."""
+    order = sorted(documents, key=lambda genre: -documents[genre]["characters"])
+    shown = set(order[: _LIMITS["most_rows"]])
+    return {genre: counts for genre, counts in documents.items() if genre in shown}
 
 
 def _strongest(wins: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -23,10 +23,23 @@ def test_lineage_leads_to_the_raw_files_with_the_commands_between(stage):
     model = commit(stage.store, "train", config, inputs={"documents": documents})
     found = trace(model)
     assert [a.output.manifest.stage for a in found.ancestors] == ["train", "curate"]
-    assert found.sources == [("a.jsonl", "5" * 64)]
+    assert list(found.sources) == [("a.jsonl", "5" * 64)]
     train, curate = (a.command for a in found.ancestors)
     assert f"--documents curate/{documents.reference.key}" in train and "/config.yaml" in train
     assert "--sources /data/a.jsonl" in curate and "--evaluation-set none" in curate
+
+
+def test_each_raw_file_is_named_once_and_the_page_shows_as_many_as_a_person_reads(stage):
+    """One input may be a folder of thousands of files, and two stages may have read the same ones."""
+    files = [{"name": f"{'春' * 80}{i}.txt", "sha256": f"{i:064d}", "bytes": 3} for i in range(20_000)]
+    raw = {"content_digest": "d" * 64, "uri": "file:///data/poems", "files": files}
+    other = commit(stage.store, "curate", {"a": "b"}, inputs={"sources": raw})
+    documents = commit(stage.store, "curate", {"a": "c"}, inputs={"sources": raw, "documents": other})
+    stage.evaluate(stage.model(1, text=documents))
+    assert stage.promote() == 0
+    assert len(json.loads(stage.written("report.json"))["raw_files"]) == 20_000
+    html = stage.written("report.html")
+    assert html.count(".txt</dt>") + html.count("…</dt>") == 200 and "and 19,800 more" in html
 
 
 def test_the_printed_command_makes_the_output_again(stage, tmp_path):

@@ -11,11 +11,10 @@ from pathlib import Path
 import jsonschema
 import pytest
 from hostile_pages import HOSTILE as WORDS
-from hostile_pages import check, poisoned
+from hostile_pages import check, grown, poisoned
 from hypothesis import HealthCheck, example, given, settings
 from tiny_store import commit
 
-from yanmo.common.errors import DataError
 from yanmo.common.pages.html import SCRIPT
 from yanmo.promote.gate.evaluation import open_evaluation
 from yanmo.promote.page import rendering as page
@@ -247,10 +246,71 @@ def with_everything():
 EXTRA = tuple(with_everything())
 
 
-def test_a_page_that_would_be_too_large_is_refused(report):
-    report["samples"]["genres"]["诗"] = [{"text": "月" * 2000, "tokens": 1, "ended": True}] * 400
-    with pytest.raises(DataError, match="lower evaluate's --samples"):
-        render(report)
+GROWING = (
+    "sources",
+    "lengths",
+    "dropped",
+    "licenses",
+    "options",
+    "inputs",
+    "classes",
+    "phases",
+    "conditions",
+)
+
+
+def test_no_list_of_the_report_makes_the_page_too_large(report):
+    """Thousands of raw files, genres, ancestors or tasks: each list is cut, and says how much is left out."""
+    report |= with_everything()
+    report["lost"], report["raw_files"] = ["curate/1: lost"], [{"name": "a.jsonl", "sha256": "5" * 64}]
+    report["data"]["curate"]["licenses"] = {"CC0-1.0": 1}
+    report["data"]["curate"]["dropped"] = {"stub": 1}
+    report["training"]["events"] = [{"step": 1, "event": "stop"}]
+    report["training"]["phases"] = {"forward": 1.0}
+    plain, places = len(render(report).encode()), []
+    for place, document in grown(report, GROWING):
+        if "interval" not in place and "series" not in place:
+            places.append(place)
+            assert len(render(document).encode()) < plain + 400_000 < MOST_BYTES, place
+    assert len(places) > 25
+
+
+def test_thousands_of_genres_are_cut_to_the_largest_in_every_table(report):
+    """A corpus labelled by author: the rows that are shown are the same ones in chart and table."""
+    report |= with_everything()
+    names = [f"{i}{'月' * 400}" for i in range(3000)]
+
+    def many(values):
+        return dict.fromkeys(names, next(iter(values.values()))) if values else values
+
+    table = report["bits_per_character"]
+    table["documents"] = {name: {"documents": 1, "characters": i} for i, name in enumerate(names)}
+    for column in table["columns"]:
+        column["rows"] = many(column["rows"])
+    for part in (report["verdict"], report["memorization"], report["contamination"], report["samples"]):
+        part["genres"] = many(part["genres"])
+    counts = {"read": 3, "documents": 2, "characters": 1, "tokens": 1, "before": 1, "after": 1, "epochs": 1}
+    for part, name in (("curate", "genres"), ("balance", "classes"), ("tokenize", "genres")):
+        report["data"][part][name] = dict.fromkeys(names, counts)
+    text = render(report)
+    assert len(text.encode()) < 1_000_000 and text.count("and 2,960 more") == 8
+    assert "9,0006,0003,000" in squeezed(Page(text).text), "the sums are those of all genres"
+    shown = set(re.findall(r"([0-9]+)月+…</span>", text))
+    gains = text[text.index("document by document") :]
+    assert {f"{i}" for i in range(2960, 3000)} <= set(re.findall("([0-9]+)月+…", gains)) <= shown
+
+
+def test_texts_of_any_length_make_no_page_too_large(report):
+    report |= with_everything()
+    report["raw_files"] = [{"name": "a.jsonl", "sha256": "5" * 64}]
+    long = poisoned(report, "<月>" * 40_000, keys=DATA_NAMES, kept=CHOICES)
+    assert len(render(long).encode()) < MOST_BYTES
+
+
+def test_half_of_a_surrogate_pair_is_shown_as_what_cannot_be_shown(report):
+    report |= with_everything()
+    text = render(poisoned(report, "\ud800", keys=DATA_NAMES, kept=CHOICES)).encode().decode()
+    assert text.count("\ufffd") > 100
 
 
 def test_long_samples_and_many_of_them_are_cut(stage):
