@@ -6,7 +6,6 @@ The YAML is committed, so that a reader sees the real interface and an upload ne
 from __future__ import annotations
 
 import importlib
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,8 +13,8 @@ from typing import Any
 
 from kfp import compiler
 
-from yanmo.common.answers import answer, only_answers, take_stdout
-from yanmo.common.command_end import ended, stop_on_sigterm
+from yanmo.common.answers import answer, only_answers
+from yanmo.common.command_end import as_process, ended
 from yanmo.common.errors import ExitCode
 from yanmo.common.version import version
 from yanmo.options.command_line import Parser
@@ -75,6 +74,4 @@ def _parser() -> Parser:
 
 
 if __name__ == "__main__":
-    take_stdout()
-    stop_on_sigterm()
-    sys.exit(main())
+    as_process(main)

@@ -5,14 +5,12 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from yanmo.common.answers import take_stdout
-from yanmo.common.command_end import ended, stop_on_sigterm
+from yanmo.common.command_end import as_process, ended
 from yanmo.common.errors import ExitCode, UsageError
 from yanmo.common.logs import human_bytes, human_seconds, setup
 from yanmo.common.version import version
@@ -141,6 +139,4 @@ def _size(root: Path) -> int:
 
 
 if __name__ == "__main__":
-    take_stdout()
-    stop_on_sigterm()
-    sys.exit(main())
+    as_process(main)

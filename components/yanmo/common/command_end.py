@@ -7,12 +7,28 @@ import signal
 import sys
 from collections.abc import Callable
 from types import FrameType
+from typing import NoReturn
 
-from yanmo.common.answers import reader_left
+from yanmo.common.answers import reader_left, take_stdout
 from yanmo.common.errors import ExitCode, report
 from yanmo.common.logs import setup
 
 log = logging.getLogger(__name__)
+
+
+def as_process(main: Callable[[], int]) -> NoReturn:
+    """`main` as the last line of a `__main__`: its return value is the process's exit code.
+
+    SIGTERM ends it in as orderly a way as Ctrl-C: leases released, attempts removed. stdout is for its
+    answers alone.
+    """
+    take_stdout()
+    signal.signal(signal.SIGTERM, _stop)
+    sys.exit(main())
+
+
+def _stop(signum: int, frame: FrameType | None) -> None:
+    raise SystemExit(128 + signum)
 
 
 def ended(name: str, serve: Callable[[], int], interrupted: str = "the same command starts it again") -> int:
@@ -41,12 +57,3 @@ def ended(name: str, serve: Callable[[], int], interrupted: str = "the same comm
         raise
     except Exception as error:
         return int(report(error, log))
-
-
-def stop_on_sigterm() -> None:
-    """Turn SIGTERM into the same orderly end as Ctrl-C: leases released, attempts removed."""
-
-    def stop(signum: int, frame: FrameType | None) -> None:
-        raise SystemExit(128 + signum)
-
-    signal.signal(signal.SIGTERM, stop)

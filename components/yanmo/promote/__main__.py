@@ -1,6 +1,5 @@
-import sys
-
+from yanmo.common.command_end import as_process
 from yanmo.promote.command import main
 
 if __name__ == "__main__":
-    sys.exit(main())
+    as_process(main)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 
-from yanmo.common.answers import answer, only_answers, take_stdout
-from yanmo.common.command_end import ended, stop_on_sigterm
+from yanmo.common.answers import answer, only_answers
+from yanmo.common.command_end import as_process, ended
 from yanmo.common.errors import ExitCode
 from yanmo.common.logs import setup
 from yanmo.options.command_line import load
@@ -38,6 +37,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    take_stdout()
-    stop_on_sigterm()
-    sys.exit(main())
+    as_process(main)

@@ -13,15 +13,14 @@ import logging
 import os
 import resource
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, NoReturn, TypeVar
 
-from yanmo.common.answers import only_answers, take_stdout
-from yanmo.common.command_end import stop_on_sigterm
+from yanmo.common.answers import only_answers
+from yanmo.common.command_end import as_process
 from yanmo.common.errors import DataError, EnvironmentFault, ExitCode, UsageError, advice, report
 from yanmo.common.logs import human_seconds, setup
 from yanmo.options.command_line import load_given
@@ -210,7 +209,6 @@ def main(
         setup("info", stage.name)
         return failed(stage, error)
     setup(options.log_level, stage.name)
-    stop_on_sigterm()
     if options.endpoint:  # raw sources and child processes look where the store does
         os.environ["AWS_ENDPOINT_URL_S3"] = options.endpoint
     try:
@@ -446,5 +444,4 @@ def run(
     assist: Callable[[StageRun[Options, Made]], None] | None = None,
 ) -> NoReturn:
     """`main`, as the last line of a stage's `__main__`."""
-    take_stdout()
-    sys.exit(main(stage, work, settle=settle, prepare=prepare, finish=finish, assist=assist))
+    as_process(lambda: main(stage, work, settle=settle, prepare=prepare, finish=finish, assist=assist))

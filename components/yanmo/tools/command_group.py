@@ -7,13 +7,12 @@ person or a script asked for goes to stdout; progress and complaints go to stder
 from __future__ import annotations
 
 import argparse
-import sys
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from yanmo.common.answers import take_stdout
-from yanmo.common.command_end import ended, stop_on_sigterm
+from yanmo.common.command_end import as_process, ended
 from yanmo.common.logs import setup
 from yanmo.common.version import version
 from yanmo.options.command_line import Parser, add_options
@@ -52,10 +51,8 @@ def main(tool: Tool, argv: Sequence[str] | None = None) -> int:
 
 
 def run(tool: Tool) -> NoReturn:
-    """`main` as a process: SIGTERM ends it in as orderly a way as Ctrl-C; stdout is the tool's alone."""
-    take_stdout()
-    stop_on_sigterm()
-    sys.exit(main(tool))
+    """`main`, as the last line of a group's `__main__`."""
+    as_process(functools.partial(main, tool))
 
 
 def _parser(tool: Tool) -> argparse.ArgumentParser:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import subprocess
 import sys
 
@@ -49,3 +51,28 @@ def test_a_reader_that_has_seen_enough_ends_the_history_without_a_word(tmp_path)
     process.stdout.close()
     _, said = process.communicate()
     assert (process.returncode, said) == (ExitCode.DONE, "")
+
+
+READERS = (
+    ["promote", "history", "--channel=main"],
+    ["resolve", "--channel=main"],
+    ["store", "show", "main/champion"],
+)
+
+
+@pytest.mark.parametrize("as_module", [False, True], ids=["console script", "python -m"])
+@pytest.mark.parametrize("command", READERS, ids=" ".join)
+def test_sigterm_ends_a_command_that_waits_for_its_store(command, as_module, tmp_path) -> None:
+    """The pointer is a pipe: who opens it waits, as with a file server that does not answer."""
+    pointer = tmp_path / "pointers/main/champion.json"
+    pointer.parent.mkdir(parents=True)
+    os.mkfifo(pointer)
+    module = COMMANDS[command[0]][0]
+    words = [module, *command[1:]] if as_module else ["yanmo.cli", *command]
+    asked = [sys.executable, "-m", *words, f"--store={tmp_path}"]
+    process = subprocess.Popen(asked, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    with pointer.open("wb"):  # opens once it is being read
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGTERM, said
+    assert "Traceback" not in said

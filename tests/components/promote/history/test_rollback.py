@@ -3,7 +3,10 @@
 import json
 import multiprocessing
 import os
+import pty
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -120,6 +123,27 @@ def test_a_person_is_asked_first(stage, three, monkeypatch, answer, rolled):
     monkeypatch.setattr("builtins.input", lambda prompt: answer)
     assert stage.tool("rollback", "--why", "because") == 0
     assert (current_champion(stage) == three[1].reference.key) is rolled
+
+
+def test_sigterm_before_the_swap_ends_a_rollback_orderly_and_moves_nothing(stage, three):
+    ours, theirs = pty.openpty()  # a person is asked: the process waits for the answer
+    asked = [sys.executable, "-m", "yanmo.promote", "rollback", "--store", str(stage.folder), "--why=rude"]
+    process = subprocess.Popen(asked, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        said = more = b"it began"
+        while more and b"Go on?" not in said:
+            more = os.read(process.stdout.fileno(), 4096)
+            said += more
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 128 + signal.SIGTERM
+    finally:
+        process.kill()
+        complaints = process.communicate()[1]
+        os.close(ours), os.close(theirs)
+    assert b"Traceback" not in complaints
+    assert current_champion(stage) == three[2].reference.key and len(stage.records()) == 3
+    assert stage.tool("rollback", *WHY) == 0, "the same command does it"
+    assert current_champion(stage) == three[1].reference.key
 
 
 def test_a_champion_that_changes_meanwhile_is_left_alone(stage, three, caplog, monkeypatch):
