@@ -45,9 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             tasks = run_pipeline(path, values, _kfp_folder(store))
         except TaskFailed as failure:
             code = failure.task.exit_code or ExitCode.BUG
-            log.error(
-                "%s; its own message is above. Finished stages are kept: run the same command again", failure
-            )
+            log.error("%s; its own message is above. %s", failure, _advice(code))
             return code if code > 0 else 128 - code
         except Stopped as stopped:
             log.warning("%s; finished stages are kept: run the same command again to go on", stopped)
@@ -56,6 +54,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         return ExitCode.DONE
 
     return ended("run", serve)
+
+
+def _advice(code: int) -> str:
+    """What to do after a task that ended with `code`: the same command helps after 75 or a kill only."""
+    if code in (ExitCode.USAGE, ExitCode.DATA, ExitCode.ENVIRONMENT):
+        return "Change what it names; stages that are finished are kept and not run again"
+    if code == ExitCode.BUG:
+        return "Please report it with this log; stages that are finished are kept"
+    return "Finished stages are kept: run the same command again"
 
 
 def _parser() -> Parser:

@@ -119,6 +119,7 @@ def test_a_failed_task_ends_the_run_with_its_exit_code_at_once_and_without_retri
     started = time.monotonic()
     got, out, err = finish(start(*settings))
     assert got == code and words in err and f"exit code {code}" in err
+    assert "run the same command again" not in err, "the same options and data fail again"
     assert "count" not in out and time.monotonic() - started < 30, "the first retry would come after 60 s"
     assert "Traceback" not in err
 
@@ -218,6 +219,7 @@ def test_kill_9_of_a_stage_fails_the_run_and_its_worker_is_not_left_behind(
     os.kill(int(stage), signal.SIGKILL)
     code, _, err = finish(process, 20)
     assert code == 128 + signal.SIGKILL and "task collect failed" in err
+    assert "run the same command again" in err
     wait_for_end(child)
 
 

@@ -193,7 +193,7 @@ class Corpus:
 
 
 def _check_malformed(report: MapReport, options: CurateOptions) -> None:
-    first = "; ".join(str(m) for m in report.first_malformed[:5])
+    first = _first_malformed(report)
     if not report.lines:
         raise DataError("the sources hold no documents: expected JSON lines, rows or blocks of text")
     if report.malformed > options.max_malformed_share * report.lines:
@@ -203,6 +203,18 @@ def _check_malformed(report: MapReport, options: CurateOptions) -> None:
         )
     if report.malformed:
         log.warning("skipped %d malformed lines of %d: %s", report.malformed, report.lines, first)
+
+
+def _first_malformed(report: MapReport) -> str:
+    """The first place of each reason, and what to do about a genre that is nowhere."""
+    places = {malformed.why: malformed for malformed in reversed(report.first_malformed)}
+    text = "; ".join(str(place) for place in reversed(places.values()))
+    if any("--default-genre" in why for why in places):
+        text += (
+            "; give it after the place (--sources 'FOLDER;genre=shi') or as --default-genre shi (on the run "
+            "form in curate_config: `default_genre: shi`)"
+        )
+    return text
 
 
 def _check_filters(report: MapReport, options: CurateOptions) -> None:

@@ -78,7 +78,7 @@ def _option(cls: type, groups: list[Group], name: str) -> Iterator[str]:
     for group in groups:
         found = [option for option in group.options if option.name == name]
         if found:
-            yield from _group(cls, f"of {group.name}:", found)
+            yield from _group(cls, f"in group {group.name}:", found)
 
 
 def _front(cls: type, prog: str) -> Iterator[str]:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+_MEANING = {"gpu": "cuda"}
+"""What people write for a name that is spelled otherwise."""
+
 
 def did_you_mean(name: str, known: Iterable[str], mark: str = "") -> str:
     """`; did you mean --steps?` for a name that is nearly one of `known`, else nothing.
@@ -13,5 +16,7 @@ def did_you_mean(name: str, known: Iterable[str], mark: str = "") -> str:
         mark: what is put before the name that is found, such as `--`.
     """
     names = {each.lower(): each for each in known}
-    found = difflib.get_close_matches(name.lower()[:100], names, n=1, cutoff=0.6)
+    wanted = name.lower()[:100]
+    meant = _MEANING.get(wanted, "")
+    found = [meant] if meant in names else difflib.get_close_matches(wanted, names, n=1, cutoff=0.6)
     return f"; did you mean {mark}{names[found[0]]}?" if found else ""

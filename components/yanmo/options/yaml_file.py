@@ -49,6 +49,8 @@ def read_yaml(source: str | Path) -> dict[str, str]:
         tree = plain_yaml(text)
     except UsageError:
         raise
+    except FileNotFoundError:
+        raise UsageError(f"cannot read options from {path}: no such file{_with_space(str(source))}") from None
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise UsageError(f"cannot read options from {path}: {error}") from error
     if not isinstance(tree, dict | None):
@@ -62,6 +64,13 @@ def read_yaml(source: str | Path) -> dict[str, str]:
             raise UsageError(f"{path}: option {name!r}: expected a single value, found {_found(value)}")
         result[name] = value
     return result
+
+
+def _with_space(source: str) -> str:
+    """What `steps:7` should have been."""
+    name, colon, value = source.partition(":")
+    is_option = bool(colon and value) and re.fullmatch(r"[A-Za-z_][\w-]*", name) is not None
+    return f"; as YAML text it needs a space after the colon: `{name}: {value}`" if is_option else ""
 
 
 def _found(value: Any) -> str:

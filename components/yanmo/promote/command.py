@@ -18,7 +18,8 @@ from yanmo.common.logs import setup
 from yanmo.common.version import version
 from yanmo.options.command_line import Parser, add_options
 from yanmo.options.fields import StageOptions, default_argv
-from yanmo.options.values import MOST, argument
+from yanmo.options.nearest import did_you_mean
+from yanmo.options.values import MOST, argument, brief
 from yanmo.promote.config import STAGE
 from yanmo.promote.hand_over import PromoteRun
 from yanmo.promote.history.champion import CHAMPION, ChampionChanged, named
@@ -45,6 +46,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(default_argv(argv))
     if words and words[0] in _TOOLS:
         return _tool(words)
+    if words and not words[0].startswith("-"):
+        return ended(STAGE.name, lambda: _refuse(words[0]))
     return judge_and_promote(words)
 
 
@@ -65,6 +68,11 @@ def judge_and_promote(argv: Sequence[str]) -> int:
             return code
         log.warning("comparing again, with the new champion")
     return code
+
+
+def _refuse(word: str) -> int:
+    hint = did_you_mean(word, _TOOLS) or f"; `yanmo promote` has {' and '.join(_TOOLS)}"
+    raise UsageError(f"{brief(word)}: expected --OPTION{hint}; see yanmo promote --help")
 
 
 def _parser() -> Parser:
@@ -113,7 +121,7 @@ def _history(store: ObjectStore, args: argparse.Namespace) -> int:
     rows = [["number", "since (UTC)", "champion", "bits", "how"]]
     rows += [_row(store, record) for record in records]
     print("\n".join(text_table(rows)))
-    print(_current(records[-1], now))
+    print(_current(records, now))
     return ExitCode.DONE
 
 
@@ -133,7 +141,8 @@ def _bits(store: ObjectStore, evaluation: Reference) -> str:
         return "lost"
 
 
-def _current(last: ChampionRecord, now: Reference | None) -> str:
+def _current(records: Sequence[ChampionRecord], now: Reference | None) -> str:
+    last, names = records[-1], {record.model.content_digest: named(record.model) for record in records}
     lines = [f"\nchampion: {named(now)}"]
     if now is None:
         lines.append(
@@ -144,7 +153,7 @@ def _current(last: ChampionRecord, now: Reference | None) -> str:
         lines.append(
             "The last change is not in the history yet; the next promote or the same rollback enters it."
         )
-    lines += [f"rolled back: {one.model[:12]} (content), {one}" for one in last.rolled_back]
+    lines += [f"rolled back: {names.get(one.model, one.model[:12])}, {one}" for one in last.rolled_back]
     return "\n".join(lines)
 
 

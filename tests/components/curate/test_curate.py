@@ -225,6 +225,13 @@ def test_a_pinned_document_cannot_be_taken_down_silently(
 
 BAD: list[tuple[str, Callable[[list[Record]], list[Any]], tuple[str, ...], str]] = [
     ("malformed", lambda r: [*r, "{", "{"], (), r"2 of 186 lines are malformed.*a\.jsonl:185: not JSON"),
+    (
+        "no genre",
+        lambda r: [{**x, "genre": ""} for x in r],
+        (),
+        r"a\.jsonl:1: no field 'genre' and no --default-genre; give it after the place .*;genre=shi.*"
+        r"curate_config: `default_genre: shi`",
+    ),
     ("genre", lambda r: r, ("--genres", "shi,qu"), "no documents of genre 曲 .*there are 文, 词, 诗, 赋"),
     ("filter", lambda r: [*r, *({**x, "text": "短"} for x in r[:60])], (), "filter too_short drops 6"),
     ("nothing", lambda r: [{**r[0], "text": "短"}] * 3, ("--max-filter-share", "1"), "no document passed"),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from yanmo.common.errors import UsageError
 from yanmo.options.command_line import load, load_given
 from yanmo.options.fields import StageOptions, by_kind, opt
+from yanmo.options.nearest import did_you_mean
 from yanmo.options.yaml_file import dump_yaml, read_yaml
 
 
@@ -77,6 +78,19 @@ def test_a_bad_options_file_is_refused_by_name(text: str, words: str) -> None:
     with pytest.raises(UsageError, match=words) as error:
         toy("--config", text)
     assert "--config '" in str(error.value)
+
+
+@pytest.mark.parametrize("text", ["steps:7", "nothing.yaml"])
+def test_what_names_no_options_file_says_what_was_expected(text: str) -> None:
+    with pytest.raises(UsageError) as error:
+        read_yaml(text)
+    assert f"{text}: no such file" in str(error.value) and "Errno" not in str(error.value)
+    assert ("`steps: 7`" in str(error.value)) == (text == "steps:7"), "YAML needs a space after the colon"
+
+
+def test_a_word_that_means_another_one_is_found_by_its_meaning() -> None:
+    assert did_you_mean("gpu", ("auto", "cpu", "cuda", "mps")) == "; did you mean cuda?"
+    assert did_you_mean("gpu", ("cpu", "mps")) == "; did you mean cpu?"
 
 
 @pytest.mark.parametrize(

@@ -56,8 +56,8 @@ def _by_key(store: ObjectStore, stage: str, key: str) -> Output:
     where = f"{stage}/{key}"
     if not set(key) <= _HEX or len(key) < _SHORTEST:
         raise DataError(
-            f"{where}: {store.uri} has no such pointer, and a key is {_SHORTEST} to 64 of 0-9a-f; "
-            "`yanmo store ls` shows what there is"
+            f"{where}: {store.uri} has no such pointer, and no output either: a key has {_SHORTEST} to 64 "
+            "digits of 0-9a-f; `yanmo store ls` shows what there is"
         )
     keys = [key] if KEY.match(key) else _candidates(store, stage, key)
     if len(keys) > 1:

@@ -131,8 +131,12 @@ class Inventory:
 def take(store: ObjectStore, prefix: str = "", *, leftovers: bool = True) -> Inventory:
     """List the store, or what lies below the folder `prefix` of it."""
     found = Inventory()
+    is_empty = True
     for info in store.list(prefix):
         _sort_in(found, info)
+        is_empty = False
+    if is_empty and not prefix:
+        log.warning("%s holds nothing; look at --store if you expected outputs there", store.uri)
     for leftover in _leftovers(store) if leftovers else ():
         name = key_of(f"{leftover.name}/")  # an attempt's empty folder is of its key as well
         if name or _LOOSE.match(leftover.name):

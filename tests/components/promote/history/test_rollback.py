@@ -45,6 +45,11 @@ def test_a_rollback_brings_the_champion_before_back_and_says_who_and_why(stage, 
     assert evaluation == all_records(stage.store, "dev")[1].evaluation
 
 
+def test_a_misspelt_subcommand_is_refused_by_name(stage, caplog):
+    assert stage.tool("histroy") == 64
+    assert "histroy: expected --OPTION; did you mean history?" in caplog.text
+
+
 def test_a_model_that_was_rolled_back_is_not_promoted_again_by_the_next_night(stage, three, caplog):
     stage.tool("rollback", *WHY)
     assert stage.promote("--champion", f"evaluate/{stage.pointer('champion_evaluation').key}") == 0
@@ -195,7 +200,7 @@ def test_the_history_lists_every_champion(stage, three, capsys):
     assert [line.split()[0] for line in lines[1:5]] == ["1", "2", "3", "4"]
     assert "rollback to 2 by li: writes rude verses" in lines[4]
     assert f"champion: train/{three[1].reference.key[:12]}" in lines
-    assert any(line.startswith(f"rolled back: {three[2].content_digest[:12]}") for line in lines)
+    assert any(line.startswith(f"rolled back: train/{three[2].reference.key[:12]}, 20") for line in lines)
     assert stage.tool("history", "--json") == 0
     document = json.loads(capsys.readouterr().out)
     assert [r["kind"] for r in document["records"]] == ["promotion"] * 3 + ["rollback"]

@@ -269,10 +269,14 @@ def test_a_closed_pipe_is_no_error(folder_ground: Ground) -> None:
     assert said.returncode == 0 and not said.stderr
 
 
-def test_an_empty_or_absent_store_is_no_error(tmp_path: Path) -> None:
+def test_an_empty_or_absent_store_is_no_error_but_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     ground = Ground(str(tmp_path / "none"))
     for command in ("ls", "verify", "gc", "migrate"):
         assert ground.tool(command).code == 0
+        said = capsys.readouterr().err
+        assert f"{tmp_path}/none holds nothing" in said and "--store" in said, "it may be a misspelt path"
     assert not (tmp_path / "none").exists(), "looking makes nothing"
 
 
