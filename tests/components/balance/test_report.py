@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from balanced_report import FIGURES, REPORT, poisoned_page
 from hostile_pages import HOSTILE, Tree, check, poisoned
 from hypothesis import given, settings
 from tokenizers import Tokenizer
@@ -39,30 +40,6 @@ def test_the_page_has_tables_bars_and_examples_and_loads_nothing(balance: Run) -
     assert re.search("<ins>[^<]+</ins>", text) and "//" not in text and len(text) < 200_000
     entry = balanced.output().entries("report.html")[0]
     assert entry.role == "record"
-
-
-NUMBERS = dict.fromkeys(("documents", "characters", "tokens"), 1234)
-FIGURES = {"before": {**NUMBERS, "shares": dict.fromkeys(NUMBERS, 0.25)}, "epochs": 2.0}
-FIGURES["after"] = FIGURES["before"]
-REPORT = {
-    "by": "dynasty",
-    "unit": "characters",
-    "quotas": "alpha=0.7",
-    "tokens": "estimated: in some way",
-    "warnings": ["唐: alpha=0.7 never binds"],
-    "classes": {
-        "唐": {**FIGURES, "quota": "300%", "missing": 3},
-        "宋": {**FIGURES, "quota": "", "missing": 0},
-    },
-    "genres": {"诗": FIGURES, "词": FIGURES},
-    "augmentation": {"options": "wen:synonym=1", "rules": {"repeat": 7}, "shared": 2, "advice": ["try it"]},
-}
-
-
-def poisoned_page(more: str) -> str:
-    report = poisoned(REPORT, more, keys=("classes", "genres", "rules"), kept=("unit",))
-    pair = (f"天地玄黄{more}", f"天地玄青{more}")
-    return page(report, [Example("ab" * 32, f"诗{more}", f"synonym{more}", *pair)])
 
 
 @given(HOSTILE)

@@ -4,7 +4,8 @@ A page is a template beside the code that fills it in; it extends base.html.jinj
 the head, the two languages, light, dark, phone and paper. All text is escaped, and a name that nobody gave is
 an error and not an empty place.
 
-Three lines of script choose the language that the browser prefers; the switch itself, and all else, is CSS.
+A few lines of script choose the language that the browser prefers and tell a screen reader which one is
+shown; the switch itself, and all else, is CSS.
 The script is named by its sha256 in the page's Content-Security-Policy, so that no other one runs, wherever a
 hostile text might find a gap.
 """
@@ -27,9 +28,12 @@ _MOST_OF_A_NAME = 80
 _MOST_OF_A_TEXT = 10_000
 """Characters of any one text: what nobody reads to its end, a printed command among it."""
 SCRIPT = (
-    "if(/^zh/i.test(navigator.language||''))document.getElementById('lang-zh').checked=true;"
-    "addEventListener('beforeprint',function(){document.querySelectorAll('details').forEach("
-    "function(d){d.open=true})})"
+    "(function(){var d=document,zh=d.getElementById('lang-zh');"
+    "function follow(){d.documentElement.lang=zh.checked?'zh-Hans':'en'}"
+    "if(/^zh/i.test(navigator.language||''))zh.checked=true;"
+    "follow();addEventListener('change',follow);addEventListener('pageshow',follow);"
+    "addEventListener('beforeprint',function(){d.querySelectorAll('details').forEach("
+    "function(e){e.open=true})})})()"
 )
 
 

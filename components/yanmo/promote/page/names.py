@@ -18,7 +18,7 @@ _ZH = {
     # columns
     "challenger": "挑战者",
     "champion": "现任冠军",
-    "with tag": "提示体裁",
+    "with tag": "带体裁标记",
     "5-gram": "五元模型",
     "5-gram mixture": "五元混合模型",
     "xz -9e": "xz -9e",
@@ -32,7 +32,7 @@ _ZH = {
     "evaluate": "评测",
     "baselines": "基线",
     "writing": "写作",
-    "promote": "裁决",
+    "promote": "晋升判定",
     # why documents were dropped
     "evaluation_set held": "留作评测集",
     "too_short": "过短",
@@ -81,6 +81,7 @@ _ZH = {
     **VERSE_ZH,
 }
 _EN = {
+    "with tag": "with genre tag",
     "copied_8grams": "copied runs of eight characters",
     "longest_copy": "longest copied run, characters",
     "loops": "texts with a loop",

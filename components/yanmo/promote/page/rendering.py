@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,13 @@ from yanmo.promote.gate.verdict import Words
 from yanmo.promote.page import names
 from yanmo.promote.page.charts import dot_chart, line_chart
 from yanmo.promote.page.report import baseline_wins
+from yanmo.promote.page.summary import chosen_verses
 
 _TEMPLATE = Path(__file__).with_name("page.html.jinja")
 MOST_BYTES = 2_000_000
 _MOST_COLUMNS = 10
+_FIRST_LINES, _FIRST_CHARACTERS = 6, 140
+"""Of a sample at the top of the page; all of it follows below."""
 _LIMITS = {
     "most_rows": 40,
     "most_options": 200,
@@ -46,6 +49,10 @@ def render(report: Mapping[str, Any]) -> str:
         columns=columns,
         dots=dot_chart(drawn),
         charts=training_charts(report["training"]),
+        tag_words=_tag_words(columns),
+        trained=next((s["options"] for s in report["stages"] if s["stage"] == "train"), {}),
+        epochs=_epochs(report),
+        first_samples=_first_samples(report),
         strongest=_strongest(baseline_wins(table)),
         memorization=memorization_rows(report),
         champion_verse=_verse_by_name(report["champion_writing"]),
@@ -64,6 +71,39 @@ def _largest(documents: Mapping[str, Any]) -> dict[str, Any]:
     order = sorted(documents, key=lambda genre: -documents[genre]["characters"])
     shown = set(order[: _LIMITS["most_rows"]])
     return {genre: counts for genre, counts in documents.items() if genre in shown}
+
+
+def _tag_words(columns: Sequence[Mapping[str, Any]]) -> Words:
+    """Which of the columns know the genre of a text."""
+    shown = {column["id"] for column in columns}
+    english = chinese = ""
+    if "with_tag" in shown:
+        english += " Only in “with genre tag” is the model given the tag of the text's genre."
+        chinese += "只有“带体裁标记”一列事先给出文本的体裁标记。"
+    if "mixture" in shown:
+        english += " The 5-gram mixture knows the genre, too."
+        chinese += "五元混合模型也知道体裁。"
+    return Words(english, chinese)
+
+
+def _epochs(report: Mapping[str, Any]) -> float | None:
+    """How often the training read its tokens; None where either number is not known."""
+    counts = ((report["data"]["tokenize"] or {}).get("genres") or {}).values()
+    tokens = sum(count["tokens"] for count in counts)
+    read = (report["training"] or {}).get("tokens")
+    return read / tokens if read and tokens else None
+
+
+def _first_samples(report: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Genre and first lines of the two samples at the top, which begin the run's summary too."""
+    seed = report["options"].get("seed", 0)
+    chosen = chosen_verses(report["samples"], seed if isinstance(seed, int) else 0)[:2]
+    return [(genre, _beginning(text)) for genre, text in chosen]
+
+
+def _beginning(text: str) -> str:
+    lines = html.cut(text, _FIRST_CHARACTERS).split("\n")
+    return "\n".join([*lines[:_FIRST_LINES], *(["……"] if len(lines) > _FIRST_LINES else [])])
 
 
 def _strongest(wins: list[dict[str, Any]]) -> list[dict[str, Any]]:

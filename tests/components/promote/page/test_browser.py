@@ -84,6 +84,35 @@ def test_the_language_is_the_browsers_and_a_click_changes_it(window, html, langu
     assert mixed is False
 
 
+def test_the_language_that_a_screen_reader_hears_is_the_one_that_is_shown(window, html):
+    window.open(html, language="zh-CN")
+    assert window.ask("document.documentElement.lang") == "zh-Hans"
+    window.ask("document.querySelector('label[for=lang-en]').click()")
+    assert window.ask("document.documentElement.lang") == "en"
+
+
+def test_a_table_that_is_too_wide_for_a_phone_scrolls_alone_and_shows_that_it_does(window, html):
+    window.open(html, width=360)
+    window.ask("document.querySelectorAll('details').forEach(d => d.open = true)")
+    wider = "[...document.querySelectorAll('.wide')].filter(e => e.scrollWidth > e.clientWidth + 1)"
+    assert window.ask(f"{wider}.length") >= 1
+    shown = "s => s.overflowX === 'auto' && s.backgroundImage.split('linear').length === 5"
+    assert window.ask(f"{wider}.map(e => getComputedStyle(e)).every({shown})") is True
+    first = f"{wider}[0].querySelector('tbody th').getBoundingClientRect().left"
+    before = window.ask(first)
+    window.ask(f"{wider}[0].scrollLeft = 60")
+    assert window.ask(first) == before, "the names of the rows stay in sight"
+
+
+def test_marks_differ_by_shape_and_not_by_colour_alone(window, html, tmp_path):
+    window.open(html)
+    shape = "s => [s.borderRadius, s.clipPath, s.rotate, s.backgroundColor === s.borderTopColor].join()"
+    made = "n => {const e = document.createElement('i'); e.className = 'mark ' + n; "
+    made += "document.querySelector('.track').append(e); return getComputedStyle(e)}"
+    names = "['challenger', 'champion', 'b1', 'b2', 'b3', 'b4']"
+    assert window.ask(f"new Set({names}.map({made}).map({shape})).size") == 6
+
+
 @pytest.mark.parametrize("width", [360, 768, 1400])
 @pytest.mark.parametrize("language", ["en-US", "zh-CN"])
 def test_no_width_makes_the_page_scroll_sideways(window, html, width, language):

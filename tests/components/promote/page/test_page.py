@@ -128,11 +128,11 @@ def test_the_verdict_comes_first_and_everything_is_there_in_both_languages(html)
     text = Page(html).text
     for heading in (
         "每字比特数",
-        "准则",
+        "晋升规则",
         "训练过程",
         "生成样例",
         "成本",
-        "来历、选项与重跑",
+        "来源、选项与重跑命令",
         "How the run went",
         "Cost",
     ):
@@ -157,6 +157,31 @@ def test_the_report_obeys_its_schema_and_holds_the_numbers(report):
     broken["verdict"]["outcome"] = "perhaps"
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(broken, SCHEMA)
+
+
+def test_what_made_the_model_stands_next_to_the_verdict(report):
+    made_by = {"processor": "Xeon 9", "torch": "2.13.0", "yanmo": "c519f3362b73"}
+    report["training"] |= {"parameters": 4327104, "tokens": 3000, "made_by": made_by}
+    (train,) = (stage for stage in report["stages"] if stage["stage"] == "train")
+    train["options"] |= {"seed": 17, "size": "tiny"}
+    report["data"]["tokenize"]["genres"] = {"诗": {"tokens": 2000, "characters": 1}}
+    report["samples"]["genres"] = {"诗": [{"text": "\n".join("一二三四五六七八"), "ended": True}]}
+    html = render(report)
+    top = squeezed(Page(html[: html.index("<section>")] + "</body></html>").text)
+    for words in ("4,327,104 parameters", "· tiny", "3,000 tokens", "1.5 epochs", "1.5 轮", "Seed种子17"):
+        assert words in top
+    assert "Xeon 9" in top and "Yanmo c519f3362b73, torch 2.13.0" in top
+    assert "五 六 ……" in top and "七" not in top
+
+
+def test_a_table_says_which_heads_belong_to_a_row_and_which_to_a_column(report):
+    html = render(report | with_everything())
+    heads = re.findall("<th[ >][^>]*>?", html)
+    assert len(heads) > 60 and not [h for h in heads if 'scope="row"' not in h and 'scope="col' not in h]
+    for head in re.findall("<thead>.*?</thead>", html, flags=re.DOTALL):
+        assert 'scope="row"' not in head
+    charts = re.findall('role="img" aria-labelledby="([^"]+)"', html)
+    assert len(charts) >= 2 and all(html.count(f'id="{name}"') == 1 for name in charts)
 
 
 def test_a_first_champion_has_no_comparison(stage):
@@ -393,7 +418,7 @@ def test_a_genre_may_be_called_mean_or_total(stage):
     assert shown == [f"{own['rows']['mean']['value']:.3f}", f"{own['mean']['value']:.3f}"]
     html = stage.written("report.html")
     assert html.count("各体平均") == Page(html).text.count("mean of genres")
-    assert html.count('<span class="genre-name">mean</span>') == 4, "chart, table, gains, samples"
+    assert html.count('<span class="genre-name">mean</span>') == 5, "top, chart, table, gains, samples"
 
 
 def test_figures_by_length_and_source_stand_beside_the_champions(stage):
