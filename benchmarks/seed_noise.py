@@ -37,10 +37,9 @@ from yanmo.model.reader import Reader
 from yanmo.model.scoring import document_bits
 from yanmo.options.command_line import load
 from yanmo.options.fields import by_kind
-from yanmo.stage.inputs import parse_reference
+from yanmo.stage.inputs import open_input
 from yanmo.store.opening import open_store
-from yanmo.store.output import Output, open_reference
-from yanmo.store.pointers import read_pointer
+from yanmo.store.output import Output
 from yanmo.train.backends.accelerator import prepare
 from yanmo.train.backends.open_engine import open_engine
 from yanmo.train.collectives import Collectives
@@ -69,11 +68,7 @@ def main() -> None:
     store = open_store(options.store)
 
     def opened(text: str, name: str) -> Output | None:
-        if text in ("", "latest"):
-            reference = read_pointer(store, options.channel, name)
-        else:
-            reference = parse_reference(store, text, name)
-        return open_reference(store, reference) if reference else None
+        return open_input(store, text or "latest", name, pointers=[(options.channel, name)])
 
     cache_output = opened(options.token_cache, "tokenize")
     model = opened(options.model, "train") if options.model != "none" else None

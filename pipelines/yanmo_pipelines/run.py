@@ -17,10 +17,9 @@ from yanmo.common.version import version
 from yanmo.options.command_line import Parser, add_options
 from yanmo.options.fields import StageOptions
 from yanmo.options.nearest import did_you_mean
-from yanmo.stage.inputs import parse_reference
+from yanmo.stage.inputs import open_input
 from yanmo.store.file_store import FileStore
 from yanmo.store.opening import open_store
-from yanmo.store.output import open_reference
 from yanmo_pipelines.compile import COMPILED, PIPELINES
 from yanmo_pipelines.local_runner import Stopped, TaskFailed, TaskRun, run_pipeline
 from yanmo_pipelines.parameters import check_stage_options, pipeline_parameters, read_settings
@@ -122,10 +121,9 @@ def _show(store: Any, tasks: list[TaskRun], seconds: float) -> None:
 
 
 def _show_verdict(store: Any, promoted: TaskRun) -> None:
-    reference = parse_reference(store, promoted.artifact("verdict"), "promote's verdict", ("promote",))
-    if reference is None:
+    verdict = open_input(store, promoted.artifact("verdict"), "promote's verdict", stages=("promote",))
+    if verdict is None:
         return
-    verdict = open_reference(store, reference)
     print("\n" + verdict.path("summary.txt").read_text(encoding="utf-8").strip() + "\n")
     if verdict.manifest.run_id != promoted.run_id:
         print(f"Nothing new to judge: this verdict was given at {verdict.manifest.created_at}.\n")

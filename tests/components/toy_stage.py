@@ -10,7 +10,8 @@ from pathlib import Path
 from yanmo.common.errors import DataError, UsageError
 from yanmo.options.fields import StageOptions, input_ref, opt
 from yanmo.stage.declaration import Stage
-from yanmo.stage.run import Finish, Prepared, Result, Skip, StageRun, run
+from yanmo.stage.run import Result, run
+from yanmo.stage.stage_run import Finish, Prepared, Skip, StageRun
 from yanmo.store.commit import Attempt
 from yanmo.store.output import Output
 

@@ -38,7 +38,7 @@ from yanmo.common.answers import answer
 from yanmo.common.errors import UsageError
 from yanmo.formats.documents import take_rows, text_form, write_split
 from yanmo.options.nearest import did_you_mean
-from yanmo.stage.run import Finish, Prepared, Skip, StageRun
+from yanmo.stage.stage_run import Finish, Prepared, Skip, StageRun
 from yanmo.store.commit import Result
 from yanmo.store.manifest import file_sha256
 from yanmo.store.output import Output

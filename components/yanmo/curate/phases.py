@@ -35,9 +35,8 @@ from yanmo.curate.split.evaluation_set import EvaluationSet, build_evaluation_se
 from yanmo.curate.split.train_split import write_documents
 from yanmo.curate.text.record_rules import check_record_rules, record_rules
 from yanmo.formats.records import CONFIRM
-from yanmo.options.fields import Only, Scalar, names_of
-from yanmo.stage.inputs import NONE
-from yanmo.stage.run import Finish, KeyInput, Prepared, Skip, StageRun
+from yanmo.options.fields import NONE, Only, Scalar, names_of
+from yanmo.stage.stage_run import Finish, KeyInput, Prepared, Skip, StageRun
 from yanmo.store.commit import Attempt, Result
 from yanmo.store.manifest import digest
 from yanmo.store.output import Output, open_reference

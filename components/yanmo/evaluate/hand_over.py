@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from yanmo.evaluate.config import EvaluateConfig
-from yanmo.stage.run import StageRun
+from yanmo.stage.stage_run import StageRun
 
 if TYPE_CHECKING:  # a run that finds its key committed must not wait for torch
     from yanmo.evaluate.bits.pieces import KeptPieces

@@ -29,6 +29,8 @@ Kind = Literal["semantic", "execution", "environment", "input"]
 """semantic: part of the key. execution: recorded, not in the key. environment: neither.
 input: a reference to another stage's output; its content digest is part of the key."""
 
+STORE_OPTIONS = ("store", "endpoint", "scratch", "scratch_gib", "single_writer")
+"""Options of every command that opens a store."""
 NONE = "none"
 """Body of a reference file, or value of an input flag, that stands for "there is none"."""
 

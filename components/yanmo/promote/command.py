@@ -17,7 +17,7 @@ from yanmo.common.errors import DataError, ExitCode, UsageError
 from yanmo.common.logs import setup
 from yanmo.common.version import version
 from yanmo.options.command_line import Parser, add_options
-from yanmo.options.fields import StageOptions, default_argv
+from yanmo.options.fields import STORE_OPTIONS, StageOptions, default_argv
 from yanmo.options.nearest import did_you_mean
 from yanmo.options.values import MOST, argument, brief
 from yanmo.promote.config import STAGE
@@ -27,14 +27,13 @@ from yanmo.promote.history.champion_records import ChampionRecord, all_records
 from yanmo.promote.history.rollback import plan_rollback, roll_back
 from yanmo.promote.preparing import prepare
 from yanmo.promote.work import finish, work
-from yanmo.stage.run import Finish
 from yanmo.stage.run import main as stage_main
+from yanmo.stage.stage_run import Finish
 from yanmo.store.manifest import Reference
 from yanmo.store.objects import ObjectStore
-from yanmo.store.opening import open_store
+from yanmo.store.opening import store_of
 from yanmo.store.output import Output, open_reference, read_json
 from yanmo.store.pointers import pointer_name, read_pointer
-from yanmo.store.settings import STORE_OPTIONS, StoreSettings
 
 log = logging.getLogger(__name__)
 _RACES = 5
@@ -104,7 +103,7 @@ def _tool(argv: Sequence[str]) -> int:
         args = _parser().parse_args(argv)
         setup(args.log_level, STAGE.name)
         pointer_name(args.channel, CHAMPION)
-        return _TOOLS[args.command](open_store(args.store, StoreSettings.of(args)), args)
+        return _TOOLS[args.command](store_of(args), args)
 
     return ended(STAGE.name, serve, "nothing half-written is visible; run the same command again to go on")
 

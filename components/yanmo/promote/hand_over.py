@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from yanmo.promote.config import PromoteConfig
 from yanmo.promote.gate.nights import Night
-from yanmo.stage.run import StageRun
+from yanmo.stage.stage_run import StageRun
 from yanmo.store.manifest import Reference
 
 

@@ -24,7 +24,7 @@ from yanmo.promote.history.champion_records import (
     last_record,
     record_name,
 )
-from yanmo.stage.run import KeyInput, Prepared
+from yanmo.stage.stage_run import KeyInput, Prepared
 from yanmo.store.manifest import digest
 from yanmo.store.output import Output, open_reference
 from yanmo.store.pointers import read_pointer

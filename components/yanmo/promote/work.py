@@ -35,7 +35,7 @@ from yanmo.promote.history.champion import (
     settle,
 )
 from yanmo.promote.page.ancestors import verdict_command
-from yanmo.stage.run import Finish
+from yanmo.stage.stage_run import Finish
 from yanmo.store.commit import Result
 from yanmo.store.output import Output, read_json
 from yanmo.store.pointers import move_pointer, read_pointer

@@ -13,8 +13,7 @@ from yanmo.options.fields import default_argv
 from yanmo.resolve.config import STAGE, ResolveOptions
 from yanmo.resolve.references import body, inputs_json, resolve
 from yanmo.stage.kfp_outputs import ExecutorOutputs
-from yanmo.store.opening import open_store
-from yanmo.store.settings import StoreSettings
+from yanmo.store.opening import store_of
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -25,7 +24,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         setup(options.log_level, STAGE.name)
         outputs = ExecutorOutputs.parse(options.executor_input)
         with only_answers():
-            store = open_store(options.store, StoreSettings.of(options))
+            store = store_of(options)
             references = resolve(store, options.channel, list(STAGE.outputs))
         if outputs:
             outputs.write({name: body(r) for name, r in references.items()}, {}, {})

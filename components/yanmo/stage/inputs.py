@@ -5,20 +5,18 @@ from __future__ import annotations
 import dataclasses
 import errno
 import json
-import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from yanmo.common.errors import DataError, UsageError
-from yanmo.options.fields import NONE as NONE
-from yanmo.options.fields import StageOptions, flag, option_fields
+from yanmo.options.fields import NONE, StageOptions, flag, option_fields
 from yanmo.store.manifest import MAX_REFERENCE_BYTES, Reference
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output, find_output
 from yanmo.store.pointers import MADE_BY, POINTED, check_stage, open_named, pointer_name, read_pointer
 
-log = logging.getLogger(__name__)
+_NO_FILE = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG}
 
 
 def resolve_inputs(store: ObjectStore, options: StageOptions) -> dict[str, Output | None]:
@@ -27,66 +25,82 @@ def resolve_inputs(store: ObjectStore, options: StageOptions) -> dict[str, Outpu
     Raises:
         DataError: a required input is not to be had; says what to run.
     """
-    given = _inputs_file(options.inputs)
-    known = [field.name for field in option_fields(type(options), "input")]
-    unknown = sorted(given.keys() - set(known))
-    if unknown:
-        raise UsageError(
-            f"--inputs {options.inputs}: no input {', '.join(unknown)}; expected {', '.join(known)}"
-        )
+    fields = list(option_fields(type(options), "input"))
+    given = _inputs_file(options.inputs, [field.name for field in fields])
     result: dict[str, Output | None] = {}
-    for field in option_fields(type(options), "input"):
+    for field in fields:
         value = getattr(options, field.name) or given.get(field.name, "latest")
-        output = _resolve(store, options.channel, field, value)
+        pointers = [(options.channel, name) for name in field.metadata["stages"]]
+        output = open_input(store, value, flag(field.name), stages=_taken(field), pointers=pointers)
         if output is None and not field.metadata["optional"]:
-            stages = field.metadata["stages"]
+            names = field.metadata["stages"]
+            made = POINTED.get(names[0], names[0])
             raise DataError(
                 f"input {field.name} is missing: {flag(field.name)} is {value!r} and channel "
-                f"{options.channel!r} of {store.uri} has no output of {' or '.join(stages)}; run "
-                f"`yanmo {_maker(stages[0])}` first, or give {flag(field.name)}"
+                f"{options.channel!r} of {store.uri} has no output of {' or '.join(names)}; run "
+                f"`yanmo {MADE_BY.get(made, made)}` first, or give {flag(field.name)}"
             )
         result[field.name] = output
     return result
 
 
-def _maker(pointer: str) -> str:
-    """The stage whose run moves `pointer`, or makes the part that it names."""
-    made = POINTED.get(pointer, pointer)
-    return MADE_BY.get(made, made)
+def open_input(
+    store: ObjectStore,
+    value: str,
+    where: str,
+    *,
+    stages: Sequence[str] = (),
+    pointers: Sequence[tuple[str, str]] = (),
+) -> Output | None:
+    """The output that `value` names, opened; None where it names none. Here alone is decided how it is found.
 
+    Args:
+        value: `none`; `latest`, which is the first of `pointers` that is set; a reference as JSON; a file
+            that holds one, or `none` (a KFP artifact); or `<stage>/<key>`.
+        where: what `value` was given to.
+        stages: those of whose outputs it may be; empty for any.
+        pointers: channel and name of each.
 
-def _inputs_file(value: str) -> dict[str, str]:
+    Raises:
+        DataError: it is none of these, is missing, or is an output of another stage.
+    """
+    reference, is_json, is_short = None, value.lstrip().startswith("{"), len(value) <= 200
+    origin = value if is_short else f"{where} {value[:200]}..."
     if value == "latest":
-        return {}
+        named = ((read_pointer(store, *pointer), pointer_name(*pointer)) for pointer in pointers)
+        reference, origin = next((found for found in named if found[0]), (None, ""))
+    elif is_json:
+        reference = Reference.from_json(value, where)
+    elif value != NONE:
+        body = _file_bytes(value)
+        if body is None:
+            reference = _committed(store, value, where)
+        elif body.strip() != NONE.encode():
+            reference = Reference.from_json(body, value)
+    if reference is None:
+        return None
+    if stages:
+        check_stage(reference, stages, f"{where} {value}" if is_short and not is_json else where)
+    return open_named(store, reference, origin)
+
+
+def _inputs_file(value: str, known: Sequence[str]) -> dict[str, str]:
+    """Input -> what the file `--inputs` says of it."""
     try:
-        references = json.loads(Path(value).read_text(encoding="utf-8"))
+        said = {} if value == "latest" else json.loads(Path(value).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:  # ValueError: not JSON, not UTF-8, a NUL in the name
         raise UsageError(f"--inputs {value}: expected 'latest' or a JSON file: {error}") from error
-    if not isinstance(references, dict):
+    if not isinstance(said, dict):
         raise UsageError(f"--inputs {value}: expected a JSON object of input name -> reference")
-    return {n: v if isinstance(v, str) else json.dumps(v) for n, v in references.items()}
-
-
-def _resolve(store: ObjectStore, channel: str, field: dataclasses.Field[Any], value: str) -> Output | None:
-    if value == NONE:
-        return None
-    if value == "latest":
-        for stage in field.metadata["stages"]:
-            pointer = read_pointer(store, channel, stage)
-            if pointer is not None:
-                return open_named(store, pointer, pointer_name(channel, stage))
-        return None
-    reference = parse_reference(store, value, flag(field.name), _taken(field))
-    shown = value if len(value) <= 200 else f"{flag(field.name)} {value[:200]}..."
-    return None if reference is None else open_named(store, reference, shown)
+    if unknown := sorted(said.keys() - set(known)):
+        raise UsageError(f"--inputs {value}: no input {', '.join(unknown)}; expected {', '.join(known)}")
+    return {name: one if isinstance(one, str) else json.dumps(one) for name, one in said.items()}
 
 
 def _taken(field: dataclasses.Field[Any]) -> tuple[str, ...]:
     """The stages whose outputs an input takes by name; empty where its pointers are not in `POINTED`."""
-    stages = field.metadata["stages"]
-    if not all(name in POINTED for name in stages):
-        return ()
-    return tuple(dict.fromkeys([*(POINTED[name] for name in stages), *field.metadata.get("also", ())]))
+    named = [POINTED.get(name, "") for name in field.metadata["stages"]]
+    return tuple(dict.fromkeys([*named, *field.metadata.get("also", ())])) if all(named) else ()
 
 
 def _file_bytes(value: str) -> bytes | None:
@@ -94,38 +108,14 @@ def _file_bytes(value: str) -> bytes | None:
     try:
         with Path(value).open("rb") as file:
             return file.read(MAX_REFERENCE_BYTES + 1)
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, ValueError):
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        if isinstance(error, OSError) and error.errno not in _NO_FILE:
+            raise
         return None
-    except OSError as error:
-        if error.errno == errno.ENAMETOOLONG:
-            return None
-        raise
 
 
-def parse_reference(
-    store: ObjectStore, value: str, where: str, stages: Sequence[str] = ()
-) -> Reference | None:
-    """The reference that `value` gives: JSON, a file holding it, or `<stage>/<key>`; None for none.
-
-    Args:
-        stages: those of whose outputs it may be; empty for any.
-
-    Raises:
-        DataError: it gives none, or one to an output of another stage.
-    """
-    reference = _given(store, value, where)
-    if reference is not None and stages:
-        shown = value if len(value) <= 200 and not value.lstrip().startswith("{") else ""
-        check_stage(reference, stages, f"{where} {shown}".strip())
-    return reference
-
-
-def _given(store: ObjectStore, value: str, where: str) -> Reference | None:
-    if value.lstrip().startswith("{"):
-        return Reference.from_json(value, where)
-    data = _file_bytes(value)
-    if data is not None:
-        return None if data.strip() == NONE.encode() else Reference.from_json(data, value)
+def _committed(store: ObjectStore, value: str, where: str) -> Reference:
+    """The reference to the output `<stage>/<key>`."""
     stage, _, key = value.partition("/")
     found = find_output(store, stage, key) if key and "/" not in key else None
     if found is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from yanmo.common.errors import StoreUnusable, UsageError
@@ -40,6 +41,11 @@ def open_store(uri: str, settings: StoreSettings | None = None) -> ObjectStore:
     raise UsageError(
         f"--store {uri}: no backend for {parts.scheme}://; expected file:///path or s3://bucket/prefix"
     )
+
+
+def store_of(options: Any) -> ObjectStore:
+    """The store that the options of a stage or a tool name; raises as `open_store`."""
+    return open_store(options.store, StoreSettings.of(options))
 
 
 def _check_place(uri: str, path: Path) -> None:

@@ -11,10 +11,6 @@ from typing import Any
 GIB = 1 << 30
 
 
-STORE_OPTIONS = ("store", "endpoint", "scratch", "scratch_gib", "single_writer")
-"""Options of every command that opens a store."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class StoreSettings:
     """What an s3 store needs in addition to its address. Credentials are not here (s3/credentials.py)."""

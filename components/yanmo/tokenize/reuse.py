@@ -20,7 +20,7 @@ from typing import Any
 
 from yanmo.common.errors import DataError
 from yanmo.formats.token_cache import SPLITS, SpecialIds
-from yanmo.stage.run import StageRun
+from yanmo.stage.stage_run import StageRun
 from yanmo.store.commit import Attempt, Recipe, Result, find_whole
 from yanmo.store.manifest import FileEntry
 from yanmo.store.output import Output

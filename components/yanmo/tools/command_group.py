@@ -16,9 +16,8 @@ from yanmo.common.command_end import as_process, ended
 from yanmo.common.logs import setup
 from yanmo.common.version import version
 from yanmo.options.command_line import Parser, add_options
-from yanmo.options.fields import StageOptions
-from yanmo.store.opening import open_store
-from yanmo.store.settings import STORE_OPTIONS, StoreSettings
+from yanmo.options.fields import STORE_OPTIONS, StageOptions
+from yanmo.store.opening import store_of
 
 _EPILOG = (
     "WHAT is an output: stage/key (the first 4 digits of the key are enough), channel/pointer "
@@ -44,7 +43,7 @@ def main(tool: Tool, argv: Sequence[str] | None = None) -> int:
     def serve() -> int:
         args = _parser(tool).parse_args(argv)
         setup(args.log_level, tool.name)
-        code: int = tool.subcommands[args.command].run(open_store(args.store, StoreSettings.of(args)), args)
+        code: int = tool.subcommands[args.command].run(store_of(args), args)
         return code
 
     return ended(tool.name, serve, "nothing half-written is visible; run the same command again to go on")

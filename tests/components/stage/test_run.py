@@ -18,7 +18,8 @@ import toy_stage
 from toy_outputs import wait_until
 
 from yanmo.options.yaml_file import read_yaml
-from yanmo.stage.run import Result, StageRun, main
+from yanmo.stage.run import Result, main
+from yanmo.stage.stage_run import StageRun
 from yanmo.store.file_store import FileStore
 from yanmo.store.output import Output, open_reference
 from yanmo.store.pointers import read_pointer

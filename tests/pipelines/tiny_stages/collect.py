@@ -13,7 +13,8 @@ from tiny_stages.declare import TinyStage
 from yanmo.common.answers import answer
 from yanmo.common.errors import DataError
 from yanmo.options.fields import StageOptions, opt
-from yanmo.stage.run import Prepared, Result, StageRun, run
+from yanmo.stage.run import Result, run
+from yanmo.stage.stage_run import Prepared, StageRun
 from yanmo.store.manifest import file_sha256
 
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from tiny_stages.declare import TinyStage
 from yanmo.common.errors import DataError, UsageError
 from yanmo.options.fields import StageOptions, input_ref, opt
-from yanmo.stage.run import Result, StageRun, run
+from yanmo.stage.run import Result, run
+from yanmo.stage.stage_run import StageRun
 
 
 @dataclass(frozen=True, kw_only=True)

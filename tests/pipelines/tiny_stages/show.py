@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from tiny_stages.declare import TinyStage
 from yanmo.options.fields import StageOptions, input_ref
-from yanmo.stage.run import Finish, Prepared, Result, Skip, StageRun, run
+from yanmo.stage.run import Result, run
+from yanmo.stage.stage_run import Finish, Prepared, Skip, StageRun
 from yanmo.store.output import Output
 
 

@@ -24,7 +24,7 @@ from yanmo.common.errors import EnvironmentFault
 from yanmo.common.json_object import read_object
 from yanmo.model.flash_limits import misfit
 from yanmo.options.fields import AUTO, by_kind, flag, names_of, spelled
-from yanmo.stage.run import StageRun
+from yanmo.stage.stage_run import StageRun
 from yanmo.store.auto_record import AutoRecord, keep_first, put_in_place, read_record, record_name
 from yanmo.store.commit import Recipe
 from yanmo.train.backends.hardware import Machine, gpu_files, this_machine

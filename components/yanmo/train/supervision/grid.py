@@ -24,7 +24,7 @@ from typing import Any
 from yanmo.common.answers import answer
 from yanmo.common.errors import EnvironmentFault
 from yanmo.options.yaml_file import dump_yaml
-from yanmo.stage.run import Prepared, Skip
+from yanmo.stage.stage_run import Prepared, Skip
 from yanmo.train import job
 from yanmo.train.backends.accelerator import compile_problem
 from yanmo.train.config import TrainConfig

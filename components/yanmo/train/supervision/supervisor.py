@@ -27,7 +27,7 @@ from yanmo.formats.documents import text_form
 from yanmo.formats.seed_noise import PART
 from yanmo.formats.token_cache import TokenCache
 from yanmo.stage.exporter import Telemetry
-from yanmo.stage.run import Finish
+from yanmo.stage.stage_run import Finish
 from yanmo.store.commit import Result
 from yanmo.store.output import Output
 from yanmo.train import job

@@ -20,7 +20,8 @@ from yanmo.common.errors import DataError, EnvironmentFault, UsageError
 from yanmo.options.command_line import load_given
 from yanmo.options.fields import by_kind, flag
 from yanmo.stage.exporter import Telemetry
-from yanmo.stage.run import StageRun, main
+from yanmo.stage.run import main
+from yanmo.stage.stage_run import StageRun
 from yanmo.store.auto_record import AutoRecord, read_record
 from yanmo.store.commit import Recipe, Result
 from yanmo.store.opening import open_store
@@ -323,7 +324,7 @@ RACER = """
 import json, sys
 from yanmo.options.command_line import load_given
 from yanmo.options.fields import by_kind
-from yanmo.stage.run import StageRun
+from yanmo.stage.stage_run import StageRun
 from yanmo.store.opening import open_store
 from yanmo.store.output import open_reference
 from yanmo.store.pointers import read_pointer

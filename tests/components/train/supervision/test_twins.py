@@ -22,7 +22,7 @@ from yanmo.formats.seed_noise import FILE, PART, SeedNoise, Twin
 from yanmo.options.command_line import load_given
 from yanmo.promote.gate.noise import noise_of
 from yanmo.stage.exporter import Telemetry
-from yanmo.stage.run import StageRun
+from yanmo.stage.stage_run import StageRun
 from yanmo.store.commit import Attempt, Result, commit_once
 from yanmo.store.lease import Lease
 from yanmo.store.opening import open_store

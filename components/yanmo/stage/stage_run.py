@@ -1,0 +1,148 @@
+"""What a stage's work is given, and what its steps give back."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from yanmo.options.fields import StageOptions
+from yanmo.stage.declaration import Stage
+from yanmo.stage.exporter import Telemetry
+from yanmo.stage.session import Session
+from yanmo.store.commit import Attempt, Recipe, Result, announce, commit_once, work_name
+from yanmo.store.objects import ObjectStore
+from yanmo.store.output import Output
+from yanmo.store.work_folder import WorkFolder
+
+Options = TypeVar("Options", bound=StageOptions)
+"""The stage's own options."""
+Made = TypeVar("Made")
+"""What its `prepare` hands to `work` and `finish`."""
+KeyInput = Output | Mapping[str, str] | None
+"""What a key depends on: an output, or {"content_digest", "uri"}."""
+
+
+@dataclasses.dataclass(kw_only=True)
+class StageRun(Generic[Options, Made]):
+    """What a stage's work is given."""
+
+    stage: Stage
+    options: Options
+    """Resolved."""
+    store: ObjectStore
+    inputs: dict[str, Output | None]
+    telemetry: Telemetry
+    given: frozenset[str] = frozenset()
+    """Options that a flag, a file or a bundle of options gave; the others are left to themselves."""
+    prepared: Made = dataclasses.field(init=False)
+    """What `prepare` made; there is none before it returns."""
+    started: float = dataclasses.field(default_factory=time.monotonic)
+    """When the process began, by the monotonic clock."""
+    key: str = ""
+    pinned: dict[str, Output] = dataclasses.field(default_factory=dict)
+    """Outputs that this run rests on: inputs, and parts as they are made."""
+    session: Session = dataclasses.field(init=False, repr=False)
+    """What this process uses besides, while it lives."""
+    _pinning: threading.Lock = dataclasses.field(default_factory=threading.Lock, repr=False)
+    attempt: Attempt = dataclasses.field(init=False)
+    """Where the output's files go; set when the work begins."""
+
+    def __post_init__(self) -> None:
+        self.session = Session(self.store, self.stage.name)
+
+    def input(self, name: str) -> Output:
+        """The required input `name`."""
+        found = self.inputs[name]
+        assert found is not None, name
+        return found
+
+    @functools.cached_property
+    def work_folder(self) -> WorkFolder:
+        """Work in progress of this key (checkpoints); survives a kill."""
+        return WorkFolder(self.store, work_name(self.stage.name, self.key))
+
+    def part(
+        self,
+        name: str,
+        revision: int,
+        semantic: dict[str, Any],
+        inputs: Mapping[str, KeyInput],
+        build: Callable[[Attempt], Result],
+    ) -> Output:
+        """The committed output `name` (a tokenizer, baselines), made by `build` if absent or forced."""
+        recipe = Recipe(
+            stage=name,
+            revision=revision,
+            semantic=semantic,
+            inputs=dict(inputs),
+            run_id=self.options.run_id,
+        )
+        self.session.use(list(recipe.outputs.values()))
+        found = commit_once(
+            self.store,
+            recipe,
+            build,
+            force=self.options.force,
+            taken_up=lambda part: self.session.use([part]),
+        )
+        assert found is not None
+        if self.key:
+            self.pin([found])
+        return found
+
+    def pin(self, parts: Sequence[Output]) -> None:
+        """Let gc know that this run uses parts, which may be old and named by nobody else.
+
+        One at a time each of the first 64 is written at once, later ones when their number has doubled, as
+        the list is written whole; several are written together.
+        """
+        with self._pinning:
+            for part in parts:
+                self.pinned[f"{part.manifest.stage} {part.manifest.key[:12]}"] = part
+            count = len(self.pinned)
+            if count <= 64 or count & (count - 1) == 0 or len(parts) > 1:
+                announce(self.store, self.stage.name, self.key, self.pinned)
+
+
+@dataclasses.dataclass(frozen=True)
+class Prepared(Generic[Made]):
+    """What `prepare` gives back."""
+
+    made: Made
+    """For the work and for `finish`."""
+    inputs: Mapping[str, KeyInput] = dataclasses.field(default_factory=dict)
+    """What else the key depends on, beyond options and references."""
+
+
+class Skip(Exception):
+    """Raised by `prepare` when there is nothing to make (no champion yet): an orderly, empty end."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Finish:
+    """What a stage shows when its output is there, new or old."""
+
+    parameters: dict[str, str] = dataclasses.field(default_factory=dict)
+    """Values of `Stage.parameters`."""
+    artifacts: dict[str, Path] = dataclasses.field(default_factory=dict)
+    """Outputs that are files (HTML) and not references."""
+    references: dict[str, Output] = dataclasses.field(default_factory=dict)
+    """Parts made along with the output that are not in its manifest (baselines)."""
+    metadata: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
+    """Output name -> scalars for KFP's UI (Metrics)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Steps(Generic[Options, Made]):
+    """What a stage does by itself; see `run.main`."""
+
+    work: Callable[[StageRun[Options, Made]], Result]
+    settle: Callable[[StageRun[Options, Made]], Options] | None = None
+    prepare: Callable[[StageRun[Options, Made]], Prepared[Made]] | None = None
+    finish: Callable[[StageRun[Options, Made], Output], Finish] | None = None
+    assist: Callable[[StageRun[Options, Made]], None] | None = None
