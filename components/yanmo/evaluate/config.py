@@ -64,7 +64,7 @@ class EvaluateConfig(StageOptions, group="evaluate"):
     )
     baseline_characters: int = opt(
         20_000_000,
-        "training characters that baselines learn from, at most; they take about 250 bytes of memory each",
+        "training characters that baselines learn from, at most; they take about 300 bytes of memory each",
         kind="execution",  # of the evaluation; the baselines, a part of their own, have it in their key
         least=1000,
         most=MOST_EXACT,

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import functools
 import os
 import pickle
 import signal
@@ -149,8 +150,10 @@ def start(tmp_path: Path) -> tuple[subprocess.Popen[str], list[int]]:
     script.write_text(SCRIPT)
     environment = {**os.environ, "PYTHONPATH": str(COMPONENTS)}
     command = [sys.executable, str(script), str(HERE), *map(str, files)]
+    # A shell starts its background jobs with Ctrl-C ignored, and that is inherited.
+    heed = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
     process = subprocess.Popen(
-        command, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
+        command, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True, preexec_fn=heed
     )
     return process, [begun(file) for file in files]
 

@@ -151,7 +151,7 @@ def _measure(
     if taken := [name for name in jobs if name not in missing]:
         log.info("baselines made before and taken as they are: %s", ", ".join(taken))
 
-    less = "a lower --baseline-characters (about 350 bytes for each of them, and 0.8 GB for xz)"
+    less = "a lower --baseline-characters (about 300 bytes for each of them, and 0.8 GB for xz)"
     preload(__name__)
     with Workers(max(len(missing), 1), less) as workers:
         coming = {workers.submit(function, *given): name for name, (function, given) in missing.items()}
