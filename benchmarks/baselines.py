@@ -19,11 +19,11 @@ from typing import Any
 from yanmo.common.errors import DataError
 from yanmo.evaluate.baselines.baselines import ppmd_bits, xz_results
 from yanmo.evaluate.baselines.mixture import mixture_bits
+from yanmo.evaluate.baselines.ngram import NgramModel
 from yanmo.evaluate.documents.reading import Document, by_genre, read_split, training_texts
 from yanmo.evaluate.verse.verse_table import learn
 from yanmo.evaluate.writing.copies import find_copies
 from yanmo.evaluate.writing.degeneration import GenreJudge
-from yanmo.model.ngram import NgramModel
 from yanmo.store.objects import ObjectStore
 from yanmo.store.opening import open_store
 from yanmo.store.output import Output, open_reference

@@ -35,7 +35,7 @@ ROOMS = {
     ),
     "stage": Room(0, 2, 3, "stage", "from flags to commit 阶段框架"),
     "formats": Room(3, 2, 3, "formats", "documents, tokens, rows 格式"),
-    "model": Room(6, 2, 3, "model", "decoder, export, writing 模型"),
+    "model": Room(6, 2, 3, "model", "decoder, export, bits 模型"),
     "chinese": Room(9, 2, 3, "chinese", "rhymes, shared runs 汉语"),
     "options": Room(0, 3, 3, "options", "one line for each option 选项"),
     "store": Room(3, 3, 3, "store", "objects, manifests, pointers 存储"),

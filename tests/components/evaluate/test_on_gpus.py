@@ -18,8 +18,8 @@ from yanmo.evaluate.documents.chats import Turn
 from yanmo.evaluate.documents.reading import read_split
 from yanmo.evaluate.tasks.asking import answer_all, measure_tasks
 from yanmo.evaluate.tasks.harness import _bits, _generated, loglikelihoods
+from yanmo.evaluate.writing.generate import _nucleus
 from yanmo.evaluate.writing.samples import SampleOptions, write_samples
-from yanmo.model.generate import _nucleus
 from yanmo.model.scoring import are_likeliest
 
 SAMPLES = SampleOptions(number=3, most_tokens=24, temperature=0.9, top_p=0.9, seed=3)

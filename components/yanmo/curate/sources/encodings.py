@@ -16,9 +16,9 @@ import codecs
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from yanmo.chinese.common_characters import common_share
 from yanmo.common.errors import DataError
 from yanmo.curate.options.source_options import ENCODINGS
+from yanmo.curate.text.common_characters import common_share
 
 SAMPLE_BYTES = 1 << 18
 """Bytes at the beginning of a file that are used for detection."""

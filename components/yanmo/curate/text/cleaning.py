@@ -14,8 +14,8 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from yanmo.chinese.common_characters import ASCII, COMMON_HAN, OTHER_SCRIPT, RARE, class_table
 from yanmo.curate.text.boilerplate import without_boilerplate
+from yanmo.curate.text.common_characters import ASCII, COMMON_HAN, OTHER_SCRIPT, RARE, class_table
 from yanmo.curate.text.mojibake import SUSPECT_SHARE, has_typical_marks, repair
 from yanmo.curate.text.normalize import code_points
 from yanmo.curate.text.privacy import KINDS, mask

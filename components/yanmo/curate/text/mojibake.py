@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 
-from yanmo.chinese.common_characters import COMMON, common_share
+from yanmo.curate.text.common_characters import COMMON, common_share
 
 _MISREAD = (
     # (read as, really)

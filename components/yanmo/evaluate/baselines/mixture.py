@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from yanmo.evaluate.baselines.ngram import NgramModel
 from yanmo.evaluate.documents.reading import Document
-from yanmo.model.ngram import NgramModel
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -17,7 +17,7 @@ from yanmo.evaluate.bits.pieces import Pieces, PieceTask, plan_of
 from yanmo.evaluate.documents.chats import END, Turn, has_marks, prompt_ids
 from yanmo.evaluate.documents.reading import Document
 from yanmo.evaluate.tasks.tasks import LETTERS, Task, choice_metrics, chrf, make_tasks, punctuation_metrics
-from yanmo.model.generate import generate
+from yanmo.evaluate.writing.generate import generate
 from yanmo.model.scoring import token_bits
 
 log = logging.getLogger(__name__)

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from yanmo.common.errors import DataError, EnvironmentFault, StorageError, UsageError, is_out_of_space
 from yanmo.evaluate.bits.of_documents import LoadedModel
 from yanmo.evaluate.bits.pieces import Pieces, PieceTask, plan_of
-from yanmo.model.generate import generate
+from yanmo.evaluate.writing.generate import generate
 from yanmo.model.scoring import are_likeliest, token_bits
 
 log = logging.getLogger(__name__)

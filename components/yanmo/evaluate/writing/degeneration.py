@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from yanmo.evaluate.baselines.ngram import NgramModel
 from yanmo.evaluate.documents.reading import genre_order
-from yanmo.model.ngram import NgramModel
 
 _LONGEST_BLOCK = 20
 _LEAST_REPEATS = 3

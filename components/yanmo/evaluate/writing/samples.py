@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 from yanmo.common.bootstrap import generator_for
 from yanmo.evaluate.bits.of_documents import LoadedModel
 from yanmo.evaluate.bits.pieces import Pieces, PieceTask, plan_of
-from yanmo.model.generate import generate
+from yanmo.evaluate.writing.generate import generate
 
 
 @dataclass(frozen=True, kw_only=True)

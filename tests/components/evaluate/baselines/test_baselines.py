@@ -4,9 +4,9 @@ import pyppmd
 from yanmo.evaluate.baselines import ppmd
 from yanmo.evaluate.baselines.baselines import ppmd_bits, xz_results
 from yanmo.evaluate.baselines.mixture import fit_weights, mixture_bits
+from yanmo.evaluate.baselines.ngram import NgramModel
 from yanmo.evaluate.baselines.xz import added_bytes
 from yanmo.evaluate.documents.reading import Document
-from yanmo.model.ngram import NgramModel
 
 LETTERS = {"诗": "明月几时有把酒", "文": "有把酒问青天"}
 HALVES = (slice(0, 20), slice(20, 40))

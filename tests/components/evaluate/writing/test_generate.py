@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from yanmo.evaluate.writing.generate import generate
 from yanmo.model.decoder import Decoder, DecoderConfig
-from yanmo.model.generate import generate
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 import numpy as np
 import pytest
 
-from yanmo.model.ngram import UNSEEN_CHARACTERS, NgramModel, discounts
+from yanmo.evaluate.baselines.ngram import UNSEEN_CHARACTERS, NgramModel, discounts
 
 POEMS = [
     "床前明月光,\n疑是地上霜。\n举头望明月,\n低头思故乡。",
