@@ -6,5 +6,5 @@ page=$(realpath "$1")
 here=$(dirname "$(realpath "$0")")
 for picture in en-US:page.png zh-CN:page.zh.png; do
     ${CHROMIUM:-chromium} --headless=new --hide-scrollbars --accept-lang="${picture%%:*}" \
-        --window-size=900,1035 --screenshot="$here/${picture#*:}" "file://$page"
+        --window-size=900,1075 --screenshot="$here/${picture#*:}" "file://$page"
 done

@@ -17,7 +17,7 @@ from yanmo.promote.page.summary import chosen_verses
 _TEMPLATE = Path(__file__).with_name("page.html.jinja")
 MOST_BYTES = 2_000_000
 _MOST_COLUMNS = 10
-_FIRST_LINES, _FIRST_CHARACTERS = 6, 140
+_FIRST_LINES, _FIRST_CHARACTERS = 4, 140
 """Of a sample at the top of the page; all of it follows below."""
 _LIMITS = {
     "most_rows": 40,
