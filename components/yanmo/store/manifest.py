@@ -20,6 +20,8 @@ from yanmo.store.schema import LaterSchema, check_manifest, check_reference, par
 
 MANIFEST_SCHEMA = "yanmo.manifest/1"
 REFERENCE_SCHEMA = "yanmo.reference/1"
+MAKE_AGAIN = "restore it, or run the stage that made it again, with --force"
+"""What to do about a damaged manifest: the message comes from stages that only read the output."""
 Role = Literal["content", "record"]
 
 
@@ -151,7 +153,7 @@ class Manifest:
         except LaterSchema as error:
             raise DataError(f"{where}: {error}") from error
         except ValueError as error:
-            raise DataError(f"{where}: damaged manifest ({error}); restore it or use --force") from error
+            raise DataError(f"{where}: damaged manifest ({error}); {MAKE_AGAIN}") from error
         return cls(**{**values, "files": tuple(FileEntry(**entry) for entry in values["files"])})
 
 

@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 
 from yanmo.common.errors import DataError
-from yanmo.store.manifest import FileEntry, Manifest, Reference, content_digest
+from yanmo.store.manifest import MAKE_AGAIN, FileEntry, Manifest, Reference, content_digest
 from yanmo.store.objects import Damaged, ObjectStore, Wanted
 
 
@@ -155,7 +155,7 @@ def check_manifest_at(data: bytes, store_uri: str, name: str) -> Manifest:
     where = f"{store_uri}/{name}"
     manifest = Manifest.from_json(data, where)
     if manifest.content_digest != content_digest(manifest.files, manifest.counts):
-        raise DataError(f"{where}: changed since it was committed; restore it or use --force")
+        raise DataError(f"{where}: changed since it was committed; {MAKE_AGAIN}")
     if (manifest.stage, manifest.key) != (stage, key):
         raise DataError(
             f"{where}: is the manifest of {manifest.stage}/{manifest.key}: it was exchanged with another "
@@ -164,7 +164,7 @@ def check_manifest_at(data: bytes, store_uri: str, name: str) -> Manifest:
     if manifest.expected_key != key:
         raise DataError(
             f"{where}: options, inputs or revision were changed since it was committed (they "
-            f"make the key {manifest.expected_key[:16]}...); restore it or use --force"
+            f"make the key {manifest.expected_key[:16]}...); {MAKE_AGAIN}"
         )
     return manifest
 

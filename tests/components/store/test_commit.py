@@ -214,7 +214,7 @@ def test_a_truncated_manifest_is_refused_and_force_mends_it(
 ) -> None:
     path = store.root / output.reference.manifest_uri
     path.write_bytes(path.read_bytes()[:keep])
-    with pytest.raises(DataError, match=r"damaged manifest.*--force"):
+    with pytest.raises(DataError, match=r"damaged manifest.*run the stage that made it again, with --force"):
         commit_once(store, recipe(), never)
     for _ in range(2):  # twice, as the damaged one is kept beside it
         made = commit_once(store, recipe(), write_text("春江潮水连海平"), force=True)
