@@ -43,9 +43,9 @@ def open_store(uri: str, settings: StoreSettings | None = None) -> ObjectStore:
     )
 
 
-def store_of(options: Any) -> ObjectStore:
-    """The store that the options of a stage or a tool name; raises as `open_store`."""
-    return open_store(options.store, StoreSettings.of(options))
+def store_of(options: Any, uri: str | None = None) -> ObjectStore:
+    """The store that the options of a stage or a tool name, or the one at `uri`; raises as `open_store`."""
+    return open_store(options.store if uri is None else uri, StoreSettings.of(options))
 
 
 def _check_place(uri: str, path: Path) -> None:

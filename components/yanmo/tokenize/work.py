@@ -24,9 +24,8 @@ from yanmo.formats.token_cache import GENRES_FILE, SPLITS, TOKENIZER, SpecialIds
 from yanmo.stage.stage_run import KeyInput, Prepared
 from yanmo.store.commit import Attempt, Result
 from yanmo.store.manifest import file_sha256
-from yanmo.store.opening import open_store
+from yanmo.store.opening import store_of
 from yanmo.store.output import Output
-from yanmo.store.settings import StoreSettings
 from yanmo.tokenize.config import TokenizeConfig
 from yanmo.tokenize.foreign import read_segmenter
 from yanmo.tokenize.jieba_agreement import full_agreement, sampled, shares_of, thinned
@@ -97,7 +96,7 @@ def read_user_dictionaries(options: TokenizeConfig) -> bytes:
         try:
             if "://" in place:
                 folder, _, name = place.rpartition("/")
-                data = open_store(folder, StoreSettings.of(options)).read(name)[0]
+                data = store_of(options, folder).read(name)[0]
             else:
                 data = Path(place).read_bytes()
         except OSError as error:

@@ -36,9 +36,8 @@ from yanmo.common.errors import (
     exit_code,
 )
 from yanmo.store.manifest import Reference
-from yanmo.store.opening import open_store
+from yanmo.store.opening import store_of
 from yanmo.store.output import Output, open_reference
-from yanmo.store.settings import StoreSettings
 from yanmo.train.config import TrainConfig
 from yanmo.train.health.watchdog import forget_heartbeats
 
@@ -96,7 +95,7 @@ class WorkerJob:
 
     def open(self, reference: Reference) -> Output:
         """The output that a reference of this job names."""
-        return open_reference(open_store(self.store, StoreSettings.of(self.options)), reference)
+        return open_reference(store_of(self.options, self.store), reference)
 
 
 _MARK = b"yanmo-status "

@@ -28,10 +28,9 @@ from yanmo.store.file_store import fsync_dir
 from yanmo.store.lease import Lease
 from yanmo.store.manifest import FileEntry, Reference
 from yanmo.store.objects import AlreadyExists, ObjectStore, Wanted, Written
-from yanmo.store.opening import open_store
+from yanmo.store.opening import store_of
 from yanmo.store.output import Output, find_output, manifest_name, open_reference, superseded_name
 from yanmo.store.pointers import move_pointer, pointer_name
-from yanmo.store.settings import StoreSettings
 from yanmo.tools.store.chain import Opener, edges
 from yanmo.tools.store.find import find
 
@@ -61,7 +60,7 @@ def run(store: ObjectStore, args: argparse.Namespace) -> int:
         pointer_name(channel, name)
         if len(args.what) > 1:
             raise UsageError("--pointer names one output: give one WHAT")
-    target = open_store(args.to, StoreSettings.of(args))
+    target = store_of(args, args.to)
     if target.uri == store.uri:
         raise UsageError(f"--to {args.to}: is the store to copy from; give another one")
     outputs = [find(store, one) for one in args.what]

@@ -15,9 +15,8 @@ from typing import Any
 from yanmo.common.errors import DataError
 from yanmo.store.manifest import Reference
 from yanmo.store.objects import ObjectStore
-from yanmo.store.opening import open_store
+from yanmo.store.opening import store_of
 from yanmo.store.output import Output, open_reference
-from yanmo.store.settings import StoreSettings
 from yanmo.tools.store.find import find, print_json
 from yanmo.tools.store.show import described
 
@@ -67,7 +66,7 @@ def run(store: ObjectStore, args: argparse.Namespace) -> int:
 def _other(args: argparse.Namespace) -> ObjectStore | None:
     if not args.other_store:
         return None
-    return open_store(args.other_store, StoreSettings.of(args))
+    return store_of(args, args.other_store)
 
 
 def differences(first: Output, second: Output, seen: set[tuple[str, ...]]) -> list[Difference]:
