@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import errno
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -89,7 +90,8 @@ def _inputs_file(value: str, known: Sequence[str]) -> dict[str, str]:
     try:
         said = {} if value == "latest" else json.loads(Path(value).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:  # ValueError: not JSON, not UTF-8, a NUL in the name
-        raise UsageError(f"--inputs {value}: expected 'latest' or a JSON file: {error}") from error
+        why = "no such file" if isinstance(error, FileNotFoundError) else str(error)
+        raise UsageError(f"--inputs {value}: expected 'latest' or a JSON file: {why}") from error
     if not isinstance(said, dict):
         raise UsageError(f"--inputs {value}: expected a JSON object of input name -> reference")
     if unknown := sorted(said.keys() - set(known)):
@@ -114,6 +116,13 @@ def _file_bytes(value: str) -> bytes | None:
         return None
 
 
+def _whole_key(store: ObjectStore, stage: str, key: str) -> str:
+    """How to get the whole key of an output that is named as logs name it, by its first digits."""
+    if not re.fullmatch(r"[0-9a-f]{4,63}", key):
+        return ""
+    return f"; a key has 64 digits: `yanmo store show {stage}/{key} --store {store.uri}` prints them"
+
+
 def _committed(store: ObjectStore, value: str, where: str) -> Reference:
     """The reference to the output `<stage>/<key>`."""
     stage, _, key = value.partition("/")
@@ -121,6 +130,6 @@ def _committed(store: ObjectStore, value: str, where: str) -> Reference:
     if found is None:
         raise DataError(
             f"{where} {value!r}: expected a reference file, <stage>/<key> of an output in "
-            f"{store.uri}, 'latest' or 'none'"
+            f"{store.uri}, 'latest' or 'none'{_whole_key(store, stage, key)}"
         )
     return found.reference

@@ -155,6 +155,12 @@ def test_an_input_that_is_not_keyed_does_not_change_the_key(store: FileStore, to
         (['--inputs={"earlier": 1}'], 64, "--inputs"),
         (["--earlier=toy/" + "0" * 64], 65, "expected a reference file"),
         (["--earlier=/etc/passwd"], 65, "/etc/passwd: not a reference"),
+        (
+            ["--earlier=toy/c26c70725eb8"],
+            65,
+            "a key has 64 digits: `yanmo store show toy/c26c70725eb8 --store",
+        ),
+        (["--inputs=latset"], 64, "expected 'latest' or a JSON file: no such file"),
         (["--earlier=" + "x" * 5000], 65, "expected a reference file"),
         (["--earlier=../../etc"], 65, "expected a reference file"),
         (["--earlier=..//x"], 65, "expected a reference file"),
