@@ -160,4 +160,5 @@ def test_memory_does_not_grow_with_the_file(s3_place: str) -> None:
         text=True,
         check=True,
     )
-    assert int(done.stdout) < 64 * 1024, f"{done.stdout} KB more for a file of 384 MB than for one of 128 MB"
+    # Up to 9 parts of 8 MiB are in memory, more where the server is slow; the larger file has 256 MB more.
+    assert int(done.stdout) < 128 * 1024, f"{done.stdout} KB more for a file of 384 MB than for one of 128 MB"
