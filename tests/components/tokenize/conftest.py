@@ -102,29 +102,27 @@ def table_of(documents: list[dict[str, str]], split: str) -> pa.Table:
 CommitDocuments = Callable[..., Output]
 
 
+def _commit(root: Path, shards: list[list[dict[str, str]]], valid: list[dict[str, str]]) -> Output:
+    store = FileStore(root)
+    files = [("train", shard, k, len(shards)) for k, shard in enumerate(shards)]
+    files += [("valid", valid, 0, 1)] if valid else []
+
+    def build(attempt):
+        for split, documents, k, count in files:
+            name = f"{split}-{k:05d}-of-{count:05d}.parquet"
+            write_parquet(table_of(documents, split), attempt.path(name))
+            attempt.add(name)
+        attempt.write("report.json", "{}", role="record")
+        return Result(counts={"documents": sum(len(f[1]) for f in files)})
+
+    texts = [[d["text"] for d in f[1]] for f in files]
+    output = commit_once(store, Recipe(stage="curate", revision=1, semantic={"t": texts}, inputs={}), build)
+    assert output is not None
+    move_pointer(store, "dev", "curate", output.reference)
+    return output
+
+
 @pytest.fixture
 def commit_documents() -> CommitDocuments:
     """Commits train shards and validation documents as the latest output of curate."""
-
-    def commit(root: Path, shards: list[list[dict[str, str]]], valid: list[dict[str, str]]) -> Output:
-        store = FileStore(root)
-        files = [("train", shard, k, len(shards)) for k, shard in enumerate(shards)]
-        files += [("valid", valid, 0, 1)] if valid else []
-
-        def build(attempt):
-            for split, documents, k, count in files:
-                name = f"{split}-{k:05d}-of-{count:05d}.parquet"
-                write_parquet(table_of(documents, split), attempt.path(name))
-                attempt.add(name)
-            attempt.write("report.json", "{}", role="record")
-            return Result(counts={"documents": sum(len(f[1]) for f in files)})
-
-        texts = [[d["text"] for d in f[1]] for f in files]
-        output = commit_once(
-            store, Recipe(stage="curate", revision=1, semantic={"t": texts}, inputs={}), build
-        )
-        assert output is not None
-        move_pointer(store, "dev", "curate", output.reference)
-        return output
-
-    return commit
+    return _commit

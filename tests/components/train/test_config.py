@@ -13,7 +13,7 @@ from yanmo.train.config import TrainConfig
         (["--batch-rows=10", "--ranks=4"], "--ranks 4"),
         (["--batch-rows=12", "--ranks=2", "--micro-batch=4"], "--micro-batch 4"),
         (["--zero-stage=4"], "--zero-stage"),
-        (["--backend=torch", "--zero-stage=2"], "--backend torch"),
+        (["--backend=torch", "--zero-stage=2"], "--zero-stage 2 needs --backend deepspeed"),
         (["--backend=torch", "--deepspeed-config=x.json"], "--deepspeed-config"),
         (["--device=mps"], "--device mps"),
         (["--device=cpu", "--offload=optimizer"], "--offload"),

@@ -162,7 +162,7 @@ DAMAGES = {
     "index-elsewhere": (
         text_of("model.safetensors.index.json", '{"weight_map": {"a": "../b.safetensors"}}'),
         "index.json",
-        "beside it",
+        "in the same folder",
     ),
     "pickles": (pickled, "pytorch_model.bin", "safe_serialization=True"),
     "no-weights": (lambda p: [x.unlink() for x in p.glob("*.safetensors*")], "hf", "no model.safetensors"),
