@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from processes import members, needs_proc, survivors
 
 from yanmo.common.errors import ExitCode
 from yanmo.formats.records import DOCUMENTS, document_id, write_parquet
@@ -20,25 +21,12 @@ from yanmo.store.file_store import FileStore
 from yanmo.store.pointers import move_pointer
 
 ROOT = Path(__file__).parents[2]
-pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")
-
-
-def processes(group: int) -> dict[int, int]:
-    """The living processes of a group, and the parent of each."""
-    found = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if int(fields[2]) == group and fields[0] != "Z":
-            found[int(stat.parent.name)] = int(fields[1])
-    return found
+pytestmark = needs_proc
 
 
 def workers_of(stage: int) -> list[int]:
     """Its fork server's children."""
-    parents = processes(stage)
+    parents = members(stage)
     return [pid for pid, parent in parents.items() if parent != stage and parents.get(parent) == stage]
 
 
@@ -85,9 +73,6 @@ def test_a_killed_worker_ends_the_stage_with_75_and_the_same_command_goes_on(com
     _, said = process.communicate()
     assert process.returncode == ExitCode.RETRY, said
     assert "a worker process was killed (SIGKILL) in" in said and "fewer --workers" in said
-    deadline = time.monotonic() + 60
-    while processes(process.pid) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not processes(process.pid)
+    assert not survivors(process.pid)
     again = subprocess.run(asked, env=environment, capture_output=True, text=True)
     assert again.returncode == ExitCode.DONE, again.stderr

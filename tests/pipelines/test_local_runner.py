@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from kfp.local import subprocess_task_handler as sth
+from processes import is_alive
 
 from yanmo.common.errors import EnvironmentFault
 from yanmo.store.commit import Attempt, Recipe, Result, commit_once
@@ -170,13 +171,6 @@ def wait_for(path: Path) -> str:
             return path.read_text()
         time.sleep(0.02)
     raise AssertionError(f"{path} never came")
-
-
-def is_alive(pid: str) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def wait_for_end(*pids: str) -> None:

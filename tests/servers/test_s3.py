@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from minio.error import S3Error
+from processes import fields_of, is_alive
 
 from servers import s3
 from servers.fault_proxy import KINDS, FaultProxy, Faults
@@ -99,28 +100,21 @@ def borrower(session: str) -> tuple[subprocess.Popen[str], list[int]]:
     return process, [int(word) for word in process.stdout.readline().split()]
 
 
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-
-
 def test_two_processes_share_one_server_and_kill_9_of_both_leaves_none(s3_server: S3Server) -> None:
     if s3_server.bucket:
         pytest.skip("the given server is not ours to end")
     session = uuid.uuid4().hex
     (first, pids), (second, same) = borrower(session), borrower(session)
-    assert pids == same and len(pids) == 3 and all(map(alive, pids))
+    assert pids == same and len(pids) == 3 and all(map(is_alive, pids))
     for process in (first, second):
-        assert all(map(alive, pids))
+        assert all(map(is_alive, pids))
         process.send_signal(signal.SIGKILL)
         process.communicate()
     end = time.monotonic() + 20
     folder = Path(tempfile.gettempdir()) / f"yanmo-s3-{os.getuid()}-{session[:16]}"
-    while (any(map(alive, pids)) or folder.exists()) and time.monotonic() < end:
+    while (any(map(is_alive, pids)) or folder.exists()) and time.monotonic() < end:
         time.sleep(0.1)
-    assert not any(map(alive, pids)) and not folder.exists()
+    assert not any(map(is_alive, pids)) and not folder.exists()
 
 
 def test_kill_9_of_the_keeper_ends_the_daemons_and_its_folder_is_swept(s3_server: S3Server) -> None:
@@ -128,12 +122,12 @@ def test_kill_9_of_the_keeper_ends_the_daemons_and_its_folder_is_swept(s3_server
         pytest.skip("the given server is not ours to end")
     session = uuid.uuid4().hex
     process, pids = borrower(session)
-    keeper = int(Path(f"/proc/{pids[0]}/stat").read_text().rpartition(")")[2].split()[1])
+    keeper = int(fields_of(pids[0])[1])
     os.kill(keeper, signal.SIGKILL)
     end = time.monotonic() + 20
-    while any(map(alive, pids)) and time.monotonic() < end:
+    while any(map(is_alive, pids)) and time.monotonic() < end:
         time.sleep(0.1)
-    assert not any(map(alive, pids))
+    assert not any(map(is_alive, pids))
     process.kill()
     process.communicate()
     s3.sweep()

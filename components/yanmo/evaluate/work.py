@@ -15,7 +15,8 @@ from yanmo.formats.documents import text_form
 from yanmo.formats.records import GENRE_ALIASES, GENRES
 from yanmo.options.fields import NONE
 from yanmo.stage.stage_run import Finish, Prepared, Skip
-from yanmo.store.commit import Result, work_name
+from yanmo.store.commit import Result
+from yanmo.store.in_use import work_name
 from yanmo.store.output import Output, find_output, read_json
 
 if TYPE_CHECKING:

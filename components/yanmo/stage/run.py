@@ -31,7 +31,8 @@ from yanmo.stage.failing import failed, fatal_of_this_run, forget_fatal, record_
 from yanmo.stage.inputs import resolve_inputs
 from yanmo.stage.kfp_outputs import ExecutorOutputs
 from yanmo.stage.stage_run import Finish, KeyInput, Made, Options, Prepared, Skip, StageRun, Steps
-from yanmo.store.commit import Attempt, Recipe, Result, check_present, commit_once, find_whole
+from yanmo.store.commit import Attempt, Recipe, Result, commit_once, find_whole
+from yanmo.store.in_use import check_present
 from yanmo.store.opening import store_of
 from yanmo.store.output import Output
 from yanmo.store.pointers import move_pointer, pointer_name
@@ -241,7 +242,7 @@ def _hand_over(
         if options.pointer != NONE:
             name = options.pointer or stage.name
             move_pointer(run.store, options.channel, name, output.reference)
-        check_present(run.store, [output, *parts.values()])  # after the pointers: see commit.announce
+        check_present(run.store, [output, *parts.values()])  # after the pointers: see in_use.announce
     if options.reference_out:
         path = Path(options.reference_out)
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -14,7 +14,8 @@ from yanmo.options.fields import StageOptions
 from yanmo.stage.declaration import Stage
 from yanmo.stage.exporter import Telemetry
 from yanmo.stage.session import Session
-from yanmo.store.commit import Attempt, Recipe, Result, announce, commit_once, work_name
+from yanmo.store.commit import Attempt, Recipe, Result, commit_once
+from yanmo.store.in_use import announce, work_name
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output
 from yanmo.store.work_folder import WorkFolder

@@ -13,31 +13,20 @@ import json
 import logging
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from yanmo.common.errors import DataError, StorageError
+from yanmo.common.errors import DataError
+from yanmo.store.in_use import Removed, announce, lease_name
 from yanmo.store.lease import Lease
-from yanmo.store.manifest import FileEntry, Manifest, Reference, Role, content_digest, make_key
+from yanmo.store.manifest import FileEntry, Manifest, Role, content_digest, make_key
 from yanmo.store.objects import AlreadyExists, Damaged, ObjectStore, check_name
-from yanmo.store.output import Output, deletion_marks, find_output, manifest_name, superseded_name
+from yanmo.store.output import Output, find_output, manifest_name, superseded_name
 from yanmo.store.schema import utc_now
 
 log = logging.getLogger(__name__)
-INPUTS = "INPUTS.json"
-INPUTS_SCHEMA = "yanmo.inputs/1"
-_GC_SECONDS = 20.0
-"""How long a run waits for a gc that has set aside what it needs; a gc that was killed decides nothing."""
-
-
-class Removed(StorageError):
-    """gc removed an output since it was opened: nothing referred to it."""
-
-    def __init__(self, message: str, which: Reference) -> None:
-        super().__init__(message)
-        self.which = which
 
 
 class Attempt:
@@ -148,95 +137,6 @@ class Recipe:
 
 def _digest_of(value: Any) -> str:
     return value.content_digest if isinstance(value, Output) else str(value["content_digest"])
-
-
-def work_name(stage: str, key: str) -> str:
-    """Where a key's work in progress lies (checkpoints, LEASE.json)."""
-    return f"runs/{stage}/{key}"
-
-
-def lease_name(stage: str, key: str) -> str:
-    """Where the lease of a key lies."""
-    return f"{work_name(stage, key)}/LEASE.json"
-
-
-def announce(store: ObjectStore, stage: str, key: str, outputs: dict[str, Output]) -> None:
-    """Write into INPUTS.json what the run of a key rests on; called under its lease.
-
-    gc sets a manifest aside, then reads these files and the pointers, and only then removes anything; a run
-    writes first and looks for the manifests afterwards. So gc sees the file, or the run that one is gone.
-
-    Raises:
-        StorageError: one of `outputs` was removed since it was opened.
-    """
-    if not outputs:
-        return
-    pinned = {name: vars(output.reference) for name, output in sorted(outputs.items())}
-    name = f"{work_name(stage, key)}/{INPUTS}"
-    data = inputs_document(pinned)
-    try:
-        store.create(name, data)
-    except AlreadyExists:
-        current, version = store.read(name)
-        if current != data:
-            store.replace(name, data, version)
-    check_present(store, outputs.values())
-
-
-def inputs_document(pinned: Mapping[str, object]) -> bytes:
-    """What INPUTS.json holds: name -> the fields of a reference."""
-    return json.dumps({"schema": INPUTS_SCHEMA, "inputs": pinned}, indent=1).encode() + b"\n"
-
-
-def check_present(store: ObjectStore, outputs: Iterable[Output]) -> None:
-    """Raise Removed when gc has removed one of `outputs` since it was opened.
-
-    Waits for one that gc has set aside and not yet removed: gc looks once more who needs it, under the lease
-    of its key, and the caller has announced that before.
-    """
-    for output in outputs:
-        pinned = output.reference
-        if not _is_back(store, pinned):
-            set_aside = superseded_name(pinned.stage, pinned.key, pinned.manifest_sha256)
-            if store.stat(set_aside) is not None:
-                raise Removed(
-                    f"{store.uri}/{pinned.manifest_uri}: set aside by a `yanmo store gc` that goes on or was "
-                    "killed; run `yanmo store gc --delete`, which puts back what is needed, then "
-                    "run the same command again",
-                    pinned,
-                )
-            raise Removed(
-                f"{store.uri}/{pinned.manifest_uri}: removed by `yanmo store gc` while this ran, "
-                "as nothing referred to it; run the same command again",
-                pinned,
-            )
-
-
-def _is_back(store: ObjectStore, pinned: Reference) -> bool:
-    """Whether the manifest is there, once a gc that has set it aside has decided."""
-    set_aside = superseded_name(pinned.stage, pinned.key, pinned.manifest_sha256)
-    end = time.monotonic() + _GC_SECONDS
-    while not _is_present(store, pinned):
-        gone = store.stat(set_aside) is None and not _is_present(store, pinned)
-        if gone or time.monotonic() > end:
-            return False
-        time.sleep(0.2)
-    return True
-
-
-def _is_present(store: ObjectStore, pinned: Reference) -> bool:
-    """Whether the manifest that was opened is there, in its place or as one that `--force` replaced."""
-    try:
-        data, _ = store.read(pinned.manifest_uri)
-    except FileNotFoundError:
-        return False  # removed, or set aside by a gc that will look once more who needs it
-    if hashlib.sha256(data).hexdigest() == pinned.manifest_sha256:
-        return True
-    stage, key, sha256 = pinned.stage, pinned.key, pinned.manifest_sha256
-    if any(store.stat(mark) is not None for mark in deletion_marks(stage, key, sha256)):
-        return False
-    # Afterwards, as gc removes the marks after the manifest.
-    return store.stat(superseded_name(stage, key, sha256)) is not None
 
 
 def find_whole(store: ObjectStore, stage: str, key: str) -> Output | None:

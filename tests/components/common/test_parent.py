@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from processes import is_alive, needs_proc
 
 COMPONENTS = Path(__file__).parents[3] / "components"
 CHILD = """
@@ -27,14 +28,7 @@ child = subprocess.Popen([sys.executable, "-c", sys.argv[1], sys.argv[2]], env=e
 print(child.pid, flush=True)
 child.wait()
 """
-pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
+pytestmark = needs_proc
 
 
 @pytest.mark.parametrize(("late", "lines"), [("0", 2), ("1.5", 1)], ids=["asked", "gone before it asked"])

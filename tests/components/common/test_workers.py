@@ -14,6 +14,7 @@ import pytest
 from asked_of_workers import ENDS, ERRORS, TwoWords, end, fail, one_thread, touch_later
 from hypothesis import given
 from hypothesis import strategies as st
+from processes import is_alive, needs_proc, survivors
 
 from yanmo.common import workers as module
 from yanmo.common.errors import ExitCode, WorkerLost, exit_code
@@ -21,7 +22,6 @@ from yanmo.common.workers import Workers, ordered_map, portable, preload
 
 COMPONENTS = Path(__file__).parents[3] / "components"
 HERE = Path(__file__).parent
-needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")
 
 
 def test_results_come_in_the_order_of_tasks() -> None:
@@ -156,30 +156,6 @@ def start(tmp_path: Path) -> tuple[subprocess.Popen[str], list[int]]:
         command, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True, preexec_fn=heed
     )
     return process, [begun(file) for file in files]
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-def survivors(leader: int) -> list[int]:
-    """The processes of a group that still live, after a moment."""
-    deadline = time.monotonic() + 60
-    while True:
-        found = []
-        for stat in Path("/proc").glob("[0-9]*/stat"):
-            try:
-                fields = stat.read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            if int(fields[2]) == leader and fields[0] != "Z":
-                found.append(int(stat.parent.name))
-        if not found or time.monotonic() > deadline:
-            return found
-        time.sleep(0.05)
 
 
 KILLS: dict[str, Callable[[int], None]] = {

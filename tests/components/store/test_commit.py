@@ -18,8 +18,9 @@ from toy_outputs import recipe, write_text
 
 from yanmo.common.errors import DataError, LeaseLost
 from yanmo.store import commit as commit_module
-from yanmo.store.commit import Attempt, Recipe, Result, check_present, commit_once
+from yanmo.store.commit import Attempt, Recipe, Result, commit_once
 from yanmo.store.file_store import FileStore
+from yanmo.store.in_use import check_present
 from yanmo.store.output import Output, find_output, open_reference
 
 POINTS = ("half-written", "before-manifest", "in-create", "before-link", "after-link", "after-manifest")

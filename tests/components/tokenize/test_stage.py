@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from processes import survivors
 
 from yanmo.common.errors import ExitCode
 from yanmo.formats.token_cache import TokenCache, verify
@@ -188,24 +189,7 @@ def test_killed_run_leaves_nothing_committed_and_the_next_one_finishes(store):
     assert not list(store.glob("cas/tokenize/*/MANIFEST.json"))
     assert tokenize(store) == ExitCode.DONE
     verify(latest(store))
-    assert not _alive(child.pid), "workers outlived the stage"
-
-
-def _alive(group: int) -> list[int]:
-    """Processes of a process group that are not zombies, after a moment."""
-    for _ in range(100):
-        found = []
-        for stat in Path("/proc").glob("[0-9]*/stat"):
-            try:
-                fields = stat.read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            if int(fields[2]) == group and fields[0] != "Z":
-                found.append(int(stat.parent.name))
-        if not found:
-            return []
-        time.sleep(0.1)
-    return found
+    assert not survivors(child.pid, 10), "workers outlived the stage"
 
 
 def test_same_documents_give_the_tokens_of_today(tmp_path, commit_documents):

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from processes import is_alive
 
 from yanmo.options.command_line import load
 from yanmo.options.fields import flag
@@ -53,14 +54,6 @@ def wait_for(what, seconds: float = 300) -> None:
     while not what():
         assert time.monotonic() < end, "it never came"
         time.sleep(0.05)
-
-
-def is_gone(pid: int) -> bool:
-    """Whether a process has ended; one that nobody has waited for yet counts."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except OSError:
-        return True
 
 
 def begun(store: Path, step: int) -> Path | None:
@@ -125,7 +118,7 @@ def test_a_frozen_rank_ends_the_run_for_another_try(store, tiny, tmp_path):
     logs = {ranks: process.communicate(timeout=400)[1] for ranks, process in processes.items()}
     for ranks, place in runs.items():
         assert processes[ranks].returncode == 75, logs[ranks]
-        wait_for(lambda ranks=ranks: is_gone(victims[ranks]), 30)
+        wait_for(lambda ranks=ranks: not is_alive(victims[ranks]), 30)
         again = stage(place, {**options[ranks], "max_seconds": 1})
         assert again.returncode == 0 and "resuming at step" in again.stderr, again.stderr
     assert "stands still" in logs[1]

@@ -37,7 +37,8 @@ from yanmo.evaluate.hand_over import EvaluateRun
 from yanmo.evaluate.measures import Bootstrap, summarize
 from yanmo.formats.documents import text_form
 from yanmo.formats.records import num_characters
-from yanmo.store.commit import Attempt, Result, work_name
+from yanmo.store.commit import Attempt, Result
+from yanmo.store.in_use import work_name
 from yanmo.store.output import Output
 
 log = logging.getLogger(__name__)

@@ -23,8 +23,8 @@ from pathlib import Path
 from yanmo.common.errors import DataError, StorageError, UsageError
 from yanmo.common.logs import Progress, human_bytes
 from yanmo.store.auto_record import AutoRecord, is_auto_record, read_record
-from yanmo.store.commit import announce, lease_name
 from yanmo.store.file_store import fsync_dir
+from yanmo.store.in_use import announce, lease_name
 from yanmo.store.lease import Lease
 from yanmo.store.manifest import FileEntry, Reference
 from yanmo.store.objects import AlreadyExists, ObjectStore, Wanted, Written

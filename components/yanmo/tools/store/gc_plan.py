@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from yanmo.common.errors import DataError
 from yanmo.common.logs import human_seconds
 from yanmo.store.auto_record import is_auto_record, read_record
-from yanmo.store.commit import INPUTS_SCHEMA
+from yanmo.store.in_use import INPUTS_SCHEMA
 from yanmo.store.manifest import Manifest, Reference
 from yanmo.store.objects import Leftover, ObjectInfo, ObjectStore
 from yanmo.store.output import check_manifest_at, find_output, manifest_name, superseded_name

@@ -30,7 +30,7 @@ from dataclasses import dataclass, field
 
 from yanmo.common.errors import DataError, LeaseLost
 from yanmo.common.logs import Progress
-from yanmo.store.commit import lease_name
+from yanmo.store.in_use import lease_name
 from yanmo.store.lease import TTL_SECONDS, Lease, is_live
 from yanmo.store.manifest import Manifest, Reference
 from yanmo.store.objects import AlreadyExists, ObjectStore

@@ -8,9 +8,9 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
+from processes import fields_of
 
 from yanmo.promote.history import rollback
 from yanmo.promote.history.champion_records import all_records
@@ -142,8 +142,7 @@ def test_sigterm_before_the_swap_ends_a_rollback_orderly_and_moves_nothing(stage
             more = os.read(process.stdout.fileno(), 4096)
             said += more
         # Python sees a signal that comes between its last look and the read only when the read ends.
-        stat = Path(f"/proc/{process.pid}/stat")
-        while stat.read_text().rpartition(")")[2].split()[0] == "R":
+        while fields_of(process.pid)[:1] == ["R"]:
             time.sleep(0.01)
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 128 + signal.SIGTERM

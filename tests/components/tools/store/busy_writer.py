@@ -13,7 +13,7 @@ import time
 from ground import Ground
 
 from yanmo.common.errors import DataError, StorageError
-from yanmo.store.commit import check_present
+from yanmo.store.in_use import check_present
 from yanmo.store.output import Output, open_reference
 from yanmo.store.pointers import move_pointer
 

@@ -11,8 +11,9 @@ from typing import Any
 import pyarrow as pa
 
 from yanmo.formats.records import DOCUMENTS, document_id, write_parquet
-from yanmo.store.commit import Attempt, Recipe, Result, commit_once, work_name
+from yanmo.store.commit import Attempt, Recipe, Result, commit_once
 from yanmo.store.file_store import FileStore
+from yanmo.store.in_use import work_name
 from yanmo.store.objects import ObjectStore
 from yanmo.store.opening import open_store
 from yanmo.store.output import Output

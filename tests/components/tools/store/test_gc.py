@@ -20,9 +20,10 @@ from ground import RAW, Ground, folder_of, work_of
 from killed_writes import die_at_write
 
 from yanmo.common.errors import ExitCode, StorageError
-from yanmo.store import commit
+from yanmo.store import in_use
 from yanmo.store.auto_record import AutoRecord
-from yanmo.store.commit import Recipe, announce, check_present, work_name
+from yanmo.store.commit import Recipe
+from yanmo.store.in_use import announce, check_present, work_name
 from yanmo.store.lease import Lease
 from yanmo.store.objects import Leftover
 from yanmo.store.output import Output, deletion_marks, open_reference
@@ -405,7 +406,7 @@ def test_the_mark_of_a_killed_gc_goes_and_what_it_was_on_can_be_used(
     ground: Ground, mark: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also the mark of a gc of an earlier version."""
-    monkeypatch.setattr(commit, "_GC_SECONDS", 0.5)  # how long a run waits for a gc that lives
+    monkeypatch.setattr(in_use, "_GC_SECONDS", 0.5)  # how long a run waits for a gc that lives
     first, _ = replaced(ground)
     move_pointer(ground.store, "prod", "model", first.reference)
     digits = first.reference.manifest_sha256[:12]

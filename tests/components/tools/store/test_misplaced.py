@@ -18,7 +18,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from yanmo.common.errors import DataError, ExitCode
-from yanmo.store.commit import Recipe, announce
+from yanmo.store.commit import Recipe
+from yanmo.store.in_use import announce
 from yanmo.store.lease import Lease
 from yanmo.store.output import open_reference
 from yanmo.store.pointers import POINTED, move_pointer
