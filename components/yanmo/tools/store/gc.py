@@ -20,7 +20,8 @@ from yanmo.common.logs import human_bytes
 from yanmo.options.values import Bounds, brief, number_in
 from yanmo.store.objects import Leftover, ObjectInfo, ObjectStore
 from yanmo.tools.store.find import print_json
-from yanmo.tools.store.gc_plan import Ages, GcPlan, Planner
+from yanmo.tools.store.gc_plan import Ages, GcPlan
+from yanmo.tools.store.gc_planner import Planner
 from yanmo.tools.store.gc_sweep import Sweep, Swept
 from yanmo.tools.store.inventory import Inventory, take
 

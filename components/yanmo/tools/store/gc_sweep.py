@@ -36,7 +36,8 @@ from yanmo.store.manifest import Manifest, Reference
 from yanmo.store.objects import AlreadyExists, ObjectStore
 from yanmo.store.output import deletion_marks, manifest_name, superseded_name
 from yanmo.tools.store.chain import Opener, edges
-from yanmo.tools.store.gc_plan import GcPlan, ToDelete, inputs_of
+from yanmo.tools.store.gc_plan import GcPlan, ToDelete
+from yanmo.tools.store.gc_planner import inputs_of
 from yanmo.tools.store.inventory import KeyName, take
 from yanmo.tools.store.pointed import read_all
 

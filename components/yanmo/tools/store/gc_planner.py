@@ -1,0 +1,335 @@
+"""What gc may remove and what it must keep, decided from one listing.
+
+Kept, with all their inputs and parts, transitively:
+- what a pointer or a record of a history names;
+- what a live run makes or rests on (LEASE.json, INPUTS.json), and an unfinished one that may go on;
+- what is younger than the given age, since a pipeline may hold its reference in an artifact only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Iterable, Iterator
+
+from yanmo.common.errors import DataError
+from yanmo.store.auto_record import is_auto_record, read_record
+from yanmo.store.in_use import INPUTS_SCHEMA
+from yanmo.store.manifest import Manifest, Reference
+from yanmo.store.objects import ObjectInfo, ObjectStore
+from yanmo.store.output import check_manifest_at, find_output, manifest_name, superseded_name
+from yanmo.tools.store.chain import edges, references_in
+from yanmo.tools.store.gc_plan import Ages, GcPlan, ToDelete, consumers_first, shown_age
+from yanmo.tools.store.inventory import Inventory, KeyFolder, KeyName, is_working
+from yanmo.tools.store.pointed import Named, read_all
+
+log = logging.getLogger(__name__)
+SETTLED_SECONDS = 2.0
+"""Nothing that a lease does not guard is removed younger than this: its writer may be at it now. (The
+temporary files of a folder are locked while they are written, a moment after they appear.)"""
+_MARKS = ("/LEASE.json", "/INPUTS.json")
+
+
+class Planner:
+    """Marks what is needed and decides about the rest."""
+
+    def __init__(self, store: ObjectStore, inventory: Inventory, ages: Ages) -> None:
+        self.store, self.inventory, self.ages = store, inventory, ages
+        self.plan = GcPlan()
+        self._now = store.clock()
+        self._live: set[KeyName] = set()
+        self._seen: set[tuple[KeyName, str]] = set()
+        self._manifests: dict[str, tuple[Manifest, bytes] | None] = {}
+
+    def decide(self) -> GcPlan:
+        """The plan; nothing is written.
+
+        Raises:
+            DataError: a pointer, record or needed manifest is damaged, so that nobody can know what it kept.
+        """
+        self._mark(self._roots())
+        for name in sorted(self.inventory.keys):
+            if name not in self._live:
+                self._judge(self.inventory.keys[name])
+        self.plan.to_delete = list(consumers_first(self.plan.to_delete))
+        self._judge_loose()
+        return self.plan
+
+    def _is_old(self, modified: float, age: float | None = None) -> bool:
+        return self._now - modified >= (self.ages.older_than if age is None else age)
+
+    def _roots(self) -> Iterator[tuple[Reference, str]]:
+        for named in read_all(self.store, self.inventory.pointers):
+            if named.is_pointer:
+                self._check_is_there(named)
+            yield named.reference, named.by
+        for name, folder in sorted(self.inventory.keys.items()):
+            if is_working(self.store, folder):
+                self._live.add(name)
+                self.plan.kept[name] = "a run is making it now"
+            if self._may_go_on(folder):
+                for reference in inputs_of(self.store, folder):
+                    yield reference, f"input of a run of {folder}"
+            yield from self._young(folder)
+
+    def _check_is_there(self, named: Named) -> None:
+        """Raise DataError where a pointer's output is lost whole: what it rests on is not known without it.
+
+        Such a store is half restored, maybe, and what its outputs rest on would go.
+        """
+        reference = named.reference
+        folder = self.inventory.keys.get((reference.stage, reference.key))
+        if folder is not None and (any(folder.objects) or is_working(self.store, folder)):
+            return
+        if self.store.stat(reference.manifest_uri) is not None:
+            return  # committed since the store was listed
+        raise DataError(
+            f"{self.store.uri}/pointers/{named.by}.json: names {reference.stage}/{reference.key[:12]}, found "
+            f"nothing of it; restore it, or run the {reference.stage} stage again. To let go of all that it "
+            "rests on, delete the pointer by hand first"
+        )
+
+    def _young(self, folder: KeyFolder) -> Iterator[tuple[Reference, str]]:
+        """The edges of manifests that are too young to be removed."""
+        if folder.manifest is None:
+            return  # none, or set aside by a gc that was killed
+        for info in [folder.manifest, *folder.old_manifests]:
+            if self._is_old(info.modified) and folder.name not in self._live:
+                continue
+            if info is folder.manifest:
+                self.plan.kept.setdefault(folder.name, f"younger than {shown_age(self.ages.older_than)}")
+            found = self._read(info.name) if info is folder.manifest else self._read_old(info.name)
+            for edge in edges(found[0]) if found else ():
+                yield edge.reference, f"{edge.label} of {folder}"
+
+    def _may_go_on(self, folder: KeyFolder) -> bool:
+        """Whether a run of the key lives, or may be started again and needs its inputs."""
+        if folder.name in self._live:
+            return True
+        inputs = next((info for info in folder.work if info.name.endswith("/INPUTS.json")), None)
+        if inputs is None:
+            return False
+        return not self._is_old(inputs.modified) or (not folder.manifest and self._has_kept_work(folder))
+
+    def _has_kept_work(self, folder: KeyFolder) -> bool:
+        work = [info for info in folder.work if not info.name.endswith(_MARKS)]
+        return bool(work) and not self._is_old(max(info.modified for info in work), self.ages.abandoned)
+
+    def _mark(self, roots: Iterable[tuple[Reference, str]]) -> None:
+        waiting = list(roots)[::-1]
+        for reference, why in reversed(waiting):  # a pointer is a better reason than a chain
+            self.plan.kept.setdefault((reference.stage, reference.key), why)
+        while waiting:
+            reference, why = waiting.pop()
+            name = (reference.stage, reference.key)
+            self.plan.pinned.add((name, reference.manifest_sha256))
+            if (name, reference.manifest_sha256) in self._seen:
+                continue
+            self._seen.add((name, reference.manifest_sha256))
+            self.plan.kept.setdefault(name, why)
+            found = self._pinned(reference, why)
+            if found is None:
+                self.plan.dangling.append(f"{why}: {reference.stage}/{reference.key[:12]} is not there")
+                continue
+            waiting += [
+                (edge.reference, f"{edge.label} of {reference.stage}/{reference.key[:12]}")
+                for manifest in (found, *self._opened_instead(reference, found))
+                for edge in edges(manifest)
+            ]
+
+    def _opened_instead(self, reference: Reference, found: Manifest) -> list[Manifest]:
+        """The manifest that readers of `reference` open, where it is another than the one that it pins.
+
+        `--force` may have put one of equal content in its place since, which names parts of its own.
+        """
+        here = self._read(manifest_name(reference.stage, reference.key))
+        if here is None or here[0] is found or here[0].content_digest != reference.content_digest:
+            return []
+        return [here[0]]
+
+    def _pinned(self, reference: Reference, why: str) -> Manifest | None:
+        """The manifest that `reference` pins; one that was set aside is to be restored.
+
+        None where nothing of the key is there any more.
+
+        Raises:
+            DataError: anything else lies in its place, so that nobody knows which files it names.
+        """
+        stage, key = reference.stage, reference.key
+        folder = self.inventory.keys.get((stage, key))
+        if folder is None or not any(folder.objects):
+            return None
+        here = self._read(manifest_name(stage, key))  # raises where it is damaged, or of another key
+        set_aside = superseded_name(stage, key, reference.manifest_sha256)
+        for name in (manifest_name(stage, key), set_aside):
+            found = self._read(name)
+            if found and hashlib.sha256(found[1]).hexdigest() == reference.manifest_sha256:
+                if found[0].content_digest != reference.content_digest:
+                    break
+                if folder.manifest is None:
+                    self.plan.restore.append(((stage, key), name))
+                return found[0]
+        if here and here[0].content_digest == reference.content_digest and self._is_all_of(here, folder):
+            return here[0]  # committed again after its manifest was lost: the same content
+        if here is None and folder.name in self._live:
+            return None  # lost before, and being made again now
+        raise DataError(
+            f"{self.store.uri}/{manifest_name(stage, key)}: {why} pins the manifest with sha256 "
+            f"{reference.manifest_sha256[:16]}..., "
+            + (f"found {hashlib.sha256(here[1]).hexdigest()[:16]}..." if here else "found none")
+            + f", and none next to it; restore it, or run the {stage} stage again with --force. Only where "
+            "that gives other content, remove by hand what still refers to the lost one (`yanmo store "
+            "verify` lists it)"
+        )
+
+    def _is_all_of(self, here: tuple[Manifest, bytes], folder: KeyFolder) -> bool:
+        """Whether the manifest in place stands for all of its key, so that other attempts may go.
+
+        Not an older one that was put back by hand: `--force` kept that next to it, under its own name. Where
+        there are files of other attempts, its own may be the damaged ones: every file is read then. That
+        happens once, as the others are removed.
+        """
+        manifest, data = here
+        sha256 = hashlib.sha256(data).hexdigest()
+        if self._read(superseded_name(manifest.stage, manifest.key, sha256)) is not None:
+            return False
+        if not folder.has_others_than(manifest):
+            return True
+        output = find_output(self.store, *folder.name)
+        return output is not None and output.reference.manifest_sha256 == sha256 and not output.is_damaged()
+
+    def _read_old(self, name: str) -> tuple[Manifest, bytes] | None:
+        """`_read`, where a damaged manifest may be passed over."""
+        try:
+            return self._read(name)
+        except DataError:
+            return None
+
+    def _read(self, name: str) -> tuple[Manifest, bytes] | None:
+        if name not in self._manifests:
+            try:
+                data, _ = self.store.read(name)
+                self._manifests[name] = check_manifest_at(data, self.store.uri, name), data
+            except FileNotFoundError:
+                self._manifests[name] = None
+        return self._manifests[name]
+
+    def _judge(self, folder: KeyFolder) -> None:
+        """What is to be removed of a key that no live run holds."""
+        if folder.name not in self.plan.kept:
+            self._list_all(folder) if folder.manifest else self._list_debris(folder, set())
+        elif folder.manifest:
+            self._list_debris(folder, self._used_attempts(folder))
+        # else it is needed and not there: nothing of it is touched
+
+    def _list_debris(self, folder: KeyFolder, used: set[str]) -> None:
+        """What lies next to the output, if there is one."""
+        old = [info for info in folder.old_manifests if not self._is_kept_manifest(folder, info)]
+        objects = list(old)
+        why = ["a manifest that was replaced or set aside"] if old else []
+        for attempt, files in sorted(folder.attempts.items()):
+            if attempt not in used and self._is_old(max(info.modified for info in files)):
+                objects += files
+                why.append("an attempt that was never committed, or replaced")
+        work = self._old_work(folder)
+        if work:
+            objects += work
+            why.append("work of a finished run" if folder.manifest else "what a run left that never finished")
+        if folder.deletion_marks:  # its gc was killed: a live one holds the lease
+            objects += folder.deletion_marks
+            why.append("a mark of a gc that was killed")
+        leftovers = [one for one in folder.leftovers if self._is_old(one.modified)]
+        why += [one.what for one in leftovers]
+        if objects or leftovers:
+            found = self._read(folder.manifest.name) if folder.manifest else None
+            data = found[1] if found else b""
+            self.plan.to_delete.append(
+                ToDelete(folder, objects, "; ".join(dict.fromkeys(why)), data=data, leftovers=leftovers)
+            )
+
+    def _list_all(self, folder: KeyFolder) -> None:
+        """The output and all that lies next to it; its manifest first."""
+        assert folder.manifest
+        found = self._read_old(folder.manifest.name)
+        why = f"nothing refers to it, and it is older than {shown_age(self.ages.older_than)}"
+        if found is None:
+            why = f"its manifest is damaged; {why}"
+        data = found[1] if found else self.store.read(folder.manifest.name)[0]
+        objects = [folder.manifest, *folder.old_manifests]
+        objects += [info for infos in folder.attempts.values() for info in infos]
+        objects += [*folder.deletion_marks, *folder.work]
+        manifest = found[0] if found else None
+        self.plan.to_delete.append(ToDelete(folder, objects, why, True, manifest, data, folder.leftovers))
+
+    def _used_attempts(self, folder: KeyFolder) -> set[str]:
+        """Attempts that the current manifest, or a kept older one of other content, names."""
+        assert folder.manifest
+        infos = [folder.manifest, *(o for o in folder.old_manifests if self._is_kept_manifest(folder, o))]
+        found = [self._read_old(info.name) for info in infos]
+        return {one[0].attempt for one in found if one}
+
+    def _is_kept_manifest(self, folder: KeyFolder, info: ObjectInfo) -> bool:
+        digits = info.name.rpartition("-")[2].removesuffix(".json")
+        if any(name == folder.name and sha.startswith(digits) for name, sha in self.plan.pinned):
+            return True
+        return folder.manifest is not None and not self._is_old(info.modified)
+
+    def _old_work(self, folder: KeyFolder) -> list[ObjectInfo]:
+        if not folder.work or not self._is_old(max(info.modified for info in folder.work)):
+            return []
+        if folder.manifest is None and self._has_kept_work(folder):
+            return []
+        return sorted(folder.work, key=lambda info: info.name.endswith(_MARKS))
+
+    def _judge_loose(self) -> None:
+        age = max(self.ages.older_than, SETTLED_SECONDS)
+        for info in self.inventory.runs:
+            if not self._is_old(info.modified, age):
+                continue
+            if is_auto_record(info.name):
+                if not self._is_needed_record(info.name):
+                    self.plan.loose.append((info, "what `auto` became, of an output that is gone"))
+            else:
+                self.plan.loose.append((info, "how a run ended"))
+        for info in self.inventory.probes:
+            if self._is_old(info.modified, age):
+                self.plan.loose.append((info, "a probe of conditional writes"))
+        newest: dict[str, float] = {}
+        for info in self.inventory.kfp:
+            run = "/".join(info.name.split("/")[:2])
+            newest[run] = max(newest.get(run, 0.0), info.modified)
+        for info in self.inventory.kfp:
+            if self._is_old(newest["/".join(info.name.split("/")[:2])], age):
+                self.plan.loose.append((info, "KFP's files of a finished run"))
+        for leftover in self.inventory.leftovers:
+            if self._is_old(leftover.modified, age):
+                self.plan.leftovers.append(leftover)
+
+    def _is_needed_record(self, name: str) -> bool:
+        """Whether the key that a record of `auto` made is kept, or worked at; also where nobody can say."""
+        try:
+            record = read_record(self.store, name)
+        except DataError as error:
+            log.warning("%s. It stays", error)
+            return True
+        folder = self.inventory.keys.get((record.stage, record.key)) if record else None
+        if record is None or folder is None:
+            return False
+        works_on = folder.manifest is None and bool(folder.work) and not self._old_work(folder)
+        return folder.name in self.plan.kept or works_on
+
+
+def inputs_of(store: ObjectStore, folder: KeyFolder) -> list[Reference]:
+    """What INPUTS.json of a key names; empty where there is none.
+
+    Raises:
+        DataError: it is damaged.
+    """
+    for info in folder.work:
+        if info.name.endswith("/INPUTS.json"):
+            try:
+                where = f"{store.uri}/{info.name}"
+                return references_in(store.read(info.name)[0], INPUTS_SCHEMA, {"inputs": dict}, where)
+            except FileNotFoundError:
+                return []
+    return []
