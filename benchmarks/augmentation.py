@@ -18,7 +18,6 @@ import resource
 import statistics
 import subprocess
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -134,7 +133,7 @@ def _steps(cache: Any) -> int:
     return len(samples.plan(0)) // BATCH_ROWS
 
 
-def _stage(store: str, stage: Any, work: Callable[..., Any], argv: list[str], **doors: Any) -> Any:
+def _stage(store: str, stage: Any, steps: Any, argv: list[str]) -> Any:
     """Run a stage in this process and open its output."""
     from yanmo.stage.run import main as run_stage
     from yanmo.store.manifest import Reference
@@ -144,7 +143,7 @@ def _stage(store: str, stage: Any, work: Callable[..., Any], argv: list[str], **
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "reference.json"
         common = ["--store", store, "--metrics-port", "-1", "--pointer", "none", "--log-level", "error"]
-        code = run_stage(stage, work, argv=[*argv, *common, "--reference-out", str(path)], **doors)
+        code = run_stage(stage, steps, [*argv, *common, "--reference-out", str(path)])
         if code:
             raise SystemExit(code)
         return open_reference(open_store(store), Reference.from_json(path.read_text(), str(path)))
@@ -157,21 +156,18 @@ def balance(store: str, documents: str, quotas: str, seed: int, *more: str) -> s
 
     argv = ["--quotas", quotas, "--seed", str(seed), *more]
     argv += ["--documents", documents] if documents else []
-    output = _stage(store, STAGE, phases.work, argv, prepare=phases.prepare)
+    output = _stage(store, STAGE, phases.STEPS, argv)
     return f"balance/{output.manifest.key}"
 
 
 def tokenize(store: str, documents: str, tokenizer: str) -> Any:
     """The token cache, made with a small vocabulary of its own or with the tokenizer given."""
-    from yanmo.tokenize import work as tokenize_work
     from yanmo.tokenize.config import STAGE
+    from yanmo.tokenize.work import STEPS
 
     argv = ["--documents", documents, "--vocab-size", "4096", "--workers", "1", "--judged", "0"]
     argv += ["--agreement-sentences", "0", "--tokenizer", tokenizer or "none"]
-    doors = {
-        name: getattr(tokenize_work, name) for name in ("prepare", "finish") if hasattr(tokenize_work, name)
-    }
-    return _stage(store, STAGE, tokenize_work.work, argv, **doors)
+    return _stage(store, STAGE, STEPS, argv)
 
 
 def train(store: str, cache: Any, seed: int, steps: int, noise: float, rates: float) -> dict[str, Any]:

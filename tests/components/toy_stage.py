@@ -11,7 +11,7 @@ from yanmo.common.errors import DataError, UsageError
 from yanmo.options.fields import StageOptions, input_ref, opt
 from yanmo.stage.declaration import Stage
 from yanmo.stage.run import Result, run
-from yanmo.stage.stage_run import Finish, Prepared, Skip, StageRun
+from yanmo.stage.stage_run import Finish, Prepared, Skip, StageRun, Steps
 from yanmo.store.commit import Attempt
 from yanmo.store.output import Output
 
@@ -93,5 +93,7 @@ def finish(run: StageRun, output: Output) -> Finish:
     )
 
 
+STEPS = Steps(work, prepare=prepare, finish=finish)
+
 if __name__ == "__main__":
-    run(STAGE, work, prepare=prepare, finish=finish)
+    run(STAGE, STEPS)

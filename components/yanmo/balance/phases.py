@@ -38,7 +38,7 @@ from yanmo.common.answers import answer
 from yanmo.common.errors import UsageError
 from yanmo.formats.documents import take_rows, text_form, write_split
 from yanmo.options.nearest import did_you_mean
-from yanmo.stage.stage_run import Finish, Prepared, Skip, StageRun
+from yanmo.stage.stage_run import Finish, Prepared, Skip, StageRun, Steps
 from yanmo.store.commit import Result
 from yanmo.store.manifest import file_sha256
 from yanmo.store.output import Output
@@ -263,3 +263,6 @@ def finish(run: BalanceRun, output: Output) -> Finish:
         f"{split}_{what}": sum(counts[what][split].values()) for what in counts for split in counts[what]
     }
     return Finish(metadata={"documents": shown})
+
+
+STEPS = Steps(work, prepare=prepare, finish=finish)

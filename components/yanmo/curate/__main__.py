@@ -1,8 +1,8 @@
 """`python -m yanmo.curate`."""
 
 from yanmo.curate.config import STAGE
-from yanmo.curate.phases import finish, prepare, work
+from yanmo.curate.phases import STEPS
 from yanmo.stage.run import run
 
 if __name__ == "__main__":
-    run(STAGE, work, prepare=prepare, finish=finish)
+    run(STAGE, STEPS)

@@ -36,7 +36,7 @@ from yanmo.curate.split.train_split import write_documents
 from yanmo.curate.text.record_rules import check_record_rules, record_rules
 from yanmo.formats.records import CONFIRM
 from yanmo.options.fields import NONE, Only, Scalar, names_of
-from yanmo.stage.stage_run import Finish, KeyInput, Prepared, Skip, StageRun
+from yanmo.stage.stage_run import Finish, KeyInput, Prepared, Skip, StageRun, Steps
 from yanmo.store.commit import Attempt, Result
 from yanmo.store.manifest import digest
 from yanmo.store.output import Output, open_reference
@@ -339,3 +339,6 @@ def finish(run: CurateRun, output: Output) -> Finish:
         f"{split}_{what}": sum(counts[what][split].values()) for what in counts for split in counts[what]
     }
     return Finish(metadata={"documents": shown})
+
+
+STEPS = Steps(work, prepare=prepare, finish=finish)

@@ -1,6 +1,6 @@
 from yanmo.evaluate.config import STAGE
-from yanmo.evaluate.work import assist, finish, prepare, work
+from yanmo.evaluate.work import STEPS
 from yanmo.stage.run import run
 
 if __name__ == "__main__":
-    run(STAGE, work, prepare=prepare, finish=finish, assist=assist)
+    run(STAGE, STEPS)

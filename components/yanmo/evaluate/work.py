@@ -14,7 +14,7 @@ from yanmo.evaluate.hand_over import EvaluateRun, Handed
 from yanmo.formats.documents import text_form
 from yanmo.formats.records import GENRE_ALIASES, GENRES
 from yanmo.options.fields import NONE
-from yanmo.stage.stage_run import Finish, Prepared, Skip
+from yanmo.stage.stage_run import Finish, Prepared, Skip, Steps
 from yanmo.store.commit import Result
 from yanmo.store.in_use import work_name
 from yanmo.store.output import Output, find_output, read_json
@@ -244,3 +244,6 @@ def _show(run: EvaluateRun, results: dict[str, Any]) -> None:
 
 def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, indent=1) + "\n"
+
+
+STEPS = Steps(work, prepare=prepare, finish=finish, assist=assist)

@@ -28,7 +28,7 @@ from yanmo.promote.history.rollback import plan_rollback, roll_back
 from yanmo.promote.preparing import prepare
 from yanmo.promote.work import finish, work
 from yanmo.stage.run import main as stage_main
-from yanmo.stage.stage_run import Finish
+from yanmo.stage.stage_run import Finish, Steps
 from yanmo.store.manifest import Reference
 from yanmo.store.objects import ObjectStore
 from yanmo.store.opening import store_of
@@ -62,7 +62,7 @@ def judge_and_promote(argv: Sequence[str]) -> int:
                 races.append(error)
                 raise
 
-        code = stage_main(STAGE, work, prepare=prepare, finish=finish_or_note, argv=argv)
+        code = stage_main(STAGE, Steps(work, prepare=prepare, finish=finish_or_note), argv)
         if not races:
             return code
         log.warning("comparing again, with the new champion")

@@ -1,6 +1,6 @@
 """From a command line to a committed output: what all stages have in common.
 
-A stage's `__main__` calls `run(STAGE, work)`; everything a user sees around the work is here: options,
+A stage's `__main__` calls `run(STAGE, STEPS)`; everything a user sees around the work is here: options,
 inputs, the look for a committed key, lease, commit, the channel's pointer, KFP's outputs, exit codes.
 """
 
@@ -30,7 +30,7 @@ from yanmo.stage.exporter import Telemetry
 from yanmo.stage.failing import failed, fatal_of_this_run, forget_fatal, record_fatal
 from yanmo.stage.inputs import resolve_inputs
 from yanmo.stage.kfp_outputs import ExecutorOutputs
-from yanmo.stage.stage_run import Finish, KeyInput, Made, Options, Prepared, Skip, StageRun, Steps
+from yanmo.stage.stage_run import Finish, KeyInput, Made, Options, Skip, StageRun, Steps
 from yanmo.store.commit import Attempt, Recipe, Result, commit_once, find_whole
 from yanmo.store.in_use import check_present
 from yanmo.store.opening import store_of
@@ -40,28 +40,9 @@ from yanmo.store.pointers import move_pointer, pointer_name
 log = logging.getLogger(__name__)
 
 
-def main(
-    stage: Stage,
-    work: Callable[[StageRun[Options, Made]], Result],
-    *,
-    settle: Callable[[StageRun[Options, Made]], Options] | None = None,
-    prepare: Callable[[StageRun[Options, Made]], Prepared[Made]] | None = None,
-    finish: Callable[[StageRun[Options, Made], Output], Finish] | None = None,
-    assist: Callable[[StageRun[Options, Made]], None] | None = None,
-    argv: Sequence[str] | None = None,
-) -> int:
-    """Run `stage` for a command line and return the process's exit code.
-
-    Args:
-        work: makes the output; called only when its key is not committed.
-        settle: the options with values in the place of those that nobody gave and that inputs or machine
-            decide; called before the key is made, so it must give the same for ever (auto_record.py).
-        prepare: what the work needs besides its inputs, and what else the key depends on.
-        finish: called with the output whether it was made now or before.
-        assist: does a share of the work where RANK is above 0: without lease, output, or pointer.
-        argv: the command line; the process's own by default.
-    """
-    started, steps = time.monotonic(), Steps(work, settle, prepare, finish, assist)
+def main(stage: Stage, steps: Steps[Options, Made], argv: Sequence[str] | None = None) -> int:
+    """Run `stage` for a command line, the process's own by default; returns the process's exit code."""
+    started = time.monotonic()
     try:
         options: Options
         options, given = load_given(stage.config, default_argv(argv), f"yanmo {stage.name}")
@@ -257,14 +238,6 @@ def _part_pointer(pointer: str, part: str) -> str:
     return f"{pointer}_{part}" if pointer else part
 
 
-def run(
-    stage: Stage,
-    work: Callable[[StageRun[Options, Made]], Result],
-    *,
-    settle: Callable[[StageRun[Options, Made]], Options] | None = None,
-    prepare: Callable[[StageRun[Options, Made]], Prepared[Made]] | None = None,
-    finish: Callable[[StageRun[Options, Made], Output], Finish] | None = None,
-    assist: Callable[[StageRun[Options, Made]], None] | None = None,
-) -> NoReturn:
+def run(stage: Stage, steps: Steps[Options, Made]) -> NoReturn:
     """`main`, as the last line of a stage's `__main__`."""
-    as_process(lambda: main(stage, work, settle=settle, prepare=prepare, finish=finish, assist=assist))
+    as_process(functools.partial(main, stage, steps))

@@ -140,10 +140,16 @@ class Finish:
 
 @dataclasses.dataclass(frozen=True)
 class Steps(Generic[Options, Made]):
-    """What a stage does by itself; see `run.main`."""
+    """What a stage does by itself."""
 
     work: Callable[[StageRun[Options, Made]], Result]
+    """Makes the output; called only when its key is not committed."""
     settle: Callable[[StageRun[Options, Made]], Options] | None = None
+    """The options with values in the place of those that nobody gave and that inputs or machine decide;
+    called before the key is made, so it must give the same for ever (train/supervision/auto_record.py)."""
     prepare: Callable[[StageRun[Options, Made]], Prepared[Made]] | None = None
+    """What the work needs besides its inputs, and what else the key depends on."""
     finish: Callable[[StageRun[Options, Made], Output], Finish] | None = None
+    """Called with the output whether it was made now or before."""
     assist: Callable[[StageRun[Options, Made]], None] | None = None
+    """Does a share of the work where RANK is above 0: without lease, output, or pointer."""

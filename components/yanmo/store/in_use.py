@@ -16,7 +16,7 @@ from yanmo.store.manifest import Reference
 from yanmo.store.objects import AlreadyExists, ObjectStore
 from yanmo.store.output import Output, deletion_marks, superseded_name
 
-INPUTS = "INPUTS.json"
+LEASE, INPUTS = "LEASE.json", "INPUTS.json"
 INPUTS_SCHEMA = "yanmo.inputs/1"
 _GC_SECONDS = 20.0
 """How long a run waits for a gc that has set aside what it needs; a gc that was killed decides nothing."""
@@ -37,7 +37,7 @@ def work_name(stage: str, key: str) -> str:
 
 def lease_name(stage: str, key: str) -> str:
     """Where the lease of a key lies."""
-    return f"{work_name(stage, key)}/LEASE.json"
+    return f"{work_name(stage, key)}/{LEASE}"
 
 
 def announce(store: ObjectStore, stage: str, key: str, outputs: dict[str, Output]) -> None:

@@ -2,7 +2,7 @@
 
 from yanmo.stage.run import run
 from yanmo.tokenize.config import STAGE
-from yanmo.tokenize.work import prepare, work
+from yanmo.tokenize.work import STEPS
 
 if __name__ == "__main__":
-    run(STAGE, work, prepare=prepare)
+    run(STAGE, STEPS)

@@ -21,7 +21,7 @@ from yanmo.formats.documents import text_form
 from yanmo.formats.round_trip import check_round_trip, probe_texts
 from yanmo.formats.texts_at_hand import training_sample
 from yanmo.formats.token_cache import GENRES_FILE, SPLITS, TOKENIZER, SpecialIds
-from yanmo.stage.stage_run import KeyInput, Prepared
+from yanmo.stage.stage_run import KeyInput, Prepared, Steps
 from yanmo.store.commit import Attempt, Result
 from yanmo.store.manifest import file_sha256
 from yanmo.store.opening import store_of
@@ -341,3 +341,6 @@ def _report(run: TokenizeRun, counts: dict[str, Any], metadata: dict[str, Any], 
             100 * found["boundary_recall"],
             found["sentences"],
         )
+
+
+STEPS = Steps(work, prepare=prepare)

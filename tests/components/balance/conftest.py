@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from yanmo.balance.config import STAGE
-from yanmo.balance.phases import finish, prepare, work
+from yanmo.balance.phases import STEPS
 from yanmo.curate import phases as curate_phases
 from yanmo.curate.config import STAGE as CURATE
 from yanmo.stage.run import main
@@ -54,14 +54,7 @@ def curated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("curated") / "store"
     argv = ["--sources", str(DOCUMENTS), "--store", str(root), "--metrics-port", "-1"]
     argv += ["--shard-characters", "4000"]
-    code = main(
-        CURATE,
-        curate_phases.work,
-        prepare=curate_phases.prepare,
-        finish=curate_phases.finish,
-        argv=argv,
-    )
-    assert code == 0
+    assert main(CURATE, curate_phases.STEPS, argv) == 0
     return root
 
 
@@ -73,7 +66,7 @@ def balance(curated: Path, tmp_path: Path) -> Callable[..., Balanced]:
 
     def run(*arguments: str, expect: int = 0) -> Balanced:
         argv = ["--store", str(root), "--metrics-port", "-1", *arguments]
-        assert main(STAGE, work, prepare=prepare, finish=finish, argv=argv) == expect
+        assert main(STAGE, STEPS, argv) == expect
         return Balanced(root)
 
     return run

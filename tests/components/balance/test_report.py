@@ -74,7 +74,7 @@ def test_the_page_shows_each_class_and_leaves_out_what_it_has_not() -> None:
 def with_tokenizer(balance: Run) -> Any:
     balanced = balance("--quotas", "")
     argv = ["--store", str(balanced.root), "--metrics-port", "-1", "--vocab-size", "2048", "--workers", "1"]
-    assert main(TOKENIZE, tokenize.work, prepare=tokenize.prepare, argv=argv) == 0
+    assert main(TOKENIZE, tokenize.STEPS, argv) == 0
     return balanced
 
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from yanmo.curate.config import STAGE
-from yanmo.curate.phases import finish, prepare, work
+from yanmo.curate.phases import STEPS
 from yanmo.stage.run import main
 from yanmo.store.file_store import FileStore
 from yanmo.store.output import Output, open_reference
@@ -73,7 +73,7 @@ def curate(tmp_path: Path) -> Callable[..., Curated]:
     def run(sources: Any, *arguments: str, store: str = "store", expect: int = 0) -> Curated:
         argv = ["--sources", str(sources), "--store", str(tmp_path / store), *arguments]
         argv += ["--metrics-port", "-1"]
-        assert main(STAGE, work, prepare=prepare, finish=finish, argv=argv) == expect
+        assert main(STAGE, STEPS, argv) == expect
         return Curated(tmp_path / store)
 
     return run

@@ -7,7 +7,7 @@ from tiny_store import GENRES, commit, make_row, parquet, read
 
 from yanmo.evaluate.config import STAGE
 from yanmo.evaluate.documents.groups import groups_of
-from yanmo.evaluate.work import finish, prepare, work
+from yanmo.evaluate.work import STEPS
 from yanmo.formats.records import check_schema
 from yanmo.stage.run import main
 from yanmo.store.output import open_reference
@@ -29,7 +29,7 @@ def with_confirmation(ground, number=5):
 
 def evaluate(ground, *more):
     argv = ground.arguments(*FAST, *more)
-    assert main(STAGE, work, prepare=prepare, finish=finish, argv=argv) == 0
+    assert main(STAGE, STEPS, argv) == 0
     return open_reference(ground.store, read_pointer(ground.store, "dev", "evaluate"))
 
 

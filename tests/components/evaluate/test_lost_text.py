@@ -15,7 +15,7 @@ from yanmo.evaluate.documents.chats import Turn, chat_ids, prompt_ids
 from yanmo.evaluate.documents.reading import Document
 from yanmo.evaluate.tasks.asking import measure_tasks
 from yanmo.evaluate.tasks.harness import loglikelihoods
-from yanmo.evaluate.work import finish, prepare, work
+from yanmo.evaluate.work import STEPS
 from yanmo.formats.round_trip import open_tokenizer
 from yanmo.stage.run import main
 from yanmo.store.pointers import read_pointer
@@ -63,7 +63,7 @@ def _log_of_the_stage(caplog):
 
 def evaluate(ground, *more):
     argv = ground.arguments("--documents", "none", "--samples", "0", *more)
-    return main(STAGE, work, prepare=prepare, finish=finish, argv=argv)
+    return main(STAGE, STEPS, argv)
 
 
 @pytest.mark.parametrize("name", NORMALIZERS)

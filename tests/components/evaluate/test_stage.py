@@ -8,7 +8,7 @@ import pytest
 from tiny_store import commit, copied, make_model, make_row, parquet, read
 
 from yanmo.evaluate.config import STAGE, EvaluateConfig
-from yanmo.evaluate.work import finish, prepare, work
+from yanmo.evaluate.work import STEPS
 from yanmo.formats.records import EVALUATION, WRITING
 from yanmo.stage.run import main
 from yanmo.store.output import open_reference
@@ -17,7 +17,7 @@ from yanmo.store.pointers import read_pointer
 
 def evaluate(ground, *more, documents="none"):
     argv = ground.arguments("--documents", documents, "--samples", "4", *more)
-    return main(STAGE, work, prepare=prepare, finish=finish, argv=argv)
+    return main(STAGE, STEPS, argv)
 
 
 def opened(ground, name="evaluate"):

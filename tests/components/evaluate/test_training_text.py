@@ -4,7 +4,7 @@ import pytest
 from tiny_store import GENRES, commit, copied, make_model, make_row, parquet, read
 
 from yanmo.evaluate.config import STAGE
-from yanmo.evaluate.work import finish, prepare, work
+from yanmo.evaluate.work import STEPS
 from yanmo.formats.training_text import training_text
 from yanmo.promote.command import main as promote
 from yanmo.stage.run import main as run_stage
@@ -15,7 +15,7 @@ FILE = "train-00000-of-00001.parquet"
 
 
 def main(arguments):
-    return run_stage(STAGE, work, prepare=prepare, finish=finish, argv=arguments)
+    return run_stage(STAGE, STEPS, arguments)
 
 
 @pytest.fixture(autouse=True)

@@ -19,7 +19,7 @@ from toy_outputs import wait_until
 
 from yanmo.options.yaml_file import read_yaml
 from yanmo.stage.run import Result, main
-from yanmo.stage.stage_run import StageRun
+from yanmo.stage.stage_run import StageRun, Steps
 from yanmo.store.file_store import FileStore
 from yanmo.store.output import Output, open_reference
 from yanmo.store.pointers import read_pointer
@@ -35,9 +35,7 @@ def toy(store: FileStore) -> Run:
         old = signal.getsignal(signal.SIGTERM)
         try:
             argv = [f"--store={store.root}", "--metrics-port=-1", *flags]
-            return main(
-                toy_stage.STAGE, toy_stage.work, prepare=toy_stage.prepare, finish=toy_stage.finish, argv=argv
-            )
+            return main(toy_stage.STAGE, toy_stage.STEPS, argv)
         finally:
             signal.signal(signal.SIGTERM, old)
 
@@ -418,4 +416,4 @@ def test_a_part_that_a_running_stage_uses_is_named_for_gc_before_its_commit(stor
         assert [one["stage"] for one in pinned.values()] == ["tokenizer"]
         return Result(counts={})
 
-    assert main(toy_stage.STAGE, work, argv=[f"--store={store.root}", "--metrics-port=-1"]) == 0
+    assert main(toy_stage.STAGE, Steps(work), [f"--store={store.root}", "--metrics-port=-1"]) == 0

@@ -14,7 +14,7 @@ from yanmo.store.file_store import FileStore
 from yanmo.store.output import open_reference
 from yanmo.store.pointers import read_pointer
 from yanmo.tokenize.config import STAGE
-from yanmo.tokenize.work import prepare, work
+from yanmo.tokenize.work import STEPS
 
 DOCS = Path(__file__).parents[3] / "docs"
 
@@ -31,7 +31,7 @@ def folder(request, tmp_path, few_documents, tokenizer, commit_documents) -> Pat
     commit_documents(root, [few_documents], few_documents[:3])
     fixed = ["--agreement-sentences=0", "--metrics-port=-1", f"--compression={request.param}"]
     given = f"--tokenizer=tokenizer/{tokenizer.manifest.key}"
-    assert main(STAGE, work, prepare=prepare, argv=["--store", str(root), *fixed, given]) == 0
+    assert main(STAGE, STEPS, ["--store", str(root), *fixed, given]) == 0
     store = FileStore(root)
     cache = open_reference(store, read_pointer(store, "dev", "tokenize"))
     paths = [*cache.paths("tokens-*"), *cache.paths("documents-*"), tokenizer.path("tokenizer.json")]

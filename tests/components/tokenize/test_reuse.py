@@ -18,7 +18,7 @@ from yanmo.store.pointers import read_pointer
 from yanmo.tokenize import work as work_module
 from yanmo.tokenize.config import STAGE
 from yanmo.tokenize.shards import Done, tokenize_file
-from yanmo.tokenize.work import prepare, work
+from yanmo.tokenize.work import STEPS
 
 
 class Ground:
@@ -42,7 +42,7 @@ class Ground:
     def run(self, *argv: str) -> int:
         self.tokenized.clear()
         fixed = ["--agreement-sentences=40", "--metrics-port=-1", f"--tokenizer={self._tokenizer}"]
-        return main(STAGE, work, prepare=prepare, argv=["--store", str(self.root), *fixed, *argv])
+        return main(STAGE, STEPS, ["--store", str(self.root), *fixed, *argv])
 
     @property
     def cache(self) -> Output:

@@ -18,13 +18,13 @@ from yanmo.store.output import open_reference
 from yanmo.store.pointers import read_pointer
 from yanmo.tokenize import work as work_module
 from yanmo.tokenize.config import STAGE, TokenizeConfig
-from yanmo.tokenize.work import prepare, work
+from yanmo.tokenize.work import STEPS
 
 FAST = ["--vocab-size=2048", "--agreement-sentences=50", "--metrics-port=-1"]
 
 
 def tokenize(root: Path, *argv: str) -> int:
-    return main(STAGE, work, prepare=prepare, argv=["--store", str(root), *FAST, *argv])
+    return main(STAGE, STEPS, ["--store", str(root), *FAST, *argv])
 
 
 def latest(root: Path, name: str = "tokenize"):

@@ -14,6 +14,7 @@ from safetensors.torch import save_file
 
 from yanmo.options.fields import flag
 from yanmo.stage.run import main
+from yanmo.stage.stage_run import Steps
 from yanmo.store.commit import Recipe, Result, commit_once
 from yanmo.store.opening import open_store
 from yanmo.store.output import open_reference
@@ -45,7 +46,7 @@ def command(store, tiny, capsys):
         folder = asked.pop("store", store)
         flags = [f"{flag(name)}={value}" for name, value in asked.items() if value is not None]
         argv = [f"--store={folder}", "--metrics-port=-1", *flags]
-        code = main(STAGE, work, prepare=prepare, finish=forget, argv=argv)
+        code = main(STAGE, Steps(work, prepare=prepare, finish=forget), argv)
         return code, capsys.readouterr().err
 
     return run

@@ -14,7 +14,7 @@ from yanmo.common.answers import answer
 from yanmo.common.errors import DataError
 from yanmo.options.fields import StageOptions, opt
 from yanmo.stage.run import Result, run
-from yanmo.stage.stage_run import Prepared, StageRun
+from yanmo.stage.stage_run import Prepared, StageRun, Steps
 from yanmo.store.manifest import file_sha256
 
 
@@ -53,4 +53,4 @@ def work(run: StageRun) -> Result:
 
 
 if __name__ == "__main__":
-    run(STAGE, work, prepare=prepare)
+    run(STAGE, Steps(work, prepare=prepare))

@@ -8,7 +8,7 @@ from tiny_stages.declare import TinyStage
 from yanmo.common.errors import DataError, UsageError
 from yanmo.options.fields import StageOptions, input_ref, opt
 from yanmo.stage.run import Result, run
-from yanmo.stage.stage_run import StageRun
+from yanmo.stage.stage_run import StageRun, Steps
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,4 +49,4 @@ def work(run: StageRun) -> Result:
 
 
 if __name__ == "__main__":
-    run(STAGE, work)
+    run(STAGE, Steps(work))

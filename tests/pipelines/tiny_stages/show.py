@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tiny_stages.declare import TinyStage
 from yanmo.options.fields import StageOptions, input_ref
 from yanmo.stage.run import Result, run
-from yanmo.stage.stage_run import Finish, Prepared, Skip, StageRun
+from yanmo.stage.stage_run import Finish, Prepared, Skip, StageRun, Steps
 from yanmo.store.output import Output
 
 
@@ -45,4 +45,4 @@ def finish(run: StageRun, output: Output) -> Finish:
 
 
 if __name__ == "__main__":
-    run(STAGE, work, prepare=prepare, finish=finish)
+    run(STAGE, Steps(work, prepare=prepare, finish=finish))

@@ -27,7 +27,6 @@ log = logging.getLogger(__name__)
 SETTLED_SECONDS = 2.0
 """Nothing that a lease does not guard is removed younger than this: its writer may be at it now. (The
 temporary files of a folder are locked while they are written, a moment after they appear.)"""
-_MARKS = ("/LEASE.json", "/INPUTS.json")
 
 
 class Planner:
@@ -106,13 +105,14 @@ class Planner:
         """Whether a run of the key lives, or may be started again and needs its inputs."""
         if folder.name in self._live:
             return True
-        inputs = next((info for info in folder.work if info.name.endswith("/INPUTS.json")), None)
-        if inputs is None:
+        if folder.inputs is None:
             return False
-        return not self._is_old(inputs.modified) or (not folder.manifest and self._has_kept_work(folder))
+        return not self._is_old(folder.inputs.modified) or (
+            not folder.manifest and self._has_kept_work(folder)
+        )
 
     def _has_kept_work(self, folder: KeyFolder) -> bool:
-        work = [info for info in folder.work if not info.name.endswith(_MARKS)]
+        work = folder.checkpoints
         return bool(work) and not self._is_old(max(info.modified for info in work), self.ages.abandoned)
 
     def _mark(self, roots: Iterable[tuple[Reference, str]]) -> None:
@@ -279,7 +279,7 @@ class Planner:
             return []
         if folder.manifest is None and self._has_kept_work(folder):
             return []
-        return sorted(folder.work, key=lambda info: info.name.endswith(_MARKS))
+        return [*folder.checkpoints, *(info for info in (folder.inputs, folder.lease) if info)]
 
     def _judge_loose(self) -> None:
         age = max(self.ages.older_than, SETTLED_SECONDS)
@@ -325,11 +325,10 @@ def inputs_of(store: ObjectStore, folder: KeyFolder) -> list[Reference]:
     Raises:
         DataError: it is damaged.
     """
-    for info in folder.work:
-        if info.name.endswith("/INPUTS.json"):
-            try:
-                where = f"{store.uri}/{info.name}"
-                return references_in(store.read(info.name)[0], INPUTS_SCHEMA, {"inputs": dict}, where)
-            except FileNotFoundError:
-                return []
-    return []
+    if folder.inputs is None:
+        return []
+    name = folder.inputs.name
+    try:
+        return references_in(store.read(name)[0], INPUTS_SCHEMA, {"inputs": dict}, f"{store.uri}/{name}")
+    except FileNotFoundError:
+        return []

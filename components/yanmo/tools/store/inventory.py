@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from yanmo.common.errors import EnvironmentFault
+from yanmo.store.in_use import INPUTS, LEASE
 from yanmo.store.lease import is_live
 from yanmo.store.manifest import Manifest
 from yanmo.store.objects import Leftover, NotSupportedHere, ObjectInfo, ObjectStore
@@ -67,6 +68,24 @@ class KeyFolder:
         yield from self.old_manifests
         for files in self.attempts.values():
             yield from files
+
+    @property
+    def lease(self) -> ObjectInfo | None:
+        return self._named(LEASE)
+
+    @property
+    def inputs(self) -> ObjectInfo | None:
+        """INPUTS.json: what its run rests on."""
+        return self._named(INPUTS)
+
+    @property
+    def checkpoints(self) -> list[ObjectInfo]:
+        """What a run could go on from: all work but its lease and its inputs."""
+        beside = (self.lease, self.inputs)
+        return [info for info in self.work if info not in beside]
+
+    def _named(self, last: str) -> ObjectInfo | None:
+        return next((info for info in self.work if info.name.endswith(f"/{last}")), None)
 
     def has_others_than(self, manifest: Manifest) -> bool:
         """Whether there are attempts with files that `manifest` does not name."""
@@ -192,11 +211,10 @@ def _sort_in(found: Inventory, info: ObjectInfo) -> None:
 
 def is_working(store: ObjectStore, folder: KeyFolder) -> bool:
     """Whether a run may be making this key now."""
-    lease = next((info for info in folder.work if info.name.endswith("/LEASE.json")), None)
-    if lease is None:
+    if folder.lease is None:
         return False
     try:
-        data, _ = store.read(lease.name)
+        data, _ = store.read(folder.lease.name)
     except FileNotFoundError:
         return False
-    return is_live(data, store.clock() - lease.modified)
+    return is_live(data, store.clock() - folder.lease.modified)

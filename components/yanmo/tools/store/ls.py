@@ -126,8 +126,7 @@ def _status(store: ObjectStore, folder: KeyFolder, output: Output | None) -> str
         return "working"
     if folder.manifest:
         return "done" if output else "damaged"
-    work = [info for info in folder.work if not info.name.endswith(("/LEASE.json", "/INPUTS.json"))]
-    return "stopped" if work else "uncommitted"
+    return "stopped" if folder.checkpoints else "uncommitted"
 
 
 def _document(

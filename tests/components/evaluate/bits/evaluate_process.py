@@ -42,7 +42,7 @@ def evaluate(name, number, ranks, folder, argv):
 
     KeptPieces._write = write
     scoring._PIECE_TOKENS = 300
-    return main(STAGE, work.work, prepare=work.prepare, finish=work.finish, assist=work.assist, argv=argv)
+    return main(STAGE, work.STEPS, argv)
 
 
 def leave(folder, what):

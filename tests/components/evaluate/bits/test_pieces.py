@@ -13,7 +13,7 @@ from yanmo.evaluate.bits.of_documents import load_model, score
 from yanmo.evaluate.bits.pieces import KeptPieces, PieceTask, Ranks
 from yanmo.evaluate.config import STAGE
 from yanmo.evaluate.documents.reading import read_split
-from yanmo.evaluate.work import assist, finish, prepare, work
+from yanmo.evaluate.work import STEPS
 from yanmo.stage.run import main
 from yanmo.store.opening import open_store
 from yanmo.store.output import open_reference
@@ -130,7 +130,7 @@ def test_a_killed_run_scores_only_what_is_missing_and_gives_the_same_figures(gro
 
 def evaluate(ground, *more):
     argv = ground.arguments("--documents", "none", "--samples", "2", *more)
-    return main(STAGE, work, prepare=prepare, finish=finish, assist=assist, argv=argv)
+    return main(STAGE, STEPS, argv)
 
 
 def evaluation(ground, name="evaluate"):
@@ -176,19 +176,19 @@ def test_a_run_killed_in_any_phase_goes_on_there_and_gives_the_bytes_of_one_that
 
         patch.setattr(KeptPieces, "_write", write)
         with pytest.raises(Killed):
-            main(STAGE, work, prepare=prepare, finish=finish, argv=argv)
+            main(STAGE, STEPS, argv)
     left = pieces_of(ground, stage)
     with monkeypatch.context() as patch:
         again, original = [], KeptPieces._write
         patch.setattr(
             KeptPieces, "_write", lambda self, path, body: again.append(path) or original(self, path, body)
         )
-        assert main(STAGE, work, prepare=prepare, finish=finish, argv=argv) == 0
+        assert main(STAGE, STEPS, argv) == 0
     assert not set(again) & set(left)
     assert sum(phase in each for each in left) == number
     assert not pieces_of(ground) and not pieces_of(ground, "baselines")
     whole = make_ground(tmp_path / "other", tmp_path / "unused")
-    assert main(STAGE, work, prepare=prepare, finish=finish, argv=whole.arguments(*more)) == 0
+    assert main(STAGE, STEPS, whole.arguments(*more)) == 0
     for name in {"evaluate", stage}:
         assert evaluation(ground, name).content_digest == evaluation(whole, name).content_digest
 

@@ -13,7 +13,7 @@ from yanmo.evaluate.bits.of_documents import load_model, score
 from yanmo.evaluate.config import STAGE
 from yanmo.evaluate.documents.chats import chat_ids, prompt_ids, turns_of
 from yanmo.evaluate.documents.reading import Document, read_split
-from yanmo.evaluate.work import finish, prepare, work
+from yanmo.evaluate.work import STEPS
 from yanmo.evaluate.writing.writing import contamination
 from yanmo.formats.records import DOCUMENTS_WITH_TURNS, num_characters, write_parquet
 from yanmo.stage.run import main
@@ -131,7 +131,7 @@ def test_an_evaluation_set_of_chats_alone_is_looked_for_in_the_training_text_too
     }
     commit(ground.store, "evaluation_set", files, options={"n": 10})
     argv = ground.arguments("--samples", "1")
-    assert main(STAGE, work, prepare=prepare, finish=finish, argv=argv) == 0
+    assert main(STAGE, STEPS, argv) == 0
     assert read_pointer(ground.store, "dev", "baselines") is None
     writing = open_reference(ground.store, read_pointer(ground.store, "dev", "writing"))
     found = read(writing, "contamination.json")

@@ -15,7 +15,7 @@ from yanmo.common.errors import DataError, EnvironmentFault, StorageError, Usage
 from yanmo.evaluate.bits.of_documents import load_model
 from yanmo.evaluate.config import STAGE
 from yanmo.evaluate.tasks.harness import folder_digest, loglikelihoods, run_harness
-from yanmo.evaluate.work import finish, prepare, work
+from yanmo.evaluate.work import STEPS
 from yanmo.stage.run import main
 from yanmo.store.output import open_reference
 from yanmo.store.pointers import read_pointer
@@ -130,7 +130,7 @@ def test_a_store_that_takes_no_piece_now_is_no_fault_of_the_tasks(
 @needs_harness
 def test_tasks_of_a_local_folder_end_in_the_evaluation(ground, folder):
     more = ("--documents", "none", "--samples", "1", "--harness-tasks", str(folder))
-    assert main(STAGE, work, prepare=prepare, finish=finish, argv=ground.arguments(*more)) == 0
+    assert main(STAGE, STEPS, ground.arguments(*more)) == 0
     output = open_reference(ground.store, read_pointer(ground.store, "dev", "evaluate"))
     tasks = read(output, "harness.json")["tasks"]
     assert sorted(tasks) == ["bits", "go_on", "next_line"]

@@ -27,7 +27,7 @@ from yanmo.evaluate.tasks.tasks import (
     marks_of,
     punctuation_metrics,
 )
-from yanmo.evaluate.work import finish, prepare, work
+from yanmo.evaluate.work import STEPS
 from yanmo.stage.run import main
 from yanmo.store.output import open_reference
 from yanmo.store.pointers import read_pointer
@@ -141,7 +141,7 @@ def test_the_stage_writes_the_figures_of_a_chat_model(ground, chat_model, monkey
     monkeypatch.setattr(asking, "_MOST_TOKENS", dict.fromkeys(asking._MOST_TOKENS, 4))
     more = ("--documents", "none", "--samples", "1", "--task-documents", "2")
     argv = ground.arguments(*more, "--tasks", "chat", "--budget-documents", "3")
-    assert main(STAGE, work, prepare=prepare, finish=finish, argv=argv) == 0
+    assert main(STAGE, STEPS, argv) == 0
     found = read(open_reference(ground.store, read_pointer(ground.store, "dev", "evaluate")), "tasks.json")
     assert found["how"] == "chat" and found["punctuation"]["of"] == found["genre"]["of"] == 8
     assert np.isfinite(found["next_line"]["accuracy"])

@@ -12,7 +12,7 @@ import pytest
 from servers.fault_proxy import FaultProxy, Faults
 from servers.s3 import S3Server
 from toy_outputs import recipe, write_text
-from toy_stage import STAGE, finish, prepare, work
+from toy_stage import STAGE, STEPS
 
 from yanmo.common.errors import EnvironmentFault, StorageError
 from yanmo.stage.run import main
@@ -115,7 +115,7 @@ def test_heads_of_answers_that_are_cut_are_never_recorded_as_the_end_of_a_run(
 ) -> None:
     """The same command, with the same run id, succeeds as soon as the network is healthy."""
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", s3_server.endpoint)  # a stage sets it: put back afterwards
-    run = functools.partial(main, STAGE, work, prepare=prepare, finish=finish)
+    run = functools.partial(main, STAGE, STEPS)
     flags = [f"--store=s3://{s3_place}/heads", "--metrics-port=-1", "--run-id=night-1", "--single-writer"]
     assert run(argv=flags) == 0
     flags += ["--text=词", "--earlier=latest"]

@@ -22,7 +22,7 @@ from yanmo.store.output import Output, open_reference
 from yanmo.store.pointers import move_pointer, read_pointer
 from yanmo.tokenize.config import STAGE
 from yanmo.tokenize.segmenter import Segmenter
-from yanmo.tokenize.work import prepare, work
+from yanmo.tokenize.work import STEPS
 from yanmo.tools.cache.command import main
 
 POEMS = [
@@ -59,7 +59,7 @@ class Ground:
     def tokenize(self, *argv: str) -> Output:
         fixed = ["--vocab-size=512", "--agreement-sentences=0", "--metrics-port=-1"]
         command = ["--store", str(self.root), *fixed, *argv]
-        assert stage_run.main(STAGE, work, prepare=prepare, argv=command) == 0
+        assert stage_run.main(STAGE, STEPS, command) == 0
         store = FileStore(self.root)
         return open_reference(store, read_pointer(store, "dev", "tokenize"))
 

@@ -15,7 +15,7 @@ from yanmo.store.file_store import FileStore
 from yanmo.store.output import Output, open_reference
 from yanmo.store.pointers import move_pointer, read_pointer
 from yanmo.tokenize.config import STAGE
-from yanmo.tokenize.work import prepare, work
+from yanmo.tokenize.work import STEPS
 from yanmo.tools.tokenizer.command import main
 
 
@@ -30,7 +30,7 @@ def adopt(root: Path, folder: Path, *argv: str) -> int:
 
 def tokenize(root: Path, *argv: str) -> int:
     fast = ["--agreement-sentences=50", "--metrics-port=-1", "--tokenizer=latest"]
-    return run_stage(STAGE, work, prepare=prepare, argv=["--store", str(root), *fast, *argv])
+    return run_stage(STAGE, STEPS, ["--store", str(root), *fast, *argv])
 
 
 def changed(folder: Path, target: Path, **changes) -> Path:
@@ -157,15 +157,8 @@ def taken(store: Path) -> str:
 
 def test_unigram_whose_decoder_drops_text_is_refused(store, tmp_path, capsys):
     """A plain one, which our own kernel encodes: only decoding shows it."""
-    assert (
-        run_stage(
-            STAGE,
-            work,
-            prepare=prepare,
-            argv=["--store", str(store), "--metrics-port=-1", "--vocab-size=4096"],
-        )
-        == ExitCode.DONE
-    )
+    argv = ["--store", str(store), "--metrics-port=-1", "--vocab-size=4096"]
+    assert run_stage(STAGE, STEPS, argv) == ExitCode.DONE
     own = latest(store).path("tokenizer.json").parent
     steps = [{"type": "ByteFallback"}, {"type": "Fuse"}, DROPS]
     folder = changed(own, tmp_path / "drops", decoder={"type": "Sequence", "decoders": steps})

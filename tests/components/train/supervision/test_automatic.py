@@ -21,7 +21,7 @@ from yanmo.options.command_line import load_given
 from yanmo.options.fields import by_kind, flag
 from yanmo.stage.exporter import Telemetry
 from yanmo.stage.run import main
-from yanmo.stage.stage_run import StageRun
+from yanmo.stage.stage_run import StageRun, Steps
 from yanmo.store.auto_record import AutoRecord, read_record
 from yanmo.store.commit import Recipe, Result
 from yanmo.store.opening import open_store
@@ -65,9 +65,8 @@ def train(place: str, machine: Machine | Asked, *flags: str) -> int:
     before = signal.getsignal(signal.SIGTERM)
     try:
         argv = [f"--store={place}", "--metrics-port=-1", *flags]
-        return main(
-            STAGE, functools.partial(work, look=look), settle=functools.partial(settle, look=look), argv=argv
-        )
+        steps = Steps(functools.partial(work, look=look), settle=functools.partial(settle, look=look))
+        return main(STAGE, steps, argv)
     finally:
         signal.signal(signal.SIGTERM, before)
 
@@ -623,6 +622,7 @@ def test_torch_is_asked_in_a_process_of_its_own_where_a_device_file_is(monkeypat
 PROGRAM = """
 import functools, sys
 from yanmo.stage.run import run
+from yanmo.stage.stage_run import Steps
 from yanmo.train.backends.hardware import Machine
 from yanmo.train.config import STAGE
 from yanmo.train.supervision.automatic import settle
@@ -631,8 +631,7 @@ from yanmo.train.supervision.supervisor import forget, work
 
 gpus = int(sys.argv.pop(1))
 look = lambda: Machine(gpus=gpus, name="fake", capability=(9, 0), has_varlen=True, compiles=False)
-run(STAGE, functools.partial(work, look=look), settle=functools.partial(settle, look=look), prepare=prepare,
-    finish=forget)
+run(STAGE, Steps(functools.partial(work, look=look), functools.partial(settle, look=look), prepare, forget))
 """
 
 
