@@ -48,7 +48,7 @@ def test_a_run_leaves_figures_scores_samples_and_baselines(ground, caplog):
     means = {name: figures["mean"]["bits_per_character"] for name, figures in baselines.items()}
     assert means["ngram"] < means["ppmd"] < means["xz"] and means["mixture"] < 1.01 * means["ngram"]
     table_in_log = [r.getMessage() for r in caplog.records if r.getMessage().startswith(("bits per", "mean"))]
-    assert "with tag" in table_in_log[0] and "5-gram" in table_in_log[0]
+    assert "with genre tag" in table_in_log[0] and "5-gram" in table_in_log[0]
 
 
 def test_a_run_says_how_the_model_writes_beside_the_originals(ground):

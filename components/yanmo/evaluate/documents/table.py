@@ -56,9 +56,9 @@ def write_documents(attempt: Attempt, prefix: str, table: pa.Table, form: str) -
 
 
 def log_table(summary: Mapping[str, Any], baselines: Mapping[str, Any] | None) -> None:
-    """Log bits per character, genres x (model, with tag, each baseline)."""
+    """Log bits per character, genres x (model, with genre tag, each baseline)."""
     others = list((baselines or {"baselines": {}})["baselines"].values())
-    rows = [["bits per character", "model", "with tag", *(other["title"] for other in others)]]
+    rows = [["bits per character", "model", "with genre tag", *(other["title"] for other in others)]]
     for genre in summary["genres"]:
         rows.append([genre, *_cells([part["genres"].get(genre, {}) for part in (summary, *others)])])
     # A mean over fewer genres (baselines leave chats out) cannot be compared with the mean of all.
@@ -69,7 +69,7 @@ def log_table(summary: Mapping[str, Any], baselines: Mapping[str, Any] | None) -
 
 
 def _cells(parts: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The model's bits without and with tag, then the others'."""
+    """The model's bits without and with genre tag, then the others'."""
     model, *others = parts
     cells = [model.get("bits_per_character"), model.get("with_tag")]
     cells += [other.get("bits_per_character") for other in others]

@@ -18,7 +18,7 @@ _ZH = {
     # columns
     "challenger": "挑战者",
     "champion": "现任冠军",
-    "with tag": "带体裁标记",
+    "with genre tag": "带体裁标记",
     "5-gram": "五元模型",
     "5-gram mixture": "五元混合模型",
     "xz -9e": "xz -9e",
@@ -81,7 +81,6 @@ _ZH = {
     **VERSE_ZH,
 }
 _EN = {
-    "with tag": "with genre tag",
     "copied_8grams": "copied runs of eight characters",
     "longest_copy": "longest copied run, characters",
     "loops": "texts with a loop",

@@ -97,7 +97,7 @@ def bits_table(
     """
     parts: list[tuple[str, str, Mapping[str, Any], str]] = [
         ("challenger", "challenger", challenger.summary, "bits_per_character"),
-        ("with_tag", "with tag", challenger.summary, "with_tag"),
+        ("with_tag", "with genre tag", challenger.summary, "with_tag"),
     ]
     if champion:
         parts.insert(1, ("champion", "champion", champion.summary, "bits_per_character"))
