@@ -44,13 +44,13 @@ def test_no_more_of_our_own_code_is_patched() -> None:
 def test_patches_of_our_own_code_are_told_from_others() -> None:
     source = """
 import time
-from yanmo.store import lease as lease_module
-from yanmo.store.lease import Lease
+from yanmo.store.runs import lease as lease_module
+from yanmo.store.runs.lease import Lease
 
 def test_it(monkeypatch):
     monkeypatch.setattr(Lease, "check", None)
     monkeypatch.setattr(lease_module.time, "time", None)
-    monkeypatch.setattr("yanmo.store.lease.TTL_SECONDS", 1)
+    monkeypatch.setattr("yanmo.store.runs.lease.TTL_SECONDS", 1)
     monkeypatch.setattr(time, "sleep", None)
     monkeypatch.setenv("HOME", "/")
 """

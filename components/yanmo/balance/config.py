@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass
 
-from yanmo.balance.augment_rules import parse_rules
-from yanmo.balance.quotas import parse_plan
+from yanmo.balance.augmentation.rules import parse_rules
+from yanmo.balance.quotas.targets import parse_plan
 from yanmo.common.errors import UsageError
 from yanmo.options.fields import StageOptions, flag, input_ref, opt
 from yanmo.options.values import MOST_EXACT, arguments, brief

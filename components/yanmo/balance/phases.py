@@ -14,17 +14,18 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from yanmo.balance.augment import REPEAT, Augmenter, count_rules
-from yanmo.balance.augment_rules import parse_rules
-from yanmo.balance.choice import Picked, Picker, plan_of_classes
+from yanmo.balance.augmentation.augment import REPEAT, Augmenter, count_rules
+from yanmo.balance.augmentation.evidence import advice
+from yanmo.balance.augmentation.held_out import HeldOut
+from yanmo.balance.augmentation.rules import parse_rules
+from yanmo.balance.augmentation.synonyms import SHIPPED, Synonyms
 from yanmo.balance.classes import COLUMNS, NONE
 from yanmo.balance.config import BalanceOptions
 from yanmo.balance.document_table import Rows, TrainFiles, hex_ids
-from yanmo.balance.evidence import advice
-from yanmo.balance.exact import Choice, order_of
-from yanmo.balance.held_out import HeldOut
 from yanmo.balance.preview import as_text, examples
-from yanmo.balance.quotas import QuotaPlan, Target, parse_plan, targets
+from yanmo.balance.quotas.choice import Picked, Picker, plan_of_classes
+from yanmo.balance.quotas.exact import Choice, order_of
+from yanmo.balance.quotas.targets import QuotaPlan, Target, parse_plan, targets
 from yanmo.balance.report import (
     add_targets,
     class_figures,
@@ -32,7 +33,6 @@ from yanmo.balance.report import (
     log_report,
     warn_unused_others,
 )
-from yanmo.balance.synonyms import SHIPPED, Synonyms
 from yanmo.balance.token_count import TokenCount
 from yanmo.common.answers import answer
 from yanmo.common.errors import UsageError

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from yanmo.balance.augment import REPEAT, Augmenter
+from yanmo.balance.augmentation.augment import REPEAT, Augmenter
 from yanmo.balance.document_table import Rows, TrainFiles
-from yanmo.balance.exact import drawn_order
+from yanmo.balance.quotas.exact import drawn_order
 
 _LOOKED_AT = 40
 """Documents drawn per example wanted: most short verses hold no word that a rule would change."""

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from yanmo.balance.choice import Picked
 from yanmo.balance.document_table import Rows
-from yanmo.balance.exact import Choice
-from yanmo.balance.quotas import OTHERS, QuotaPlan, Target
+from yanmo.balance.quotas.choice import Picked
+from yanmo.balance.quotas.exact import Choice
+from yanmo.balance.quotas.targets import OTHERS, QuotaPlan, Target
 from yanmo.common.aligned_table import text_table
 
 log = logging.getLogger(__name__)

@@ -16,8 +16,8 @@ from yanmo.formats.records import GENRE_ALIASES, GENRES
 from yanmo.options.fields import NONE
 from yanmo.stage.stage_run import Finish, Prepared, Skip, Steps
 from yanmo.store.commit import Result
-from yanmo.store.in_use import work_name
 from yanmo.store.output import Output, find_output, read_json
+from yanmo.store.runs.in_use import work_name
 
 if TYPE_CHECKING:
     from yanmo.evaluate.bits.pieces import KeptPieces

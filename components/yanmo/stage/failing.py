@@ -1,4 +1,4 @@
-"""How a stage says that it failed, and what a retry of the same run then finds (store/fatal_record.py)."""
+"""How a stage says that it failed, and what a retry of the same run finds (store/runs/fatal_record.py)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import logging
 from yanmo.common.errors import DataError, EnvironmentFault, ExitCode, UsageError, advice, report
 from yanmo.options.fields import StageOptions
 from yanmo.stage.declaration import Stage
-from yanmo.store.fatal_record import FatalRecord, command_of, fatal_name, forget, keep, obeyed
 from yanmo.store.objects import ObjectStore
 from yanmo.store.opening import store_of
+from yanmo.store.runs.fatal_record import FatalRecord, command_of, fatal_name, forget, keep, obeyed
 
 log = logging.getLogger(__name__)
 

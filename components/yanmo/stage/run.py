@@ -32,10 +32,10 @@ from yanmo.stage.inputs import resolve_inputs
 from yanmo.stage.kfp_outputs import ExecutorOutputs
 from yanmo.stage.stage_run import Finish, KeyInput, Made, Options, Skip, StageRun, Steps
 from yanmo.store.commit import Attempt, Recipe, Result, commit_once, find_whole
-from yanmo.store.in_use import check_present
 from yanmo.store.opening import store_of
 from yanmo.store.output import Output
 from yanmo.store.pointers import move_pointer, pointer_name
+from yanmo.store.runs.in_use import check_present
 
 log = logging.getLogger(__name__)
 

@@ -21,10 +21,10 @@ import threading
 from collections.abc import Sequence
 
 from yanmo.common.errors import EnvironmentFault
-from yanmo.store.in_use import INPUTS, check_present, inputs_document, lease_name, work_name
-from yanmo.store.lease import Lease
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output
+from yanmo.store.runs.in_use import INPUTS, check_present, inputs_document, lease_name, work_name
+from yanmo.store.runs.lease import Lease
 
 log = logging.getLogger(__name__)
 PAGE = 128

@@ -15,10 +15,10 @@ from yanmo.stage.declaration import Stage
 from yanmo.stage.exporter import Telemetry
 from yanmo.stage.session import Session
 from yanmo.store.commit import Attempt, Recipe, Result, commit_once
-from yanmo.store.in_use import announce, work_name
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output
-from yanmo.store.work_folder import WorkFolder
+from yanmo.store.runs.in_use import announce, work_name
+from yanmo.store.runs.work_folder import WorkFolder
 
 Options = TypeVar("Options", bound=StageOptions)
 """The stage's own options."""
@@ -146,7 +146,7 @@ class Steps(Generic[Options, Made]):
     """Makes the output; called only when its key is not committed."""
     settle: Callable[[StageRun[Options, Made]], Options] | None = None
     """The options with values in the place of those that nobody gave and that inputs or machine decide;
-    called before the key is made, so it must give the same for ever (train/supervision/auto_record.py)."""
+    called before the key is made, so it must give the same for ever (store/runs/auto_record.py)."""
     prepare: Callable[[StageRun[Options, Made]], Prepared[Made]] | None = None
     """What the work needs besides its inputs, and what else the key depends on."""
     finish: Callable[[StageRun[Options, Made], Output], Finish] | None = None

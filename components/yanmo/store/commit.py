@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from yanmo.common.errors import DataError
-from yanmo.store.in_use import Removed, announce, lease_name
-from yanmo.store.lease import Lease
 from yanmo.store.manifest import FileEntry, Manifest, Role, content_digest, make_key
 from yanmo.store.objects import AlreadyExists, Damaged, ObjectStore, check_name
 from yanmo.store.output import Output, find_output, manifest_name, superseded_name
+from yanmo.store.runs.in_use import Removed, announce, lease_name
+from yanmo.store.runs.lease import Lease
 from yanmo.store.schema import utc_now
 
 log = logging.getLogger(__name__)

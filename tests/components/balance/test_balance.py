@@ -14,15 +14,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from yanmo.balance.augment import Augmenter, copy_digest
-from yanmo.balance.augment_rules import parse_rules
-from yanmo.balance.choice import Picker
+from yanmo.balance.augmentation.augment import Augmenter, copy_digest
+from yanmo.balance.augmentation.held_out import HeldOut
+from yanmo.balance.augmentation.rules import parse_rules
+from yanmo.balance.augmentation.synonyms import SHIPPED, Synonyms
 from yanmo.balance.config import STAGE
 from yanmo.balance.document_table import Rows, TrainFiles
-from yanmo.balance.held_out import HeldOut
-from yanmo.balance.quotas import Target, parse_plan, targets
+from yanmo.balance.quotas.choice import Picker
+from yanmo.balance.quotas.targets import Target, parse_plan, targets
 from yanmo.balance.report import _why
-from yanmo.balance.synonyms import SHIPPED, Synonyms
 from yanmo.balance.token_count import TokenCount
 from yanmo.common.errors import DataError
 from yanmo.formats.records import check_schema

@@ -16,10 +16,10 @@ from toy_outputs import recipe, write_text
 from yanmo.stage import session
 from yanmo.store.commit import Recipe, commit_once
 from yanmo.store.file_store import FileStore
-from yanmo.store.in_use import Removed
 from yanmo.store.objects import Changed
 from yanmo.store.output import Output, find_output, superseded_name
 from yanmo.store.pointers import move_pointer, read_pointer
+from yanmo.store.runs.in_use import Removed
 
 COMPONENTS = Path(__file__).parents[3] / "components"
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(COMPONENTS)}
@@ -93,7 +93,7 @@ def test_an_input_that_gc_took_ends_the_run_and_is_not_looked_for_again(store: F
 def test_an_input_that_a_killed_gc_withdrew_comes_back_as_the_message_says(
     store: FileStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("yanmo.store.in_use._GC_SECONDS", 0.3)
+    monkeypatch.setattr("yanmo.store.runs.in_use._GC_SECONDS", 0.3)
     made = commit_once(store, recipe(), write_text("诗"))
     assert made
     pinned = made.reference

@@ -20,8 +20,8 @@ from yanmo.common.errors import DataError, LeaseLost
 from yanmo.store import commit as commit_module
 from yanmo.store.commit import Attempt, Recipe, Result, commit_once
 from yanmo.store.file_store import FileStore
-from yanmo.store.in_use import check_present
 from yanmo.store.output import Output, find_output, open_reference
+from yanmo.store.runs.in_use import check_present
 
 POINTS = ("half-written", "before-manifest", "in-create", "before-link", "after-link", "after-manifest")
 COMMITTED = ("after-link", "after-manifest")

@@ -15,12 +15,12 @@ from toy_outputs import recipe, write_text
 
 from yanmo.common.errors import DataError, LeaseLost
 from yanmo.store.commit import Attempt, Result, commit_once, find_whole
-from yanmo.store.lease import Lease
 from yanmo.store.objects import AlreadyExists, Changed, Damaged, ObjectStore, Wanted, Written, check_name
 from yanmo.store.opening import open_store
 from yanmo.store.output import find_output
 from yanmo.store.pointers import create_pointer, move_pointer, read_pointer, swap_pointer
-from yanmo.store.work_folder import WorkFolder
+from yanmo.store.runs.lease import Lease
+from yanmo.store.runs.work_folder import WorkFolder
 
 PART = 8 << 20
 

@@ -38,8 +38,8 @@ from yanmo.evaluate.measures import Bootstrap, summarize
 from yanmo.formats.documents import text_form
 from yanmo.formats.records import num_characters
 from yanmo.store.commit import Attempt, Result
-from yanmo.store.in_use import work_name
 from yanmo.store.output import Output
+from yanmo.store.runs.in_use import work_name
 
 log = logging.getLogger(__name__)
 REVISION = 4

@@ -22,15 +22,15 @@ from pathlib import Path
 
 from yanmo.common.errors import DataError, StorageError, UsageError
 from yanmo.common.logs import Progress, human_bytes
-from yanmo.store.auto_record import AutoRecord, is_auto_record, read_record
 from yanmo.store.file_store import fsync_dir
-from yanmo.store.in_use import announce, lease_name
-from yanmo.store.lease import Lease
 from yanmo.store.manifest import FileEntry, Reference
 from yanmo.store.objects import AlreadyExists, ObjectStore, Wanted, Written
 from yanmo.store.opening import store_of
 from yanmo.store.output import Output, find_output, manifest_name, open_reference, superseded_name
 from yanmo.store.pointers import move_pointer, pointer_name
+from yanmo.store.runs.auto_record import AutoRecord, is_auto_record, read_record
+from yanmo.store.runs.in_use import announce, lease_name
+from yanmo.store.runs.lease import Lease
 from yanmo.tools.store.chain import Opener, edges
 from yanmo.tools.store.find import find
 

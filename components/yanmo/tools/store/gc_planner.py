@@ -13,11 +13,11 @@ import logging
 from collections.abc import Iterable, Iterator
 
 from yanmo.common.errors import DataError
-from yanmo.store.auto_record import is_auto_record, read_record
-from yanmo.store.in_use import INPUTS_SCHEMA
 from yanmo.store.manifest import Manifest, Reference
 from yanmo.store.objects import ObjectInfo, ObjectStore
 from yanmo.store.output import check_manifest_at, find_output, manifest_name, superseded_name
+from yanmo.store.runs.auto_record import is_auto_record, read_record
+from yanmo.store.runs.in_use import INPUTS_SCHEMA
 from yanmo.tools.store.chain import edges, references_in
 from yanmo.tools.store.gc_plan import Ages, GcPlan, ToDelete, consumers_first, shown_age
 from yanmo.tools.store.inventory import Inventory, KeyFolder, KeyName, is_working

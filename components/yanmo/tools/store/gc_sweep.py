@@ -30,11 +30,11 @@ from dataclasses import dataclass, field
 
 from yanmo.common.errors import DataError, LeaseLost
 from yanmo.common.logs import Progress
-from yanmo.store.in_use import lease_name
-from yanmo.store.lease import TTL_SECONDS, Lease, is_live
 from yanmo.store.manifest import Manifest, Reference
 from yanmo.store.objects import AlreadyExists, ObjectStore
 from yanmo.store.output import deletion_marks, manifest_name, superseded_name
+from yanmo.store.runs.in_use import lease_name
+from yanmo.store.runs.lease import TTL_SECONDS, Lease, is_live
 from yanmo.tools.store.chain import Opener, edges
 from yanmo.tools.store.gc_plan import GcPlan, ToDelete
 from yanmo.tools.store.gc_planner import inputs_of
@@ -116,7 +116,7 @@ class Sweep:
         """Take the leases of all keys that no run has and that nobody changed since the plan.
 
         The plan held these leases to be over. Of another machine's it is known only after watching it for
-        some time (lease.py), so these are asked again.
+        some time (store/runs/lease.py), so these are asked again.
         """
         waiting = [(one, Lease(self.store, lease_name(*one.folder.name), "gc")) for one in batch]
         end = time.monotonic() + TTL_SECONDS

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from yanmo.common.errors import EnvironmentFault
-from yanmo.store.in_use import INPUTS, LEASE
-from yanmo.store.lease import is_live
 from yanmo.store.manifest import Manifest
 from yanmo.store.objects import Leftover, NotSupportedHere, ObjectInfo, ObjectStore
+from yanmo.store.runs.in_use import INPUTS, LEASE
+from yanmo.store.runs.lease import is_live
 
 log = logging.getLogger(__name__)
 KEY = re.compile(r"[0-9a-f]{64}\Z")

@@ -16,8 +16,8 @@ from types import TracebackType
 from typing import Any
 
 from yanmo.common.errors import DataError, EnvironmentFault, LeaseLost
-from yanmo.store.lease import Lease
-from yanmo.store.work_folder import WorkFolder
+from yanmo.store.runs.lease import Lease
+from yanmo.store.runs.work_folder import WorkFolder
 from yanmo.train import job
 from yanmo.train.health.setbacks import is_calm
 

@@ -3,11 +3,12 @@
 On a CPU they are the defaults. On GPUs they are bf16 where it is native, one rank per visible GPU,
 variable-length flash attention where it runs, and compiled layers where there is a compiler.
 
-The precision is part of the key, so the choice of the first machine is recorded (store/auto_record.py) under
-the given options and inputs; later runs with the same ones, on any machine, use the record. It holds only
-facts: the precision in the key and the machine's GPUs. Ranks, attention and compiling follow from the facts
-and from the other options at each start, so an option outside of the key (`--micro-batch`, `--zero-stage`)
-changes nothing for a run without it. A machine that cannot do what it was asked for records nothing.
+The precision is part of the key, so the choice of the first machine is recorded under the given options and
+inputs (store/runs/auto_record.py); later runs with the same ones, on any machine, use the record. It holds
+only facts: the precision in the key and the machine's GPUs. Ranks, attention and compiling follow from the
+facts and from the other options at each start, so an option outside of the key (`--micro-batch`,
+`--zero-stage`) changes nothing for a run without it. A machine that cannot do what it was asked for records
+nothing.
 
 The backend stays DeepSpeed on one GPU as well: on one CPU rank torch's is 1.13 times as fast (docs/train.md),
 and on a GPU nobody has measured either.
@@ -25,8 +26,8 @@ from yanmo.common.json_object import read_object
 from yanmo.model.flash_limits import misfit
 from yanmo.options.fields import AUTO, by_kind, flag, names_of, spelled
 from yanmo.stage.stage_run import StageRun
-from yanmo.store.auto_record import AutoRecord, keep_first, put_in_place, read_record, record_name
 from yanmo.store.commit import Recipe
+from yanmo.store.runs.auto_record import AutoRecord, keep_first, put_in_place, read_record, record_name
 from yanmo.train.backends.hardware import Machine, gpu_files, this_machine
 from yanmo.train.config import TrainConfig
 from yanmo.train.models.starting_model import CONFIG, shape_in

@@ -13,9 +13,9 @@ import time
 from ground import Ground
 
 from yanmo.common.errors import DataError, StorageError
-from yanmo.store.in_use import check_present
 from yanmo.store.output import Output, open_reference
 from yanmo.store.pointers import move_pointer
+from yanmo.store.runs.in_use import check_present
 
 URI, SECONDS, NUMBER = sys.argv[1], float(sys.argv[2]), int(sys.argv[3])
 

@@ -13,11 +13,11 @@ import pyarrow as pa
 from yanmo.formats.records import DOCUMENTS, document_id, write_parquet
 from yanmo.store.commit import Attempt, Recipe, Result, commit_once
 from yanmo.store.file_store import FileStore
-from yanmo.store.in_use import work_name
 from yanmo.store.objects import ObjectStore
 from yanmo.store.opening import open_store
 from yanmo.store.output import Output
 from yanmo.store.pointers import move_pointer
+from yanmo.store.runs.in_use import work_name
 from yanmo.tools.store.command import main
 
 RAW = {"content_digest": "5" * 64, "uri": "file:///raw/tang.jsonl", "files": []}

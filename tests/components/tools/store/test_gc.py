@@ -20,14 +20,14 @@ from ground import RAW, Ground, folder_of, work_of
 from killed_writes import die_at_write
 
 from yanmo.common.errors import ExitCode, StorageError
-from yanmo.store import in_use
-from yanmo.store.auto_record import AutoRecord
 from yanmo.store.commit import Recipe
-from yanmo.store.in_use import announce, check_present, work_name
-from yanmo.store.lease import Lease
 from yanmo.store.objects import Leftover
 from yanmo.store.output import Output, deletion_marks, open_reference
 from yanmo.store.pointers import move_pointer
+from yanmo.store.runs import in_use
+from yanmo.store.runs.auto_record import AutoRecord
+from yanmo.store.runs.in_use import announce, check_present, work_name
+from yanmo.store.runs.lease import Lease
 from yanmo.tools.store.gc_sweep import BATCH, Sweep, Swept
 
 ROOT = Path(__file__).parents[4]

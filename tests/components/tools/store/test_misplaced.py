@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 
 from yanmo.common.errors import DataError, ExitCode
 from yanmo.store.commit import Recipe
-from yanmo.store.in_use import announce
-from yanmo.store.lease import Lease
 from yanmo.store.output import open_reference
 from yanmo.store.pointers import POINTED, move_pointer
+from yanmo.store.runs.in_use import announce
+from yanmo.store.runs.lease import Lease
 
 
 def put(ground: Ground, name: str, data: bytes) -> None:

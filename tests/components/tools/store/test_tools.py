@@ -15,7 +15,7 @@ from ground import RAW, Ground, folder_of, ids
 from yanmo.common.errors import ExitCode
 from yanmo.store import upgrades
 from yanmo.store.commit import Recipe
-from yanmo.store.lease import Lease
+from yanmo.store.runs.lease import Lease
 
 ROOT = Path(__file__).parents[4]
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from yanmo.common.errors import DataError, LeaseLost
-from yanmo.store.lease import Lease
 from yanmo.store.objects import ObjectStore
 from yanmo.store.opening import open_store
-from yanmo.store.work_folder import WorkFolder
+from yanmo.store.runs.lease import Lease
+from yanmo.store.runs.work_folder import WorkFolder
 from yanmo.train import job
 from yanmo.train.checkpoints.uploader import Uploader
 

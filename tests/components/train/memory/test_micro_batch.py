@@ -76,9 +76,9 @@ def test_rows_that_fitted_on_other_ranks_are_cut_to_a_divisor(task):
 
 def test_out_of_memory_while_stopping_is_no_bug(task, tmp_path, monkeypatch):
     from yanmo.stage.exporter import Telemetry
-    from yanmo.store.lease import Lease
     from yanmo.store.opening import open_store
-    from yanmo.store.work_folder import WorkFolder
+    from yanmo.store.runs.lease import Lease
+    from yanmo.store.runs.work_folder import WorkFolder
     from yanmo.train.checkpoints.uploader import Uploader
     from yanmo.train.metrics.gauges import MetricsGauges
     from yanmo.train.supervision import supervisor

@@ -22,11 +22,11 @@ from yanmo.options.fields import by_kind, flag
 from yanmo.stage.exporter import Telemetry
 from yanmo.stage.run import main
 from yanmo.stage.stage_run import StageRun, Steps
-from yanmo.store.auto_record import AutoRecord, read_record
 from yanmo.store.commit import Recipe, Result
 from yanmo.store.opening import open_store
 from yanmo.store.output import open_reference
 from yanmo.store.pointers import read_pointer
+from yanmo.store.runs.auto_record import AutoRecord, read_record
 from yanmo.tools.store.command import main as store_tool
 from yanmo.train.backends import hardware as machine_module
 from yanmo.train.backends.hardware import Machine, this_machine

@@ -24,10 +24,10 @@ from yanmo.promote.gate.noise import noise_of
 from yanmo.stage.exporter import Telemetry
 from yanmo.stage.stage_run import StageRun
 from yanmo.store.commit import Attempt, Result, commit_once
-from yanmo.store.lease import Lease
 from yanmo.store.opening import open_store
 from yanmo.store.output import Output, open_reference, read_json
 from yanmo.store.pointers import read_pointer
+from yanmo.store.runs.lease import Lease
 from yanmo.train.config import STAGE, TrainConfig
 from yanmo.train.job import WorkerJob
 from yanmo.train.schedule import SCHEDULES

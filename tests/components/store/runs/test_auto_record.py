@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from yanmo.common.errors import DataError
-from yanmo.store.auto_record import read_record, record_name
 from yanmo.store.file_store import FileStore
+from yanmo.store.runs.auto_record import read_record, record_name
 
 NAME = record_name("train", "5" * 64)
 

@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from yanmo.balance.few_sizes import counts_near, number_bounds
+from yanmo.balance.quotas.few_sizes import counts_near, number_bounds
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

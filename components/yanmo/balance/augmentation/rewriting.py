@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Sequence
 from random import Random
 
-from yanmo.balance.augment_rules import VERSE
-from yanmo.balance.synonyms import Synonyms
+from yanmo.balance.augmentation.rules import VERSE
+from yanmo.balance.augmentation.synonyms import Synonyms
 from yanmo.chinese.pingshui import tones
 
 _MARKS = "，。！？；、：,.!?;:"

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from yanmo.balance.augment import Augmenter, Measured, copy_digest
+from yanmo.balance.augmentation.augment import Augmenter, Measured, copy_digest
 from yanmo.balance.document_table import Ids, Ints, Rows, TrainFiles
-from yanmo.balance.exact import Choice, choose, drawn_order
-from yanmo.balance.quotas import OTHERS, Quota, QuotaPlan, Target, parse_plan
+from yanmo.balance.quotas.exact import Choice, choose, drawn_order
+from yanmo.balance.quotas.targets import OTHERS, Quota, QuotaPlan, Target, parse_plan
 from yanmo.balance.token_count import TokenCount
 from yanmo.common.errors import DataError, UsageError
 from yanmo.formats.records import GENRE_ALIASES

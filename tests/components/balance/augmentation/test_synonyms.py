@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from yanmo.balance.synonyms import SHIPPED, Synonyms
+from yanmo.balance.augmentation.synonyms import SHIPPED, Synonyms
 from yanmo.common.errors import DataError
 
 

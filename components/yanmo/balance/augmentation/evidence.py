@@ -7,7 +7,7 @@ same text only once was far better than every rule: so no rule is recommended.
 
 from __future__ import annotations
 
-from yanmo.balance.augment_rules import AugmentRules
+from yanmo.balance.augmentation.rules import AugmentRules
 
 MEASURED: dict[str, dict[str, bool]] = {
     "synonym": {"诗": True, "词": True, "文": True, "赋": True},

@@ -21,7 +21,7 @@ from typing import Any
 
 from yanmo.common.errors import DataError
 from yanmo.store.file_store import FileStore
-from yanmo.store.lease import Lease
+from yanmo.store.runs.lease import Lease
 from yanmo.store.manifest import FileEntry, file_sha256
 from yanmo.store.objects import AlreadyExists, Changed, ObjectStore, Wanted
 

@@ -12,13 +12,13 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from yanmo.balance.augment import Augmented, Augmenter, copy_digest
-from yanmo.balance.augment_rules import parse_rules
-from yanmo.balance.choice import plan_of_classes
-from yanmo.balance.evidence import advice
-from yanmo.balance.held_out import HeldOut
+from yanmo.balance.augmentation.augment import Augmented, Augmenter, copy_digest
+from yanmo.balance.augmentation.evidence import advice
+from yanmo.balance.augmentation.held_out import HeldOut
+from yanmo.balance.augmentation.rules import parse_rules
+from yanmo.balance.augmentation.synonyms import SHIPPED, Synonyms
 from yanmo.balance.preview import Example, as_text
-from yanmo.balance.synonyms import SHIPPED, Synonyms
+from yanmo.balance.quotas.choice import plan_of_classes
 from yanmo.chinese.han_runs import run_hashes
 from yanmo.common.errors import UsageError
 

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from yanmo.balance.config import BalanceOptions
-from yanmo.balance.quotas import Quota, QuotaPlan, parse_plan, targets
+from yanmo.balance.quotas.targets import Quota, QuotaPlan, parse_plan, targets
 from yanmo.common.errors import UsageError
 
 AVAILABLE = {"诗": 1_800_000, "词": 200_000, "文": 1_100_000, "赋": 200_000}

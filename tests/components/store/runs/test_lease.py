@@ -13,9 +13,9 @@ import pytest
 from toy_outputs import wait_until
 
 from yanmo.common.errors import LeaseLost
-from yanmo.store import lease as lease_module
 from yanmo.store.file_store import FileStore
-from yanmo.store.lease import Lease, is_live
+from yanmo.store.runs import lease as lease_module
+from yanmo.store.runs.lease import Lease, is_live
 
 NAME = "runs/toy/key/LEASE.json"
 

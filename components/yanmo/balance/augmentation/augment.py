@@ -18,11 +18,11 @@ from random import Random
 import numpy as np
 import numpy.typing as npt
 
-from yanmo.balance.augment_rules import AugmentRules
+from yanmo.balance.augmentation.held_out import HeldOut
+from yanmo.balance.augmentation.rewriting import Rewrite, rewrites
+from yanmo.balance.augmentation.rules import AugmentRules
+from yanmo.balance.augmentation.synonyms import Synonyms
 from yanmo.balance.document_table import Ids, Ints, Rows, TrainFiles
-from yanmo.balance.held_out import HeldOut
-from yanmo.balance.rewriting import Rewrite, rewrites
-from yanmo.balance.synonyms import Synonyms
 from yanmo.balance.token_count import TokenCount
 
 REPEAT = "repeat"

@@ -12,9 +12,9 @@ from random import Random
 import pytest
 import zstandard
 
-from yanmo.balance import rewriting
-from yanmo.balance.augment_rules import AugmentRules, parse_rules
-from yanmo.balance.synonyms import SHIPPED, Synonyms
+from yanmo.balance.augmentation import rewriting
+from yanmo.balance.augmentation.rules import AugmentRules, parse_rules
+from yanmo.balance.augmentation.synonyms import SHIPPED, Synonyms
 from yanmo.chinese.pingshui import rhymes, tones
 from yanmo.common.errors import UsageError
 from yanmo.curate.text.normalize import normalize
@@ -27,7 +27,7 @@ MARKS = re.compile("[，。！？；、：\n]")
 @pytest.fixture(scope="module")
 def verses() -> list[str]:
     """诗 and 词 of the bundled corpus in the stage's text form."""
-    path = Path(__file__).parents[3] / "corpus" / "small.jsonl.zst"
+    path = Path(__file__).parents[4] / "corpus" / "small.jsonl.zst"
     with path.open("rb") as file:
         lines = io.TextIOWrapper(zstandard.ZstdDecompressor().stream_reader(file), encoding="utf-8")
         documents = [json.loads(next(lines)) for _ in range(3000)]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from yanmo.balance.exact import best_subset, choose, drawn_order
+from yanmo.balance.quotas.exact import best_subset, choose, drawn_order
 
 SIZES = st.lists(st.integers(1, 30), min_size=1, max_size=10)
 
