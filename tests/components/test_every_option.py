@@ -27,7 +27,7 @@ NASTY = (
     "\0", "a\0b", "\udcff", "\ud800", "\n", "a\nb", "\u2028", "诗", "👍", "../..", "/",
     "*=verse,*=x", "alpha=" + "9" * 400, "shi=" + "9" * 400, "shi=" + "9" * 39 + "%",
     "lacuna=nan", "lacuna=1e999", "distinct_2>=1e999", "25:00", "24:00", "21:00-08:00", "2/1",
-    "0/0", "999999/999999", "a=b=c", "(((", "\\",
+    ",", " , ,\n", "{诗: 5", "0/0", "999999/999999", "a=b=c", "(((", "\\",
 )  # fmt: skip
 log = logging.getLogger(__name__)
 
@@ -72,6 +72,14 @@ def test_a_nasty_text_for_any_option_is_a_value_or_a_usage_error(stage: str) -> 
             check(stage, name, text, by_file=False)
             if text.isprintable() and len(text) < 900:
                 check(stage, name, text, by_file=True)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_commas_alone_are_no_list_of_any_option(stage: str) -> None:
+    cls, base = config_of(stage), [f"{flag(n)}={v}" for n, v in BASE.get(stage, {}).items()]
+    for name in values_of(cls):
+        with pytest.raises(UsageError, match=f"{flag(name)} .*expected"):
+            load(cls, [*base, f"{flag(name)}=,"], f"yanmo {stage}")
 
 
 @st.composite

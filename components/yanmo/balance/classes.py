@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 import pyarrow as pa
@@ -26,13 +26,20 @@ _WHOLE_FORMS = {4, 8}
 def columns_of(by: str) -> list[str]:
     """Columns of documents v1 that `by` needs."""
     names = [
-        ("text" if p == "form" else p if p in COLUMNS else "labels") for p in by.split("+") if p != "length"
+        ("text" if p == "form" else p if p in COLUMNS else "labels") for p in parts_of(by) if p != "length"
     ]
     return sorted(set(names))
 
 
-def classify(table: pa.Table, characters: Sequence[int], by: str, bounds: Sequence[int]) -> list[str]:
-    """The class of each row of a batch.
+def parts_of(by: str) -> list[str]:
+    """The names that `by` crosses."""
+    return [name.strip() for name in by.split("+")]
+
+
+def values_by_part(
+    table: pa.Table, characters: Sequence[int], by: str, bounds: Sequence[int]
+) -> dict[str, list[str]]:
+    """The value of each row of a batch under each name of `by`; `-` for none.
 
     Args:
         table: with the columns of `columns_of(by)`.
@@ -40,8 +47,12 @@ def classify(table: pa.Table, characters: Sequence[int], by: str, bounds: Sequen
         by: names joined by `+`.
         bounds: lengths at which classes begin.
     """
-    parts = [_values(table, characters, name.strip(), bounds) for name in by.split("+")]
-    return parts[0] if len(parts) == 1 else ["/".join(row) for row in zip(*parts, strict=True)]
+    return {name: _values(table, characters, name, bounds) for name in parts_of(by)}
+
+
+def joined(values: Mapping[str, list[str]]) -> list[str]:
+    """The class of each row, from its values under each name."""
+    return ["/".join(row) for row in zip(*values.values(), strict=True)]
 
 
 def _values(table: pa.Table, characters: Sequence[int], name: str, bounds: Sequence[int]) -> list[str]:

@@ -88,8 +88,9 @@ class BalanceOptions(StageOptions, group="balance"):
         self.bounds()  # raises by itself
         if self.total and not plan.is_relative:
             return ["--total needs weights (shi=3w,*=1w) or alpha=X in --quotas"]
-        if not all(part.strip() for part in self.by.split("+")):
-            return [f"--by {self.by!r}: expected names of labels, such as genre or genre+dynasty"]
+        parts = [part.strip() for part in self.by.split("+")]
+        if not all(parts) or len(parts) > len({*parts}):
+            return [f"--by {brief(self.by)}: expected names of labels, each once: genre, or genre+dynasty"]
         return [
             f"{flag(name)} needs --augment, such as --augment wen:synonym=0.1"
             for name in ("preview", "synonyms")

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from yanmo.balance.classes import classify, columns_of
+from yanmo.balance.classes import NONE, columns_of, joined, parts_of, values_by_part
 from yanmo.balance.token_count import TokenCount
 from yanmo.common.errors import DataError
 from yanmo.formats.documents import count_characters, read_documents
@@ -44,6 +44,8 @@ class Rows:
     """Tokens that training predicts: those of the text and `<|eos|>`; counted or estimated."""
     genres: list[str]
     groups: list[str]
+    unlabelled: Sequence[str] = ()
+    """Names of --by under which no document has a value."""
 
     def __len__(self) -> int:
         return len(self.file)
@@ -96,17 +98,19 @@ class TrainFiles:
             DataError: there are no documents, or an id is not a sha256.
         """
         columns = sorted({"id", "genre", "text", *columns_of(by)})
-        genres, groups = _Names(), _Names()
+        genres, groups, unlabelled = _Names(), _Names(), parts_of(by)
         parts: list[dict[str, Any]] = []
         for index, start, table in self.batches(columns):
             characters = count_characters(table["text"])
+            values = values_by_part(table, characters.tolist(), by, bounds)
+            unlabelled = [name for name in unlabelled if not {*values[name]} - {NONE}]
             parts.append(
                 {
                     "file": np.full(table.num_rows, index, np.int32),
                     "row": np.arange(start, start + table.num_rows, dtype=np.int32),
                     "id": _binary(table["id"], self.paths[index]),
                     "genre": genres.codes(table["genre"].to_pylist()),
-                    "group": groups.codes(classify(table, characters.tolist(), by, bounds)),
+                    "group": groups.codes(joined(values)),
                     "characters": characters.astype(np.int32),
                     "tokens": counting.of(table["text"]),
                 }
@@ -114,7 +118,7 @@ class TrainFiles:
         if not parts:
             raise DataError("the documents have no train split; look at curate's report")
         arrays = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-        return Rows(genres=genres.names, groups=groups.names, **arrays)
+        return Rows(genres=genres.names, groups=groups.names, unlabelled=unlabelled, **arrays)
 
 
 class _Names:

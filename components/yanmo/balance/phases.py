@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,13 +17,13 @@ import pyarrow as pa
 from yanmo.balance.augmentation.augment import REPEAT, Augmenter, count_rules
 from yanmo.balance.augmentation.evidence import advice
 from yanmo.balance.augmentation.held_out import HeldOut
-from yanmo.balance.augmentation.rules import parse_rules
+from yanmo.balance.augmentation.rules import OTHERS, parse_rules
 from yanmo.balance.augmentation.synonyms import SHIPPED, Synonyms
-from yanmo.balance.classes import COLUMNS, NONE
+from yanmo.balance.classes import COLUMNS, COMPUTED
 from yanmo.balance.config import BalanceOptions
 from yanmo.balance.document_table import Rows, TrainFiles, hex_ids
 from yanmo.balance.preview import as_text, examples
-from yanmo.balance.quotas.choice import Picked, Picker, plan_of_classes
+from yanmo.balance.quotas.choice import Picked, Picker, plan_of_classes, some
 from yanmo.balance.quotas.exact import Choice, order_of
 from yanmo.balance.quotas.targets import QuotaPlan, Target, parse_plan, targets
 from yanmo.balance.report import (
@@ -85,19 +85,27 @@ class Task:
             )
         files = TrainFiles(documents.paths("train-*.parquet"))
         rows = files.read(options.by, options.bounds(), counting)
-        if rows.groups == [NONE]:
+        if rows.unlabelled:
+            part, labels = rows.unlabelled[0], files.labels()
+            what = "this label" if part == options.by else f"the label {part}"
             raise UsageError(
-                f"--by {options.by}: no document has this label; expected {', '.join(COLUMNS)}, length, form "
-                f"or one of their labels: {', '.join(files.labels()) or 'they have none'}"
-                f"{did_you_mean(options.by, [*COLUMNS, 'length', 'form', *files.labels()])}"
+                f"--by {options.by}: no document has {what}; expected {', '.join((*COLUMNS, *COMPUTED))} "
+                f"or one of their labels: {', '.join(labels) or 'they have none'}"
+                f"{did_you_mean(part, [*COLUMNS, *COMPUTED, *labels])}"
             )
-        return cls(files, rows, counting, _augmenter(options, documents))
+        return cls(files, rows, counting, _augmenter(options, documents, rows.genres))
 
 
-def _augmenter(options: BalanceOptions, documents: Output) -> Augmenter | None:
+def _augmenter(options: BalanceOptions, documents: Output, genres: Sequence[str]) -> Augmenter | None:
     rules = parse_rules(options.augment)
     if not rules:
         return None
+    for genre in rules.by_genre:
+        if genre not in (OTHERS, *genres):
+            raise UsageError(
+                f"--augment: no documents of genre {genre}{did_you_mean(genre, genres)}; there are "
+                f"{some(genres)}"
+            )
     held_out = documents.paths("valid-*.parquet") if documents.entries("valid-*.parquet") else []
     if "evaluation_set" in documents.manifest.references:
         held_out += documents.part("evaluation_set").paths("*.parquet")

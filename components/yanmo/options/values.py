@@ -113,7 +113,7 @@ class Values:
             return value in self.choices
         if self.type in (int, float):
             return value in self.words.values() or self.bounds.hold(value)
-        return self.type is not str or _is_writable(value)
+        return self.type is not str or _is_text(value)
 
     def _value(self, text: str) -> Any:
         if self.type is bool:
@@ -135,7 +135,7 @@ class Values:
             names: list[Any] = [AUTO] if self.takes_auto else []
             names += [c for c in self.choices if c != AUTO or not self.takes_auto]
             return f"one of {', '.join(map(str, names))}"
-        kinds = {bool: "true or false", str: "a text without NUL that UTF-8 can write"}
+        kinds = {bool: "true or false", str: "a text (without NUL, in UTF-8, not commas alone)"}
         what = kinds.get(self.type) or f"a {'whole ' * (self.type is int)}number {self.bounds}"
         return " or ".join([what, *self.words, *([AUTO] if self.takes_auto else [])])
 
@@ -143,7 +143,10 @@ class Values:
         return did_you_mean(text, map(str, self.choices or self.words)) if self.choices or self.words else ""
 
 
-def _is_writable(text: str) -> bool:
+def _is_text(text: str) -> bool:
+    """Whether it can be written; not commas alone, of which a list would silently make none."""
+    if "," in text and not text.strip(" \t\n,"):
+        return False
     try:
         return "\0" not in text and bool(text.encode() or True)
     except UnicodeEncodeError:

@@ -176,6 +176,9 @@ def test_a_label_that_no_document_has_is_refused_with_those_there_are(
     balance("--by", "dynasti", expect=64)
     assert "no document has this label; expected genre, " in (errors := capsys.readouterr().err)
     assert "one of their labels: dynasty" in errors
+    balance("--by", "genre+dynasti", expect=64)
+    assert "no document has the label dynasti; expected genre, " in (errors := capsys.readouterr().err)
+    assert "did you mean dynasty?" in errors
 
 
 @pytest.mark.parametrize("unit", ["characters", "documents"])

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from yanmo.balance.classes import classify, columns_of, form_of
+from yanmo.balance.classes import columns_of, form_of, joined, values_by_part
 
 ROWS = pa.table(
     {
@@ -24,10 +24,11 @@ ROWS = pa.table(
         ("length", ["16-", "0-15"]),
         ("form", ["5x4", "free"]),
         ("genre+dynasty", ["诗/唐", "文/-"]),
+        ("genre + dynasty", ["诗/唐", "文/-"]),
     ],
 )
 def test_a_class_is_the_value_of_any_label(by: str, classes: list[str]) -> None:
-    assert classify(ROWS.select(columns_of(by)), [24, 10], by, (16,)) == classes
+    assert joined(values_by_part(ROWS.select(columns_of(by)), [24, 10], by, (16,))) == classes
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,14 @@ documents are long.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from yanmo.balance.augmentation.augment import Augmenter, Measured, copy_digest
+from yanmo.balance.classes import parts_of
 from yanmo.balance.document_table import Ids, Ints, Rows, TrainFiles
 from yanmo.balance.quotas.exact import Choice, choose, drawn_order
 from yanmo.balance.quotas.targets import OTHERS, Quota, QuotaPlan, Target, parse_plan
@@ -65,7 +66,7 @@ def plan_of_classes(quotas: str, groups: Iterable[str], by: str) -> QuotaPlan:
             continue
         if name not in names:
             hint = did_you_mean(written, names)
-            raise UsageError(f"--quotas: no documents of {by} {written}{hint}; there are {_some(names)}")
+            raise UsageError(f"--quotas: no documents of {by} {written}{hint}; there are {some(names)}")
         if name in found:
             raise UsageError(f"--quotas: {name} is named twice")
         found[name] = quota
@@ -73,18 +74,19 @@ def plan_of_classes(quotas: str, groups: Iterable[str], by: str) -> QuotaPlan:
     if OTHERS in plan.quotas:
         found |= dict.fromkeys(rest, plan.quotas[OTHERS])
     elif plan.is_relative and plan.alpha is None and rest:
-        raise UsageError(f"--quotas: no weight for {_some(rest)}; name them, or give *=1w (or *=0w)")
+        raise UsageError(f"--quotas: no weight for {some(rest)}; name them, or give *=1w (or *=0w)")
     return QuotaPlan(found, plan.alpha)
 
 
 def _spelled(written: str, names: list[str], by: str) -> str:
     if written in names or written == OTHERS:
         return written
-    parts = zip(written.split("/"), by.split("+"), strict=False)
+    parts = zip(written.split("/"), parts_of(by), strict=False)
     return "/".join(GENRE_ALIASES.get(value, value) if part == "genre" else value for value, part in parts)
 
 
-def _some(names: list[str]) -> str:
+def some(names: Sequence[str]) -> str:
+    """The first twenty names, and how many more there are."""
     more = f" and {len(names) - 20} more" if len(names) > 20 else ""
     return ", ".join(names[:20]) + more
 

@@ -21,6 +21,9 @@ _FORMS: dict[str | None, Literal["amount", "percent", "weight"]] = {
 }
 
 
+_EXAMPLES = "shi=1900000,ci=200%,*=100% or shi=3w,*=1w or alpha=0.7"
+
+
 @dataclass(frozen=True)
 class Quota:
     """How much of a class train shall hold."""
@@ -55,7 +58,7 @@ def parse_plan(text: str) -> QuotaPlan:
     Raises:
         UsageError: an entry that is no quota, a class named twice, weights together with amounts.
     """
-    body = text.strip().removeprefix("{").removesuffix("}").replace('"', "").replace("'", "")
+    body = _unwrapped(text)
     alpha = _ALPHA.match(body.strip())
     if alpha:
         return QuotaPlan({}, _exponent(float(alpha[1])))
@@ -72,14 +75,31 @@ def parse_plan(text: str) -> QuotaPlan:
     return QuotaPlan(quotas)
 
 
+def _unwrapped(text: str) -> str:
+    """The entries of `{诗: 50000}` or `"诗": 50000`, without the marks around them.
+
+    Raises:
+        UsageError: a bracket or a quotation mark has no other half: the text was cut.
+    """
+    body = text.strip()
+    is_wrapped = body.startswith("{") and body.endswith("}") and len(body) > 1
+    inside = body[1:-1] if is_wrapped else body
+    if any(bracket in inside for bracket in "{}") or any(inside.count(mark) % 2 for mark in "\"'"):
+        raise UsageError(
+            f"--quotas {brief(text)}: a bracket or a quotation mark has no other half; expected for "
+            f"instance {_EXAMPLES}"
+        )
+    return inside.replace('"', "").replace("'", "")
+
+
 def _entry(entry: str) -> tuple[str, Quota]:
     found = _ENTRY.match(entry)
     if entry.replace(" ", "").startswith("alpha="):
         raise UsageError("--quotas: alpha=X (0 to 1) stands alone; it decides over all classes")
     if not found:
         raise UsageError(
-            f"--quotas: expected class=amount, class=percent%, class=weight+w or alpha=X, found {entry!r} "
-            "(for instance shi=1900000,ci=200%,*=100% or shi=3w,*=1w or alpha=0.7)"
+            f"--quotas: expected class=amount, class=percent%, class=weight+w or alpha=X, found "
+            f"{brief(entry)} (for instance {_EXAMPLES})"
         )
     name, amount, number, suffix = found.groups()
     value = number_in(amount or number)

@@ -161,6 +161,15 @@ def test_rules_that_never_act_and_modern_words_are_reported(balance: Run) -> Non
     assert any("no document is repeated" in text for text in report["augmentation"]["advice"])
 
 
+@pytest.mark.parametrize("genre", ["没有", "shuo"])
+def test_rules_for_a_genre_that_is_not_there_are_refused_with_those_that_are(
+    balance: Run, capsys: pytest.CaptureFixture[str], genre: str
+) -> None:
+    balance("--quotas", "wen=200%", "--augment", f"wen:synonym=0.5,{genre}:synonym=0.1", expect=64)
+    shown = {"shuo": "说"}.get(genre, genre)
+    assert re.search(f"--augment: no documents of genre {shown}; there are .*文", capsys.readouterr().err)
+
+
 def test_advice_names_only_what_was_measured() -> None:
     assert advice(parse_rules(""), ["诗", "文"]) == []
     found = advice(parse_rules("synonym=0.1,reorder=0.1,insert-modern=0.1"), ["诗", "文", "说"])

@@ -46,6 +46,14 @@ def test_what_is_no_quota_is_refused_with_an_example(text: str) -> None:
         BalanceOptions(quotas=text)
 
 
+@pytest.mark.parametrize("text", ["{诗: 5", "诗: 5}", "{诗: {词: 5}", '"诗=5', "诗'=5", "{"])
+def test_quotas_that_were_cut_are_refused(text: str) -> None:
+    with pytest.raises(
+        UsageError, match="a bracket or a quotation mark has no other half; expected for inst"
+    ):
+        BalanceOptions(quotas=text)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -56,7 +64,8 @@ def test_what_is_no_quota_is_refused_with_an_example(text: str) -> None:
         ({"quotas": "alpha=0.5,ci=5"}, "alpha=X .* stands alone"),
         ({"quotas": "ci=5", "total": 7}, "--total needs weights"),
         ({"quotas": "alpha=0.5", "total": 10**16}, "--total 10*: expected a whole number from 0"),
-        ({"by": "genre+"}, r"--by 'genre\+': expected names"),
+        ({"by": "genre+"}, r"--by genre\+: expected names"),
+        ({"by": "genre+ genre"}, r"--by genre\+ genre: expected names of labels, each once"),
         ({"max_repeats": 0}, "--max-repeats 0: expected a whole number from 1"),
         ({"length_bounds": "64,32"}, "expected rising numbers"),
         ({"length_bounds": "a"}, "expected rising numbers"),
