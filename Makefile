@@ -2,12 +2,10 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
-STORE  ?= runs/demo
-SOURCES ?= corpus/small.jsonl.zst
-# The scarce genres twice: chosen on the validation split (docs/recipe.md)
-QUOTAS ?= ci=200%,fu=200%
-# More fields of the run form, such as: make demo SET="train_steps=100 evaluate_temperature=0.7"
-SET    ?=
+# Text of your own: make demo SOURCES='my poems.jsonl'. By way of the shell's environment, so that names may
+# hold spaces, quotes and semicolons.
+SOURCES ?=
+export SOURCES STORE
 UV_VERSION := 0.13.8
 
 # What pip already knows (local wheels) is passed on to uv, which reads no pip.conf.
@@ -26,9 +24,15 @@ $(VENV)/.ready: pyproject.toml constraints/all.txt
 	else $(BIN)/python -m pip install -q -c constraints/all.txt -e '.[dev]'; fi
 	touch $@
 
+# The scarce genres twice: chosen on the validation split (docs/recipe.md).
 demo: install
-	@$(BIN)/yanmo run --store $(STORE) --channel demo --set curate_sources=$(SOURCES) --set "balance_quotas=$(QUOTAS)" \
-	    $(foreach option,$(SET),--set $(option))
+ifeq ($(SOURCES),)
+	@$(BIN)/yanmo run --store "$${STORE:-runs/demo}" --channel demo \
+	    --set curate_sources=corpus/small.jsonl.zst --set balance_quotas=ci=200%,fu=200%
+	@echo "With text of your own (.txt, .jsonl, .parquet, a folder): make demo SOURCES='my text.txt'"
+else
+	@$(BIN)/yanmo run --store "$${STORE:-runs/mine}" --channel mine --set "curate_sources=$$SOURCES"
+endif
 
 test: lint types unit
 

@@ -188,11 +188,11 @@ def _yanmo(side: Side, work: Path, *words: str, **variables: str) -> None:
 
 
 def _demo(side: Side, work: Path, settings: Settings) -> None:
-    """`make demo`, without the installation."""
-    ready = str(side.python.parents[1] / ".ready")
-    command = ["make", "-o", "install", "-o", ready, "demo", f"VENV={side.python.parents[1]}"]
-    steps = [f"SET=train_steps={settings.demo_steps}"] if settings.demo_steps else []
-    _call(side, work, [*command, f"STORE={work / 'store'}", *steps])
+    """What `make demo` runs."""
+    fields = ["curate_sources=corpus/small.jsonl.zst", "balance_quotas=ci=200%,fu=200%"]
+    fields += [f"train_steps={settings.demo_steps}"] if settings.demo_steps else []
+    form = [word for field in fields for word in ("--set", field)]
+    _yanmo(side, work, "run", "--store", str(work / "store"), "--channel", "demo", *form)
 
 
 def _chat(side: Side, work: Path, settings: Settings) -> None:

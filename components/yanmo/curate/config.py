@@ -66,7 +66,7 @@ class CurateOptions(
 STAGE = Stage(
     name="curate",
     image="data",
-    revision=6,
+    revision=7,
     config=CurateOptions,
     outputs={"documents": "Dataset", "evaluation_set": "Dataset"},
 )

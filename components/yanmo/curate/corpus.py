@@ -19,7 +19,7 @@ from yanmo.curate.duplicates.clusters import components, keep_best
 from yanmo.curate.duplicates.near_duplicates import Edges
 from yanmo.curate.mapping import MAPPED, MapReport
 from yanmo.curate.plan import Candidates, Digests, ExactCopies, find_exact_copies, read_candidates
-from yanmo.curate.sources.parsing import genre_name
+from yanmo.curate.sources.parsing import PLAIN, genre_name
 from yanmo.curate.tally import EXAMPLES
 from yanmo.curate.text.filter_sets import REASONS
 from yanmo.curate.text.record_rules import allowed_shares
@@ -200,6 +200,13 @@ def _check_malformed(report: MapReport, options: CurateOptions) -> None:
         raise DataError(
             f"{report.malformed} of {report.lines} lines are malformed, more than the allowed share "
             f"{options.max_malformed_share:g} (--max-malformed-share); the first: {first}"
+        )
+    if report.plain:
+        log.info(
+            "%d documents name no genre: they are of genre %r; `;genre=NAME` after the place or "
+            "--default-genre gives another",
+            report.plain,
+            PLAIN,
         )
     if report.malformed:
         log.warning("skipped %d malformed lines of %d: %s", report.malformed, report.lines, first)

@@ -23,7 +23,7 @@ import pyarrow as pa
 from yanmo.common.workers import ordered_map
 from yanmo.curate.sources.batches import Batch, read_batches
 from yanmo.curate.sources.listing import Source
-from yanmo.curate.sources.parsing import Malformed, RawDocument, parse
+from yanmo.curate.sources.parsing import PLAIN, Malformed, RawDocument, parse, without_genre
 from yanmo.curate.tally import Tally
 from yanmo.curate.text.chat_texts import columns_of, written
 from yanmo.curate.text.cleaning import Cleaned
@@ -35,7 +35,7 @@ from yanmo.store.commit import Attempt, Result
 
 log = logging.getLogger(__name__)
 
-REVISION = 2
+REVISION = 3
 """Raised when the same file and options give other documents."""
 
 SHOWN_MALFORMED = 20
@@ -87,6 +87,8 @@ class MapReport:
     """`read`, each filter's name, and `cleaned_*`."""
     files: Counter[str] = dataclasses.field(default_factory=Counter)
     """Encoding (or `parquet`) -> files."""
+    plain: int = 0
+    """Documents of genre PLAIN, as their files know no genres."""
 
     def merge(self, other: MapReport) -> None:
         self.lines += other.lines
@@ -94,6 +96,7 @@ class MapReport:
         self.first_malformed = [*self.first_malformed, *other.first_malformed][:SHOWN_MALFORMED]
         self.tally.merge(other.tally)
         self.files.update(other.files)
+        self.plain += other.plain
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -101,6 +104,7 @@ class MapReport:
             "malformed": self.malformed,
             "first_malformed": [dataclasses.astuple(m) for m in self.first_malformed],
             "files": dict(sorted(self.files.items())),
+            "plain": self.plain,
             **self.tally.to_json(),
         }
 
@@ -108,7 +112,7 @@ class MapReport:
     def from_json(cls, value: dict[str, Any]) -> MapReport:
         first = [Malformed(*m) for m in value["first_malformed"]]
         files = Counter(value["files"])
-        return cls(value["lines"], value["malformed"], first, Tally.from_json(value), files)
+        return cls(value["lines"], value["malformed"], first, Tally.from_json(value), files, value["plain"])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,6 +158,10 @@ def _tasks(
     batches = read_batches(source, _columns(source, options), batch_bytes, on_bytes, options.reading)
     for number, batch in enumerate(batches):
         if not number:
+            unknown = without_genre(batch, options.fields)
+            options = dataclasses.replace(
+                options, fields=dataclasses.replace(options.fields, genre_unknown=unknown)
+            )
             files[source.form if source.form == "parquet" else batch.encoding] += 1
             if batch.encoding != "utf-8":
                 log.info("%s is in %s", source.shown, batch.encoding)
@@ -181,6 +189,7 @@ def documents_of(batch: Batch, options: RecordRules) -> tuple[pa.Table, MapRepor
         _keep_originals(documents, cleaned, normalized, options)
     ids = [document_id(d.source, d.title, t) for d, t in zip(documents, normalized.texts, strict=True)]
     report = MapReport(len(documents) + len(malformed), len(malformed), malformed[:SHOWN_MALFORMED])
+    report.plain = genres.count(PLAIN) if options.fields.genre_unknown else 0
     _count(report.tally, documents, cleaned, normalized, verdicts, ids)
     kept = [i for i, reason in enumerate(verdicts.reasons) if not reason]
     return _table(documents, normalized, ids, kept, options.form), report

@@ -21,6 +21,7 @@ from yanmo.curate.config import CurateOptions
 from yanmo.curate.corpus import Corpus
 from yanmo.curate.duplicates import near_duplicates, signing
 from yanmo.curate.duplicates.near_duplicates import Edges
+from yanmo.curate.sources.cutting import announce_layouts
 from yanmo.curate.sources.listing import (
     BENCHMARK_FORMS,
     Source,
@@ -260,6 +261,7 @@ def _sorted(sources: Sequence[Source]) -> list[Source]:
 def _map_all(run: CurateRun, sources: Sequence[Source]) -> list[Output]:
     total = sum(s.bytes for s in sources)
     log.info("reading %s from %d file(s)", human_bytes(total), len(sources))
+    announce_layouts(_sorted(sources), record_rules(run.options).reading)
     progress = Progress(log, "read", total, unit="B")
     return [_mapped(run, source, progress) for source in _sorted(sources)]
 

@@ -36,6 +36,8 @@ ALWAYS = frozenset([*map(chr, range(0x20, 0x7F)), "\n", "\r", "\t", "\u3000"])
 SPECIAL_SCORE = -10000.0
 BYTE_SCORE = -1000.0
 """Low enough that the literal text `<0x41>` is never written as a byte piece."""
+_MANY_UNSEEN = 0.1
+"""Share of the words from which on a vocabulary is called too large for its text."""
 _LATIN = re.compile(r"[A-Za-z]{2,20}")
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -114,6 +116,7 @@ def choose(
     characters, least = _characters(counts.characters, room, min_character_count, character_share)
     ranked = _rank(counts, lexicon, words, dictionary_weight)
     chosen = [word for word in ranked if word not in ROLES][: room - len(characters)]
+    _warn_of_unseen(chosen, counts, words, size)
     score = {word: _score(word, counts, lexicon) for word in (*characters, *chosen)}
     ordered = sorted(score, key=lambda piece: (-score[piece], piece))
     fixed = dict.fromkeys(RESERVED, SPECIAL_SCORE)
@@ -131,6 +134,21 @@ def choose(
         len(characters),
         len(chosen),
     )
+
+
+def _warn_of_unseen(chosen: list[str], counts: Counts, words: Segmenter, size: int) -> None:
+    """A small text leaves room for words of jieba's dictionary that it does not have: ids never trained."""
+    unseen = [word for word in chosen if word in words.ids and not counts.words[words.ids[word]]]
+    if len(unseen) > _MANY_UNSEEN * len(chosen):
+        log.warning(
+            "%d of the vocabulary's %d words are not in the training text (%s ...), which has only %s "
+            "characters: give more text, or a --vocab-size of about %d",
+            len(unseen),
+            len(chosen),
+            ", ".join(unseen[:3]),
+            f"{int(counts.characters.sum()):,}",
+            size - len(unseen),
+        )
 
 
 def _characters(counted: Array, room: int, least: int, share: float) -> tuple[set[str], int]:

@@ -45,7 +45,7 @@ class TrainConfig(
     @classmethod
     def left_open(cls, values: dict[str, object]) -> dict[str, str | int | float | bool]:
         """Ranks on a CPU, so that they divide the batch; what GPUs change is known later (automatic.py)."""
-        return left_to_a_cpu(values)
+        return {**super().left_open(values), **left_to_a_cpu(values)}
 
     def contradictions(self) -> list[str]:
         """Options of different groups that contradict each other."""

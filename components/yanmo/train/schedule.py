@@ -9,9 +9,10 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from yanmo.options.fields import Options, opt
+from yanmo.options.fields import Options, Scalar, opt
 from yanmo.train.options.sizes import BUNDLED
 
+_WARMUP, _WARMUP_SHARE = 30, 15
 SCHEDULES = ("linear", "cosine", "constant", "wsd", "sgdr", "plateau")
 
 
@@ -28,7 +29,12 @@ class ScheduleOptions(Options, group="schedule"):
         choices=SCHEDULES,
         trial="constant",
     )
-    warmup_steps: int = opt(30, "steps over which the learning rate rises from 0 to its peak", trial=1)
+    warmup_steps: int = opt(
+        _WARMUP,
+        "steps over which the learning rate rises from 0 to its peak",
+        trial=1,
+        auto="{default}, or a fifteenth of --steps where that is less",
+    )
     floor: float = opt(0.0, "last learning rate, as a share of the peak", most=1)
     decay_share: float = opt(
         0.2, "wsd: share of the steps, at the end, in which the learning rate falls to the floor", most=1
@@ -63,13 +69,19 @@ class ScheduleOptions(Options, group="schedule"):
         "and plateau",
     )
 
+    @classmethod
+    def left_open(cls, values: dict[str, Any]) -> dict[str, Scalar]:
+        """A warm-up that fits a short training; the `contradictions` below speak of a given one."""
+        return {"warmup_steps": min(_WARMUP, max(1, values["steps"] // _WARMUP_SHARE))}
+
     def contradictions(self) -> list[str]:
         """What cannot be together."""
         if self.warmup_steps >= self.steps > 1 and self.schedule not in ("constant", "plateau"):
+            fewer = self.steps // _WARMUP_SHARE
             return [
                 f"--warmup-steps {self.warmup_steps} leaves none of --steps {self.steps} for the "
-                f"{self.schedule} schedule: set it to fewer, such as {self.steps // 15} (on the run form in "
-                f"train_config: `warmup_steps: {self.steps // 15}`)"
+                f"{self.schedule} schedule: set it to fewer, such as {fewer} (on the run form in "
+                f"train_config: `warmup_steps: {fewer}`)"
             ]
         return []
 

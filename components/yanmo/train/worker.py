@@ -22,6 +22,8 @@ from yanmo.train.health.watchdog import FIRST_WEIGHTS, IMPORTING, JOINING, OPENI
 from yanmo.train.job import Status, WorkerJob, failure
 
 log = logging.getLogger("yanmo.train.worker")  # not __name__: it runs as __main__
+MANY_EPOCHS = 4
+"""Up to about here a text read again is worth nearly as much as new text (Muennighoff et al., 2023)."""
 
 
 def main(path: Path) -> int:
@@ -179,8 +181,18 @@ def _describe(engine: Any, samples: Any, parameters: int, attention: str) -> Non
         plan.context,
         100 * plan.fill,
         options.batch_rows,
-        options.steps * options.batch_rows / len(plan),
+        epochs := options.steps * options.batch_rows / len(plan),
     )
+    if epochs > MANY_EPOCHS and not int(os.environ.get("RANK", 0)):  # the other ranks would say it too
+        log.warning(
+            "little text for so many steps: %d steps read its %s tokens %.1f times. From about %d times on a "
+            "model mostly learns its text by heart (arXiv 2305.16264): give more text, or --steps %d",
+            options.steps,
+            f"{plan.num_tokens:,}",
+            epochs,
+            MANY_EPOCHS,
+            max(1, int(MANY_EPOCHS * len(plan) / options.batch_rows)),
+        )
     log.info(
         "backend=%s ranks=%d threads=%d precision=%s optimizer=%s zero=%d attention=%s",
         engine.backend,

@@ -28,7 +28,7 @@ FIXTURE = Path(__file__).parents[2] / "data" / "documents.jsonl"
 Run = Callable[..., Any]
 Record = dict[str, Any]
 
-GOLDEN = (6, "6574291b5f0d9e12", "dee3ef5b99afd1a2")
+GOLDEN = (7, "6574291b5f0d9e12", "dee3ef5b99afd1a2")
 
 
 def han(text: str) -> str:
@@ -227,9 +227,9 @@ BAD: list[tuple[str, Callable[[list[Record]], list[Any]], tuple[str, ...], str]]
     ("malformed", lambda r: [*r, "{", "{"], (), r"2 of 186 lines are malformed.*a\.jsonl:185: not JSON"),
     (
         "no genre",
-        lambda r: [{**x, "genre": ""} for x in r],
+        lambda r: [r[0], *({**x, "genre": ""} for x in r[1:])],
         (),
-        r"a\.jsonl:1: no field 'genre' and no --default-genre; give it after the place .*;genre=shi.*"
+        r"a\.jsonl:2: no field 'genre' and no --default-genre; give it after the place .*;genre=shi.*"
         r"curate_config: `default_genre: shi`",
     ),
     ("genre", lambda r: r, ("--genres", "shi,qu"), "no documents of genre 曲 .*there are 文, 词, 诗, 赋"),

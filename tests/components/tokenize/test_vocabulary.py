@@ -1,5 +1,7 @@
 import math
+import re
 
+import pyarrow as pa
 import pytest
 
 from yanmo.common.errors import DataError
@@ -105,3 +107,15 @@ def test_characters_may_take_exactly_their_share():
     assert _characters(counted, len(everything), 3, 1.0) == (everything, 3)
     assert _characters(counted, len(everything) - 1, 3, 1.0) == (everything - set("春江"), 4)
     assert _characters(counted, 2 * len(everything), 3, 0.5) == (everything, 3)
+
+
+def test_a_vocabulary_of_words_that_the_text_does_not_have_is_said(counts, lexicon, words, caplog):
+    small = Counts()
+    texts, genres = pa.array(["床前明月光，疑是地上霜。举头望明月，低头思故乡。"] * 9), pa.array(["诗"] * 9)
+    small.add(pa.record_batch({"text": texts, "genre": genres}), words)
+    choose(small, lexicon, words, size=4096, **SETTINGS)
+    found = re.search(r"(\d+) of the vocabulary's (\d+) words are not .* only 216 characters", caplog.text)
+    assert found and int(found[1]) > int(found[2]) / 2 and "--vocab-size of about" in caplog.text
+    caplog.clear()
+    choose(counts, lexicon, words, size=4096, **SETTINGS)
+    assert "not in the training text" not in caplog.text

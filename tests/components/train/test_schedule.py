@@ -5,7 +5,10 @@ import math
 from itertools import pairwise
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from yanmo.options.command_line import load
 from yanmo.train.config import TrainConfig
 from yanmo.train.schedule import Plateau, Schedule, ValidationPatience, batch_scale, multiplier
 
@@ -80,3 +83,15 @@ def test_a_plateau_lowers_the_rate_down_to_the_floor_and_goes_on_from_its_state(
     fresh = Plateau(ValidationPatience(1, 0.0), factor=0.5, floor=0.2)
     fresh.load_state_dict(json.loads(json.dumps(fresh.state_dict())))
     assert fresh.patience.best == math.inf
+
+
+@given(st.integers(2, 10_000))
+def test_a_training_of_any_length_has_a_warm_up_that_fits(steps: int) -> None:
+    options = load(TrainConfig, [f"--steps={steps}"], "yanmo train")
+    assert 1 <= options.warmup_steps < steps
+    assert options.warmup_steps == min(30, max(1, steps // 15))
+
+
+def test_a_warm_up_that_is_given_stays_as_it_is() -> None:
+    assert load(TrainConfig, ["--steps=300", "--warmup-steps=30"], "yanmo train").warmup_steps == 30
+    assert load(TrainConfig, ["--preset=fast"], "yanmo train").warmup_steps == 15

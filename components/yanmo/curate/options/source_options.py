@@ -71,7 +71,10 @@ class FieldOptions(Options, group="fields"):
     license_field: str = opt("license", "field or column with the licence; where absent, --licenses")
     label_fields: str = opt("dynasty", "other fields to keep as labels, separated by commas")
     default_genre: str = opt(
-        "", "genre of documents that name none; empty counts them as malformed", often=True
+        "",
+        "genre of documents that name none; if empty, 'text' in a file whose first document names none, "
+        "else such a document is malformed",
+        often=True,
     )
     genres: str = opt(
         "",

@@ -82,6 +82,9 @@ def read_entries(sources: str) -> list[Entry]:
     whole = sources.strip()
     if not _is_yaml(whole) and os.path.exists(whole):  # a name with spaces, commas or semicolons in it
         return [Entry(whole)]
+    place, _, settings = whole.partition(";")
+    if _split(place) != [place] and len(_split(settings)) == 1 and os.path.exists(place):
+        return list(_entries_of(whole))  # the same, with settings
     texts = [whole] if _is_yaml(whole) and os.path.isfile(whole) else _split(whole)
     return [entry for text in texts for entry in _entries_of(text)]
 

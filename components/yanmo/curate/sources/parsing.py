@@ -17,6 +17,9 @@ from yanmo.curate.sources.encodings import decode_record
 from yanmo.curate.sources.entries import VALUES, Settings
 from yanmo.formats.records import GENRE_ALIASES
 
+PLAIN = "text"
+"""Genre of documents in files that know no genres."""
+
 _BLANK_LINES = re.compile(rb"\n[ \t\r\f\v\n]*\n")
 
 
@@ -32,6 +35,7 @@ class Fields:
     license: str
     labels: tuple[str, ...]
     default_genre: str
+    """Genre of documents that name none, chats too; "" where there is none."""
     licenses: tuple[tuple[str, str], ...]
     """(beginning of the source, licence)"""
     layout: str = "block"
@@ -39,6 +43,8 @@ class Fields:
     given: Mapping[str, str] = field(default_factory=dict)
     """Field -> value for all documents of a file, instead of their own."""
     given_labels: tuple[tuple[str, str], ...] = ()
+    genre_unknown: bool = False
+    """Whether the file's first record names no genre: then its documents are PLAIN, not malformed."""
 
     @property
     def columns(self) -> list[str]:
@@ -93,6 +99,19 @@ class Malformed:
         return f"{self.file}:{self.line}: {self.why}"
 
 
+def without_genre(first: Batch, fields: Fields) -> bool:
+    """Whether the first record of a file, which is in its first batch, names no genre and is no chat."""
+    fields = fields.of_source(first.source.settings)
+    for line, record, _ in _records(first, fields):
+        if not isinstance(record, str):
+            return _document(line, record, fields, first.source.name) == _no_genre(fields)
+    return False
+
+
+def _no_genre(fields: Fields) -> str:
+    return f"no field {fields.genre!r} and no --default-genre"
+
+
 def genre_name(label: str) -> str:
     """A genre's label: the ASCII aliases (shi, ci, wen, fu ...) spelled out."""
     return GENRE_ALIASES.get(label.strip(), label.strip())
@@ -130,9 +149,9 @@ def _document(line: int, record: Mapping[str, Any], fields: Fields, file: str) -
         return f"{what} field {fields.text!r}"
     given = fields.given
     genre = given.get("genre") or _string(record.get(fields.genre)) or fields.default_genre
-    genre = genre or (CHAT if turns else "")
+    genre = genre or (CHAT if turns else PLAIN if fields.genre_unknown else "")
     if not genre:
-        return f"no field {fields.genre!r} and no --default-genre"
+        return _no_genre(fields)
     source = given.get("source") or _string(record.get(fields.source)) or file
     license = given.get("license") or _string(record.get(fields.license))
     return RawDocument(
@@ -206,7 +225,7 @@ def _other_json(data: bytes) -> tuple[Any, str] | None:
 def _text_records(batch: Batch, fields: Fields) -> Records:
     layout = layout_of(batch.source, fields.layout)
     line = batch.first
-    for block, after in _blocks(batch.data, layout):
+    for block, after in text_blocks(batch.data, layout):
         if block and not block.isspace():
             first = line + block[: len(block) - len(block.lstrip())].count(b"\n")
             try:
@@ -227,7 +246,7 @@ def _stem(name: str) -> str:
     return re.sub(r"\.txt(\.\w+)?\Z", "", name, flags=re.IGNORECASE)
 
 
-def _blocks(data: bytes, layout: str) -> Iterator[tuple[bytes, int]]:
+def text_blocks(data: bytes, layout: str) -> Iterator[tuple[bytes, int]]:
     """Each document's bytes, and the number of line breaks in and after it."""
     if layout == "file":
         yield data, 0

@@ -3,11 +3,12 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from yanmo.curate.sources.batches import Batch
 from yanmo.curate.sources.entries import NO_SETTINGS, Settings
 from yanmo.curate.sources.listing import Source
-from yanmo.curate.sources.parsing import Fields, parse
+from yanmo.curate.sources.parsing import PLAIN, Fields, parse, without_genre
 
 
 def fields(**changes: Any) -> Fields:
@@ -100,3 +101,37 @@ def test_parquet_rows_are_numbered_and_checked() -> None:
         (2, "no field 'text'"),
         (3, "no field 'genre' and no --default-genre"),
     ]
+
+
+GENRELESS: list[tuple[Any, str, bool]] = [
+    (b'{"text": "x"}\n{"text": "y", "genre": "shi"}', "jsonl", True),
+    (b'\n{"text": "x", "genre": " "}', "jsonl", True),
+    (b'{"text": "x", "genre": "shi"}\n{"text": "y"}', "jsonl", False),
+    (b'{cut\n{"text": "x"}', "jsonl", True),
+    (
+        b'{"messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]}',
+        "jsonl",
+        False,
+    ),
+    (b"", "jsonl", False),
+    ("甲一\n\n乙一".encode(), "txt", True),
+    (pa.RecordBatch.from_pydict({"text": ["甲"]}), "parquet", True),
+    (pa.RecordBatch.from_pydict({"text": ["甲"], "genre": ["词"]}), "parquet", False),
+]
+
+
+@pytest.mark.parametrize(("data", "form", "expected"), GENRELESS)
+def test_a_file_knows_no_genres_where_its_first_document_names_none(
+    data: Any, form: str, expected: bool
+) -> None:
+    assert without_genre(batch(data, form), fields()) is expected
+    assert not without_genre(batch(data, form), fields(default_genre="wen"))
+    assert not without_genre(batch(data, form, settings=Settings((("genre", "诗"),))), fields())
+
+
+def test_documents_without_a_genre_of_their_own_get_the_plain_one_only_in_such_a_file() -> None:
+    lines = b'{"text": "x"}\n{"text": "y", "genre": "shi"}'
+    documents, bad = parse(batch(lines), fields(genre_unknown=True))
+    assert [d.genre for d in documents] == [PLAIN, "诗"] and not bad
+    documents, bad = parse(batch(lines), fields())
+    assert [d.genre for d in documents] == ["诗"] and [m.line for m in bad] == [1]

@@ -45,6 +45,8 @@ def test_entries_may_be_files_folders_and_globs_in_any_order_and_more_than_once(
 
 def test_a_single_path_may_hold_spaces(folder: Path) -> None:
     assert names(f"{folder}/g h.txt") == ["g h.txt"]
+    (found,) = find_files(f"{folder}/g h.txt;layout=line;genre=诗")
+    assert (found.file.name, dict(found.settings.values)) == ("g h.txt", {"layout": "line", "genre": "诗"})
 
 
 @pytest.mark.parametrize(

@@ -259,3 +259,37 @@ def test_options_that_say_nothing_are_refused_before_anything_is_read(
 ) -> None:
     curate("nothing-there.jsonl", *arguments, expect=64)
     assert f"{arguments[0]}: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("form", ["jsonl", "txt", "parquet"])
+def test_text_without_any_genre_goes_through_as_one_genre(
+    curate: Run, lines: list[Record], write_jsonl: Callable[..., Path], tmp_path: Path, form: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    texts = [r["text"] for r in lines]
+    path = tmp_path / f"my poems.{form}"
+    if form == "jsonl":
+        path = write_jsonl(path.name, [{"text": text} for text in texts])
+    elif form == "txt":
+        path.write_text("\n\n".join(texts), encoding="utf-8")
+    else:
+        pq.write_table(pa.table({"text": texts}), path)
+    done = curate(path)
+    assert {row["genre"] for split in ("train", "valid", "test") for row in done.rows(split)} == {"text"}
+    assert f"{len(lines)} documents name no genre: they are of genre 'text'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("layout", "documents"), [("block", 1), ("line", 200), ("file", 1)])
+def test_how_text_is_cut_is_said_before_it_is_read(
+    curate: Run, lines: list[Record], tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    layout: str, documents: int,
+) -> None:  # fmt: skip
+    """Two hundred lines without a blank one became one document without a word."""
+    text = "\n".join(r["text"].replace("\n", "") for r in lines * 2)
+    (tmp_path / "lines.txt").write_text("\n".join(text.split("\n")[:200]) + "\n", encoding="utf-8")
+    curate(tmp_path / "lines.txt", "--text-layout", layout, expect=0 if layout == "line" else 65)
+    said = capsys.readouterr().err
+    cut = said.index(f"lines.txt begins with {documents} document(s) in 200 line(s)")
+    assert cut < said.index("name no genre")
+    others = " or ".join(name for name in ("block", "line", "file") if name != layout)
+    assert f"--text-layout {others} cuts them in another way" in said

@@ -1,0 +1,43 @@
+"""How plain text is cut into documents, said before it is read: nothing in a .txt file marks them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from yanmo.curate.options.source_options import LAYOUTS
+from yanmo.curate.sources.batches import Reading, layout_of, read_batches
+from yanmo.curate.sources.listing import Source
+from yanmo.curate.sources.parsing import text_blocks
+
+log = logging.getLogger(__name__)
+_LOOKED_AT = 64 << 10
+"""Bytes of the first file that are cut for the message."""
+_CUT = {"block": "at blank lines", "line": "at every line", "file": "nowhere: each is a document"}
+
+
+def announce_layouts(sources: Sequence[Source], how: Reading) -> None:
+    """Log for each layout in use how it cuts, with an example that one can check.
+
+    Raises:
+        DataError: the example's file cannot be read.
+    """
+    texts = [source for source in sources if source.form == "txt"]
+    for layout in LAYOUTS:
+        chosen = [source for source in texts if layout_of(source, how.layout) == layout]
+        if chosen:
+            log.info("%d .txt file(s) are cut %s; %s", len(chosen), _CUT[layout], _example(chosen[0], how))
+    if texts:
+        log.info(
+            "--text-layout %s cuts them in another way",
+            " or ".join(name for name in LAYOUTS if name != how.layout),
+        )
+
+
+def _example(source: Source, how: Reading) -> str:
+    first = next(read_batches(source, [], _LOOKED_AT, lambda _: None, how), None)
+    data = b"" if first is None else first.data
+    blocks = text_blocks(data, layout_of(source, how.layout))
+    documents = sum(1 for block, _ in blocks if block and not block.isspace())
+    lines = data.count(b"\n") + (not data.endswith(b"\n"))
+    return f"{source.name} begins with {documents} document(s) in {lines} line(s)"

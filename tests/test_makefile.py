@@ -1,0 +1,46 @@
+"""What people type after `make demo`, as it reaches the command line."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+def words_of(folder: Path, *variables: str) -> list[str]:
+    """The words that `make demo` gives to `yanmo`, which here writes them down."""
+    program = folder / "bin/yanmo"
+    program.parent.mkdir()
+    program.write_text(f"#!{sys.executable}\nimport sys\nprint(*sys.argv[1:], sep='\\0')\n")
+    program.chmod(0o755)
+    make = ["make", "--no-print-directory", "-o", "install", "demo", f"VENV={folder}", *variables]
+    done = subprocess.run(make, cwd=ROOT, capture_output=True, text=True, check=True)
+    return done.stdout.partition("\n")[0].split("\0")
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "my poems.jsonl",
+        "a;genre=诗",
+        "it's.txt",
+        'a"b.txt',
+        "a\\b.txt",
+        "$HOME.txt",
+        "a&b|c>d (1).txt",
+        "a#b.txt",
+    ],
+)
+def test_a_place_of_ones_own_text_arrives_as_it_was_typed(tmp_path: Path, place: str) -> None:
+    words = words_of(tmp_path, f"SOURCES={place}".replace("$", "$$"))
+    assert words == ["run", "--store", "runs/mine", "--channel", "mine", "--set", f"curate_sources={place}"]
+
+
+def test_the_demo_has_the_bundled_text_and_quotas_for_its_genres(tmp_path: Path) -> None:
+    words = words_of(tmp_path, "STORE=some where")
+    assert words[:5] == ["run", "--store", "some where", "--channel", "demo"]
+    assert words[6::2] == ["curate_sources=corpus/small.jsonl.zst", "balance_quotas=ci=200%,fu=200%"]
