@@ -17,9 +17,11 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import BytecodeCache, Environment, FileSystemLoader, StrictUndefined
+from jinja2.bccache import Bucket
 
 from yanmo.common.logs import human_bytes, human_seconds
 
@@ -51,6 +53,7 @@ def render(template: Path, filters: Mapping[str, Callable[..., Any]], **values: 
         finalize=_shown,
         trim_blocks=True,
         lstrip_blocks=True,
+        bytecode_cache=_COMPILED,
     )
     environment.filters |= _FILTERS | dict(filters)
     return environment.get_template(template.name).render(
@@ -58,6 +61,26 @@ def render(template: Path, filters: Mapping[str, Callable[..., Any]], **values: 
         script_hash=base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode(),
         **values,
     )
+
+
+class _Compiled(BytecodeCache):
+    """The templates that this process has compiled, which takes longer than all else of a page.
+
+    The environment is each page's own, as its filters may know its values.
+    """
+
+    def __init__(self) -> None:
+        self._code: dict[tuple[str, str], CodeType] = {}
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        bucket.code = self._code.get((bucket.key, bucket.checksum))
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        assert bucket.code is not None
+        self._code[bucket.key, bucket.checksum] = bucket.code
+
+
+_COMPILED = _Compiled()
 
 
 def _shown(value: Any) -> Any:
