@@ -12,7 +12,6 @@ import pytest
 import yaml
 from kfp import dsl
 from tiny_stages.count import STAGE as COUNT
-from tiny_stages.pipeline import STAGES as TINY_STAGES
 
 from yanmo.common.errors import UsageError
 from yanmo.options.command_line import load
@@ -68,6 +67,8 @@ def filled(args: list[str], values: dict[str, Any], show: Any) -> list[str]:
 def compiled(request: pytest.FixtureRequest, tmp_path: Path, tiny_yaml: Path) -> tuple[Path, Any]:
     """A freshly compiled pipeline and its stages."""
     if request.param == "tiny":
+        from tiny_stages.pipeline import STAGES as TINY_STAGES  # 3 s: every worker reads this file
+
         return tiny_yaml, TINY_STAGES
     compile_pipeline(load_pipeline(request.param), tmp_path / "p.yaml")
     return tmp_path / "p.yaml", STAGES[request.param]

@@ -86,7 +86,8 @@ class Telemetry:
                 except (OSError, OverflowError) as error:  # busy; not a port number
                     log.warning("no /metrics on port %d (%s); taking a free one", port, error)
                     continue
-                self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+                # it looks each 0.05 s whether it shall end: a stage's end waits for that
+                self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
                 self._thread.start()
                 log.debug("metrics on port %d", self._server.server_port)
                 break

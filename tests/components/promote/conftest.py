@@ -178,6 +178,17 @@ class Stage:
         return sorted((self.folder / "pointers/dev/history").glob("*.json"))
 
 
+@pytest.fixture(scope="session")
+def new_stage(tmp_path_factory):
+    """Makes a stage on an empty store, for what several tests look at and none changes."""
+
+    def make():
+        folder = tmp_path_factory.mktemp("made") / "store"
+        return Stage(open_store(str(folder)), folder)
+
+    return make
+
+
 @pytest.fixture
 def stage(tmp_path, caplog):
     caplog.set_level("INFO", logger="yanmo")

@@ -22,7 +22,7 @@ import tempfile
 import time
 from concurrent.futures import as_completed
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -39,9 +39,11 @@ from yanmo.tokenize.jieba_agreement import sentences_of, thinned
 from yanmo.tools.store.find import find
 from yanmo.tools.tokenizer.candidates import Workshop, parse_candidates, read_candidate
 from yanmo.tools.tokenizer.measure import Measured, measure, save_encoded
-from yanmo.tools.tokenizer.proxy import ProxyTask, Trained, train_proxy
 from yanmo.tools.tokenizer.sample_text import SampleText, of_files, of_output
 from yanmo.tools.tokenizer.scores import recommendation, scores
+
+if TYPE_CHECKING:  # torch, which --help and a wrong option need not wait for
+    from yanmo.tools.tokenizer.proxy import ProxyTask, Trained
 
 log = logging.getLogger(__name__)
 HELP = "compare tokenizers on your text, with one small training each"
@@ -166,6 +168,8 @@ def compare(corpus: SampleText, wanted: list[tuple[str, int]], args: argparse.Na
 def _measured(
     corpus: SampleText, wanted: list[tuple[str, int]], args: argparse.Namespace, folder: Path
 ) -> tuple[dict[str, Measured], list[ProxyTask]]:
+    from yanmo.tools.tokenizer.proxy import ProxyTask
+
     workshop = Workshop(corpus.learned, folder)
     sentences = thinned(sentences_of(corpus.held_out, 10**6, 10**6), _SENTENCES)
     measured: dict[str, Measured] = {}
@@ -192,6 +196,8 @@ def _measured(
 
 
 def _trained(jobs: list[ProxyTask], workers: int) -> dict[str, Trained]:
+    from yanmo.tools.tokenizer.proxy import train_proxy
+
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     count = max(1, min(workers or cpus, len(jobs)))
     log.info("%d trainings of %.3g operations each, %d at a time", len(jobs), jobs[0].operations, count)

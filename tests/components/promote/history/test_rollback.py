@@ -4,6 +4,7 @@ import json
 import multiprocessing
 import os
 import pty
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,19 +15,26 @@ from processes import fields_of
 
 from yanmo.promote.history import rollback
 from yanmo.promote.history.champion_records import all_records
+from yanmo.store.output import open_reference
 
 WHY = ("--why", "writes rude verses", "--who", "li", "--yes")
 
 
-@pytest.fixture
-def three(stage):
-    """A channel with three champions, one after the other; their models."""
-    models = []
+@pytest.fixture(scope="module")
+def made(new_stage):
+    """The store of `three`, which each test gets a copy of."""
+    stage = new_stage()
     for number in (1, 2, 3):
-        models.append(stage.model(number))
-        stage.evaluate(models[-1], 9 - number / 5)
+        stage.evaluate(stage.model(number), 9 - number / 5)
         assert stage.promote() == 0
-    return models
+    return stage
+
+
+@pytest.fixture
+def three(stage, made):
+    """A channel with three champions, one after the other; their models."""
+    shutil.copytree(made.folder, stage.folder, dirs_exist_ok=True)
+    return [open_reference(stage.store, one.model) for one in all_records(stage.store, "dev")]
 
 
 def current_champion(stage):

@@ -21,11 +21,12 @@ def window(tmp_path_factory):
         yield found
 
 
-@pytest.fixture
-def html(stage, tmp_path):
+@pytest.fixture(scope="module")
+def page(new_stage):
     """A page with a champion, a hostile sample, and every table."""
     from yanmo.promote.page.rendering import render
 
+    stage = new_stage()
     stage.evaluate(stage.model(1), 8.0)
     stage.promote()
     long = "春江潮水连海平，海上明月共潮生。" * 40
@@ -34,8 +35,13 @@ def html(stage, tmp_path):
     report = json.loads(stage.written("report.json"))
     report |= with_everything()
     report["stages"][0]["options"]["hostile"] = HOSTILE * 20
+    return render(report)
+
+
+@pytest.fixture
+def html(page, tmp_path):
     path = tmp_path / "report.html"
-    path.write_text(render(report), encoding="utf-8")
+    path.write_text(page, encoding="utf-8")
     return path
 
 

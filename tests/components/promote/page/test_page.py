@@ -58,9 +58,10 @@ class Page(HTMLParser):
         return " ".join("".join(self.words).split())
 
 
-@pytest.fixture
-def hostile(stage):
+@pytest.fixture(scope="module")
+def hostile(new_stage):
     """A channel whose second model was just promoted, with a hostile sample."""
+    stage = new_stage()
     stage.evaluate(stage.model(1), 8.0)
     stage.promote()
     stage.evaluate(stage.model(2), 7.8, texts=(HOSTILE, "春江潮水连海平。\n海上明月共潮生。"))
