@@ -17,7 +17,7 @@ from yanmo.store.pointers import read_pointer
 
 ROOT = Path(__file__).parents[1]
 TINY = (
-    "--backend torch --steps 2 --ranks 1 --batch-rows 4 --context 32 --layers 1 --width 32 --heads 1 --head-width 16 "
+    "--steps 2 --ranks 1 --batch-rows 4 --context 32 --layers 1 --width 32 --heads 1 --head-width 16 "
     "--feed-forward 32 --warmup-steps 1 --device cpu"
 )
 

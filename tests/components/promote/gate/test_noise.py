@@ -78,7 +78,7 @@ def test_a_gain_that_is_told_apart_is_promoted_within_three_nights_in_nine_of_te
         assert 0.9 <= found < 0.99
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=8, deadline=None)  # 0.5 s each
 @given(st.integers(1, 60), st.integers(1, 200), st.floats(0.0001, 0.5), st.booleans())
 def test_more_twins_fewer_nights_and_a_larger_error_ask_for_less(df, nights, error, is_warm):
     q = quantile(error, nights, df, is_warm)
@@ -149,7 +149,7 @@ def test_twins_that_scatter_less_than_whole_trainings_do_are_not_believed():
     }
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.floats(0.0001, 0.01), st.integers(2, 32), st.booleans())
 def test_the_sentence_names_the_noise_that_made_the_margin(sd, twins, is_warm):
     """Few twins are known so badly that little noise makes the margin, above the least that is used."""
