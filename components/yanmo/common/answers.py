@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
@@ -20,6 +21,26 @@ _answers: list[TextIO | None] = []
 """Where `answer` writes: what stdout was when `only_answers` was entered."""
 _taken: list[int] = []
 """The descriptor of stdout, once it is taken."""
+
+
+_STEERING = re.compile(
+    "[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\xad\\u061c\\u180e\\u200b\\u200e\\u200f"
+    "\\u2028-\\u202e\\u2060-\\u206f\\ufeff\\ufff9-\\ufffb]"
+)
+"""Control characters, marks of writing direction, and others that cannot be seen: a genre or a title may hold
+them, and a terminal obeys them."""
+
+
+def visible(text: str) -> str:
+    """`text` with such characters as JSON writes them (`\\u202e`), so that JSON stays JSON."""
+    return _STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+class _Visible(io.TextIOWrapper):
+    """A stream that shows what would steer a terminal."""
+
+    def write(self, text: str) -> int:
+        return super().write(visible(text))
 
 
 def take_stdout() -> None:
@@ -34,7 +55,7 @@ def take_stdout() -> None:
         os.fstat(_STDERR)
         before = sys.stdout
         through = bool(getattr(before, "write_through", False))  # python -u, PYTHONUNBUFFERED of our images
-        sys.stdout = io.TextIOWrapper(
+        sys.stdout = _Visible(
             os.fdopen(os.dup(_STDOUT), "wb", 0 if through else -1),
             encoding=before.encoding,
             errors=before.errors,

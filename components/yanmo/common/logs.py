@@ -7,16 +7,17 @@ import sys
 import time
 from typing import TextIO
 
+from yanmo.common.answers import visible
 from yanmo.common.errors import redacted
 
 _PERIOD_SECONDS = 10.0
 
 
-class _Redacting(logging.Formatter):
-    """Lines without passwords of addresses, tracebacks included."""
+class _Safe(logging.Formatter):
+    """Lines without passwords of addresses, tracebacks included, and without what steers a terminal."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return redacted(super().format(record))
+        return visible(redacted(super().format(record)))
 
 
 class _Terminal(logging.StreamHandler[TextIO]):
@@ -26,7 +27,7 @@ class _Terminal(logging.StreamHandler[TextIO]):
 def setup(level: str, stage: str) -> None:
     """Send this process's log to stderr as `HH:MM:SS stage message`, and nobody else's lines there."""
     handler = _Terminal(sys.stderr)
-    handler.setFormatter(_Redacting(f"%(asctime)s {stage:<8} %(message)s", "%H:%M:%S"))
+    handler.setFormatter(_Safe(f"%(asctime)s {stage:<8} %(message)s", "%H:%M:%S"))
     root = logging.getLogger()
     others = [h for h in root.handlers if type(h) not in (logging.StreamHandler, _Terminal)]
     root.handlers[:] = [*others, handler]

@@ -148,3 +148,16 @@ def test_inside_a_process_of_others_answers_go_where_its_stdout_goes(capsys):
         answer("yes")
     out, err = capsys.readouterr()
     assert (out, err) == ("yes\n", f"{NOISE}\n")
+
+
+def test_what_would_steer_a_terminal_is_shown_and_json_stays_json():
+    title = "\x1b[2J诗\u202e词\x07\u2066好\n\tй"
+    code = (
+        "import json; from yanmo.common.answers import answer, only_answers, take_stdout; take_stdout()\n"
+        f"print({title!r})\nwith only_answers(): answer(json.dumps({title!r}, ensure_ascii=False))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    *lines, answered = done.stdout.splitlines()
+    assert lines == [r"\u001b[2J诗\u202e词\u0007\u2066好", "\tй"]
+    assert json.loads(answered) == title and "\u202e" not in answered

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import logging
+import unicodedata
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from yanmo.common import logs
-from yanmo.common.logs import Progress, human_bytes, human_seconds
+from yanmo.common.logs import Progress, human_bytes, human_seconds, setup
 
 
 @pytest.mark.parametrize(
@@ -40,3 +44,19 @@ def test_progress_speaks_once_a_period_with_speed_and_time_left(
         "trained 20 of 100 steps (20 %), 2 steps/s, 40 s left; loss 3.2",
         "trained 40 of 100 steps (40 %), 2 steps/s, 30 s left; loss 3.2",
     ]
+
+
+@given(st.text(alphabet=st.characters(categories=("Cc", "Cf", "Zl", "Zp", "Lo", "Po", "Nd")), max_size=30))
+def test_a_log_line_never_steers_a_terminal(text: str) -> None:
+    stream = io.StringIO()
+    setup("info", "test")
+    handler = logging.getLogger().handlers[-1]
+    assert isinstance(handler, logging.StreamHandler)
+    handler.setStream(stream)
+    logging.getLogger("yanmo.x").warning("genre %s", text)
+    line = stream.getvalue().removesuffix("\n")
+    steering = {c for c in line if unicodedata.category(c) in ("Cc", "Zl", "Zp")} - {"\t", "\n"}
+    assert not steering and not {*line} & {
+        *"\u061c\u200b\u200e\u200f\u202a\u202b\u202d\u202e\u2066\u2069\ufeff"
+    }
+    assert all(c in line for c in text if unicodedata.category(c)[0] in "LPN")

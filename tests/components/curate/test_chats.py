@@ -47,8 +47,11 @@ def test_system_history_input_and_weights_are_understood():
         Turn("user", "续写\n白日依山尽", False),
         Turn("assistant", "黄河入海流", True),
     ]
+    asked = {"role": "user", "content": "零", "weight": 1}
     said = [{"role": "assistant", "content": "一", "weight": 0}, {"role": "assistant", "content": "二"}]
-    assert [turn.is_answer for turn in turns_of({"messages": said})] == [False, True]
+    assert [turn.is_answer for turn in turns_of({"messages": [asked, *said]})] == [False, False, True]
+    greeting = {"role": "assistant", "content": "你好"}
+    assert [turn.is_answer for turn in turns_of({"messages": [greeting, asked, *said]})] == [1, 0, 0, 1]
 
 
 @pytest.mark.parametrize(
@@ -66,6 +69,25 @@ def test_system_history_input_and_weights_are_understood():
             {"messages": [{"role": "assistant", "content": "好"}, {"role": "system", "content": "诗"}]},
             "a system turn that is not the first",
         ),
+        ({"messages": [{"role": "assistant", "content": SAID}]}, "a chat without a question"),
+        ({"conversations": [{"from": "gpt", "value": SAID}], "system": "诗"}, "a chat without a question"),
+        (
+            {"messages": [{"role": "assistant", "content": "好"}, {"role": "user", "content": "诗"}]},
+            "a chat without a question",
+        ),
+        *(
+            (
+                {"messages": [{**message, "weight": weight} for message in MESSAGES["messages"]]},
+                "expected 0 or 1",
+            )
+            for weight in (-1, 0.5, 2, "1", [1], float("nan"))
+        ),
+        ({**LAYOUTS["alpaca"], "history": "你好"}, "history: expected a list of pairs"),
+        ({**LAYOUTS["alpaca"], "history": 5}, "history: expected a list of pairs"),
+        ({**LAYOUTS["alpaca"], "history": [["你好"]]}, "history: expected a list of pairs"),
+        ({**LAYOUTS["alpaca"], "history": ["好的"]}, "history: expected a list of pairs"),
+        ({**LAYOUTS["alpaca"], "input": ["诗"]}, "input is a list, expected text"),
+        ({**MESSAGES, "system": ["诗"]}, "system is a list, expected text"),
     ],
 )
 def test_what_is_no_chat_says_why(record, why):

@@ -224,7 +224,7 @@ def test_a_pinned_document_cannot_be_taken_down_silently(
 
 
 BAD: list[tuple[str, Callable[[list[Record]], list[Any]], tuple[str, ...], str]] = [
-    ("malformed", lambda r: [*r, "{", "{"], (), r"2 of 186 lines are malformed.*a\.jsonl:185: not JSON"),
+    ("malformed", lambda r: [*r, "{a", "{a"], (), r"2 of 186 lines are malformed.*a\.jsonl:185: not JSON"),
     (
         "no genre",
         lambda r: [r[0], *({**x, "genre": ""} for x in r[1:])],
@@ -266,7 +266,7 @@ def test_bad_input_is_refused_with_what_to_do_and_commits_nothing(
 def test_few_malformed_lines_are_skipped_and_named(
     curate: Run, lines: list[Record], write_jsonl: Callable[..., Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    curated = curate(write_jsonl("a.jsonl", [*lines[:100], "{", *lines[100:]]))
+    curated = curate(write_jsonl("a.jsonl", [*lines[:100], '{"text', *lines[100:]]))
     report = curated.report()
     assert (report["lines"], report["malformed"]) == (185, 1)
     assert report["first_malformed"][0].startswith("a.jsonl:101: not JSON")

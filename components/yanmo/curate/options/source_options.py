@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from yanmo.formats.genre_names import genre_problem
 from yanmo.options.fields import Options, opt
 from yanmo.options.values import brief
 
@@ -89,6 +90,9 @@ class FieldOptions(Options, group="fields"):
 
     def contradictions(self) -> list[str]:
         """What is not of the form it should have."""
+        problem = genre_problem(self.default_genre.strip())
+        if problem:
+            return [f"--default-genre: {problem}"]
         return [
             f"--licenses: expected PREFIX=LICENCE, found {entry.strip()!r}"
             for entry in self.licenses.split(",")

@@ -36,14 +36,19 @@ class Turn(NamedTuple):
 
 def turns_of(record: Mapping[str, Any]) -> list[Turn] | str | None:
     """The turns of a chat, or a description of what is wrong with it, or None if it is not a chat."""
-    messages = next((record[n] for n in ("messages", "conversations") if record.get(n) is not None), None)
+    own = next((n for n in ("messages", "conversations") if record.get(n) is not None), "")
+    messages = record[own] if own else _alpaca(record)
     if messages is None:
-        messages = _alpaca(record)
-    if messages is None or not isinstance(messages, Sequence) or isinstance(messages, str):
-        return None if messages is None else f"messages are a {type(messages).__name__}, expected a list"
+        return None
+    if isinstance(messages, str) and not own:
+        return messages
+    if not isinstance(messages, Sequence) or isinstance(messages, str):
+        return f"messages are a {type(messages).__name__}, expected a list"
     turns = []
     system = record.get("system")
-    if isinstance(system, str) and system.strip():
+    if system and not isinstance(system, str):
+        return f"system is a {type(system).__name__}, expected text"
+    if system and system.strip():
         turns.append(Turn("system", system, False))
     for number, message in enumerate(messages, 1):
         turn = _turn(message)
@@ -52,8 +57,11 @@ def turns_of(record: Mapping[str, Any]) -> list[Turn] | str | None:
         turns.append(turn)
     if any(turn.role == "system" for turn in turns[1:]):
         return "a system turn that is not the first"
-    if not any(turn.is_answer for turn in turns):
+    answers = [number for number, turn in enumerate(turns) if turn.is_answer]
+    if not answers:
         return "a chat without an answer to learn from"
+    if not any(turn.role == "user" for turn in turns[: answers[-1]]):
+        return "a chat without a question before its answer"
     return turns
 
 
@@ -69,7 +77,10 @@ def _turn(message: Any) -> Turn | str:
         return f"content of {role} is not text"
     if not text.strip():
         return f"{role} says nothing"
-    return Turn(role, text, role == "assistant" and message.get("weight") != 0)
+    weight = message.get("weight")
+    if weight is not None and weight not in (0, 1):
+        return f"weight {weight!r}: expected 0 or 1"
+    return Turn(role, text, role == "assistant" and weight != 0)
 
 
 def _content(value: Any) -> str | None:
@@ -81,15 +92,25 @@ def _content(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _alpaca(record: Mapping[str, Any]) -> list[dict[str, Any]] | None:
-    """The messages of an Alpaca record; None if it is not one."""
+def _alpaca(record: Mapping[str, Any]) -> list[dict[str, Any]] | str | None:
+    """The messages of an Alpaca record, or what is wrong with it; None if it is not one."""
     instruction, output = record.get("instruction"), record.get("output")
     if not isinstance(instruction, str) or not isinstance(output, str):
         return None
-    question = "\n".join(part for part in (instruction, record.get("input")) if part)
-    pairs = [*(record.get("history") or []), (question, output)]
+    given, history = record.get("input"), record.get("history")
+    if given and not isinstance(given, str):
+        return f"input is a {type(given).__name__}, expected text"
+    is_pairs = isinstance(history, Sequence) and not isinstance(history, str)
+    if history and not (is_pairs and all(_is_pair(pair) for pair in history)):
+        return "history: expected a list of pairs of question and answer"
+    question = "\n".join(part for part in (instruction, given) if part)
+    pairs = [*(history or []), (question, output)]
     return [
         {"role": role, "content": text}
         for pair in pairs
-        for role, text in zip(("user", "assistant"), pair, strict=False)
+        for role, text in zip(("user", "assistant"), pair, strict=True)
     ]
+
+
+def _is_pair(pair: Any) -> bool:
+    return isinstance(pair, Sequence) and not isinstance(pair, str) and len(pair) == 2

@@ -27,6 +27,8 @@ _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs
 _CANDIDATES = ("gb18030", "big5", "utf-16-le", "utf-16-be")
 _CODECS = {"big5": "big5hkscs"}
 """Big5 is read with the Hong Kong supplement, which adds characters and changes none."""
+_HIGHEST = "\U0003ffff"
+"""End of the last plane with characters that are written."""
 _ENOUGH = 0.4
 _MARGIN = 0.1
 _MAX_ERRORS = 0.02
@@ -108,10 +110,15 @@ def file_encoding(name: str, sample: bytes, chosen: str) -> Detection:
         chosen = "utf-16-be" if sample.startswith(codecs.BOM_UTF16_BE) else "utf-16-le"
     if chosen != "auto":
         return Detection(chosen, 1.0)
+    if _is_utf32(sample):
+        raise DataError(
+            f"{name}: is in UTF-32; expected one of {', '.join(ENCODINGS[1:])}: convert it by "
+            "iconv -f UTF-32 -t UTF-8 OLD > NEW (UTF-32LE or UTF-32BE where it has no byte order mark)"
+        )
     found = detect(sample)
     if found.encoding:
         return found
-    kind = next((what for magic, what in _MAGIC.items() if sample.startswith(magic)), "")
+    kind = packed_kind(sample)
     if kind:
         raise DataError(
             f"{name}: is {kind}, not text: give it the extension of what it is, or leave it out of --sources"
@@ -124,6 +131,27 @@ def file_encoding(name: str, sample: bytes, chosen: str) -> Detection:
         "otherwise give its encoding: --sources 'file;encoding=gb18030', or "
         f"--encoding with one of {', '.join(ENCODINGS[1:])}"
     )
+
+
+def packed_kind(sample: bytes) -> str:
+    """What is no text, by its first bytes; "" where they say nothing."""
+    return next((what for magic, what in _MAGIC.items() if sample.startswith(magic)), "")
+
+
+def _is_utf32(sample: bytes) -> bool:
+    """Whether it is text of four bytes a character.
+
+    UTF-16 of a character and a line break is such a number as well, but above all characters that there are.
+    """
+    whole = sample[: len(sample) // 4 * 4]
+    for encoding in ("utf-32-le", "utf-32-be"):
+        try:
+            text = whole.decode(encoding)
+            if text and min(text) > "\0" and max(text) <= _HIGHEST:
+                return True
+        except UnicodeDecodeError:
+            continue
+    return False
 
 
 def _is_mostly_utf8(sample: bytes) -> bool:

@@ -29,6 +29,7 @@ from typing import Any
 from yanmo.common.errors import DataError, UsageError
 from yanmo.curate.options.source_options import ENCODINGS, LAYOUTS
 from yanmo.curate.sources.raw_files import local_path
+from yanmo.formats.genre_names import genre_problem
 from yanmo.options.yaml_file import plain_yaml
 
 VALUES = ("genre", "title", "author", "source", "license")
@@ -123,6 +124,9 @@ def _settings(values: dict[str, str], where: str) -> Settings:
         if not value.strip() or value not in _CHOICES.get(name, (value,)):
             expected = ", ".join(_CHOICES.get(name, ("a value",)))
             raise UsageError(f"{where}: {name}={value}: expected {expected}")
+        problem = genre_problem(value.strip()) if name == "genre" else ""
+        if problem:
+            raise UsageError(f"{where}: no genre: {problem}")
     return Settings(tuple(sorted((name, " ".join(value.split())) for name, value in values.items())))
 
 

@@ -117,7 +117,10 @@ def _readable(place: str, forms: Sequence[str], option: str) -> list[RawFile]:
     if not readable:
         is_file = len(files) == 1 and "://" not in place and local_path(place).is_file()
         what = "its name has no known extension" if is_file else "no files there that can be read"
-        raise DataError(f"{option} {place}: {what}; {expected}")
+        hint = ""
+        if any(file.name.lower().endswith(".json") for file in files):
+            hint = "; a JSON file becomes .jsonl, one object per line, by jq -c '.[]' OLD.json > NEW.jsonl"
+        raise DataError(f"{option} {place}: {what}; {expected}{hint}")
     return readable
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -15,6 +16,7 @@ from yanmo.curate.sources.chat_layouts import GENRE as CHAT
 from yanmo.curate.sources.chat_layouts import Turn, turns_of
 from yanmo.curate.sources.encodings import decode_record
 from yanmo.curate.sources.entries import VALUES, Settings
+from yanmo.formats.genre_names import genre_problem
 from yanmo.formats.records import GENRE_ALIASES
 
 PLAIN = "text"
@@ -148,10 +150,16 @@ def _document(line: int, record: Mapping[str, Any], fields: Fields, file: str) -
         what = "no" if text is None else f"{type(text).__name__}, expected text, in"
         return f"{what} field {fields.text!r}"
     given = fields.given
+    wrong = _wrong_type(record, fields)
+    if wrong:
+        return wrong
     genre = given.get("genre") or _string(record.get(fields.genre)) or fields.default_genre
-    genre = genre or (CHAT if turns else PLAIN if fields.genre_unknown else "")
+    genre = genre_name(genre or (CHAT if turns else PLAIN if fields.genre_unknown else ""))
     if not genre:
         return _no_genre(fields)
+    problem = genre_problem(genre)
+    if problem:
+        return f"no genre: {problem}"
     source = given.get("source") or _string(record.get(fields.source)) or file
     license = given.get("license") or _string(record.get(fields.license))
     return RawDocument(
@@ -159,12 +167,30 @@ def _document(line: int, record: Mapping[str, Any], fields: Fields, file: str) -
         text=text,
         title=given.get("title") or _string(record.get(fields.title)),
         author=given.get("author") or _string(record.get(fields.author)),
-        genre=genre_name(genre),
+        genre=genre,
         source=source,
         license=license or fields.license_of(source),
         labels=_labels(record, fields),
         turns=turns or [],
     )
+
+
+def _wrong_type(record: Mapping[str, Any], fields: Fields) -> str:
+    """The first field that is no text, number or nothing; "" where all are."""
+    for name in fields.columns[1:]:
+        value = record.get(name)
+        if value is not None and not isinstance(value, str) and not _is_number(value):
+            return f"{_kind(value)}, expected text, in field {name!r}"
+    return ""
+
+
+def _is_number(value: Any) -> bool:
+    """Whether it is a number that says something: not true, false or NaN."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _kind(value: Any) -> str:
+    return repr(value).lower() if isinstance(value, (bool, float)) else type(value).__name__
 
 
 def _labels(record: Mapping[str, Any], fields: Fields) -> list[tuple[str, str]]:
@@ -176,7 +202,7 @@ def _labels(record: Mapping[str, Any], fields: Fields) -> list[tuple[str, str]]:
 
 
 def _string(value: Any) -> str:
-    """A scalar field as text, without line breaks and without white space at its ends."""
+    """A field that is text or a number as text, without line breaks and without white space at its ends."""
     if isinstance(value, str):
         return " ".join(value.split())
     return str(value) if isinstance(value, (int, float)) else ""
@@ -207,10 +233,23 @@ def _json_records(batch: Batch) -> Records:
         except orjson.JSONDecodeError as error:
             other = _other_json(data)
             if other is None:
-                yield line, f"not JSON in UTF-8: {error}", encoding
+                yield line, _why_no_json(data.strip(), error), encoding
                 continue
             record, encoding = other
-        yield line, record if isinstance(record, dict) else "not a JSON object", encoding
+        yield line, record if isinstance(record, dict) else _why_no_object(record), encoding
+
+
+def _why_no_json(data: bytes, error: orjson.JSONDecodeError) -> str:
+    if data in (b"[", b"{"):
+        what, way = ("array", "'.[]'") if data == b"[" else ("object", ".")
+        return f"a JSON {what} over several lines; expected one object per line (jq -c {way} OLD > NEW.jsonl)"
+    return f"not JSON in UTF-8: {error}"
+
+
+def _why_no_object(value: Any) -> str:
+    if isinstance(value, list):
+        return "a JSON array; expected one object per line (jq -c '.[]' OLD > NEW.jsonl)"
+    return f"{_kind(value)}; expected a JSON object"
 
 
 def _other_json(data: bytes) -> tuple[Any, str] | None:

@@ -6,6 +6,7 @@ many, and a file that decompresses to more than 1 GB and 1,000 times its size is
 from __future__ import annotations
 
 import bz2
+import itertools
 import lzma
 import zlib
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ from typing import Any
 import zstandard
 
 from yanmo.common.errors import DataError, StorageError
+from yanmo.curate.sources.encodings import detect, packed_kind
 from yanmo.curate.sources.listing import Source
 from yanmo.curate.sources.raw_files import open_file
 
@@ -27,6 +29,8 @@ BOMB_RATIO = 1000
 others."""
 
 _XZ_MEMORY = 1 << 28
+_MAGIC = {"gz": b"\x1f\x8b\x08", "xz": b"\xfd7z", "zst": b"\x28\xb5\x2f", "bz2": b"BZh"}
+"""The first three bytes of each."""
 _NEW: dict[str, Callable[[], Any]] = {
     "gz": lambda: zlib.decompressobj(wbits=31),
     "xz": lambda: lzma.LZMADecompressor(memlimit=_XZ_MEMORY),
@@ -65,6 +69,9 @@ def unpacked(source: Source, on_bytes: Callable[[int], None]) -> Iterator[bytes]
     if not source.compression:
         yield from chunks
         return
+    first = next(chunks, b"")
+    _check_packed(source, first)
+    chunks = itertools.chain((first,), chunks)
     read = made = 0
     for size, piece in _pieces(source, chunks):
         read, made = read + size, made + len(piece)
@@ -74,6 +81,21 @@ def unpacked(source: Source, on_bytes: Callable[[int], None]) -> Iterator[bytes]
                 "bomb; decompress it yourself if its text is real"
             )
         yield piece
+
+
+def _check_packed(source: Source, head: bytes) -> None:
+    """Raise `DataError` where the file is not what the end of its name says."""
+    kind = packed_kind(head)
+    if not kind and _MAGIC[source.compression].startswith(head[:3]):
+        return
+    if f"(.{source.compression})" in kind:
+        return
+    found = kind or ("plain text" if detect(head).encoding else "")
+    if found:
+        raise DataError(
+            f"{source.shown}: is {found}, and its name ends in .{source.compression}: rename it "
+            f"{'without that' if found == 'plain text' else 'to what it is'}, or pack it"
+        )
 
 
 def _pieces(source: Source, chunks: Iterator[bytes]) -> Iterator[tuple[int, bytes]]:

@@ -19,7 +19,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from yanmo.common.errors import DataError, ExitCode
+from yanmo.common.errors import DataError, ExitCode, UsageError
+from yanmo.formats.genre_names import genre_problem
 from yanmo.formats.records import GENRE_ALIASES
 from yanmo.formats.round_trip import check_round_trip, open_tokenizer
 from yanmo.formats.texts_at_hand import texts_at_hand
@@ -58,6 +59,9 @@ def run(store: ObjectStore, args: argparse.Namespace) -> int:
     """Commit the tokenizer and print how to use it."""
     value = read_foreign(Path(args.folder))
     genres = [GENRE_ALIASES.get(g.strip(), g.strip()) for g in args.genres.split(",") if g.strip()]
+    for genre in genres:
+        if problem := genre_problem(genre):
+            raise UsageError(f"--genres: {problem}")
     text = json.dumps(value, ensure_ascii=False, sort_keys=True)
     recipe = Recipe(
         stage=TOKENIZER,

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import opencc
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from yanmo.common.errors import DataError
 from yanmo.curate.sources.encodings import as_utf8, codec_of, decode_record, detect, file_encoding
@@ -50,6 +52,26 @@ def test_plain_ascii_is_utf_8_and_in_utf_16_it_is_not() -> None:
 def test_a_binary_file_is_refused_by_name_and_kind(data: bytes, what: str) -> None:
     with pytest.raises(DataError, match=f"some.txt: .*{what}"):
         file_encoding("some.txt", data, "auto")
+
+
+@pytest.mark.parametrize("encoding", ["utf-32", "utf-32-le", "utf-32-be"])
+@given(
+    text=st.text(
+        alphabet=st.characters(min_codepoint=1, max_codepoint=0x3FFFF, exclude_categories=("Cs",)), min_size=1
+    )
+)
+def test_utf_32_is_named_and_how_to_convert_it(encoding: str, text: str) -> None:
+    with pytest.raises(DataError, match=r"some.txt: is in UTF-32; .*iconv -f UTF-32 -t UTF-8"):
+        file_encoding("some.txt", text.encode(encoding), "auto")
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS[1:])
+@given(text=st.text(alphabet="天地玄黄，。\n\r\tab 1", min_size=1))
+def test_no_other_text_is_taken_for_utf_32(encoding: str, text: str) -> None:
+    try:
+        file_encoding("some.txt", text.encode(codec_of(encoding)), "auto")
+    except DataError as error:  # too short to be sure of
+        assert "UTF-32" not in str(error)
 
 
 def test_a_named_encoding_is_not_questioned() -> None:

@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+import json
+import math
+import re
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from yanmo.common.errors import UsageError
+from yanmo.curate.config import CurateOptions
 from yanmo.curate.sources.batches import Batch
-from yanmo.curate.sources.entries import NO_SETTINGS, Settings
+from yanmo.curate.sources.entries import NO_SETTINGS, Settings, read_entries
 from yanmo.curate.sources.listing import Source
 from yanmo.curate.sources.parsing import PLAIN, Fields, parse, without_genre
 
@@ -75,10 +80,55 @@ def test_each_kind_of_malformed_line_is_named_with_its_number() -> None:
     assert [m.line for m in bad] == [99, 101, 103, 104, 105, 106, 107, 108, 109]
     assert str(bad[0]) == "some.jsonl:99: longer than 64 MiB"
     assert "not JSON" in bad[1].why and "not JSON" in bad[6].why and "not JSON" in bad[7].why
-    assert bad[2].why == "not a JSON object"
+    assert bad[2].why == "a JSON array; expected one object per line (jq -c '.[]' OLD > NEW.jsonl)"
     assert bad[3].why == bad[8].why == "no field 'text'"
     assert bad[4].why == "int, expected text, in field 'text'"
     assert "--default-genre" in bad[5].why
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b'[\n{"text": "x"},\n{"text": "y"}\n]', "a JSON array over several lines; .*jq -c '.\\[\\]' OLD"),
+        (b'  {\n"text": "x"\n}', "a JSON object over several lines; .*jq -c . OLD"),
+        (b'[{"text": "x"}]', "a JSON array; expected one object per line"),
+        (b"5", "int; expected a JSON object"),
+        (b"true", "true; expected a JSON object"),
+    ],
+)
+def test_json_that_is_not_one_object_per_line_says_how_to_make_it_so(data: bytes, why: str) -> None:
+    documents, bad = parse(batch(data), fields())
+    assert not documents and re.match(why, bad[0].why)
+
+
+@pytest.mark.parametrize("name", ["genre", "title", "author", "source", "license", "dynasty"])
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [('["a", "b"]', "list"), ('{"a": 1}', "dict"), ("[]", "list"), ("true", "true"), ("false", "false")],
+)
+def test_a_field_that_is_no_text_makes_its_record_malformed(name: str, value: str, found: str) -> None:
+    line = f'{{"text":"甲","genre":"诗","{name}":{value}}}'.encode()
+    documents, bad = parse(batch(line), fields(default_genre="wen"))
+    assert not documents and [m.why for m in bad] == [f"{found}, expected text, in field {name!r}"]
+
+
+def test_numbers_are_text_and_nothing_is_nothing() -> None:
+    rows = {"text": ["甲", "乙"], "genre": ["诗", "诗"], "title": [5, None], "author": [2.5, math.nan]}
+    documents, bad = parse(batch(pa.RecordBatch.from_pydict(rows), "parquet"), fields())
+    assert [(d.title, d.author) for d in documents] == [("5", "2.5")]
+    assert [(m.line, m.why) for m in bad] == [(2, "nan, expected text, in field 'author'")]
+
+
+@pytest.mark.parametrize("genre", ["mean", " all ", "*", "\x1b[31m诗", "诗\u202e", "诗\u200b", "诗" * 101])
+def test_what_cannot_name_a_genre_is_refused_wherever_it_is_said(genre: str) -> None:
+    line = json.dumps({"text": "甲", "genre": genre}).encode()
+    documents, bad = parse(batch(line), fields())
+    assert not documents and len(bad) == 1 and bad[0].why.startswith("no genre: ")
+    assert bad[0].why.isprintable() and len(bad[0].why) < 300
+    with pytest.raises(UsageError, match="--default-genre: "):
+        CurateOptions(sources="x.txt", default_genre=genre)
+    with pytest.raises(UsageError, match=r"x.txt;.*: no genre: "):
+        read_entries(f"x.txt;genre={genre.strip()}")
 
 
 def test_text_files_give_a_document_per_block_with_its_first_line() -> None:

@@ -78,6 +78,22 @@ def test_garbage_in_a_compressed_file_is_refused_by_name(tmp_path: Path, suffix:
         read(write(tmp_path, "a.jsonl" + suffix, bytes(packed)))
 
 
+@pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst", ".bz2"])
+@pytest.mark.parametrize("inside", ["", ".gz", ".xz", ".zst", ".bz2"])
+def test_a_file_that_is_not_packed_as_its_name_says_is_told_what_it_is(
+    tmp_path: Path, suffix: str, inside: str
+) -> None:
+    path = write(tmp_path, "a.jsonl" + suffix, PACK[inside](LINES) if inside else LINES)
+    if inside == suffix:
+        assert b"".join(b.data for b in read(path)) == LINES
+        return
+    what = rf"\({inside}\)" if inside else "plain text"
+    with pytest.raises(
+        DataError, match=rf"a\.jsonl\{suffix}: is .*{what}, and its name ends in \{suffix}: rename"
+    ):
+        read(path)
+
+
 def test_a_byte_order_mark_is_no_text(tmp_path: Path) -> None:
     (batch,) = read(write(tmp_path, "a.txt", b"\xef\xbb\xbf" + "天地".encode()))
     assert batch.data == "天地".encode()

@@ -56,6 +56,12 @@ def test_what_a_training_needs_is_added_behind_the_ids_of_the_tokenizer(store, b
     assert ours.encode(text).ids == before.encode(text).ids
 
 
+@pytest.mark.parametrize("genre", ["mean", "诗\u202e"])
+def test_what_cannot_name_a_genre_gets_no_tag(store, bpe, genre, caplog):
+    assert adopt(store, bpe, f"--genres=qu,{genre}") == ExitCode.USAGE
+    assert "--genres: " in caplog.text and "\u202e" not in caplog.text
+
+
 def test_adopted_tokenizer_loads_in_transformers_with_chat_template(store, bpe):
     assert adopt(store, bpe, "--genres=qu,话本") == ExitCode.DONE
     folder = latest(store).path("tokenizer_config.json").parent

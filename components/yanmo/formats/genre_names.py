@@ -1,0 +1,18 @@
+"""Which texts can be the name of a genre. Standard library only."""
+
+from __future__ import annotations
+
+RESERVED = ("mean", "all", "*")
+"""Names that tables, options and records of all genres together use themselves."""
+MAX_CHARACTERS = 100
+
+
+def genre_problem(name: str) -> str:
+    """Why `name` cannot be a genre, as the end of a sentence; "" where it can."""
+    if name in RESERVED:
+        return f"{name!r} is what tables and options call all genres together; give it another name"
+    if len(name) > MAX_CHARACTERS:
+        return f"it has {len(name)} characters, expected at most {MAX_CHARACTERS}"
+    if not name.isprintable():
+        return f"{name!r} holds characters that cannot be seen; write it without them"
+    return ""
