@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import errno
 import json
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from yanmo.common.errors import DataError, UsageError
 from yanmo.options.fields import NONE, StageOptions, flag, option_fields
 from yanmo.store.manifest import MAX_REFERENCE_BYTES, Reference
 from yanmo.store.objects import ObjectStore
-from yanmo.store.output import Output, find_output
+from yanmo.store.output import SHORTEST_KEY, Output, find_by_digits
 from yanmo.store.pointers import MADE_BY, POINTED, check_stage, open_named, pointer_name, read_pointer
 
 _NO_FILE = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG}
@@ -57,7 +56,8 @@ def open_input(
 
     Args:
         value: `none`; `latest`, which is the first of `pointers` that is set; a reference as JSON; a file
-            that holds one, or `none` (a KFP artifact); or `<stage>/<key>`.
+            that holds one, or `none` (a KFP artifact); or `<stage>/<key>`, the first digits of which
+            are enough.
         where: what `value` was given to.
         stages: those of whose outputs it may be; empty for any.
         pointers: channel and name of each.
@@ -116,20 +116,13 @@ def _file_bytes(value: str) -> bytes | None:
         return None
 
 
-def _whole_key(store: ObjectStore, stage: str, key: str) -> str:
-    """How to get the whole key of an output that is named as logs name it, by its first digits."""
-    if not re.fullmatch(r"[0-9a-f]{4,63}", key):
-        return ""
-    return f"; a key has 64 digits: `yanmo store show {stage}/{key} --store {store.uri}` prints them"
-
-
 def _committed(store: ObjectStore, value: str, where: str) -> Reference:
     """The reference to the output `<stage>/<key>`."""
     stage, _, key = value.partition("/")
-    found = find_output(store, stage, key) if key and "/" not in key else None
+    found = find_by_digits(store, stage, key)
     if found is None:
         raise DataError(
             f"{where} {value!r}: expected a reference file, <stage>/<key> of an output in "
-            f"{store.uri}, 'latest' or 'none'{_whole_key(store, stage, key)}"
+            f"{store.uri} (the first {SHORTEST_KEY} digits of the key are enough), 'latest' or 'none'"
         )
     return found.reference

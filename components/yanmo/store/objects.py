@@ -148,7 +148,8 @@ class ObjectStore(Protocol):
         """The caller needs these fetched files no longer: a cache may drop them."""
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        """All objects below the folder `prefix` ("" for the whole store), sorted by name; only tools list."""
+        """All objects below the folder `prefix` ("" for the whole store), sorted by name. Slow in a large
+        store: for tools, and for a key that is not given in full."""
 
     def delete(self, name: str) -> None:
         """Remove the object; no error where there is none."""

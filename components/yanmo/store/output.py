@@ -5,11 +5,17 @@ from __future__ import annotations
 import fnmatch
 import hashlib
 import json
+import re
 from pathlib import Path
 
-from yanmo.common.errors import DataError
+from yanmo.common.errors import DataError, UsageError
 from yanmo.store.manifest import MAKE_AGAIN, FileEntry, Manifest, Reference, content_digest
-from yanmo.store.objects import Damaged, ObjectStore, Wanted
+from yanmo.store.objects import Damaged, ObjectStore, Wanted, is_name
+
+KEY = re.compile(r"[0-9a-f]{64}")
+SHORTEST_KEY = 4
+"""Digits that are enough to name an output, where no other begins with them."""
+_DIGITS = re.compile(rf"[0-9a-f]{{{SHORTEST_KEY},63}}")
 
 
 def manifest_name(stage: str, key: str) -> str:
@@ -110,6 +116,26 @@ class Output:
 def find_output(store: ObjectStore, stage: str, key: str) -> Output | None:
     """The committed output of a key, or None."""
     return _read_output(store, stage, key, manifest_name(stage, key))
+
+
+def find_by_digits(store: ObjectStore, stage: str, digits: str) -> Output | None:
+    """The committed output of a stage whose key begins with `digits`, as logs show it; None if there is none.
+
+    With fewer than all 64 digits it lists what the stage has made.
+
+    Raises:
+        UsageError: several keys begin so.
+    """
+    if KEY.fullmatch(digits):
+        return find_output(store, stage, digits)
+    if not _DIGITS.fullmatch(digits) or not is_name(f"cas/{stage}"):
+        return None
+    folders = (info.name.split("/") for info in store.list(f"cas/{stage}"))
+    keys = sorted({n[2] for n in folders if n[2].startswith(digits) and n[3:] == ["MANIFEST.json"]})
+    if len(keys) > 1:
+        some = ", ".join(key[:16] for key in keys[:5])
+        raise UsageError(f"{stage}/{digits}: could be {some}; give more digits")
+    return find_output(store, stage, keys[0]) if keys else None
 
 
 def superseded_name(stage: str, key: str, manifest_sha256: str) -> str:

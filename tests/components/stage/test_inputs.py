@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+from toy_outputs import recipe, write_text
 
-from yanmo.common.errors import DataError
+from yanmo.common.errors import DataError, UsageError
 from yanmo.options.fields import StageOptions, option_fields
-from yanmo.stage.inputs import resolve_inputs
+from yanmo.stage.inputs import open_input, resolve_inputs
+from yanmo.store.commit import commit_once
+from yanmo.store.file_store import FileStore
 from yanmo.store.opening import open_store
 from yanmo.store.pointers import MADE_BY, POINTED
 
@@ -37,3 +41,31 @@ def test_a_missing_input_names_the_stage_that_makes_it(
     makers = {MADE_BY.get(name, name) for name in made}
     assert makers <= set(STAGES)
     assert any(f"run `yanmo {maker}` first" in str(found.value) for maker in makers), found.value
+
+
+def test_an_input_is_named_by_the_digits_that_a_log_shows(store: FileStore) -> None:
+    """`train/b41ab0931ad2` was refused, though every log and page says it so."""
+    outputs = [commit_once(store, recipe(text=str(n)), write_text(str(n))) for n in range(40)]
+    keys = [output.manifest.key for output in outputs if output]
+    for key in keys:
+        found = open_input(store, f"toy/{key[:12]}", "--earlier", stages=("toy",))
+        assert found is not None and found.manifest.key == key
+    shortest = {key[:4] for key in keys}
+    assert all(open_input(store, f"toy/{digits}", "--earlier") for digits in shortest)
+
+
+@pytest.mark.parametrize("digits", ["abc", "", "ABCD", "abcg", "a" * 65, "ab/cd", ".."])
+def test_what_is_no_beginning_of_a_key_names_nothing(store: FileStore, digits: str) -> None:
+    with pytest.raises(DataError, match="first 4 digits of the key are enough"):
+        open_input(store, f"toy/{digits}", "--earlier")
+
+
+def test_digits_with_which_two_keys_begin_are_refused_with_both(store: FileStore) -> None:
+    output = commit_once(store, recipe(), write_text("春"))
+    assert output is not None
+    key = output.manifest.key
+    other = key[:20] + ("0" if key[20] != "0" else "1") + key[21:]
+    shutil.copytree(store.root / "cas/toy" / key, store.root / "cas/toy" / other)
+    with pytest.raises(UsageError, match=f"{key[:16]}.*give more digits"):
+        open_input(store, f"toy/{key[:12]}", "--earlier")
+    assert str(open_input(store, f"toy/{key[:21]}", "--earlier")) == f"toy/{key[:12]}"

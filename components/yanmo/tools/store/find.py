@@ -8,11 +8,9 @@ from pathlib import Path
 from yanmo.common.errors import DataError, UsageError
 from yanmo.store.manifest import MAX_REFERENCE_BYTES, Reference
 from yanmo.store.objects import ObjectStore, is_name
-from yanmo.store.output import Output, find_output, open_reference
+from yanmo.store.output import SHORTEST_KEY, Output, find_by_digits, open_reference
 from yanmo.store.pointers import read_pointer
-from yanmo.tools.store.inventory import KEY, take
 
-_SHORTEST = 4
 _HEX = set("0123456789abcdef")
 _EXPECTED = "expected stage/key, channel/pointer or a file holding a reference"
 
@@ -54,22 +52,15 @@ def _two_parts(what: str) -> tuple[str, str]:
 
 def _by_key(store: ObjectStore, stage: str, key: str) -> Output:
     where = f"{stage}/{key}"
-    if not set(key) <= _HEX or len(key) < _SHORTEST:
+    if not set(key) <= _HEX or len(key) < SHORTEST_KEY:
         raise DataError(
-            f"{where}: {store.uri} has no such pointer, and no output either: a key has {_SHORTEST} to 64 "
+            f"{where}: {store.uri} has no such pointer, and no output either: a key has {SHORTEST_KEY} to 64 "
             "digits of 0-9a-f; `yanmo store ls` shows what there is"
         )
-    keys = [key] if KEY.match(key) else _candidates(store, stage, key)
-    if len(keys) > 1:
-        raise UsageError(f"{where}: could be {', '.join(k[:16] for k in keys[:5])}; give more digits")
-    found = find_output(store, stage, keys[0]) if keys else None
+    found = find_by_digits(store, stage, key)
     if found is None:
         raise DataError(f"{where}: no such output in {store.uri}; `yanmo store ls` shows what there is")
     return found
-
-
-def _candidates(store: ObjectStore, stage: str, prefix: str) -> list[str]:
-    return [f.key for f in take(store, f"cas/{stage}", leftovers=False).matching(stage, prefix)]
 
 
 def print_json(value: object) -> None:

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from yanmo.common.errors import EnvironmentFault
 from yanmo.store.manifest import Manifest
 from yanmo.store.objects import Leftover, NotSupportedHere, ObjectInfo, ObjectStore
+from yanmo.store.output import KEY
 from yanmo.store.runs.in_use import INPUTS, LEASE
 from yanmo.store.runs.lease import is_live
 
 log = logging.getLogger(__name__)
-KEY = re.compile(r"[0-9a-f]{64}\Z")
 _OLD_MANIFEST = re.compile(r"MANIFEST-[0-9a-f]{12}\.json\Z")
 _DELETION_MARK = re.compile(r"(?:TO_DELETE|GOING)-[0-9a-f]{12}\Z")
 _STAGE = r"[A-Za-z][A-Za-z0-9_-]{0,63}"
@@ -126,11 +126,6 @@ class Inventory:
     def key(self, stage: str, key: str) -> KeyFolder:
         return self.keys.setdefault((stage, key), KeyFolder(stage, key))
 
-    def matching(self, stage: str, prefix: str) -> list[KeyFolder]:
-        """Committed outputs of a stage whose key begins with `prefix`."""
-        found = (folder for folder in self.keys.values() if folder.manifest and folder.stage == stage)
-        return sorted((f for f in found if f.key.startswith(prefix)), key=lambda f: f.key)
-
     @property
     def bytes(self) -> int:
         lists = (self.pointers, self.runs, self.kfp, self.sources, self.probes, self.strays)
@@ -176,7 +171,7 @@ def _leftovers(store: ObjectStore) -> Iterator[Leftover]:
 def key_of(name: str) -> KeyName | None:
     """The stage and key that the object `name` belongs to, or None."""
     parts = name.split("/")
-    if len(parts) >= 4 and parts[0] in ("cas", "runs") and _IS_STAGE(parts[1]) and KEY.match(parts[2]):
+    if len(parts) >= 4 and parts[0] in ("cas", "runs") and _IS_STAGE(parts[1]) and KEY.fullmatch(parts[2]):
         return parts[1], parts[2]
     return None
 

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 from yanmo.common.errors import DataError
 from yanmo.common.logs import Progress
 from yanmo.store.objects import ObjectStore, Wanted
-from yanmo.store.output import Output, find_output
+from yanmo.store.output import KEY, Output, find_output
 from yanmo.tools.store.chain import edges
 from yanmo.tools.store.find import find, print_json
-from yanmo.tools.store.inventory import KEY, KeyName, take
+from yanmo.tools.store.inventory import KeyName, take
 from yanmo.tools.store.pointed import read_all
 from yanmo.tools.store.show import described
 
@@ -89,8 +89,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(store: ObjectStore, args: argparse.Namespace) -> int:
-    ids = [what for what in args.what if KEY.match(what)]
-    outputs = [find(store, what) for what in args.what if not KEY.match(what)]
+    ids = [what for what in args.what if KEY.fullmatch(what)]
+    outputs = [find(store, what) for what in args.what if not KEY.fullmatch(what)]
     web = Web(store)
     documents: list[Any] = []
     if ids:
