@@ -7,11 +7,12 @@ modules: a data stage that reaches torch by way of `yanmo.model` is found as wel
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -74,7 +75,8 @@ def modules_of(roots: Iterable[Path]) -> dict[str, Path]:
 MODULES = modules_of(SOURCE_ROOTS)
 
 
-def imports_of(source: str) -> set[str]:
+@functools.cache
+def imports_of(source: str) -> frozenset[str]:
     """The names that a module imports, with `from a import b` as `a.b`; relative ones begin with a dot."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(source)):
@@ -83,7 +85,7 @@ def imports_of(source: str) -> set[str]:
         elif isinstance(node, ast.ImportFrom):
             base = "." * node.level + (node.module or "")
             names |= {f"{base}.{alias.name}" for alias in node.names}
-    return names
+    return frozenset(names)
 
 
 def is_below(name: str, package: str) -> bool:
@@ -211,6 +213,12 @@ NOT_EVERYWHERE = {"transformers", "lm_eval", "pynvml"}
 """Another extra or the driver brings these; the code that asks for them does without, or says so."""
 
 
+@functools.cache
+def distributions() -> Mapping[str, list[str]]:
+    """Package -> who brings it, of all that is installed."""
+    return packages_distributions()
+
+
 @pytest.mark.parametrize(("extra", "stage"), [(e, s) for e, stages in EXTRA.items() for s in stages])
 def test_every_package_that_a_stage_imports_is_declared(extra: str, stage: str) -> None:
     """What comes along with another package is not declared, and goes when that package lets it go."""
@@ -218,7 +226,7 @@ def test_every_package_that_a_stage_imports_is_declared(extra: str, stage: str) 
     required = [*project["dependencies"], *project["optional-dependencies"][extra]]
     declared = {re.split(r"[=<>\[; ]", r, maxsplit=1)[0].lower() for r in required}
     assert stage in STAGES
-    brought, graph = packages_distributions(), arrows(MODULES)
+    brought, graph = distributions(), arrows(MODULES)
     reached = queue = {m for m in MODULES if is_below(m, f"yanmo.{stage}")}
     while queue := {n for m in queue for n in graph[m]} - reached:
         reached |= queue

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from servers.s3 import S3Server
 
-from torture import disk, flips, kills, misplaced, network, races, tls
+from torture import disk, flips, kills, misplaced, network, races
 from torture.events import normalized, writer_of
 from torture.ground import Ground, Record, open_ground
 from torture.place import FilePlace, leftovers, lost, survey
@@ -71,19 +70,6 @@ def test_misplaced_objects_stop_readers_verify_and_gc(file_ground: Ground, recor
     misplaced.run(file_ground, record, times=1)
     assert len(record.value["cases"]) == 5
     assert findings(record) == []
-
-
-def test_answers_with_broken_heads_and_cut_handshakes_give_the_same_digests(
-    s3_server: S3Server, tmp_path: Path
-) -> None:
-    record = Record(tmp_path / "record.json", "s3", SEED)
-    with open_ground("s3", tmp_path / "torture", SEED, stages=STAGES) as ground:
-        network.run_heads(ground, record, rates=(0.3,))
-        tls.run(ground, record, rates=(0.3,), trusts=("another authority", "another host's"))
-    assert findings(record) == []
-    outcomes = [case["outcome"] for case in record.value["cases"] if "%" in case["name"]]
-    assert len(outcomes) == (4 if s3_server.tls_endpoint else 2)
-    assert not any(outcome.startswith("0 of") for outcome in outcomes)
 
 
 def test_the_survey_sees_damage_loss_and_leftovers(file_ground: Ground) -> None:
