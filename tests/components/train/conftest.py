@@ -7,8 +7,12 @@ import io
 import json
 import os
 import shutil
+import subprocess
+import sys
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
@@ -56,10 +60,10 @@ def corpus(count: int) -> list[tuple[str, str, str]]:
     return found
 
 
-@pytest.fixture
-def tiny() -> dict:
+@pytest.fixture(scope="session")
+def tiny() -> Mapping[str, int | str]:
     """Options of a training of a second or two."""
-    return dict(TINY)
+    return MappingProxyType(TINY)
 
 
 @pytest.fixture(scope="session")
@@ -139,6 +143,17 @@ def store_template(tmp_path_factory) -> Path:
 def store(store_template, tmp_path) -> Path:
     """A copy of the store to train in."""
     return Path(shutil.copytree(store_template, tmp_path / "store"))
+
+
+@pytest.fixture(scope="session")
+def trained_store(store_template, tmp_path_factory) -> Path:
+    """A store with the model of `TINY` that nothing disturbed: to read, or to copy."""
+    folder = Path(shutil.copytree(store_template, tmp_path_factory.mktemp("trained") / "store"))
+    flags = [f"--{name.replace('_', '-')}={value}" for name, value in TINY.items()]
+    command = [sys.executable, "-m", "yanmo.train", f"--store={folder}", "--metrics-port=-1", *flags]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,9 @@ PYTHONPATH. The product has no hooks for this.
 
 from __future__ import annotations
 
+import importlib.abc
 import json
+import sys
 from pathlib import Path
 
 import torch
@@ -93,6 +95,18 @@ def small_memory(most_rows: int, setattr=setattr) -> None:
         return plain(self, ids_BT, *rest)
 
     setattr(module.LossModule, "forward", forward)
+
+
+def refuse_import(name: str) -> None:
+    """Let nothing import a module from now on: for what a training must do without."""
+
+    class Refuse(importlib.abc.MetaPathFinder):
+        def find_spec(self, found, path, target=None):
+            if found == name:
+                raise RuntimeError(f"{name} is imported")
+
+    assert name not in sys.modules, f"{name} was imported before"
+    sys.meta_path.insert(0, Refuse())
 
 
 def record_rows(path: Path) -> None:

@@ -30,7 +30,7 @@ class Startup:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Args:
-        last_line: gives the last thing that torchrun or a worker wrote.
+        last_line: gives the last thing that a worker or torchrun wrote.
         """
         self._folder, self._ranks, self._last_line = folder, ranks, last_line
         self._silence = Silence(clock)
@@ -67,7 +67,7 @@ class Startup:
         """What each rank does, in words, and the last line of the log where a rank is missing."""
         by_doing: dict[str, list[int]] = {}
         for rank in range(self._ranks):
-            by_doing.setdefault(found.get(rank, "not started by torchrun yet"), []).append(rank)
+            by_doing.setdefault(found.get(rank, "not started yet"), []).append(rank)
         text = "; ".join(
             f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}: {doing}"
             for doing, ranks in by_doing.items()

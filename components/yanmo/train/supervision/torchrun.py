@@ -1,4 +1,4 @@
-"""torchrun that ends when its supervisor does.
+"""torchrun that ends when its supervisor does, for two ranks and more.
 
     python -m yanmo.train.supervision.torchrun <torchrun's arguments>
 
@@ -19,6 +19,7 @@ import sys
 from yanmo.common.parent import PARENT, end_with_parent
 
 LOOPBACK = "127.0.0.1"
+LOOPBACK_INTERFACE = "lo" if sys.platform == "linux" else "lo0"
 
 
 def look_up_no_name() -> None:
@@ -28,7 +29,7 @@ def look_up_no_name() -> None:
     waiting for a DNS server that may not answer; so does gloo, to choose its interface.
     """
     socket.getfqdn = lambda name="": name or socket.gethostname()
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo" if sys.platform == "linux" else "lo0")
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", LOOPBACK_INTERFACE)
 
 
 if __name__ == "__main__":

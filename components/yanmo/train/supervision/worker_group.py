@@ -21,7 +21,7 @@ from yanmo.train.config import TrainConfig
 from yanmo.train.health.watchdog import Heartbeats
 from yanmo.train.job import Status, parse_status
 from yanmo.train.supervision.startup import Startup
-from yanmo.train.supervision.torchrun import LOOPBACK
+from yanmo.train.supervision.torchrun import LOOPBACK, LOOPBACK_INTERFACE
 
 log = logging.getLogger(__name__)
 
@@ -37,20 +37,35 @@ _FROZEN_SECONDS = 20.0
 _LAST_WORDS_SECONDS = 30.0
 """How long the workers' log is still read after they have ended."""
 
+_ALONE = {
+    **{"RANK": "0", "LOCAL_RANK": "0", "GROUP_RANK": "0", "ROLE_RANK": "0"},
+    **{"WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1", "GROUP_WORLD_SIZE": "1", "ROLE_WORLD_SIZE": "1"},
+    **{"MASTER_ADDR": LOOPBACK, "MASTER_PORT": "0", "TORCHELASTIC_USE_AGENT_STORE": "False"},
+}
+"""What torchrun would tell a rank that is alone. Nobody else connects to it, so any free port does."""
+
 
 class Frozen(StorageError):
     """A rank stands still and cannot report it: stopped by a person, a debugger or a stuck driver."""
 
 
 def start(options: TrainConfig, job_path: Path) -> subprocess.Popen[bytes]:
-    """Start torchrun and one worker per rank."""
-    command = [
-        *(sys.executable, "-m", "yanmo.train.supervision.torchrun", "--standalone", "--max-restarts=0"),
+    """Start the workers: torchrun with one per rank, or the only one itself.
+
+    torchrun imports torch before it starts a worker: 2 CPU-seconds and as much waiting at each start, and
+    for a single rank it has nothing to do.
+    """
+    worker = ["-m", "yanmo.train.worker", str(job_path)]
+    torchrun = [
+        *("-m", "yanmo.train.supervision.torchrun", "--standalone", "--max-restarts=0"),
         *(f"--local-addr={LOOPBACK}", f"--nproc-per-node={options.ranks}"),
-        *("-m", "yanmo.train.worker", str(job_path)),
     ]
+    is_alone = options.ranks == 1
+    command = [sys.executable, *([] if is_alone else torchrun), *worker]
     env = {
+        "GLOO_SOCKET_IFNAME": LOOPBACK_INTERFACE,
         **os.environ,
+        **(_ALONE if is_alone else {}),
         "OMP_NUM_THREADS": str(options.threads),
         "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(int(_GRACE_SECONDS)),
         "PYTHONWARNINGS": "ignore",
@@ -102,7 +117,7 @@ def watch(
         nobody = startup.look()
         if hang_seconds and nobody > hang_seconds + _FROZEN_SECONDS:
             raise Frozen(
-                f"torchrun started none of {ranks} workers within {nobody:.0f} s (--hang-seconds); run the "
+                f"none of {ranks} workers has begun within {nobody:.0f} s (--hang-seconds); run the "
                 f"same command again. Last lines that were written:\n{workers_log.tail}"
             )
         silent = heartbeats.silent(hang_seconds + _FROZEN_SECONDS) if hang_seconds else []
@@ -115,14 +130,14 @@ def watch(
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """End torchrun and its workers if they still run (they end with it, see worker.py)."""
+    """End the only worker, or torchrun and its workers, if they still run (they end with it: worker.py)."""
     if process.poll() is None:
         process.kill()
         process.wait()
 
 
 class WorkersLog(threading.Thread):
-    """Reads all that torchrun and the workers write, even if the disk is full.
+    """Reads all that the workers and torchrun write, even if the disk is full.
 
     Our own lines are shown at once, all lines go to workers.log, and statuses are collected.
     """
