@@ -1,11 +1,11 @@
-"""Attention inside documents: rows hold several documents, which do not see each other.
+"""Attention within documents: a row may hold several documents, which do not see each other.
 
 One function, `attend`, with three paths, chosen once (`choose_path`):
 
-    varlen  variable-length flash attention over the documents' boundaries: CUDA in 16 bits, FA3 where
-            present; its other requirements are in flash_limits.py
+    varlen  variable-length flash attention, told where documents begin: CUDA in 16 bits, FlashAttention 3
+            where it is installed; its other requirements are in flash_limits.py
     flash   SDPA, causal, without a mask: only where each row holds one document (and padding after it)
-    masked  SDPA with a block-causal mask: everywhere, and the plain path that the others are tested against;
+    masked  SDPA with a block-causal mask: works everywhere; the path that the others are tested against;
             O(T^2) memory per row
 
     B = rows, T = positions in a row, H = query heads, K = key/value heads, E = width of a head
@@ -36,19 +36,19 @@ _MASKED = -1e4
 
 @dataclass(frozen=True)
 class Documents:
-    """The positions of documents in a batch of rows; made once per batch, used by every layer."""
+    """Where the documents in a batch of rows lie; made once per batch, used by every layer."""
 
     positions_BT: Tensor
     """Position inside the document, from 0 (int64)."""
     mask_B1TT: Tensor | None = None
     """What to add to the scores, in the model's dtype; only on the masked path."""
     bounds: Tensor | None = None
-    """Starts of all documents in the flattened batch and its end (int32), padded with the end to a power of
-    two, so that compiled code sees few lengths; only on the varlen path."""
+    """Where each document begins in the flattened batch (int32), then the batch's length, repeated up to a
+    power of two, so that compiled code sees few shapes; only on the varlen path."""
 
 
 def document_bounds(segments_BT: NDArray[Any]) -> NDArray[np.int32]:
-    """`Documents.bounds` of rows that are still on the host, as reading them from a device would wait for it.
+    """`Documents.bounds` of rows on the host: made from rows on a device, they would wait for the device.
 
     Args:
         segments_BT: as for `documents`.
@@ -68,15 +68,17 @@ def documents(
     bounds: Tensor | None = None,
     head_width: int = 64,
 ) -> Documents:
-    """The layout of rows whose positions carry the number of their document.
+    """Where the documents in packed rows lie.
 
     Args:
-        segments_BT: any integers; a document is a run of equal ones. Padding is a run like any other.
-        dtype: of the activations.
-        path: varlen, flash (the rows must hold one document each) or masked; auto is the best of the two
-            that keep documents apart.
-        bounds: `document_bounds`, where the rows were at hand; only used on the varlen path.
-        head_width: of the model, for auto.
+        segments_BT: a number for each position, any integers: a run of equal ones is a document. Padding is
+            a run like any other.
+        dtype: type of the activations.
+        path: varlen, flash (each row must hold one document) or masked; auto takes the faster one of varlen
+            and masked that works here.
+        bounds: what `document_bounds` returned for these rows, if they were on the host; used on the varlen
+            path only.
+        head_width: head width of the model; used for auto only.
     """
     B, T = segments_BT.shape
     if path == "auto":
@@ -132,8 +134,8 @@ def _attend_varlen(q: Tensor, k: Tensor, v: Tensor, layout: Documents) -> Tensor
 def varlen_kernel(device: str, dtype: torch.dtype) -> Callable[..., Any] | None:
     """torch's variable-length flash attention, causal, if this torch has it; None without, and off CUDA.
 
-    Its argument for causality has changed between torch versions (`is_causal`, then `window_size`),
-    so the signature is inspected. Whether GPU and model fit is decided by `misfit`.
+    The argument that makes it causal has changed between torch versions (`is_causal`, then `window_size`),
+    so the signature is inspected. `misfit` says whether GPU and model are suitable.
     """
     if device != "cuda" or dtype not in (torch.bfloat16, torch.float16):
         return None
@@ -182,12 +184,12 @@ def choose_path(
     head_width: int,
     capability: Capability | None,
 ) -> str:
-    """The path of a training: varlen, flash or masked; the log says why a GPU does not get varlen.
+    """The attention path of a training: varlen, flash or masked; the log says why a GPU does not get varlen.
 
     Args:
-        asked: one of them, or auto.
+        asked: varlen, flash, masked or auto.
         one_document_rows: whether no row holds two documents.
-        capability: of the GPU; None where there is none.
+        capability: compute capability of the GPU; None where there is no GPU.
 
     Raises:
         EnvironmentFault: the path asked for is not available here.

@@ -1,18 +1,19 @@
 """First weights that already know the bigram statistics of the training text.
 
-The logits of an untrained decoder whose layers write nothing are `lm_head @ norm(embed_tokens[x])`, a
-low-rank matrix over (token, next token). The best one is a factorization of log p(next | token) / p(next),
-smoothed, plus log p(next) on a constant direction. It is worth about 0.23 bits per character after 200
-CPU-seconds of training, and needs an untied head, as the matrix is not symmetric.
+While the layers add nothing to the residual stream, a decoder's logits are `lm_head @ norm(embed_tokens[x])`:
+a low-rank matrix over (token, next token). The best such matrix is a factorization of the smoothed
+log p(next | token) / p(next), plus log p(next) along a constant direction. After 200 CPU-seconds of training
+it gains about 0.23 bits per character over random weights. It needs an untied head, as the matrix is not
+symmetric.
 
 The smoothed matrix is constant along each row wherever a bigram was not seen, so it is a sparse matrix plus
-one column times a row of ones: products with it cost seconds less than with the dense V x V table.
+a column times a row of ones: products with it take seconds less than with the dense V x V table.
 
-A linear algebra library is free in the sign of a singular vector, and in the basis of those whose values are
-(nearly) equal; MKL and OpenBLAS choose differently, and each by processor. So nothing here depends on a
-basis, only on the space that it spans, and double precision is rounded to fp32 at the end. The demo's first
-weights by 16 code paths (MKL, OpenBLAS, ATen) differ by 2e-11 of their norm, and by 130 % with bases as they
-come; double precision costs 0.8 CPU seconds more.
+A linear algebra library is free to choose the sign of a singular vector, and the basis of those whose values
+are (nearly) equal; MKL and OpenBLAS choose differently, and each differs from processor to processor. So
+nothing here depends on a basis, only on the space that it spans, and double precision is rounded to fp32 at
+the end. The demo's first weights, computed on 16 code paths (MKL, OpenBLAS, ATen), differ by 2e-11 of their
+norm; if the bases were used as they come, by 130 %. Double precision costs 0.8 CPU-seconds more.
 
     V = vocabulary, D = model width, R = D - 1 = rank
 """
@@ -35,16 +36,16 @@ from yanmo.model.decoder import Decoder
 _DISCOUNT = 0.75
 """Absolute discounting, as in Kneser-Ney."""
 _WEIGHT_CAP = 3000
-"""Rows count by the square root of their frequency, up to this."""
+"""Weight of a row in the factorization: the square root of the token's count, of at most this count."""
 _OVERSAMPLE = 16
 _POWER_ITERATIONS = 2
 _NOTHING = 1e-9
-"""Singular values below this share of the largest are rounding: their vectors could be any."""
+"""Singular values below this share of the largest are rounding errors: their vectors are arbitrary."""
 
 
 @dataclass(frozen=True)
 class Bigrams:
-    """How often which token follows which, as sorted coordinates."""
+    """How often each token follows each other: parallel arrays sorted by `previous`, then `following`."""
 
     previous: NDArray[np.int64]
     following: NDArray[np.int64]
@@ -59,7 +60,7 @@ def count_bigrams(pairs: Iterable[tuple[NDArray[Any], NDArray[Any]]], vocab_size
 
 
 class _LogRatio:
-    """log p(y | x) / p(y), rows weighted; multiplied from either side without being made.
+    """The matrix log p(y | x) / p(y), (V, V), with weighted rows: multiplied without being made whole.
 
     Entry (x, y) is `base[x]` where the bigram was not seen, else `base[x] + excess`.
     """
@@ -108,13 +109,13 @@ def _csr(rows: NDArray[np.int64], columns: NDArray[np.int64], values: NDArray[np
 def set_bigram_start(
     decoder: Decoder, bigrams: Bigrams, generator: torch.Generator, embedding_std: float
 ) -> None:
-    """Set embedding and head of an initialized decoder (layers that write nothing) from bigram counts.
+    """Set embedding and head of an initialized decoder from bigram counts; its layers must write nothing.
 
     Args:
-        bigrams: of the training text, with the tags' and `<|bos|>`'s first tokens.
-        generator: of the random projections.
-        embedding_std: the embedding's standard deviation; a large one (1.0) keeps what is known longer, as
-            one Adam step of 0.01 would wipe out a small one.
+        bigrams: those of the training text, and the tokens that follow `<|bos|>` and the genre tags.
+        generator: draws the random projections.
+        embedding_std: standard deviation of the embedding; a large one (1.0) preserves the statistics
+            longer, as one Adam step of 0.01 would wipe out a small one.
     """
     config = decoder.config
     V, rank = config.vocab_size, config.hidden_size - 1
@@ -149,9 +150,9 @@ def _nearest_rotation(matrix: Tensor) -> Tensor:
 def _right_factors(matrix: _LogRatio, rank: int, generator: torch.Generator) -> Tensor:
     """An orthonormal basis of the first right singular vectors' space, (V, rank), by randomized SVD.
 
-    A model wider than its vocabulary, or than the text's bigrams, gets zeros for what there is not, and
-    for vectors whose singular value equals the first one left out: which of equals are kept would be the
-    library's choice (a text of four tokens: 0.48 apart).
+    Where the matrix has fewer singular values above zero than the model's width asks for, the rest is zeros.
+    So are vectors whose singular value equals the first one that is left out: which of equals to keep would
+    be the library's choice (on a text of four tokens the weights differed by 0.48).
     """
     V = len(matrix.base)
     wide = min(rank + _OVERSAMPLE, V)

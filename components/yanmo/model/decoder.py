@@ -1,8 +1,8 @@
-"""The decoder: Qwen3's shapes and parameter names, so that export to transformers is not even a rename.
+"""The decoder: Qwen3's architecture and parameter names, so that its export renames nothing.
 
 Pre-norm blocks with RMSNorm, grouped-query attention with normalized queries and keys, rotary
-positions, SwiGLU; tied or untied head. Own code rather than transformers' for the packed rows, the fused
-loss and the start-up time (no transformers import): on a CPU both are equally fast.
+positions, SwiGLU; tied or untied head. Our own code and not transformers', for the sake of packed rows, the
+fused loss and a fast start (transformers is not imported); on a CPU both are equally fast.
 
     B = rows, T = positions, D = model width, H = query heads, K = key/value heads, E = head width
 """
@@ -70,7 +70,7 @@ class Attention(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """SwiGLU."""
+    """The feed-forward network: SwiGLU."""
 
     def __init__(self, config: DecoderConfig) -> None:
         super().__init__()
@@ -85,10 +85,10 @@ class FeedForward(nn.Module):
 
 
 class Block(nn.Module):
-    """One layer."""
+    """One layer: attention, then the feed-forward network."""
 
     dropout = 0.0
-    """Dropout of what is added to the residual stream while training."""
+    """Dropout, during training, of what attention and feed-forward add to the residual stream."""
 
     def __init__(self, config: DecoderConfig) -> None:
         super().__init__()
@@ -98,10 +98,10 @@ class Block(nn.Module):
         self.mlp = FeedForward(config)
 
     def forward(self, x_BTD: Tensor, rotary: tuple[Tensor, Tensor], layout: Documents) -> Tensor:
-        x_BTD = x_BTD + self._thinned(self.self_attn(self.input_layernorm(x_BTD), rotary, layout))
-        return x_BTD + self._thinned(self.mlp(self.post_attention_layernorm(x_BTD)))
+        x_BTD = x_BTD + self._with_dropout(self.self_attn(self.input_layernorm(x_BTD), rotary, layout))
+        return x_BTD + self._with_dropout(self.mlp(self.post_attention_layernorm(x_BTD)))
 
-    def _thinned(self, x_BTD: Tensor) -> Tensor:
+    def _with_dropout(self, x_BTD: Tensor) -> Tensor:
         return F.dropout(x_BTD, self.dropout, self.training) if self.dropout else x_BTD
 
 
@@ -119,7 +119,7 @@ class Decoder(nn.Module):
     """A causal language model over packed rows."""
 
     attention = "auto"
-    """Path of `attend`: see attention.py."""
+    """Attention path: auto, varlen, flash or masked; see attention.py."""
     recompute = False
     """Whether training computes a layer's activations again in the backward pass instead of keeping them."""
 
@@ -132,11 +132,11 @@ class Decoder(nn.Module):
             self.lm_head.weight = self.model.embed_tokens.weight
 
     def hidden(self, ids_BT: Tensor, segments_BT: Tensor, bounds: Tensor | None = None) -> Tensor:
-        """What the head reads: (B, T, D).
+        """The final hidden states, (B, T, D): the input of the head.
 
         Args:
             ids_BT: token ids.
-            segments_BT: number of the document at each position; positions restart where it changes.
+            segments_BT: number of the document at each position; rotary positions restart where it changes.
             bounds: see `yanmo.model.attention.documents`.
         """
         x_BTD = self.model.embed_tokens(ids_BT)
@@ -161,14 +161,15 @@ class Decoder(nn.Module):
     def initialize(
         self, generator: torch.Generator, embedding_std: float, residual_start: str = "zero"
     ) -> None:
-        """Draw all weights: matrices with variance 1/4 fan-in.
+        """Draw all weights: layers' matrices with standard deviation 0.5 / sqrt(fan-in), the head with 0.02.
 
-        Numbers are drawn in double precision: torch's fp32 ones come from the processor's vector unit and
-        differ in the last digit (39 % of them between AVX2 and none).
+        Numbers are drawn in double precision: in fp32 torch draws them with the processor's vector unit, and
+        39 % of them differ in the last digit between AVX2 and none.
 
         Args:
-            residual_start: of what writes to the residual stream: zero, or depth: with the others' spread
-                divided by sqrt(2 layers), as in GPT-2.
+            embedding_std: standard deviation of the embedding.
+            residual_start: first weights of the matrices that write to the residual stream: zero, or depth,
+                which divides the standard deviation of the other matrices by sqrt(2 layers), as in GPT-2.
         """
         depth = 0.0 if residual_start == "zero" else 1 / math.sqrt(2 * self.config.num_hidden_layers)
         for name, parameter in self.named_parameters():
@@ -190,10 +191,10 @@ def _draw(parameter: Tensor, std: float, generator: torch.Generator) -> None:
 
 
 def rotary_tables(positions_BT: Tensor, config: DecoderConfig, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Cosines and sines, (B, T, 1, E/2) each.
+    """Cosines and sines of the rotary angles, (B, T, 1, E/2) each.
 
-    Made for each batch (a few thousand numbers) and not kept as buffers, which an engine would
-    cast to bf16 along with the weights.
+    Computed for each batch (a few thousand numbers) and not kept as buffers, as an engine would cast those
+    to bf16 together with the weights.
     """
     exponents = torch.arange(0, config.head_dim, 2, device=positions_BT.device).float() / config.head_dim
     angles = positions_BT[..., None, None] * config.rope_theta**-exponents
@@ -201,7 +202,7 @@ def rotary_tables(positions_BT: Tensor, config: DecoderConfig, dtype: torch.dtyp
 
 
 def rotate(x_BTHE: Tensor, rotary: tuple[Tensor, Tensor]) -> Tensor:
-    """Turn the two halves of each head by the angles of its position (transformers' layout)."""
+    """Rotate the two halves of each head by the angles of its position (transformers' layout)."""
     cos, sin = rotary
     first, second = x_BTHE.chunk(2, dim=-1)
     return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)

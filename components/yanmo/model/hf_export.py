@@ -1,7 +1,7 @@
-"""Writes a model as a folder that transformers and similar tools load, and reads it back.
+"""Writes a model as a folder that transformers and similar tools load, and reads such a folder.
 
-`config.json` names Qwen3ForCausalLM, `model.safetensors` has the decoder's own parameter names in fp32, the
-tokenizer files are copied. transformers itself is not needed for either.
+`config.json` names Qwen3ForCausalLM, `model.safetensors` holds the weights in fp32 under the decoder's own
+parameter names, and the tokenizer files are copied. Neither writing nor reading needs transformers.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def _read(path: Path) -> dict[str, torch.Tensor]:
 
 
 def shapes_of(folder: Path, config: DecoderConfig) -> dict[str, tuple[int, ...]]:
-    """Name -> shape of the tensors that a decoder of this shape has; a tied head where a file holds it."""
+    """Name -> shape of each tensor that the files of a decoder hold; a tied head only where a file has it."""
     head, wide = config.head_dim, config.hidden_size
     queries, keys = config.num_attention_heads * head, config.num_key_value_heads * head
     block = {
@@ -160,21 +160,25 @@ def shapes_of(folder: Path, config: DecoderConfig) -> dict[str, tuple[int, ...]]
 
 
 def _check_kind(path: Path, value: dict[str, Any]) -> None:
-    """Refuse models that our decoder would silently compute differently.
+    """Refuse models whose outputs our decoder would compute differently without a word.
 
     Raises:
-        DataError: scaled rotary positions, another activation, a sliding window, quantized weights.
+        DataError: the model has scaled rotary positions, another activation, layers of another kind than
+            full attention, a sliding window, or quantized weights.
     """
-    rope = value.get("rope_scaling") or value.get("rope_parameters") or {}
-    if not isinstance(rope, dict):
-        raise DataError(f"{path}: rope_parameters: expected an object, found {rope!r}")
-    kind = rope.get("rope_type", rope.get("type", "default"))
+    wrong: dict[str, bool] = {}
+    for name in ("rope_scaling", "rope_parameters"):  # before transformers 5, and since
+        rope = value.get(name) or {}
+        if not isinstance(rope, dict):
+            raise DataError(f"{path}: {name}: expected an object, found {rope!r:.60}")
+        kind = rope.get("rope_type", rope.get("type", "default"))
+        wrong[f"rope_type {kind!r:.60} of {name}"] = kind != "default"
     layers = value.get("layer_types") or []
-    wrong = {
-        f"rope_type {kind!r}": kind != "default",
+    wrong |= {
         f"hidden_act {value.get('hidden_act')!r}": value.get("hidden_act", "silu") != "silu",
         "use_sliding_window": bool(value.get("use_sliding_window")),
-        f"layer_types {layers!r:.60}": any(layer != "full_attention" for layer in layers),
+        f"layer_types {layers!r:.60}": not isinstance(layers, list)
+        or any(layer != "full_attention" for layer in layers),
         "quantization_config": bool(value.get("quantization_config")),
     }
     for what, is_wrong in wrong.items():
@@ -184,10 +188,11 @@ def _check_kind(path: Path, value: dict[str, Any]) -> None:
 
 _MOST = 1 << 31
 _MOST_LAYERS = 10_000
+"""Largest numbers in a config.json that are believed; a larger one is damage."""
 
 
 def read_config(folder: Path) -> tuple[DecoderConfig, Symbols]:
-    """The shape and the special ids in the config.json and the genres.json of a folder.
+    """The shape and the special ids of the model in a folder, from its config.json and genres.json.
 
     Raises:
         DataError: one is missing or damaged, or describes a decoder that is not supported.

@@ -1,9 +1,9 @@
-"""Cross-entropy of a linear head without the table of logits.
+"""Cross-entropy of a linear head without storing all logits.
 
-The (positions x vocabulary) table is the largest tensor of a small language model. Here it is made a few
-hundred rows at a time, and its gradient at once in the forward, so that it is never stored: 1.2 times
-the tokens per CPU-second of F.cross_entropy in fp32. Losses and sums are fp32
-whatever the dtype of the weights. Not differentiable twice.
+The logits, (positions x vocabulary), are the largest tensor of a small language model. Here they are computed
+256 rows at a time, and the gradient with them in the forward pass, so that they are never stored as a whole:
+1.2 times as many tokens per CPU-second as F.cross_entropy in fp32. Losses and sums are fp32 whatever the
+dtype of the weights. The loss cannot be differentiated twice.
 
     N = target positions, D = model width, V = vocabulary
 """
@@ -17,7 +17,7 @@ from torch import Tensor
 
 _CHUNK_ROWS = 256
 _SMALL = 1e-30
-"""Below this a probability has lost digits in fp32."""
+"""Below this, a probability in fp32 has lost digits."""
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
@@ -55,10 +55,10 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
 
 def _nats(probability: Tensor, logits: Tensor, target: Tensor) -> Tensor:
-    """Sum of -log of the targets' probabilities, also where one is too small for fp32.
+    """Sum of -log of the targets' probabilities, exact even where one is too small for fp32.
 
-    On a GPU a look at the smallest one would wait for all kernels before it, in each chunk: there the
-    careful way is always taken.
+    On a GPU, finding out whether one is too small would wait for all earlier kernels, in each chunk: there
+    the logits are always used.
     """
     if not probability.is_cpu or probability.min() < _SMALL:
         return (torch.logsumexp(logits, 1, keepdim=True) - logits.gather(1, target)).sum()
@@ -69,10 +69,10 @@ def linear_cross_entropy(hidden_ND: Tensor, weight_VD: Tensor, targets_N: Tensor
     """The sum of the targets' negative log-probabilities in nats, times `scale` (fp32 scalar).
 
     Args:
-        hidden_ND: what the head reads.
-        weight_VD: the head.
-        targets_N: token ids, all of them counted.
-        scale: 1 / N gives the mean; 1 / (targets of the global batch) gives this rank's share of it.
+        hidden_ND: final hidden states.
+        weight_VD: weights of the head.
+        targets_N: token ids; all of them count.
+        scale: 1 / N gives the mean; 1 / (targets of the global batch) gives this rank's share of the mean.
     """
     loss: Tensor = _LinearCrossEntropy.apply(  # type: ignore[no-untyped-call]
         hidden_ND, weight_VD, targets_N, scale

@@ -1,13 +1,13 @@
-"""A decoder arranged for scoring whole texts on a CPU: the same sums in fewer, larger matrix products.
+"""A decoder rearranged to score whole texts on a CPU: the same sums in fewer, larger matrix products.
 
-Queries, keys and values come from one product, gate and up from another, with the norms' weights multiplied
-in once; residuals are added inside the products; attention is causal by its kernel and not by a mask; the
-last layer leaves out what nothing reads. Logits are made for the tokens that count alone, in pieces that
-stay in the cache while they are exponentiated and summed: the whole table is never written. Nothing is
-approximated; sums in another order differ in the last digits of fp32.
+One product gives queries, keys and values, another gate and up; the weights of the layers' norms are in these
+matrices already; residuals are added inside the products; causality comes from the attention kernel
+and not from a mask; the last layer leaves out positions that are not scored. Logits are computed only for
+tokens that count, in pieces that stay in the processor's cache while they are exponentiated and summed: they
+are never stored as a whole. Nothing is approximated; sums in another order differ in the last digits of fp32.
 
-The demo's model (4 M parameters, 8,192 tokens) reads 1.4 times as many tokens per CPU-second as through
-`Decoder.hidden` and `cross_entropy`; of what is left, two thirds are matrix products at the processor's own
+The demo's model (4 M parameters, 8,192 tokens) scores 1.4 times as many tokens per CPU-second as with
+`Decoder.hidden` and `cross_entropy`; two thirds of the rest are matrix products at the processor's own
 speed. The price is a second copy of the layers' matrices in memory.
 
     B = rows, T = positions, N = B * T, D = model width, H = query heads, K = key/value heads, E = head width
@@ -25,11 +25,11 @@ from torch import Tensor
 from yanmo.model.decoder import Block, Decoder
 
 _LOGITS = 1 << 19
-"""Logits held at a time by each thread, 2 MB."""
+"""Logits that each thread holds at a time (2 MB)."""
 _FEWEST_COLUMNS = 512
-"""Narrower products are slower: 1,024 x 192 by 192 x 128 takes 1.2 times as long for each column."""
+"""Least width of a product: 1,024 x 192 by 192 x 128 takes 1.2 times as long per column."""
 _SAFE = 60.0
-"""Logits up to this size are exponentiated as they are: a million of e^60 are still finite in fp32."""
+"""Logits below this size are exponentiated without a shift: the sum of a million e^60 is finite in fp32."""
 
 
 class _Layer(NamedTuple):
@@ -38,13 +38,15 @@ class _Layer(NamedTuple):
     head_norms: Tensor
     """(H + K, E): weights of the norms of queries and keys."""
     o: Tensor
+    """(H E, D)"""
     gate_up: Tensor
-    """(D, 2 I)"""
+    """(D, 2 I), I = width of the feed-forward network"""
     down: Tensor
+    """(I, D)"""
 
 
 class Reader:
-    """A copy of a decoder's weights on a CPU; later changes of the decoder have no effect on it."""
+    """A decoder's weights, rearranged, on a CPU: for scoring a model whose weights no longer change."""
 
     @torch.no_grad()
     def __init__(self, model: Decoder) -> None:
@@ -61,11 +63,11 @@ class Reader:
 
     @torch.no_grad()
     def hidden(self, ids_BT: Tensor, wanted_BT: Tensor) -> Tensor:
-        """What the head reads at the wanted positions of rows of one document each: (wanted, D).
+        """The final hidden states at the wanted positions: (wanted, D).
 
         Args:
-            ids_BT: token ids, padding after them; at most as many as the model's context.
-            wanted_BT: booleans.
+            ids_BT: token ids of one document per row, padding after them; T is at most the model's context.
+            wanted_BT: which positions are wanted (bool).
         """
         x_ND, wanted = self._embedding[ids_BT.flatten()], wanted_BT.flatten()
         for i, layer in enumerate(self._layers):
@@ -80,12 +82,12 @@ class Reader:
         return found
 
     def _normed(self, x: Tensor) -> Tensor:
-        """Each last dimension with a root mean square of 1 (RMSNorm without its weights)."""
+        """`x` scaled to a root mean square of 1 along the last dimension (RMSNorm without its weights)."""
         squares: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True).square_()
         return x * squares.div_(x.shape[-1]).add_(self.config.rms_norm_eps).rsqrt_()
 
     def _attended(self, layer: _Layer, x_ND: Tensor, B: int, T: int) -> Tensor:
-        """What the output projection reads: (N, H E)."""
+        """The input of the output projection: (N, H E)."""
         H, K, E = self.config.num_attention_heads, self.config.num_key_value_heads, self.config.head_dim
         qkv = (x_ND @ layer.qkv).view(B, T, H + 2 * K, E)
         qk = self._normed(qkv[:, :, : H + K]).mul_(layer.head_norms)
@@ -99,17 +101,17 @@ class Reader:
         return mixed.transpose(1, 2).reshape(B * T, H * E)
 
     def nats(self, hidden: Tensor, targets: Tensor) -> Tensor:
-        """-ln p of each target (float64).
+        """-ln p of each target: (N,), float64.
 
         Args:
-            hidden: (N, D), of `hidden`.
-            targets: (N,) token ids.
+            hidden: final hidden states, (N, D).
+            targets: token ids, (N,).
         """
         total, shift = self._summed(hidden, lambda first, logits: None)
         return total.log_().add_(shift).sub_(torch.linalg.vecdot(hidden, self._head[targets]))
 
     def ranked_nats(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """-ln p of each target (float64), and whether no token is likelier than it."""
+        """As `nats`, and whether no other token is likelier than each target: (N,), bool."""
         top, wanted = (torch.full((len(hidden),), -torch.inf) for _ in range(2))
 
         def look(first: int, logits: Tensor) -> None:
@@ -122,9 +124,13 @@ class Reader:
 
     @torch.no_grad()
     def _summed(self, hidden: Tensor, look: Callable[[int, Tensor], None]) -> tuple[Tensor, Tensor]:
-        """Sums of e^(logit - shift) over the vocabulary (float64), and the shifts; `look` sees all logits."""
+        """Sums of e^(logit - shift) over the vocabulary (float64), and the shifts.
+
+        Args:
+            look: called with each piece of logits, and the first id in it, before it is overwritten.
+        """
         longest = torch.linalg.vector_norm(hidden, dim=1).max() if len(hidden) else torch.zeros(())
-        is_safe = bool(longest * self._longest_row < _SAFE)  # not of NaN
+        is_safe = bool(longest * self._longest_row < _SAFE)  # False where one of them is NaN
         total = torch.zeros(len(hidden), dtype=torch.float64)
         shift = torch.zeros(len(hidden)) if is_safe else torch.full((len(hidden),), -torch.inf)
         for first, logits in self._logits(hidden):
@@ -137,7 +143,10 @@ class Reader:
         return total, shift
 
     def _logits(self, hidden: Tensor) -> Iterator[tuple[int, Tensor]]:
-        """First id and logits (N, ids) of one piece of the vocabulary after another, in the same memory."""
+        """The logits (N, ids) of one piece of the vocabulary after another, with the first id of each.
+
+        All pieces use the same memory.
+        """
         columns = max(_FEWEST_COLUMNS, _LOGITS // max(1, len(hidden)))
         room = torch.empty(len(hidden) * columns)
         for first in range(0, len(self._head), columns):

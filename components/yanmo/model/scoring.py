@@ -1,14 +1,14 @@
-"""Bits of every token of whole documents, exactly, with a model whose context is shorter than they are.
+"""The exact bits of every token of a document, also of one that is longer than the model's context.
 
 A document longer than the context is read through windows that advance by a stride, half a context by
 default: each token is scored once, by the first window that reaches it, with at least `context - stride`
-tokens before it (all that there are, near the beginning). Where a window begins depends on the position
-alone, never on what comes later, so the bits are those of a proper distribution over texts: the
-probabilities of all of them sum to 1 (tests/components/model/test_scoring_exact.py).
+tokens before it (near the beginning, all that there are). Where a window begins depends on the position
+alone, never on later tokens, so the bits are those of a proper distribution over texts: the probabilities of
+all texts sum to 1 (tests/components/model/test_scoring_exact.py).
 
-Windows of all documents are sorted by length and batched, so that little is padded; a document's bits do not
-depend on what shares its batch beyond the last digits of fp32. A `Reader` scores faster than its decoder
-(reader.py), with the same results; training scores with the decoder as it is.
+Windows of all documents are sorted by length and batched, so that there is little padding; what shares a
+batch with a document changes at most the last digits (fp32) of its bits. A `Reader` (reader.py) gives the
+same results faster; training scores with its decoder.
 """
 
 from __future__ import annotations
@@ -34,15 +34,16 @@ Counted = NDArray[np.bool_]
 T = TypeVar("T")
 R = TypeVar("R")
 _GPU_LOGITS = 1 << 27
-"""Logits held at a time on a GPU, 0.5 GB; on a CPU 128 rows, 4 MB, which stay in the cache."""
+"""Logits held at a time on a GPU (0.5 GB); on a CPU those of 128 rows are, which stay in its cache (4 MB with
+8,192 tokens)."""
 
 
 @dataclass(frozen=True)
 class Window:
-    """A part of a document that is read at once."""
+    """A part of a document that the model reads at once."""
 
     document: int
-    """Its index."""
+    """Index of the document."""
     start: int
     """First token that the window reads."""
     length: int
@@ -52,7 +53,7 @@ class Window:
 
     @property
     def targets(self) -> slice:
-        """The place of its scored tokens' bits among those of the document."""
+        """Where the bits of its scored tokens stand among the document's bits."""
         return slice(self.scored - 1, self.start + self.length)
 
 
@@ -70,20 +71,21 @@ def token_bits(
     """-log2 p of every token but the first of each document, given all before it.
 
     Args:
-        model: in evaluation on any device.
-        documents: token ids, `<|bos|>` first and `<|eos|>` last; a genre tag may follow `<|bos|>` (its
-            own bits are then the first element: leave them out of a score).
-        counted: of each document, one shorter: whether the bits of token k + 1 are wanted; None wants all.
-        context: tokens that the model reads at once; 0 takes the model's.
-        stride: tokens by which windows advance, 1 to `context`; 0 takes half the context. With 1 each token
-            is read behind a full context, at the price of a forward for each.
+        model: in evaluation mode, on any device.
+        documents: token ids, `<|bos|>` first and `<|eos|>` last; a genre tag may follow `<|bos|>` (then the
+            first element of the result is the tag's: leave it out of a score).
+        counted: for each document, one element shorter than it: whether the bits of token k + 1 are wanted;
+            None for all.
+        context: tokens that the model reads at once; 0 for the model's context.
+        stride: tokens by which windows advance, 1 to `context`; 0 for half the context. With 1, each token
+            has a full context before it, at the price of a forward pass for each token.
         batch_tokens: tokens in a batch; 512 to 4,096 are equally fast on a CPU.
-        threads: batches scored at a time on a CPU, one core each. Threads, not processes: the operations
-            release the interpreter, and nobody waits for torch to be imported again.
-        each_batch: called after each batch: a sign of life.
+        threads: batches scored at a time on a CPU, one core each. Threads and not processes, as torch's
+            operations release the GIL and nothing has to be imported again.
+        each_batch: called after each batch, as a sign of life.
 
     Returns:
-        One float64 array per document, one shorter than the document; 0 where bits are not wanted.
+        One float64 array per document, one element shorter than the document; 0 where bits are not wanted.
     """
     result = [np.zeros(max(len(d) - 1, 0)) for d in documents]
     length = context or model.config.max_position_embeddings
@@ -95,7 +97,7 @@ def token_bits(
     return result
 
 
-def are_likeliest(
+def bits_and_is_greedy(
     model: Decoder | Reader,
     documents: Sequence[Tokens],
     counted: Sequence[Counted],
@@ -103,10 +105,10 @@ def are_likeliest(
     threads: int = 1,
     batch_tokens: int = 1024,
 ) -> list[tuple[float, bool]]:
-    """For each document the bits of what counts, and whether no other token was likelier anywhere in it.
+    """For each document the bits of its counted tokens, and whether greedy decoding would choose all of them.
 
     Args:
-        threads, batch_tokens: as of `token_bits`.
+        counted, threads, batch_tokens: as in `token_bits`.
     """
     found = [(0.0, True)] * len(documents)
     length = model.config.max_position_embeddings
@@ -137,10 +139,10 @@ def document_bits(
     skip: Sequence[int] | None = None,
     threads: int = 1,
 ) -> Bits:
-    """The bits of each whole document, its end included.
+    """The bits of each whole document, `<|eos|>` included.
 
     Args:
-        skip: how many of each document's first scored tokens do not count (1 where a tag was put in).
+        skip: how many of the first scored tokens of each document do not count (1 where a tag was put in).
     """
     bits = token_bits(model, documents, threads=threads)
     skips = skip if skip is not None else [0] * len(bits)
@@ -148,7 +150,7 @@ def document_bits(
 
 
 def windows_of(document: int, length: int, context: int, stride: int = 0) -> list[Window]:
-    """The windows over a document of `length` tokens, whose last one is only ever a target.
+    """The windows over a document of `length` tokens; the last token is a target and never an input.
 
     Raises:
         ValueError: the stride is longer than the context, so that some tokens would be left out.
@@ -172,7 +174,11 @@ def plan_batches(
     batch_tokens: int = 1024,
     counted: Sequence[Counted] | None = None,
 ) -> list[list[Window]]:
-    """The windows over documents of these lengths (tokens) that score what counts, by length, in batches."""
+    """Batches of the windows over documents of these lengths (tokens), sorted by length.
+
+    Args:
+        counted: as in `token_bits`; windows without a counted token are left out.
+    """
     windows = [w for i, n in enumerate(lengths) for w in windows_of(i, n, context, stride)]
     if counted is not None:
         windows = [w for w in windows if counted[w.document][w.targets].any()]
@@ -195,7 +201,7 @@ def score_batches(
     """Each batch with the bits of the tokens that its windows score, in the order of `batches`.
 
     Args:
-        models: one on the CPU, which `threads` batches share; or copies of one, each on a GPU of its own.
+        models: one on the CPU, used by `threads` threads; or copies of a model, each on a GPU of its own.
     """
     devices = len(models) if _device(models[0]).type != "cpu" else threads
 
@@ -252,7 +258,7 @@ def _read(
     batch: list[Window],
     counted: Sequence[Counted] | None,
 ) -> tuple[torch.Tensor, torch.Tensor, list[int]]:
-    """What the head reads before each token that counts, these tokens, and where each window's end."""
+    """The hidden state before each counted token (N, D), these tokens (N,), and where each window's end."""
     longest = max(w.length for w in batch)
     ids = np.zeros((len(batch), longest), np.int64)
     targets = np.full((len(batch), longest), -1, np.int64)
@@ -288,7 +294,7 @@ def _nats(hidden: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor) -> 
 def _ranked_nats(
     hidden: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """-ln p of each target (float64), and whether no token is likelier than it."""
+    """-ln p of each target (float64), and whether no other token is likelier than it."""
     nats, best = [targets.new_zeros(0, dtype=torch.float64)], [targets.new_zeros(0, dtype=torch.bool)]
     for logits, aims in _logits(hidden, weight, targets):
         nats.append(F.cross_entropy(logits, aims, reduction="none").double())
@@ -299,7 +305,7 @@ def _ranked_nats(
 def _logits(
     hidden: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Logits in fp32 and the targets among them, some rows at a time."""
+    """Logits in fp32 with their targets, some rows at a time."""
     step = 128 if targets.device.type == "cpu" else max(128, _GPU_LOGITS // len(weight))
     for start in range(0, len(targets), step):
         rows = slice(start, start + step)

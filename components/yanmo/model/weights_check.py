@@ -1,7 +1,7 @@
 """Checks safetensors files without torch: names, shapes, and whether every weight is finite.
 
-A model is checked in the first second: weights that are not finite would end a training hours later, with
-advice about learning rates. Files are mapped into memory and read once, a part at a time.
+A model is checked before a training starts from it: weights that are not finite would end the training hours
+later, with advice about learning rates. Files are mapped into memory and read once, a part at a time.
 """
 
 from __future__ import annotations
@@ -29,19 +29,21 @@ _EXPONENT = {
     "F16": ("<u2", 0x7C00),
     "BF16": ("<u2", 0x7F80),
 }
-"""Type of a tensor -> its words, and the bits that are all set in infinities and NaN."""
+"""Type of a tensor -> the integer type of the same width, and the exponent bits: all of them are set in an
+infinity or NaN, and only there."""
 _AT_A_TIME = 1 << 22
+"""Weights that are read at a time."""
 
 
 @dataclass(frozen=True)
-class Tensor:
-    """Where a tensor lies."""
+class StoredTensor:
+    """Where a tensor lies in a safetensors file, and what it is."""
 
     file: Path
     dtype: str
     shape: tuple[int, ...]
     begin: int
-    """Bytes before it in the file."""
+    """First byte of the tensor, counted in the file."""
     bytes: int
 
 
@@ -49,7 +51,7 @@ def weight_files(folder: Path) -> list[Path]:
     """The files that hold a model: model.safetensors, else those of the index, else every safetensors file.
 
     Raises:
-        DataError: there are none, one that the index names is missing, or they are pickles.
+        DataError: there are none, one that the index names is missing, or the weights are pickles.
     """
     if (folder / WEIGHTS).is_file():
         return [folder / WEIGHTS]
@@ -87,13 +89,14 @@ def _is_plain(name: Any) -> bool:
     return isinstance(name, str) and name.endswith(".safetensors") and "/" not in name
 
 
-def read_headers(folder: Path) -> dict[str, Tensor]:
+def read_headers(folder: Path) -> dict[str, StoredTensor]:
     """Every tensor of a model by its name.
 
     Raises:
-        DataError: a file is damaged or short, or two hold one tensor.
+        DataError: a file is damaged or short, two files hold the same tensor, or none holds one that the
+            index names.
     """
-    found: dict[str, Tensor] = {}
+    found: dict[str, StoredTensor] = {}
     for path in weight_files(folder):
         for name, tensor in _header(path):
             if name in found:
@@ -109,7 +112,7 @@ def read_headers(folder: Path) -> dict[str, Tensor]:
     return found
 
 
-def _header(path: Path) -> Iterator[tuple[str, Tensor]]:
+def _header(path: Path) -> Iterator[tuple[str, StoredTensor]]:
     size = path.stat().st_size
     again = "copy or download it again"
     with path.open("rb") as file:
@@ -133,7 +136,7 @@ def _header(path: Path) -> Iterator[tuple[str, Tensor]]:
             f"{path}: not a readable safetensors file: expected {end} bytes, found {size}; {again}"
         )
     for row in rows:
-        yield row.name, Tensor(path, row.dtype, row.shape, first + row.begin, row.end - row.begin)
+        yield row.name, StoredTensor(path, row.dtype, row.shape, first + row.begin, row.end - row.begin)
 
 
 class _Row(NamedTuple):
@@ -149,8 +152,8 @@ class _Row(NamedTuple):
 def _rows(header: Any) -> list[_Row]:
     """The tensors of a header, in the order of their bytes.
 
-    Whatever the safetensors library refuses is refused here, as every reader calls this first: tensors that
-    overlap or leave a gap, numbers given as texts, metadata that is not text.
+    What the safetensors library refuses is refused here first, with a message of ours: tensors that overlap
+    or leave a gap, numbers given as texts, metadata that is not text.
 
     Raises:
         ValueError, KeyError, TypeError, AttributeError: the header is damaged.
@@ -190,10 +193,10 @@ def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def check_weights(folder: Path, shapes: Mapping[str, Sequence[int]] | None = None) -> None:
-    """Check that a model's tensors are whole and finite.
+    """Check that a model's tensors are complete and that every weight is finite.
 
     Args:
-        shapes: what its config.json asks for, by name; None asks for nothing.
+        shapes: the tensors' shapes by name, as config.json implies them; None does not check them.
 
     Raises:
         DataError: names the file, the tensor, what was expected and what was found.
@@ -222,7 +225,9 @@ def check_weights(folder: Path, shapes: Mapping[str, Sequence[int]] | None = Non
             )
 
 
-def _check_shapes(folder: Path, found: Mapping[str, Tensor], shapes: Mapping[str, Sequence[int]]) -> None:
+def _check_shapes(
+    folder: Path, found: Mapping[str, StoredTensor], shapes: Mapping[str, Sequence[int]]
+) -> None:
     asked = f"does not fit {folder / 'config.json'}"
     for name in sorted(shapes.keys() | found.keys()):
         if name not in found:
@@ -236,7 +241,7 @@ def _check_shapes(folder: Path, found: Mapping[str, Tensor], shapes: Mapping[str
             )
 
 
-def _not_finite(tensor: Tensor, word: str, mask: int) -> int:
+def _not_finite(tensor: StoredTensor, word: str, mask: int) -> int:
     number = math.prod(tensor.shape)
     if not number:
         return 0

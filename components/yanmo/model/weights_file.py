@@ -1,6 +1,6 @@
-"""Writing safetensors so that a full disk is an `OSError` like any other, and not a bug.
+"""Writes safetensors so that a full disk raises an `OSError` like any other, and does not look like a bug.
 
-The library raises an error of its own that carries the system's number only in its text.
+The library raises an error of its own, which has the system's error number only in its text.
 """
 
 from __future__ import annotations

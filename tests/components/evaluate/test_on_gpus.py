@@ -20,7 +20,7 @@ from yanmo.evaluate.tasks.asking import answer_all, measure_tasks
 from yanmo.evaluate.tasks.harness import _bits, _generated, loglikelihoods
 from yanmo.evaluate.writing.generate import _nucleus
 from yanmo.evaluate.writing.samples import SampleOptions, write_samples
-from yanmo.model.scoring import are_likeliest
+from yanmo.model.scoring import bits_and_is_greedy
 
 SAMPLES = SampleOptions(number=3, most_tokens=24, temperature=0.9, top_p=0.9, seed=3)
 
@@ -93,7 +93,7 @@ def test_a_decoder_ranks_tokens_as_its_reader_does(ground, seed):
                     start = max(0, i - 16)
                     text[i] = int(loaded.model(torch.tensor(text[None, start:i]))[0, -1].argmax())
     counted = [draw.random(len(t) - 1) < 0.6 for t in texts]
-    found, expected = (are_likeliest(m, texts, counted) for m in (loaded.model, loaded.reader))
+    found, expected = (bits_and_is_greedy(m, texts, counted) for m in (loaded.model, loaded.reader))
     assert [best for _, best in found] == [best for _, best in expected]
     np.testing.assert_allclose([b for b, _ in found], [b for b, _ in expected], atol=1e-4)
 

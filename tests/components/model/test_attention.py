@@ -124,8 +124,8 @@ def test_varlen_is_taken_exactly_where_card_width_and_dtype_fit(card, width, dty
     ("card", "width", "dtype", "reason"),
     [
         ((7, 5), 64, torch.bfloat16, "8.0 or more .* has 7.5"),
-        ((9, 0), 36, torch.bfloat16, "--head-width is 36"),
-        ((8, 9), 256, torch.bfloat16, "on compute capability 8.9 it needs heads of up to 192"),
+        ((9, 0), 36, torch.bfloat16, "--head-width. is 36"),
+        ((8, 9), 256, torch.bfloat16, "on compute capability 8.9 it needs a head width of at most 192"),
         ((9, 0), 64, torch.float32, "the precision is fp32"),
     ],
 )

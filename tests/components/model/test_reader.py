@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from yanmo.model import reader as module
 from yanmo.model.decoder import Decoder, DecoderConfig
 from yanmo.model.reader import Reader
-from yanmo.model.scoring import are_likeliest, token_bits
+from yanmo.model.scoring import bits_and_is_greedy, token_bits
 
 SHAPES = [(2, 1), (4, 2), (3, 3)]
 
@@ -109,7 +109,7 @@ def test_a_continuation_is_the_likeliest_where_each_of_its_tokens_is():
     other = [*text[:-1], (text[-1] + 1) % 600]
     counted = [np.arange(6) >= 2] * 2
     reads = [np.array(text), np.array(other)]
-    found = are_likeliest(Reader(model), reads, counted)
+    found = bits_and_is_greedy(Reader(model), reads, counted)
     assert [best for _, best in found] == [True, False]
     expected = [b[2:].sum() for b in token_bits(model, reads)]
     np.testing.assert_allclose([bits for bits, _ in found], expected, rtol=1e-5)

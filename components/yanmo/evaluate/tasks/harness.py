@@ -24,7 +24,7 @@ from yanmo.common.errors import DataError, EnvironmentFault, StorageError, Usage
 from yanmo.evaluate.bits.of_documents import LoadedModel
 from yanmo.evaluate.bits.pieces import Pieces, PieceTask, plan_of
 from yanmo.evaluate.writing.generate import generate
-from yanmo.model.scoring import are_likeliest, token_bits
+from yanmo.model.scoring import bits_and_is_greedy, token_bits
 
 log = logging.getLogger(__name__)
 _NATS = float(np.log(2))
@@ -159,7 +159,7 @@ def loglikelihoods(
     reads = [np.array(ids[:-1]) for ids in both]
     begins = [min(len(head) - 1, len(read) - 1) for head, read in zip(heads, reads, strict=True)]
     counted = [np.arange(1, len(read)) >= begin for read, begin in zip(reads, begins, strict=True)]
-    scored = are_likeliest(
+    scored = bits_and_is_greedy(
         loaded.scorers[0], reads, counted, threads=workers, batch_tokens=loaded.batch_tokens
     )
     return [(-_NATS * bits, best) for bits, best in scored]
