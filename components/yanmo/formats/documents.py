@@ -1,8 +1,8 @@
-"""Rows of documents v1: counted, gathered from many files, written in shards.
+"""Documents in Parquet files: read, counted, gathered from many files, written in shards.
 
-Both `curate` and `balance` decide over a small table (one line per document: which file, which row) and then
-write the chosen rows in the order of their ids. Memory is bounded by one shard of output and one file of
-input, whatever the size of the corpus.
+Both `curate` and `balance` choose documents in a small table (one line per document: which file, which row)
+and then write the chosen rows in the order of their ids. Memory is bounded by one shard of output and one
+file of input, whatever the size of the corpus.
 """
 
 from __future__ import annotations
@@ -32,8 +32,10 @@ Ints = npt.NDArray[np.int64]
 
 
 def count_characters(text: pa.ChunkedArray) -> Ints:
-    """Non-white-space characters of each text (normalized text holds no white space but line breaks and, in
-    some text forms, spaces)."""
+    """Characters of each text that are not white space, (texts,).
+
+    The only white space in normalized text is line breaks and, in some text forms, spaces.
+    """
     total = pc.utf8_length(text)
     for white in ("\n", " "):
         total = pc.subtract(total, pc.count_substring(text, white))
@@ -41,18 +43,18 @@ def count_characters(text: pa.ChunkedArray) -> Ints:
 
 
 def text_form(output: Output) -> str:
-    """The text form of an output, or of the text it was made from; two forms are never compared."""
+    """The text form of an output, or of the text that it was made from; forms are never compared."""
     return str(output.manifest.metadata.get("text_form", TEXT_FORM))
 
 
 def read_documents(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
-    """The documents v1 of one file.
+    """The documents of one file, of any version.
 
     Args:
-        columns: names to read; all by default.
+        columns: names of the columns to read; all by default.
 
     Raises:
-        DataError: not a documents file, or damaged inside.
+        DataError: the file holds no documents, or is damaged.
     """
     check_schema(path, "documents")
     try:
@@ -78,8 +80,7 @@ def take_rows(paths: Sequence[Path], file: Ints, row: Ints, columns: Sequence[st
 
 
 def shard_bounds(characters: Ints, shard_characters: int) -> list[tuple[int, int]]:
-    """Ranges of rows that hold about `shard_characters` each; at least one range, none of them empty
-    unless there are no rows at all."""
+    """Ranges of rows that hold about `shard_characters` each; without any rows one empty range."""
     if not len(characters):
         return [(0, 0)]
     number = (np.cumsum(characters) - characters) // shard_characters
@@ -98,10 +99,10 @@ def write_split(
     """Write `<split>-00000-of-0000N.parquet` and return the files' names.
 
     Args:
-        characters: of each row, in the order of writing.
-        shard_characters: about how many characters one file holds.
-        form: of the text.
-        rows: gives the columns of documents for the rows from `start` to `stop`; absent ones are null.
+        characters: characters of each row, in the order of writing.
+        shard_characters: approximate size of a file, characters.
+        form: text form of the documents.
+        rows: returns the columns of the rows from `start` to before `stop`; absent columns are null.
     """
     bounds = shard_bounds(characters, shard_characters)
     names = [f"{split}-{i:05d}-of-{len(bounds):05d}.parquet" for i in range(len(bounds))]

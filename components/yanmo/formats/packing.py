@@ -1,14 +1,14 @@
-"""Which documents share a row: a plan of one epoch, computed from lengths alone.
+"""Which documents share a row: the plan of one epoch, computed from lengths alone.
 
 `best-fit`, the default: a document longer than the context is cut into windows; windows are packed into rows
-of `context` positions, best fit within blocks of a random order, so that rows are nearly full and the mix
-stays random. Documents that fit are never cut. Padding each document to a row (`one`) wastes 75 to 93 % of
-the positions on poems, and cutting one long stream every `context` tokens (`concat`) cuts 7 to 16 % of
-them; best fit over the whole epoch at once wastes least, but sorts the corpus by length. What each way costs
-on real text is in docs/packing.md.
+of `context` positions, by best fit within blocks of a random order, so that rows are nearly full and the mix
+stays random. Documents that fit are never cut. With contexts of 128 to 2,048, padding each document to a row
+(`one`) leaves 42 to 95 % of the positions empty, and cutting one long stream every `context` tokens
+(`concat`) cuts 5 to 50 % of the documents (docs/packing.md); best fit over the whole epoch at once wastes
+least, but sorts the corpus by length.
 
-A pure function of (lengths, has_tag, settings, seed, epoch), by arithmetic only, so that no version of a
-random generator can change the order of the data.
+The plan is a pure function of (lengths, has_tag, settings, seed, epoch), made by arithmetic only, so that no
+version of a random generator can change the order of the data.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ import numpy as np
 from yanmo.formats.packing_loops import best_fit, longest_first, pour, sorted_by_row
 from yanmo.formats.packing_settings import Packing
 
-BLOCK_CHUNKS = 4096
-"""Least number of pieces that are packed together."""
-_BLOCK_ROWS = 64
-"""Pieces packed together per position of a row, so that the half-empty last row of a block hardly counts."""
+_LEAST_BLOCK = 4096
+"""Pieces that are packed together, at least."""
+_BLOCK_PER_POSITION = 64
+"""Pieces that are packed together, for each position of a row: so many that the last row of a block, which
+stays half empty, hardly counts."""
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -51,13 +52,13 @@ class PackingPlan:
     length: Array
     """int32 (pieces): tokens predicted."""
     tagged: Array
-    """bool (pieces): one more position, after `<|bos|>`, holds the genre tag, which is not predicted."""
+    """bool (pieces): whether a further position, after `<|bos|>`, holds the genre tag, not predicted."""
     skip: Array
-    """int32 (pieces): how many of the first targets carry no loss, as the window before predicted them."""
+    """int32 (pieces): how many of its first targets carry no loss, as the window before predicted them."""
     fill: float
     """Share of all positions that carry loss; waste, tags and overlaps are the rest."""
     digest: str
-    """sha256 of everything above: what a checkpoint compares."""
+    """sha256 of the settings and the arrays: a checkpoint resumes only with the same plan."""
 
     def __len__(self) -> int:
         return len(self.row_offsets) - 1
@@ -69,7 +70,7 @@ class PackingPlan:
 
     @property
     def num_repeated(self) -> int:
-        """Tokens that are input again only as context of a later window."""
+        """Tokens that are predicted a second time, in a later window, and carry no loss there."""
         return int(self.skip.sum())
 
     @property
@@ -80,18 +81,19 @@ class PackingPlan:
 
 
 def plan_epoch(lengths: Array, has_tag: Array, how: Packing, seed: int, epoch: int) -> PackingPlan:
-    """The plan of one epoch: 0.4 CPU-seconds per million documents (benchmarks/cache.py), 50 times that
-    without numba.
+    """The plan of one epoch.
+
+    It takes 0.4 CPU-seconds per million documents (benchmarks/cache.py), 50 times as long without numba.
 
     Args:
         lengths: tokens of each document, `<|bos|>` and `<|eos|>` included (at least 2).
-        has_tag: whether a genre tag follows `<|bos|>`, per document.
-        how: context, stride, packing.
+        has_tag: for each document, whether a genre tag follows `<|bos|>`.
+        how: context, stride and packing.
         seed: any integer; equal seeds give equal plans.
-        epoch: 0, 1, ...; each has another order.
+        epoch: 0, 1, ...; each has an order of its own.
 
     Raises:
-        ValueError: a length that no row can hold.
+        ValueError: `lengths` and `has_tag` differ in shape, or a document has fewer than 2 tokens.
     """
     lengths, has_tag = np.asarray(lengths, np.int64), np.asarray(has_tag, bool)
     if lengths.shape != has_tag.shape or lengths.ndim != 1:
@@ -117,14 +119,15 @@ def plan_epoch(lengths: Array, has_tag: Array, how: Packing, seed: int, epoch: i
 
 
 Pieces = tuple[Array, Array, Array]
-"""Document, first position (a tag's counted) and positions of each piece, in the order of packing."""
+"""Document, first position in it (a tag counts as one) and number of positions of each piece, in the order of
+packing."""
 
 
 def _pack(lengths: Array, has_tag: Array, how: Packing, seed: int, epoch: int) -> tuple[Pieces, Array, int]:
     """Pieces, the row of each, and the number of rows."""
     positions = lengths - 1 + has_tag
     longest = how.longest_whole
-    if longest < how.context:  # documents come whole, those longer than this are poured into the rows
+    if longest < how.context:  # no windows: documents longer than this are cut where rows end
         windows = np.arange(len(lengths)), np.zeros(len(lengths), np.int64), positions
     else:
         windows = _windows(positions, how)
@@ -133,7 +136,7 @@ def _pack(lengths: Array, has_tag: Array, how: Packing, seed: int, epoch: int) -
     document, begin, size = (column[order] for column in windows)
     if how.mode == "one":
         return (document, begin, size), np.arange(len(order)), len(order)
-    block = max(BLOCK_CHUNKS, _BLOCK_ROWS * how.context) if longest else max(len(order), 1)
+    block = max(_LEAST_BLOCK, _BLOCK_PER_POSITION * how.context) if longest else max(len(order), 1)
     found: list[tuple[Array, ...]] = []
     rows = 0
     for at in range(0, len(order), block):
@@ -202,7 +205,7 @@ def _skipped(begin: Array, how: Packing) -> Array:
 
 
 def id_numbers(ids: Array) -> Array:
-    """uint64 (documents): the first 16 hexadecimal digits of each document id, as a number."""
+    """The first 16 hexadecimal digits of each document id, as a number: uint64 (documents)."""
     digits = np.array(ids, dtype="S16").view(np.uint8).reshape(-1, 16).astype(np.uint64)
     values = np.where(digits > ord("9"), (digits | np.uint64(32)) - np.uint64(87), digits - np.uint64(48))
     shifts = np.arange(60, -4, -4).astype(np.uint64)
@@ -211,10 +214,10 @@ def id_numbers(ids: Array) -> Array:
 
 
 def tagged_documents(numbers: Array, seed: int, epoch: int, share: float) -> Array:
-    """Which documents have their genre tag in this epoch: `share` of them, by hash of seed, epoch and id.
+    """Which documents have their genre tag in this epoch: `share` of them, by a hash of seed, epoch and id.
 
     Args:
-        numbers: numbers of the documents' ids (`id_numbers`).
+        numbers: the documents' ids as numbers (`id_numbers`).
         share: 0 to 1.
     """
     mixed = _mix(numbers ^ _mix(_state(seed, epoch, 2)))

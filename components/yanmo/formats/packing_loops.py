@@ -1,4 +1,5 @@
-"""The loops behind `packing`: pieces into rows. Compiled where numba is; the same results without."""
+"""The inner loops of `packing`: pieces into rows. numba compiles them where it is installed; the results are
+the same without it."""
 
 from __future__ import annotations
 
@@ -12,14 +13,14 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def longest_first(sizes: Array, context: int) -> Array:
-    """Indexes of `sizes` (1 to `context`), the longest first, equal ones in their order."""
+    """Indexes of `sizes` (1 to `context`) from the largest to the smallest; equal ones keep their order."""
     order = np.empty(len(sizes), np.int64)
     _counting_sort(context - sizes, np.zeros(context + 1, np.int64), order)
     return order
 
 
 def sorted_by_row(row: Array, rows: int) -> tuple[Array, Array]:
-    """Indexes of the pieces in the order of their rows, and where each row begins (rows + 1)."""
+    """Indexes of the pieces in the order of their rows, and where each row begins in them (rows + 1)."""
     order, starts = np.empty(len(row), np.int64), np.zeros(rows + 1, np.int64)
     _counting_sort(row, starts, order)
     return order, starts
@@ -43,11 +44,11 @@ def _counting_sort(keys: Array, starts: Array, order: Array) -> None:
 
 @compiled
 def best_fit(sizes: Array, context: int, placed: Array, free: Array) -> int:
-    """Put each piece into the row that it fills best; returns the number of rows.
+    """Put each piece into the row in which the fewest positions stay free; returns the number of rows.
 
     `placed` gets the row of each piece, `free` the positions left in each row. `head[c]` is the last row
     with `c` positions left, `below[row]` the one before it; `some[c // 32]` counts the rows of 32 values of
-    `c`, to skip over empty ones.
+    `c`, so that values without a row are skipped 32 at a time.
     """
     head = np.full(context + 1, -1, np.int64)
     below = np.full(len(sizes), -1, np.int64)
@@ -90,16 +91,18 @@ def pour(
     length: Array,
     into: Array,
 ) -> tuple[int, int]:
-    """Cut documents wherever a row ends: first into what is `free` in rows, then into new rows.
+    """Cut documents wherever a row ends: they fill what is `free` in the rows, then new rows.
 
-    A piece of a cut document predicts at least `min_piece` tokens, so a little of a row may stay empty.
+    A piece of a cut document predicts at least `min_piece` tokens, so a few positions of a row may stay free.
 
     Args:
         sizes: positions of each document.
-        which: gets the document of each piece; `start`, `length` its positions, `into` its row.
+        has_tag: whether a document begins with a genre tag, which is a position but not predicted.
+        free: positions left in each row.
+        which, start, length, into: filled with document, first position, positions and row of each piece.
 
     Returns:
-        The number of pieces and of rows.
+        The number of pieces and the number of rows.
     """
     pieces, row = 0, 0
     space = free[0] if len(free) else context

@@ -18,16 +18,16 @@ class Packing:
     context: int
     """Positions of a row, 2 to 2^24."""
     mode: str = "best-fit"
-    """best-fit; concat: one stream cut every `context` positions; one: a document (window) per row."""
+    """best-fit; concat: one stream, cut every `context` positions; one: a document (or window) per row."""
     stride: int = 0
-    """Windows over a document longer than the context begin at 0, stride, 2 stride ...; 0 is the context."""
+    """Windows over a document longer than the context begin at 0, stride, 2 stride ...; 0: the context."""
     overlap_loss: str = "once"
-    """Which tokens carry loss where windows overlap: once, those not predicted before; every, all."""
+    """Where windows overlap, a token carries loss once (in the first window) or in every window."""
     split_longer_than: int = 0
-    """best-fit: documents of more positions than this are cut wherever a row ends; 0 cuts only what is
+    """best-fit: documents of more positions than this are cut wherever a row ends; 0 cuts only documents
     longer than the context, at multiples of the stride."""
     min_piece: int = 1
-    """Tokens that each piece of a cut document predicts at least."""
+    """Least number of tokens that a piece of a cut document predicts."""
 
     def __post_init__(self) -> None:
         for problem in (*self._wrong_values(), *self._contradictions()):
@@ -81,7 +81,7 @@ class Packing:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is plain best fit: the digests of its plans are those of earlier versions."""
+        """Whether all settings but the context are defaults; such plans keep the digests of earlier versions."""
         return self == Packing(context=self.context)
 
     @property

@@ -1,6 +1,6 @@
-"""The formats that stages exchange: documents v1 and v2, evaluation v2.
+"""The Parquet schemas that stages exchange: documents v1 and v2, evaluation v2, writing v1.
 
-Every Parquet file has its schema's name and version in its metadata; only `check_schema` reads them.
+Every file has the name and version of its schema in its metadata; `check_schema` checks them.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ GENRE_ALIASES = {"shi": "诗", "ci": "词", "wen": "文", "fu": "赋", "qu": "�
 UNKNOWN_AUTHORS = frozenset(
     ("", "佚名", "无名氏", "無名氏", "不详", "不詳", "阙名", "闕名", "失名", "无", "anonymous", "unknown")
 )
-"""Names that stand for no author: their documents are not a group."""
+"""Names that mean that the author is unknown: documents under such a name are not a group."""
 
 CONFIRM = "confirm"
-"""The split that promotions are confirmed on: scored each night, read only for a confirmation."""
+"""The split that promotions are confirmed on: scored each night, but its scores are only read to confirm."""
 SPLITS = ("train", "valid", "test", CONFIRM)
 
 DOCUMENTS = pa.schema(
@@ -78,10 +78,10 @@ EVALUATION = pa.schema(
     ],
     metadata={"yanmo.schema": "evaluation", "yanmo.version": "2", "yanmo.text_form": TEXT_FORM},
 )
-"""Scores of documents: non-white-space characters, tokens with `<|eos|>`, and bits of all characters, line
-breaks and `<|eos|>` included, without and with the genre tag. `group`: what hangs together
-(evaluate/documents/groups.py); null for a document that stands alone; version 1 had none. Sorted by genre,
-then id."""
+"""Scores of documents: characters that are not white space, tokens with `<|eos|>`, and the bits of all
+characters, line breaks and `<|eos|>`, without and with the genre tag. Documents of a `group` belong together
+(evaluate/documents/groups.py); null for a document that stands alone; version 1 had no groups. Sorted by
+genre, then id."""
 
 WRITING = pa.schema(
     [
@@ -100,9 +100,10 @@ WRITING = pa.schema(
     ],
     metadata={"yanmo.schema": "writing", "yanmo.version": "1", "yanmo.text_form": TEXT_FORM},
 )
-"""How texts are written, `held_out` and `generated`: Han characters, their windows of eight, those that stand
-in the training text; and of each rule of verse that looked at the text how often it was obeyed and asked.
-`has_loop`, `looks_like`: evaluate/writing/degeneration.py; docs/verse.md says what each rule counts."""
+"""How texts are written; `origin` is `held_out` or `generated`. Counts are of Han characters, of windows of
+eight of them, and of the windows that occur in the training text; `rules` maps each rule of verse that applies to the
+text to how often it was obeyed and how often it applied. `has_loop`, `looks_like`:
+evaluate/writing/degeneration.py; docs/verse.md says what each rule counts."""
 
 
 def document_id(source: str, title: str, text: str) -> str:
@@ -116,10 +117,10 @@ def num_characters(text: str) -> int:
 
 
 def as_documents(table: pa.Table, form: str = TEXT_FORM) -> pa.Table:
-    """A table with the columns of documents v2 as v1 where none of them is a chat, else as v2.
+    """A table with the columns of documents v2, as v1 if none of the documents is a chat, else as v2.
 
     Args:
-        form: text form of its text.
+        form: text form of the documents.
     """
     schema = DOCUMENTS_WITH_TURNS
     if table["turns"].null_count == len(table):
@@ -128,10 +129,10 @@ def as_documents(table: pa.Table, form: str = TEXT_FORM) -> pa.Table:
 
 
 def check_schema(path: Path, name: str) -> None:
-    """Check that a Parquet file is of schema `name` in a version this code reads.
+    """Check that a Parquet file has the schema `name`, in a version that this code reads.
 
     Raises:
-        DataError: it is not Parquet, or another schema or version.
+        DataError: it is not Parquet, or has another schema or version.
     """
     try:
         metadata = pq.read_schema(path).metadata or {}
@@ -146,8 +147,8 @@ def check_schema(path: Path, name: str) -> None:
 
 
 def write_parquet(table: pa.Table, path: Path) -> None:
-    """Write `table` with the settings every data file of Yanmo has (zstd, one codec level, no dates).
+    """Write `table` with the settings of all Parquet files but the token cache's: zstd of one level, no date.
 
-    Equal tables give equal bytes for one version of pyarrow.
+    With one version of pyarrow equal tables give equal bytes.
     """
     pq.write_table(table, path, compression="zstd", compression_level=3, row_group_size=16384)

@@ -1,11 +1,12 @@
 """How much results vary with the seed, measured by `train` and read by `promote`: the part `seed_noise`.
 
-    noise.json    length of the twins as a share of the steps, and each twin's seed, text (digest of its
+    noise.json    length of the twins as a share of the steps, and of each twin its seed, text (digest of its
                   token cache), start (digest of its starting model) and bits per character of the
                   validation split, mean over genres
 
-Twins are trainings of one recipe with other seeds. Those of the same text and start are compared with each
-other; the variances of several such sets, made as text and champion changed from night to night, are pooled.
+Twins are short trainings by one recipe that differ in the seed. Those on the same text from the same start
+are compared with each other; text and champion change from night to night, so there may be several such sets,
+whose variances are pooled.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from yanmo.common.errors import DataError
 from yanmo.store.output import Output
 
 PART = "seed_noise"
-"""Its name among the parts of a model, its stage in the store, and its pointer."""
+"""Name of this part of a model, of its stage in the store, and of its pointer."""
 SCHEMA = "yanmo.seed_noise/2"
 _BEFORE = "yanmo.seed_noise/1"
 """The earlier schema, without `start`."""
@@ -52,7 +53,7 @@ class SeedNoise:
 
     @property
     def spread(self) -> tuple[float, int]:
-        """`spread_of` their bits."""
+        """Relative standard deviation over seeds, and its degrees of freedom: see `spread_of`."""
         groups: dict[tuple[str, str], list[float]] = {}
         for twin in self.twins:
             groups.setdefault((twin.text, twin.start), []).append(twin.bits_per_character)
@@ -85,7 +86,11 @@ class SeedNoise:
 
     @classmethod
     def _parsed(cls, value: dict[str, Any]) -> SeedNoise:
-        """From the parsed file; ValueError where it says what no twins can."""
+        """The twins in a parsed file.
+
+        Raises:
+            KeyError, TypeError, ValueError: it holds no twins, or some that cannot be.
+        """
         twins = tuple(Twin(**twin) for twin in value["twins"])
         found = cls(share=float(value["share"]), twins=twins)
         if not all(math.isfinite(t.bits_per_character) and t.bits_per_character > 0 for t in twins):
@@ -98,13 +103,13 @@ class SeedNoise:
 
 
 def spread_of(groups: Sequence[Sequence[float]]) -> tuple[float, int]:
-    """Standard deviation over seeds as a share of the mean, and its degrees of freedom.
+    """Pooled standard deviation over seeds, as a share of the mean, and its degrees of freedom.
 
     Args:
-        groups: bits per character of twins; those of one group differ by their seed alone.
+        groups: bits per character of twins; those of one group differ only in their seed.
 
     Returns:
-        (nan, 0) where no group has two.
+        (nan, 0) if no group has two twins.
     """
     squares, df = 0.0, 0
     for group in groups:

@@ -1,4 +1,4 @@
-"""Texts of a channel that a tokenizer is tried on when it enters: evaluation set and some training text."""
+"""Texts of a channel that an imported tokenizer is tried on: the evaluation set and some training text."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from yanmo.store.pointers import open_named, pointer_name, read_pointer
 
 log = logging.getLogger(__name__)
 _WHOLE = 2_000_000
-"""Characters of the evaluation set that are tried as they stand; of the rest every character once."""
+"""Characters of the evaluation set that are tried as whole documents; of the rest, each character once."""
 _FILES, _SAMPLE = 16, 200_000
-"""Sample of training text: files, evenly spread, and characters in all."""
+"""Sample of the training text: number of files, evenly spread, and characters in all."""
 
 
 def texts_at_hand(store: ObjectStore, channel: str) -> Iterator[tuple[str, str]]:
-    """Names and texts: the built-in ones, and of what the channel's pointers name.
+    """Names and texts: the built-in ones, and those of the outputs that the channel's pointers name.
 
-    What cannot be read is left out with a warning: the pointers are not what is imported.
+    An output that cannot be read is left out with a warning, as it is not what is being imported.
     """
     yield from probe_texts()
     if channel == "none":
@@ -42,7 +42,7 @@ def texts_at_hand(store: ObjectStore, channel: str) -> Iterator[tuple[str, str]]
 
 
 def evaluated_texts(evaluation_set: Output) -> Iterator[tuple[str, str]]:
-    """Every document of an evaluation set; of a huge one, all characters."""
+    """The documents of an evaluation set; from 2,000,000 characters on, each character once."""
     left, more = _WHOLE, set[str]()
     for entry in evaluation_set.entries("*.parquet"):
         for identifier, text in _texts(evaluation_set, entry.path):
@@ -61,7 +61,7 @@ def training_sample(documents: Output) -> Iterator[tuple[str, str]]:
     for entry in chosen:
         left = _SAMPLE // len(chosen)
         for identifier, text in _texts(documents, entry.path):
-            yield f"document {identifier} of {documents}", text[:left]  # the first may be longer than all
+            yield f"document {identifier} of {documents}", text[:left]  # one document may be longer than that
             left -= len(text)
             if left <= 0:
                 break

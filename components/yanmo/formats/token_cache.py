@@ -1,14 +1,14 @@
-"""Token cache v1: what `tokenize` writes and `train` maps.
+"""Token cache v1: written by `tokenize`, mapped into memory by `train`.
 
     tokens-00000-of-0000N.parquet      ids of documents `<|bos|> text <|eos|>` laid end to end
     documents-00000-of-0000N.parquet   one row per document of the token file of the same number
     genres.json (in the tokenizer)     genre -> tag id, and the ids of the special tokens
 
-Nothing in a file says its number, so that a cache made again for one changed input shard can take the
-other files over as they are. Context length, packing and tags are not in the cache: the trainer plans
-them (`yanmo.formats.packing`), and changing them never tokenizes again.
+A file does not contain its own number, so that a cache made again after one input shard has changed can take
+over the other files as they are. Context length, packing and tags are not in the cache: the trainer plans
+them (`yanmo.formats.packing`), and changing them does not require tokenizing again.
 
-Any Parquet reader opens the files. By genre, and the first document in words:
+Any Parquet reader opens the files. Tokens by genre, and the beginning of the first document as text:
 
     duckdb.sql("select genre, count(*), sum(length) from 'documents-*.parquet' group by genre")
     Tokenizer.from_file("tokenizer.json").decode(
@@ -52,14 +52,14 @@ INDEX = pa.schema(
         pa.field("loss_spans", pa.list_(pa.list_(pa.int32(), 2))),
     ]
 )
-"""One document: its first id at `offset` of the token file, `length` ids with `<|bos|>` and `<|eos|>`,
-`characters` of its text that are not white space (of a chat: of its answers), `loss_spans` as [begin, end) in
-ids (null = all)."""
+"""One document per row: its first id is at `offset` of the token file; `length` ids with `<|bos|>` and
+`<|eos|>`; `characters` that are not white space (in a chat, those of its answers); `loss_spans` as
+[begin, end) in ids of the document (null = all)."""
 
 
 @dataclass(frozen=True)
 class SpecialIds:
-    """Ids that have a meaning, and the tag of each genre."""
+    """Ids of the special tokens, and of the tag of each genre."""
 
     vocab_size: int
     bos: int
@@ -70,9 +70,9 @@ class SpecialIds:
     tag_ids: tuple[int, ...]
     """Parallel to `genres`."""
     im_start: int = -1
-    """Begins a message of a chat: `<|im_start|>role\\n content <|im_end|>\\n`; -1 where there is none."""
+    """Begins a message of a chat: `<|im_start|>role\\n content <|im_end|>\\n`; -1 if there is none."""
     im_end: int = -1
-    """Ends it."""
+    """Ends a message of a chat."""
 
     def to_json(self) -> str:
         """The text of `genres.json`."""
@@ -83,7 +83,7 @@ class SpecialIds:
         """Read `genres.json`.
 
         Raises:
-            DataError: it is not one.
+            DataError: the file is missing or damaged.
         """
         try:
             values = json.loads(path.read_text(encoding="utf-8"))
@@ -111,7 +111,7 @@ class DocumentIndex:
     length: np.ndarray[Any, np.dtype[np.int32]]
     """Tokens, `<|bos|>` and `<|eos|>` included; at least 2."""
     characters: np.ndarray[Any, np.dtype[np.int32]]
-    """Characters that are not white space."""
+    """Characters that are not white space; in a chat, those of its answers."""
     loss_spans: dict[int, list[list[int]]]
     """Position in these arrays -> [begin, end) in tokens of the document; absent = every token."""
 
@@ -120,7 +120,7 @@ class DocumentIndex:
 
 
 class TokenCache:
-    """One opened token cache; ids are mapped, never read ahead."""
+    """One opened token cache; its ids are mapped into memory, not read."""
 
     def __init__(
         self, files: Sequence[TokenFile], tables: Sequence[pa.Table], special: SpecialIds, tokenizer: Output
@@ -129,10 +129,10 @@ class TokenCache:
         self.special = special
         self.vocab_size, self.bos, self.eos = special.vocab_size, special.bos, special.eos
         self.tokens: list[Ids] = [file.ids for file in files]
-        """Per shard its ids: uint16 or uint32 views of the memory map."""
+        """The ids of each shard: uint16 or uint32 views of the memory map."""
         named = {genre for table in tables for genre in table["genre"].unique().to_pylist()}
         self.genres = [*special.genres, *sorted(named - set(special.genres))]
-        """The genres with a tag, then those of the documents that have none."""
+        """The genres that have a tag, then the other genres of the documents."""
         tags = dict(zip(special.genres, special.tag_ids, strict=True))
         self.tag_ids = [tags.get(genre, -1) for genre in self.genres]
         """Parallel to `genres`; -1 where the tokenizer has no tag for the genre."""
@@ -144,7 +144,8 @@ class TokenCache:
         """Open the cache of a committed output, verifying every file against its manifest.
 
         Raises:
-            DataError: a file is missing, changed, or does not belong with the others; says which field.
+            DataError: a file is missing, has changed, or does not belong to the others; says which field
+                differs.
         """
         tokenizer = output.part(TOKENIZER)
         special = SpecialIds.read(tokenizer.path(GENRES_FILE))
@@ -203,7 +204,7 @@ def read_index(path: Path, expected: dict[str, Any] | None = None) -> pa.Table:
         expected: values its metadata must have, by name (`vocab_size`, `tokenizer`).
 
     Raises:
-        DataError: damaged, of another schema, or a field is not as expected; names the field.
+        DataError: the file is damaged, of another schema, or a field is not as expected; names the field.
     """
     try:
         table = pq.read_table(path, page_checksum_verification=True, partitioning=None)
@@ -220,7 +221,7 @@ def read_index(path: Path, expected: dict[str, Any] | None = None) -> pa.Table:
 
 
 def check_index(file: TokenFile, table: pa.Table, special: SpecialIds) -> None:
-    """Check that the documents of `table` tile the ids of `file`, each from `<|bos|>` to `<|eos|>`.
+    """Check that the documents of `table` cover the ids of `file` without a gap, each `<|bos|>` to `<|eos|>`.
 
     Raises:
         DataError: says which document does not fit.
@@ -246,7 +247,7 @@ def check_index(file: TokenFile, table: pa.Table, special: SpecialIds) -> None:
 
 
 def check_manifest(output: Output, tokenizer: Output) -> None:
-    """Check that what a cache's manifest says of itself agrees with its parts and inputs.
+    """Check that the metadata in a cache's manifest agrees with its parts and inputs.
 
     Raises:
         DataError: names the first field that differs.
@@ -260,7 +261,7 @@ def check_manifest(output: Output, tokenizer: Output) -> None:
 
 
 def scratch_of(store: ObjectStore) -> Scratch:
-    """This machine's scratch: the store's own, or the one of the environment for a store on local disk."""
+    """This machine's scratch folder: the store's; for a store on local disk, the one of the environment."""
     own = getattr(store, "scratch", None)
     if isinstance(own, Scratch):
         return own
@@ -274,7 +275,7 @@ def _local_scratch(folder: Path, cap_bytes: int) -> Scratch:
 
 
 def verify(output: Output) -> None:
-    """Read every page of a cache and check its checksum, besides what `TokenCache.open` checks.
+    """Check what `TokenCache.open` checks, then read every page of the cache and check its checksum.
 
     Raises:
         DataError: names the damaged file.

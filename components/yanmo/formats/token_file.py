@@ -1,12 +1,12 @@
 """A file of token ids that is a valid Parquet file and a memory map at once.
 
-Parquet has no 16-bit type (uint16 costs 4 bytes a token) and its readers copy. So ids lie as raw
-little-endian bytes in one non-null, uncompressed fixed_size_binary column, one row group, one page: any
-Parquet reader opens the file, and here it is mapped at no cost. Reading rows through a Parquet reader was
-the alternative: 2 million tokens/s at random against 158 million (prototype, one CPU-second each).
+Parquet stores a 16-bit number in 4 bytes, and its readers copy. So ids lie as raw little-endian bytes in one
+non-null, uncompressed fixed_size_binary column, one row group, one page: any Parquet reader opens the file,
+and here it is mapped at no cost. Alternative not taken: reading rows at random through a Parquet reader gave
+2 million tokens per CPU-second against 158 million (prototype).
 
-The mapped ids start right after a page header whose length may be odd, so the array can be unaligned:
-numpy and fancy indexing do not mind; copy before handing it to code that assumes alignment.
+The mapped ids begin right after a page header whose length may be odd, so the array can be unaligned. numpy
+handles that; copy the array before handing it to code that assumes alignment.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Ids = np.ndarray[Any, np.dtype[Any]]
 
 
 def id_type(vocab_size: int) -> np.dtype[Any]:
-    """The type that ids of such a vocabulary are stored in: uint16 up to 65,536 ids, else uint32."""
+    """The type that ids of a vocabulary of this size are stored in: uint16 up to 65,536 ids, else uint32."""
     return np.dtype("<u2") if vocab_size <= 1 << 16 else np.dtype("<u4")
 
 
@@ -105,15 +105,16 @@ class TokenFile:
 def open_tokens(
     path: Path, expected: Mapping[str, Any] | None = None, scratch: Callable[[], Scratch] | None = None
 ) -> TokenFile:
-    """Map the token file at `path`; costs about a millisecond, reads no ids.
+    """Map the token file at `path` into memory; takes about a millisecond and reads no ids.
 
     Args:
         expected: values its metadata must have, by name (`vocab_size`, `tokenizer`, `split`).
-        scratch: where the ids of a compressed file are expanded to, once per machine; without it such a
-            file is refused.
+        scratch: returns the scratch folder that a compressed file is expanded into, once per machine; without
+            it a compressed file is refused.
 
     Raises:
-        DataError: not a whole token file of version 1, or a field is not as expected; names the field.
+        DataError: not a complete token file of version 1, or a field is not as expected; names the field.
+        StorageError, EnvironmentFault, OSError: the scratch folder is full, or cannot be written.
     """
     try:
         parquet = pq.read_metadata(path)
@@ -163,7 +164,7 @@ def check_fields(path: Path, want: Mapping[str, str], found: Mapping[str, str]) 
 
 
 def verify_pages(path: Path) -> None:
-    """Check the page checksum (CRC-32) of a Parquet file, reading all of it (0.4 GB per CPU-second).
+    """Check the page checksums (CRC-32) of a Parquet file by reading all of it (0.4 GB per CPU-second).
 
     Raises:
         DataError: a bit has changed, or the file is cut short.
@@ -182,9 +183,9 @@ def _compression(parquet: Any) -> str:
 
 
 def _expanded(path: Path, sha256: str, dtype: np.dtype[Any], num_tokens: int, scratch: Scratch) -> Ids:
-    """The ids of a compressed file as a map of a plain file in `scratch`, which is named by their digest.
+    """The ids of a compressed file, mapped from a plain file in `scratch` that is named by their digest.
 
-    It holds nothing but ids, so that its bytes do not depend on the version of a Parquet library.
+    The plain file holds nothing but ids, so that its bytes do not depend on the version of a Parquet library.
     """
     size = num_tokens * dtype.itemsize
     plain = scratch.get(

@@ -1,4 +1,4 @@
-"""Which text a model was trained on, read from manifests: its own, and that of every model it began from."""
+"""The text that a model was trained on, from manifests: its own, and that of each model it started from."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class TrainingText:
     texts: list[Output] = field(default_factory=list)
     """Curated documents, the model's own first, each once."""
     unknown: list[str] = field(default_factory=list)
-    """Why there may be more, in words; empty where `texts` is all of it."""
+    """Why there may be more training text, a sentence each; empty if `texts` is all of it."""
 
     def digests(self) -> set[str]:
         """Content digests of the texts."""
@@ -25,9 +25,9 @@ class TrainingText:
 
 
 def training_text(model: Output) -> TrainingText:
-    """The text behind `model`, by its token caches; from balanced documents back to the curated ones.
+    """The training text of `model`: from token caches, and balanced documents, back to the curated documents.
 
-    What is lost, or came from outside the store, is noted and raises nothing.
+    What is no longer in the store, or came from outside of it, is noted in `unknown`; nothing is raised.
     """
     found, waiting, seen = TrainingText(), [model], set()
     while waiting:
@@ -37,7 +37,7 @@ def training_text(model: Output) -> TrainingText:
         seen.add(one.content_digest)
         with _noting_a_gap(one, found):
             _add_text(one, found)
-        with _noting_a_gap(one, found):  # on its own: what is lost on one side does not hide the other
+        with _noting_a_gap(one, found):  # separately: a lost text must not hide the model it started from
             base = one.input("model")
             if base is not None:
                 waiting.append(base)
