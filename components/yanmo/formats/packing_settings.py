@@ -81,7 +81,7 @@ class Packing:
 
     @property
     def is_plain(self) -> bool:
-        """Whether all settings but the context are defaults; such plans keep the digests of earlier versions."""
+        """Whether all settings but the context are defaults; such plans keep their earlier digests."""
         return self == Packing(context=self.context)
 
     @property

@@ -1,7 +1,7 @@
-"""Collectives over a few numbers, through the CPU: all that ranks exchange besides gradients.
+"""Collectives over a few numbers, through the CPU: what ranks exchange besides gradients and weights.
 
-A GPU's own group would make each message wait for all kernels before it; a second group over gloo does not
-touch the device. Sums are made in the order of ranks on every rank, so that they are equal to the last digit
+In a GPU's own process group each message would wait for all earlier kernels; a second group, over gloo, does
+not touch the device. Every rank adds up in the order of ranks, so that sums are equal to the last digit
 everywhere, however many numbers are sent together.
 """
 
@@ -24,10 +24,10 @@ class Collectives:
             self._group = dist.new_group(backend="gloo")
 
     def sums(self, numbers: Tensor) -> list[float]:
-        """Each of the numbers summed over ranks.
+        """The sum over ranks of each of the numbers.
 
         Args:
-            numbers: float64 (count) on the CPU; the same count on every rank.
+            numbers: float64 (count), on the CPU; the same count on every rank.
         """
         if self._ranks == 1:
             return list(numbers.tolist())
@@ -39,13 +39,13 @@ class Collectives:
         return list(total.tolist())
 
     def any(self, *flags: bool) -> list[bool]:
-        """Which of the flags are set on any rank."""
+        """For each flag, whether it is set on any rank."""
         if self._ranks == 1:
             return list(flags)
         return [count > 0 for count in self.sums(torch.tensor(flags, dtype=torch.float64))]
 
     def from_first(self, value: Any) -> Any:
-        """Rank 0's value."""
+        """Rank 0's value, on every rank."""
         if self._ranks == 1:
             return value
         box = [value]

@@ -1,6 +1,6 @@
 """Options of the training stage; the defaults are the demo's recipe (docs/recipe.md).
 
-Each group is in a file of `options/`, or where it is used (schedule.py, time_window.py).
+Each group of options is in a file of `options/`, or in the file that uses it (schedule.py, time_window.py).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class TrainConfig(
 
     @classmethod
     def left_open(cls, values: dict[str, object]) -> dict[str, str | int | float | bool]:
-        """Ranks on a CPU, so that they divide the batch; what GPUs change is known later (automatic.py)."""
+        """Options that nobody gave, on a CPU: ranks that divide the batch (automatic.py adapts to GPUs)."""
         return {**super().left_open(values), **left_to_a_cpu(values)}
 
     def contradictions(self) -> list[str]:
@@ -70,8 +70,7 @@ class TrainConfig(
         if self.attention == "flash" and self.packing != "one":
             problems.append(
                 f"--attention flash does not keep documents apart, and --packing {self.packing} puts "
-                "several into a "
-                "row: give --packing one, or --attention masked"
+                "several into a row: give --packing one, or --attention masked"
             )
         if self.tied_head and self.start == "bigram":
             problems.append(
@@ -90,7 +89,7 @@ class TrainConfig(
         ]
 
     def by_night(self) -> TrainConfig:
-        """The same training with its night settings."""
+        """These options with those of the night."""
         return dataclasses.replace(self, **self.by_night_only())
 
     @property
@@ -100,12 +99,12 @@ class TrainConfig(
 
     @property
     def micro_rows(self) -> int:
-        """Rows of one forward pass on one rank; with --micro-batch auto the largest possible number."""
+        """Rows of one forward pass on one rank; with --micro-batch 0 or auto all rows of the rank."""
         return self.micro_batch if self.micro_batch > 0 else self.rank_rows
 
     @property
     def accumulation(self) -> int:
-        """Forward passes of one rank in one optimizer step."""
+        """Forward passes (micro batches) of one rank in one optimizer step."""
         return self.rank_rows // self.micro_rows
 
 

@@ -1,12 +1,12 @@
 """Rows of training data: a pure function of the plan and the global sample number.
 
-Sample `n` is row `n` of the plans of epoch 0, 1, 2 ... laid end to end; optimizer step `s` takes the samples
-`s * batch_rows` onwards, the last batch of an epoch is filled from the next one, and rank `r` takes its
-slice. So the position is one number, and neither ranks nor accumulation change which samples make a step.
+Sample `n` is row `n` of the plans of epochs 0, 1, 2 ... laid end to end. Optimizer step `s` takes the samples
+from `s * batch_rows` on, so the last batch of an epoch is filled from the next one, and each rank takes its
+slice. So the position is one number, and neither the ranks nor accumulation change which samples make a step.
 
-Rows are gathered by a dozen numpy operations per batch, and the next batch by a thread while this one trains;
-there is no state to save. Not done with worker processes: signals reach them, and one thread is enough
-(benchmarks/cache.py).
+A dozen numpy operations gather the rows of a batch; a thread gathers the next batch during the training step.
+There is no state to save. Alternative not taken: worker processes, which signals reach; one thread is fast
+enough (benchmarks/cache.py).
 
     B = rows, T = positions of a row
 """
@@ -28,9 +28,9 @@ from yanmo.formats.token_cache import DocumentIndex, TokenCache
 from yanmo.train.token_noise import TokenNoise
 
 NO_TARGET = -1
-"""Target of a position that carries no loss: padding, `<|bos|>` before a tag, outside of the loss spans."""
+"""Target of a position without loss: padding, `<|bos|>` before a tag, one outside of the loss spans."""
 _TRIM = 8
-"""Rows of one document are cut to a multiple of this many positions."""
+"""The width of a batch whose rows hold one document each is a multiple of this many positions."""
 Ints = NDArray[np.int64]
 
 
@@ -39,9 +39,11 @@ class Batch:
     """Packed rows."""
 
     ids_BT: Ints
+    """Input tokens."""
     targets_BT: Ints
+    """The token after each position, or NO_TARGET."""
     segments_BT: Ints
-    """Number of the document in its row, from 1; 0 is padding."""
+    """Number of the document at each position, counted in its row from 1; 0 is padding."""
     is_padded: bool = False
     """Whether each row holds one document: then `rows` leaves out positions that are padding in all rows."""
 
@@ -56,6 +58,7 @@ class Batch:
 
     @property
     def num_targets(self) -> int:
+        """Positions that carry loss."""
         return int((self.targets_BT != NO_TARGET).sum())
 
 
@@ -74,9 +77,9 @@ class Samples:
         prefetch: bool = False,
     ) -> None:
         """Args:
-        packing: context, stride, how documents share rows.
-        tag_share: share of documents read with their genre tag; documents with loss spans (chats) never are.
-        pad: input id where a row is not full.
+        packing: context, stride, and how documents share rows.
+        tag_share: share of the documents read with their genre tag; those with loss spans (chats) never are.
+        pad: token id of padding.
         noise_share: share of the input tokens that are replaced (`TokenNoise`).
         prefetch: whether a thread makes the next batch in advance.
 
@@ -109,7 +112,7 @@ class Samples:
         return predicted / max(int(self.index.characters.astype(np.int64).sum()), 1)
 
     def plan(self, epoch: int) -> PackingPlan:
-        """The plan of an epoch; the last two are kept."""
+        """The plan of an epoch; keeps it and that of the epoch before."""
         with self._planning:
             if epoch not in self._plans:
                 tagged = tagged_documents(self._numbers, self._seed, epoch, self._tag_share)
@@ -128,7 +131,7 @@ class Samples:
             return epoch, sample - self._starts[epoch]
 
     def batch(self, first: int, count: int) -> Batch:
-        """`count` samples, beginning with `first`."""
+        """`count` samples from sample `first` on."""
         if self._thread is None:
             return self._make(first, count)
         if self._next and self._next[0] == (first, count):
@@ -140,7 +143,7 @@ class Samples:
         return batch
 
     def document_ids(self, first: int, count: int) -> list[str]:
-        """Ids of the documents (pieces of documents) in these samples, in order."""
+        """The id of the document of each piece in these samples, in order."""
         found: list[str] = []
         for epoch, row in (self.locate(first + i) for i in range(count)):
             plan = self.plan(epoch)
@@ -169,10 +172,10 @@ class Samples:
         return batch
 
     def _fill(self, batch: Batch, at_row: int, plan: PackingPlan, begin: int, end: int) -> None:
-        """Fill the rows from `at_row` with the plan's rows `begin` to `end`.
+        """Fill the rows of a batch from `at_row` on with the rows `begin` to `end` of a plan.
 
-        Token `k` of a piece is the input at position `k` of the piece and the target of the position before;
-        after a tag both are one position later.
+        Token `k` of a piece is the input at position `k` of the piece, and the target of the position before
+        it; after a tag, both are one position later.
         """
         part = slice(plan.row_offsets[begin], plan.row_offsets[end])
         document, start, length = (a[part].astype(np.int64) for a in (plan.document, plan.start, plan.length))
@@ -199,7 +202,7 @@ class Samples:
         segments[place[piece] + k] = number[piece]
 
     def _gather(self, document: Ints, start: Ints, piece: Ints, k: Ints) -> Ints:
-        """The tokens at `start + k` of the documents of these pieces."""
+        """For each element of `piece` and `k`, token `start + k` of that piece's document."""
         at = (self.index.offset[document] + start)[piece] + k
         shard = self.index.shard[document]
         if shard.min(initial=0) == shard.max(initial=0):
@@ -219,7 +222,8 @@ class LossSpans:
         self.has_spans[list(spans)] = True
         borders = [(document << 32) + place for document, of in spans.items() for s in of for place in s]
         self._borders = np.array(borders, np.int64)
-        """Document and position of every begin and end, sorted; inside a span their index is odd."""
+        """Begin and end of every span, as document * 2^32 + position, sorted: a token inside a span has an
+        odd number of them at or before it."""
         inside = int((self._borders[1::2] - self._borders[::2]).sum())
         self.num_silent = int((index.length[self.has_spans].astype(np.int64) - 1).sum()) - inside
         """Tokens after `<|bos|>` that carry no loss."""

@@ -1,15 +1,17 @@
 """How the supervisor and its workers communicate: files in the run's folder.
 
     job.json             what to train: options, store, references, hours     supervisor -> workers
-    stop                 please save and end                                  supervisor -> workers
+    stop                 exists: save and end                                 supervisor -> workers
     heartbeats/          touched while a rank makes progress                  workers -> supervisor
     metrics.jsonl        one line per interval, validation and event          workers -> supervisor
+    trace.json.gz        the profiler's trace (--profile)                     workers -> supervisor
     micro_batch.json     rows that fitted into memory, after some did not     supervisor
-    export/              the finished model; there only when it is whole      workers -> supervisor
+    workers.log          stdout and stderr of the workers                     supervisor
+    export/              the finished model and result.json; appears whole    workers -> supervisor
     checkpoints/
 
-How a rank ended is one marked line in its log, which is a pipe: torchrun hides exit codes (measured with
-torch 2.13), and a full disk, which is one possible ending, would keep a file from being written.
+How a rank ended is a marked line in its log, which is a pipe: torchrun hides exit codes (measured with torch
+2.13), and a file could not be written to a full disk, which is one possible ending.
 """
 
 from __future__ import annotations
@@ -47,7 +49,7 @@ MICRO_BATCH, TRACE = "micro_batch.json", "trace.json.gz"
 
 @dataclass(frozen=True)
 class WorkerJob:
-    """One training, as its workers receive it."""
+    """What the workers are started with: a training, or a part of it until a time window ends."""
 
     options: TrainConfig
     """Options of this time window: the micro batch may be the night's, or a halved one."""
@@ -58,9 +60,9 @@ class WorkerJob:
     ends_at: float | None = None
     """Unix seconds after which the workers save and end; None for never."""
     then: str = "paused"
-    """How they then end: `paused`, or `changed` to be started again with other settings."""
+    """How they then end: `paused`, or `changed`, to be started again with other settings."""
     reason: str = ""
-    """What ends them at that time, for the log."""
+    """Why they end at that time, for the log."""
     note: str = ""
     """Why the settings differ from the given options; recorded in metrics.jsonl."""
 
@@ -116,19 +118,19 @@ class Status:
     trace: str = ""
     time: float = 0.0
     follows: bool = False
-    """Whether the rank only stopped because another one had failed."""
+    """Whether the rank failed only because another one had failed."""
     out_of_memory: bool = False
     """Whether the micro batch did not fit."""
 
     def send(self) -> None:
-        """Write it to stderr, where the supervisor reads."""
+        """Write the status to stderr, which the supervisor reads."""
         sys.stderr.flush()
         text = json.dumps(dataclasses.asdict(self), ensure_ascii=False)
         os.write(2, _MARK + text.encode() + b"\n")  # one write: two ranks' lines do not mix
 
 
 def parse_status(line: bytes) -> Status | None:
-    """The status that a line of the workers' log holds; None when it is an ordinary line."""
+    """The status in a line of the workers' log; None if it is an ordinary line."""
     _, mark, text = line.partition(_MARK)  # after output of another process that has no line end
     if not mark:
         return None
@@ -139,7 +141,11 @@ def parse_status(line: bytes) -> Status | None:
 
 
 def failure(rank: int, error: BaseException, *, follows: bool = False) -> Status:
-    """The status of a rank that ends with `error`."""
+    """The status of a rank that ends with `error`.
+
+    Args:
+        follows: whether it failed only because another rank had failed.
+    """
     code = exit_code(error)
     text = advice(error) if isinstance(error, Exception) else repr(error)
     text = text.encode(errors="replace")[:_MOST].decode(errors="ignore")
@@ -157,7 +163,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def clear(folder: Path) -> None:
-    """Remove what an earlier attempt left for its workers."""
+    """Delete what an earlier start left for its workers."""
     (folder / STOP).unlink(missing_ok=True)
     forget_heartbeats(folder)
 
@@ -167,9 +173,12 @@ def raise_failure(statuses: list[Status], ranks: int, started: Collection[int], 
 
     Args:
         started: the ranks that left a heartbeat.
+        log_tail: last lines of the workers' log, for the message.
 
     Raises:
-        WorkerLost: a rank left no status.
+        WorkerLost: a rank left no status, and no other one failed by itself.
+        UsageError, DataError, StorageError, EnvironmentFault: the first rank that failed by itself raised it.
+        RuntimeError: it raised another error, with its traceback.
     """
     failed = [s for s in statuses if s.state == "failed"]
     causes = [s for s in failed if not s.follows]
@@ -202,14 +211,14 @@ def raise_failure(statuses: list[Status], ranks: int, started: Collection[int], 
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """The lines of a metrics.jsonl, without one that is being written or was damaged by a power cut."""
+    """The lines of a metrics.jsonl, without those that are incomplete or were damaged by a power cut."""
     if not path.exists():
         return []
     return parse_lines(path.read_bytes())
 
 
 def parse_lines(data: bytes) -> list[dict[str, Any]]:
-    """The complete lines of a part of metrics.jsonl; damaged ones are skipped and never end a training."""
+    """The complete lines in a part of metrics.jsonl; damaged ones are skipped and end no training."""
     lines = []
     for line in data[: data.rfind(b"\n") + 1].splitlines():
         try:

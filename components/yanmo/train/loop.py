@@ -1,4 +1,4 @@
-"""The training loop of one rank."""
+"""The training loop of one rank: its steps, and what is due after each."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from yanmo.train.validation_policy import mean_of
 
 log = logging.getLogger(__name__)
 Ending = Literal["done", "paused", "changed"]
+"""How a loop ends: after the last step; saved; saved, to be started again with other settings."""
 
 
 @dataclass(kw_only=True)
@@ -35,12 +36,12 @@ class Loop(Resumable):
 
     validation: Validation
     ends_at: float | None = None
-    """Unix seconds; see `WorkerJob`."""
+    """Unix seconds after which to save and end; `then` and `reason` say how and why: see `WorkerJob`."""
     then: str = "paused"
     reason: str = ""
     clock: Clock = time.time
     stop_asked: bool = False
-    """Set by a signal handler."""
+    """Set by the handler of SIGTERM: save and end after this step."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -54,9 +55,9 @@ class Loop(Resumable):
         )
 
     def run(self) -> Ending:
-        """Train; the model is whole in the engine when this returns `done`."""
+        """Train to an ending; after `done` the engine holds the finished model."""
         while self.step < self.options.steps and not self.validation_policy.is_over:
-            ending = self._stretch()
+            ending = self._advance()
             if ending:
                 return ending
         self._check_weights()
@@ -67,8 +68,8 @@ class Loop(Resumable):
         self._go_back_to_the_best()
         return "done"
 
-    def _stretch(self) -> Ending | None:
-        """Train one step and do what is due after it."""
+    def _advance(self) -> Ending | None:
+        """Train one step and do what is due after it; returns how the training ends, None if it goes on."""
         self._one_step()
         if self._line_due():
             if self._read():
@@ -129,7 +130,7 @@ class Loop(Resumable):
         return self.schedule.at(self.step) * self.validation_policy.multiplier
 
     def _agree(self) -> tuple[bool, bool, bool]:
-        """Whether to stop, to end the time window, or to save after this step; the same on all ranks."""
+        """Whether a stop was asked for, the time window is over, a checkpoint is due; equal on all ranks."""
         first, writer = self.engine.rank == 0, self.writer
         stop = self.stop_asked or (first and (self.folder / job.STOP).exists())
         over = first and self.ends_at is not None and self.clock() >= self.ends_at
@@ -174,10 +175,10 @@ class Loop(Resumable):
             self._keep_best()
 
     def _check_weights(self) -> None:
-        """Refuse to hand over a broken model.
+        """Refuse to end with a broken model.
 
         Raises:
-            UsageError: weights are not finite, or no step ever moved them.
+            UsageError: weights are not finite, or no step has moved them.
         """
         mine = [part.values for part in self.engine.parts() if part.kind == WEIGHT]
         broken = not all(bool(torch.isfinite(values).all()) for values in mine)

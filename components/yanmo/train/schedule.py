@@ -1,6 +1,6 @@
 """The learning rate as a function of the step, so that a resumed run needs no scheduler state.
 
-The exception is `plateau`, which depends on validations: `Plateau` has a state of two numbers.
+The exception is `plateau`, which depends on validations: `Plateau` has a state, which checkpoints hold.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class ScheduleOptions(Options, group="schedule"):
         return {"warmup_steps": min(_WARMUP, max(1, values["steps"] // _WARMUP_SHARE))}
 
     def contradictions(self) -> list[str]:
-        """What cannot be together."""
+        """Options that contradict each other."""
         if self.warmup_steps >= self.steps > 1 and self.schedule not in ("constant", "plateau"):
             fewer = self.steps // _WARMUP_SHARE
             return [
@@ -88,7 +88,7 @@ class ScheduleOptions(Options, group="schedule"):
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """The factor of the peak learning rate at each step; step 0 is the first."""
+    """The learning rate at each step, as a factor of its peak; step 0 is the first."""
 
     name: str
     """linear, cosine, constant; wsd: constant, then linear over the last `decay_share` of the steps (Hu et
@@ -119,13 +119,13 @@ class Schedule:
         )
 
     def at(self, step: int) -> float:
-        """The factor at a step."""
+        """The factor of the peak learning rate at a step."""
         if step < self.warmup_steps:
             return self.scale * (step + 1) / (self.warmup_steps + 1)
         return self.scale * (self.floor + (1 - self.floor) * self._share(step))
 
     def _share(self, step: int) -> float:
-        """From 1, the peak, to 0, the floor."""
+        """Where the step lies after the warm-up, from 1 (the peak) to 0 (the floor)."""
         after, length = step - self.warmup_steps, max(self.steps - self.warmup_steps, 1)
         if self.name in ("constant", "plateau"):
             return 1.0
@@ -138,7 +138,12 @@ class Schedule:
         return 1 - done if self.name == "linear" else 0.5 * (1 + math.cos(math.pi * done))
 
     def _cycle(self, after: int, length: int) -> tuple[int, int]:
-        """Steps since the last restart, and until the next one."""
+        """Steps since the last restart, and the length of this cosine.
+
+        Args:
+            after: steps since the end of the warm-up.
+            length: steps from the end of the warm-up to the end of the training.
+        """
         cycle = self.restart_steps or max(length // 4, 1)
         while after >= cycle:
             after -= cycle
@@ -147,7 +152,7 @@ class Schedule:
 
 
 def batch_scale(rule: str, batch_tokens: int, reference_tokens: int) -> float:
-    """The factor of all learning rates for a batch of another size.
+    """The factor of all learning rates for a batch of another size than the reference.
 
     Args:
         rule: none; linear (Goyal et al., 2017, for SGD); sqrt (Malladi et al., 2022, for Adam).
@@ -168,9 +173,9 @@ class ValidationPatience:
     waited: int = 0
 
     def update(self, bits_per_character: float) -> bool:
-        """Note a validation; whether the patience has run out, in which case counting starts again.
+        """Note a validation; returns whether the patience has run out, after which counting starts again.
 
-        A value that is not a number is no gain.
+        NaN is no gain.
         """
         if bits_per_character < self.best - self.min_delta:
             self.best, self.waited = bits_per_character, 0
@@ -182,11 +187,11 @@ class ValidationPatience:
         return True
 
     def state_dict(self) -> dict[str, Any]:
-        """For a checkpoint: JSON."""
+        """State for a checkpoint, as JSON values."""
         return {"best": None if math.isinf(self.best) else self.best, "waited": self.waited}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over what `state_dict` gave."""
+        """Restore what `state_dict` returned."""
         self.best = math.inf if state["best"] is None else float(state["best"])
         self.waited = int(state["waited"])
 
@@ -208,11 +213,11 @@ class Plateau:
         return self.multiplier < before
 
     def state_dict(self) -> dict[str, Any]:
-        """For a checkpoint: JSON."""
+        """State for a checkpoint, as JSON values."""
         return {"patience": self.patience.state_dict(), "multiplier": self.multiplier}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over what `state_dict` gave."""
+        """Restore what `state_dict` returned."""
         self.patience.load_state_dict(state["patience"])
         self.multiplier = float(state["multiplier"])
 

@@ -1,9 +1,9 @@
-"""When a run has to stop, and what it may use until then: hours of the night, `--stop-at`, `--max-seconds`.
+"""When a run must stop, and with which settings it runs until then: `--night`, `--stop-at`, `--max-seconds`.
 
-A run is a series of time windows. The supervisor asks for the current one, starts the workers with its
-settings, and rank 0 ends it at the first step boundary after its end: paused, or to be started again with
-the settings of the window that follows. Times are Unix seconds; wall times are read in `--timezone`, so
-that the night of a clock change is an hour longer or shorter, as on the clock.
+A run is a series of time windows. The supervisor asks for the current one and starts the workers with its
+settings. After the first step beyond its end, rank 0 has all ranks save and end: paused, or to be started
+again with the settings of the next window. Times are Unix seconds; times of day are read in `--timezone`, so
+that the night of a clock change is an hour longer or shorter, as the clock shows.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True, kw_only=True)
 class Hours:
-    """When to train; with every option empty, always."""
+    """When to train: always, if no option is set."""
 
     night: str = ""
-    """HH:MM-HH:MM"""
+    """Hours of the night, HH:MM-HH:MM."""
     by_day: Literal["pause", "train"] = "pause"
+    """Outside of these hours: pause, or train with the settings of the day."""
     stop_at: str = ""
-    """HH:MM"""
+    """Time of day, HH:MM."""
     max_seconds: float = 0.0
     timezone: str = "UTC"
 
@@ -107,26 +108,27 @@ class HoursOptions(Options, group="hours"):
         return []
 
     def by_night_only(self) -> dict[str, Any]:
-        """Option -> its value at night, for options with a night value."""
+        """Option -> its value at night, for the options that have one."""
         names = [f.name for f in fields(HoursOptions) if f.name.startswith("night_")]
         return {name.removeprefix("night_"): getattr(self, name) for name in names if getattr(self, name)}
 
 
 @dataclass(frozen=True)
 class TimeWindow:
-    """Part of a run with the same settings."""
+    """A part of a run during which its settings stay the same."""
 
     is_night: bool
     """Whether the night settings apply."""
     ends_at: float
-    """Unix seconds; infinity for never. A window that has already ended is not begun."""
+    """Unix seconds; infinity for never. In a window that is over already, no training is started."""
     then: Then
+    """How the workers end when it is over: see `WorkerJob`."""
     reason: str
-    """What ends it, for the log."""
+    """Why it ends, for the log."""
 
 
 class TimeWindows:
-    """The time windows of a run that began when this was made."""
+    """The time windows of a run that begins when this object is made."""
 
     def __init__(self, hours: Hours, clock: Clock = time.time) -> None:
         self._hours, self._clock = hours, clock
@@ -167,8 +169,8 @@ class TimeWindows:
 def next_time(wall: WallTime, zone: tzinfo, after: float) -> float:
     """The first time after `after` at which clocks in `zone` show `wall`, in Unix seconds.
 
-    A time that clocks skip in spring is read as if they had not yet gone forward; of a time that they show
-    twice in autumn, the first is taken.
+    A time that clocks skip in spring is read as if they had not gone forward yet; of a time that they show
+    twice in autumn, the first counts.
     """
     today = datetime.fromtimestamp(after, zone).date()
     days = (datetime.combine(today + timedelta(days=n), wall, tzinfo=zone) for n in range(3))

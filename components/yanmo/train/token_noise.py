@@ -1,11 +1,11 @@
 """Random token replacement: online augmentation, different each time a text is read.
 
 A share of the input tokens is replaced by tokens drawn from the training text; the targets stay the same, so
-the model learns to predict from a slightly damaged context. Reported to lower the best validation loss
-where a small text is repeated many times (arXiv 2606.16246: 150 M parameters, 75 M tokens, 100 epochs, 5 %
-the best single method); what it did here is in docs/augmentation.md. Replacing costs no memory and
-no disk, and every epoch sees other damage. Not taken: uniform draws over the vocabulary, most of which
-is rare.
+that the model learns to predict from a slightly damaged context. This is reported to lower the best
+validation loss where a small text is repeated many times (arXiv 2606.16246: 150 M parameters, 75 M tokens,
+100 epochs; replacing 5 % was the best single method); docs/augmentation.md has what it did here. It takes no
+memory and no disk, and the damage differs from epoch to epoch. Alternative not taken: uniform draws from the
+vocabulary, most of which is rare.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _PURPOSE = 3
 
 
 class TokenNoise:
-    """Replaces tokens of packed rows; a pure function of (seed, sample number), so a resume is exact."""
+    """Replaces tokens of packed rows: a pure function of (seed, sample number), so that a resume is exact."""
 
     def __init__(self, cache: TokenCache, index: DocumentIndex, *, share: float, seed: int) -> None:
         """Args:
-        index: the training documents, from which replacements are drawn by their frequency.
+        index: the training documents; replacements are drawn from their tokens, so by frequency.
         share: share of the input tokens to replace, 0 to 1.
         """
         self._cache, self._index, self._share, self._seed = cache, index, share, seed

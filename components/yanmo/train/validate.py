@@ -1,4 +1,4 @@
-"""Bits per character of the validation split while training; without genre tags, ends of text included."""
+"""Bits per character of the validation split during training: without genre tags, with `<|eos|>`."""
 
 from __future__ import annotations
 
@@ -17,18 +17,21 @@ from yanmo.train.backends.engine import Engine
 
 @dataclass(frozen=True)
 class Validation:
-    """A fixed choice of validation documents."""
+    """The validation documents of a training. Parallel arrays, and the names of the genres."""
 
     genres: list[str]
     genre: NDArray[np.int64]
+    """Index into `genres`."""
     characters: NDArray[np.int64]
+    """Characters that are not white space; in a chat, those of its answers."""
     documents: list[NDArray[np.int64]]
+    """Token ids."""
     spans: list[list[list[int]] | None]
-    """For each document the [begin, end) of the tokens that count, in a chat its answers; None counts all."""
+    """[begin, end) of the tokens that count (in a chat, its answers); None if all do."""
 
     @classmethod
     def choose(cls, cache: TokenCache, most_characters: int) -> Validation:
-        """The first documents of each genre, in the order of the cache, up to so many characters."""
+        """The first documents of each genre in the cache, until they hold `most_characters` or more."""
         index = cache.split("valid")
         chosen: list[int] = []
         for genre in np.unique(index.genre):
@@ -49,7 +52,7 @@ class Validation:
         )
 
     def bits_per_character(self, engine: Engine, beat: Callable[[], None] = lambda: None) -> dict[str, float]:
-        """Bits per character by genre, and their `mean`; every rank scores its share and gets all results.
+        """Bits per character by genre, and their `mean`; each rank scores its share, and all get all results.
 
         Args:
             beat: called after each batch, so that a long validation does not look like a hang.

@@ -12,12 +12,12 @@ from yanmo.train.schedule import Plateau, ValidationPatience
 
 @dataclass
 class ValidationPolicy:
-    """Takes in every validation; all ranks get the same value and so decide alike."""
+    """Decides after every validation; all ranks see the same value and so decide alike."""
 
     stopping: ValidationPatience | None
     plateau: Plateau | None
     is_over: bool = False
-    """Whether the training should end: --early-stopping validations without a gain."""
+    """Whether the training should end: there was no gain in --early-stopping validations."""
 
     @classmethod
     def of(cls, options: TrainConfig) -> ValidationPolicy:
@@ -36,7 +36,7 @@ class ValidationPolicy:
         return self.plateau.multiplier if self.plateau else 1.0
 
     def update(self, bits_per_character: float) -> list[str]:
-        """Note a validation; returns what follows from it, in words."""
+        """Note a validation; returns what was decided, a sentence each."""
         found = []
         if self.plateau and self.plateau.update(bits_per_character):
             found.append(f"learning rate times {self.plateau.multiplier:g}")
@@ -63,6 +63,6 @@ class ValidationPolicy:
 
 
 def mean_of(found: dict[str, float]) -> float:
-    """The mean that decides; inf where a validation gave none."""
+    """The mean over genres, on which decisions rest; inf if a validation has no finite one."""
     mean = found.get("mean", math.inf)
     return mean if math.isfinite(mean) else math.inf

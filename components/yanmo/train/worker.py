@@ -27,7 +27,7 @@ MANY_EPOCHS = 4
 
 
 def main(path: Path) -> int:
-    """Train one rank's share and leave a status; returns the process's exit code."""
+    """Train as one rank, send a status to the supervisor, and end the process with 0 or 1."""
     rank = int(os.environ.get("RANK", 0))
     end_with_parent()
     work = WorkerJob.read(path)
@@ -50,7 +50,7 @@ def main(path: Path) -> int:
 
 
 def _follows(error: BaseException) -> bool:
-    """Whether a rank failed because another one did: lost connections and agreed failures."""
+    """Whether a rank failed only because another one did: it lost the connection, or was told so."""
     from yanmo.train.checkpoints.writer import PeerFailed
 
     text = str(error)
@@ -59,7 +59,7 @@ def _follows(error: BaseException) -> bool:
 
 
 def train_rank(work: WorkerJob, rank: int, beat: Callable[[str], None] = lambda doing: None) -> Status:
-    """Train one rank's share in this process; the environment gives its place (RANK, WORLD_SIZE ...).
+    """Train as one rank in this process; the environment says which one (RANK, WORLD_SIZE ...).
 
     Args:
         beat: called with what is being done, each time that changes.
@@ -110,7 +110,7 @@ def train_rank(work: WorkerJob, rank: int, beat: Callable[[str], None] = lambda 
 
 
 def _import_torch(options: TrainConfig, rank: int) -> str:
-    """Import torch, and DeepSpeed if the options ask for it; returns the device to train on."""
+    """Import torch, and DeepSpeed if it is the backend; returns the device to train on."""
     before_torch(options)
     device = find_device(options.device)
     check_compiler(options, device)
@@ -121,7 +121,9 @@ def _import_torch(options: TrainConfig, rank: int) -> str:
     import torch
 
     torch.set_num_threads(options.threads)
-    torch.manual_seed(options.seed * 1_000_003 + rank)  # dropout's; first weights have their own
+    torch.manual_seed(
+        options.seed * 1_000_003 + rank
+    )  # for dropout; first weights have a generator of their own
     _limit_memory(device, options.memory_share)
     return device
 
@@ -142,7 +144,7 @@ def samples_of(options: TrainConfig, cache: Any) -> Any:
 
 
 def decoder_of(work: WorkerJob, cache: Any, samples: Any, rank: int) -> Any:
-    """The decoder, on rank 0 with its first weights: another model's or new ones, unless it resumes."""
+    """The decoder with another model's weights, or with new ones (on rank 0, unless a checkpoint follows)."""
     from yanmo.train.models.first_decoder import new_decoder, starting_model
 
     if work.model is not None:
@@ -152,7 +154,7 @@ def decoder_of(work: WorkerJob, cache: Any, samples: Any, rank: int) -> Any:
 
 
 def _limit_memory(device: str, share: float) -> None:
-    """Let this process take at most so much of its GPU's memory."""
+    """Let this process take at most this share of its GPU's memory."""
     import torch
 
     if device == "cuda":
@@ -206,7 +208,7 @@ def _describe(engine: Any, samples: Any, parameters: int, attention: str) -> Non
 
 
 def _export(work: WorkerJob, loop: Any, cache: Any, config: Any) -> None:
-    """Write the finished model; `export/` appears only when it is whole."""
+    """Write the finished model, on rank 0; the folder `export/` appears only when it is complete."""
     from yanmo.model.decoder import Decoder
     from yanmo.model.hf_export import TOKENIZER_FILES, save
     from yanmo.train.metrics.utilization import device_name

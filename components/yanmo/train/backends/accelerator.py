@@ -1,4 +1,4 @@
-"""Settings of torch and of the decoder before an engine takes over."""
+"""Device, compiler and attention: what is set in torch and in the decoder before the engine is made."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ if TYPE_CHECKING:
     from yanmo.model.decoder import Decoder
 
 _COMPILERS = ("c++", "g++", "clang++")
+"""C++ compilers that torch.compile looks for on a CPU; one named in CXX comes first."""
 _C_COMPILERS = ("gcc", "clang")
-"""Compilers that Triton looks for; one named in CC wins."""
+"""C compilers that Triton looks for on CUDA; one named in CC is used instead."""
 
 
 def before_torch(options: TrainConfig) -> None:
-    """Set what torch reads when it is imported."""
+    """Set the environment variables that torch reads when it is imported."""
     if options.allocator:
         os.environ.setdefault("PYTORCH_ALLOC_CONF", options.allocator)
 
 
 def find_device(asked: str) -> str:
-    """cpu, cuda or mps.
+    """The device to train on: cpu, cuda or mps; auto is cuda if there is a GPU, else cpu.
 
     Raises:
-        EnvironmentFault: the device asked for is not there.
+        EnvironmentFault: this machine does not have the device asked for.
     """
     if asked == "cpu":
         return asked
@@ -49,9 +50,9 @@ def has_compiler() -> bool:
 
 
 def compile_problem(device: str) -> str:
-    """Why torch.compile cannot work on a device, and what to do; "" where it can.
+    """Why torch.compile cannot work on a device, and what to do; "" if it can.
 
-    At the first step Triton builds a C module per kernel on CUDA; on a CPU inductor builds C++.
+    At the first step inductor compiles C++ on a CPU; on CUDA Triton builds a C module for each kernel.
     """
     if device == "cpu":
         if has_compiler():
@@ -76,7 +77,7 @@ def compile_problem(device: str) -> str:
 
 
 def check_compiler(options: TrainConfig, device: str) -> None:
-    """Refuse --compile where it would fail at the first step; without torch, so that no GPU is held yet.
+    """Refuse --compile if it would fail at the first step; does not import torch, so no GPU is held yet.
 
     Raises:
         EnvironmentFault: the compiler or something else is missing; says what to do.
@@ -87,7 +88,7 @@ def check_compiler(options: TrainConfig, device: str) -> None:
 
 
 def prepare(decoder: Decoder, options: TrainConfig, device: str) -> str:
-    """Set the decoder up as the options ask; returns the name of its attention path.
+    """Set torch and the decoder up as the options ask; returns the name of the attention path for the log.
 
     Raises:
         EnvironmentFault: an option asks for something that is not available here.

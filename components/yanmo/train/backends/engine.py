@@ -1,13 +1,14 @@
-"""The seam between the training loop and what computes: one protocol, two backends.
+"""The interface between the training loop and its backends: one protocol, two backends.
 
     loop, checkpoint, validation  ->  Engine  <-  backends/zero.py   DeepSpeed, ZeRO-1, 2 and 3
                                               <-  backends/plain.py  torch alone: MPS, comparison
 
-A step is one `accumulate` per micro batch, then `step`, or `skip` to drop the gradient. Nothing in between
-reads a number back from the device: losses stay tensors until they are needed.
+A step is one `accumulate` per micro batch, then `step`, or `skip` to drop the gradient. In between, no number
+is read back from the device: losses stay tensors until they are needed.
 
-State is per parameter and fp32 for every backend, stage and number of ranks: `parts` are views of what this
-rank owns, the parts of all ranks together hold everything once, and `restore` takes any other partition.
+The state is fp32 and by parameter, with every backend, ZeRO stage and number of ranks: `parts` are views of
+what this rank owns, the parts of all ranks together hold everything exactly once, and `restore` reads a state
+that was divided in any other way.
 """
 
 from __future__ import annotations
@@ -24,24 +25,24 @@ from yanmo.train.config import TrainConfig
 from yanmo.train.data import Batch
 
 WEIGHT = "weight"
-"""Kind of the parts that hold a parameter itself; the others are states of its optimizer: `momentum_buffer`
-of Muon, `exp_avg` and `exp_avg_sq` of AdamW."""
+"""Kind of a part that holds weights; the other kinds are optimizer states: Muon's `momentum_buffer`, AdamW's
+`exp_avg` and `exp_avg_sq`."""
 
 
 class Part(NamedTuple):
-    """A run of elements of one parameter, or of one of its optimizer states, that this rank owns."""
+    """Consecutive elements of a parameter, or of one of its optimizer states, that this rank owns."""
 
     name: str
-    """The parameter, as in the exported model."""
+    """Name of the parameter, as in the exported model."""
     kind: str
     start: int
     """First element, counted in the flattened parameter."""
     values: Tensor
-    """fp32, one dimension: a view of the live state. Copy it before the next step."""
+    """The elements, fp32, one dimension: a view of the state itself. Copy it before the next step."""
 
 
-Reader = Callable[[str, str, int, int], Tensor]
-"""(parameter, kind, first element, elements) -> fp32 values of a checkpoint, one dimension."""
+StateReader = Callable[[str, str, int, int], Tensor]
+"""Reads a checkpoint: (parameter, kind, first element, number of elements) -> fp32 values, one dimension."""
 
 
 class Engine(Protocol):
@@ -54,7 +55,7 @@ class Engine(Protocol):
     """deepspeed or torch."""
     options: TrainConfig
     decoder: Decoder
-    """The model of the forward pass. Under ZeRO-3 a layer has its weights only while it runs: read them
+    """The model of the forward pass. Under ZeRO-3 a layer has its weights only while it runs: read weights
     through `parts`, `full_weights` or `scoring`."""
     device: torch.device
     rank: int
@@ -62,21 +63,21 @@ class Engine(Protocol):
 
     @property
     def updates(self) -> int:
-        """Updates done: steps that were not skipped. AdamW's bias correction depends on it, so checkpoints
-        hold it. Reading it waits for the device."""
+        """Number of updates: steps that moved the weights. AdamW's bias correction depends on it, so
+        checkpoints hold it. Reading it waits for the device."""
 
     forwarded: Callable[[], None] | None
-    """Called between forward and backward of each micro batch, for timing. None costs nothing."""
+    """Called between forward and backward pass of each micro batch, for timing; None calls nothing."""
     observer: Callable[[list[Part]], None] | None
-    """Called in each update, once per group of parameters, with the gradient (kind `gradient`) as it is
-    applied: reduced over ranks and clipped. The weights have not moved yet. None costs nothing."""
+    """Called before each update, once per parameter group, with the gradient that will be applied (kind
+    `gradient`): reduced over ranks and clipped. None calls nothing."""
 
     def accumulate(self, rows: Batch, num_targets: int) -> Tensor:
-        """One forward and backward; adds to the gradient.
+        """One forward and backward pass; adds to the gradient.
 
         Args:
             rows: rows of this rank.
-            num_targets: targets of the global batch, so that the gradient is that of its mean loss.
+            num_targets: targets in the global batch, so that the gradient is that of the batch's mean loss.
 
         Returns:
             The summed loss of these rows in nats: fp32, no dimensions, on the device, detached.
@@ -86,18 +87,18 @@ class Engine(Protocol):
         """Reduce the gradient over ranks, clip it, update, and begin a new gradient.
 
         Returns:
-            Whether the weights moved: bool, no dimensions, on the device. False on all ranks alike where the
-            gradient was not finite; then neither weights nor states have changed.
+            Whether the weights moved: bool, no dimensions, on the device. False, on all ranks alike, if the
+            gradient was not finite; then neither weights nor optimizer states have changed.
         """
 
     def skip(self) -> None:
-        """Drop the gradient (finite or not) without an update; on all ranks or on none."""
+        """Drop the gradient, finite or not, without an update."""
 
     def gradient_norm(self) -> float:
-        """Norm of the last step's whole gradient before it was clipped; inf where it was not finite."""
+        """Norm of the last step's whole gradient before it was clipped; inf if it was not finite."""
 
     def set_learning_rate(self, multiplier: float) -> None:
-        """Scale every group's peak learning rate."""
+        """Set the learning rate of every group to its peak times `multiplier`."""
 
     @property
     def learning_rate(self) -> float:
@@ -106,11 +107,11 @@ class Engine(Protocol):
     def parts(self) -> list[Part]:
         """Weights and optimizer states that this rank owns, in a fixed order; all kinds from the start."""
 
-    def restore(self, read: Reader, updates: int) -> None:
-        """Load a state that was saved by any backend, stage and number of ranks."""
+    def restore(self, read: StateReader, updates: int) -> None:
+        """Load a state that was saved with any backend, ZeRO stage and number of ranks."""
 
     def full_weights(self) -> dict[str, Tensor]:
         """Every parameter's fp32 weights in its shape, on the CPU, on every rank."""
 
     def scoring(self) -> AbstractContextManager[Decoder]:
-        """The decoder in evaluation mode with whole weights; each rank may call it any number of times."""
+        """The decoder in evaluation mode with whole weights; each rank may run it as often as it needs."""

@@ -1,7 +1,7 @@
 """State in flat tensors, one per parameter group, partitioned among ranks: common to both backends.
 
-The optimizer sees one flat fp32 tensor per group, `flats`; `pieces` say which run of which parameter lies
-where in it. So a step is a handful of kernels however many tensors the model has, and state access is
+The optimizer sees one flat fp32 tensor per group, `flats`; `pieces` say which elements of which parameter lie
+where in it. So a step takes a few kernels however many tensors the model has, and reading the state is
 slicing.
 """
 
@@ -21,19 +21,20 @@ from torch import Tensor
 
 from yanmo.model.attention import document_bounds
 from yanmo.model.decoder import Decoder
-from yanmo.train.backends.engine import WEIGHT, Part, Reader
+from yanmo.train.backends.engine import WEIGHT, Part, StateReader
 from yanmo.train.backends.optimizer import MatrixAdamW, Piece, cut_places
 from yanmo.train.config import TrainConfig
 from yanmo.train.data import Batch
 
 
 def collective_timeout(options: TrainConfig) -> timedelta:
-    """Time limit of collectives: longer than the watchdog's, who says more; ten years without one."""
+    """Time limit of collectives: longer than the watchdog's, whose message says more; without a watchdog ten
+    years."""
     return timedelta(seconds=1.5 * options.hang_seconds + 60) if options.hang_seconds else timedelta(3650)
 
 
 class FlatEngine:
-    """What the backends share; each sets the attributes before `_locate` and adds forward and step."""
+    """What both backends share; each sets the attributes, calls `_locate`, adds `accumulate` and `step`."""
 
     backend = ""
     options: TrainConfig
@@ -47,12 +48,12 @@ class FlatEngine:
 
     def __init__(self) -> None:
         self._updates: int | Tensor = 0
-        """On the device it is a tensor, so that only reading it waits."""
+        """May be a tensor on the device, so that only reading it waits."""
         self.forwarded: Callable[[], None] | None = None
         self._observer: Callable[[list[Part]], None] | None = None
 
     def _locate(self, flats: list[Tensor], pieces: list[list[Piece]]) -> None:
-        """Tell the optimizer which parameter is where, and make its states now."""
+        """Tell the optimizer which parameter lies where, and make its states before the first step."""
         self.flats, self.pieces = flats, pieces
         everyone: list[Any] = [pieces]
         if self.world_size > 1:
@@ -107,7 +108,7 @@ class FlatEngine:
         return self._held()
 
     def _held(self) -> list[Part]:
-        """What this rank holds; it may own only a part of that."""
+        """All that this rank holds; it may own only some of it."""
         found = []
         for flat, pieces in zip(self.flats, self.pieces, strict=True):
             for kind, values in self._states(flat).items():
@@ -118,7 +119,7 @@ class FlatEngine:
         states = self.optimizer.state[flat]
         return {WEIGHT: flat.data, **{k: v for k, v in states.items() if v.shape == flat.shape}}
 
-    def restore(self, read: Reader, updates: int) -> None:
+    def restore(self, read: StateReader, updates: int) -> None:
         """See `Engine`."""
         self._updates = updates
         for name, kind, start, values in self._held():
@@ -129,7 +130,7 @@ class FlatEngine:
                 state["step"].fill_(updates)
         self._weights_changed(read)
 
-    def _weights_changed(self, read: Reader) -> None:
+    def _weights_changed(self, read: StateReader) -> None:
         """Copy `flats` to the weights that the forward pass reads."""
         raise NotImplementedError
 
@@ -163,7 +164,7 @@ class FlatEngine:
             self.decoder.train()
 
     def _loss(self, module: Callable[..., Tensor], rows: Batch, scale: float) -> Tensor:
-        """The loss of rows by `LossModule`; neither the copy to the device nor the call waits for it."""
+        """The loss of `LossModule` for these rows; neither the copy nor the call waits for the device."""
         arrays: list[NDArray[Any]] = [
             rows.ids_BT,
             rows.segments_BT,

@@ -1,8 +1,9 @@
 """The GPUs of this machine, found without importing torch in this process.
 
-The supervisor never imports torch, and a machine without a GPU must not pay for the question: without a
-device file nothing is started. Otherwise a separate process asks torch, as what counts is what torch
-sees (CUDA_VISIBLE_DEVICES, a CPU build, a driver that does not fit): an import of torch, once per training.
+The supervisor never imports torch, and a machine without a GPU must not wait for it: without a device file
+the answer is no GPU. Otherwise a separate process asks torch, as only what torch sees counts
+(CUDA_VISIBLE_DEVICES, a CPU build, a driver that does not fit): the price is one import of torch per
+training.
 """
 
 from __future__ import annotations
@@ -24,11 +25,12 @@ log = logging.getLogger(__name__)
 _FILES = ("nvidia[0-9]*", "dxg", "kfd")
 """Files in /dev of NVIDIA's driver, of a GPU under WSL, of AMD's driver."""
 _SECONDS = 120.0
+"""Longest time that torch may take to answer."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """The GPUs that a training would see, and what could be done with them."""
+    """The GPUs that a training would see, and what they can be used for."""
 
     gpus: int = 0
     name: str = ""
@@ -42,10 +44,10 @@ class Machine:
 
     @classmethod
     def from_facts(cls, facts: Mapping[str, Any]) -> Machine:
-        """What `dataclasses.asdict` made, also through JSON.
+        """The machine that `dataclasses.asdict` was called on; the values may have gone through JSON.
 
         Raises:
-            ValueError: it is not such a value.
+            ValueError: the values are not those of a machine.
         """
         capability = facts.get("capability")
         numbers = [facts.get("gpus"), *(capability if isinstance(capability, (list, tuple)) else ())]
@@ -75,10 +77,10 @@ def gpu_files() -> list[str]:
 
 @cache
 def this_machine() -> Machine:
-    """What torch sees here.
+    """The GPUs of this machine, as torch sees them.
 
     Raises:
-        EnvironmentFault: there is a GPU's device file, and torch cannot be asked about it.
+        EnvironmentFault: there is a GPU's device file, but torch could not be asked.
     """
     files = gpu_files()
     if not files:

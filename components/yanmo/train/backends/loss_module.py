@@ -24,10 +24,10 @@ class LossModule(nn.Module):
         at: Tensor | None = None,
         bounds: Tensor | None = None,
     ) -> Tensor:
-        """The summed loss of the positions that have a target, times `scale`.
+        """The summed loss, in nats, of the positions that have a target, times `scale`.
 
         Args:
-            at: those positions in the flattened rows; None reads them from the device, which waits for it.
+            at: these positions in the flattened rows; None looks them up, which waits for the device.
             bounds: see `yanmo.model.attention.documents`.
         """
         hidden_BTD = self.decoder.hidden(ids_BT, segments_BT, bounds)

@@ -1,4 +1,4 @@
-"""The engine that the options ask for."""
+"""Makes the engine of the chosen backend; only DeepSpeed's imports DeepSpeed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def open_engine(decoder: Decoder, options: TrainConfig, device: str) -> Engine:
     """The engine that the options ask for; joins the process group.
 
     Args:
-        decoder: has the first weights on rank 0; the other ranks get them from there.
+        decoder: holds the first weights on rank 0; the other ranks receive them from rank 0.
         device: cpu, cuda or mps.
 
     Raises:

@@ -1,13 +1,13 @@
-"""Muon for the layers' matrices and AdamW for the rest, on the flat partitions that ZeRO hands out.
+"""Muon for the layers' matrices and AdamW for the rest, on the flat partitions that ZeRO gives each rank.
 
 DeepSpeed's own Muon orthogonalizes while the gradient partition is filled, before the norm is taken, in all
-ZeRO classes but one. `gradient_clipping` then silently divides its steps by about 54
-(docs/recipe.md). Here Muon is an ordinary client optimizer: DeepSpeed reduces, measures and clips
-the true gradient, in any precision and ZeRO stage, and then this `step` runs. It knows where each matrix
-lies in its rank's flat partition; momentum is elementwise and stays flat. The few matrices that ZeRO-1 and 2
-cut at a partition's end (at most one per rank) are put together with one small all-reduce and computed by all
-ranks that hold a part; ZeRO-3 cuts every matrix, so there each rank computes its share of them and a second
-all-reduce hands the results around.
+ZeRO classes but one. `gradient_clipping` then silently divides its steps by about 54 (docs/recipe.md). Here
+Muon is an ordinary client optimizer: DeepSpeed reduces, measures and clips the true gradient, in any
+precision and ZeRO stage, and then this `step` runs. It knows where each matrix lies in its rank's flat
+partition; momentum is elementwise and stays flat. The few matrices that ZeRO-1 and 2 cut at the end of a
+partition (at most one per rank) are put together with one small all-reduce, and every rank that holds a part
+computes the whole update. ZeRO-3 cuts every matrix: there each rank computes the updates of some of them, and
+a second all-reduce distributes the results.
 
 Newton-Schulz runs in fp32 on CPUs, where bf16 is slow without avx512_bf16, and in bf16 on GPUs.
 """
@@ -42,16 +42,16 @@ def never_compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @dataclass(frozen=True)
 class Piece:
-    """The part of a parameter in this rank's flat partition of its group."""
+    """The part of a parameter that lies in this rank's flat partition of its group."""
 
     name: str
     shape: torch.Size
     start: int
     """First element, counted in the flattened parameter."""
     count: int
-    """Elements."""
+    """Number of elements."""
     at: int
-    """Offset of the first one in the partition."""
+    """Offset of the first element in the partition."""
 
     @property
     def is_whole(self) -> bool:
@@ -59,7 +59,7 @@ class Piece:
 
 
 def orthogonalize(update: Tensor, dtype: torch.dtype) -> Tensor:
-    """Roughly the nearest semi-orthogonal matrix: singular values go to 0.7 ... 1.2."""
+    """Roughly the nearest semi-orthogonal matrix, by Newton-Schulz: its singular values are 0.7 to 1.2."""
     a, b, c = _COEFFICIENTS
     x = update.to(dtype)
     wide = x.shape[0] <= x.shape[1]
@@ -72,7 +72,7 @@ def orthogonalize(update: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def parameter_groups(model: nn.Module, options: Any) -> list[dict[str, Any]]:
-    """The groups of the optimizer: matrices of the layers, embedding, head (if untied), norms.
+    """The optimizer's parameter groups: matrices of the layers, embedding, head (if untied), norms.
 
     Args:
         options: a TrainConfig.
@@ -105,19 +105,20 @@ def parameter_groups(model: nn.Module, options: Any) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Cuts:
-    """The matrices of a group that no rank holds whole, one after another in a common buffer."""
+    """The matrices of a group that are cut between ranks, one after another in a common buffer."""
 
     places: dict[str, int]
-    """Offset of each matrix."""
+    """Offset of each matrix in the buffer."""
     shapes: dict[str, torch.Size]
     size: int
+    """Elements of the buffer."""
 
 
 class MatrixAdamW(torch.optim.AdamW):
     """Muon for groups with `muon`, fused AdamW for the others.
 
-    Without pieces (`locate` not called) the parameters are whole and Muon treats each by itself: the plain
-    optimizer that the partitioned one is tested against.
+    If `locate` was not called, the parameters are whole and Muon updates each by itself: the plain optimizer
+    that the partitioned one is tested against.
     """
 
     def __init__(self, groups: list[dict[str, Any]], betas: tuple[float, float], eps: float = 1e-8) -> None:
@@ -127,24 +128,25 @@ class MatrixAdamW(torch.optim.AdamW):
         self._pieces: dict[int, list[Piece]] = {}
         self._cut: dict[int, Cuts] = {}
         self.idle = False
-        """If True a step changes nothing: for engines whose own step also clears gradients."""
+        """If True, a step changes nothing: for an engine that can only clear gradients by a step."""
         self.found_inf: Tensor | None = None
-        """1 if a step must change nothing, else 0 (fp32, no dimensions, on the device), so that the host need
-        not wait. torch's fused AdamW reads an attribute of this name."""
+        """1 if the step must change nothing, else 0 (fp32, no dimensions, on the device): the host need not
+        wait for it. torch's fused AdamW reads an attribute of this name."""
         self.observer: Callable[[Tensor], None] | None = None
-        """Called with each parameter that has a gradient, before it is updated."""
+        """Called with each parameter before it is updated."""
 
     def locate(self, flat: Tensor, pieces: list[Piece], cut: Cuts) -> None:
-        """Set what is in a flat partition.
+        """Say which parameters lie in a flat partition.
 
         Args:
-            flat: the group's parameter on this rank.
-            cut: cut matrices of all ranks together.
+            flat: the group's partition on this rank.
+            pieces: what lies in it.
+            cut: the matrices of the group that are cut between ranks.
         """
         self._pieces[id(flat)], self._cut[id(flat)] = pieces, cut
 
     def make_states(self, flat: Tensor, muon: bool) -> None:
-        """Zero states for a flat partition, as the first step would make them."""
+        """Make the states of a flat partition, all zeros, as the first step would."""
         state = self.state[flat]
         state.clear()
         if muon:
@@ -156,7 +158,7 @@ class MatrixAdamW(torch.optim.AdamW):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        """One update from the gradients, which the engine has clipped before."""
+        """One update with the gradients, which the engine has clipped already."""
         if self.idle:
             return
         groups = self.param_groups
@@ -203,7 +205,7 @@ class MatrixAdamW(torch.optim.AdamW):
             place.add_(_unless(refused, part), alpha=-group["lr"])
 
     def _cut_updates(self, parameter: Tensor, nesterov: Tensor) -> dict[str, Tensor]:
-        """The updates of the cut matrices: each rank adds its parts to zeros, then computes."""
+        """Matrix -> update, for the cut matrices of which this rank holds a part."""
         cut = self._cut[id(parameter)]
         if not cut.places:
             return {}
@@ -234,6 +236,7 @@ def _unless(refused: Tensor | None, update: Tensor) -> Tensor:
 
 
 def _update(matrix: Tensor) -> Tensor:
+    """Muon's update of a whole matrix, scaled as in Keller Jordan's Muon: tall matrices take larger steps."""
     dtype = torch.bfloat16 if matrix.device.type == "cuda" else torch.float32
     rows, columns = matrix.shape
     scale: float = max(1.0, rows / columns) ** 0.5
@@ -241,7 +244,7 @@ def _update(matrix: Tensor) -> Tensor:
 
 
 def cut_places(pieces_of_ranks: Iterable[list[Piece]]) -> Cuts:
-    """The matrices that no rank holds whole, in a common order."""
+    """The matrices that are cut between ranks, in the same order on every rank."""
     shapes: dict[str, torch.Size] = {}
     for pieces in pieces_of_ranks:
         shapes.update({p.name: p.shape for p in pieces if not p.is_whole})

@@ -1,9 +1,10 @@
-"""The engine of torch alone: for Apple's MPS, for machines without DeepSpeed, for comparison.
+"""The engine with torch alone: for Apple's MPS, for machines without DeepSpeed, for comparison.
 
-Every rank holds everything. Weights are in one flat fp32 tensor per group; in bf16 the forward pass reads a
-flat bf16 copy, and gradients are added up in fp32 as they appear. `DistributedDataParallel` is not used: it
-reduces gradients in the dtype of the parameters, which for bf16 differs from the other backend. Instead there
-is one all-reduce per group after the last backward pass, not overlapped with it: for many GPUs use DeepSpeed.
+Every rank holds everything. Weights are in one flat fp32 tensor per group; with bf16 the forward pass reads a
+flat bf16 copy, and gradients are accumulated in fp32. `DistributedDataParallel` is not used, as it reduces
+gradients in the dtype of the parameters: with bf16 the other backend would give other results. Instead there
+is one all-reduce per group after the last backward pass; it does not overlap with computation, so use
+DeepSpeed for many GPUs.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from yanmo.model.decoder import Decoder
-from yanmo.train.backends.engine import Part, Reader
+from yanmo.train.backends.engine import Part, StateReader
 from yanmo.train.backends.flat import FlatEngine, collective_timeout
 from yanmo.train.backends.loss_module import LossModule
 from yanmo.train.backends.optimizer import MatrixAdamW, Piece, parameter_groups
@@ -58,7 +59,7 @@ class PlainEngine(FlatEngine):
         self._locate(flats, pieces)
         self._norm = torch.zeros(())
         self._defers = self.device.type != "cpu"
-        """Whether the optimizer decides on the device about skipping; a CPU has nothing to wait for."""
+        """Whether the device itself decides to skip an update; on a CPU the host can, as it never waits."""
 
     def _flatten(self, parameters: list[Tensor], names: dict[int, str]) -> tuple[Tensor, Tensor, list[Piece]]:
         """The fp32 tensor of a group, the tensor that the forward pass reads, and the pieces in it."""
@@ -79,7 +80,7 @@ class PlainEngine(FlatEngine):
         return flat, read, pieces
 
     def _collect(self, parameter: Tensor, gradient: Tensor) -> None:
-        """Let a parameter's gradient end up in `gradient`."""
+        """Have the backward pass add a parameter's gradient to `gradient`."""
         if self._dtype == torch.float32:
             parameter.grad = gradient
             return
@@ -137,7 +138,7 @@ class PlainEngine(FlatEngine):
             for flat, read in zip(self.flats, self._read, strict=True):
                 read.copy_(flat.data)
 
-    def _weights_changed(self, read: Reader) -> None:
+    def _weights_changed(self, read: StateReader) -> None:
         self._copy_to_forward()
 
     def full_weights(self) -> dict[str, Tensor]:

@@ -1,12 +1,13 @@
-"""DeepSpeed's engine, set up so that it needs no compiler and no just-in-time build.
+"""DeepSpeed's engine, set up so that it compiles nothing at run time and needs no compiler.
 
 Three traps: on Linux CPUs deepspeed compiles a shared-memory op at its first use and crashes without c++;
-importing its Muon compiles kernels; a config that names "AdamW" builds FusedAdam. So the op is masked,
-torch.compile is off on CPUs, and the optimizer is our own client object.
+importing its Muon compiles kernels; a config that names "AdamW" builds FusedAdam. So the op is marked as
+incompatible, torch.compile is off on CPUs, and the optimizer is an object of our own.
 
-Accumulation is ours (`managed_gradient_accumulation: false`): `step` is the boundary, so that a step can be
-skipped and its number of micro batches can change. ZeRO-3 partitions every parameter by itself: each rank
-owns an equal run of each, padded at the end, and weights are whole only while a layer runs.
+Accumulation is our own (`managed_gradient_accumulation: false`): gradients accumulate until `step` is called,
+so that a step can be skipped and its number of micro batches can change. ZeRO-3 partitions each parameter by
+itself: every rank owns an equal share of it, padded at the end, and a layer has whole weights only while it
+runs.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from yanmo.model.decoder import Decoder
-from yanmo.train.backends.engine import Reader
+from yanmo.train.backends.engine import StateReader
 from yanmo.train.backends.flat import FlatEngine, collective_timeout, copy_with
 from yanmo.train.backends.loss_module import LossModule
 from yanmo.train.backends.optimizer import MatrixAdamW, Piece, parameter_groups
@@ -37,10 +38,10 @@ def import_deepspeed(device: str, compiled: bool = False) -> Any:
     """The deepspeed module, quiet and without builds; call this before anything else imports it.
 
     Args:
-        compiled: the model will go through torch.compile, which is otherwise switched off on CPUs.
+        compiled: whether the model will go through torch.compile, which is otherwise off on CPUs.
 
     Raises:
-        RuntimeError: deepspeed no longer has the private table that masks the op; pin another version.
+        RuntimeError: this deepspeed lacks the private table of compatible ops; use the pinned version.
     """
     os.environ.setdefault("DS_ACCELERATOR", device)
     if device == "cpu" and not compiled:
@@ -112,18 +113,18 @@ class ZeroEngine(FlatEngine):
             config=config,
             dist_init_required=False,
         )[0]
-        if self._shared_out:
+        if self._is_stage_3:
             self._locate(*self._stage_3())
         else:
             flats: list[Tensor] = [group["params"][0] for group in self.optimizer.param_groups]
             self._locate(flats, [self._pieces_of(i) for i in range(len(flats))])
 
     @property
-    def _shared_out(self) -> bool:
+    def _is_stage_3(self) -> bool:
         return self.options.zero_stage == 3
 
     def _pieces_of(self, group: int) -> list[Piece]:
-        """Stages 1 and 2: a group's parameters, one after another, cut into equal runs."""
+        """Stages 1 and 2: the group's parameters lie one after another and are cut into equal parts."""
         pieces = []
         for name, parameter in self.decoder.named_parameters():
             mapping = parameter._hp_mapping  # type: ignore[attr-defined]
@@ -134,7 +135,7 @@ class ZeroEngine(FlatEngine):
         return pieces
 
     def _stage_3(self) -> tuple[list[Tensor], list[list[Piece]]]:
-        """Stage 3: each parameter is cut into equal runs, the last ones padded or empty."""
+        """Stage 3: each parameter is cut into equal parts, of which the last ones are padded or empty."""
         zero = self._engine.optimizer
         names = {id(p): name for name, p in self.decoder.named_parameters()}
         flats, pieces = list(zero.fp32_partitioned_groups_flat), []
@@ -151,7 +152,7 @@ class ZeroEngine(FlatEngine):
         return flats, pieces
 
     def _is_muon(self, i: int) -> bool:
-        group = self._engine.optimizer.sub_group_to_group_id[i] if self._shared_out else i
+        group = self._engine.optimizer.sub_group_to_group_id[i] if self._is_stage_3 else i
         return bool(self.optimizer.param_groups[group]["muon"])
 
     def shapes(self) -> dict[str, torch.Size]:
@@ -160,7 +161,8 @@ class ZeroEngine(FlatEngine):
 
     def accumulate(self, rows: Batch, num_targets: int) -> Tensor:
         """See `Engine`."""
-        # DeepSpeed averages over ranks; this takes it back. A batch of chats' questions has no target.
+        # DeepSpeed averages over ranks; times their number it is the sum. A batch may have no target: chats'
+        # questions.
         scale = self.world_size / max(num_targets, 1)
         loss = self._loss(self._engine, rows, scale)
         if self.forwarded:
@@ -188,8 +190,8 @@ class ZeroEngine(FlatEngine):
         """See `Engine`."""
         return float(self._engine.get_global_grad_norm() or 0.0)
 
-    def _weights_changed(self, read: Reader) -> None:
-        if self._shared_out:
+    def _weights_changed(self, read: StateReader) -> None:
+        if self._is_stage_3:
             zero = self._engine.optimizer
             for i in range(len(self.flats)):
                 zero._reassign_or_swap_out_partitioned_parameters(i)
@@ -202,7 +204,7 @@ class ZeroEngine(FlatEngine):
     @contextmanager
     def scoring(self) -> Iterator[Decoder]:
         """See `Engine`; under ZeRO-3 this is a second, whole decoder."""
-        if not self._shared_out:
+        if not self._is_stage_3:
             with super().scoring() as decoder:
                 yield decoder
             return

@@ -1,4 +1,4 @@
-"""DeepSpeed's configuration: ours, merged with a file of the user's."""
+"""DeepSpeed's configuration: ours, merged with the user's file (--deepspeed-config)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OURS = {
     "zero_optimization.stage": "--zero-stage",
     "zero_optimization.offload_optimizer": "--offload",
 }
-"""Settings that one of our options decides: a file may only give the same value, or `auto`."""
+"""Setting -> the option that decides it: a file may only give the same value, or `auto`."""
 _NEVER = {
     "managed_gradient_accumulation": "accumulation is the engine's own",
     "zero_optimization.offload_param": "checkpoints could not read weights that are elsewhere",
@@ -33,17 +33,20 @@ _NEVER = {
     "checkpoint": "checkpoints are in our own format",
     "amp": "give --precision",
 }
+"""Setting -> why a file must not have it."""
 _FREE = ("steps_per_print",)
-"""Settings of ours that a file may replace."""
+"""Settings of ours that a file may change."""
 _BATCH = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
+"""Settings that depend on the micro batch."""
 
 
 def engine_config(options: TrainConfig, *, check_batch: bool = True) -> dict[str, Any]:
     """DeepSpeed's configuration.
 
     Args:
-        check_batch: whether another micro batch in the file is an error: it is where the user's options are
-            checked, not in workers with a smaller one after running out of memory, or at night.
+        check_batch: whether a batch size in the file must agree with the options. True where the user's
+            options are checked. False in the workers: their micro batch may be smaller, by night or after one
+            did not fit into memory.
 
     Raises:
         UsageError: --deepspeed-config cannot be read, or contradicts an option; says which.
@@ -63,8 +66,8 @@ def engine_config(options: TrainConfig, *, check_batch: bool = True) -> dict[str
         "steps_per_print": 10**9,
     }
     if options.precision == "bf16":
-        # Without these, stage 1 adds up micro batches in bf16 and sends fp32 sums as bf16: gradients
-        # differ by 0.26 % (measured).
+        # Without these, stage 1 accumulates micro batches in bf16 and sends fp32 sums as bf16, which changes
+        # gradients by 0.26 % (measured).
         config["bf16"] = {"enabled": True, "immediate_grad_update": True}
         config["communication_data_type"] = "fp32"
     if options.deepspeed_config:
@@ -77,13 +80,13 @@ def engine_config(options: TrainConfig, *, check_batch: bool = True) -> dict[str
 def fit_buckets(config: dict[str, Any], elements: int, ranks: int) -> None:
     """Make DeepSpeed's gradient bucket no larger than the gradient: it is allocated whole in every step.
 
-    By default it holds 5e8 numbers, which in fp32 is 2 GB of GPU memory for any model. A single rank needs no
+    By default it holds 5e8 numbers: in fp32, 2 GB of GPU memory for any model. A single rank needs no
     reduce-scatter; without it the gradient is the same and a step takes 3 % less time (`tiny`, 16 rows). What
-    a file sets is kept.
+    the user's file sets is kept.
 
     Args:
-        config: of `engine_config`.
-        elements: parameters of the model.
+        config: what `engine_config` returned; changed in place.
+        elements: number of weights of the model.
     """
     zero = config["zero_optimization"]
     zero.setdefault("reduce_bucket_size", min(elements, 500_000_000))

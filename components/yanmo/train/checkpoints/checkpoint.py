@@ -1,13 +1,16 @@
-"""Checkpoints that a kill at any moment cannot spoil, in a format that any number of ranks reads.
+"""Checkpoints that a kill at any moment cannot damage, in a format that any number of ranks can read.
 
-    checkpoints/step-00000120/rank-00000.safetensors   per parameter: weight and optimizer states (fp32)
-                              index.json               position, identity, shapes, which rank has what
+    checkpoints/step-00000120/rank-00000.safetensors   weights and optimizer states that rank 0 owns (fp32):
+                                                       tensors `<kind>/<first element>/<parameter>`; and the
+                                                       states of its random generators
+                              index.json               step, identity, state of the loop, number of ranks
                               manifest.json            bytes and sha256 of the files above
 
-Each rank writes the parts it owns under a temporary name; when all have (writer.py) rank 0 writes the
-manifest, syncs, renames the folder and moves the pointer `latest`. The loader takes the newest folder whose
-manifest verifies, so a half-written or truncated one only costs the steps since the one before it.
-No pickle. DeepSpeed's own `latest` may name a checkpoint that is not there.
+Each rank writes what it owns into a folder with a temporary name; when all have (writer.py), rank 0 writes
+the manifest, syncs, renames the folder and sets the pointer `latest`. The loader takes the newest folder
+whose files agree with its manifest, so a half-written or truncated one only costs the steps since the one
+before it. There is no pickle. DeepSpeed's own checkpoints are not used: their `latest` may name one that is
+not there.
 """
 
 from __future__ import annotations
@@ -36,24 +39,25 @@ log = logging.getLogger(__name__)
 BEST = "best"
 _FORMAT = "yanmo-checkpoint-2"
 _KEPT = 2
+"""Newest checkpoints that are always kept."""
 _PREFIX = "step-"
 _RNG, _CUDA_RNG = "torch_rng_state", "cuda_rng_state"
 
 
 @dataclass(frozen=True)
 class Position:
-    """The state of a run other than its tensors."""
+    """Where a training is: its state other than tensors."""
 
     step: int
     """Optimizer steps done."""
     identity: dict[str, str]
-    """What the checkpoint belongs to, by name: model, cache, plan, options. All must agree to resume."""
+    """Digests of token cache, data plan, model shape and options, by name; a resume needs the same ones."""
     progress: dict[str, Any]
-    """State of the loop: sums of the current interval, seconds of training."""
+    """State of the loop, as JSON values (`Resumable`): sums of the interval, rewinds, best validation ..."""
 
 
 def snapshot(engine: Engine) -> dict[str, Tensor]:
-    """Copies of the states that this rank owns, on the CPU, under their names in its file."""
+    """Copies, on the CPU, of the state that this rank owns, under the names that its file gives them."""
     tensors: dict[str, Tensor] = {_RNG: torch.get_rng_state()}
     if engine.device.type == "cuda":
         tensors[_CUDA_RNG] = torch.cuda.get_rng_state(engine.device)
@@ -64,7 +68,7 @@ def snapshot(engine: Engine) -> dict[str, Tensor]:
 
 
 def write_rank(folder: Path, rank: int, tensors: dict[str, Tensor]) -> None:
-    """Write and sync one rank's file and, next to it, its entry in the manifest."""
+    """Write and sync a rank's file and, next to it, the file's entry for the manifest."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"rank-{rank:05d}.safetensors"
     write_tensors(tensors, path)
@@ -72,7 +76,11 @@ def write_rank(folder: Path, rank: int, tensors: dict[str, Tensor]) -> None:
 
 
 def index_of(engine: Engine, position: Position, *, keep: bool) -> str:
-    """The text of index.json for the current state."""
+    """The text of index.json for the engine's current state.
+
+    Args:
+        keep: whether the checkpoint is never deleted for being old.
+    """
     index = {
         "format": _FORMAT,
         "step": position.step,
@@ -86,10 +94,15 @@ def index_of(engine: Engine, position: Position, *, keep: bool) -> str:
 
 
 def commit(temporary: Path, final: Path, index: str) -> None:
-    """Make a checkpoint whose files are all written the newest one, and drop old ones.
+    """Make a checkpoint whose ranks have all written the newest one, and delete old ones.
+
+    Args:
+        temporary: the folder that the ranks wrote into.
+        final: its name from now on.
+        index: the text of index.json.
 
     Raises:
-        OSError: no space, no permission; nothing half-written is later read as a checkpoint.
+        OSError: no space, no permission; nothing half-written will be read as a checkpoint.
     """
     entries = []
     for path in sorted(temporary.glob("rank-*.json")):
@@ -104,12 +117,12 @@ def commit(temporary: Path, final: Path, index: str) -> None:
     if final.exists():
         shutil.rmtree(final)
     temporary.rename(final)
-    point(final.parent, "latest", final.name)
+    set_pointer(final.parent, "latest", final.name)
     prune(final.parent)
 
 
-def point(root: Path, pointer: str, name: str) -> None:
-    """Make `latest` or `best` name a checkpoint."""
+def set_pointer(root: Path, pointer: str, name: str) -> None:
+    """Make the pointer `latest` or `best` name a checkpoint."""
     path = root / f"{pointer}.tmp"
     path.write_text(name, encoding="utf-8")
     _entry(path)
@@ -117,8 +130,8 @@ def point(root: Path, pointer: str, name: str) -> None:
     _sync_folder(root)
 
 
-def pointed(root: Path, pointer: str) -> Path | None:
-    """The checkpoint that a pointer names; None when there is none."""
+def read_pointer(root: Path, pointer: str) -> Path | None:
+    """The checkpoint that a pointer names; None if there is none."""
     try:
         folder = root / (root / pointer).read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -127,12 +140,12 @@ def pointed(root: Path, pointer: str) -> Path | None:
 
 
 def prune(root: Path) -> None:
-    """Delete checkpoints except the last two, those marked to be kept, the best, and one to rewind to.
+    """Delete checkpoints, except the two newest, those marked to be kept, the best, and one to rewind to.
 
-    The last is the newest one from before steps that went wrong: where checkpoints are made every few steps,
-    all newer ones may be from within the trouble.
+    The one to rewind to is the newest from before any trouble: with a checkpoint every few steps, all newer
+    ones may have been made while the training was going wrong.
     """
-    folders, best = _folders(root), pointed(root, BEST)
+    folders, best = _folders(root), read_pointer(root, BEST)
     calm = next((folder for folder in folders if is_calm(_index(folder).get("progress", {}))), None)
     for old in folders[_KEPT:]:
         if old not in (best, calm) and not _index(old).get("keep"):
@@ -147,7 +160,7 @@ def _index(folder: Path) -> dict[str, Any]:
 
 
 def drop_after(root: Path, step: int) -> None:
-    """Remove checkpoints of later steps, and unfinished ones, after a rewind."""
+    """Delete the checkpoints of later steps, and unfinished ones, after a rewind."""
     for folder in (*_folders(root), *root.glob(".tmp-*")):
         if folder.name.startswith(".tmp-") or step_of(folder) > step:
             shutil.rmtree(folder, ignore_errors=True)
@@ -164,7 +177,7 @@ def name_of(step: int) -> str:
 
 
 def _entry(path: Path) -> dict[str, Any]:
-    """Make a file durable and describe it."""
+    """Sync a file to disk; returns its entry for the manifest."""
     with path.open("rb+") as file:
         os.fsync(file.fileno())
     return {"name": path.name, "bytes": path.stat().st_size, "sha256": file_sha256(path)}
@@ -179,12 +192,12 @@ def _sync_folder(path: Path) -> None:
 
 
 def _folders(root: Path) -> list[Path]:
-    """Checkpoints by name, newest first, whole or not."""
+    """The folders of all checkpoints, newest first, damaged ones included."""
     return sorted((p for p in root.glob(f"{_PREFIX}*") if p.is_dir()), reverse=True)
 
 
-def fault(folder: Path) -> str | None:
-    """What is wrong with a checkpoint, in words; None when it is whole."""
+def damage(folder: Path) -> str | None:
+    """What is wrong with a checkpoint, in words; None if it is whole."""
     try:
         files = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["files"]
         for entry in files:
@@ -205,14 +218,14 @@ def newest(root: Path, before_step: int | None = None) -> Path | None:
     """The newest whole checkpoint; damaged ones are skipped with a warning.
 
     Args:
-        before_step: only those made before this step.
+        before_step: looks only at checkpoints of earlier steps than this one.
 
     Raises:
-        DataError: there are checkpoints and all are damaged.
+        DataError: there are checkpoints, and all of them are damaged.
     """
     folders = [f for f in _folders(root) if before_step is None or step_of(f) < before_step]
     for folder in folders:
-        problem = fault(folder)
+        problem = damage(folder)
         if problem is None:
             return folder
         log.warning("checkpoint %s is damaged (%s); trying the one before", folder, problem)
@@ -224,10 +237,10 @@ def newest(root: Path, before_step: int | None = None) -> Path | None:
 
 
 def load(engine: Engine, folder: Path, identity: dict[str, str]) -> Position:
-    """Put a checkpoint's state into the engine; any number of ranks may have written it.
+    """Load a checkpoint's state into the engine; any number of ranks may have written it.
 
     Raises:
-        DataError: it belongs to another model, cache or options; says which.
+        DataError: it was made with another token cache, data plan, model shape or options; says which.
     """
     index = json.loads((folder / "index.json").read_text(encoding="utf-8"))
     _check_identity(folder, index, identity)
@@ -267,6 +280,6 @@ def _check_identity(folder: Path, index: dict[str, Any], identity: dict[str, str
 
 
 def digest(value: Any) -> str:
-    """A short digest of a JSON-able value, for `Position.identity`."""
+    """A short digest of a JSON value, for `Position.identity`."""
     text = json.dumps(value, sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

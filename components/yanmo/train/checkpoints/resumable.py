@@ -1,7 +1,7 @@
-"""The state of a training between two steps: all that a checkpoint holds, and how it is saved and restored.
+"""The state of a training between two steps: what a checkpoint holds, and how it is saved and restored.
 
-It is saved in the background, resumes from the newest checkpoint, rewinds to one from before trouble, and
-returns to the best at the end. The steps themselves are in loop.py.
+Checkpoints are written in the background. A training resumes from the newest one, rewinds to one from before
+trouble, and returns to the best one at the end. The steps themselves are in loop.py.
 """
 
 from __future__ import annotations
@@ -55,15 +55,16 @@ class Resumable:
     best: float = math.inf
     """Best validation so far, bits per character."""
     _best_checkpoint: str = ""
-    """Its checkpoint; part of the state, as a kill may come between its commit and its pointer."""
+    """Name of its checkpoint; part of the state, as a kill may come between its commit and its pointer."""
     saves: int = 0
+    """Checkpoints made so far, for --keep-every."""
     _offset: int = 0
-    """Samples skipped by rewinds: how far the data is ahead of the steps."""
+    """Samples that rewinds skipped: how far the data is ahead of the steps."""
     _saved_step: int = -1
     _lines: int | None = None
-    """Lines of metrics.jsonl at the checkpoint that the training continues from."""
+    """Lines that metrics.jsonl had at the checkpoint from which the training continues."""
     _validated_step: int = -1
-    """Step of the last validation: one that a checkpoint already holds is not made again."""
+    """Step of the last validation, so that a validation whose result a checkpoint holds is not repeated."""
     _saved_at: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
@@ -77,7 +78,7 @@ class Resumable:
 
     @property
     def interval(self) -> Interval:
-        """Sums since the last line."""
+        """Sums since the last line of metrics.jsonl."""
         return self.ledger.interval
 
     def resume(self) -> None:
@@ -104,7 +105,7 @@ class Resumable:
         return bool(by_steps or (by_time and self.writer.is_idle))
 
     def _save(self) -> None:
-        """Begin a checkpoint of this step if there is none, after one that is being written."""
+        """Begin a checkpoint of this step, unless there is one; waits for one that is being written."""
         if self._saved_step == self.step:  # saved as the best after a validation
             return
         self._saved_step = self.step
@@ -149,7 +150,7 @@ class Resumable:
         self._find_the_best(progress.get("best_checkpoint", ""))
 
     def _rewind(self, trouble: Trouble) -> None:
-        """Go back to before the trouble and continue with the data after it.
+        """Load the newest checkpoint from before the trouble, and continue with the data after it.
 
         Raises:
             UsageError: there is no checkpoint from before it, or there were too many rewinds.
@@ -193,14 +194,16 @@ class Resumable:
         )
 
     def _keep_best(self) -> None:
-        """Save this step as the best so far, if it is not saved yet."""
+        """Save this step, unless it is saved already, and set the pointer `best` to it."""
         self._save()
         self.writer.finish()
         if self.engine.rank == 0:
-            checkpoint.point(self.folder / job.CHECKPOINTS, checkpoint.BEST, checkpoint.name_of(self.step))
+            checkpoint.set_pointer(
+                self.folder / job.CHECKPOINTS, checkpoint.BEST, checkpoint.name_of(self.step)
+            )
 
     def _find_the_best(self, name: str) -> None:
-        """Point at the best checkpoint that a state names; where it is gone, look for a new best."""
+        """Set the pointer `best` to the checkpoint that a state names; if that is gone, forget the best."""
         root = self.folder / job.CHECKPOINTS
         there = self.collectives.from_first((root / name / "manifest.json").is_file()) if name else True
         self._best_checkpoint = name if there else ""
@@ -208,15 +211,15 @@ class Resumable:
             self.best = math.inf
             self._warn("the best checkpoint so far, %s, is gone; the next validation sets a new best", name)
         elif name and self.engine.rank == 0:
-            checkpoint.point(root, checkpoint.BEST, name)
+            checkpoint.set_pointer(root, checkpoint.BEST, name)
 
     def _go_back_to_the_best(self) -> None:
-        """With early stopping, take the best model instead of the last one."""
+        """With early stopping, load the best checkpoint: its model is the result, and not the last one."""
         root = self.folder / job.CHECKPOINTS
         if not self.options.early_stopping:
             return
-        best = checkpoint.pointed(root, checkpoint.BEST) if self.engine.rank == 0 else None
-        problem = checkpoint.fault(best) if best else None
+        best = checkpoint.read_pointer(root, checkpoint.BEST) if self.engine.rank == 0 else None
+        problem = checkpoint.damage(best) if best else None
         if problem:
             self._warn("the best model, %s, is damaged (%s); the last one is taken instead", best, problem)
             self.metrics_log.event(self.step, "best", damaged=problem)
@@ -228,7 +231,7 @@ class Resumable:
             self.metrics_log.event(came_from, "best", best_step=self.step)
 
     def _warn(self, message: str, *values: Any) -> None:
-        """Log once what all ranks find."""
+        """Log, on rank 0 only, a warning that all ranks would give."""
         if self.engine.rank == 0:
             log.warning(message, *values)
 
@@ -236,7 +239,12 @@ class Resumable:
 def identity_of(
     options: TrainConfig, samples: Samples, cache_digest: str, shape: dict[str, Any]
 ) -> dict[str, str]:
-    """What a checkpoint of this run must have been made with, by name."""
+    """`Position.identity` of a training: digests of what its checkpoints must have been made with.
+
+    Args:
+        cache_digest: content digest of the token cache.
+        shape: fields of the decoder's config.
+    """
     return {
         "token cache": cache_digest[:16],
         "data plan": samples.plan(0).digest[:16],

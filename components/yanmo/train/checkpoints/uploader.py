@@ -1,7 +1,8 @@
 """Uploads the newest checkpoint to a remote store during training: a lost node costs one interval.
 
-It also uploads the checkpoint of the best validation, which early stopping returns at the end, and one to
-rewind to if the newest is from within trouble. Without torch: the supervisor runs this.
+With it go the checkpoint of the best validation, which early stopping returns to at the end, and, if the
+newest one was made while the training was going wrong, one to rewind to. It does not import torch, as the
+supervisor runs it.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _MANIFEST = "manifest.json"
 
 
 class Uploader:
-    """While entered, a thread uploads each new checkpoint of the work folder; the training does not wait."""
+    """A context in which a thread uploads each new checkpoint of the work folder; training does not wait."""
 
     def __init__(self, work: WorkFolder, lease: Lease) -> None:
         self._lease = lease
@@ -40,10 +41,10 @@ class Uploader:
         self._lost: LeaseLost | None = None
 
     def restore(self) -> None:
-        """Download the saved checkpoint if it is newer than those on this machine.
+        """Download the uploaded checkpoint if it is newer than those on this machine.
 
         Raises:
-            DataError: it is damaged, and there is none on this machine.
+            DataError: it is damaged, and this machine has none.
         """
         before = self._newest()
         try:
@@ -67,7 +68,7 @@ class Uploader:
         """Upload the newest checkpoint now.
 
         Raises:
-            StorageError: that failed; it is on this machine only.
+            StorageError: the upload failed; the checkpoint is on this machine only.
         """
         name = self._newest()
         label = self._label(name)
@@ -76,41 +77,45 @@ class Uploader:
         metrics = self._work.path / job.METRICS
         if metrics.exists():  # its lines up to this step belong to the state
             shutil.copyfile(metrics, self._root / name / job.METRICS)
-        names = [file for other in self._besides(name) for file in self._files(other)]
+        names = [file for other in self._companions(name) for file in self._files(other)]
         self._work.save(label, names + self._files(name), self._lease)
         self._saved = label
 
     def check(self) -> None:
-        """Raise LeaseLost where another run has taken over the key, so that this one would train in vain."""
+        """Check that this run still holds the lease of its key.
+
+        Raises:
+            LeaseLost: another run has taken over the key, so that this one would train in vain.
+        """
         if self._lost:
             raise self._lost
         if self._lease.is_lost:
             self._lease.check()
 
-    def _besides(self, name: str) -> list[str]:
-        """Checkpoints that must go with it: the best and, if it is from within trouble, one from before."""
+    def _companions(self, name: str) -> list[str]:
+        """Checkpoints to upload with this one: the best, and the newest from before any trouble."""
         best = str(self._progress(name).get("best_checkpoint", ""))
         calm = next((other for other in self._whole() if is_calm(self._progress(other))), "")
         found = [other for other in dict.fromkeys((best, calm)) if other and other != name]
         return [other for other in found if self._is_whole(other)]
 
     def _files(self, name: str) -> list[str]:
-        """A checkpoint's files, the manifest last: a restore that is killed leaves none that looks whole."""
+        """A checkpoint's files, the manifest last, so that an interrupted restore does not look complete."""
         files = [path for path in (self._root / name).iterdir() if not path.name.startswith(".")]
         files.sort(key=lambda path: (path.name == _MANIFEST, path.name))
         return [path.relative_to(self._work.path).as_posix() for path in files]
 
     def _whole(self) -> Iterator[str]:
-        """Names of the checkpoints on this machine, newest first."""
+        """Names of the whole checkpoints on this machine, newest first."""
         names = sorted((path.name for path in self._root.glob("step-*")), reverse=True)
         return (name for name in names if self._is_whole(name))
 
     def _newest(self) -> str:
-        """Name of the newest checkpoint on this machine; "" for none."""
+        """Name of the newest whole checkpoint on this machine; "" if there is none."""
         return next(self._whole(), "")
 
     def _is_whole(self, name: str) -> bool:
-        """Whether the files have the sizes that the manifest says; a truncated one is downloaded again."""
+        """Whether the files have the sizes in the manifest: a truncated checkpoint is downloaded again."""
         folder = self._root / name
         try:
             files = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))["files"]
@@ -119,7 +124,7 @@ class Uploader:
             return False
 
     def _label(self, name: str) -> str:
-        """A key that sorts states by age: after a rewind an earlier step is the newer state."""
+        """A key that sorts states by age: after a rewind, the state of an earlier step is the newer one."""
         rewinds = self._progress(name).get("rewinds", 0) if name else 0
         return f"step-~{rewinds:03d}-{name}" if rewinds else name
 

@@ -1,7 +1,8 @@
-"""Writes checkpoints in the background: the training only waits for a copy of the state in memory.
+"""Writes checkpoints in the background: the training only waits until its state is copied in memory.
 
-One checkpoint is written at a time. Threads use no collectives: whether all ranks have written is among the
-numbers that the ranks exchange after each step anyway; then rank 0 commits. A kill leaves the one before.
+One checkpoint is written at a time. The writing threads use no collectives: after each step the ranks
+exchange some numbers anyway, and whether a rank is still writing is one of them. When none is, rank 0
+commits. A kill before that leaves the earlier checkpoint.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _POLL_SECONDS = 0.01
 
 
 class PeerFailed(RuntimeError):
-    """Another rank failed and says why; this one only stops."""
+    """Another rank failed, and its message says why; this rank stops because of it."""
 
 
 class Writer:
@@ -36,7 +37,7 @@ class Writer:
         self._index = ""
 
     def clear(self) -> None:
-        """Remove what a killed run left half-written."""
+        """Delete half-written checkpoints of a run that was killed."""
         if self._engine.rank == 0:
             for stale in self._root.glob(".tmp-*"):
                 shutil.rmtree(stale, ignore_errors=True)
@@ -57,10 +58,10 @@ class Writer:
         return self._error is not None
 
     def begin(self, position: Position, *, keep: bool) -> None:
-        """Copy the state and begin to write it; no other write may be in progress.
+        """Copy the state and begin to write it; no other checkpoint may be in progress.
 
         Args:
-            keep: whether it is never deleted for being old.
+            keep: whether the checkpoint is never deleted for being old.
         """
         assert self.is_idle, "one checkpoint at a time"
         tensors = checkpoint.snapshot(self._engine)
@@ -77,8 +78,8 @@ class Writer:
             failed: whether any rank's thread met an error.
 
         Raises:
-            OSError: no space, no permission.
-            PeerFailed: on another rank.
+            OSError: this rank had no space or no permission.
+            PeerFailed: another rank failed.
         """
         if failed:
             self._step = None
@@ -94,10 +95,10 @@ class Writer:
             self._start(lambda: checkpoint.commit(temporary, final, index))
 
     def finish(self) -> None:
-        """Wait until what was begun is committed.
+        """Wait until a checkpoint that was begun is committed.
 
         Raises:
-            OSError: as `settle`.
+            OSError, PeerFailed: as in `settle`.
         """
         while True:
             writing, pending, failed = self._collectives.any(

@@ -1,18 +1,19 @@
-"""The collapse monitor: every few steps it checks gradients, updates and, with full, the model's inside.
+"""The collapse monitor: every few steps it checks gradients, updates and, with full, the activations.
 
-fast: norm of the gradient and size of the update relative to the weights, by layer, from the step that is
+fast: norm of the gradient, and of the update relative to the weights, by layer, measured in a step that is
     made anyway; costs one pass over the gradient and one copy of the weights.
-full: also a forward pass over a few rows, with the metrics of probes.py.
-off: no hook, no copy, nothing.
+full: also the metrics of probes.py, which cost a forward pass over a few rows.
+off: measures nothing and costs nothing.
 
-A warning names the metric, the layer and what it means, once until the metric was good again. Thresholds:
+A warning names the metric, the layer and what it means; it comes again only after the metric was good in
+between. Thresholds:
 
-    active_units < 0.5         half of the units dormant; Sokar et al. 2023 (arXiv 2302.12902)
-    effective_rank < 3         states on a plane; ours, see the healthy and sick trainings in docs/night.md
-    attention_entropy < 0.05   Zhai et al. 2023 (arXiv 2303.06296): training diverges where it falls to 0
-    output_entropy < 0.01      one token, always
-    update_ratio > 0.5         an update of half of the weights; 1e-3 is usual (Karpathy, CS231n notes)
-    grad_norm < 1e-6           of the largest layer's: vanished
+    active_units < 0.5          more than half of the units are dormant; Sokar et al. 2023 (arXiv 2302.12902)
+    effective_rank < 3          hidden states lie near a plane; our own: docs/night.md compares trainings
+    attention_entropy < 0.05    Zhai et al. 2023 (arXiv 2303.06296): training diverges where it falls to 0
+    output_entropy < 0.01       nearly all probability is on one token
+    update_ratio > 0.5          norm of the update over that of the weights; 1e-3 is usual (Karpathy, CS231n)
+    relative_grad_norm < 1e-6   grad_norm over that of the layer with the largest: the gradient has vanished
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from yanmo.train.health.probes import look_inside
 log = logging.getLogger(__name__)
 
 PROBE_ROWS = 4
+"""Rows of the batch that the metrics of probes.py are measured on."""
 _LAYER = re.compile(r"\blayers\.(\d+)\.")
 _BAD: dict[str, tuple[Callable[[float], bool], str]] = {
     "active_units": (lambda x: x < 0.5, "more than half of the units are dormant"),
@@ -58,7 +60,7 @@ class Monitor:
         """Args:
         mode: full, fast or off.
         every: steps between two measurements.
-        warmup_steps: no warnings before their end: weights that begin at zero move by more than their size.
+        warmup_steps: steps without warnings: weights that begin at zero change by more than their norm.
         """
         self._engine, self._collectives = engine, collectives
         self._mode, self._every, self._quiet = mode, every, warmup_steps
@@ -68,7 +70,7 @@ class Monitor:
         self._warned: set[tuple[str, str]] = set()
 
     def begin(self, step: int) -> bool:
-        """Before an update: prepare if this step is measured; returns whether it is."""
+        """Call before an update: prepares for a step to be measured; returns whether this one is."""
         if self._mode == "off" or step % self._every:
             return False
         self._before = {(p.name, p.start): p.values.clone() for p in self._weights()}
@@ -77,16 +79,16 @@ class Monitor:
         return True
 
     def end(self, step: int, rows: Batch) -> dict[str, Any]:
-        """After the update: the metrics by layer; warns about bad ones.
+        """Call after the update: returns the metrics by layer, and warns about bad ones.
 
         Args:
-            rows: rows of the batch, for `full`; the same on every rank.
+            rows: the global batch, for `full`; the same on every rank.
         """
         self._engine.observer = None
-        found = self._of_the_step()
+        found = self._step_metrics()
         self._before = {}
         if self._mode == "full":
-            found |= self._inside(rows.rows(0, PROBE_ROWS))
+            found |= self._probe_metrics(rows.rows(0, PROBE_ROWS))
         if step > self._quiet:
             self._warn(step, found)
         return found
@@ -101,7 +103,7 @@ class Monitor:
             square = part.values.float().square().sum()
             self._gradient[part.name] = self._gradient.get(part.name, 0.0) + square
 
-    def _of_the_step(self) -> dict[str, Any]:
+    def _step_metrics(self) -> dict[str, Any]:
         """Norm of the gradient, and of the update relative to the weights, by layer."""
         count = len(self._layers)
         squares = torch.zeros(3, count, dtype=torch.float64)
@@ -119,7 +121,8 @@ class Monitor:
             "update_ratio": dict(zip(self._layers, map(_rounded, ratio), strict=True)),
         }
 
-    def _inside(self, rows: Batch) -> dict[str, Any]:
+    def _probe_metrics(self, rows: Batch) -> dict[str, Any]:
+        """The metrics of probes.py by layer; empty on ranks other than 0."""
         found: dict[str, Any] = {}
         with self._engine.scoring() as decoder:
             if self._engine.rank == 0:
@@ -129,10 +132,10 @@ class Monitor:
                 found = look_inside(decoder, ids, segments)
         names = [layer for layer in self._layers if layer.isdigit()]
         return {
-            figure: _rounded(value)
+            metric: _rounded(value)
             if isinstance(value, float)
             else dict(zip(names, map(_rounded, value), strict=True))
-            for figure, value in found.items()
+            for metric, value in found.items()
         }
 
     def _warn(self, step: int, found: dict[str, Any]) -> None:
@@ -143,19 +146,19 @@ class Monitor:
         largest = max(norms.values())
         if largest > 0:
             shown["relative_grad_norm"] = {layer: norm / largest for layer, norm in norms.items()}
-        for figure, (is_bad, meaning) in _BAD.items():
-            values = shown.get(figure, {})
+        for metric, (is_bad, meaning) in _BAD.items():
+            values = shown.get(metric, {})
             for layer, value in (values if isinstance(values, dict) else {"": values}).items():
                 if value is None or not is_bad(value):
-                    self._warned.discard((figure, layer))
-                elif (figure, layer) not in self._warned:
-                    self._warned.add((figure, layer))
+                    self._warned.discard((metric, layer))
+                elif (metric, layer) not in self._warned:
+                    self._warned.add((metric, layer))
                     where = f"layer {layer}: " if layer.isdigit() else f"{layer}: " if layer else ""
-                    log.warning("step %d, %s%s=%.3g: %s", step, where, figure, value, meaning)
+                    log.warning("step %d, %s%s=%.3g: %s", step, where, metric, value, meaning)
 
 
 def _layer(name: str) -> str:
-    """The layer that a parameter is shown under: its number, embedding, head or norm."""
+    """The name under which a parameter is measured: the number of its layer, embedding, head or norm."""
     number = _LAYER.search(name)
     if number:
         return number.group(1)
@@ -165,12 +168,12 @@ def _layer(name: str) -> str:
 
 
 def _layers_of(engine: Engine) -> dict[str, int]:
-    """Layer -> place, the same on every rank and in every stage."""
+    """Layer -> its index, the same on every rank and in every ZeRO stage."""
     names = dict.fromkeys(_layer(name) for name, _ in engine.decoder.named_parameters())
     return {layer: place for place, layer in enumerate(names)}
 
 
 def _rounded(value: float) -> float | None:
-    """Four digits; None for values that JSON cannot hold."""
+    """The value with four significant digits; None for one that JSON cannot hold."""
     value = float(value)
     return float(f"{value:.4g}") if math.isfinite(value) else None

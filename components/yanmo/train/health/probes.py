@@ -1,6 +1,7 @@
-"""Metrics of the inside of a model, from a few rows of the batch: signs of collapse before the loss rises.
+"""Metrics of a model's activations on a few rows of the batch: signs of collapse before the loss rises.
 
-B = rows, T = positions, D = model width, F = feed-forward width, H = heads, N = positions that hold text
+B = rows, T = positions, D = model width, F = feed-forward width, H = query heads, K = key/value heads,
+E = head width, V = vocabulary, N = positions that hold text
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ DORMANT = 0.025
 """A unit is dormant when the mean of its |activation| is at most this share of its layer's mean: the tau of
 Sokar et al. 2023 (arXiv 2302.12902), section 3."""
 _ROUNDING = 1e-4
-"""Singular values below this share of the states' norm are rounding (bf16 states: 2^-9 each)."""
+"""Singular values below this share of the states' norm are rounding errors (2^-9 of each state in bf16)."""
 
 
 def active_units(activations_NF: Tensor) -> float:
@@ -31,8 +32,8 @@ def active_units(activations_NF: Tensor) -> float:
 def effective_rank(hidden_ND: Tensor) -> float:
     """exp of the entropy of the normalized singular values of the centred states (Roy & Vetterli 2007).
 
-    1 when all states lie on a line or are one, up to min(N - 1, D) when they spread evenly in all directions;
-    NaN where they are not finite, as in a step that will be skipped.
+    1 if all states are equal or lie on a line, up to min(N - 1, D) if they spread evenly in all directions;
+    NaN if some are not finite, as in a step that will be skipped.
     """
     states = hidden_ND.float()
     if not torch.isfinite(states).all():
@@ -41,16 +42,16 @@ def effective_rank(hidden_ND: Tensor) -> float:
         values = torch.linalg.svdvals(states - states.mean(0))
     except torch.linalg.LinAlgError:  # type: ignore[attr-defined]  # LAPACK did not converge: no reason to end a training
         return math.nan
-    values = values[values > _ROUNDING * states.norm()]  # else equal states have the rank of their rounding
+    values = values[values > _ROUNDING * states.norm()]  # else rounding errors would give equal states a rank
     share = values / values.sum()
     return float(torch.exp(-(share * share.log()).sum()))
 
 
 def attention_entropy(q_BTHE: Tensor, k_BTKE: Tensor, segments_BT: Tensor) -> float:
-    """Mean entropy of the attention weights, as a share of what uniform attention would have.
+    """Mean entropy of the attention weights, as a share of that of uniform attention.
 
-    Only positions that see at least two. Near 0 each head looks at a single position: the collapse of Zhai et
-    al. 2023 (arXiv 2303.06296).
+    Only positions that see at least two count. Near 0 each head looks at a single position: the collapse of
+    Zhai et al. 2023 (arXiv 2303.06296).
     """
     T, groups = q_BTHE.shape[1], q_BTHE.shape[2] // k_BTKE.shape[2]
     k_BTHE = k_BTKE.repeat_interleave(groups, 2)
@@ -73,10 +74,10 @@ def output_entropy(logits_NV: Tensor) -> float:
 
 @torch.no_grad()
 def look_inside(decoder: Decoder, ids_BT: Tensor, segments_BT: Tensor) -> dict[str, Any]:
-    """The metrics above by layer, from one forward pass over some packed rows.
+    """The metrics above, by layer (`output_entropy`: one number), from one forward pass over packed rows.
 
     Args:
-        decoder: with whole weights, in evaluation.
+        decoder: with whole weights, in evaluation mode.
         segments_BT: number of the document at each position, 0 for padding.
     """
     text = (segments_BT > 0).flatten()

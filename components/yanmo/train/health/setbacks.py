@@ -1,13 +1,13 @@
 """How a training reacts to steps that go wrong: skip, rewind, give up.
 
-A step whose gradient is not finite moves no weight on any rank (the engine sees to that) and its data counts
-as used. After `nonfinite_steps` of them in a row, or when the loss is `spike_nats` above its recent mean,
-the training goes back to the newest checkpoint from before the trouble and continues with the data after it,
-as PaLM did by hand (arXiv 2204.02311, section 5.1: restart some 100 steps before a spike and skip 200 to 500
-batches, after which it did not come back). After `rewinds` rewinds it ends: the options are wrong, not the
-data.
+A step whose gradient is not finite changes no weight on any rank (the engine sees to that), and its data
+counts as used. After `nonfinite_steps` such steps in a row, or if the loss stays `spike_nats` above its
+recent mean, the training goes back to the newest checkpoint from before the trouble and continues with the
+data after it. PaLM did this by hand (arXiv 2204.02311, section 5.1: restart some 100 steps before a spike and
+skip 200 to 500 batches; the spike did not come back). After `rewinds` rewinds the training ends: then the
+options are wrong, not the data.
 
-Each rank decides from equal numbers, so no vote is needed.
+All ranks see equal numbers and so decide alike.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 _RECENT_STEPS = 50
 """Steps whose mean loss a spike is compared with; no spike is seen before half of them are done."""
 _SPIKE_STEPS = 5
-"""Steps for which the loss must stay up: a single hard batch is no spike."""
+"""Steps in a row for which the loss must stay up: a single hard batch is no spike."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Trouble:
     """Why the training has to go back."""
 
     first_step: int
-    """The first step that went wrong (1 is the run's first)."""
+    """The first step that went wrong, counted from 1."""
     reason: str
 
 
@@ -38,15 +38,15 @@ class Health:
     """Watches the losses of consecutive steps."""
 
     nonfinite_steps: int
-    """Steps in a row that may be skipped; 0 is any number."""
+    """Skipped steps in a row that are trouble; 0: no number is."""
     spike_nats: float
-    """Rise of the loss that counts as a spike, nats per token; 0 sees none."""
+    """Rise of the loss that is a spike, nats per token; 0: none is."""
     _bad: int = 0
     _high: int = 0
     _recent: deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT_STEPS))
 
     def note(self, step: int, loss: float, moved: bool) -> Trouble | None:
-        """Take in one step, in order; returns the trouble that it completes, if any.
+        """Note a step; returns trouble if there is enough evidence for it now. Call for each step in order.
 
         Args:
             step: number of the step, from 1.
@@ -86,9 +86,9 @@ class Health:
 
 
 def is_calm(progress: Mapping[str, Any]) -> bool:
-    """Whether the step before a checkpoint is known to have gone well, by the progress in the checkpoint.
+    """Whether a checkpoint with this `progress` was made after a step that is known to have gone well.
 
-    If not, it is not one to rewind to: it may be from within the trouble.
+    One that was not is never rewound to, as it may have been made while the training was going wrong.
     """
     state = progress.get("health", {})
     return bool(state.get("bad") == 0 and state.get("high") == 0)
@@ -96,10 +96,10 @@ def is_calm(progress: Mapping[str, Any]) -> bool:
 
 @dataclass(frozen=True)
 class Skipped:
-    """Samples that were never trained on, and why; in metrics.jsonl, the checkpoint and the manifest."""
+    """Samples that the training skipped, and why; recorded in metrics.jsonl, checkpoint and manifest."""
 
     first_sample: int
     samples: int
     step: int
-    """The step at which that was decided."""
+    """The step after which they were skipped."""
     reason: str

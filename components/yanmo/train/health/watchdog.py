@@ -2,12 +2,12 @@
 
 In a collective, a rank waits silently for a dead or frozen one, until the collective's time limit or forever.
 Here each rank has a thread that expects regular calls of `beat`; when they stop, it dumps all stacks with
-faulthandler and ends the process with exit code 75, so that the run is tried again. While beats come it
-touches a file once a second, which shows the supervisor a rank that is frozen itself (SIGSTOP, a stuck
-driver). A second file says what the rank does.
+faulthandler and ends the process with exit code 75, so that the run is tried again. While they come, it
+touches a file once a second, by which the supervisor notices a rank that is itself frozen (SIGSTOP, a stuck
+driver). A second file says what the rank is doing.
 
-Silence counts only while this thread runs: a clock that is set, a machine that sleeps or a container that is
-paused for hours ends nothing.
+Time counts only while this thread runs: setting the clock, a machine that sleeps, or a container that is
+paused for hours, ends no rank.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from pathlib import Path
 
 FOLDER = "heartbeats"
 TRAINING = "training step"
-"""Beginning of what a rank that trains reports."""
+"""How the report of a rank that trains begins; the number of the step follows."""
 STARTING = "starting"
 IMPORTING, OPENING, FIRST_WEIGHTS = "importing torch", "opening the token cache", "making the first weights"
 JOINING, LOADING = "joining the other ranks", "loading a checkpoint"
 STARTS = frozenset({STARTING, IMPORTING, OPENING, FIRST_WEIGHTS, JOINING, LOADING})
-"""What a rank does before it trains; it also loads a checkpoint when it rewinds."""
+"""What a rank reports before it trains; `LOADING` also when it rewinds."""
 _PERIOD_SECONDS = 1.0
 _MOST_GAP_SECONDS = 5.0
-"""Most seconds counted between two looks: after a longer pause this thread itself stood still."""
+"""Most seconds that count between two looks: after a longer pause this thread itself was stopped."""
 
 
 class Silence:
-    """For how long a value has not changed, as seen by repeated calls of `look`."""
+    """Measures how long a value has not changed, by repeated calls of `look`."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -44,7 +44,7 @@ class Silence:
         self._seconds = 0.0
 
     def look(self, value: object) -> float:
-        """Seconds since `value` last changed, without pauses in which nobody looked."""
+        """Seconds since `value` last changed; of a pause between two calls, at most five seconds count."""
         now = self._clock()
         gap = min(now - self._looked, _MOST_GAP_SECONDS)
         self._seconds = self._seconds + gap if value == self._value else 0.0
@@ -53,7 +53,7 @@ class Silence:
 
 
 class Watchdog:
-    """Expects `beat` at least every `limit` seconds from when it is started."""
+    """Ends the process if `beat` is not called for `limit` seconds, once it is started."""
 
     def __init__(self, folder: Path, rank: int, limit: float, on_hang: Callable[[str], None]) -> None:
         """Args:
@@ -69,6 +69,7 @@ class Watchdog:
         self._thread = threading.Thread(target=self._run, daemon=True, name="watchdog")
 
     def start(self) -> None:
+        """Write the heartbeat files and start the thread."""
         with suppress(OSError):  # a full disk is reported by whoever writes what matters
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._path.write_text(str(os.getpid()), encoding="utf-8")
@@ -76,11 +77,11 @@ class Watchdog:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the watch: no more beats will come."""
+        """Stop watching: no more beats will come."""
         self._stop.set()
 
     def beat(self, doing: str) -> None:
-        """Report that the training thread is alive and begins something; costs less than a microsecond."""
+        """Report that the training thread is alive, and what it begins; takes less than a microsecond."""
         self._doing, self._beat = doing, time.monotonic()
 
     def _run(self) -> None:
@@ -117,12 +118,12 @@ def heartbeat_path(folder: Path, rank: int) -> Path:
 
 
 def doing_path(heartbeat: Path) -> Path:
-    """The file next to a heartbeat that says what the rank does, in a line that is at most a second old."""
+    """The file next to a heartbeat that says what the rank is doing; at most a second old."""
     return heartbeat.with_name(f"doing-{heartbeat.name}")
 
 
 def doings(folder: Path) -> dict[int, str]:
-    """What each started rank does, by rank."""
+    """Rank -> what it is doing, for each rank that has started."""
     found = {}
     for path in sorted((folder / FOLDER).glob("rank-*")):
         try:
@@ -134,14 +135,14 @@ def doings(folder: Path) -> dict[int, str]:
 
 
 class Heartbeats:
-    """The ranks' heartbeats as the supervisor sees them: by when they change, not by their time stamps."""
+    """The ranks' heartbeats as the supervisor sees them: by changes of time stamps, not by their values."""
 
     def __init__(self, folder: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self._folder, self._clock = folder / FOLDER, clock
         self._silence: dict[Path, Silence] = {}
 
     def silent(self, seconds: float) -> list[int]:
-        """Ranks without a heartbeat for more than so many seconds, in order; call it regularly."""
+        """The ranks without a heartbeat for more than this many seconds, sorted; call it regularly."""
         found = []
         for path in sorted(self._folder.glob("rank-*")):
             with suppress(FileNotFoundError):
@@ -152,6 +153,6 @@ class Heartbeats:
 
 
 def forget_heartbeats(folder: Path) -> None:
-    """Remove the files of an earlier start."""
+    """Delete the heartbeat files of an earlier start."""
     for path in (folder / FOLDER).glob("*rank-*"):
         path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Figures of the steps since the last line of metrics.jsonl, and what is summed since step 0.
+"""Metrics of the steps since the last line of metrics.jsonl, and sums since step 0.
 
 Losses stay tensors on the device, one per step, until somebody needs them: a line, a checkpoint. Then they
 are gathered at once and added up step by step, so that a run cut anywhere gives the same last digits.

@@ -67,7 +67,7 @@ class Fuse:
 @pytest.fixture
 def fuse(monkeypatch) -> Fuse:
     made = Fuse()
-    for name in ("write_rank", "commit", "point", "prune", "_entry"):
+    for name in ("write_rank", "commit", "set_pointer", "prune", "_entry"):
         monkeypatch.setattr(checkpoint, name, made.around(getattr(checkpoint, name)))
     monkeypatch.setattr(MetricsLog, "_write", made.around(MetricsLog._write))
     monkeypatch.setattr(threading, "excepthook", lambda what: None)  # of the writer's thread, killed as well

@@ -184,7 +184,7 @@ def test_every_so_manyth_checkpoint_and_the_best_are_kept(train, tmp_path):
     train("a", steps=12, checkpoint_steps=1, keep_every=4, valid_every=5)
     root = tmp_path / "a" / job.CHECKPOINTS
     kept = {checkpoint.step_of(p) for p in root.glob("step-*")}
-    best = checkpoint.step_of(checkpoint.pointed(root, checkpoint.BEST))
+    best = checkpoint.step_of(checkpoint.read_pointer(root, checkpoint.BEST))
     means = {
         x["step"]: x["valid_bits_per_character"]["mean"]
         for x in lines(tmp_path / "a")
@@ -198,7 +198,7 @@ def test_every_so_manyth_checkpoint_and_the_best_are_kept(train, tmp_path):
 def test_a_kill_between_the_best_checkpoint_and_its_pointer_loses_no_best_model(train, tmp_path, monkeypatch):
     options = {"steps": 12, "valid_every": 3, "early_stopping": 3, "early_min_delta": 0.2}
     train("whole", **options)
-    point = checkpoint.point
+    point = checkpoint.set_pointer
 
     def killed(root, pointer, name):
         if pointer == checkpoint.BEST and name == checkpoint.name_of(6):
@@ -206,16 +206,16 @@ def test_a_kill_between_the_best_checkpoint_and_its_pointer_loses_no_best_model(
         point(root, pointer, name)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(checkpoint, "point", killed)
+        patch.setattr(checkpoint, "set_pointer", killed)
         train("cut", **options)
     root = tmp_path / "cut" / job.CHECKPOINTS
-    assert checkpoint.pointed(root, checkpoint.BEST).name == checkpoint.name_of(3)
+    assert checkpoint.read_pointer(root, checkpoint.BEST).name == checkpoint.name_of(3)
     with monkeypatch.context() as patch:  # no later validation is better
         from yanmo.train.validate import Validation
 
         patch.setattr(Validation, "bits_per_character", lambda self, engine, beat: {"mean": 99.0})
         train("cut", **options)
-    assert checkpoint.pointed(root, checkpoint.BEST).name == checkpoint.name_of(6)
+    assert checkpoint.read_pointer(root, checkpoint.BEST).name == checkpoint.name_of(6)
     (event,) = events(tmp_path / "cut", "best")
     assert event["best_step"] == 6
 
@@ -236,7 +236,7 @@ def test_a_best_model_that_is_gone_is_not_missed_in_silence(train, tmp_path):
     ]
     (index.parent / "manifest.json").write_text(json.dumps(manifest))
     assert train("a", **options).state == "done"
-    assert checkpoint.pointed(root, checkpoint.BEST).name == checkpoint.name_of(8)
+    assert checkpoint.read_pointer(root, checkpoint.BEST).name == checkpoint.name_of(8)
 
 
 def test_a_checkpoint_from_before_the_trouble_outlives_those_made_in_it(train, poison, tmp_path):
@@ -256,7 +256,7 @@ def test_a_best_model_that_is_damaged_does_not_lose_the_last_one(train, tmp_path
 
     def cut_short(self):
         root = tmp_path / "a" / job.CHECKPOINTS
-        checkpoint.point(root, checkpoint.BEST, checkpoint.name_of(4))
+        checkpoint.set_pointer(root, checkpoint.BEST, checkpoint.name_of(4))
         path = root / checkpoint.name_of(4) / "rank-00000.safetensors"
         path.write_bytes(path.read_bytes()[:100])
         back(self)
