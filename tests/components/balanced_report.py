@@ -17,7 +17,7 @@ REPORT: dict[str, Any] = {
     "unit": "characters",
     "quotas": "alpha=0.7",
     "tokens": "estimated: in some way",
-    "warnings": ["唐: alpha=0.7 never binds"],
+    "warnings": ["唐: alpha=0.7 is not reached"],
     "classes": {
         "唐": {**FIGURES, "quota": "300%", "missing": 3},
         "宋": {**FIGURES, "quota": "", "missing": 0},

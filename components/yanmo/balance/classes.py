@@ -1,6 +1,6 @@
 """The class of a document: the value of one of its labels, or a combination of several.
 
-genre, author, source, license    columns of documents v1
+genre, author, source, license    columns of the documents
 length                            `0-63`, `64-255` ... characters
 form                              of verse, by its clauses: `5x8` (eight of five characters), `7x4`, `5xn`,
                                   `free` where clauses differ in length
@@ -17,14 +17,13 @@ from itertools import pairwise
 import pyarrow as pa
 
 COLUMNS = ("genre", "author", "source", "license")
-COMPUTED = ("length", "form")
 NONE = "-"
 _CLAUSE_ENDS = re.compile(r"[，。！？；、：\n]+")
 _WHOLE_FORMS = {4, 8}
 
 
 def columns_of(by: str) -> list[str]:
-    """Columns of documents v1 that `by` needs."""
+    """Columns of the documents that `by` needs."""
     names = [
         ("text" if p == "form" else p if p in COLUMNS else "labels") for p in parts_of(by) if p != "length"
     ]
@@ -42,10 +41,10 @@ def values_by_part(
     """The value of each row of a batch under each name of `by`; `-` for none.
 
     Args:
-        table: with the columns of `columns_of(by)`.
-        characters: characters of each row.
+        table: documents with the columns that `columns_of(by)` names.
+        characters: characters of each document.
         by: names joined by `+`.
-        bounds: lengths at which classes begin.
+        bounds: lengths at which the next class of `length` begins.
     """
     return {name: _values(table, characters, name, bounds) for name in parts_of(by)}
 
@@ -67,7 +66,7 @@ def _values(table: pa.Table, characters: Sequence[int], name: str, bounds: Seque
 
 
 def length_names(bounds: Sequence[int]) -> list[str]:
-    """`0-63`, `64-255`, `256-`."""
+    """Names of the classes of `length`, such as `0-63`, `64-255`, `256-`."""
     starts = [0, *bounds]
     return [f"{a}-{b - 1}" for a, b in pairwise(starts)] + [f"{starts[-1]}-"]
 

@@ -29,10 +29,12 @@ _BATCH = 4096
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """Place and counts of each document. Parallel arrays, with names for the codes."""
+    """Place, counts and codes of each document: parallel arrays; and the names that the codes stand for."""
 
     file: npt.NDArray[np.int32]
+    """Index into `TrainFiles.paths`."""
     row: npt.NDArray[np.int32]
+    """Row in the file."""
     id: Ids
     genre: npt.NDArray[np.int32]
     """Index into `genres`."""
@@ -55,11 +57,11 @@ class Rows:
         return np.flatnonzero(self.group == self.groups.index(group))
 
     def places(self, positions: Ints) -> tuple[Ints, Ints]:
-        """File and row of some documents."""
+        """File and row of the documents at `positions`."""
         return self.file[positions].astype(np.int64), self.row[positions].astype(np.int64)
 
     def hex_ids(self, positions: Ints) -> Iterator[str]:
-        """Ids of some documents as text, one at a time."""
+        """Ids of the documents at `positions`, as 64 hexadecimal digits, one at a time."""
         return (self.id[i].tobytes().hex() for i in positions.tolist())
 
 
@@ -70,14 +72,14 @@ class TrainFiles:
     paths: Sequence[Path]
 
     def batches(self, columns: Sequence[str]) -> Iterator[tuple[int, int, pa.Table]]:
-        """All pieces of all files: file number, number of the first row, rows."""
+        """Index of the file, number of the first row, and rows of each batch of documents."""
         for index, path in enumerate(self.paths):
             table = read_documents(path, columns)
             for start in range(0, table.num_rows, _BATCH):
                 yield index, start, table.slice(start, _BATCH)
 
     def chosen(self, rows: Rows, positions: Ints, columns: Sequence[str]) -> Iterator[tuple[Ints, pa.Table]]:
-        """The documents at `positions`, file by file: indexes into `positions`, and their rows."""
+        """The documents at `positions`, file by file: their indexes in `positions`, and their rows."""
         file, row = rows.file[positions], rows.row[positions]
         for index in np.unique(file).tolist():
             table = read_documents(self.paths[index], columns)
@@ -87,7 +89,7 @@ class TrainFiles:
                 yield part, table.take(pa.array(row[part]))
 
     def labels(self) -> list[str]:
-        """Names of the labels of the first documents."""
+        """Names of the labels that the documents of the first batch have, sorted."""
         table = next(self.batches(("labels",)))[2]
         return sorted({name for row in table["labels"].to_pylist() for name, _ in row})
 
@@ -122,7 +124,7 @@ class TrainFiles:
 
 
 class _Names:
-    """Numbers for names, in the order of their first use."""
+    """Gives names numbers, in the order in which they first occur."""
 
     def __init__(self) -> None:
         self._code: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""The report as one HTML page: shares as bars, tables, examples. Nothing is loaded from anywhere."""
+"""The report as one HTML page: shares as bars, tables, examples. The page loads nothing from elsewhere."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST_ROWS = 40
 _MOST_WARNINGS = 12
 _MOST_CHARACTERS = 400
 _MOST_DIFFERED = 2000
-"""Characters of a text that are compared: the comparison is quadratic."""
+"""Characters of a text that are compared at most: comparing takes quadratic time."""
 
 
 def page(report: Mapping[str, Any], shown: Sequence[Example]) -> str:
@@ -36,13 +36,13 @@ def page(report: Mapping[str, Any], shown: Sequence[Example]) -> str:
 
 
 def _largest(classes: Mapping[str, Any], number: int) -> dict[str, Any]:
-    """So many classes with the most characters, in the order of `classes`."""
+    """The `number` classes with the most characters, in the order of `classes`."""
     order = sorted(classes, key=lambda name: -classes[name]["after"]["characters"])[:number]
     return {name: classes[name] for name in classes if name in set(order)}
 
 
 def _pieces(example: Example) -> Iterator[tuple[str, str]]:
-    """What was in the text and what took its place, piece by piece; both the same where nothing changed."""
+    """The text piece by piece, before and after augmentation; both are the same where nothing changed."""
     before, after = (text[:_MOST_DIFFERED] for text in (example.before, example.after))
     length = 0
     for _, old, new in marked(before, after):

@@ -1,4 +1,4 @@
-"""The stage: table of the train split, targets, choice, writing, report; valid passes through."""
+"""The stage: reads the train split, sets targets, chooses documents, writes them, reports; copies valid."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from yanmo.balance.quotas.exact import Choice, order_of
 from yanmo.balance.quotas.targets import QuotaPlan, Target, parse_plan, targets
 from yanmo.balance.report import (
     add_targets,
-    class_figures,
+    class_metrics,
     find_warnings,
     log_report,
     warn_unused_others,
@@ -49,7 +49,7 @@ _EXAMPLES = 10
 
 
 def prepare(run: BalanceRun) -> Prepared[None]:
-    """The user's dictionary as an input of the key; `--preview` prints and ends here."""
+    """Make the user's file of synonyms part of the key; with `--preview`, print the examples and end."""
     options: BalanceOptions = run.options
     if options.preview:
         task = Task.read(run)
@@ -66,7 +66,7 @@ def prepare(run: BalanceRun) -> Prepared[None]:
 
 @dataclass(frozen=True)
 class Task:
-    """What is read before anything is decided."""
+    """What the stage reads before it chooses: the documents' table, tokenizer, augmentation."""
 
     files: TrainFiles
     rows: Rows
@@ -75,7 +75,7 @@ class Task:
 
     @classmethod
     def read(cls, run: BalanceRun) -> Task:
-        """Read the table, and what augmentation needs where it is asked for."""
+        """Read the table and, with --augment, what augmentation needs."""
         options: BalanceOptions = run.options
         documents, tokenizer = run.input("documents"), run.inputs.get("tokenizer")
         counting = TokenCount(tokenizer.path("tokenizer.json") if tokenizer else None)
@@ -116,19 +116,19 @@ def _augmenter(options: BalanceOptions, documents: Output, genres: Sequence[str]
 
 
 def work(run: BalanceRun) -> Result:
-    """Write train by the quotas, valid as it came, report.json and report.html."""
+    """Write train by the quotas, valid unchanged, report.json and report.html."""
     options: BalanceOptions = run.options
     documents, task = run.input("documents"), Task.read(run)
     plan = plan_of_classes(options.quotas, task.rows.groups, options.by)
     picked, wanted, choices = _choose(options, task, plan)
     if task.augmenter:
-        task.augmenter.shared = 0  # of the copies that are written, not of all that were weighed
+        task.augmenter.shared = 0  # counts copies that are written, not those that were only measured
     made = _write_train(run, task, picked)
     for path in documents.paths("valid-*.parquet"):
         shutil.copyfile(path, run.attempt.path(path.name))
         run.attempt.add(path.name)
     genres = _in_noted_order(documents, task.rows.genres)
-    by_genre = class_figures(task.rows, picked, task.rows.genre, task.rows.genres)
+    by_genre = class_metrics(task.rows, picked, task.rows.genre, task.rows.genres)
     by_genre = {genre: by_genre[genre] for genre in genres}
     report = _report(options, task, plan, picked, wanted, choices, by_genre)
     _write_report(run, task, {**report, "augmentation": _augmentation(options, task, made)})
@@ -162,7 +162,7 @@ def _report(
     by_genre: Mapping[str, Any],
 ) -> dict[str, Any]:
     rows = task.rows
-    classes = class_figures(rows, picked, rows.group, rows.groups)
+    classes = class_metrics(rows, picked, rows.group, rows.groups)
     classes = {name: classes[name] for name in (by_genre if options.by == "genre" else sorted(classes))}
     add_targets(classes, wanted, options.unit)
     warnings = warn_unused_others(parse_plan(options.quotas), plan.quotas)
@@ -180,7 +180,7 @@ def _report(
 
 
 def _in_noted_order(documents: Output, names: list[str]) -> list[str]:
-    """The genres in train, in the order that curate noted."""
+    """The genres in train: first those that curate listed, in its order, then the others by name."""
     noted = [name for name in documents.manifest.metadata.get("genres", []) if name in names]
     return noted + sorted(set(names).difference(noted))
 
@@ -196,7 +196,7 @@ def _counts(by_genre: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str,
 
 
 def _write_train(run: BalanceRun, task: Task, picked: Picked) -> dict[str, int]:
-    """Write the chosen rows in the order of their ids; returns how many each rule made."""
+    """Write the chosen documents in the order of their ids; returns rule -> number of copies it made."""
     order = order_of(picked.id)
     position, copy, ids = picked.position[order], picked.copy[order], picked.id[order]
     made: list[str] = []
@@ -216,7 +216,7 @@ def _write_train(run: BalanceRun, task: Task, picked: Picked) -> dict[str, int]:
 
 
 def _copied(task: Task, table: pa.Table, copies: npt.NDArray[np.int32]) -> dict[str, Any]:
-    """The columns text, parent_id and rule, where copies differ from their originals."""
+    """The columns text, parent_id and rule, in which copies differ from their originals."""
     at = np.flatnonzero(copies)
     columns = {name: table[name].to_pylist() for name in ("parent_id", "rule", "text")}
     chosen = table.select(["id", "text", "genre", "loss_spans"]).take(pa.array(at))
@@ -235,7 +235,7 @@ def _augmentation(options: BalanceOptions, task: Task, made: Mapping[str, int]) 
         return None
     found = advice(task.augmenter.rules, task.rows.genres)
     if not made:
-        found.append("--augment never acts: no document is repeated; raise --quotas (wen=200%)")
+        found.append("--augment changes nothing: no document is repeated; raise --quotas (wen=200%)")
     for text in found:
         log.warning("%s", text)
     return {"options": options.augment, "rules": dict(made), "shared": task.augmenter.shared, "advice": found}
@@ -265,7 +265,7 @@ def _export(run: BalanceRun, by_genre: Mapping[str, Any]) -> None:
 
 
 def finish(run: BalanceRun, output: Output) -> Finish:
-    """Documents and characters for the UI."""
+    """Numbers of documents and characters, for KFP's UI."""
     counts: dict[str, Any] = output.manifest.counts
     shown = {
         f"{split}_{what}": sum(counts[what][split].values()) for what in counts for split in counts[what]

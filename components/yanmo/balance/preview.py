@@ -11,8 +11,8 @@ from yanmo.balance.augmentation.augment import REPEAT, Augmenter
 from yanmo.balance.document_table import Rows, TrainFiles
 from yanmo.balance.quotas.exact import drawn_order
 
-_LOOKED_AT = 40
-"""Documents drawn per example wanted: most short verses hold no word that a rule would change."""
+_DRAWN_PER_EXAMPLE = 40
+"""Documents drawn for each example: in most short verses there is no word that a rule would change."""
 
 
 @dataclass(frozen=True)
@@ -27,12 +27,12 @@ class Example:
 
 
 def examples(files: TrainFiles, rows: Rows, augmenter: Augmenter, number: int, seed: int) -> list[Example]:
-    """Up to `number` documents that the rules change, in turn of the genres that have rules."""
+    """Up to `number` documents that the rules change, from each genre that has rules in turn."""
     by_genre = []
     for code, genre in enumerate(rows.genres):
         if augmenter.rules.of(genre):
             positions = np.flatnonzero(rows.genre == code)
-            drawn = positions[drawn_order(rows.hex_ids(positions), seed)[: number * _LOOKED_AT]]
+            drawn = positions[drawn_order(rows.hex_ids(positions), seed)[: number * _DRAWN_PER_EXAMPLE]]
             by_genre.append(_changed(files, rows, augmenter, drawn, number))
     longest = max(map(len, by_genre), default=0)
     return [found[i] for i in range(longest) for found in by_genre if i < len(found)][:number]
@@ -52,7 +52,7 @@ def _changed(
 
 
 def as_text(shown: list[Example], width: int = 240) -> str:
-    """The examples for a terminal: both texts from shortly before the first change."""
+    """The examples for a terminal: both texts, from shortly before the first difference."""
     lines = []
     for number, example in enumerate(shown, 1):
         start = max(0, first_difference(example.before, example.after) - 20)

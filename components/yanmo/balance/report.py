@@ -21,11 +21,12 @@ _MOST_ROWS = 30
 Codes = npt.NDArray[np.int32]
 
 
-def class_figures(rows: Rows, picked: Picked, codes: Codes, names: list[str]) -> dict[str, Any]:
-    """Documents, characters, tokens, their shares before and after, and epochs, for each of `names`.
+def class_metrics(rows: Rows, picked: Picked, codes: Codes, names: list[str]) -> dict[str, Any]:
+    """Class -> documents, characters and tokens with their shares, before and after; and epochs.
 
     Args:
-        codes: of every row, its index into `names`; a genre or a class.
+        codes: the class of every row, as an index into `names`.
+        names: names of the classes (of the genres, for metrics by genre).
     """
     before = _sums(codes, rows.characters, rows.tokens, len(names))
     after = _sums(codes[picked.position], picked.characters, picked.tokens, len(names))
@@ -56,7 +57,7 @@ def _side(sums: Mapping[str, npt.NDArray[np.int64]], index: int) -> dict[str, An
 
 
 def add_targets(classes: dict[str, Any], targets: Mapping[str, Target], unit: str) -> None:
-    """Put quota, target and what is missing of it into the numbers of each class."""
+    """Add to the metrics of each class its quota, its target, and what is missing of the target."""
     for name, target in targets.items():
         taken = classes[name]["after"][unit]
         classes[name] |= {"quota": target.quota, "wanted": target.wanted, "missing": target.wanted - taken}
@@ -70,7 +71,7 @@ def find_warnings(
     unit: str,
     max_repeats: int,
 ) -> list[str]:
-    """What a user should know about his quotas, a sentence each."""
+    """What a user should know about the quotas, a sentence each."""
     found = [
         text
         for name, target in targets.items()
@@ -91,11 +92,11 @@ def _about(
     available, taken = figures["before"][unit], figures["after"][unit]
     if target.units < target.wanted:
         return [
-            f"{name}: {target.quota} never binds: it asks for {target.wanted:,} {unit}, there are "
+            f"{name}: {target.quota} is not reached: it asks for {target.wanted:,} {unit}, there are "
             f"{available:,}, and --max-repeats {max_repeats} allows {target.units:,}"
         ]
     if target.quota and not plan.is_relative and target.units == available:
-        return [f"{name}: {target.quota} never binds: it is what there is"]
+        return [f"{name}: {target.quota} changes nothing: it is what there is"]
     if taken != target.units:
         return [f"{name}: the quota of {target.units:,} {unit} {_why(choice, taken, unit)}"]
     return []
@@ -110,7 +111,7 @@ def _why(choice: Choice, taken: int, unit: str) -> str:
 
 
 def _about_shares(classes: Mapping[str, Any]) -> list[str]:
-    """Limits in documents often raise the share of the class with the longest ones."""
+    """A warning where quotas in documents raise the largest class's share of all characters."""
     name = max(classes, key=lambda name: classes[name]["before"]["characters"])
     before, after = (classes[name][side]["shares"]["characters"] for side in ("before", "after"))
     if after <= before:
@@ -122,14 +123,14 @@ def _about_shares(classes: Mapping[str, Any]) -> list[str]:
 
 
 def warn_unused_others(plan: QuotaPlan, quotas: Mapping[str, Any]) -> list[str]:
-    """`*` that stands for no class."""
+    """A warning where `*` stands for no class."""
     if OTHERS not in plan.quotas or len(quotas) >= len(plan.quotas):
         return []
-    return [f"*={plan.quotas[OTHERS]} never binds: every class has a quota of its own"]
+    return [f"*={plan.quotas[OTHERS]} is not used: every class has a quota of its own"]
 
 
 def log_report(report: Mapping[str, Any]) -> None:
-    """A line per class: epochs, then documents, characters and shares, before -> after; then the warnings."""
+    """Log a table of the classes (epochs, documents, characters, shares before -> after), then warnings."""
     classes = report["classes"]
     rows = [[report["by"], "quota", "epochs", "documents", "->", "characters", "->", "% of chars", "->"]]
     rows[0] += ["% of tokens", "->"]

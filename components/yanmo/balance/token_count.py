@@ -1,4 +1,4 @@
-"""How many tokens training predicts in a document: those of its text and `<|eos|>`."""
+"""How many tokens of a document training predicts: those of its text, and `<|eos|>`."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _BATCH = 256
 
 
 class TokenCount:
-    """Counts with a tokenizer.json, or estimates one token per character and line break without.
+    """Counts tokens with a tokenizer.json; without one, estimates one token per character and line break.
 
-    The estimate is what a tokenizer of mostly single characters gives: the demo's of 8,192 pieces cuts 1.006
-    tokens per character (the log of `yanmo tokenize`).
+    The estimate is near what a tokenizer with mostly single characters gives: the demo's, with 8,192 tokens,
+    gives 1.006 tokens per character (from the log of `yanmo tokenize`).
     """
 
     def __init__(self, tokenizer: Path | None = None) -> None:
@@ -36,6 +36,7 @@ class TokenCount:
 
     @property
     def is_estimate(self) -> bool:
+        """Whether there is no tokenizer."""
         return self._tokenizer is None
 
     def of(self, texts: pa.ChunkedArray | Sequence[str]) -> npt.NDArray[np.int32]:

@@ -1,12 +1,12 @@
-"""Runs of Han characters that texts share: what tells a quotation, which comparing whole texts cannot see.
+"""Runs of Han characters that texts share: they reveal quotations, which comparing whole texts cannot.
 
-A history quotes a memorial at length, a poem stands in a preface. Every run of n Han characters (punctuation
-and line breaks left out) of some texts is hashed to 64 bits, and so is every run of the others, in numpy, at
-about 7 million characters per second and core. For a corpus of 10^9 characters and 10^6 runs the chance of
-one false find is 5 in 100,000.
+A history quotes a memorial at length, a preface quotes a poem. Every run of n Han characters of some texts
+(without punctuation and line breaks) is hashed to 64 bits, and so is every run of the others, in numpy, at
+about 7 million characters per second and core. In a corpus of 10^9 characters, compared with 10^6 runs, the
+chance of a single false match is 5 in 100,000.
 
-Both `curate` (train against the evaluation set and benchmarks) and `balance` (augmented copies against
-held-out text) look here, so that they agree on what a run is.
+`curate` (train against the evaluation set and benchmarks) and `balance` (augmented copies against held-out
+text) both use this file, so that they agree on what a run is.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ Hashes = npt.NDArray[np.uint64]
 Bools = npt.NDArray[np.bool_]
 
 HAN_RANGES = ((0x3007, 0x3008), (0x3400, 0xA000), (0x20000, 0x40000))
-"""Code points of Han characters: the zero 〇 and ideographs, but not compatibility ones, which do not outlive
-normalization."""
+"""Code points of Han characters (from, to before): the zero 〇 and ideographs; without compatibility
+ideographs, which normalization replaces."""
 
 _BASE = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio, odd
 _MIX = np.uint64(0xBF58476D1CE4E5B9)  # splitmix64's multiplier
@@ -64,7 +64,7 @@ def run_hashes(texts: Sequence[str], length: int) -> tuple[Hashes, npt.NDArray[n
 
 @dataclass(frozen=True)
 class Runs:
-    """The runs of some texts (an evaluation set, say)."""
+    """The runs of some texts, such as an evaluation set."""
 
     length: int
     hashes: Hashes
@@ -94,7 +94,7 @@ class Runs:
         return result, distinct(hashes[shared])
 
     def documents_with(self, texts: Sequence[str]) -> tuple[Hashes, npt.NDArray[np.int64]]:
-        """The runs that texts hold, sorted, and how many of the texts hold each."""
+        """Those of these runs that the texts hold, sorted, and how many of the texts hold each."""
         hashes, owner = run_hashes(texts, self.length)
         shared = self._set.find(hashes)
         hashes, owner = hashes[shared], owner[shared]
@@ -106,13 +106,13 @@ class Runs:
         return found, np.bincount(np.searchsorted(found, hashes[differs]), minlength=len(found))
 
     def without(self, hashes: Hashes) -> Runs:
-        """These runs but those."""
+        """These runs without those with the given hashes."""
         return Runs(self.length, np.setdiff1d(self.hashes, hashes, assume_unique=True))
 
     def touched_in(self, texts: Sequence[str]) -> Runs:
-        """The runs of `texts` that share a character with one of these, in every place where they stand."""
+        """The runs of `texts` that overlap one of these runs wherever they occur in `texts`."""
         hashes, owner = run_hashes(texts, self.length)
-        at = self._set.find(hashes)  # a text's runs follow each other, each a character further
+        at = self._set.find(hashes)  # the runs of a text follow each other, each one character further on
         touched = np.zeros(len(hashes), dtype=np.bool_)
         for offset in range(1 - self.length, self.length):
             near = at + offset

@@ -1,7 +1,7 @@
-"""平水韵: the tone class and the rhymes of characters in classical verse.
+"""平水韵: the tone classes and rhymes of characters in classical verse.
 
-Modern readings do not do: by pinyin finals 35 % of real regulated verses rhyme, by this table 91 %
-(2,543 poems; two random line ends rhyme in 3.8 %). It knows 98.9 % of the characters of verse.
+Modern readings will not do: by pinyin finals 35 % of real regulated verses rhyme, by this table 91 % (2,543
+poems; two random line ends rhyme in 3.8 %). The table has 98.9 % of the characters of verse.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _tables() -> tuple[dict[str, frozenset[str]], dict[str, frozenset[str]]]:
 
 
 def tones(character: str) -> frozenset[str]:
-    """`LEVEL`, `OBLIQUE` or both, as the character is read; empty where the table does not know it."""
+    """The tone classes that the character can have, `LEVEL`, `OBLIQUE` or both; empty if it is unknown."""
     return _tables()[0].get(character, _NONE)
 
 

@@ -25,7 +25,7 @@ from yanmo.curate.sources.batches import Batch, read_batches
 from yanmo.curate.sources.listing import Source
 from yanmo.curate.sources.parsing import PLAIN, Malformed, RawDocument, parse, without_genre
 from yanmo.curate.tally import Tally
-from yanmo.curate.text.chat_texts import columns_of, written
+from yanmo.curate.text.chat_texts import clean_and_normalize, columns_of
 from yanmo.curate.text.cleaning import Cleaned
 from yanmo.curate.text.filters import Verdicts, judge
 from yanmo.curate.text.normalize import MARK, Normalized, normalize
@@ -183,7 +183,7 @@ def documents_of(batch: Batch, options: RecordRules) -> tuple[pa.Table, MapRepor
     """The documents of one batch that pass the filters, as MAPPED, and what happened to all records."""
     documents, malformed = parse(batch, options.fields)
     genres = [d.genre for d in documents]
-    cleaned, normalized = written(documents, options)
+    cleaned, normalized = clean_and_normalize(documents, options)
     verdicts = judge(cleaned, normalized, genres, options.rules)
     if options.keep_original:
         _keep_originals(documents, cleaned, normalized, options)

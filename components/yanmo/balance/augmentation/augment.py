@@ -1,10 +1,9 @@
 """Augmented copies: how the copies of a repeated document differ from it.
 
-A document that is in train more than once is there once unchanged; each further copy goes through the
-rules of its genre, with random draws from the seed, the document's id and the copy's number. So an
-augmented output has the same number of epochs of every class as a plain one with the same quotas, which
-is the only fair comparison. A copy that no rule changed, or that would share a run with held-out text,
-stays a plain repeat.
+Of a document that is in train more than once, one copy is unchanged; every other goes through the rules of
+its genre, with random numbers drawn from the seed, the document's id and the copy's number. So an augmented
+output reads every class as often as a plain one with the same quotas: only then can they be compared fairly.
+A copy that no rule changed, or that would share a run with held-out text, stays a plain repeat.
 """
 
 from __future__ import annotations
@@ -32,16 +31,16 @@ _COLUMNS = ("id", "text", "genre", "loss_spans")
 
 @dataclass(frozen=True)
 class Augmented:
-    """One copy."""
+    """A copy of a document."""
 
     text: str
     rule: str
-    """Rules that changed it, joined by `+`, or `repeat`."""
+    """Rules that changed the text, joined by `+`, or `repeat`."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Copies of some documents, without their texts. Parallel arrays."""
+    """Ids and sizes of copies, without their texts. Parallel arrays."""
 
     id: Ids
     characters: npt.NDArray[np.int32]
@@ -50,21 +49,21 @@ class Measured:
 
 @dataclass
 class Augmenter:
-    """Makes copies by the rules; the same ones for the same seed."""
+    """Makes copies by the rules; equal seeds give equal copies."""
 
     rules: AugmentRules
     words: Synonyms
     held_out: HeldOut
     seed: int
     shared: int = 0
-    """Copies that stayed plain because they shared a run with held-out text; counted by `measure`."""
+    """Copies that stayed plain repeats as they shared a run with held-out text, since this was set to 0."""
     _by_genre: dict[str, dict[str, Rewrite]] = field(default_factory=dict)
 
     def copies(self, documents: Iterable[tuple[str, str, str, int, bool]]) -> list[Augmented]:
         """The copies of some documents.
 
         Args:
-            documents: id, genre, text, number of the copy (1 is the first), whether it may be changed.
+            documents: id, genre, text, number of the copy (from 1), and whether it may be changed.
         """
         given = list(documents)
         found = [
@@ -109,17 +108,17 @@ class Augmenter:
     def of_table(self, table: object, copies: Sequence[int]) -> list[Augmented]:
         """The copies of the rows of a table that has the columns id, text, genre and loss_spans."""
         columns = [table[name].to_pylist() for name in ("id", "genre", "text")]  # type: ignore[index]
-        free = table["loss_spans"].is_null().to_pylist()  # type: ignore[index]  # spans count characters
+        free = table["loss_spans"].is_null().to_pylist()  # type: ignore[index]  # spans are character positions
         return self.copies(zip(*columns, copies, free, strict=True))
 
 
 def copy_digest(parent: str, copy: int, made: Augmented | None = None) -> bytes:
-    """The id of a copy, 32 bytes: a digest of parent, number and, where it was changed, text."""
+    """The id of a copy, 32 bytes: a digest of parent, number and, if it was changed, rule and text."""
     if made is None or made.rule == REPEAT:
         return hashlib.sha256(f"{parent}\0repeat\0{copy}".encode()).digest()
     return hashlib.sha256(f"{parent}\0{made.rule}\0{copy}\0{made.text}".encode()).digest()
 
 
 def count_rules(rules: Iterable[str]) -> dict[str, int]:
-    """How many copies each rule (or joined rules) made, the largest first."""
+    """Rule (or rules joined by `+`) -> number of copies that it made, the largest number first."""
     return dict(sorted(Counter(rules).items(), key=lambda item: (-item[1], item[0])))

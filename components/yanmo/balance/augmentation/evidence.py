@@ -1,8 +1,8 @@
 """Which rules beat plain repetition in the paired experiment of docs/augmentation.md.
 
-Five seeds, 64,000 characters read three times (benchmarks/augmentation.py at commit 9109ee6). First
-weights and curated text have changed since, so only the order is reported, not the numbers. Reading the
-same text only once was far better than every rule: so no rule is recommended.
+Five seeds, 64,000 characters read three times (benchmarks/augmentation.py at commit 9109ee6). First weights
+and curated text have changed since, so only which one was better is reported, and no numbers. Reading the
+same text only once was far better than every rule, so no rule is recommended.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ MEASURED: dict[str, dict[str, bool]] = {
     "delete": {"文": True, "赋": True},
     "insert-modern": {},
 }
-"""Rule -> genre that it changes -> whether the 95 % interval over seeds lay below the same number of plain
-epochs."""
+"""Rule -> genre that it changes -> whether it was better than the same number of plain epochs: whether the
+95 % interval over seeds lay below."""
 
 
 def advice(rules: AugmentRules, genres: list[str]) -> list[str]:
-    """A sentence for each rule in use: whether it beat plain repetition where it was measured."""
+    """For each rule in use a sentence: whether it was better than plain repetition, if it was measured."""
     used = {rule: [g for g in genres if rule in rules.of(g)] for rule in MEASURED}
     return [_about(rule, named) for rule, named in used.items() if named]
 

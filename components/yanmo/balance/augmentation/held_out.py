@@ -1,8 +1,8 @@
-"""Runs of characters that stand in held-out text, so that no augmented document brings one into train.
+"""Runs of characters that occur in held-out text, so that no augmented document brings one into train.
 
-Curate took every training document out that shares a run of 13 Han characters with the evaluation set.
-Augmentation could bring one back: a train document that says 于此 where a held-out one says 于斯 is one
-synonym away. So augmented texts are looked up once more; one that shares a run stays a plain repeat.
+Curate removed every training document that shares a run of 13 Han characters with the evaluation set.
+Augmentation could bring such a run back: a training document with 于此 where a held-out one has 于斯 is one
+synonym away. So augmented texts are checked once more; one that shares a run stays a plain repeat.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from yanmo.common.hash_set import distinct
 from yanmo.formats.documents import read_documents
 
 RUN = 13
-"""Han characters; curate's default, and knowledge of what quotations are: shorter runs are idioms."""
+"""Length of a run, Han characters: the default of curate's --overlap-characters; shorter runs are idioms."""
 
 
 class HeldOut:
@@ -26,14 +26,15 @@ class HeldOut:
 
     def __init__(self, texts: Iterable[Sequence[str]], run: int = RUN) -> None:
         """Args:
-        texts: batches of texts; each is hashed and let go.
+        texts: batches of texts; only the hashes of a batch are kept.
+        run: length of a run, Han characters.
         """
         parts = [run_hashes(batch, run)[0] for batch in texts]
         self._runs = Runs(run, distinct(np.concatenate([*parts, np.zeros(0, np.uint64)])))
 
     @classmethod
     def of_files(cls, paths: Iterable[Path]) -> HeldOut:
-        """The runs of the documents in these files."""
+        """The runs of the documents in these Parquet files."""
         return cls(read_documents(path, ("text",))["text"].to_pylist() for path in paths)
 
     def shared(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:

@@ -1,6 +1,6 @@
-"""The rules themselves: each gives back the text with some of it changed, by chance.
+"""The rules of augmentation: each returns the text with random changes.
 
-Chance comes from `random.Random.random` alone, whose sequence for a seed is the same in every version
+Random numbers come from `random.Random.random` alone, whose sequence for a seed is the same in every version
 of Python. Texts are in the form `classical-1`: full-width punctuation, lines joined by line breaks.
 """
 
@@ -20,13 +20,13 @@ _SENTENCE = re.compile(r"[^。！？；\n]+")
 _PERIOD = re.compile(r"[^。！？\n]+")
 _CLASSICAL = {"，": "者", "。": "也", "；": "也", "？": "乎", "！": "矣"}
 _PARTICLES = frozenset("之乎也者而矣焉哉耳兮的了")
-_MARKERS = frozenset("，；。！？")
+_COUPLET_ENDS = frozenset("，；。！？")
 
 Rewrite = Callable[[str, float, Random], str]
 
 
 def synonym(text: str, probability: float, chance: Random, words: Synonyms) -> str:
-    """Words of the dictionary become one of their equivalents."""
+    """Replace words of the dictionary by one of their equivalents."""
     parts, end = [], 0
     for at, word in words.places(text):
         if chance.random() < probability:
@@ -36,7 +36,7 @@ def synonym(text: str, probability: float, chance: Random, words: Synonyms) -> s
 
 
 def synonym_in_verse(text: str, probability: float, chance: Random, words: Synonyms) -> str:
-    """As `synonym`, with equivalents of the same length and tones only, and never at the end of a clause."""
+    """As `synonym`, but only by equivalents of the same length and tones, never at the end of a clause."""
     parts, end = [], 0
     for at, word in words.places(text):
         after = at + len(word)
@@ -50,7 +50,7 @@ def synonym_in_verse(text: str, probability: float, chance: Random, words: Synon
 
 
 def same_tones(word: str, other: str) -> bool:
-    """Whether both have as many characters, each of the same known tone classes."""
+    """Whether both have the same number of characters, each with the same tone classes, which are known."""
     pairs = zip(word, other, strict=False)
     return len(word) == len(other) and all(tones(a) and tones(a) == tones(b) for a, b in pairs)
 
@@ -60,7 +60,7 @@ def _one_of(values: Sequence[str], chance: Random) -> str:
 
 
 def delete(text: str, probability: float, chance: Random) -> str:
-    """Characters inside of clauses are left out."""
+    """Leave characters out, never the first or last of a clause."""
 
     def shorten(found: re.Match[str]) -> str:
         clause = found[0]
@@ -71,7 +71,7 @@ def delete(text: str, probability: float, chance: Random) -> str:
 
 
 def insert(text: str, probability: float, chance: Random) -> str:
-    """A clause gets 而 before it or 者 也 乎 矣 behind it, as its marks ask, or 之 inside."""
+    """Insert 而 before a clause, 者 也 乎 矣 after it (as its punctuation suggests), or 之 inside."""
 
     def put(found: re.Match[str]) -> str:
         clause = found[0]
@@ -90,7 +90,7 @@ def insert(text: str, probability: float, chance: Random) -> str:
 
 
 def insert_modern(text: str, probability: float, chance: Random) -> str:
-    """A clause gets 的 inside or 了 at its end."""
+    """Insert 的 inside a clause or 了 at its end."""
 
     def put(found: re.Match[str]) -> str:
         clause = found[0]
@@ -112,14 +112,14 @@ def _inside(clause: str, word: str, chance: Random) -> str:
 
 
 def reorder(text: str, probability: float, chance: Random) -> str:
-    """Two neighbouring clauses of a sentence change places; the marks stay where they are."""
+    """Swap two neighbouring clauses of a sentence; the punctuation stays where it is."""
     return _SENTENCE.sub(lambda found: _swap(found[0], "，", 1, probability, chance), text)
 
 
 def reorder_pairs(text: str, probability: float, chance: Random) -> str:
-    """Parallel prose: two neighbouring pairs of clauses change places, so that no pair is parted.
+    """Parallel prose: swap two neighbouring pairs of clauses, so that no pair is separated.
 
-    What lies between `；` is a unit; without one, clauses are taken two and two.
+    A pair is what `；` separates; in a sentence without one, every two clauses.
     """
 
     def swap(found: re.Match[str]) -> str:
@@ -132,7 +132,7 @@ def reorder_pairs(text: str, probability: float, chance: Random) -> str:
 
 
 def _swap(sentence: str, mark: str, size: int, probability: float, chance: Random) -> str:
-    """Exchange two neighbouring units of `size` parts each; parts are what `mark` separates."""
+    """Swap two neighbouring units of `size` parts each, where `mark` separates parts."""
     parts = sentence.split(mark)
     units = len(parts) // size
     if units < 2 or len(parts) % size or not all(parts) or chance.random() >= probability:
@@ -145,7 +145,7 @@ def _swap(sentence: str, mark: str, size: int, probability: float, chance: Rando
 
 
 def reorder_couplets(text: str, probability: float, chance: Random) -> str:
-    """诗: lines of two equal clauses change places with others of the same tone pattern; the first stays."""
+    """诗: swap lines of two equal clauses with others of the same tone pattern; the first line stays."""
     lines = text.split("\n")
     patterns = [_pattern(line) for line in lines]
     for i in range(1, len(lines)):
@@ -162,7 +162,7 @@ def reorder_couplets(text: str, probability: float, chance: Random) -> str:
 def _pattern(line: str) -> tuple[frozenset[str], ...] | None:
     """Tone classes at the even places and the ends of a couplet's clauses; None if it is no couplet."""
     clauses = _CLAUSE.findall(line)
-    if len(clauses) != 2 or len(clauses[0]) != len(clauses[1]) or not line or line[-1] not in _MARKERS:
+    if len(clauses) != 2 or len(clauses[0]) != len(clauses[1]) or not line or line[-1] not in _COUPLET_ENDS:
         return None
     if len(line) != 2 * len(clauses[0]) + 2:
         return None
@@ -171,7 +171,7 @@ def _pattern(line: str) -> tuple[frozenset[str], ...] | None:
 
 
 def rewrites(genre: str, words: Synonyms) -> dict[str, Rewrite]:
-    """Rule -> what it does to documents of a genre; a rule that leaves the genre alone is missing."""
+    """Rule -> its function for documents of a genre, for the rules that apply to the genre."""
     if genre in VERSE:
         return {
             "synonym": lambda text, p, chance: synonym_in_verse(text, p, chance, words),

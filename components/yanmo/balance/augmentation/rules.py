@@ -31,7 +31,7 @@ _ENTRY = re.compile(r"(?:([^:=,\s]+):)?([a-z-]+)=([0-9]*\.?[0-9]+)\Z")
 
 @dataclass(frozen=True)
 class AugmentRules:
-    """Probability of each rule by genre; `*` is every genre that the rule does not name."""
+    """Probability of each rule by genre; for each rule, `*` is every genre that it is not given for."""
 
     by_genre: Mapping[str, Mapping[str, float]]
 
@@ -46,10 +46,11 @@ class AugmentRules:
 
 
 def parse_rules(text: str) -> AugmentRules:
-    """Read `wen:synonym=0.1,wen:reorder=0.2,*:synonym=0.05`; no genre means all.
+    """Read `wen:synonym=0.1,wen:reorder=0.2,*:synonym=0.05`; a rule without a genre is for `*`.
 
     Raises:
-        UsageError: no such rule, a probability outside of 0 to 1, or a rule that would break verse.
+        UsageError: an unknown rule, a probability outside of 0 to 1, a rule given twice for a genre, or one
+            that would break verse.
     """
     found: dict[str, dict[str, float]] = {}
     for entry in filter(None, (part.strip() for part in text.split(","))):

@@ -1,9 +1,9 @@
-"""Words that may stand for one another: Yanmo's table of classical equivalents, or a file of the user's.
+"""Synonyms: Yanmo's list for classical Chinese, or a file of the user's.
 
-Three kinds of lines: words of one group, separated by white space; `! words` inside of which nothing is
-replaced; `# comment`. Lines of 同义词词林 (`Aa01A02= 人类 生人 全人类`) are read as well: only groups marked
-`=`, as `#` marks related words and `@` words without an equivalent. 词林 itself is not shipped: its licence
-is unclear.
+A line is a group of words that may replace one another, separated by white space; or `!` and words inside of
+which nothing is replaced; or `#` and a comment. Lines of 同义词词林 (`Aa01A02= 人类 生人 全人类`) are read as
+well, but only groups marked `=`: `#` marks related words, and `@` words without an equivalent. 词林 itself is
+not shipped, as its licence is unclear.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _CILIN = re.compile(r"[A-Z][a-z]\d\d[A-Z]\d\d([=#@])\Z")
 
 @dataclass(frozen=True)
 class Synonyms:
-    """Equivalents by word, and words that are left as they are."""
+    """Word -> its equivalents, and words that are left as they are."""
 
     equivalents: dict[str, tuple[str, ...]]
     fixed: frozenset[str]
@@ -32,7 +32,7 @@ class Synonyms:
         """Read a dictionary file.
 
         Raises:
-            DataError: not to be read as UTF-8, or without a single group of two words.
+            DataError: the file is not readable as UTF-8, or has no group of two words.
         """
         try:
             lines = path.read_text(encoding="utf-8-sig").splitlines()
@@ -63,7 +63,10 @@ class Synonyms:
         return re.compile("[" + "".join(map(re.escape, sorted(self._lengths))) + "]")
 
     def places(self, text: str) -> Iterator[tuple[int, str]]:
-        """Where words of the dictionary stand, longest match first; not fixed or doubled ones (`寂寂`)."""
+        """Place and word of each match in a text, from left to right, the longest at each place.
+
+        Words that are fixed or doubled (`寂寂`) are passed over.
+        """
         at = 0
         while (found := self._first.search(text, at)) is not None:
             at = found.start()

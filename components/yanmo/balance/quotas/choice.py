@@ -1,8 +1,8 @@
-"""Which documents stand in the output, and how often.
+"""Which documents are in the output, and how often.
 
-Quotas count characters by default, not documents: limits of 50,000 诗, 30,000 词, 20,000 文 and 10,000 赋
-would raise prose from 69 % to 83 % of all characters in the corpus that the bundled one is drawn from, as its
-documents are long.
+By default quotas count characters, not documents: quotas of 50,000 诗, 30,000 词, 20,000 文 and 10,000 赋
+would raise prose, whose documents are long, from 69 % to 83 % of all characters in the corpus from which the
+bundled one is drawn.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from yanmo.options.nearest import did_you_mean
 
 _COLUMNS = ("position", "copy", "id", "characters", "tokens")
 _MOST_ITEMS = 20_000_000
-"""Most copies of documents to choose among (0.5 GB)."""
+"""Copies of documents to choose among, at most (0.5 GB)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Picked:
-    """Rows of the output. Parallel arrays."""
+    """The documents of the output, copies included. Parallel arrays."""
 
     position: Ints
     """Index into `Rows`."""
     copy: npt.NDArray[np.int32]
-    """Number of the copy; 0 is the document itself."""
+    """Number of the copy: 0 is the document itself."""
     id: Ids
     characters: npt.NDArray[np.int32]
     tokens: npt.NDArray[np.int32]
@@ -53,7 +53,7 @@ def _joined(parts: list[Picked]) -> Picked:
 
 
 def plan_of_classes(quotas: str, groups: Iterable[str], by: str) -> QuotaPlan:
-    """`--quotas` with its classes spelled as the documents spell them, and `*` spread over the others.
+    """`--quotas` with classes spelled as in the documents, and `*` replaced by the classes without a quota.
 
     Raises:
         UsageError: a quota for an unknown class, two quotas for a class, or none where all need one.
@@ -93,7 +93,7 @@ def some(names: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class Picker:
-    """Fills targets: whole copies of a class first, the rest of its target from the copy after them."""
+    """Fills targets: every document of a class once, again ..., then some of them, to what is missing."""
 
     files: TrainFiles
     rows: Rows
@@ -105,7 +105,7 @@ class Picker:
     augmenter: Augmenter | None = None
 
     def pick(self, targets: Mapping[str, Target]) -> tuple[Picked, dict[str, Choice]]:
-        """The rows of the output, class by class in the order of their names; what is known of other choices.
+        """The documents of the output, by class in the order of names; and class -> what is known of choices.
 
         Raises:
             DataError: nothing is left.
@@ -118,7 +118,7 @@ class Picker:
         return _joined([part for part, _ in found]), choices
 
     def units(self, positions: Ints) -> Ints:
-        """Units of these documents, unchanged."""
+        """Units of each of these documents, unchanged by augmentation."""
         return self._units(self.rows.characters[positions], self.rows.tokens[positions])
 
     def _units(self, characters: npt.NDArray[np.int32], tokens: npt.NDArray[np.int32]) -> Ints:
@@ -153,10 +153,14 @@ class Picker:
     def _of_any_copies(
         self, positions: Ints, target: int, even: Picked, copies: list[Measured]
     ) -> tuple[Picked, Choice]:
-        """A choice nearer to the target, in which documents are not repeated equally often.
+        """A choice nearer to the target, in which documents may be repeated unequally often.
 
-        Every document of the class stays at least once. Augmented copies differ from each other: they are
-        exchanged for others that were made, and keep their numbers.
+        Args:
+            even: the choice whose documents are repeated as equally as can be.
+            copies: the copies that were measured for it, by number.
+
+        If `even` holds every document of the class, this choice does too. Augmented copies differ from each
+        other: they are exchanged for others that were measured, and keep their numbers.
         """
         whole = len(copies) > 1
         fixed = even.take(np.flatnonzero((even.copy == 0) & (whole | (self._units_of(even) == 0))))

@@ -1,19 +1,20 @@
-"""Choosing documents whose units (characters, say) add up to a quota, to the last one where that can be done.
+"""Chooses documents whose units (such as characters) add up to a quota, exactly if that is possible.
 
-Documents are taken in an order drawn by the seed, and the last units are made up by five tries, the cheapest
+Documents are taken in an order drawn by the seed. For the last units there are five tries, the cheapest
 first, until one comes as near as the greatest common divisor of the sizes allows:
 
 1. a subset-sum over at most 512 documents for the last 2,000 units: enough for long texts;
-2. the drawn order again, passing over what no longer fits: enough where there are very short documents;
-3. other numbers of documents of three sizes (few_sizes.py): enough where there are many documents of few
-   sizes, or of sizes that are nearly equal;
-4. exchanges between what is taken and what is not, among few of the sizes;
-5. all exchanges that can matter, which decides: see `_Exchange`. It is left out where it would take more than
-   256 MB (many documents of a few very large sizes); the choice then does not claim to be the best.
+2. the drawn order, without documents that no longer fit: enough if there are very short documents;
+3. other numbers of documents of three sizes (few_sizes.py): enough if there are many documents of few sizes,
+   or of nearly equal sizes;
+4. exchanges of documents that are taken for others, among a few of the sizes;
+5. all exchanges that can matter, which decides what the best choice is: see `_Exchange`. It is left out if it
+   would take more than 256 MB (many documents of a few very large sizes); then the choice does not claim to
+   be the best.
 
-Two sizes alone need none of this: all their numbers are looked at.
+With only two sizes, tries 2 to 5 are replaced by trying all numbers of documents of each size.
 
-Sums that can be reached are the bits of one big integer: a million documents take a second or two.
+The sums that can be reached are the bits of one big integer: a million documents take a second or two.
 """
 
 from __future__ import annotations
@@ -31,21 +32,21 @@ Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 _POOL = 512
-"""Documents that the last units are made up from, at most."""
+"""Documents of the subset-sum, at most."""
 _POOL_BITS = 1 << 29
-"""Bits of all the sums that are remembered at most (64 MB); a pool of long documents is made smaller."""
+"""Bits that the sums of the subset-sum take at most (64 MB); a pool of long documents is made smaller."""
 _ROOM = 2000
-"""Units left to the pool at least: with less room some sums cannot be reached."""
+"""Units that are left to the subset-sum, at least: with fewer, some sums cannot be reached."""
 _TAIL = 64
-"""Documents left to the pool at least, for the same reason."""
+"""Documents that are left to the subset-sum, at least, for the same reason."""
 _FEW_SIZES = (8, 32, 128)
 """Different sizes that the fourth try exchanges among."""
 _OF_A_SIZE = 7
-"""Documents of each of them."""
+"""Documents of each of these sizes that it exchanges."""
 _EXCHANGE_BITS = 1 << 31
-"""Bits of all the sums of an exchange at most (256 MB)."""
+"""Bits that all sums of an exchange take at most (256 MB)."""
 _FEW_BITS = 1 << 29
-"""The same for an exchange among few sizes, roughly."""
+"""The same for an exchange among a few sizes, roughly."""
 
 
 def drawn_order(ids: Iterable[str], seed: int) -> Ints:
@@ -64,35 +65,35 @@ def order_of(digests: npt.NDArray[np.uint8]) -> Ints:
 
 @dataclass(frozen=True)
 class Choice:
-    """Some of the documents, and what is known about other choices."""
+    """The documents that were chosen, and what is known about other choices."""
 
     positions: Ints
     """Ascending."""
     units: int
     """What they hold together."""
     is_best: bool
-    """Whether it is proved that no choice comes nearer from below."""
+    """Whether it is proved that no choice with a smaller sum than the target comes nearer to it."""
     above: int | None = None
-    """The smallest sum above the target; None where it is not known or there is none."""
+    """The smallest possible sum above the target; None if it is not known or there is none."""
     keeps_all: bool = False
-    """Whether only choices were looked at that keep every document at least once."""
+    """Whether only choices were considered that keep every document at least once."""
 
     def with_units(self, units: int, *, is_all: bool, keeps_all: bool = False) -> Choice:
         """This choice plus `units` that are taken in any case.
 
         Args:
-            is_all: whether there was no other choice to make.
-            keeps_all: whether these units are every document once, by our rule.
+            is_all: whether taking these units left out no other choice.
+            keeps_all: whether these units are every document once.
         """
         above = None if self.above is None or not is_all else self.above + units
         return Choice(self.positions, self.units + units, self.is_best and is_all, above, keeps_all)
 
 
 def choose(sizes: Ints, target: int) -> Choice:
-    """Documents that hold `target` units together, or as near below as can be found.
+    """Documents that hold `target` units together, or as few less as can be found.
 
     Args:
-        sizes: units of the documents (all above 0), in the order in which they are to be taken.
+        sizes: units of the documents (all above 0), in the order in which they should be taken.
         target: units, 0 or more.
     """
     found, units = _choose(sizes, target), int(sizes.sum())
@@ -104,7 +105,7 @@ def choose(sizes: Ints, target: int) -> Choice:
 
 
 def _choose(sizes: Ints, target: int) -> Choice:
-    """`choose`; the sum above only where it is known at once."""
+    """As `choose`, with the nearest sum above only if it is found on the way."""
     if target >= int(sizes.sum()):
         return Choice(np.arange(len(sizes)), int(sizes.sum()), is_best=True)
     unit = int(np.gcd.reduce(sizes))
@@ -134,7 +135,7 @@ def _with_pool(sizes: Ints, target: int) -> Ints:
 
 
 def _pool(sizes: Ints, rest: Ints, size: int) -> Ints:
-    """Half of the pool as documents come, half the shortest: both large steps and fine ones."""
+    """Documents for the subset-sum: half in their order, half the shortest, for large and for small steps."""
     first = rest[: size // 2]
     others = rest[size // 2 :]
     shortest = others[np.argsort(sizes[others], kind="stable")[: size - len(first)]]
@@ -162,7 +163,7 @@ def _exchanged(sizes: Ints, target: int, found: Ints) -> tuple[Ints, bool, int |
     """The second to fifth try: what is taken, whether that is the best, the nearest sum above.
 
     Args:
-        sizes: without a common divisor.
+        sizes: units of the documents, without a common divisor.
         found: what the first try took.
     """
     bounds = number_bounds(sizes, target)
@@ -191,7 +192,7 @@ def _exchanged(sizes: Ints, target: int, found: Ints) -> tuple[Ints, bool, int |
 
 
 def _by_counts(sizes: Ints, target: int, taken: Mask) -> Ints:
-    """The first documents of each size, as many of each as hold the target; none where that is not found."""
+    """The third try: the first documents of each size, as many as hold the target; none if not found."""
     different, kind, counts = np.unique(sizes, return_inverse=True, return_counts=True)
     have = np.bincount(kind[taken], minlength=len(different))
     found = counts_near(different, counts, have, target)
@@ -203,7 +204,7 @@ def _by_counts(sizes: Ints, target: int, taken: Mask) -> Ints:
 
 
 def _as_they_fit(sizes: Ints, target: int) -> Mask:
-    """The documents in their order, each that still fits."""
+    """The second try: takes the documents in their order, each one that still fits."""
     taken, left, rest = np.zeros(len(sizes), np.bool_), target, np.arange(len(sizes))
     while len(rest := rest[sizes[rest] <= left]):
         ends = np.cumsum(sizes[rest])
@@ -215,7 +216,7 @@ def _as_they_fit(sizes: Ints, target: int) -> Mask:
 
 
 def _of_two_sizes(sizes: Ints, different: list[int], target: int) -> tuple[Ints, bool, int | None]:
-    """The best of all numbers of documents of two sizes; of equal ones, the nearest to the drawn order."""
+    """The best numbers of documents of two sizes; of equally good ones, the nearest to the drawn order."""
     places = [np.flatnonzero(sizes == size) for size in different]
     some = np.arange(min(len(places[0]), target // different[0]) + 1)
     others = np.minimum((target - some * different[0]) // different[1], len(places[1]))
@@ -236,27 +237,29 @@ class _Exchange:
     Let z be the sum of what is taken, u the largest size, t a sum with z <= t <= z + u that some choice has,
     and x that choice of sum t that differs from what is taken by the fewest documents. Go to x one document
     at a time: put one in while the sum is below t, take one out while it is above. No sum comes twice, and t
-    only at the end, as the documents between could be left out of the difference. So at most u documents are
-    put in (sums t - u to t - 1) and fewer than u taken out (t + 1 to t + u - 1). Hence, of each size, only so
-    many need be looked at, and fewer than u * u units taken out: bits of so many sums, not of all the text's.
+    only at the end, as otherwise the documents in between could be left out of the difference. So at most u
+    documents are put in (at sums t - u to t - 1) and fewer than u taken out (at sums t + 1 to t + u - 1).
+    Hence only u documents of each size need to be considered, and fewer than u * u units are taken out: bits
+    for so many sums, and not for all units of the text.
     """
 
     put_in: list[tuple[int, Ints]]
-    """(size, documents of that size in the order in which they are exchanged) of what is not taken."""
+    """Not taken so far: (size, documents of that size in the order in which they are put in)."""
     take_out: list[tuple[int, Ints]]
+    """Taken so far: (size, documents of that size in the order in which they are taken out)."""
     most_out: int
-    """Units taken out at most."""
+    """Units that are taken out at most."""
     most_more: int
-    """Units above what is taken that are looked at."""
+    """Units by which the sum may grow at most."""
     is_complete: bool
     """Whether no other exchange can matter."""
 
     @classmethod
     def among(cls, sizes: Ints, taken: Mask, target: int, number: int | None) -> _Exchange | None:
-        """Exchanges among so many of the sizes (the least, and some spread over all), or all of them.
+        """The exchanges among `number` sizes (the smallest, and some spread over all), or among all sizes.
 
         Returns:
-            None where the sums would take too much memory.
+            None if the sums would take too much memory.
         """
         usable = sizes <= target
         outside = _by_size(sizes, np.flatnonzero(usable & ~taken))
@@ -279,7 +282,8 @@ class _Exchange:
         return cls(outside, inside, most_out, more, number is None)
 
     def solve(self, missing: int) -> tuple[Ints, Ints, int | None]:
-        """Documents to put in, documents to take out, and the least that this adds above `missing` units."""
+        """Documents to put in and to take out, so that the sum grows by `missing` units or as few less as can
+        be; and the smallest growth above `missing`, None if there is none."""
         parts = [(-size, places, part) for size, places in self.take_out for part in _parts(len(places))]
         parts += [(size, places, part) for size, places in self.put_in for part in _parts(len(places))]
         within = (1 << (self.most_out + self.most_more + 1)) - 1
@@ -310,7 +314,7 @@ def _by_size(sizes: Ints, places: Ints) -> list[tuple[int, Ints]]:
 
 
 def _units(groups: list[tuple[int, Ints]], most: int) -> int:
-    """Units of at most so many documents of each size."""
+    """Units of at most `most` documents of each size."""
     return sum(size * min(len(places), most) for size, places in groups)
 
 

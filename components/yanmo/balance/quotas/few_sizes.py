@@ -1,14 +1,15 @@
-"""Documents of few sizes that lie close together: met by counting, where sums of them would be too many.
+"""Documents of a few sizes that lie close together: chosen by counting, as there are too many sums to list.
 
-Three sizes around 30,000 with thousands of documents each have nearly every sum, but to find one in a set of
-reachable sums takes a set of a billion. What matters is how many documents there are, and the differences:
+Thousands of documents of each of three sizes around 30,000 have nearly every sum, but a set of their sums has
+a billion entries. What matters is how many documents are taken, and the differences between sizes:
 
-- `number_bounds`: m documents hold at least the m smallest and at most the m largest. A target between the
-  most of m documents and the least of m + 1 has its nearest sums there, and nothing needs to be tried.
-- `of_three`: the counts of all sizes but three stay as they are. For each count of the third one, a * x +
-  b * y = rest is solved for all at once, in closed form, within what there is of each. Three sizes without a
-  common divisor and with many documents of each have a solution unless the target is nearly nothing or nearly
-  all.
+- `number_bounds`: m documents hold at least the sum of the m smallest and at most that of the m largest. If a
+  target lies between the m largest and the m + 1 smallest, these are the nearest sums, and nothing needs to
+  be tried.
+- `of_three`: the counts of all sizes but three stay as they are. For all counts of the third size at once,
+  a * x + b * y = rest is solved in closed form, with x and y at most the numbers of documents there are. With
+  three sizes without a common divisor, and many documents of each, there is a solution unless the target is
+  nearly nothing or nearly everything.
 
 Cost: a pass of about ten operations over the documents of the rarest of the three sizes.
 """
@@ -24,18 +25,18 @@ import numpy.typing as npt
 
 Ints = npt.NDArray[np.int64]
 _SIZES = 7
-"""Sizes of which three are taken, in all ways: those with the most documents."""
+"""The sizes with the most documents, of which all sets of three are tried: so many."""
 _WORK = 30_000_000
-"""Counts that are looked at in all."""
+"""Counts that are tried in all, at most."""
 _BELOW = 64
-"""Units below the target that are tried."""
+"""How many sums are tried: the target and those below it."""
 
 
 def number_bounds(sizes: Ints, target: int) -> tuple[int, int, int | None] | None:
-    """Where no number of documents can hold `target`: how many of the largest fit, the sums below and above.
+    """If no number of documents can hold `target`: how many of the largest fit, the sums below and above.
 
     Returns:
-        None where some number of documents holds at most, and at least, `target`.
+        None if, for some number of documents, the smallest hold at most and the largest at least `target`.
     """
     ends = np.sort(sizes)
     least, most = np.cumsum(ends), np.cumsum(ends[::-1])
@@ -46,7 +47,7 @@ def number_bounds(sizes: Ints, target: int) -> tuple[int, int, int | None] | Non
 
 
 def counts_near(different: Ints, counts: Ints, have: Ints, target: int) -> tuple[Ints, int] | None:
-    """How many documents of each size to take, for the target or as near below as is found, and the sum.
+    """How many documents of each size to take, and their sum: the target, or as little below it as was found.
 
     Args:
         different: the sizes, without a common divisor.

@@ -1,4 +1,4 @@
-"""What `--quotas` says, and how many units of each class it comes to. Standard library only."""
+"""Reads `--quotas` and computes the target of each class, in units. Standard library only."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _EXAMPLES = "shi=1900000,ci=200%,*=100% or shi=3w,*=1w or alpha=0.7"
 
 @dataclass(frozen=True)
 class Quota:
-    """How much of a class train shall hold."""
+    """How much of a class train should hold."""
 
     value: float
     form: Literal["amount", "percent", "weight"]
 
     def units(self, available: int) -> int:
-        """An amount or percentage in units, where the class has `available` of them."""
+        """An amount or percentage in units, for a class that has `available` of them."""
         return round(available * self.value / 100) if self.form == "percent" else int(self.value)
 
     def __str__(self) -> str:
@@ -41,14 +41,14 @@ class Quota:
 
 @dataclass(frozen=True)
 class QuotaPlan:
-    """`--quotas`, read: quotas by class as written, or an exponent for all."""
+    """What `--quotas` says: class (as written) -> quota, or an exponent for all classes."""
 
     quotas: dict[str, Quota]
     alpha: float | None = None
 
     @property
     def is_relative(self) -> bool:
-        """Whether it names shares of a total (weights, alpha) and not amounts."""
+        """Whether quotas are shares of a total (weights, alpha) and not amounts."""
         return self.alpha is not None or any(q.form == "weight" for q in self.quotas.values())
 
 
@@ -116,14 +116,14 @@ def _exponent(alpha: float) -> float:
 
 @dataclass(frozen=True)
 class Target:
-    """What one class shall hold."""
+    """What a class should hold."""
 
     quota: str
-    """As it was asked for; empty: nothing was."""
+    """The quota as written; empty if the class has none."""
     wanted: int
-    """Units that were asked for."""
+    """Units that the quota asks for."""
     units: int
-    """Units that the repeat cap allows of them."""
+    """Units to take: as many of them as --max-repeats allows."""
 
 
 def targets(
@@ -132,10 +132,10 @@ def targets(
     """The target of each class.
 
     Args:
-        plan: its classes must be those of `available`.
+        plan: has no class that is not in `available`; with weights, all of these.
         available: units of each class, above 0.
         max_repeats: no class gets more than this many times what it has.
-        total: units of all classes together, for weights and alpha; 0: the least that drops nothing.
+        total: units of all classes together, for weights and alpha; 0: the smallest that drops no document.
     """
     if plan.alpha is not None:
         weights = {name: float(units) ** plan.alpha for name, units in available.items()}
@@ -155,7 +155,7 @@ def targets(
 def _relative(
     weights: Mapping[str, float], shown: str, available: Mapping[str, int], max_repeats: int, total: int
 ) -> dict[str, Target]:
-    if not total:  # the class that is scarcest for its weight is kept whole, all others get more
+    if not total:  # the class with the most units for its weight is kept whole, the others are repeated
         scale = max(available[name] / weight for name, weight in weights.items() if weight)
         wanted = {name: round(scale * weight) for name, weight in weights.items()}
         units = {name: min(wanted[name], max_repeats * available[name]) for name in available}
@@ -166,7 +166,7 @@ def _relative(
 
 
 def _fill(weights: Mapping[str, float], caps: Mapping[str, int], total: int) -> dict[str, int]:
-    """Shares of `total` by weight, none above its cap; what a cap cuts off goes to the others."""
+    """Shares of `total` by weight, none above its cap; what is above a cap goes to the other classes."""
     filled: dict[str, int] = {}
     open_classes = dict(weights)
     while True:
@@ -183,7 +183,7 @@ def _fill(weights: Mapping[str, float], caps: Mapping[str, int], total: int) -> 
 
 
 def _apportion(weights: Mapping[str, float], total: int) -> dict[str, int]:
-    """Integers near `total` x share that add up to `total` (largest remainders, then by name)."""
+    """Integers near `total` x share that add up to `total`: the largest remainders are rounded up."""
     whole = math.fsum(weights.values())
     exact = {name: total * weight / whole for name, weight in weights.items()}
     found = {name: int(value) for name, value in exact.items()}

@@ -1,6 +1,6 @@
-"""Page furniture of Chinese web pages: copyright lines, navigation, sharing, editors' names.
+"""Boilerplate of Chinese web pages: copyright lines, navigation, sharing, editors' names.
 
-Own list, written for pages as they come out of text extractors; it is matched line by line, and only
+The list is our own, written for pages as text extractors return them. It is matched line by line, and only
 against lines of at most 60 characters: longer ones are prose that mentions such things."""
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ _LINE = re.compile("|".join(_PATTERNS), re.IGNORECASE)
 
 
 def is_boilerplate(line: str) -> bool:
-    """Whether a line is page furniture."""
+    """Whether a line is boilerplate."""
     return len(line) <= _LONGEST and _LINE.search(line) is not None
 
 
 def boilerplate_share(lines: Sequence[str]) -> float:
-    """Share of the characters of `lines` that stand in page furniture."""
+    """Share of the characters of `lines` that are in lines of boilerplate."""
     total = sum(map(len, lines))
     return sum(len(line) for line in lines if is_boilerplate(line)) / total if total else 0.0
 
 
 def without_boilerplate(text: str) -> str:
-    """`text` without its lines of page furniture."""
+    """`text` without its lines of boilerplate."""
     return "\n".join(line for line in text.split("\n") if not is_boilerplate(line.strip()))

@@ -1,8 +1,8 @@
-"""Turns of chats to the one text of a document.
+"""Cleans and normalizes texts, also those of chats: their turns become the one text of a document.
 
-Each turn is cleaned and normalized by itself; the document's text is its turns joined by line breaks, `turns`
-says where each begins and ends, and `loss_spans` which are answers. So filters, duplicates, splits and
-take-down see a document like any other.
+Each turn is cleaned and normalized by itself; the document's text is its turns, joined by line breaks.
+`turns` says where each begins and ends, and `loss_spans` which ones are answers. So to filters,
+deduplication, splits and take-down a chat is a document like any other.
 """
 
 from __future__ import annotations
@@ -21,15 +21,17 @@ from yanmo.curate.text.normalize import BREAK, END, Normalized, normalize
 from yanmo.curate.text.record_rules import RecordRules
 
 
-def written(documents: Sequence[RawDocument], options: RecordRules) -> tuple[list[Cleaned], Normalized]:
-    """Clean and normalize all texts; the turns of chats each by itself, so that none flows into another.
+def clean_and_normalize(
+    documents: Sequence[RawDocument], rules: RecordRules
+) -> tuple[list[Cleaned], Normalized]:
+    """Clean and normalize all texts, and each turn of a chat by itself, so that no step crosses two turns.
 
-    A chat with a turn of which nothing is left has no text at all, and no filter lets it pass.
+    A chat in which nothing is left of a turn becomes an empty text, which every set of filters drops.
     """
     texts = [[t.text for t in d.turns] if d.turns else [d.text] for d in documents]
     parts = list(itertools.chain.from_iterable(texts))
-    cleaned = clean_all(parts, options.cleaning)
-    normalized = normalize([c.text for c in cleaned], options.steps)
+    cleaned = clean_all(parts, rules.cleaning)
+    normalized = normalize([c.text for c in cleaned], rules.steps)
     if len(parts) == len(documents) and not any(d.turns for d in documents):
         return cleaned, normalized
     ends = list(itertools.accumulate(map(len, texts)))
@@ -71,8 +73,7 @@ def _join_normalized(normalized: Normalized, bounds: Sequence[tuple[int, int]]) 
 
 
 def columns_of(documents: Sequence[RawDocument]) -> dict[str, list[Any]]:
-    """The columns `turns` and `loss_spans` of documents whose turns are normalized; null where there are
-    none."""
+    """The columns `turns` and `loss_spans` of documents whose turns are normalized; null for other texts."""
     spans: list[Any] = []
     turns: list[Any] = []
     for document in documents:
@@ -83,6 +84,6 @@ def columns_of(documents: Sequence[RawDocument]) -> dict[str, list[Any]]:
 
 
 def _placed(turns: Sequence[Turn]) -> list[tuple[int, int]]:
-    """Where each turn begins and ends in the text that joins them, in characters."""
+    """Where each turn begins and ends in the document's text, in characters."""
     ends = list(itertools.accumulate(len(turn.text) + 1 for turn in turns))
     return [(end - 1 - len(turn.text), end - 1) for turn, end in zip(turns, ends, strict=True)]

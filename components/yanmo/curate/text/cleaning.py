@@ -1,7 +1,7 @@
-"""Cleaning before normalization: what only the raw text can tell.
+"""Cleaning, before normalization: the steps that need the raw text.
 
-Garbled text repaired, markup taken out, private-use characters replaced, page furniture cut, personal data
-masked. Each is a step that options switch on or off, and each document that a step changed is counted."""
+Garbled text is repaired, markup removed, private-use characters replaced, boilerplate of web pages cut,
+personal data masked. Options switch each step on or off, and documents that a step changed are counted."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from yanmo.curate.text.normalize import code_points
 from yanmo.curate.text.privacy import KINDS, mask
 
 GETA = "〓"
-"""The mark for a character that has no code point; stands in for private-use ones."""
+"""The mark for a character that has no code point; it replaces private-use characters."""
 
 CLEANINGS = ("mojibake", "markup", "private_use", "boilerplate")
 DEFAULT_CLEANINGS = frozenset(("mojibake", "markup", "private_use"))
@@ -43,24 +43,25 @@ _FEW_OTHERS = 4
 
 @dataclass(frozen=True, kw_only=True)
 class Cleaning:
-    """What is done to raw text."""
+    """How raw text is cleaned."""
 
     steps: frozenset[str] = DEFAULT_CLEANINGS
     """Some of CLEANINGS."""
     personal: tuple[str, ...] = KINDS
     """Kinds of personal data that are masked."""
     squares: bool = False
-    """Question marks for lost characters become squares (the step `lacuna`)."""
+    """Whether question marks for lost characters become squares (the step `lacuna`)."""
 
 
 @dataclass(slots=True)
 class Cleaned:
-    """A text ready to be normalized, with what only the raw text could tell."""
+    """A cleaned text, and what filters must know that normalization would hide."""
 
     text: str
     changes: tuple[str, ...] = ()
-    """What was cleaned: CLEANINGS and `personal_<kind>`."""
+    """Steps that changed the text: of CLEANINGS, and `personal_<kind>`."""
     private_use: int = 0
+    """Private-use characters that were replaced."""
     lost: int = 0
     """Question marks that stand for a lost character."""
     has_markup: bool = False
@@ -69,7 +70,7 @@ class Cleaned:
 
 
 _MARKUP, _PRIVATE, _PERSONAL, _QUESTION, _OMITTED = 8, 16, 32, 64, 128
-"""Bits of the table of characters that call for a closer look; the first three bits are classes."""
+"""Bits in the table of characters: what a character may be part of; the first three bits are classes."""
 
 
 @lru_cache(maxsize=1)
@@ -87,8 +88,7 @@ def _bit_table() -> npt.NDArray[np.uint8]:
 
 
 def clean_all(texts: Sequence[str], how: Cleaning) -> list[Cleaned]:
-    """Each text, cleaned. All characters are looked up at once; only texts that hold something to be cleaned
-    are looked at one by one."""
+    """The texts, cleaned: all characters are looked up at once; only texts that may need it are cleaned."""
     if not texts:
         return []
     codes = code_points("\0".join(text.replace("\0", " ") for text in texts) + "\0")
@@ -112,10 +112,10 @@ def _suspects(bits: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64]) -> npt
 
 
 def clean(text: str, how: Cleaning = Cleaning(), *, is_suspect: bool = True) -> Cleaned:
-    """`text` without what does not belong to it; nearly all texts need nothing.
+    """Clean one text.
 
     Args:
-        is_suspect: whether it may be garbled, which is costly to find out.
+        is_suspect: whether it may be garbled; finding out for certain is costly.
     """
     result = Cleaned(text)
     if "mojibake" in how.steps and is_suspect:
@@ -147,7 +147,7 @@ def _changed(result: Cleaned, step: str, text: str) -> None:
 
 
 def _without_markup(text: str) -> str:
-    """Tags that break lines become line breaks, others vanish; entities become characters."""
+    """`text` without markup: tags that end lines become line breaks, others go; entities are decoded."""
     text = _TAG.sub("", _LINE_TAG.sub("\n", text))
     return _ENTITY.sub(lambda found: html.unescape(found[0]), text)
 

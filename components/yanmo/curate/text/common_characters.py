@@ -1,10 +1,10 @@
-"""The commonest Chinese characters: how text that was decoded rightly is told from text that was not.
+"""The commonest Chinese characters, by which text that was decoded rightly is told from text that was not.
 
 Bytes read in a wrong encoding still give characters, but rare ones. Of the Han characters of the bundled
-corpus and of vernacular plays 83 in 100 are in this list (no text of 20 Han characters or more has fewer
-than 32 in 100); of text in GB18030 read as Big5, UTF-8 read as GBK and so on at most 20 in 100. Five lists
-of 1,000 were united: the bundled corpus as it is, simplified and traditional, and jieba's dictionary (by
-word frequency) simplified and traditional."""
+corpus and of vernacular plays, 83 in 100 are in this list (in every text of 20 Han characters or more, at
+least 32 in 100); of text in GB18030 read as Big5, UTF-8 read as GBK and so on, at most 20 in 100. The list is
+the union of five lists of 1,000 characters: the bundled corpus as it is, simplified and traditional, and
+jieba's dictionary (by word frequency), simplified and traditional."""
 
 from __future__ import annotations
 

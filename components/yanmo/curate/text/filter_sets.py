@@ -1,20 +1,21 @@
 """Named sets of filters and their thresholds, chosen per genre.
 
-`verse`      what is wrong in any genre: markup left, too short, few Han characters, lost characters,
-garbled ... `classical`  the same, and FineWeb-2's filters with the values it tuned for literary Chinese
-(lzh_Hani) `modern`     the same, and FineWeb-2's filters with the values it tuned for Mandarin (cmn_Hani),
-and boilerplate `none`       only empty texts are dropped
+    verse       what is wrong in any genre: markup left, too short, few Han characters, lost characters,
+                garbled ...
+    classical   the same, and FineWeb-2's filters with its values for literary Chinese (lzh_Hani)
+    modern      the same, and FineWeb-2's filters with its values for Mandarin (cmn_Hani), and boilerplate
+    none        drops only empty texts
 
-The web filters count stop words, line ends and repetition. They must never touch verse, whose lines are
-short, unpunctuated and repeated on purpose.
+The web filters measure stop words, line ends and repetition. They must never be applied to verse, whose lines
+are short, unpunctuated and repeated on purpose.
 
 Values: huggingface/fineweb-2 at d0defb2, configs/lzh_Hani.yml and configs/cmn_Hani.yml (as of 2025-06-16,
 "paper version"; arXiv 2506.20920), applied as in its fineweb-2-pipeline.py: GopherRepetitionFilter without
 paragraphs, FineWebQualityFilter with short_line_thr off and char_duplicates_ratio 0.1, GopherQualityFilter
 with two stop words and datatrove's defaults. Not taken over: the language score (GlotLID needs a model).
 
-A word is what jieba says in `modern`, as in datatrove; in `classical` it is a character, where datatrove asks
-Stanza, whose words of literary Chinese are a little longer.
+In `modern` words are those of jieba, as in datatrove. In `classical` every character is a word; datatrove
+uses Stanza, whose words of literary Chinese are a little longer.
 """
 
 from __future__ import annotations
@@ -41,19 +42,19 @@ FILTERS: dict[str, tuple[int, str]] = {
     "private_use": (MAXIMUM, "share of private-use characters"),
     "lacuna": (MAXIMUM, "share of marks for lost characters"),
     "too_long": (MAXIMUM, "characters"),
-    "boilerplate": (MAXIMUM, "share of characters in lines of page furniture"),
-    "repeated_lines": (MAXIMUM, "share of lines that stood before"),
+    "boilerplate": (MAXIMUM, "share of characters in lines of boilerplate"),
+    "repeated_lines": (MAXIMUM, "share of lines that occurred before"),
     "top_2_grams": (MAXIMUM, "characters of the commonest pair of words, by the text's characters"),
     "top_3_grams": (MAXIMUM, "the same of three words"),
     "top_4_grams": (MAXIMUM, "the same of four words"),
-    "repeated_5_grams": (MAXIMUM, "share of characters in runs of five words that stood before"),
+    "repeated_5_grams": (MAXIMUM, "share of characters in runs of five words that occurred before"),
     "repeated_6_grams": (MAXIMUM, "the same of six words"),
     "repeated_7_grams": (MAXIMUM, "the same of seven words"),
     "repeated_8_grams": (MAXIMUM, "the same of eight words"),
     "repeated_9_grams": (MAXIMUM, "the same of nine words"),
     "repeated_10_grams": (MAXIMUM, "the same of ten words"),
     "line_ends": (MINIMUM, "share of lines that end in a full stop, question or exclamation mark"),
-    "repeated_line_characters": (MAXIMUM, "share of characters in lines that stood before"),
+    "repeated_line_characters": (MAXIMUM, "share of characters in lines that occurred before"),
     "line_breaks": (MAXIMUM, "line breaks by words"),
     "few_words": (MINIMUM, "words that are not punctuation"),
     "many_words": (MAXIMUM, "words that are not punctuation"),
@@ -66,8 +67,8 @@ FILTERS: dict[str, tuple[int, str]] = {
     "letters": (MINIMUM, "share of words with a letter or Han character"),
     "stop_words": (MINIMUM, "different stop words"),
 }
-"""Filter -> whether its threshold is a maximum or a minimum, and what it measures. In the order in which they
-are asked; the first that holds is counted."""
+"""Filter -> whether its threshold is a maximum or a minimum, and what it measures. If several would drop a
+document, the first one here is counted."""
 
 REASONS = tuple(FILTERS)
 """Why a filter drops a document."""
@@ -105,12 +106,12 @@ def limits_of(basic: Limits, changes: str) -> dict[str, dict[str, float]]:
     """Set -> filter -> threshold.
 
     Args:
-        basic: thresholds of the filters of every set but `none`.
+        basic: thresholds of the filters that every set but `none` has.
         changes: `filter=threshold` for every set that has the filter, or `set.filter=threshold`, separated by
             commas.
 
     Raises:
-        ValueError: an unknown set or filter, or no number.
+        ValueError: an unknown set or filter, or a threshold that is no number.
     """
     result = {name: {**basic, **WEB.get(name, {})} for name in SETS[:3]}
     result["none"] = {"too_short": 0}
@@ -131,10 +132,13 @@ def limits_of(basic: Limits, changes: str) -> dict[str, dict[str, float]]:
 
 
 def read_pairs(text: str, what: str) -> dict[str, str]:
-    """`name=value` pairs separated by commas.
+    """Name -> value, from `name=value` pairs separated by commas.
+
+    Args:
+        what: the form of an entry, for the message.
 
     Raises:
-        ValueError: an entry that is none.
+        ValueError: an entry is no such pair.
     """
     result = {}
     for entry in filter(None, (e.strip() for e in text.split(","))):

@@ -1,4 +1,4 @@
-"""Which filter drops a document: each has a name, a threshold per set, a measure and a count."""
+"""Which filter drops a document. A filter has a name, and in each set of filters a threshold."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class FilterRules:
-    """Which filters a document meets, by its genre."""
+    """Which filters apply to a document, by its genre."""
 
     limits: Mapping[str, Limits]
     """Set -> filter -> threshold."""
     sets: Mapping[str, str]
-    """Genre -> set; `*` stands for all others."""
+    """Genre -> name of its set of filters; `*` is every other genre, by default with the set `verse`."""
 
     def set_of(self, genre: str) -> str:
-        """The set of filters for `genre`."""
+        """Name of the set of filters for `genre`."""
         return self.sets.get(genre) or self.sets.get("*", "verse")
 
 
 @dataclass(frozen=True)
 class Verdicts:
-    """What became of each document of a batch."""
+    """What the filters decided about each document of a batch. Parallel lists."""
 
     reasons: list[str]
-    """The filter that drops it, or empty."""
+    """Name of the filter that drops the document; "" if none does."""
     values: list[float]
     """What that filter measured."""
 
@@ -43,7 +43,7 @@ class Verdicts:
 def judge(
     cleaned: Sequence[Cleaned], normalized: Normalized, genres: Sequence[str], rules: FilterRules
 ) -> Verdicts:
-    """Ask every filter about every document; the first that holds counts."""
+    """Apply all filters to all documents; if several drop one, the first in the order of REASONS counts."""
     names = sorted(rules.limits)
     position = {genre: names.index(rules.set_of(genre)) for genre in set(genres)}
     sets = np.array([position[genre] for genre in genres], dtype=np.int64)
@@ -62,12 +62,15 @@ def judge(
 
 
 def _measures(cleaned: Sequence[Cleaned], normalized: Normalized) -> dict[str, Floats]:
-    """What every set's filters ask; empty texts are below every minimum."""
+    """Filter -> what it measures in each document, for the filters that every set has.
+
+    The length of an empty text is -1, below every minimum.
+    """
     characters = normalized.characters
     whole = np.maximum(characters, 1)
     han = normalized.counts[:, HAN]
-    told = [(c.has_markup, c.is_stub, c.is_garbled, c.private_use, c.lost) for c in cleaned]
-    markup, stub, garbled, private, lost = np.array(told, dtype=np.float64).reshape(-1, 5).T
+    raw = [(c.has_markup, c.is_stub, c.is_garbled, c.private_use, c.lost) for c in cleaned]
+    markup, stub, garbled, private, lost = np.array(raw, dtype=np.float64).reshape(-1, 5).T
     private_use = normalized.counts[:, PRIVATE] + private
     lacuna = normalized.counts[:, LACUNA] + lost
     return {
@@ -85,7 +88,7 @@ def _measures(cleaned: Sequence[Cleaned], normalized: Normalized) -> dict[str, F
 def _add_web_measures(
     measures: dict[str, Floats], texts: Sequence[str], sets: Sequence[str], asking: set[str]
 ) -> None:
-    """What only documents of some sets are asked; the others get NaN, which is above and below nothing."""
+    """Add the measures of filters that only some sets have; other documents get NaN, which is kept."""
     for i, name in enumerate(sets):
         if name in asking and texts[i]:
             for filter_name, value in web_measures(texts[i], name).items():

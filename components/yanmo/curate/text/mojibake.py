@@ -1,13 +1,13 @@
-"""Garbled text: Chinese that was read in a wrong encoding, recognised and undone where nothing was lost.
+"""Garbled text (mojibake): Chinese decoded with a wrong encoding, repaired if nothing was lost.
 
-A repair is accepted only if it can be proved: the wrong reading is undone by encoding the text back, byte
-for byte (`strict`), the bytes decode in the right encoding without an error, doing the wrong thing again
-gives the garbled text exactly, and the result is made of common characters where the garbled text was not.
-Where a character was already replaced by U+FFFD or `?` no such proof exists; the text stays and the filter
-`garbled` drops it.
+A repair is accepted only if it can be proved: encoding the text with the wrong encoding gives bytes without
+an error, these bytes decode with the right encoding without an error, decoding them with the wrong one again
+gives exactly the garbled text, and the result consists of common characters where the garbled text did not.
+If a character was already replaced by U+FFFD or `?`, there is no such proof: the text stays as it is, and the
+filter `garbled` drops it.
 
-Alternative not taken: ftfy, which undoes Latin-1 and cp1252 readings of UTF-8 but none of the East Asian
-ones."""
+Alternative not taken: ftfy, which repairs UTF-8 that was read as Latin-1 or cp1252, but none of the East
+Asian misreadings."""
 
 from __future__ import annotations
 
@@ -25,16 +25,21 @@ _RUNS = re.compile(
 )
 """Characters that Latin-1 or cp1252 make of bytes above 127."""
 _TYPICAL = re.compile("锟斤拷|烫烫烫|屯屯屯|锘锘")
-"""What lost characters and uninitialised memory look like in GBK."""
+"""What replacement characters and uninitialised memory look like when they are read as GBK."""
 
 SUSPECT_SHARE = 0.3
-"""Text with a smaller share of common characters is looked at: 241 of the 448,434 texts of the reference
-corpora, nearly all of them lost characters (squares); none of those is changed."""
+"""A text with a smaller share of common characters is examined: 241 of the 448,434 texts of the reference
+corpora, in nearly all of them because of lost characters (squares); none of these is changed."""
 _GOOD_SHARE = 0.5
+"""Share of common characters that a repaired text has, at least."""
 _MIN_GAIN = 0.3
+"""By how much it rises by the repair, at least."""
 _ODD_SHARE = 0.25
+"""Share of rare and private-use characters, among those beyond ASCII, that garbled text has, at least."""
 _FEW = 4
+"""Common characters that a repaired text has, at least."""
 _LONG_LINE = 12
+"""Characters of a line that can be proved to be garbled by itself, at least."""
 
 # cp1252 leaves five bytes undefined; programs that misread text pass them through as C1 controls.
 _TO_BYTES = {
@@ -44,9 +49,10 @@ _TO_BYTES |= {b: b for b in range(256)}
 
 
 def repair(text: str) -> str:
-    """`text` with wrong readings undone where that is lossless, or `text` itself.
+    """`text`, repaired where it was read in a wrong encoding and nothing was lost.
 
-    Line by line, as texts are often glued together from several files: a line that is better as it is stays.
+    Line by line, as texts are often put together from several files: a line that makes more sense as it is
+    stays.
     """
     lines = text.split("\n")
     best: tuple[int, dict[int, str]] = 0, {}
@@ -59,10 +65,10 @@ def repair(text: str) -> str:
 
 
 def _proved_lines(lines: list[str], wrong: str, right: str) -> dict[int, str]:
-    """The lines that were read as `wrong` for certain, read as `right`.
+    """Index -> repaired line, for the lines that were certainly encoded as `right` and read as `wrong`.
 
-    Either the text as a whole makes sense only when it is repaired, or a line of some length does. Short
-    lines alone prove nothing: of a thousand headings in a book some would make a sort of sense.
+    Certain is what makes sense only after the repair: the text as a whole, or a line of some length. Short
+    lines alone prove nothing: of a thousand headings of a book, some would make sense in another encoding.
     """
     better = _better_lines(lines, wrong, right)
     whole = [better.get(i, line) for i, line in enumerate(lines)]
@@ -76,7 +82,7 @@ def _proved_lines(lines: list[str], wrong: str, right: str) -> dict[int, str]:
 
 
 def _better_lines(lines: list[str], wrong: str, right: str) -> dict[int, str]:
-    """The lines that make more sense when they are read as `right`."""
+    """Index -> repaired line, for the lines that make more sense when they are read as `right`."""
     result = {}
     for i, line in enumerate(lines):
         found = None if line.isascii() else _undo(line, wrong, right)
@@ -88,14 +94,14 @@ def _better_lines(lines: list[str], wrong: str, right: str) -> dict[int, str]:
 
 
 def _is_proved(garbled: str, fixed: str, wrong: str) -> bool:
-    """Whether one text is garbled for certain and the other is not."""
+    """Whether `garbled` is certainly garbled, and `fixed` is not."""
     share = common_share(fixed)
     if _common(fixed) < _FEW or share < _GOOD_SHARE or share - common_share(garbled) < _MIN_GAIN:
         return False
     known = [c for c in garbled if not c.isascii()]
     if wrong == "cp1252":  # not a sentence with an accent or two
         return len(known) >= 0.4 * len(garbled)
-    # Russian or Japanese text is in these encodings too, without their rare and private-use characters.
+    # These encodings also have Russian and Japanese letters, but such text has few rare or private-use ones.
     odd = sum(_is_odd(c) for c in known)
     return odd >= _ODD_SHARE * len(known)
 
@@ -109,7 +115,7 @@ def _common(text: str) -> int:
 
 
 def _repair_runs(line: str) -> str:
-    """Repair Latin runs inside a line that is Chinese otherwise."""
+    """Repair runs of Latin characters in a line that is Chinese otherwise."""
 
     def fixed(match: re.Match[str]) -> str:
         found = _undo(match[0], "cp1252", "utf-8")
@@ -136,12 +142,12 @@ def _encode(text: str, encoding: str) -> bytes:
 
 
 def _readings(data: bytes, wrong: str) -> tuple[str, ...]:
-    """What programs that read `data` as `wrong` show."""
+    """The texts that programs show which read `data` as `wrong`."""
     if wrong != "cp1252":
         return (data.decode(wrong),)
     return data.decode("latin-1"), "".join(bytes([b]).decode("cp1252", "ignore") or chr(b) for b in data)
 
 
 def has_typical_marks(text: str) -> bool:
-    """Whether `text` holds what lost characters look like after a misreading."""
+    """Whether `text` has what replacement characters look like when they are read as GBK."""
     return _TYPICAL.search(text) is not None

@@ -1,15 +1,15 @@
 """Text forms: one written form for texts of any script, glyph tradition and punctuation.
 
-A form is a list of steps (`FORMS`); options add steps to it or take some away, and the name of the form
-then says so, since results on texts of different forms are never compared. classical-1, line by line: NFC
-(never NFKC, which destroys full-width punctuation), compatibility ideographs to unified ones, traditional
-to simplified by OpenCC t2s, variant glyphs of the Siku quanshu folded, punctuation full-width, white space
-and control characters removed; empty lines dropped, lines joined by one line break. modern-1 leaves ASCII
-alone and folds white space to one space.
+A form is a set of steps (`FORMS`); options add steps or leave some out, and the name of the form then says
+so, since results on texts of different forms are never compared. classical-1, line by line: NFC (never NFKC,
+which destroys full-width punctuation), compatibility ideographs to unified ones, traditional to simplified by
+OpenCC t2s, variant glyphs of the Siku quanshu to usual ones, punctuation full-width, white space and control
+characters removed; empty lines dropped, lines joined by one line break. modern-1 leaves ASCII as it is and
+folds white space to one space.
 
-Many texts are normalized in one go: joined by NUL, converted by one call of OpenCC, and everything after
-that is a table look-up over code points in numpy. The obvious way, a dozen string operations per line, gives
-the same text in 4.0 times the CPU time (36,000 texts of the bundled corpus); a test compares the two.
+Many texts are normalized at once: joined by NUL, converted by one call of OpenCC, and the rest is a look-up
+of code points in a numpy table. The obvious way, a dozen string operations per line, gives the same text in
+4.0 times the CPU time (36,000 texts of the bundled corpus); a test compares the two.
 """
 
 from __future__ import annotations
@@ -47,19 +47,16 @@ OTHER, HAN, LACUNA, PRIVATE, MARK, BREAK, END, SPACE = range(8)
 """Classes of characters in normalized text. MARK: punctuation of sentences. END: between two texts."""
 
 STEPS = (
-    "nfc",
-    "compatibility",
-    "simplified",
-    "variants",
-    "punctuation",
-    "quotes",
-    "lacuna",
-    "controls",
-    "white_space",
+    "nfc",  # canonical composition
+    "compatibility",  # compatibility ideographs to unified ones
+    "simplified",  # traditional characters to simplified ones (OpenCC t2s)
+    "variants",  # variant glyphs of the Siku quanshu to usual ones
+    "punctuation",  # all punctuation full-width
+    "quotes",  # punctuation full-width, but ASCII stays
+    "lacuna",  # marks for lost characters to the square
+    "controls",  # control and zero-width characters removed
+    "white_space",  # all white space removed; without this step it is folded to one space
 )
-"""Canonical composition; compatibility ideographs; OpenCC t2s; Siku variants; all punctuation full-width,
-or only what is not ASCII (quotes); marks for lost characters to the square; control and zero-width
-characters removed; all white space removed (else it is folded to one space)."""
 
 FORMS = {
     "classical-1": frozenset(
@@ -77,11 +74,11 @@ _REMOVE = 0x110000  # no code point: the character is taken out
 
 @dataclass(frozen=True, kw_only=True)
 class Normalized:
-    """Texts in their written form, with what the filters ask about them."""
+    """Normalized texts, and the counts that filters need."""
 
     texts: list[str]
     han: list[str]
-    """Only the Han characters of each text: what copies are recognised by."""
+    """The Han characters of each text, by which duplicates are found."""
     counts: Ints
     """Shape (texts, classes): characters of each class."""
     changed: dict[str, npt.NDArray[np.bool_]] = field(default_factory=dict)
@@ -89,7 +86,7 @@ class Normalized:
 
     @property
     def characters(self) -> Ints:
-        """Non-white-space characters of each text."""
+        """Characters of each text that are not white space: int64 (texts)."""
         return np.asarray(self.counts[:, :BREAK].sum(axis=1), dtype=np.int64)
 
 
@@ -117,8 +114,12 @@ _BITS = {"variants": 1, "punctuation": 2, "quotes": 2, "lacuna": 4, "controls": 
 
 @lru_cache(maxsize=4)
 def _final_tables(steps: frozenset[str]) -> tuple[CodePoints, npt.NDArray[np.uint8]]:
-    """What each code point becomes after OpenCC (itself, another one, a line break, or nothing), and which
-    step does that, as a bit of _BITS."""
+    """What each code point becomes after OpenCC, and by which step.
+
+    Returns:
+        code point -> itself, another one, a line break, or _REMOVE; code point -> bit of the step in _BITS, 0
+        if it stays.
+    """
     table, bits = np.arange(0x110000, dtype=np.uint32), np.zeros(0x110000, dtype=np.uint8)
     for code in (*range(0x3100), *range(0xFE00, 0x10000)):
         if _REMOVED.match(chr(code)):
@@ -172,8 +173,10 @@ def _to_text(codes: CodePoints) -> str:
 
 
 def _composed(text: str, steps: frozenset[str]) -> str:
-    """`text` in NFC with compatibility ideographs unified and no NUL. Most texts are so already, and asking
-    is 20 times cheaper than doing it."""
+    """`text` in NFC, with unified ideographs for compatibility ones, and without NUL.
+
+    Most texts are so already, and finding that out is 20 times cheaper than composing them.
+    """
     if "nfc" in steps and not unicodedata.is_normalized("NFC", text):
         text = unicodedata.normalize("NFC", text)
     if "compatibility" in steps and _has_compatibility().search(text):
@@ -182,7 +185,7 @@ def _composed(text: str, steps: frozenset[str]) -> str:
 
 
 def _without_empty_lines(codes: CodePoints) -> CodePoints:
-    """Drop line breaks that begin or end a text or follow another one; `codes` ends in a separator."""
+    """`codes` without line breaks that begin or end a text or follow another one; it ends in a separator."""
     is_break = codes == ord("\n")
     after = np.empty_like(is_break)
     after[0], after[1:] = True, is_break[:-1] | (codes[:-1] == 0)
@@ -192,7 +195,7 @@ def _without_empty_lines(codes: CodePoints) -> CodePoints:
 
 
 def _without_extra_spaces(codes: CodePoints) -> CodePoints:
-    """Fold runs of spaces to one, and drop those at the ends of lines."""
+    """`codes` with one space for each run of spaces, and without spaces at either end of a line."""
     edge = (codes == ord("\n")) | (codes == 0)
     is_space = codes == ord(" ")
     after = np.append(True, (edge | is_space)[:-1])
@@ -255,7 +258,7 @@ def _changes(
 
 
 def _han(joined: str, codes: CodePoints, classes: npt.NDArray[np.uint8], steps: frozenset[str]) -> str:
-    """The Han characters of the texts, simplified and with variants folded whatever the form."""
+    """The Han characters of the texts, simplified and without variant glyphs, whatever the form."""
     if not steps >= {"simplified", "variants"}:
         codes = _final_tables(CLASSICAL)[0][code_points(_converter().convert(joined))]
         codes = codes[codes != _REMOVE]
@@ -268,10 +271,10 @@ def form_steps(form: str, changes: str) -> tuple[str, frozenset[str]]:
 
     Args:
         form: one of FORMS.
-        changes: steps to add by name, to leave out as `no-<name>`: `lacuna,no-variants`.
+        changes: names of steps to add, and `no-<name>` for steps to leave out: `lacuna,no-variants`.
 
     Raises:
-        ValueError: an unknown step, or one that is there (or missing) already.
+        ValueError: an unknown step, one to add that the form has, or one to leave out that it has not.
     """
     steps = FORMS[form]
     added: set[str] = set()

@@ -1,8 +1,8 @@
-"""Personal data in text that users bring: telephone numbers, resident identity numbers, mail addresses.
+"""Personal data in users' texts: telephone numbers, resident identity numbers, mail addresses.
 
-Masked before normalization, since white space and ASCII dots, which they are written with, do not survive it.
+They are masked before normalization, which does not preserve the white space and ASCII dots in them.
 A resident identity number must have the right check digit (GB 11643-1999, ISO 7064 MOD 11-2) and a possible
-date, so that one random number of 18 digits in 200 or so is masked. Classical text has none of all this.
+birthday; of random numbers of 18 digits, one in 370 has. Classical text has no such data.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ _RULES: tuple[tuple[str, re.Pattern[str], Callable[[str], bool], str], ...] = (
 
 
 def mask(text: str, kinds: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    """`text` with personal data replaced by what it was, in brackets.
+    """`text` with personal data replaced by what kind it was, in brackets.
 
-    Full-width digits and letters count as what they stand for.
+    Full-width digits and letters count as their ASCII forms.
 
     Args:
         kinds: some of KINDS.
@@ -62,7 +62,7 @@ def mask(text: str, kinds: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
     Returns:
         the text and the kinds that were found, in the order of KINDS.
     """
-    # What is searched has the same length as the text, so that positions in one are positions in the other.
+    # The searched text has the same length as the text, so that positions agree.
     searched = text.translate(_FULL_WIDTH) if _HAS_FULL_WIDTH.search(text) else text
     if not kinds or not _MAY_HOLD.search(searched):
         return text, ()

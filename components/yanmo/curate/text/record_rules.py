@@ -1,4 +1,4 @@
-"""From the stage's options to what decides over one record."""
+"""The rules for one record, from the stage's options."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from yanmo.options.nearest import did_you_mean
 from yanmo.options.values import number_in
 
 _RECORD_BYTES_PER_CHARACTER = 12
-"""What JSON's longest spelling of a character takes: two escapes of six bytes."""
+"""Bytes of the longest spelling of a character in JSON: two escapes of six bytes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RecordRules:
-    """Everything that decides what becomes of one record."""
+    """Everything that decides what becomes of a record: how it is read, cleaned, normalized, filtered."""
 
     fields: Fields
     rules: FilterRules
@@ -35,10 +35,10 @@ class RecordRules:
 
 
 def record_rules(options: CurateOptions) -> RecordRules:
-    """What decides over one record, from the stage's options.
+    """The rules for one record, from the stage's options.
 
     Raises:
-        UsageError: an option that does not say what it should.
+        UsageError: an option has a value that cannot be; names the option and what was expected.
     """
     form, steps, cleanings = _steps(options)
     personal = tuple(name for name in KINDS if name in _words(options.mask_personal))
@@ -58,8 +58,10 @@ def record_rules(options: CurateOptions) -> RecordRules:
 
 
 def _max_record_bytes(max_characters: int) -> int:
-    """A longer record cannot be a document of at most `max_characters`, whatever markup it has; between 8
-    and 64 MiB."""
+    """Bytes that a record may have: enough for `max_characters` in JSON's longest spelling.
+
+    At least 8 MiB, as markup that is taken out does not count as characters; at most MAX_RECORD_BYTES.
+    """
     return min(max(_RECORD_BYTES_PER_CHARACTER * max_characters, 8 << 20), MAX_RECORD_BYTES)
 
 
@@ -68,7 +70,7 @@ def _words(text: str) -> list[str]:
 
 
 def _steps(options: CurateOptions) -> tuple[str, frozenset[str], frozenset[str]]:
-    """The text form's name, its steps, and the steps of cleaning."""
+    """The name of the text form, its steps, and the steps of cleaning."""
     cleanings, others = set(DEFAULT_CLEANINGS), []
     for word in _words(options.steps):
         if word in CLEANINGS:
@@ -129,10 +131,10 @@ def _rules(options: CurateOptions) -> FilterRules:
 
 
 def allowed_shares(options: CurateOptions) -> dict[str, float]:
-    """Filter -> the share of documents it may drop.
+    """Filter -> the largest share of documents that it may drop.
 
     Raises:
-        UsageError: an unknown filter, or no share.
+        UsageError: an unknown filter, or a value that is no share.
     """
     shares = dict.fromkeys(REASONS, options.max_filter_share)
     try:
@@ -150,10 +152,10 @@ def allowed_shares(options: CurateOptions) -> dict[str, float]:
 
 
 def check_record_rules(options: CurateOptions) -> None:
-    """Refuse what cannot be before any file is looked at.
+    """Check the options for records, before any file is read.
 
     Raises:
-        UsageError: an option that does not say what it should.
+        UsageError: an option has a value that cannot be; names the option and what was expected.
     """
     record_rules(options)
     allowed_shares(options)

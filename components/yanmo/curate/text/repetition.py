@@ -1,8 +1,7 @@
-"""How much a text repeats itself: the measures of Gopher (arXiv 2112.11446, table A1) as datatrove 0.10
-takes them.
+"""How much a text repeats itself: Gopher's measures (arXiv 2112.11446, table A1), as in datatrove 0.10.
 
-datatrove joins each n-gram to a string and counts strings; here words are numbers, n-grams 64-bit hashes in
-an open table, and the loop is compiled.
+datatrove joins each n-gram to a string and counts strings. Here words are numbers, n-grams are 64-bit hashes
+in a hash table with open addressing, and the loop is compiled.
 `tests/components/curate/text/test_repetition.py` compares both on real text."""
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ def repetition(words: Ints, lengths: Ints) -> tuple[Ints, Ints]:
         lengths: characters of each word; shape (words,).
 
     Returns:
-        for each of TOP_SIZES the characters of all occurrences of the commonest n-gram, its words joined by
-        spaces (so up to n times the text's own length); for each of REPEATED_SIZES the characters of
-        n-grams that stood before, counted without overlap."""
+        For each of TOP_SIZES, the characters of all occurrences of the commonest n-gram, with a space between
+        words (occurrences overlap, so this may exceed the length of the text); for each of REPEATED_SIZES,
+        the characters of n-grams that occurred before, counted without overlap."""
     slots = 1 << max(4, int(2 * len(words) + 1).bit_length())
     tables = np.zeros((4, slots), dtype=np.int64)
     result = np.zeros(len(TOP_SIZES) + len(REPEATED_SIZES), dtype=np.int64)
@@ -41,8 +40,8 @@ def repetition(words: Ints, lengths: Ints) -> tuple[Ints, Ints]:
 
 @compiled
 def _count(words: Ints, sums: Ints, tables: Ints, sizes: Ints, tops: int, result: Ints) -> None:
-    """Fill `result`. A slot of the table holds an n-gram's hash, how often it stood, where first, and the
-    round it was used in, so that it need not be cleared."""
+    """Fill `result`. A slot of the hash table holds an n-gram's hash, how often and where first it occurred,
+    and the round that used the slot, so that the table need not be cleared."""
     keys, counts, firsts, used = tables[0], tables[1], tables[2], tables[3]
     mask = len(keys) - 1
     for number in range(len(sizes)):
@@ -61,7 +60,7 @@ def _count(words: Ints, sums: Ints, tables: Ints, sizes: Ints, tops: int, result
                 keys[slot], used[slot], counts[slot], firsts[slot] = key, number + 1, 0, start
             counts[slot] += 1
             if number < tops or is_new:
-                # of several commonest n-grams the one that stood first counts
+                # of several commonest n-grams, the one that occurred first counts
                 if counts[slot] > best_count or (counts[slot] == best_count and firsts[slot] < best_first):
                     best_count, best_first = counts[slot], firsts[slot]
                 start += 1

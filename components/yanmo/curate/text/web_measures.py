@@ -1,6 +1,6 @@
-"""What the web filters of FineWeb-2 ask about one text; see `filter_sets` for their source.
+"""What FineWeb-2's web filters measure in a text; see `filter_sets` for their source.
 
-Measured on normalized text: simplified, without empty lines. Stop words are folded like the text.
+Measured on normalized text: simplified, without empty lines. Stop words are normalized like the text.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ELLIPSES = ("…", "...", "。。。")
 
 
 def web_measures(text: str, name: str) -> dict[str, float]:
-    """Filter -> what it measures in `text`, for the set called `name`; `modern` text is cut into words."""
+    """Filter -> what it measures in `text`, for the set of filters called `name`."""
     lines = text.split("\n")
     words = _words(text, name)
     if not words:

@@ -73,7 +73,7 @@ def warned(caplog):
 
     def say(monitor: Monitor, step: int, **figures) -> list[str]:
         caplog.clear()
-        monitor._of_the_step = lambda: {"grad_norm": {"0": 1.0}, **figures}
+        monitor._step_metrics = lambda: {"grad_norm": {"0": 1.0}, **figures}
         monitor.end(step, None)
         return [r.getMessage() for r in caplog.records]
 
