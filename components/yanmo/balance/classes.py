@@ -17,6 +17,7 @@ from itertools import pairwise
 import pyarrow as pa
 
 COLUMNS = ("genre", "author", "source", "license")
+COMPUTED = ("length", "form")
 NONE = "-"
 _CLAUSE_ENDS = re.compile(r"[，。！？；、：\n]+")
 _WHOLE_FORMS = {4, 8}
