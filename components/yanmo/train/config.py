@@ -45,7 +45,6 @@ class TrainConfig(
     @classmethod
     def left_open(cls, values: dict[str, object]) -> dict[str, str | int | float | bool]:
         """Options that nobody gave, on a CPU: ranks that divide the batch (automatic.py adapts to GPUs)."""
-        """Options that nobody gave, on a CPU: ranks that divide the batch (automatic.py adapts to GPUs)."""
         return {**super().left_open(values), **left_to_a_cpu(values)}
 
     def contradictions(self) -> list[str]:
