@@ -11,6 +11,7 @@ its place among the outputs of that stage (`train`, `evaluate#2`). Keys are a ro
 from __future__ import annotations
 
 import fnmatch
+import functools
 import hashlib
 import itertools
 import json
@@ -256,11 +257,17 @@ def record(path: Path, store: Store) -> Any:
     if path.suffix == ".jsonl":
         return [fields(json.loads(line), store) for line in text.splitlines()]
     if path.suffix in (".yaml", ".yml"):
-        return fields(yaml.safe_load(text), store)
+        return fields(_yaml(text), store)
     if path.suffix == ".prom":
         told = re.compile(rf"(?:# (?:HELP|TYPE) )?(?:{LEFT_OUT_METRICS})(?![\w])")
         return [line for line in text.decode().splitlines() if not told.match(line)]
     return path
+
+
+@functools.lru_cache(maxsize=64)
+def _yaml(text: bytes) -> Any:
+    """The value of a YAML file, read once: both stores hold it, and reading it is most of a comparison."""
+    return yaml.safe_load(text)
 
 
 def difference(a: Any, b: Any) -> str:

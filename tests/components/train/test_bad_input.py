@@ -184,7 +184,7 @@ def test_a_disk_without_room_for_two_checkpoints_is_refused_at_the_start(command
 
 @pytest.mark.slow
 def test_a_checkpoint_of_another_training_in_the_runs_folder_is_refused_by_name(command, store):
-    assert command(max_seconds=5, steps=100_000)[0] == 0
+    assert command(max_seconds=1, steps=100_000)[0] == 0
     (donor,) = store.glob("runs/train/*")
     assert command(max_seconds=1e-6, layers=1)[0] == 0, "over before a worker began"
     (other,) = set(store.glob("runs/train/*")) - {donor}

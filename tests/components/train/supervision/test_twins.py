@@ -6,6 +6,7 @@ import json
 import logging
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -96,11 +97,34 @@ def test_the_recipe_of_a_twin_knows_no_seed_but_its_own():
     assert not set(keys(options, goes_on=True)) & set(plain)
 
 
-def test_twins_are_made_once_for_a_recipe_and_change_no_model(store, tiny):
-    tiny = tiny | QUICK
-    alone = trained(store, tiny)
+@pytest.fixture(scope="module")
+def measured_store(store_template, tiny, tmp_path_factory) -> Path:
+    """A store with a model of `tiny` and `QUICK`, trained without twins and then measured by two of them."""
+    folder = Path(shutil.copytree(store_template, tmp_path_factory.mktemp("measured") / "store"))
+    alone = trained(folder, tiny | QUICK)
     assert PART not in alone.manifest.references and noise_of(alone, None) is None
-    first = trained(store, tiny | {"twins": 2, "seed": 1})
+    # What promote and a damaged part advise.
+    done = subprocess.run(command(folder, tiny | QUICK | {"twins": 2}), capture_output=True, text=True)
+    assert done.returncode == 0 and "holds no seed noise" in done.stderr and "--force" in done.stderr
+    assert model_of(folder).manifest.key == alone.manifest.key, "how many twins there are is in no key"
+    measured = trained(folder, tiny | QUICK | {"twins": 2, "force": "true"})
+    assert measured.content_digest == alone.content_digest, "the model's own bytes are the same"
+    part = open_reference(measured.store, alone.reference).part(PART)
+    assert part.reference == measured.part(PART).reference, "and stay where they are"
+    return folder
+
+
+@pytest.fixture
+def store(request, store_template, tmp_path) -> Path:
+    """A copy of the store to train in: of the measured one where a test asks for it."""
+    measured = "measured_store" in request.fixturenames
+    source = request.getfixturevalue("measured_store") if measured else store_template
+    return Path(shutil.copytree(source, tmp_path / "store"))
+
+
+def test_twins_are_made_once_for_a_recipe_and_change_no_model(measured_store, store, tiny):
+    tiny = tiny | QUICK
+    first = model_of(store)
     made = twins_of(store)
     assert len(made) == 2
     second = trained(store, tiny | {"twins": 2, "seed": 2})
@@ -111,8 +135,6 @@ def test_twins_are_made_once_for_a_recipe_and_change_no_model(store, tiny):
     assert len({t.text for t in noise.twins}) == 1
     read = noise_of(second, first)
     assert (read.twins, read.df, read.is_warm) == (2, 1, False) and 0 < read.sd < 0.1
-    again = trained(store, tiny | {"twins": 2})
-    assert again.manifest.key == alone.manifest.key, "how many twins there are is in no key"
     warm = trained(store, tiny | {"twins": 2, "seed": 3, "model": f"train/{first.manifest.key}"})
     assert len(twins_of(store)) == 4, "a training that goes on from a model is another recipe"
     assert noise_of(warm, first).is_warm and not noise_of(warm, second).is_warm
@@ -122,17 +144,11 @@ def test_twins_are_made_once_for_a_recipe_and_change_no_model(store, tiny):
     assert not left, "of twins that are committed, only lease and inputs stay"
 
 
-def test_force_measures_the_noise_of_a_model_that_is_there_and_mends_a_damaged_one(store, tiny):
-    """What promote and a damaged part advise; the model's own bytes are the same, and stay where they are."""
+def test_force_measures_the_noise_of_a_model_that_is_there_and_mends_a_damaged_one(
+    measured_store, store, tiny
+):
     tiny = tiny | QUICK | {"twins": 2}
-    alone = trained(store, tiny | {"twins": 0})
-    done = subprocess.run(command(store, tiny), capture_output=True, text=True)
-    assert done.returncode == 0 and "holds no seed noise" in done.stderr and "--force" in done.stderr
-    measured = trained(store, tiny | {"force": "true"})
-    assert measured.content_digest == alone.content_digest
-    assert (
-        open_reference(measured.store, alone.reference).part(PART).reference == measured.part(PART).reference
-    )
+    measured = model_of(store)
     kept = {*twins_of(store)}
     for file in (measured.part(PART).path(FILE), *store.glob(f"cas/{TWIN}/*/*/twin.json")):
         file.chmod(0o644)
@@ -145,9 +161,9 @@ def test_force_measures_the_noise_of_a_model_that_is_there_and_mends_a_damaged_o
         assert read_json(mended.part(PART).input(f"twin {number:03d}"), "twin.json")["seed"]
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
-def test_a_run_that_is_ended_among_its_twins_loses_none_that_is_finished(how, store, tiny):
-    options = tiny | QUICK | {"twins": 3}
+@pytest.mark.parametrize(("how", "twins"), [(signal.SIGKILL, 2), (signal.SIGTERM, 3)])
+def test_a_run_that_is_ended_among_its_twins_loses_none_that_is_finished(how, twins, store, tiny):
+    options = tiny | QUICK | {"twins": twins}
     process = subprocess.Popen(command(store, options), stderr=subprocess.DEVNULL, start_new_session=True)
     try:
         deadline = time.monotonic() + 240
@@ -159,15 +175,15 @@ def test_a_run_that_is_ended_among_its_twins_loses_none_that_is_finished(how, st
         if process.poll() is None:
             process.kill()
     before = twins_of(store)
-    assert 1 <= len(before) < 3
+    assert 1 <= len(before) < twins
     if how == signal.SIGTERM and code == 0:  # asked to stop inside a twin: the model is not kept waiting
         held = model_of(store).manifest.references
         assert (PART in held) == (len(before) > 1)
         options |= {"seed": 1}  # the next night
     model = trained(store, options)
     after = twins_of(store)
-    assert len(after) == 3 and before.items() <= after.items()
-    assert len(SeedNoise.of(model.part(PART)).twins) == 3
+    assert len(after) == twins and before.items() <= after.items()
+    assert len(SeedNoise.of(model.part(PART)).twins) == twins
 
 
 def workers_of(folder: Path) -> list[int]:
