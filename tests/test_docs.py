@@ -6,7 +6,6 @@ decides.
 
 from __future__ import annotations
 
-import argparse
 import ast
 import functools
 import importlib
@@ -21,6 +20,9 @@ import pytest
 
 from yanmo.common.errors import ExitCode
 from yanmo.options.fields import flag, option_fields
+from yanmo.promote.command import HistoryOptions, RollbackOptions
+from yanmo_pipelines.compile import CompileOptions
+from yanmo_pipelines.run import PipelineRunOptions
 from yanmo_pipelines.stages import LANGUAGE_MODEL
 
 ROOT = Path(__file__).parents[1]
@@ -166,23 +168,20 @@ def test_prose_is_wrapped_at_100_columns(page: Path) -> None:
     assert [line for line in loose if width(line) > 100 and not whole.fullmatch(line)] == []
 
 
-def flags_of(command: argparse.ArgumentParser) -> set[str]:
-    return {name for action in command._actions for name in action.option_strings}
+def flags_of(cls: type) -> set[str]:
+    return {flag(f.name) for f in option_fields(cls)}
 
 
 @functools.cache
 def known() -> dict[str, set[str]]:
     """Command (`yanmo train`, `yanmo cache plan`) -> its options."""
     found = {f"yanmo {s.name}": {flag(f.name) for f in option_fields(s.config)} for s in LANGUAGE_MODEL}
-    of_stores = {flag(f.name) for f in option_fields(LANGUAGE_MODEL[0].config)}
     for group in ("store", "cache", "tokenizer", "model"):
-        for name, module in importlib.import_module(f"yanmo.tools.{group}.command").TOOL.subcommands.items():
-            parser = argparse.ArgumentParser()
-            module.add_arguments(parser)
-            found[f"yanmo {group} {name}"] = flags_of(parser) | of_stores
-    tools = (ROOT / "components/yanmo/promote/command.py").read_text(encoding="utf-8")
-    for name in ("history", "rollback"):
-        found[f"yanmo promote {name}"] = options_in(tools) | of_stores
+        for name, sub in importlib.import_module(f"yanmo.tools.{group}.command").TOOL.subcommands.items():
+            found[f"yanmo {group} {name}"] = flags_of(sub.options)
+    for name, cls in (("history", HistoryOptions), ("rollback", RollbackOptions)):
+        found[f"yanmo promote {name}"] = flags_of(cls)
+    found |= {"yanmo run": flags_of(PipelineRunOptions), "yanmo compile": flags_of(CompileOptions)}
     always = {"--help", "--version", "--config"}
     return {command: flags | always for command, flags in found.items()}
 

@@ -73,8 +73,8 @@ def helps() -> dict[tuple[str, str], str]:
 
 
 def subcommands_in(shown: str, command: str) -> list[str]:
-    listed = re.search(r"\n  COMMAND\n((?:    .*\n)+)", shown)
-    names = re.findall(r"^    ([a-z]+) ", listed[1], re.M) if listed else []
+    listed = re.search(r"\nCommands .*\n((?:  .*\n)+)", shown)
+    names = re.findall(r"^  ([a-z]+) ", listed[1], re.M) if listed else []
     return names or re.findall(rf"`yanmo {command} ([a-z]+)`", " ".join(shown.split()))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,8 @@ from kfp import compiler
 from yanmo.common.answers import answer, only_answers
 from yanmo.common.command_end import as_process, ended
 from yanmo.common.errors import ExitCode
-from yanmo.common.version import version
-from yanmo.options.command_line import Parser
+from yanmo.options.command_line import load
+from yanmo.options.fields import Options, default_argv, opt
 from yanmo_pipelines import resources
 
 PIPELINES = {"language_model": "yanmo_pipelines.language_model"}
@@ -45,32 +46,29 @@ def compile_pipeline(pipeline: Any, path: Path, image_prefix: str = "") -> None:
         temporary.replace(path)
 
 
+@dataclass(frozen=True, kw_only=True)
+class CompileOptions(Options, group="compile"):
+    """Compile the pipelines to YAML for KFP."""
+
+    out: str = opt(str(COMPILED), "folder to write to", metavar="FOLDER")
+    image_prefix: str = opt(
+        "", "put before each image's name, such as registry.example/team/; default: none", metavar="PREFIX"
+    )
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Compile every pipeline; returns the exit code."""
 
     def serve() -> int:
-        given = _parser().parse_args(argv)
+        options = load(CompileOptions, default_argv(argv), "yanmo compile")
         for name in PIPELINES:
-            path = given.out / f"{name}.yaml"
+            path = Path(options.out) / f"{name}.yaml"
             with only_answers():
-                compile_pipeline(load_pipeline(name), path, given.image_prefix)
+                compile_pipeline(load_pipeline(name), path, options.image_prefix)
             answer(str(path))
         return ExitCode.DONE
 
     return ended("compile", serve)
-
-
-def _parser() -> Parser:
-    parser = Parser(prog="yanmo compile", description=__doc__.partition("\n")[0])
-    parser.add_argument("--version", action="version", version=version())
-    parser.add_argument("--out", type=Path, default=COMPILED, metavar="FOLDER", help="default: %(default)s")
-    parser.add_argument(
-        "--image-prefix",
-        default="",
-        metavar="PREFIX",
-        help="put before each image's name, such as registry.example/team/ (default: none)",
-    )
-    return parser
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -88,6 +88,8 @@ class _Session:
 
     tasks: list[TaskRun] = field(default_factory=list)
     alive: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    of_store: Sequence[str] = ()
+    """Flags that every command with a --store gets as well."""
     stopped_by: int = 0
 
     def on_signal(self, signum: int, frame: FrameType | None) -> None:
@@ -141,7 +143,9 @@ def _local_command(command: list[str]) -> list[str]:
     """This environment's Python for the image's, and a free port for the pod's: two runs may meet here."""
     program = sys.executable if command[0] in ("python", "python3") else command[0]
     pod_port = f"--metrics-port={METRICS_PORT}"
-    return [program, *("--metrics-port=0" if arg == pod_port else arg for arg in command[1:])]
+    has_store = any(arg.startswith("--store=") for arg in command)
+    arguments = ["--metrics-port=0" if arg == pod_port else arg for arg in command[1:]]
+    return [program, *arguments, *(_session.of_store if has_store else ())]
 
 
 def _value_of(command: list[str], name: str) -> str:
@@ -193,13 +197,16 @@ def _signals_forwarded() -> Iterator[None]:
             signal.signal(signum, handler)
 
 
-def run_pipeline(yaml_path: Path, parameters: dict[str, Any], root: Path) -> list[TaskRun]:
+def run_pipeline(
+    yaml_path: Path, parameters: dict[str, Any], root: Path, of_store: Sequence[str] = ()
+) -> list[TaskRun]:
     """Run a compiled pipeline and return its tasks in the order in which they ran.
 
     Args:
         yaml_path: a compiled pipeline.
         parameters: values for its parameters; defaults for the others.
         root: folder for KFP's own small files (references, its log); made when absent.
+        of_store: flags that tell every task where the store's server is.
 
     Raises:
         TaskFailed: the first task that fails ends the run.
@@ -207,7 +214,7 @@ def run_pipeline(yaml_path: Path, parameters: dict[str, Any], root: Path) -> lis
         EnvironmentFault: this kfp no longer runs tasks through our handler.
     """
     global _session
-    _session = _Session()
+    _session = _Session(of_store=of_store)
     root.mkdir(parents=True, exist_ok=True)
     pipeline = components.load_component_from_file(str(yaml_path))
     with (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -96,10 +96,15 @@ def _typed(name: str, text: str, declared: dict[str, Any]) -> Any:
         raise UsageError(f"--set {name}={error}") from None
 
 
-def check_stage_options(stages: Iterable[Stage], values: dict[str, Any]) -> None:
+def check_stage_options(
+    stages: Iterable[Stage], values: dict[str, Any], of_store: Sequence[str] = ()
+) -> None:
     """Give each stage's own parser what the pipeline will give it, before anything runs.
 
     A contradiction in `train`'s options is then refused now and not after an hour of tokenizing.
+
+    Args:
+        of_store: flags that every task gets as well.
 
     Raises:
         UsageError: as the stage itself would.
@@ -108,6 +113,6 @@ def check_stage_options(stages: Iterable[Stage], values: dict[str, Any]) -> None
         form = [f"{flag(f.option)}={values.get(f.name, f.default)}" for f in form_fields(stage)]
         inputs = [f"{flag(f.name)}=none" for f in option_fields(stage.config, "input")]
         try:
-            load(stage.config, [*_SET_BY_THE_PIPELINE, *inputs, *form], f"yanmo {stage.name}")
+            load(stage.config, [*_SET_BY_THE_PIPELINE, *of_store, *inputs, *form], f"yanmo {stage.name}")
         except UsageError as error:
             raise UsageError(f"{stage.name}: {error}") from error

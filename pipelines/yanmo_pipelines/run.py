@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import os
 import shutil
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from yanmo.common.command_end import as_process, ended
 from yanmo.common.errors import ExitCode, UsageError
 from yanmo.common.logs import human_bytes, human_seconds, setup
-from yanmo.common.version import version
-from yanmo.options.command_line import Parser, add_options
-from yanmo.options.fields import StageOptions
+from yanmo.options.command_line import load
+from yanmo.options.fields import StoreOptions, ToolOptions, default_argv, flag, opt, spelled
 from yanmo.options.nearest import did_you_mean
 from yanmo.stage.inputs import open_input
 from yanmo.store.file_store import FileStore
-from yanmo.store.opening import open_store
+from yanmo.store.opening import store_of
 from yanmo_pipelines.compile import COMPILED, PIPELINES
 from yanmo_pipelines.local_runner import Stopped, TaskFailed, TaskRun, run_pipeline
 from yanmo_pipelines.parameters import check_stage_options, pipeline_parameters, read_settings
@@ -28,20 +29,38 @@ from yanmo_pipelines.stages import STAGES
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, kw_only=True)
+class PipelineRunOptions(ToolOptions, group="pipeline"):
+    """Run a compiled pipeline on this machine, each task as a process, and show the result.
+
+    Every task gets the options of the group store. Exit code: that of the first task that fails.
+    """
+
+    pipeline: str = opt(
+        "language_model", f"{', '.join(PIPELINES)}, or the path of a compiled YAML", metavar="NAME"
+    )
+    channel: str = opt(
+        "dev", "name of a series of runs, such as dev or nightly: it names their latest outputs"
+    )
+    set: tuple[str, ...] = opt(
+        (), "a field of the run form (train_steps=100); may be given many times", metavar="NAME=VALUE"
+    )
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the pipeline that the command line names; returns the exit code."""
     started = time.monotonic()
 
     def serve() -> int:
-        given = _parser().parse_args(argv)
-        setup(given.log_level, "run")
-        store = open_store(given.store)
-        path, stages = _find(given.pipeline)
-        values = pipeline_parameters(path, read_settings(given.set))
-        values |= {"store": store.uri, "channel": given.channel}
-        check_stage_options(stages, values)
+        options = load(PipelineRunOptions, default_argv(argv), "yanmo run")
+        setup(options.log_level, "run")
+        store, of_store = store_of(options), _of_store(options)
+        path, stages = _find(options.pipeline)
+        values = pipeline_parameters(path, read_settings(options.set))
+        values |= {"store": store.uri, "channel": options.channel}
+        check_stage_options(stages, values, of_store)
         try:
-            tasks = run_pipeline(path, values, _kfp_folder(store))
+            tasks = run_pipeline(path, values, _kfp_folder(store), of_store)
         except TaskFailed as failure:
             code = failure.task.exit_code or ExitCode.BUG
             log.error("%s; its own message is above. %s", failure, _advice(code))
@@ -64,24 +83,11 @@ def _advice(code: int) -> str:
     return "Finished stages are kept: run the same command again"
 
 
-def _parser() -> Parser:
-    parser = Parser(prog="yanmo run", description=__doc__)
-    parser.add_argument("--version", action="version", version=version())
-    parser.add_argument(
-        "--pipeline",
-        default="language_model",
-        metavar="NAME",
-        help=f"{', '.join(PIPELINES)}, or the path of a compiled YAML (default: %(default)s)",
-    )
-    add_options(parser, StageOptions, ("store", "channel", "log_level"))
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="a field of the run form (train_steps=100); may be given many times",
-    )
-    return parser
+def _of_store(options: StoreOptions) -> list[str]:
+    """Flags that say where the store's server and this machine's scratch are: every task needs the same."""
+    flags = {f.name: f.default for f in dataclasses.fields(StoreOptions) if f.name != "store"}
+    given = {name: getattr(options, name) for name in flags}
+    return [f"{flag(name)}={spelled(value)}" for name, value in given.items() if value != flags[name]]
 
 
 def _find(pipeline: str) -> tuple[Path, Any]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import dataclass
 
 from yanmo.balance.augmentation.rules import parse_rules
 from yanmo.balance.quotas.targets import parse_plan
 from yanmo.common.errors import UsageError
 from yanmo.options.fields import StageOptions, flag, input_ref, opt
-from yanmo.options.values import MOST_EXACT, arguments, brief
+from yanmo.options.values import MOST_EXACT, Bounds, Values, WrongValue, brief
 from yanmo.stage.declaration import Stage
 
 
@@ -99,9 +98,10 @@ class BalanceOptions(StageOptions, group="balance"):
 
     def bounds(self) -> tuple[int, ...]:
         """`length_bounds` as numbers."""
+        found: tuple[int, ...]
         try:
-            found = tuple(arguments(int, least=1)(self.length_bounds))
-        except argparse.ArgumentTypeError:
+            found = Values(type=int, several=True, bounds=Bounds(least=1)).read(self.length_bounds)
+        except WrongValue:
             found = ()
         if not found or list(found) != sorted(set(found)):
             raise UsageError(

@@ -1,70 +1,47 @@
-"""Command lines: what was given of a stage's options, and one parser for the tools.
+"""From a command line to the options of a stage, a tool or any other command: the only reader of them.
 
 A stage's options come from, in rising order: their defaults, options that stand for others (size,
-preset), the `--config` file, flags. All of them are read by the same reader (values.py).
+preset), the `--config` file, flags. A tool's come from defaults, flags and words. All of them are read by
+the same reader (values.py).
 """
 
 from __future__ import annotations
 
-import argparse
-import re
+import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 from yanmo.common.errors import UsageError
-from yanmo.options.fields import StageOptions, flag, spelled, values_of
-from yanmo.options.help import show_help
+from yanmo.options.fields import (
+    REQUIRED,
+    Options,
+    StageOptions,
+    called,
+    flag,
+    names_of,
+    spelled,
+    values_of,
+)
+from yanmo.options.help import show_commands, show_help
 from yanmo.options.nearest import did_you_mean
 from yanmo.options.values import Values, WrongValue, brief
 from yanmo.options.yaml_file import read_yaml, shown_source
 
-C = TypeVar("C", bound=StageOptions)
+C = TypeVar("C", bound=Options)
 
 
-class Parser(argparse.ArgumentParser):
-    """argparse whose complaints are usage errors that name what may have been meant."""
-
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(allow_abbrev=False, **settings)
-
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        found, left = super().parse_known_args(args, namespace)
-        if left:  # also where it is the parser of a subcommand
-            self.error(self._unknown(left))
-        return found, left
-
-    def _unknown(self, left: Sequence[str]) -> str:
-        name = next((word for word in left if word.startswith("-")), left[0]).partition("=")[0]
-        if not name.startswith("-"):
-            return f"unexpected {brief(name)}: expected options"
-        names = [known[2:] for known in self._option_string_actions if known.startswith("--")]
-        return f"unknown option {brief(name)}{did_you_mean(name[2:], names, '--')}"
-
-    def error(self, message: str) -> NoReturn:
-        """Raise instead of printing the whole usage."""
-        text = message.removeprefix("argument ")
-        text = re.sub(r"\A(-[\w-]+): (.+?): expected", r"\1 \2: expected", text, count=1)
-        choice = re.match(r"[^']*invalid choice: '(.*?)' \(choose from (.*)\)\Z", text, re.DOTALL)
-        if choice:
-            names = re.findall(r"'(.*?)'", choice[2])
-            where = text.partition(":")[0]
-            text = f"{where} {choice[1]}: expected one of {', '.join(names)}{did_you_mean(choice[1], names)}"
-        raise UsageError(f"{text}; see {self.prog} --help")
-
-
-def add_options(parser: Any, cls: type, names: Iterable[str]) -> None:
-    """Give a tool's parser options that stages declare: same names, helps, defaults and bounds."""
-    fields = cls.__dataclass_fields__  # type: ignore[attr-defined]
-    for name in names:
-        values, meta = values_of(cls)[name], fields[name].metadata
-        settings: dict[str, Any] = (
-            {"action": "store_true"} if values.type is bool else {"type": values.argument}
-        )
-        if values.choices:
-            settings["metavar"] = "|".join(values.choices)
-        default = fields[name].default
-        text = meta["help"] + (f" (default: {default})" if default not in ("", False) else "")
-        parser.add_argument(flag(name), default=default, help=text.replace("%", "%%"), **settings)
+def load_command(
+    commands: Mapping[str, type[C]], argv: Sequence[str], prog: str, about: str
+) -> tuple[str, C]:
+    """The command of a group that the first word names, and its options; raises as `load`."""
+    name = argv[0] if argv else ""
+    if name in commands:
+        return name, load(commands[name], argv[1:], f"{prog} {name}")
+    show_commands(commands, argv, prog, about)
+    found = f"{brief(name)}: expected" if argv else "is missing: expected"
+    raise UsageError(
+        f"COMMAND {found} one of {', '.join(commands)}{did_you_mean(name, commands)}; see {prog} --help"
+    )
 
 
 def load(cls: type[C], argv: Sequence[str], prog: str) -> C:
@@ -82,16 +59,21 @@ def load(cls: type[C], argv: Sequence[str], prog: str) -> C:
 def load_given(cls: type[C], argv: Sequence[str], prog: str) -> tuple[C, frozenset[str]]:
     """`load`, and the names of the options that a bundle, the file or a flag gave."""
     show_help(cls, argv, prog)
-    flags = _flags(cls, argv, prog)
-    source = (flags.pop("config", None) or [""])[-1]
+    texts = _texts(cls, argv, prog)
+    source = (texts.pop("config", None) or [""])[-1]
     from_file = _from_file(cls, source) if source else {}
-    if "executor_input" in flags:
-        _refuse_twice(from_file, flags)
+    if "executor_input" in texts:
+        _refuse_twice(from_file, texts)
     given: dict[str, Any] = dict(from_file)
-    for name, texts in flags.items():
-        given |= _read(cls, [(name, text) for text in texts], f"; see {prog} --help {name.replace('_', '-')}")
+    for name, each in texts.items():
+        topic = f"; see {prog} --help {name.replace('_', '-')}"
+        given |= _read(cls, [(name, text) for text in each], topic)
     stood_for = _stood_for(cls, given)
     values = {**_defaults(cls), **stood_for, **given}
+    for field in dataclasses.fields(cls):
+        if field.name not in values:
+            expected = f"{called(cls, field.name)} is missing: expected {field.metadata['help']}"
+            raise UsageError(f"{expected}; see {prog} --help")
     named = frozenset(stood_for | given)
     values |= {name: value for name, value in cls.left_open(values).items() if name not in named}
     try:
@@ -102,8 +84,8 @@ def load_given(cls: type[C], argv: Sequence[str], prog: str) -> tuple[C, frozens
         raise UsageError(str(error)) from error
 
 
-def _defaults(cls: type) -> dict[str, Any]:
-    return {name: f.default for name, f in cls.__dataclass_fields__.items()}  # type: ignore[attr-defined]
+def _defaults(cls: type[Options]) -> dict[str, Any]:
+    return {f.name: f.default for f in dataclasses.fields(cls) if f.default is not REQUIRED}
 
 
 def _stood_for(cls: type[C], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -120,34 +102,59 @@ def _stood_for(cls: type[C], given: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _flags(cls: type, argv: Sequence[str], prog: str) -> dict[str, list[str]]:
-    """Option -> the texts that flags give it, in their order.
+def _texts(cls: type, argv: Sequence[str], prog: str) -> dict[str, list[str]]:
+    """Option or word -> the texts that a command line gives it, in their order.
 
-    A flag is `--OPTION=text`, `--OPTION text` or, for one that is true or false, `--OPTION` alone. Not by
-    argparse, which takes `--OPTION=--` for no text at all.
+    A flag is `--OPTION=text`, `--OPTION text` or, for one that is true or false, `--OPTION` alone. Where a
+    command takes words, they alone follow `--`.
     """
-    known, found, words = values_of(cls), dict[str, list[str]](), list(argv)
-    while words:
-        word, equals, text = words.pop(0).partition("=")
-        name = "config" if word == "--config" else _name_of(word)
-        if name != "config" and name not in known:
-            hint = did_you_mean(word[2:], (flag(each)[2:] for each in known), "--")
-            what = f"unknown option {brief(word)}{hint}" if name else f"{brief(word)}: expected --OPTION"
-            raise UsageError(f"{what}; see {prog} --help")
-        if not equals and name != "config" and known[name].type is bool:
-            text = words.pop(0) if words and _can_read(known[name], words[0]) else "true"
-        elif not equals:
-            if not words or words[0].startswith("--"):
+    known, takes_words = values_of(cls), bool(names_of(cls, kind="word"))
+    flags = {flag(name): name for name in known if called(cls, name) == flag(name)}
+    flags |= {"--config": "config"} if issubclass(cls, StageOptions) else {}
+    found, words, left = dict[str, list[str]](), list[str](), list(argv)
+    while left:
+        word, equals, text = left.pop(0).partition("=")
+        if takes_words and word + equals == "--":
+            words, left = words + left, []
+        elif not word.startswith("-") or word + equals == "-":
+            words.append(word + equals + text)
+        elif word not in flags:
+            hint = did_you_mean(word[2:], (each[2:] for each in flags), "--")
+            raise UsageError(f"unknown option {brief(word)}{hint}; see {prog} --help")
+        else:
+            values = known.get(flags[word])
+            texts = [text] if equals else _texts_in(left, values, takes_words)
+            if not texts:
                 raise UsageError(f"{word}: expected a value after it; see {prog} --help")
-            text = words.pop(0)
-        found.setdefault(name, []).append(text)
+            found.setdefault(flags[word], []).extend(texts)
+    return found | _by_word(cls, words, prog)
+
+
+def _by_word(cls: type, words: Sequence[str], prog: str) -> dict[str, list[str]]:
+    """Which of the words is which."""
+    found = {}
+    for name in names_of(cls, kind="word") if words else ():
+        count = len(words) if values_of(cls)[name].several else 1
+        found[name], words = list(words[:count]), words[count:]
+    if words:
+        raise UsageError(f"{brief(words[0])}: expected --OPTION; see {prog} --help")
+    return {name: texts for name, texts in found.items() if texts}
+
+
+def _texts_in(left: list[str], values: Values | None, are_words: bool) -> list[str]:
+    """Take the texts of an option off what is left of the command line.
+
+    Args:
+        are_words: whether what follows may be words of the command: they are left to it.
+    """
+    if values and values.type is bool:
+        is_value = not are_words and left and _can_read(values, left[0])
+        return [left.pop(0) if is_value else "true"]
+    found = [left.pop(0)] if left and not left[0].startswith("--") else []
+    takes_more = values and values.several and not values.has_commas and not are_words
+    while found and takes_more and left and not left[0].startswith("-"):
+        found.append(left.pop(0))
     return found
-
-
-def _name_of(word: str) -> str:
-    """The option that a flag names, spelled with `-`; "" for what is no flag."""
-    is_flag = word.startswith("--") and "_" not in word
-    return word.removeprefix("--").replace("-", "_") if is_flag else "?" * word.startswith("-")
 
 
 def _can_read(values: Values, text: str) -> bool:
@@ -164,16 +171,16 @@ def _read(cls: type, given: Iterable[tuple[str, str]], see: str = "") -> dict[st
     Raises:
         UsageError: no such option, or no value that it can have; says what was expected.
     """
-    known, found = values_of(cls), {}
+    known, found = values_of(cls), dict[str, Any]()
     for name, text in given:
         if name not in known:
             raise UsageError(f"unknown option {name!r}{did_you_mean(name, known)}")
         try:
             value = known[name].read(text)
         except WrongValue as error:
-            raise UsageError(f"{flag(name)} {error}{see}") from None
+            raise UsageError(f"{called(cls, name)} {error}{see}") from None
         if value is not None:
-            found[name] = value
+            found[name] = found.get(name, ()) + value if known[name].several else value
     return found
 
 

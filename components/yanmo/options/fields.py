@@ -1,4 +1,4 @@
-"""Stage options: a stage's config dataclass is the only list of them.
+"""Options of stages and tools: the dataclass of a command is the only list of them.
 
 Flags, the YAML file, the KFP component's parameters, the run form, `--help` and what enters a key
 are all made from the dataclass, so adding an option is a one-line diff:
@@ -6,6 +6,7 @@ are all made from the dataclass, so adding an option is a one-line diff:
     steps: int = opt(450, "optimizer steps", least=1, form=True)
 
 A stage with many options derives its config from a few small dataclasses, one a group of `--help`.
+A tool's dataclass may also have words that are given without an option: `what: str = word("an output")`.
 Standard library only, so that every image and the pipeline compiler can import a `config.py`.
 
 Alternative not taken: pydantic. Options here are scalars, and the compiler and both images stay free
@@ -19,18 +20,19 @@ import functools
 import inspect
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from yanmo.common.errors import UsageError
 from yanmo.options.values import AUTO as AUTO
 from yanmo.options.values import Values, WrongValue, bounds
 
-Kind = Literal["semantic", "execution", "environment", "input"]
+Kind = Literal["semantic", "execution", "environment", "input", "word"]
 """semantic: part of the key. execution: recorded, not in the key. environment: neither.
-input: a reference to another stage's output; its content digest is part of the key."""
+input: a reference to another stage's output; its content digest is part of the key.
+word: given without an option. Of a tool's options only `word` says something."""
 
-STORE_OPTIONS = ("store", "endpoint", "scratch", "scratch_gib", "single_writer")
-"""Options of every command that opens a store."""
+REQUIRED: Any = dataclasses.MISSING
+"""Default of what must be given."""
 NONE = "none"
 """Body of a reference file, or value of an input flag, that stands for "there is none"."""
 
@@ -54,11 +56,15 @@ def opt(
     by_machine: bool = False,
     phase: str = "",
     trial: Any = None,
+    metavar: str = "",
 ) -> Any:
     """Declare one option.
 
+    Its type is that of the field: bool, int, float, str, a class that is made from a text (`Age("7d")`; its
+    `expected` says what it takes, and it is shown as `str`), or a tuple of one of them.
+
     Args:
-        default: value when nothing else is given; its type is the option's type.
+        default: value when nothing else is given.
         help: one line with the unit; ASCII, as it is stored in KFP's database.
         kind: whether it belongs to the key (see `Kind`).
         form: whether it is a field of the run form; flags and files always take it.
@@ -71,6 +77,7 @@ def opt(
         by_machine: whether the machine decides it if it is not given.
         phase: the first phase of a stage with phases that depends on it; "" is the first of all.
         trial: its value in a trial of a few steps; None for the same.
+        metavar: what `--help` shows for its value, where the type does not say enough.
     """
     meta = {
         "help": help,
@@ -84,6 +91,7 @@ def opt(
         "by_machine": by_machine,
         "phase": phase,
         "trial": trial,
+        "metavar": metavar,
     }
     return dataclasses.field(default=default, metadata=meta)
 
@@ -116,9 +124,19 @@ def input_ref(
     return dataclasses.field(default=default, metadata={**declared.metadata, **meta})
 
 
+def word(help: str, default: Any = REQUIRED) -> Any:
+    """Declare what is given without an option, in this order; the last may be a tuple, of all that follow."""
+    return opt(default, help, kind="word")
+
+
 def flag(name: str) -> str:
     """The command-line flag of the option called `name`."""
     return "--" + name.replace("_", "-")
+
+
+def called(cls: type, name: str) -> str:
+    """As a person calls an option or a word of `cls`: --older-than, WHAT."""
+    return name.upper() if name in names_of(cls, kind="word") else flag(name)
 
 
 def by_kind(config: Any, *kinds: Kind) -> dict[str, Scalar]:
@@ -149,17 +167,19 @@ def option_fields(cls: type, *kinds: Kind) -> Iterator[dataclasses.Field[Any]]:
 @functools.cache
 def values_of(cls: type) -> dict[str, Values]:
     """What values each option of `cls` can have."""
-    hints = get_type_hints(cls)
-    return {
-        field.name: Values(
-            type=hints[field.name],
-            bounds=field.metadata["bounds"],
-            choices=field.metadata["choices"],
-            words=field.metadata["words"],
-            takes_auto=bool(field.metadata["auto"]),
+    hints, found = get_type_hints(cls), {}
+    for field in dataclasses.fields(cls):
+        hint, meta = hints[field.name], field.metadata
+        several = get_origin(hint) is tuple
+        found[field.name] = Values(
+            type=get_args(hint)[0] if several else hint,
+            several=several,
+            bounds=meta["bounds"],
+            choices=meta["choices"],
+            words=meta["words"],
+            takes_auto=bool(meta["auto"]),
         )
-        for field in dataclasses.fields(cls)
-    }
+    return found
 
 
 def shown(value: Any) -> str:
@@ -169,6 +189,8 @@ def shown(value: Any) -> str:
 
 def spelled(value: Any) -> str:
     """A value as a flag takes it."""
+    if isinstance(value, tuple):
+        return ",".join(map(spelled, value))
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -190,7 +212,7 @@ class Options:
         for name, values in values_of(mine).items():
             value = getattr(self, name)
             if not values.fits(value):
-                raise UsageError(f"{flag(name)} {WrongValue(values.expected, value)}")
+                raise UsageError(f"{called(mine, name)} {WrongValue(values.expected, value)}")
         for cls in reversed(mine.__mro__):
             for problem in cls.__dict__.get("contradictions", _none)(self):
                 raise UsageError(problem)
@@ -236,37 +258,33 @@ class Group:
 
 
 def groups_of(cls: type) -> list[Group]:
-    """The groups of a stage's options: its inputs, its own, and those that every stage has."""
+    """The groups of a command's options: its inputs, its own, and those that others have too."""
     fields = {field.name: field for field in dataclasses.fields(cls)}
-    inputs = [f for f in fields.values() if f.metadata["kind"] == "input"]
+    inputs = list(option_fields(cls, "input"))
     about = "what it reads: a file with a reference, STAGE/KEY, latest or none"
-    found = [Group("inputs", about, inputs)] if inputs else []
+    found = {"inputs": Group("inputs", about, inputs)} if inputs else {}
     for part in cls.__mro__:
         own = [
             fields[n]
             for n in inspect.get_annotations(part)
-            if n in fields and fields[n].metadata["kind"] != "input"
+            if n in fields and fields[n].metadata["kind"] not in ("input", "word")
         ]
         if own:
-            about = "options of this stage alone" if part is cls else (part.__doc__ or "").partition("\n")[0]
-            found.append(Group(getattr(part, "_group", "") or "other", about, own))
-    return found
+            about = (part.__doc__ or "").partition("\n")[0]
+            if part is cls:
+                about = f"options of this {'stage' if issubclass(cls, StageOptions) else 'command'} alone"
+            name = getattr(part, "_group", "") or "other"
+            found.setdefault(name, Group(name, about, [])).options[:0] = own
+    return list(found.values())
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StoreOptions(Options, group="store"):
-    """Where outputs are stored, and which pointers are read and moved."""
+    """Where outputs are stored."""
 
     store: str = opt(
         "runs/store",
         "where outputs are stored: a folder, file:///path or s3://bucket/prefix",
-        kind="environment",
-        often=True,
-    )
-    channel: str = opt(
-        "dev",
-        "name of a series of runs, such as dev or nightly; inputs are the channel's latest outputs "
-        "unless others are given, and this run's output becomes the latest",
         kind="environment",
         often=True,
     )
@@ -289,6 +307,19 @@ class StoreOptions(Options, group="store"):
         "ignore conditional writes",
         kind="environment",
     )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ChannelOptions(StoreOptions, group="store"):
+    """Where outputs are stored, and which pointers are read and moved."""
+
+    channel: str = opt(
+        "dev",
+        "name of a series of runs, such as dev or nightly; inputs are the channel's latest outputs "
+        "unless others are given, and this run's output becomes the latest",
+        kind="environment",
+        often=True,
+    )
     inputs: str = opt(
         "latest",
         "inputs that are not given by their own flag: 'latest' for the channel's latest outputs, or a "
@@ -303,7 +334,19 @@ class StoreOptions(Options, group="store"):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RunOptions(Options, group="run"):
+class LogOptions(Options, group="run"):
+    """This run alone: its log."""
+
+    log_level: str = opt(
+        "info",
+        "least severe log message shown",
+        kind="environment",
+        choices=("debug", "info", "warning", "error"),
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunOptions(LogOptions, group="run"):
     """This run alone: its log, its metrics, what it passes to a pipeline."""
 
     reference_out: str = opt("", "file to write a reference to the main output to, JSON", kind="environment")
@@ -319,16 +362,15 @@ class RunOptions(Options, group="run"):
         least=-1,
         most=65535,
     )
-    log_level: str = opt(
-        "info",
-        "least severe log message shown",
-        kind="environment",
-        choices=("debug", "info", "warning", "error"),
-    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class StageOptions(StoreOptions, RunOptions):
+class ToolOptions(StoreOptions, LogOptions):
+    """Options that every tool takes; each tool's options derive from this."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StageOptions(ChannelOptions, RunOptions):
     """Options that every stage takes; each stage's config derives from this."""
 
 

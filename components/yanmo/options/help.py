@@ -1,16 +1,31 @@
-"""`--help` of a stage: what people set often and the names of the groups; `--help GROUP`, `--help all`."""
+"""`--help` of every command: of a tool all its options, of a stage what people set often and the names of
+the groups; `--help OPTION`, `--help GROUP`, `--help all`.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NoReturn
 
 from yanmo.common.answers import show
 from yanmo.common.errors import UsageError
 from yanmo.common.version import version
-from yanmo.options.fields import NONE, Group, flag, groups_of, shown, values_of
+from yanmo.options.fields import (
+    NONE,
+    REQUIRED,
+    Group,
+    Options,
+    StageOptions,
+    called,
+    flag,
+    groups_of,
+    option_fields,
+    shown,
+    values_of,
+)
 from yanmo.options.nearest import did_you_mean
 from yanmo.options.values import AUTO, MOST, MOST_EXACT, Bounds
 
@@ -21,10 +36,10 @@ _LEGEND = (
     "part of it except those marked [not in the key] (how the output is made; recorded with it) and [not "
     "recorded]."
 )
-_EPILOG = (
-    "A flag wins over --config (a YAML file, or YAML text), which wins over {bundles}the default. Exit "
-    "codes: 0 done or paused, 64 wrong options, 65 missing or damaged data, 70 a bug in Yanmo, 75 try again "
-    "later, 78 something that this machine lacks."
+_PRECEDENCE = "A flag wins over --config (a YAML file, or YAML text), which wins over {bundles}the default. "
+_EXIT_CODES = (
+    "Exit codes: 0 done{paused}, 64 wrong options, 65 missing or damaged data, 70 a bug in Yanmo, 75 try "
+    "again later, 78 something that this machine lacks."
 )
 
 
@@ -35,23 +50,69 @@ def show_help(cls: type, argv: Sequence[str], prog: str) -> None:
         SystemExit: it is printed.
         UsageError: there is no such group or option.
     """
+    topic = _topic(argv)
+    if topic is not None:
+        _end(_page(cls, prog, topic))
+
+
+def show_commands(commands: Mapping[str, type[Options]], argv: Sequence[str], prog: str, about: str) -> None:
+    """The same of a group of commands: `--help [COMMAND|all]`."""
+    topic = _topic(argv)
+    if topic is None:
+        return
+    if topic in commands:
+        _end(_page(commands[topic], f"{prog} {topic}", ""))
+    if topic not in ("", "all"):
+        raise UsageError(
+            f"--help {topic}: expected one of {', '.join(commands)}, all{did_you_mean(topic, commands)}"
+        )
+    _end(_list(commands, prog, about, topic))
+
+
+def _topic(argv: Sequence[str]) -> str | None:
+    """What `--help` is asked about, "" for nothing in particular; None where it is not asked.
+
+    Raises:
+        SystemExit: `--version` is asked for, and printed.
+    """
     for number, word in enumerate(argv):
         name, equals, topic = word.partition("=")
+        if word == "--":
+            break  # words follow
         if word == "--version":
-            show(version())
-        elif name in ("-h", "--help"):
+            _end([version()])
+        if name in ("-h", "--help"):
             follows = [*argv[number + 1 :], ""][0]
-            topic = topic if equals else "" if follows.startswith("-") else follows
-            show("\n".join(_page(cls, prog, topic)))
-        else:
-            continue
-        raise SystemExit(0)
+            return topic if equals else "" if follows.startswith("-") else follows
+    return None
+
+
+def _end(lines: Iterable[str]) -> NoReturn:
+    show("\n".join(lines))
+    raise SystemExit(0)
+
+
+def _list(commands: Mapping[str, type[Options]], prog: str, about: str, topic: str) -> Iterator[str]:
+    yield f"usage: {prog} COMMAND [--OPTION=VALUE ...]"
+    yield ""
+    yield about
+    yield ""
+    yield f"Commands (`{prog} COMMAND --help` shows one of them, --help all shows them all):"
+    for name, cls in commands.items():
+        yield from _entry(name, (cls.__doc__ or "").partition("\n")[0].rstrip("."))
+    yield ""
+    for name, cls in commands.items() if topic else ():
+        yield from _page(cls, f"{prog} {name}", "")
+        yield ""
+    yield from textwrap.wrap(_EXIT_CODES.format(paused=""), _WIDTH)
 
 
 def _page(cls: type, prog: str, topic: str) -> Iterator[str]:
-    groups = groups_of(cls)
+    groups, is_stage = groups_of(cls), issubclass(cls, StageOptions)
     name = topic.strip().lstrip("-").replace("-", "_").lower()
-    if not name:
+    if not is_stage and name in ("", "all"):
+        yield from _whole(cls, prog)
+    elif not name:
         yield from _front(cls, prog)
     elif name == "all":
         for group in groups:
@@ -70,11 +131,47 @@ def _page(cls: type, prog: str, topic: str) -> Iterator[str]:
             f"{', '.join(g.name for g in groups)}"
             f"{did_you_mean(name.replace('_', '-'), known)}"
         )
-    if name:
+    if name and is_stage:
         yield from textwrap.wrap(_LEGEND, _WIDTH)
 
 
+def _whole(cls: type, prog: str) -> Iterator[str]:
+    """All of a tool: what it does, its words and its options."""
+    words = list(option_fields(cls, "word"))
+    required = [f for f in dataclasses.fields(cls) if f not in words and f.default is REQUIRED]
+    usage = [_usage_of(cls, each) for each in (*words, *required)]
+    yield " ".join(["usage:", prog, *usage, "[--OPTION=VALUE ...]"])
+    yield ""
+    yield from _paragraphs(cls.__doc__ or "")
+    for each in words:
+        yield from _entry(called(cls, each.name), each.metadata["help"])
+    yield from [""] if words else []
+    for group in groups_of(cls):
+        yield from _group(cls, f"{group.name}: {group.about}", group.options)
+    yield from textwrap.wrap(_EXIT_CODES.format(paused=""), _WIDTH)
+
+
+def _usage_of(cls: type, field: dataclasses.Field[Any]) -> str:
+    name = called(cls, field.name)
+    if field.metadata["kind"] != "word":
+        return f"{name}={_metavar(cls, field)}"
+    name += " ..." if values_of(cls)[field.name].several else ""
+    return name if field.default is REQUIRED else f"[{name}]"
+
+
+def _paragraphs(text: str) -> Iterator[str]:
+    """A docstring, wrapped; what is indented stays as it is."""
+    for paragraph in inspect.cleandoc(text).split("\n\n"):
+        if paragraph.startswith(" "):
+            yield from [*paragraph.splitlines(), ""]
+        else:
+            yield from [*textwrap.wrap(paragraph, _WIDTH), ""]
+
+
 def _option(cls: type, groups: list[Group], name: str) -> Iterator[str]:
+    for each in option_fields(cls, "word"):
+        if each.name == name:
+            yield from _entry(called(cls, name), each.metadata["help"])
     for group in groups:
         found = [option for option in group.options if option.name == name]
         if found:
@@ -92,20 +189,21 @@ def _front(cls: type, prog: str) -> Iterator[str]:
     yield f"Options that are set often ({len(often)} of {number}):"
     for option in often:
         brief = option.metadata["help"].partition("; ")[0]
-        yield from _entry(f"{flag(option.name)} {_metavar(cls, option)}", brief + _briefly(option))
+        yield from _entry(f"{flag(option.name)} {_metavar(cls, option)}".strip(), brief + _briefly(option))
     yield ""
     yield "All options, by group (--help GROUP shows one group, --help all shows them all):"
     for group in groups:
         yield from _entry(f"{group.name} ({len(group.options)})", group.about.rstrip("."))
     yield ""
     bundles = "--size and --preset, which win over " if "preset" in values_of(cls) else ""
-    yield from textwrap.wrap(f"{_LEGEND} {_EPILOG.format(bundles=bundles)}", _WIDTH)
+    precedence = _PRECEDENCE.format(bundles=bundles)
+    yield from textwrap.wrap(f"{_LEGEND} {precedence}{_EXIT_CODES.format(paused=' or paused')}", _WIDTH)
 
 
 def _group(cls: type, title: str, options: Iterable[dataclasses.Field[Any]]) -> Iterator[str]:
     yield from textwrap.wrap(title, _WIDTH)
     for option in options:
-        yield from _entry(f"{flag(option.name)} {_metavar(cls, option)}", _about(cls, option))
+        yield from _entry(f"{flag(option.name)} {_metavar(cls, option)}".strip(), _about(cls, option))
     yield ""
 
 
@@ -129,19 +227,27 @@ def _about(cls: type, option: dataclasses.Field[Any]) -> str:
         )
     if values.type in (int, float) and _says_more(values.bounds):
         parts.append(str(values.bounds))
-    if meta["auto"] or (meta["kind"] != "input" and option.default != ""):
+    if _has_default(option):
         parts.append(f"default: {_default(option)}")
     details = f" ({'; '.join(parts)})" if parts else ""
-    return f"{meta['help']}{details} {_MARKS.get(meta['kind'], '')}".strip()
+    mark = _MARKS.get(meta["kind"], "") if issubclass(cls, StageOptions) else ""
+    return f"{meta['help']}{details} {mark}".strip()
 
 
 def _briefly(option: dataclasses.Field[Any]) -> str:
     """Choices and default, in a few words."""
     default = AUTO if option.metadata["auto"] else shown(option.default)
     parts = [", ".join(option.metadata["choices"])] if option.metadata["choices"] else []
-    if option.metadata["kind"] != "input" and option.default not in ("", NONE):
+    if option.default != NONE and _has_default(option):
         parts.append(f"default: {default}")
     return f" ({'; '.join(parts)})" if parts else ""
+
+
+def _has_default(option: dataclasses.Field[Any]) -> bool:
+    """Whether its default is worth showing."""
+    meta = option.metadata
+    is_none = any(option.default is each for each in (False, REQUIRED)) or option.default in ("", ())
+    return bool(meta["auto"]) or (meta["kind"] != "input" and not is_none)
 
 
 def _default(option: dataclasses.Field[Any]) -> str:
@@ -151,11 +257,17 @@ def _default(option: dataclasses.Field[Any]) -> str:
 
 def _says_more(bounds: Bounds) -> bool:
     """Whether the bounds are worth showing: not just counts from 0 or 1."""
-    return bounds.least not in (0, 1) or bounds.above_least or bounds.most not in (MOST, MOST_EXACT)
+    return bounds.least not in (0, 1, -MOST) or bounds.above_least or bounds.most not in (MOST, MOST_EXACT)
 
 
 def _metavar(cls: type, option: dataclasses.Field[Any]) -> str:
-    if option.metadata["kind"] == "input":
+    meta, values = option.metadata, values_of(cls)[option.name]
+    if meta["kind"] == "input":
         return "REF"
-    values = values_of(cls)[option.name]
-    return "NAME" if values.choices else {bool: "true|false", int: "N", float: "X"}.get(values.type, "TEXT")
+    if meta["metavar"]:
+        return str(meta["metavar"])
+    if values.type is bool:
+        return "" if option.default is False and not meta["auto"] else "true|false"
+    name = {int: "N", float: "X", str: "TEXT"}.get(values.type, values.type.__name__.upper())
+    name = "NAME" if values.choices else name
+    return f"{name},..." if values.has_commas else name

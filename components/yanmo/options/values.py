@@ -6,9 +6,8 @@ in another base: `010` is ten. A text has no NUL and can be written as UTF-8, as
 
 from __future__ import annotations
 
-import argparse
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -75,6 +74,8 @@ class Values:
     """What values an option can have."""
 
     type: type
+    several: bool = False
+    """A tuple of them: numbers and choices with commas between them, other texts one at a time."""
     bounds: Bounds = field(default_factory=Bounds)
     choices: Sequence[Any] = ()
     words: Mapping[str, int] = field(default_factory=dict)
@@ -87,25 +88,36 @@ class Values:
         Raises:
             WrongValue: it is not a value that the option can have.
         """
+        if not self.several:
+            return self._read(text)
+        parts = [part.strip() for part in text.split(",") if part.strip()] if self.has_commas else [text]
+        if not parts:
+            raise WrongValue(self.expected, text)
+        return tuple(map(self._read, parts))
+
+    def fits(self, value: Any) -> bool:
+        """Whether an option can have this value."""
+        if self.several:
+            return isinstance(value, tuple) and all(map(self._fits, value))
+        return self._fits(value)
+
+    @property
+    def has_commas(self) -> bool:
+        """Whether one text holds several values."""
+        return self.several and (self.type is not str or bool(self.choices))
+
+    def _read(self, text: str) -> Any:
         word = text.strip()
         if self.takes_auto and word in ("", AUTO):
             return None
         if word in self.words:
             return self.words[word]
         value = self._value(text)
-        if value is None or not self.fits(value):
+        if value is None or not self._fits(value):
             raise WrongValue(self.expected, text, self._hint(text))
         return value
 
-    def argument(self, text: str) -> Any:
-        """`read`, as argparse calls it."""
-        try:
-            return self.read(text)
-        except WrongValue as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-
-    def fits(self, value: Any) -> bool:
-        """Whether an option can have this value."""
+    def _fits(self, value: Any) -> bool:
         kind: Any = type(value)
         if kind is not self.type and not (self.type is float and kind is int):
             return False
@@ -120,6 +132,11 @@ class Values:
             return _WORDS.get(text.strip().lower())
         if self.type is str:
             return text
+        if self.type not in (int, float):
+            try:
+                return self.type(text)
+            except ValueError:
+                return None
         number = number_in(text)
         if self.type is float or number is None:
             return number
@@ -134,9 +151,15 @@ class Values:
         if self.choices:
             names: list[Any] = [AUTO] if self.takes_auto else []
             names += [c for c in self.choices if c != AUTO or not self.takes_auto]
-            return f"one of {', '.join(map(str, names))}"
-        kinds = {bool: "true or false", str: "a text (without NUL, in UTF-8, not commas alone)"}
-        what = kinds.get(self.type) or f"a {'whole ' * (self.type is int)}number {self.bounds}"
+            return f"{'some' if self.several else 'one'} of {', '.join(map(str, names))}"
+        kinds = {
+            bool: "true or false",
+            str: "a text (without NUL, in UTF-8, not commas alone)",
+            int: f"a whole number {self.bounds}",
+            float: f"a number {self.bounds}",
+        }
+        what = kinds.get(self.type) or self.type.expected  # type: ignore[attr-defined]
+        what += ", or several with commas" if self.has_commas else ""
         return " or ".join([what, *self.words, *([AUTO] if self.takes_auto else [])])
 
     def _hint(self, text: str) -> str:
@@ -158,23 +181,3 @@ def bounds(least: float | None, above: float | None, most: float | None, below: 
     low = above if above is not None else 0 if least is None else least
     high = below if below is not None else MOST if most is None else most
     return Bounds(least=low, most=high, above_least=above is not None, below_most=below is not None)
-
-
-def argument(kind: type, *, least: float = 0, most: float = MOST) -> Callable[[str], Any]:
-    """What argparse calls to read a number of a tool's command line."""
-    return Values(type=kind, bounds=Bounds(least=least, most=most)).argument
-
-
-def arguments(kind: type, *, least: float = 0, most: float = MOST) -> Callable[[str], list[Any]]:
-    """The same of several numbers with commas between them, at least one."""
-    values = Values(type=kind, bounds=Bounds(least=least, most=most))
-
-    def read(text: str) -> list[Any]:
-        parts = [part for part in text.split(",") if part.strip()]
-        if not parts:
-            raise argparse.ArgumentTypeError(
-                f"{brief(text)}: expected {values.expected}, or several with commas"
-            )
-        return [values.argument(part) for part in parts]
-
-    return read

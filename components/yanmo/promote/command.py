@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import argparse
 import getpass
 import json
 import logging
 import socket
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 
 from yanmo.common.aligned_table import text_table
 from yanmo.common.command_end import ended
 from yanmo.common.errors import DataError, ExitCode, UsageError
 from yanmo.common.logs import setup
-from yanmo.common.version import version
-from yanmo.options.command_line import Parser, add_options
-from yanmo.options.fields import STORE_OPTIONS, StageOptions, default_argv
+from yanmo.options.command_line import load_command
+from yanmo.options.fields import REQUIRED, ToolOptions, default_argv, opt
 from yanmo.options.nearest import did_you_mean
-from yanmo.options.values import MOST, argument, brief
+from yanmo.options.values import MOST, brief
 from yanmo.promote.config import STAGE
 from yanmo.promote.hand_over import PromoteRun
 from yanmo.promote.history.champion import CHAMPION, ChampionChanged, named
@@ -74,48 +72,51 @@ def _refuse(word: str) -> int:
     raise UsageError(f"{brief(word)}: expected --OPTION{hint}; see yanmo promote --help")
 
 
-def _parser() -> Parser:
-    parser = Parser(prog="yanmo promote", description=__doc__)
-    parser.add_argument("--version", action="version", version=version())
-    commands = parser.add_subparsers(dest="command", required=True)
-    common = Parser(add_help=False)
-    add_options(common, StageOptions, (*STORE_OPTIONS, "channel", "log_level"))
-    history = commands.add_parser("history", parents=[common], help="show the champions of a channel")
-    history.add_argument("--json", action="store_true", help="for scripts: one JSON document")
-    rollback = commands.add_parser("rollback", parents=[common], help="bring a former champion back")
-    rollback.add_argument(
-        "--to",
-        type=argument(int, least=-MOST),  # the history itself says which numbers there are
-        default=0,
-        metavar="N",
-        help="number in the history (default: the one before)",
-    )
-    rollback.add_argument("--why", required=True, metavar="TEXT", help="reason, for the history")
-    rollback.add_argument("--who", default="", metavar="NAME", help="for the history (default: user@host)")
-    rollback.add_argument("--dry-run", action="store_true", help="show what would happen and move nothing")
-    rollback.add_argument("--yes", action="store_true", help="do not ask")
-    return parser
+@dataclass(frozen=True, kw_only=True)
+class HistoryOptions(ToolOptions, group="history"):
+    """Show the champions of a channel."""
+
+    channel: str = opt("dev", "channel whose champions are shown")
+    json: bool = opt(False, "for scripts: one JSON document")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RollbackOptions(ToolOptions, group="rollback"):
+    """Bring a former champion back."""
+
+    channel: str = opt("dev", "channel whose champion is replaced")
+    to: int = opt(0, "number in the history; 0 is the one before", least=-MOST)  # the history says which
+    why: str = opt(REQUIRED, "the reason, for the history")
+    who: str = opt("", "for the history; default: user@host")
+    dry_run: bool = opt(False, "show what would happen and move nothing")
+    yes: bool = opt(False, "do not ask")
+
+    def contradictions(self) -> list[str]:
+        is_said = bool(self.why.strip())
+        return [] if is_said else ["--why is empty; say for the history why the champion is taken down"]
 
 
 def _tool(argv: Sequence[str]) -> int:
 
     def serve() -> int:
-        args = _parser().parse_args(argv)
-        setup(args.log_level, STAGE.name)
-        pointer_name(args.channel, CHAMPION)
-        return _TOOLS[args.command](store_of(args), args)
+        _, options = load_command(_TOOLS, argv, "yanmo promote", "")
+        assert isinstance(options, HistoryOptions | RollbackOptions)
+        setup(options.log_level, STAGE.name)
+        pointer_name(options.channel, CHAMPION)
+        store = store_of(options)
+        return _history(store, options) if isinstance(options, HistoryOptions) else _rollback(store, options)
 
     return ended(STAGE.name, serve, "nothing half-written is visible; run the same command again to go on")
 
 
-def _history(store: ObjectStore, args: argparse.Namespace) -> int:
-    records, now = all_records(store, args.channel), read_pointer(store, args.channel, CHAMPION)
-    if args.json:
-        document = {"channel": args.channel, "champion": asdict(now) if now else None}
+def _history(store: ObjectStore, options: HistoryOptions) -> int:
+    records, now = all_records(store, options.channel), read_pointer(store, options.channel, CHAMPION)
+    if options.json:
+        document = {"channel": options.channel, "champion": asdict(now) if now else None}
         print(json.dumps({**document, "records": [asdict(r) for r in records]}, ensure_ascii=False, indent=1))
         return ExitCode.DONE
     if not records:
-        print(f"channel {args.channel} of {store.uri} has no champion yet")
+        print(f"channel {options.channel} of {store.uri} has no champion yet")
         return ExitCode.DONE
     rows = [["number", "since (UTC)", "champion", "bits", "how"]]
     rows += [_row(store, record) for record in records]
@@ -156,19 +157,17 @@ def _current(records: Sequence[ChampionRecord], now: Reference | None) -> str:
     return "\n".join(lines)
 
 
-def _rollback(store: ObjectStore, args: argparse.Namespace) -> int:
-    if not args.why.strip():
-        raise UsageError("--why is empty; say for the history why the champion is taken down")
-    plan = plan_rollback(store, args.channel, args.to)
+def _rollback(store: ObjectStore, options: RollbackOptions) -> int:
+    plan = plan_rollback(store, options.channel, options.to)
     print(plan)
-    if args.dry_run:
+    if options.dry_run:
         print("dry run, nothing moved")
         return ExitCode.DONE
-    if not args.yes and not _agreed():
+    if not options.yes and not _agreed():
         print("nothing moved")
         return ExitCode.DONE
-    record = roll_back(store, plan, who=args.who or _user(), why=args.why.strip())
-    print(f"{named(record.model)} is champion of channel {args.channel!r} (number {record.number})")
+    record = roll_back(store, plan, who=options.who or _user(), why=options.why.strip())
+    print(f"{named(record.model)} is champion of channel {options.channel!r} (number {record.number})")
     return ExitCode.DONE
 
 
@@ -186,4 +185,4 @@ def _user() -> str:
     return f"{name}@{socket.gethostname()}"
 
 
-_TOOLS = {"history": _history, "rollback": _rollback}
+_TOOLS: dict[str, type[ToolOptions]] = {"history": HistoryOptions, "rollback": RollbackOptions}

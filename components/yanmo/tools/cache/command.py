@@ -7,11 +7,17 @@ from typing import NoReturn
 
 from yanmo.tools import command_group as tool
 from yanmo.tools.cache import diff, plan, show, verify
+from yanmo.tools.command_group import Subcommand
 
 TOOL = tool.Tool(
     "cache",
     "Show, check and compare token caches.",
-    {"show": show, "verify": verify, "diff": diff, "plan": plan},
+    {
+        "show": Subcommand(show.CacheShowOptions, show.run),
+        "verify": Subcommand(verify.CacheVerifyOptions, verify.run),
+        "diff": Subcommand(diff.CacheDiffOptions, diff.run),
+        "plan": Subcommand(plan.PlanOptions, plan.run),
+    },
 )
 
 

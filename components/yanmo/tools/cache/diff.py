@@ -1,44 +1,47 @@
-"""Show how two token caches differ: in options, tokenizer, corpus, shards and documents.
-
-Options, tokenizer (its pieces, scores and tags), corpus and dictionary are compared field by field, input
-files by digest, and documents by id, split, genre and tokens where contents differ. `yanmo store diff` traces
-the causes further back, to the raw files.
-"""
+"""`yanmo cache diff`: compares two token caches."""
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from yanmo.formats.token_cache import TOKENIZER
+from yanmo.options.fields import ToolOptions, opt, word
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output
-from yanmo.tools.cache.open_cache import CachedDocuments, find_cache
+from yanmo.tools.cache.open_cache import CACHE, CachedDocuments, find_cache
 from yanmo.tools.store.find import print_json
 from yanmo.tools.store.show import described
 
-HELP = "show how two caches differ, and in which documents"
 _MOST = 10
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("first", metavar="A", help="tokenize/key, channel/pointer or a reference file")
-    parser.add_argument("second", metavar="B", help="the cache to compare it with")
-    parser.add_argument("--json", action="store_true", help="for scripts: one JSON document")
+@dataclass(frozen=True, kw_only=True)
+class CacheDiffOptions(ToolOptions, group="diff"):
+    """Show how two caches differ, and in which documents.
+
+    Options, tokenizer (its pieces, scores and tags), corpus and dictionary are compared field by
+    field, input files by digest, and documents by id, split, genre and tokens where contents
+    differ. `yanmo store diff` traces the causes further back, to the raw files.
+    """
+
+    a: str = word(CACHE)
+    b: str = word("the cache to compare it with")
+    json: bool = opt(False, "for scripts: one JSON document")
 
 
-def run(store: ObjectStore, args: argparse.Namespace) -> int:
-    first, second = find_cache(store, args.first), find_cache(store, args.second)
+def run(store: ObjectStore, options: CacheDiffOptions) -> int:
+    first, second = find_cache(store, options.a), find_cache(store, options.b)
     same = first.content_digest == second.content_digest
     fields = list(_fields(first, second))
     shards = list(_shards(first, second))
     documents = {} if same else _documents(CachedDocuments(first), CachedDocuments(second))
-    if args.json:
+    if options.json:
         print_json({"same_content": same, "fields": fields, "shards": shards, "documents": documents})
         return 0
     print(f"A  {first.manifest.stage}/{first.manifest.key}  made {first.manifest.created_at}")

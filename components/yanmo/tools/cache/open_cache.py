@@ -13,6 +13,8 @@ from yanmo.store.output import Output
 from yanmo.tools.store.find import find
 
 STAGE = "tokenize"
+CACHE = "a token cache: tokenize/key, channel/pointer (dev/tokenize) or a file with a reference"
+"""What names a token cache."""
 
 
 def find_cache(store: ObjectStore, what: str) -> Output:

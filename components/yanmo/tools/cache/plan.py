@@ -1,110 +1,61 @@
-"""Compute the training rows for any settings: rows, padding, documents cut, tokens read twice.
-
-WHAT is tokenize/<key>, channel/pointer (dev/tokenize) or a reference file. Lists are separated by commas.
-Every packing is combined with every context, and with every stride if it has windows. Nothing is written or
-tokenized again; give the settings that you choose to `yanmo train`.
-"""
+"""`yanmo cache plan`: training rows for any settings."""
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from yanmo.common.aligned_table import text_table
-from yanmo.common.errors import DataError, UsageError
+from yanmo.common.errors import DataError
 from yanmo.formats.packing import PackingPlan, id_numbers, plan_epoch, tagged_documents
 from yanmo.formats.packing_settings import LONGEST_CONTEXT, MODES, OVERLAP_LOSS, Packing
 from yanmo.formats.token_cache import SPLITS, DocumentIndex, TokenCache
-from yanmo.options.values import MOST_EXACT, argument, arguments
+from yanmo.options.fields import ToolOptions, opt, word
+from yanmo.options.values import MOST_EXACT
 from yanmo.store.objects import ObjectStore
-from yanmo.tools.cache.open_cache import find_cache
+from yanmo.tools.cache.open_cache import CACHE, find_cache
 from yanmo.tools.store.find import print_json
 
-HELP = "compute rows, padding, cut documents and repeated tokens for any packing settings"
+
+@dataclass(frozen=True, kw_only=True)
+class PlanOptions(ToolOptions, group="plan"):
+    """Compute rows, padding, cut documents and repeated tokens for any packing settings.
+
+    Every packing is combined with every context, and with every stride if it has windows. Nothing
+    is written or tokenized again; give the settings that you choose to `yanmo train`.
+    """
+
+    what: str = word(CACHE)
+    context: tuple[int, ...] = opt(
+        (512, 1024, 2048), "context lengths, tokens", least=2, most=LONGEST_CONTEXT
+    )
+    stride: tuple[int, ...] = opt((0,), "tokens from one window to the next; 0 is the context length")
+    packing: tuple[str, ...] = opt(MODES, "ways of packing", choices=MODES)
+    split_longer_than: int = opt(0, "as for `yanmo train`, tokens")
+    min_piece: int = opt(1, "as for `yanmo train`, tokens", least=1)
+    overlap_loss: str = opt("once", "as for `yanmo train`", choices=OVERLAP_LOSS)
+    tag_share: float = opt(0.5, "as for `yanmo train`", most=1)
+    split: str = opt("train", "split whose documents are used", choices=SPLITS)
+    seed: int = opt(0, "seed of the order of the data", most=MOST_EXACT)
+    json: bool = opt(False, "for scripts: one JSON document")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("what", metavar="WHAT", help="tokenize/key, channel/pointer or a reference file")
-    contexts = arguments(int, least=2, most=LONGEST_CONTEXT)
-    parser.add_argument(
-        "--context",
-        type=contexts,
-        default="512,1024,2048",
-        metavar="N,...",
-        help="context lengths, tokens (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--stride",
-        type=arguments(int),
-        default="0",
-        metavar="N,...",
-        help="tokens from one window to the next; 0 is the context length (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--packing",
-        default=",".join(MODES),
-        metavar="NAME,...",
-        help="ways of packing (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--split-longer-than",
-        type=argument(int),
-        default=0,
-        metavar="N",
-        help="as for `yanmo train`, tokens (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--min-piece",
-        type=argument(int, least=1),
-        default=1,
-        metavar="N",
-        help="as for `yanmo train`, tokens; the default is %(default)s",
-    )
-    parser.add_argument(
-        "--overlap-loss",
-        default="once",
-        choices=OVERLAP_LOSS,
-        help="as for `yanmo train` (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--tag-share",
-        type=argument(float, most=1),
-        default=0.5,
-        metavar="X",
-        help="as for `yanmo train` (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--split",
-        default="train",
-        choices=SPLITS,
-        help="split whose documents are used (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--seed",
-        type=argument(int, most=MOST_EXACT),
-        default=0,
-        metavar="N",
-        help="seed of the order of the data (default: %(default)s)",
-    )
-    parser.add_argument("--json", action="store_true", help="for scripts: one JSON document")
-
-
-def run(store: ObjectStore, args: argparse.Namespace) -> int:
-    ways = list(_ways(args))
-    cache = TokenCache.open(find_cache(store, args.what))
-    index = cache.split(args.split)
+def run(store: ObjectStore, options: PlanOptions) -> int:
+    ways = list(_ways(options))
+    cache = TokenCache.open(find_cache(store, options.what))
+    index = cache.split(options.split)
     if not len(index):
-        raise DataError(f"{args.what}: no documents in split {args.split}")
-    tagged = tagged_documents(id_numbers(index.ids), args.seed, 0, args.tag_share)
+        raise DataError(f"{options.what}: no documents in split {options.split}")
+    tagged = tagged_documents(id_numbers(index.ids), options.seed, 0, options.tag_share)
     tagged &= np.array(cache.tag_ids)[index.genre] >= 0
     tagged[list(index.loss_spans)] = False  # as the trainer does: chats show no tag
-    plan_epoch(index.length[:2], tagged[:2], ways[0], args.seed, 0)  # loads numba, which is no plan's time
-    figures = [figures_of(index, tagged, how, args.seed) for how in ways]
-    if args.json:
+    plan_epoch(index.length[:2], tagged[:2], ways[0], options.seed, 0)  # loads numba, which is no plan's time
+    figures = [figures_of(index, tagged, how, options.seed) for how in ways]
+    if options.json:
         tokens = int(index.length.sum(dtype=np.int64))
         print_json({"documents": len(index), "tokens": tokens, "plans": figures})
         return 0
@@ -112,19 +63,11 @@ def run(store: ObjectStore, args: argparse.Namespace) -> int:
     return 0
 
 
-def _ways(args: argparse.Namespace) -> Iterator[Packing]:
-    """Every combination that makes sense; an option is left out where it has no meaning.
-
-    Raises:
-        UsageError: a value that no packing takes.
-    """
-    names = [name.strip() for name in args.packing.split(",") if name.strip()]
-    unknown = [name for name in names if name not in MODES]
-    if unknown or not names:
-        raise UsageError(f"--packing {args.packing!r}: expected some of {', '.join(MODES)}")
-    for context in args.context:
-        for mode in names:
-            for stride in args.stride:
+def _ways(options: PlanOptions) -> Iterator[Packing]:
+    """Every combination that makes sense; an option is left out where it has no meaning."""
+    for context in options.context:
+        for mode in options.packing:
+            for stride in options.stride:
                 if stride and mode == "concat":
                     continue
                 overlaps = 0 < stride < context
@@ -132,9 +75,9 @@ def _ways(args: argparse.Namespace) -> Iterator[Packing]:
                     context=context,
                     mode=mode,
                     stride=stride,
-                    overlap_loss=args.overlap_loss if overlaps else "once",
-                    split_longer_than=args.split_longer_than if mode == "best-fit" and not overlaps else 0,
-                    min_piece=1 if overlaps else args.min_piece,
+                    overlap_loss=options.overlap_loss if overlaps else "once",
+                    split_longer_than=options.split_longer_than if mode == "best-fit" and not overlaps else 0,
+                    min_piece=1 if overlaps else options.min_piece,
                 )
 
 

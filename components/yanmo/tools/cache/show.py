@@ -1,82 +1,78 @@
-"""Show a token cache: its options and inputs, documents and tokens by split and genre, digests, documents.
-
-WHAT is tokenize/<key>, channel/pointer (dev/tokenize) or a reference file. Without --document and --grep only
-the manifests are read.
-"""
+"""`yanmo cache show`: shows a token cache."""
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 from yanmo.common.aligned_table import text_table
-from yanmo.common.errors import UsageError
 from yanmo.common.logs import human_bytes
 from yanmo.formats.token_cache import TOKENIZER
 from yanmo.formats.token_file import id_type
-from yanmo.options.values import argument
+from yanmo.options.fields import ToolOptions, opt, word
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output
-from yanmo.tools.cache.open_cache import CachedDocuments, find_cache
+from yanmo.tools.cache.open_cache import CACHE, CachedDocuments, find_cache
 from yanmo.tools.store.find import print_json
 from yanmo.tools.store.show import described
 
-HELP = "show what a cache holds by split and genre, or one of its documents as text"
 _MOST_IDS = 40
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("what", metavar="WHAT", help="tokenize/key, channel/pointer or a reference file")
-    parser.add_argument(
-        "--document",
+@dataclass(frozen=True, kw_only=True)
+class CacheShowOptions(ToolOptions, group="show"):
+    """Show what a cache holds by split and genre, or one of its documents as text.
+
+    Options and inputs, documents and tokens by split and genre, digests. Without --document and
+    --grep only the manifests are read.
+    """
+
+    what: str = word(CACHE)
+    document: str = opt(
+        "",
+        "show this document: its number (0, 1, ...; -1 is the last) or the beginning of its id",
         metavar="N|ID",
-        help="show this document: its number (0, 1, ...; -1 is the last) or the beginning of its id",
     )
-    parser.add_argument("--grep", metavar="TEXT", help="show documents whose text contains TEXT")
-    parser.add_argument(
-        "--most",
-        type=argument(int, least=1),
-        default=5,
-        metavar="N",
-        help="documents that --grep shows at most (default: %(default)s)",
-    )
-    parser.add_argument("--ids", action="store_true", help="show every token of each document, one per line")
-    parser.add_argument("--json", action="store_true", help="for scripts: one JSON document")
+    grep: str = opt("", "show documents whose text contains this")
+    most: int = opt(5, "documents that --grep shows at most", least=1)
+    ids: bool = opt(False, "show every token of each document, one per line")
+    json: bool = opt(False, "for scripts: one JSON document")
+
+    def contradictions(self) -> list[str]:
+        return ["--document and --grep: give one of them"] if self.document and self.grep else []
 
 
-def run(store: ObjectStore, args: argparse.Namespace) -> int:
-    if args.document is not None and args.grep is not None:
-        raise UsageError("--document and --grep: give one of them")
-    output = find_cache(store, args.what)
-    if args.document is None and args.grep is None:
-        if args.json:
+def run(store: ObjectStore, options: CacheShowOptions) -> int:
+    output = find_cache(store, options.what)
+    if not options.document and not options.grep:
+        if options.json:
             print_json(_facts(output) | {"counts": output.manifest.counts})
         else:
             _print_cache(output)
         return 0
     documents = CachedDocuments(output)
-    chosen = list(islice(_chosen(documents, args), args.most))
-    if args.json:
+    chosen = list(islice(_chosen(documents, options), options.most))
+    if options.json:
         print_json([_document(documents, number) for number in chosen])
         return 0
     for number in chosen:
-        _print_document(documents, number, args.ids)
-    if args.grep is not None and not chosen:
-        print(f"none of {len(documents)} documents holds {args.grep!r}")
+        _print_document(documents, number, options.ids)
+    if options.grep and not chosen:
+        print(f"none of {len(documents)} documents holds {options.grep!r}")
     return 0
 
 
-def _chosen(documents: CachedDocuments, args: argparse.Namespace) -> Iterator[int]:
-    if args.grep is not None:
-        return (number for number in range(len(documents)) if args.grep in documents.text(number))
+def _chosen(documents: CachedDocuments, options: CacheShowOptions) -> Iterator[int]:
+    if options.grep:
+        return (number for number in range(len(documents)) if options.grep in documents.text(number))
     try:
-        number = int(args.document) if len(args.document) < 16 else None
+        number = int(options.document) if len(options.document) < 16 else None
     except ValueError:
         number = None
     if number is None:
-        return iter([documents.number_of(args.document)])
+        return iter([documents.number_of(options.document)])
     number += len(documents) if number < 0 else 0
     documents.place(number)
     return iter([number])

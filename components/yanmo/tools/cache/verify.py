@@ -1,50 +1,50 @@
-"""Read every byte of a token cache and check it against its manifest and its tokenizer.
-
-It checks the size and sha256 of every file and the checksums of pages; schema, version, vocabulary,
-tokenizer, corpus, dictionary and counts against the manifest; that documents follow one another, each
-from <|bos|> to <|eos|>; that every id is in the vocabulary; and that a sample of documents, decoded and
-encoded again by Hugging Face's tokenizer, gives the same ids. An error ends with exit code 65 and names
-file and field.
-"""
+"""`yanmo cache verify`: checks a token cache."""
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import logging
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
 from yanmo.common.errors import DataError
 from yanmo.common.logs import Progress, human_bytes
 from yanmo.formats.token_cache import SPLITS, TOKENIZER, TokenCache, verify
-from yanmo.options.values import argument
+from yanmo.options.fields import ToolOptions, opt, word
 from yanmo.store.objects import ObjectStore, check_sha256, check_size
 from yanmo.store.output import Output
-from yanmo.tools.cache.open_cache import CachedDocuments, find_cache
+from yanmo.tools.cache.open_cache import CACHE, CachedDocuments, find_cache
 
-HELP = "check every byte and every id, and encode a sample again"
 log = logging.getLogger(__name__)
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("what", metavar="WHAT", help="tokenize/key, channel/pointer or a reference file")
-    parser.add_argument(
-        "--sample", type=argument(int, least=-1), default=1000, metavar="N",
-        help="documents to encode again; 0 is none, -1 is all (default: %(default)s)",
-    )  # fmt: skip
+@dataclass(frozen=True, kw_only=True)
+class CacheVerifyOptions(ToolOptions, group="verify"):
+    """Check every byte and every id, and encode a sample again.
+
+    A token cache is checked against its manifest and its tokenizer. It checks the size and sha256
+    of every file and the checksums of pages; schema, version, vocabulary, tokenizer, corpus,
+    dictionary and counts against the manifest; that documents follow one another, each from <|bos|>
+    to <|eos|>; that every id is in the vocabulary; and that a sample of documents, decoded and
+    encoded again by Hugging Face's tokenizer, gives the same ids. An error ends with exit code 65
+    and names file and field.
+    """
+
+    what: str = word(CACHE)
+    sample: int = opt(1000, "documents to encode again; 0 is none, -1 is all", least=-1)
 
 
-def run(store: ObjectStore, args: argparse.Namespace) -> int:
-    output = find_cache(store, args.what)
+def run(store: ObjectStore, options: CacheVerifyOptions) -> int:
+    output = find_cache(store, options.what)
     total = _check_bytes(output) + _check_bytes(output.part(TOKENIZER))
     verify(output)
     documents = CachedDocuments(output)
     _check_ids(documents.cache)
     _check_counts(output, documents)
-    checked = _check_sample(documents, args.sample)
+    checked = _check_sample(documents, options.sample)
     tokens = sum(len(ids) for ids in documents.cache.tokens)
     print(
         f"whole: {len(documents):,} documents, {tokens:,} tokens, {len(documents.cache.tokens)} shards, "

@@ -1,19 +1,10 @@
-"""Import a Qwen3-type model from a Hugging Face folder into the store, as if `yanmo train` had made it.
-
-    yanmo model import FOLDER --store runs/store        prints train/KEY, for `yanmo train --model train/KEY`
-
-The key depends on the files' bytes, so that importing twice makes one output. Weights may be in several
-safetensors files and are stored as fp32. The import is refused, with the file's name, for weights that
-are not finite or do not have the shapes of config.json, for missing or duplicate parts, and for a
-tokenizer with another vocabulary or one that loses text. To train the model further, the token cache must
-be made with its own tokenizer.json. Nothing in the folder is executed, and pickled weights are not read.
-"""
+"""`yanmo model import`: imports a model."""
 
 from __future__ import annotations
 
-import argparse
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from yanmo.common.answers import answer, only_answers
@@ -22,32 +13,41 @@ from yanmo.common.json_object import read_object
 from yanmo.formats.round_trip import check_round_trip, open_tokenizer
 from yanmo.formats.texts_at_hand import texts_at_hand
 from yanmo.model.weights_check import check_weights, weight_files
+from yanmo.options.fields import ToolOptions, opt, word
 from yanmo.store.commit import Attempt, Recipe, Result, commit_once
 from yanmo.store.manifest import file_sha256
 from yanmo.store.objects import ObjectStore
 
-HELP = "import a Qwen3-type model from a folder in Hugging Face's format"
 log = logging.getLogger(__name__)
 _NEEDED = ("config.json", "tokenizer.json")
 _TAKEN = (*_NEEDED, "tokenizer_config.json", "special_tokens_map.json", "genres.json")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "folder", metavar="FOLDER", help="folder with config.json, tokenizer.json and *.safetensors"
-    )
-    parser.add_argument(
-        "--channel",
-        default="dev",
-        help="channel on whose text the tokenizer is tried too; 'none' for no channel (default: dev)",
-    )
+@dataclass(frozen=True, kw_only=True)
+class ImportOptions(ToolOptions, group="import"):
+    """Import a Qwen3-type model from a folder in Hugging Face's format.
+
+    The store then holds it as if `yanmo train` had made it.
+
+        yanmo model import FOLDER --store runs/store    # prints train/KEY, for `yanmo train --model`
+
+    The key depends on the files' bytes, so that importing twice makes one output. Weights may be in
+    several safetensors files and are stored as fp32. The import is refused, with the file's name,
+    for weights that are not finite or do not have the shapes of config.json, for missing or
+    duplicate parts, and for a tokenizer with another vocabulary or one that loses text. To train
+    the model further, the token cache must be made with its own tokenizer.json. Nothing in the
+    folder is executed, and pickled weights are not read.
+    """
+
+    folder: str = word("folder with config.json, tokenizer.json and *.safetensors")
+    channel: str = opt("dev", "channel on whose text the tokenizer is tried too; 'none' for no channel")
 
 
-def run(store: ObjectStore, args: argparse.Namespace) -> int:
+def run(store: ObjectStore, options: ImportOptions) -> int:
     """Check the model, commit it and print how to name it."""
-    folder = Path(args.folder)
+    folder = Path(options.folder)
     files = _files(folder)
-    check(store, folder, args.channel)  # also where the same was taken before, by an older code maybe
+    check(store, folder, options.channel)  # also where the same was taken before, by an older code maybe
     digests = {path.name: file_sha256(path) for path in files}
     recipe = Recipe(stage="train", revision=1, semantic={"imported": digests}, inputs={})
     with only_answers():

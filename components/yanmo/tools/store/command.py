@@ -6,20 +6,21 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from yanmo.tools import command_group as tool
+from yanmo.tools.command_group import Subcommand
 from yanmo.tools.store import cp, diff, gc, lineage, ls, migrate, show, verify
 
 TOOL = tool.Tool(
     "store",
     "Look into a store, check it, clean it, copy from it.",
     {
-        "ls": ls,
-        "show": show,
-        "verify": verify,
-        "diff": diff,
-        "gc": gc,
-        "cp": cp,
-        "lineage": lineage,
-        "migrate": migrate,
+        "ls": Subcommand(ls.LsOptions, ls.run),
+        "show": Subcommand(show.ShowOptions, show.run),
+        "verify": Subcommand(verify.VerifyOptions, verify.run),
+        "diff": Subcommand(diff.DiffOptions, diff.run),
+        "gc": Subcommand(gc.GcOptions, gc.run),
+        "cp": Subcommand(cp.CpOptions, cp.run),
+        "lineage": Subcommand(lineage.LineageOptions, lineage.run),
+        "migrate": Subcommand(migrate.MigrateOptions, migrate.run),
     },
 )
 

@@ -1,27 +1,20 @@
-"""Copy an output and all it rests on (inputs, parts) to another store, and set a pointer there.
-
-Every file is verified as it leaves and hashed again as it arrives. An output's manifest is written last, and
-after those of its inputs, so that the target never names what it does not hold. The same command goes on
-after a kill: files that have arrived are compared and not sent again. What is committed there already is
-compared by name and size only; `yanmo store verify` reads it.
-
-The records of what `auto` became in the trainings of the chain go with them, so that the same command finds
-the same key at the target, whatever its machines have. One that the target has already stays.
-"""
+"""`yanmo store cp`: copies an output and all that it rests on."""
 
 from __future__ import annotations
 
-import argparse
 import contextlib
+import dataclasses
 import hashlib
 import logging
 import os
 import shutil
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from yanmo.common.errors import DataError, StorageError, UsageError
 from yanmo.common.logs import Progress, human_bytes
+from yanmo.options.fields import REQUIRED, ToolOptions, opt, word
 from yanmo.store.file_store import fsync_dir
 from yanmo.store.manifest import FileEntry, Reference
 from yanmo.store.objects import AlreadyExists, ObjectStore, Wanted, Written
@@ -31,39 +24,47 @@ from yanmo.store.pointers import move_pointer, pointer_name
 from yanmo.store.runs.auto_record import AutoRecord, is_auto_record, read_record
 from yanmo.store.runs.in_use import announce, lease_name
 from yanmo.store.runs.lease import Lease
+from yanmo.tools.command_group import WHAT
 from yanmo.tools.store.chain import Opener, edges
 from yanmo.tools.store.find import find
 
-HELP = "copy an output with its whole chain to another store"
 log = logging.getLogger(__name__)
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "what", metavar="WHAT", nargs="+", help="stage/key, channel/pointer or a reference file"
-    )
-    parser.add_argument("--to", required=True, metavar="URI", help="the store to copy it to")
-    parser.add_argument(
-        "--to-endpoint", default="", metavar="URL", help="its S3 server (default: --endpoint)"
-    )
-    parser.add_argument(
-        "--pointer", default="", metavar="CHANNEL/NAME", help="pointer to set there; for one WHAT"
-    )
+@dataclass(frozen=True, kw_only=True)
+class CpOptions(ToolOptions, group="cp"):
+    """Copy an output with its whole chain to another store.
+
+    The chain is all that it rests on (inputs, parts). A pointer may be set there, too. Every file
+    is verified as it leaves and hashed again as it arrives. An output's manifest is written last,
+    and after those of its inputs, so that the target never names what it does not hold. The same
+    command goes on after a kill: files that have arrived are compared and not sent again. What is
+    committed there already is compared by name and size only; `yanmo store verify` reads it.
+
+    The records of what `auto` became in the trainings of the chain go with them, so that the same
+    command finds the same key at the target, whatever its machines have. One that the target has
+    already stays.
+    """
+
+    what: tuple[str, ...] = word(WHAT)
+    to: str = opt(REQUIRED, "the store to copy it to", metavar="URI")
+    to_endpoint: str = opt("", "its S3 server; default: --endpoint", metavar="URL")
+    pointer: str = opt("", "pointer to set there; for one WHAT", metavar="CHANNEL/NAME")
+
+    def contradictions(self) -> list[str]:
+        is_many = self.pointer and len(self.what) > 1
+        return ["--pointer names one output: give one WHAT"] if is_many else []
 
 
-def run(store: ObjectStore, args: argparse.Namespace) -> int:
-
-    if args.to_endpoint:
-        args.endpoint = args.to_endpoint
-    channel, _, name = args.pointer.partition("/")
-    if args.pointer:
+def run(store: ObjectStore, options: CpOptions) -> int:
+    channel, _, name = options.pointer.partition("/")
+    if options.pointer:
         pointer_name(channel, name)
-        if len(args.what) > 1:
-            raise UsageError("--pointer names one output: give one WHAT")
-    target = store_of(args, args.to)
+    endpoint = options.to_endpoint or options.endpoint
+    target = store_of(dataclasses.replace(options, endpoint=endpoint), options.to)
     if target.uri == store.uri:
-        raise UsageError(f"--to {args.to}: is the store to copy from; give another one")
-    outputs = [find(store, one) for one in args.what]
+        raise UsageError(f"--to {options.to}: is the store to copy from; give another one")
+    outputs = [find(store, one) for one in options.what]
     opener = Opener(store)
     chain = opener.chain(outputs)
     copy = _Copy(target, sum(entry.bytes for output in chain for entry in output.manifest.files))
@@ -73,7 +74,7 @@ def run(store: ObjectStore, args: argparse.Namespace) -> int:
             if opener.open(edge.reference).reference != edge.reference:
                 copy.replaced(store, edge.reference)
     records = copy.auto_records(store, chain)
-    if args.pointer:
+    if options.pointer:
         move_pointer(target, channel, name, outputs[0].reference)
     print(
         f"{len(chain)} outputs at {target.uri}: {copy.sent_files} files, {human_bytes(copy.sent_bytes)} "

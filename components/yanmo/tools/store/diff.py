@@ -1,26 +1,21 @@
-"""Say why two outputs differ: which option, input, revision or execution option, back to the first cause.
-
-Follows both chains where contents differ, so that what is printed last, with the deepest indent, is the first
-difference.
-"""
+"""`yanmo store diff`: says why two outputs differ."""
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from yanmo.common.errors import DataError
+from yanmo.options.fields import ToolOptions, opt, word
 from yanmo.store.manifest import Reference
 from yanmo.store.objects import ObjectStore
 from yanmo.store.opening import store_of
 from yanmo.store.output import Output, open_reference
+from yanmo.tools.command_group import WHAT
 from yanmo.tools.store.find import find, print_json
 from yanmo.tools.store.show import described
-
-HELP = "say which option or input made two outputs differ"
 
 
 @dataclass
@@ -34,19 +29,27 @@ class Difference:
     """Why the two inputs differ."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("first", metavar="A", help="stage/key, channel/pointer or a reference file")
-    parser.add_argument("second", metavar="B", help="what it is compared with")
-    parser.add_argument("--other-store", default="", metavar="URI", help="where B is, if not in --store")
-    parser.add_argument("--json", action="store_true", help="for scripts: one JSON document")
+@dataclass(frozen=True, kw_only=True)
+class DiffOptions(ToolOptions, group="diff"):
+    """Say which option or input made two outputs differ.
+
+    An option, an input, the revision or an execution option, back to the first cause. Follows both
+    chains where contents differ, so that what is printed last, with the deepest indent, is the
+    first difference.
+    """
+
+    a: str = word(WHAT)
+    b: str = word("what it is compared with")
+    other_store: str = opt("", "where B is, if not in --store", metavar="URI")
+    json: bool = opt(False, "for scripts: one JSON document")
 
 
-def run(store: ObjectStore, args: argparse.Namespace) -> int:
-    other = _other(args) or store
-    first, second = find(store, args.first), find(other, args.second)
+def run(store: ObjectStore, options: DiffOptions) -> int:
+    other = _other(options) or store
+    first, second = find(store, options.a), find(other, options.b)
     found = differences(first, second, set())
     same = first.content_digest == second.content_digest
-    if args.json:
+    if options.json:
         print_json({"same_content": same, "differences": [_document(one) for one in found]})
         return 0
     print(f"A  {first.manifest.stage}/{first.manifest.key}  made {first.manifest.created_at}")
@@ -63,10 +66,10 @@ def run(store: ObjectStore, args: argparse.Namespace) -> int:
     return 0
 
 
-def _other(args: argparse.Namespace) -> ObjectStore | None:
-    if not args.other_store:
+def _other(options: DiffOptions) -> ObjectStore | None:
+    if not options.other_store:
         return None
-    return store_of(args, args.other_store)
+    return store_of(options, options.other_store)
 
 
 def differences(first: Output, second: Output, seen: set[tuple[str, ...]]) -> list[Difference]:

@@ -1,23 +1,16 @@
-"""Remove what nothing refers to. A dry run by default shows what would be removed, and why; --delete does it.
-
-Removed: outputs that no pointer, history, live run or other kept output refers to; attempts that were never
-committed; manifests that --force replaced; work of finished runs, expired leases, KFP's files, probes,
-temporary files and unfinished uploads. All of it only where it was last written longer ago than --older-than.
-
-Never removed: what a pointer, a record of a history, a live run, an unfinished run that may go on, or a young
-output refers to, through inputs and parts down to the raw files' digests. Safe while runs are at work
-(gc_sweep.py says why). Give an age longer than your longest pipeline: between two of its tasks a reference
-may be in KFP only.
-"""
+"""`yanmo store gc`: removes what nothing refers to."""
 
 from __future__ import annotations
 
-import argparse
+import math
 from collections import defaultdict
+from dataclasses import dataclass
+from typing import ClassVar
 
-from yanmo.common.errors import DataError, UsageError
+from yanmo.common.errors import DataError
 from yanmo.common.logs import human_bytes
-from yanmo.options.values import Bounds, brief, number_in
+from yanmo.options.fields import ToolOptions, opt
+from yanmo.options.values import Bounds, number_in
 from yanmo.store.objects import Leftover, ObjectInfo, ObjectStore
 from yanmo.tools.store.find import print_json
 from yanmo.tools.store.gc_plan import Ages, GcPlan
@@ -25,52 +18,74 @@ from yanmo.tools.store.gc_planner import Planner
 from yanmo.tools.store.gc_sweep import Sweep, Swept
 from yanmo.tools.store.inventory import Inventory, take
 
-HELP = "remove what nothing refers to (a dry run unless --delete)"
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _AGE = Bounds(most=100 * 365 * 86400)
 """A hundred years, in seconds."""
 
 
-def parse_age(text: str) -> float:
-    """Seconds in an age such as 90s, 30m, 12h, 7d or 2w."""
-    number = None if " " in text else number_in(text[:-1])
-    unit = _UNITS.get(text[-1:])
-    seconds = 0.0 if text == "0" else None if number is None or unit is None else number * unit
-    if seconds is None or not _AGE.hold(seconds):
-        expected = "an age such as 90s, 30m, 12h, 7d or 2w, up to a hundred years"
-        raise argparse.ArgumentTypeError(f"{brief(text)}: expected {expected}")
-    return seconds
+@dataclass(frozen=True)
+class Age:
+    """An age such as 90s, 30m, 12h, 7d or 2w.
+
+    Raises:
+        ValueError: the text is none, or more than a hundred years.
+    """
+
+    text: str
+    expected: ClassVar = "an age such as 90s, 30m, 12h, 7d or 2w, up to a hundred years"
+
+    def __post_init__(self) -> None:
+        if not _AGE.hold(self.seconds):
+            raise ValueError(self.text)
+
+    def __str__(self) -> str:
+        return self.text
+
+    @property
+    def seconds(self) -> float:
+        """The age in seconds; not a number where the text is none."""
+        number = None if " " in self.text else number_in(self.text[:-1])
+        unit = _UNITS.get(self.text[-1:])
+        return 0.0 if self.text == "0" else math.nan if number is None or unit is None else number * unit
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--delete", action="store_true", help="do it; by default only show what would be removed"
-    )
-    parser.add_argument(
-        "--older-than", type=parse_age, default=parse_age("7d"), metavar="AGE",
-        help="only what was last written so long ago: 90s, 12h, 7d, 2w (default: 7d)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--abandoned", type=parse_age, default=parse_age("30d"), metavar="AGE",
-        help="work (checkpoints) of a run that never finished is removed after this (default: 30d)",
-    )  # fmt: skip
-    parser.add_argument("--explain", action="store_true", help="show also what is kept, and why")
-    parser.add_argument("--json", action="store_true", help="for scripts: one JSON document")
+@dataclass(frozen=True, kw_only=True)
+class GcOptions(ToolOptions, group="gc"):
+    """Remove what nothing refers to (a dry run unless --delete).
+
+    The dry run shows what would be removed, and why. Removed: outputs that no pointer, history,
+    live run or other kept output refers to; attempts that were never committed; manifests that
+    --force replaced; work of finished runs, expired leases, KFP's files, probes, temporary files
+    and unfinished uploads. All of it only where it was last written longer ago than --older-than.
+
+    Never removed: what a pointer, a record of a history, a live run, an unfinished run that may go
+    on, or a young output refers to, through inputs and parts down to the raw files' digests. Safe
+    while runs are at work (gc_sweep.py says why). Give an age longer than your longest pipeline:
+    between two of its tasks a reference may be in KFP only.
+    """
+
+    delete: bool = opt(False, "do it; by default only show what would be removed")
+    older_than: Age = opt(Age("7d"), "only what was last written so long ago: 90s, 12h, 7d, 2w")
+    abandoned: Age = opt(Age("30d"), "work (checkpoints) of a run that never finished is removed after this")
+    explain: bool = opt(False, "show also what is kept, and why")
+    json: bool = opt(False, "for scripts: one JSON document")
+
+    def contradictions(self) -> list[str]:
+        is_short = self.abandoned.seconds < self.older_than.seconds
+        return ["--abandoned is shorter than --older-than: expected at least as long"] if is_short else []
 
 
-def run(store: ObjectStore, args: argparse.Namespace) -> int:
-    if args.abandoned < args.older_than:
-        raise UsageError("--abandoned is shorter than --older-than: expected at least as long")
+def run(store: ObjectStore, options: GcOptions) -> int:
     inventory = take(store)
     try:
-        plan = Planner(store, inventory, Ages(args.older_than, args.abandoned)).decide()
+        plan = Planner(store, inventory, Ages(options.older_than.seconds, options.abandoned.seconds)).decide()
     except DataError as error:
         raise DataError(f"nothing was removed, as what it refers to is unknown: {error}") from error
-    swept = Sweep(store, plan).run() if args.delete else None
-    if args.json:
+    swept = Sweep(store, plan).run() if options.delete else None
+    if options.json:
         print_json(_document(plan, swept))
         return 0
-    _print(inventory, plan, swept, args)
+    _print(inventory, plan, swept, options)
     return 0
 
 
@@ -96,7 +111,7 @@ def _document(plan: GcPlan, swept: Swept | None) -> dict[str, object]:
     }
 
 
-def _print(inventory: Inventory, plan: GcPlan, swept: Swept | None, args: argparse.Namespace) -> None:
+def _print(inventory: Inventory, plan: GcPlan, swept: Swept | None, options: GcOptions) -> None:
     verb = "removed" if swept else "would remove"
     groups: dict[str, list[int]] = defaultdict(list)
     stayed = swept.stayed if swept else set()
@@ -105,7 +120,7 @@ def _print(inventory: Inventory, plan: GcPlan, swept: Swept | None, args: argpar
             continue  # printed below
         if one.is_whole:
             print(f"{verb} output {one.folder}, {human_bytes(one.bytes)}: {one.why}")
-        elif args.explain:
+        elif options.explain:
             what = f"{len(one.parts)} object(s) of {one.folder}"
             print(f"{verb} {what}, {human_bytes(one.bytes)}: {one.why}")
         else:
@@ -116,7 +131,7 @@ def _print(inventory: Inventory, plan: GcPlan, swept: Swept | None, args: argpar
         groups[leftover.what].append(leftover.bytes)
     for why, sizes in sorted(groups.items()):
         print(f"{verb} {len(sizes)} object(s), {human_bytes(sum(sizes))}: {why}")
-    if args.explain:
+    if options.explain:
         _explain(inventory, plan)
     for name, _ in plan.restore:
         done = "restored" if swept else "would restore"

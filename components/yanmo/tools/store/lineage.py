@@ -1,14 +1,7 @@
-"""List which outputs hold a document and what rests on them; or what an output rests on, and what on it.
-
-WHAT is the id of a document (64 hexadecimal digits; `id` in any documents file), or an output. Documents are
-looked up in every committed Parquet file with an `id` column: documents, evaluation sets, token caches,
-evaluations. A document made from another (augmentation) counts too. Statistics of the row groups, which are
-sorted by id, spare most of the reading.
-"""
+"""`yanmo store lineage`: says what rests on what."""
 
 from __future__ import annotations
 
-import argparse
 import logging
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -17,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from yanmo.common.errors import DataError
 from yanmo.common.logs import Progress
+from yanmo.options.fields import ToolOptions, opt, word
 from yanmo.store.objects import ObjectStore, Wanted
 from yanmo.store.output import KEY, Output, find_output
+from yanmo.tools.command_group import WHAT
 from yanmo.tools.store.chain import edges
 from yanmo.tools.store.find import find, print_json
 from yanmo.tools.store.inventory import KeyName, take
@@ -28,7 +23,6 @@ from yanmo.tools.store.show import described
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
-HELP = "list what holds a document, or what an output rests on"
 log = logging.getLogger(__name__)
 _ID_COLUMNS = ("id", "parent_id")
 
@@ -78,28 +72,33 @@ class Web:
         return _short(name) + (f"  [{pointers}]" if pointers else "")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "what",
-        metavar="WHAT",
-        nargs="+",
-        help="a document's id, stage/key, channel/pointer or a reference file",
-    )
-    parser.add_argument("--json", action="store_true", help="for scripts: one JSON document")
+@dataclass(frozen=True, kw_only=True)
+class LineageOptions(ToolOptions, group="lineage"):
+    """List what holds a document, or what an output rests on.
+
+    For a document, the outputs that hold it and what rests on them; for an output, what it rests
+    on, and what on it. Documents are looked up in every committed Parquet file with an `id` column:
+    documents, evaluation sets, token caches, evaluations. A document made from another
+    (augmentation) counts too. Statistics of the row groups, which are sorted by id, spare most of
+    the reading.
+    """
+
+    what: tuple[str, ...] = word(f"the id of a document (64 digits of 0-9a-f), or {WHAT}")
+    json: bool = opt(False, "for scripts: one JSON document")
 
 
-def run(store: ObjectStore, args: argparse.Namespace) -> int:
-    ids = [what for what in args.what if KEY.fullmatch(what)]
-    outputs = [find(store, what) for what in args.what if not KEY.fullmatch(what)]
+def run(store: ObjectStore, options: LineageOptions) -> int:
+    ids = [what for what in options.what if KEY.fullmatch(what)]
+    outputs = [find(store, what) for what in options.what if not KEY.fullmatch(what)]
     web = Web(store)
     documents: list[Any] = []
     if ids:
         holders = find_documents(web, ids)
         for document in ids:
-            documents.append(_document(web, document, holders[document], args.json))
+            documents.append(_document(web, document, holders[document], options.json))
     for output in outputs:
-        documents.append(_output(web, output, args.json))
-    if args.json:
+        documents.append(_output(web, output, options.json))
+    if options.json:
         print_json(documents)
     return 0
 

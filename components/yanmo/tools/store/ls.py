@@ -1,8 +1,7 @@
-"""List a store: pointers, outputs with size, age and who names them, work in progress, leftovers."""
+"""`yanmo store ls`: lists a store."""
 
 from __future__ import annotations
 
-import argparse
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -10,6 +9,7 @@ from dataclasses import asdict, dataclass
 from yanmo.common.aligned_table import text_table
 from yanmo.common.errors import DataError
 from yanmo.common.logs import human_bytes, human_seconds
+from yanmo.options.fields import ToolOptions, opt
 from yanmo.store.objects import ObjectInfo, ObjectStore
 from yanmo.store.output import Output, find_output
 from yanmo.tools.store.chain import edges
@@ -17,7 +17,6 @@ from yanmo.tools.store.find import print_json
 from yanmo.tools.store.inventory import Inventory, KeyFolder, KeyName, is_working, take
 from yanmo.tools.store.pointed import Named, read_all
 
-HELP = "list pointers, outputs, work in progress and leftovers"
 _DAY = 86400
 
 
@@ -45,26 +44,32 @@ class Row:
     """Bytes of attempts that the manifest does not name."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--stage", default="", help="only outputs of this stage or part")
-    parser.add_argument("--channel", default="", help="only pointers of this channel, and what they name")
-    parser.add_argument("--leftovers", action="store_true", help="only what gc may remove: not committed")
-    parser.add_argument("--json", action="store_true", help="for scripts: one JSON document")
+@dataclass(frozen=True, kw_only=True)
+class LsOptions(ToolOptions, group="ls"):
+    """List pointers, outputs, work in progress and leftovers.
+
+    Outputs are shown with their size and age, and who names them.
+    """
+
+    stage: str = opt("", "only outputs of this stage or part")
+    channel: str = opt("", "only pointers of this channel, and what they name")
+    leftovers: bool = opt(False, "only what gc may remove: not committed")
+    json: bool = opt(False, "for scripts: one JSON document")
 
 
-def run(store: ObjectStore, args: argparse.Namespace) -> int:
+def run(store: ObjectStore, options: LsOptions) -> int:
     inventory = take(store)
-    of_channel = f"pointers/{args.channel}/" if args.channel else ""
+    of_channel = f"pointers/{options.channel}/" if options.channel else ""
     named, damaged = _read_pointers(store, [i for i in inventory.pointers if i.name.startswith(of_channel)])
-    rows = [row for row in _rows(store, inventory, named) if not args.stage or row.stage == args.stage]
-    if args.channel:
+    rows = [row for row in _rows(store, inventory, named) if not options.stage or row.stage == options.stage]
+    if options.channel:
         rows = [row for row in rows if row.pointers]
-    if args.leftovers:
+    if options.leftovers:
         rows = [row for row in rows if row.status != "done" or row.uncommitted_bytes or row.superseded]
-    if args.json:
+    if options.json:
         print_json(_document(store, inventory, named, rows) | {"damaged_pointers": damaged})
     else:
-        _print(store, inventory, named, rows, args)
+        _print(store, inventory, named, rows, options)
         for by, why in damaged.items():
             print(f"\ndamaged: {by}: {why}")
     return 0
@@ -150,12 +155,12 @@ def _print(
     inventory: Inventory,
     named: Sequence[Named],
     rows: Sequence[Row],
-    args: argparse.Namespace,
+    options: LsOptions,
 ) -> None:
     done = sum(row.status == "done" for row in rows)
     print(f"{store.uri}: {human_bytes(inventory.bytes)}; {done} outputs shown")
     pointers = [n for n in named if n.is_pointer]
-    if pointers and not args.stage and not args.leftovers:
+    if pointers and not options.stage and not options.leftovers:
         table = [("pointer", "names", "moved")]
         for one in pointers:
             target = f"{one.reference.stage}/{one.reference.key[:12]}"

@@ -1,28 +1,17 @@
-"""Bring every manifest, pointer and record of a store to the schemas that this version writes.
-
-Readers take the schema before the current one as well (yanmo.store.upgrades), so a store needs this only
-before it meets a version that no longer does. Dry run by default. Documents are replaced one by one, each
-whole, by compare-and-swap: a kill leaves some old and some new, and both are read; the same command does the
-rest. What another process changes meanwhile is read again. A version of Yanmo that does not know the new
-schemas ends with exit code 65 on such a store: upgrade every machine first.
-
-Not rewritten: manifests that `--force` replaced (MANIFEST-<sha256>.json), since references pin their bytes.
-The command counts those of an older schema; run `gc`, or make the outputs again, before a version that no
-longer reads it. References inside manifests and records are brought forward by the upgrade of the document
-that holds them, or not at all (upgrades.py).
-"""
+"""`yanmo store migrate`: brings a store to the current schemas."""
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import hashlib
 import json
 import logging
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from yanmo.common.errors import ExitCode
+from yanmo.options.fields import ToolOptions, opt
 from yanmo.store.manifest import MANIFEST_SCHEMA, REFERENCE_SCHEMA, sealed, unsealed
 from yanmo.store.objects import MAX_DOCUMENT_BYTES, AlreadyExists, Changed, ObjectStore
 from yanmo.store.output import superseded_name
@@ -30,21 +19,37 @@ from yanmo.store.pointers import RECORD_SCHEMA
 from yanmo.store.schema import check_manifest, check_reference, parse
 from yanmo.tools.store.inventory import Inventory, take
 
-HELP = "bring manifests and pointers to the current schemas"
 log = logging.getLogger(__name__)
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--write", action="store_true", help="do it; by default only show what would be done")
+@dataclass(frozen=True, kw_only=True)
+class MigrateOptions(ToolOptions, group="migrate"):
+    """Bring manifests and pointers to the current schemas.
+
+    Every manifest, pointer and record is brought to the schema that this version writes. Readers
+    take the schema before the current one as well (yanmo.store.upgrades), so a store needs this
+    only before it meets a version that no longer does. Dry run by default. Documents are replaced
+    one by one, each whole, by compare-and-swap: a kill leaves some old and some new, and both are
+    read; the same command does the rest. What another process changes meanwhile is read again. A
+    version of Yanmo that does not know the new schemas ends with exit code 65 on such a store:
+    upgrade every machine first.
+
+    Not rewritten: manifests that `--force` replaced (MANIFEST-<sha256>.json), since references pin
+    their bytes. The command counts those of an older schema; run `gc`, or make the outputs again,
+    before a version that no longer reads it. References inside manifests and records are brought
+    forward by the upgrade of the document that holds them, or not at all (upgrades.py).
+    """
+
+    write: bool = opt(False, "do it; by default only show what would be done")
 
 
-def run(store: ObjectStore, args: argparse.Namespace) -> int:
+def run(store: ObjectStore, options: MigrateOptions) -> int:
     counts: Counter[str] = Counter()
     faults = 0
     inventory = take(store, leftovers=False)
     for name, schema in _documents(inventory):
         try:
-            counts[schema] += _brought_forward(store, name, schema, args.write)
+            counts[schema] += _brought_forward(store, name, schema, options.write)
         except FileNotFoundError:
             continue
         except ValueError as error:
@@ -52,7 +57,7 @@ def run(store: ObjectStore, args: argparse.Namespace) -> int:
             print(f"{store.uri}/{name}: {error}")
         counts["all"] += 1
     old = sum(counts.values()) - counts["all"]
-    done = "rewritten" if args.write else "to be rewritten (--write does it)"
+    done = "rewritten" if options.write else "to be rewritten (--write does it)"
     print(
         f"{counts['all']} documents read: {counts['all'] - old - faults} current, {old} {done}, "
         f"{faults} unreadable"

@@ -1,33 +1,40 @@
-"""Show one output: what made it, from what, its counts, files, options and who names it."""
+"""`yanmo store show`: shows one output."""
 
 from __future__ import annotations
 
-import argparse
 import json
+from dataclasses import dataclass
 from typing import Any
 
 from yanmo.common.aligned_table import text_table
 from yanmo.common.logs import human_bytes
+from yanmo.options.fields import ToolOptions, opt, word
 from yanmo.store.manifest import Manifest
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output
+from yanmo.tools.command_group import WHAT
 from yanmo.tools.store.find import find, print_json
 from yanmo.tools.store.inventory import take
 from yanmo.tools.store.pointed import read_all
 
-HELP = "show an output's manifest for a person"
 _MOST_FILES = 40
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("what", metavar="WHAT", help="stage/key, channel/pointer or a reference file")
-    parser.add_argument("--files", action="store_true", help=f"all files; {_MOST_FILES} by default")
-    parser.add_argument("--json", action="store_true", help="the manifest itself and its reference")
+@dataclass(frozen=True, kw_only=True)
+class ShowOptions(ToolOptions, group="show"):
+    """Show an output's manifest for a person.
+
+    What made it, from what, its counts, files and options, and who names it.
+    """
+
+    what: str = word(WHAT)
+    files: bool = opt(False, f"all files; {_MOST_FILES} by default")
+    json: bool = opt(False, "the manifest itself and its reference")
 
 
-def run(store: ObjectStore, args: argparse.Namespace) -> int:
-    output = find(store, args.what)
-    if args.json:
+def run(store: ObjectStore, options: ShowOptions) -> int:
+    output = find(store, options.what)
+    if options.json:
         manifest = json.loads(output.manifest.to_json())
         print_json({"reference": vars(output.reference), "manifest": manifest})
         return 0
@@ -36,7 +43,7 @@ def run(store: ObjectStore, args: argparse.Namespace) -> int:
     _print_inputs(manifest)
     for title in ("counts", "options", "execution", "metadata"):
         _print_values(title, getattr(manifest, title))
-    _print_files(output, args.files)
+    _print_files(output, options.files)
     return 0
 
 

@@ -1,43 +1,43 @@
-"""Read every byte that WHAT needs, or that the whole store holds, and compare it with the manifests.
-
-Follows inputs and parts to the raw files. Names every damaged file, the first one first; one is enough for
-exit code 65. Bytes come from the store itself, past this machine's scratch cache. WHAT may be given many
-times; without it every pointer, history and committed output is checked.
-"""
+"""`yanmo store verify`: reads every byte again."""
 
 from __future__ import annotations
 
-import argparse
 import logging
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from yanmo.common.errors import DataError, ExitCode
 from yanmo.common.logs import Progress, human_bytes
+from yanmo.options.fields import ToolOptions, opt, word
 from yanmo.store.manifest import FileEntry, Reference, is_sealed
 from yanmo.store.objects import ObjectStore, Wanted, check_sha256, check_size
 from yanmo.store.output import Output, find_output, manifest_name, superseded_name
+from yanmo.tools.command_group import WHAT
 from yanmo.tools.store.chain import Opener, edges
 from yanmo.tools.store.find import find
 from yanmo.tools.store.inventory import take
 from yanmo.tools.store.pointed import read_all
 
-HELP = "re-hash what a reference needs, or the whole store"
 log = logging.getLogger(__name__)
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "what", metavar="WHAT", nargs="*", help="stage/key, channel/pointer or a reference file"
-    )
-    parser.add_argument(
-        "--first", action="store_true", help="stop at the first fault; by default all are listed"
-    )
+@dataclass(frozen=True, kw_only=True)
+class VerifyOptions(ToolOptions, group="verify"):
+    """Compare every byte that WHAT needs, or of the whole store, with the manifests.
+
+    Follows inputs and parts to the raw files. Names every damaged file, the first one first; one is
+    enough for exit code 65. Bytes come from the store itself, past this machine's scratch cache.
+    Without WHAT every pointer, history and committed output is checked.
+    """
+
+    what: tuple[str, ...] = word(WHAT, ())
+    first: bool = opt(False, "stop at the first fault; by default all are listed")
 
 
-def run(store: ObjectStore, args: argparse.Namespace) -> int:
-    faults = Faults(args.first)
+def run(store: ObjectStore, options: VerifyOptions) -> int:
+    faults = Faults(options.first)
     try:
-        outputs = _chosen(store, args.what, faults)
+        outputs = _chosen(store, options.what, faults)
         files, total = _read(store, outputs, faults)
     except _Enough:
         pass

@@ -1,21 +1,12 @@
-"""Import an existing tokenizer, such as Qwen's, into the store, to use it instead of building one.
-
-    yanmo tokenizer import ./Qwen3-0.6B --store runs/demo --channel demo
-    yanmo tokenize --store runs/demo --channel demo --tokenizer latest
-
-FOLDER contains a tokenizer.json. Tokens that a training needs and the tokenizer lacks are added after its own
-ids: <|bos|>, <|eos|>, <|pad|>, the marks of a chat and a tag for each genre. A tokenizer that does not decode
-text unchanged (because of a normalizer or a prefix of spaces) is refused: it is tried on a built-in text with
-every common character, on the channel's evaluation set and on some of its training text.
-"""
+"""`yanmo tokenizer import`: imports a tokenizer."""
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import logging
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +16,7 @@ from yanmo.formats.records import GENRE_ALIASES
 from yanmo.formats.round_trip import check_round_trip, open_tokenizer
 from yanmo.formats.texts_at_hand import texts_at_hand
 from yanmo.formats.token_cache import TOKENIZER, SpecialIds
+from yanmo.options.fields import ToolOptions, opt, word
 from yanmo.store.commit import Attempt, Recipe, Result, commit_once
 from yanmo.store.objects import ObjectStore
 from yanmo.store.pointers import move_pointer
@@ -33,32 +25,37 @@ from yanmo.tokenize.tokenizer_files import special_ids, write_files
 from yanmo.tokenize.vocabulary import CHAT, SPECIAL, TAGS
 
 log = logging.getLogger(__name__)
-HELP = "import an existing tokenizer instead of building one"
 REVISION = 1
 """Raised by hand when the same tokenizer gives other files."""
 NAME = "tokenizer.json"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folder", metavar="FOLDER", help="folder with a tokenizer.json, or that file")
-    parser.add_argument(
-        "--channel",
-        default="dev",
-        help="channel whose pointer `tokenizer` is moved, and on whose text it is tried; 'none' for no "
-        "channel (default: %(default)s)",
+@dataclass(frozen=True, kw_only=True)
+class AdoptOptions(ToolOptions, group="import"):
+    """Import an existing tokenizer, such as Qwen's, instead of building one.
+
+        yanmo tokenizer import ./Qwen3-0.6B --store runs/demo --channel demo
+        yanmo tokenize --store runs/demo --channel demo --tokenizer latest
+
+    FOLDER contains a tokenizer.json. Tokens that a training needs and the tokenizer lacks are added
+    after its own ids: <|bos|>, <|eos|>, <|pad|>, the marks of a chat and a tag for each genre. A
+    tokenizer that does not decode text unchanged (because of a normalizer or a prefix of spaces) is
+    refused: it is tried on a built-in text with every common character, on the channel's evaluation
+    set and on some of its training text.
+    """
+
+    folder: str = word("folder with a tokenizer.json, or that file")
+    channel: str = opt(
+        "dev",
+        "channel whose pointer `tokenizer` is moved, and on whose text it is tried; 'none' for no channel",
     )
-    parser.add_argument(
-        "--genres",
-        default="",
-        metavar="A,B",
-        help="further genres that get a tag, besides those of the bundled corpus",
-    )
+    genres: str = opt("", "further genres that get a tag, besides those of the bundled corpus", metavar="A,B")
 
 
-def run(store: ObjectStore, args: argparse.Namespace) -> int:
+def run(store: ObjectStore, options: AdoptOptions) -> int:
     """Commit the tokenizer and print how to use it."""
-    value = read_foreign(Path(args.folder))
-    genres = [GENRE_ALIASES.get(g.strip(), g.strip()) for g in args.genres.split(",") if g.strip()]
+    value = read_foreign(Path(options.folder))
+    genres = [GENRE_ALIASES.get(g.strip(), g.strip()) for g in options.genres.split(",") if g.strip()]
     for genre in genres:
         if problem := genre_problem(genre):
             raise UsageError(f"--genres: {problem}")
@@ -68,17 +65,17 @@ def run(store: ObjectStore, args: argparse.Namespace) -> int:
         revision=REVISION,
         semantic={"imported": True, "genres": sorted(set(genres))},
         inputs={
-            "tokenizer": {"content_digest": hashlib.sha256(text.encode()).hexdigest(), "uri": args.folder}
+            "tokenizer": {"content_digest": hashlib.sha256(text.encode()).hexdigest(), "uri": options.folder}
         },
     )
-    _try(store, args.channel, text, _file(Path(args.folder)))
+    _try(store, options.channel, text, _file(Path(options.folder)))
     output = commit_once(store, recipe, lambda attempt: write_adopted(attempt, value, genres))
     assert output is not None
-    if args.channel != "none":
-        move_pointer(store, args.channel, TOKENIZER, output.reference)
+    if options.channel != "none":
+        move_pointer(store, options.channel, TOKENIZER, output.reference)
     special = output.manifest.metadata
     print(f"tokenizer/{output.manifest.key[:12]}: {special['vocab_size']} ids, {special['added']} added")
-    print(f"use it: yanmo tokenize --store {args.store} --tokenizer tokenizer/{output.manifest.key[:12]}")
+    print(f"use it: yanmo tokenize --store {options.store} --tokenizer tokenizer/{output.manifest.key[:12]}")
     return ExitCode.DONE
 
 

@@ -10,12 +10,16 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from yanmo.tools import command_group as tool
+from yanmo.tools.command_group import Subcommand
 from yanmo.tools.tokenizer import adopt, compare
 
 TOOL = tool.Tool(
     "tokenizer",
     "Compare tokenizers on your own text, or import one instead of building one.",
-    {"compare": compare, "import": adopt},
+    {
+        "compare": Subcommand(compare.CompareOptions, compare.run),
+        "import": Subcommand(adopt.AdoptOptions, adopt.run),
+    },
 )
 
 

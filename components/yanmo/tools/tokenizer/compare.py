@@ -1,19 +1,7 @@
-"""Compare tokenizers on your own text: size, speed, agreement with jieba, and bits per character.
-
-    yanmo tokenizer compare --store runs/demo --documents demo/balance
-    yanmo tokenizer compare --files corpus/small.jsonl.zst --sizes 8192,16384
-    yanmo tokenizer compare --files my.jsonl --candidates jieba,bpe,./Qwen3-0.6B --json
-
-Each candidate is made from the same text (char, jieba, jieba-bpe, bpe, unigram), or is a folder with a
-tokenizer.json, used as it is. Then one small model is trained with each, all with the same number of
-floating-point operations, and scored on the same documents. As the models are small, a large vocabulary
-counts more than it would in a model of hundreds of millions of parameters. Each has one training with one
-seed.
-"""
+"""`yanmo tokenizer compare`: compares tokenizers."""
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import json
 import logging
@@ -21,21 +9,23 @@ import os
 import tempfile
 import time
 from concurrent.futures import as_completed
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from yanmo.common.answers import answer, only_answers
-from yanmo.common.errors import ExitCode, UsageError
+from yanmo.common.errors import ExitCode
 from yanmo.common.logs import human_seconds
 from yanmo.common.workers import Workers, preload
 from yanmo.formats.records import num_characters
-from yanmo.options.fields import values_of
-from yanmo.options.values import MOST_EXACT, argument, arguments
+from yanmo.options.fields import ToolOptions, opt, values_of
+from yanmo.options.values import MOST_EXACT
 from yanmo.store.objects import ObjectStore
 from yanmo.tokenize.config import TokenizeConfig
 from yanmo.tokenize.jieba_agreement import sentences_of, thinned
+from yanmo.tools.command_group import WHAT
 from yanmo.tools.store.find import find
 from yanmo.tools.tokenizer.candidates import Workshop, parse_candidates, read_candidate
 from yanmo.tools.tokenizer.measure import Measured, measure, save_encoded
@@ -46,113 +36,83 @@ if TYPE_CHECKING:  # torch, which --help and a wrong option need not wait for
     from yanmo.tools.tokenizer.proxy import ProxyTask, Trained
 
 log = logging.getLogger(__name__)
-HELP = "compare tokenizers on your text, with one small training each"
 _SENTENCES = 4000
+_SIZES = values_of(TokenizeConfig)["vocab_size"].bounds
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    text = parser.add_argument_group("text (one of the two)")
-    text.add_argument(
-        "--documents", metavar="WHAT", help="output of documents; its train and valid splits are used"
+@dataclass(frozen=True, kw_only=True)
+class CompareOptions(ToolOptions, group="compare"):
+    """Compare tokenizers on your text, with one small training each.
+
+    Size, speed, agreement with jieba, and bits per character.
+
+        yanmo tokenizer compare --store runs/demo --documents demo/balance
+        yanmo tokenizer compare --files corpus/small.jsonl.zst --sizes 8192,16384
+        yanmo tokenizer compare --files my.jsonl --candidates jieba,bpe,./Qwen3-0.6B --json
+
+    Each candidate is made from the same text (char, jieba, jieba-bpe, bpe, unigram), or is a folder
+    with a tokenizer.json, used as it is. Then one small model is trained with each, all with the
+    same number of floating-point operations, and scored on the same documents. As the models are
+    small, a large vocabulary counts more than it would in a model of hundreds of millions of
+    parameters. Each has one training with one seed.
+    """
+
+    documents: str = opt("", f"{WHAT}, of documents; its train and valid splits are used", metavar="WHAT")
+    files: tuple[str, ...] = opt(
+        (),
+        "files of type .jsonl (also .zst, .gz), .parquet or .txt; one document in 20 is held out",
+        metavar="FILE ...",
     )
-    text.add_argument(
-        "--files",
-        nargs="+",
-        default=[],
-        metavar="FILE",
-        help="files of type .jsonl (also .zst, .gz), .parquet or .txt; one document in 20 is held out",
-    )
-    text.add_argument(
-        "--text-field", default="text", help="field or column with a document's text (default: text)"
-    )
-    text.add_argument(
-        "--characters",
-        type=argument(int, least=1),
-        default=4_000_000,
-        metavar="N",
-        help="largest number of characters to train on (default: %(default)s)",
-    )
-    text.add_argument(
-        "--held-out-characters",
-        type=argument(int, least=1),
-        default=200_000,
-        metavar="N",
-        help="largest number of characters to score (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--candidates",
-        default="char,jieba,jieba-bpe,bpe,unigram",
+    text_field: str = opt("text", "field or column with a document's text")
+    characters: int = opt(4_000_000, "largest number of characters to train on", least=1)
+    held_out_characters: int = opt(200_000, "largest number of characters to score", least=1)
+    candidates: str = opt(
+        "char,jieba,jieba-bpe,bpe,unigram",
+        "kinds of tokenizer, and folders with a tokenizer.json",
         metavar="A,B",
-        help="kinds of tokenizer, and folders with a tokenizer.json (default: %(default)s)",
     )
-    parser.add_argument(
-        "--sizes",
-        type=_sizes,
-        default="8192",
-        metavar="N,N",
-        help="vocabulary sizes to make of each kind (default: 8192)",
+    sizes: tuple[int, ...] = opt(
+        (8192,), "vocabulary sizes to make of each kind", least=_SIZES.least, most=_SIZES.most
     )
-    parser.add_argument(
-        "--tera-operations",
-        type=argument(float),
-        default=3.0,
-        metavar="X",
-        help="compute per training, 10^12 floating-point operations; 0 trains none (default: 3, "
-        "one to two CPU-minutes)",
+    tera_operations: float = opt(
+        3.0,
+        "compute per training, 10^12 floating-point operations: 3 are one to two CPU-minutes, 0 trains none",
     )
-    parser.add_argument(
-        "--workers",
-        type=argument(int, most=10_000),
-        default=0,
-        metavar="N",
-        help="trainings at the same time, one core each; 0 is one per CPU (the default)",
-    )
-    parser.add_argument(
-        "--seed",
-        type=argument(int, most=MOST_EXACT),
-        default=0,
-        help="seed of the first weights and the order of the text (default: 0)",
-    )
-    parser.add_argument("--json", action="store_true", help="print everything as JSON")
+    workers: int = opt(0, "trainings at the same time, one core each; 0 is one per CPU", most=10_000)
+    seed: int = opt(0, "seed of the first weights and the order of the text", most=MOST_EXACT)
+    json: bool = opt(False, "print everything as JSON")
+
+    def contradictions(self) -> list[str]:
+        is_one = bool(self.documents) != bool(self.files)
+        return [] if is_one else ["give --documents or --files, one of the two"]
 
 
-def run(store: ObjectStore, args: argparse.Namespace) -> int:
+def run(store: ObjectStore, options: CompareOptions) -> int:
     """Compare, and print a table and one sentence."""
-    wanted = parse_candidates(args.candidates, args.sizes)
-    _check(args)
+    wanted = parse_candidates(options.candidates, options.sizes)
     with only_answers():
-        corpus = _corpus(store, args).limited(args.characters, args.held_out_characters)
-        found = compare(corpus, wanted, args)
-    answer(json.dumps(found, ensure_ascii=False, indent=1) if args.json else table(found))
+        corpus = _corpus(store, options).limited(options.characters, options.held_out_characters)
+        found = compare(corpus, wanted, options)
+    answer(json.dumps(found, ensure_ascii=False, indent=1) if options.json else table(found))
     return ExitCode.DONE
 
 
-def _sizes(text: str) -> list[int]:
-    bounds = values_of(TokenizeConfig)["vocab_size"].bounds
-    return arguments(int, least=bounds.least, most=bounds.most)(text)
+def _corpus(store: ObjectStore, options: CompareOptions) -> SampleText:
+    if options.documents:
+        return of_output(find(store, options.documents))
+    return of_files(map(Path, options.files), options.text_field)
 
 
-def _check(args: argparse.Namespace) -> None:
-    if bool(args.documents) == bool(args.files):
-        raise UsageError("give --documents or --files, one of the two")
-
-
-def _corpus(store: ObjectStore, args: argparse.Namespace) -> SampleText:
-    if args.documents:
-        return of_output(find(store, args.documents))
-    return of_files(map(Path, args.files), args.text_field)
-
-
-def compare(corpus: SampleText, wanted: list[tuple[str, int]], args: argparse.Namespace) -> dict[str, Any]:
+def compare(corpus: SampleText, wanted: list[tuple[str, int]], options: CompareOptions) -> dict[str, Any]:
     """Everything that is known of the candidates, as `--json` prints it."""
     characters = np.array([num_characters(text) for text in corpus.held_out], np.float64)
     with tempfile.TemporaryDirectory(prefix="yanmo-tokenizers-") as folder:
-        measured, jobs = _measured(corpus, wanted, args, Path(folder))
-        trained = _trained(jobs, args.workers) if args.tera_operations else {}
+        measured, jobs = _measured(corpus, wanted, options, Path(folder))
+        trained = _trained(jobs, options.workers) if options.tera_operations else {}
     result: dict[str, Any] = {
         "learned": {"documents": len(corpus.learned), "characters": sum(map(len, corpus.learned))},
         "held_out": {"documents": len(corpus.held_out), "characters": int(characters.sum())},
-        "tera_operations": args.tera_operations,
+        "tera_operations": options.tera_operations,
         "candidates": {name: dataclasses.asdict(one) for name, one in measured.items()},
     }
     if trained:
@@ -166,7 +126,7 @@ def compare(corpus: SampleText, wanted: list[tuple[str, int]], args: argparse.Na
 
 
 def _measured(
-    corpus: SampleText, wanted: list[tuple[str, int]], args: argparse.Namespace, folder: Path
+    corpus: SampleText, wanted: list[tuple[str, int]], options: CompareOptions, folder: Path
 ) -> tuple[dict[str, Measured], list[ProxyTask]]:
     from yanmo.tools.tokenizer.proxy import ProxyTask
 
@@ -182,14 +142,14 @@ def _measured(
         ids = save_encoded(encoded, segmenter, corpus.learned, corpus.held_out)
         measured[name] = measure(segmenter, ids, corpus.held_out, sentences)
         log.info("%s: made and measured in %s", name, human_seconds(time.monotonic() - started))
-        operations = args.tera_operations * 1e12
+        operations = options.tera_operations * 1e12
         jobs.append(
             ProxyTask(
                 name=name,
                 encoded=encoded,
                 vocab_size=segmenter.vocab_size,
                 operations=operations,
-                seed=args.seed,
+                seed=options.seed,
             )
         )
     return measured, jobs
