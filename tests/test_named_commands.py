@@ -8,7 +8,6 @@ from __future__ import annotations
 import ast
 import functools
 import json
-import os
 import re
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from yanmo.cli import COMMANDS
+from yanmo.common.version import version
 
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted(
@@ -45,22 +45,29 @@ FOREIGN = {
 ASK = """
 import contextlib, io, json, runpy, sys
 from yanmo.cli import COMMANDS
-def shown(words):
-    sys.argv = ["yanmo", *words[1:]]
-    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.suppress(SystemExit):
-        runpy.run_module(COMMANDS[words[0]][0], run_name="__main__", alter_sys=True)
-    return out.getvalue()
-print(json.dumps([shown(words) for words in json.loads(sys.argv[1])]))
+def answer(words):
+    sys.argv, code = ["yanmo", *words[1:]], None
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
+        try:
+            runpy.run_module(COMMANDS[words[0]][0], run_name="__main__", alter_sys=True)
+        except SystemExit as ended:
+            code = ended.code
+    return code, out.getvalue(), err.getvalue()
+print(json.dumps([answer(words) for words in json.loads(sys.argv[1])]))
 """
+
+
+def answers(lines: list[list[str]]) -> list[tuple[int, str, str]]:
+    """Exit code, stdout and stderr of each of these command lines, all in one process."""
+    command = [sys.executable, "-c", ASK, json.dumps(lines)]
+    out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found: list[tuple[int, str, str]] = json.loads(out)
+    return found
 
 
 def asked(lines: list[list[str]]) -> list[str]:
     """What each of these command lines prints."""
-    command = [sys.executable, "-c", ASK, json.dumps(lines)]
-    told = {**os.environ, "COLUMNS": "200"}
-    out = subprocess.run(command, capture_output=True, text=True, env=told, check=True).stdout
-    found: list[str] = json.loads(out)
-    return found
+    return [out for _, out, _ in answers(lines)]
 
 
 @functools.cache
@@ -141,6 +148,38 @@ def texts_of(path: Path) -> Iterator[str]:
         if not STYLE.search(text):
             yield " ".join(text.split())
     yield from re.findall(r"# .*--[a-z].*", source)
+
+
+def test_every_command_answers_help_version_and_an_unknown_option_in_the_same_way() -> None:
+    commands = [[word for word in pair if word] for pair in helps()]
+    asks = ["--help", "--help=all", "-h", "--version", "--no-such-option"]
+    found = answers([[*words, ask] for words in commands for ask in asks])
+    assert len(commands) >= 30 and {out for _, out, _ in found[3::5]} == {version() + "\n"}
+    for number, words in enumerate(commands):
+        front, whole, short, _, unknown = found[5 * number : 5 * number + 5]
+        name = " ".join(["yanmo", *words])
+        assert [code for code, *_ in found[5 * number : 5 * number + 5]] == [0, 0, 0, 0, 64], name
+        assert front == short and front[1].startswith(f"usage: {name} "), name
+        assert len(whole[1]) >= len(front[1]) > 0 and "Exit codes: 0 done" in front[1], name
+        expected = (
+            "COMMAND --no-such-option: expected one of" if is_group else "unknown option --no-such-option"
+        )
+        assert unknown[1] == "" and unknown[2].count("\n") == 1, name
+        assert expected in unknown[2] and unknown[2].endswith(f"; see {name} --help\n"), name
+
+
+GROUPS = {(group, "") for group in ("store", "cache", "tokenizer", "model")}
+
+
+def test_help_of_any_option_of_any_command_shows_that_option() -> None:
+    pairs = [pair for pair in helps() if pair not in GROUPS]
+    lines = sorted(
+        {(pair, name) for pair in pairs for name in re.findall(r"^  --([a-z][\w-]*)", helps()[pair], re.M)}
+    )
+    shown = asked([[*(word for word in pair if word), "--help", name] for pair, name in lines])
+    assert len(lines) > 400
+    for (pair, name), page in zip(lines, shown, strict=True):
+        assert re.search(rf"^  --{name}( |$)", page, re.M), (pair, name)
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=str)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from kfp.local import subprocess_task_handler as sth
 from processes import is_alive
+from servers import s3
 
 from yanmo.common.errors import EnvironmentFault
 from yanmo.store.commit import Attempt, Recipe, Result, commit_once
@@ -20,7 +21,7 @@ from yanmo.store.file_store import FileStore
 from yanmo.store.pointers import move_pointer, read_pointer
 from yanmo_pipelines import local_runner
 from yanmo_pipelines.local_runner import ProcessHandler, TaskFailed, run_pipeline
-from yanmo_pipelines.run import main
+from yanmo_pipelines.run import PipelineRunOptions, _of_store, main
 
 Start = Callable[..., "subprocess.Popen[str]"]
 
@@ -251,3 +252,50 @@ def test_a_kfp_that_runs_nothing_through_us_is_told_by_name(
     )
     with pytest.raises(EnvironmentFault, match="SubprocessTaskHandler has changed; install the kfp pinned"):
         run_pipeline(tiny_yaml, {}, tmp_path)
+
+
+STORE_FLAGS = (
+    "--endpoint=http://127.0.0.1:9",
+    "--scratch=scratch",
+    "--scratch-gib=7.0",
+    "--single-writer=true",
+)
+
+
+def test_every_task_gets_the_options_of_the_store_that_the_run_got(
+    start: Start, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    """Each process notes its own command line as it starts."""
+    site = tmp_path / "site"
+    site.mkdir()
+    note = f"import sys\nopen({str(tmp_path / 'notes')!r}, 'a').write('\\0'.join(sys.orig_argv) + '\\n')\n"
+    (site / "sitecustomize.py").write_text(note)
+    path = os.pathsep.join([str(site), environment["PYTHONPATH"]])
+    code, _, err = finish(start(flags=STORE_FLAGS, PYTHONPATH=path))
+    assert code == 0, err
+    noted = [line.split("\0") for line in (tmp_path / "notes").read_text().splitlines()]
+    tasks = [words for words in noted if any(word.startswith("--executor-input=") for word in words)]
+    assert len(tasks) == 5 and all(set(STORE_FLAGS) <= set(words) for words in tasks)
+
+
+def test_a_task_is_told_nothing_that_the_run_was_not_told() -> None:
+    assert _of_store(PipelineRunOptions()) == []
+    assert _of_store(PipelineRunOptions(store="s3://a/b", scratch_gib=7)) == ["--scratch-gib=7"]
+
+
+def test_a_run_on_a_server_that_only_an_option_names_goes_to_its_end(
+    start: Start, tmp_path: Path, s3_place: str, s3_server: s3.S3Server
+) -> None:
+    flags = (f"--store=s3://{s3_place}/run", f"--endpoint={s3_server.endpoint}", "--scratch=scratch")
+    code, _, err = finish(start(flags=flags, **{**s3_server.environment(), "AWS_ENDPOINT_URL": ""}))
+    assert code == 0, err
+    assert (tmp_path / "scratch").is_dir()
+
+
+def test_an_endpoint_that_an_options_file_names_as_well_is_refused_before_anything_runs(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    flags = ["--endpoint=http://127.0.0.1:9", "--set", "train_config=endpoint: http://127.0.0.1:8"]
+    assert main([f"--store={tmp_path / 'store'}", "--set=curate_sources=x.jsonl", *flags]) == 64
+    assert "--config names --endpoint, which the pipeline itself sets" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())

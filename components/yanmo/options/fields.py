@@ -258,11 +258,12 @@ class Group:
 
 
 def groups_of(cls: type) -> list[Group]:
-    """The groups of a command's options: its inputs, its own, and those that others have too."""
+    """The groups of a command's options: its words or inputs, its own, and those that others have too."""
     fields = {field.name: field for field in dataclasses.fields(cls)}
-    inputs = list(option_fields(cls, "input"))
+    words, inputs = (list(option_fields(cls, kind)) for kind in ("word", "input"))
+    found = {"words": Group("words", "what is given without an option", words)} if words else {}
     about = "what it reads: a file with a reference, STAGE/KEY, latest or none"
-    found = {"inputs": Group("inputs", about, inputs)} if inputs else {}
+    found |= {"inputs": Group("inputs", about, inputs)} if inputs else {}
     for part in cls.__mro__:
         own = [
             fields[n]

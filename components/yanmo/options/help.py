@@ -20,14 +20,13 @@ from yanmo.options.fields import (
     Options,
     StageOptions,
     called,
-    flag,
     groups_of,
     option_fields,
     shown,
     values_of,
 )
 from yanmo.options.nearest import did_you_mean
-from yanmo.options.values import AUTO, MOST, MOST_EXACT, Bounds
+from yanmo.options.values import AUTO, MOST, MOST_EXACT, Bounds, brief
 
 _WIDTH, _INDENT = 100, 26
 _MARKS = {"execution": "[not in the key]", "environment": "[not recorded]"}
@@ -63,9 +62,8 @@ def show_commands(commands: Mapping[str, type[Options]], argv: Sequence[str], pr
     if topic in commands:
         _end(_page(commands[topic], f"{prog} {topic}", ""))
     if topic not in ("", "all"):
-        raise UsageError(
-            f"--help {topic}: expected one of {', '.join(commands)}, all{did_you_mean(topic, commands)}"
-        )
+        names = ", ".join([*commands, "all"])
+        raise UsageError(f"--help {brief(topic)}: expected one of {names}{did_you_mean(topic, commands)}")
     _end(_list(commands, prog, about, topic))
 
 
@@ -127,7 +125,7 @@ def _page(cls: type, prog: str, topic: str) -> Iterator[str]:
     else:
         known = ["all", *(group.name for group in groups), *(n.replace("_", "-") for n in values_of(cls))]
         raise UsageError(
-            f"--help {topic}: expected an option, a group or all; the groups are "
+            f"--help {brief(topic)}: expected an option, a group or all; the groups are "
             f"{', '.join(g.name for g in groups)}"
             f"{did_you_mean(name.replace('_', '-'), known)}"
         )
@@ -137,26 +135,16 @@ def _page(cls: type, prog: str, topic: str) -> Iterator[str]:
 
 def _whole(cls: type, prog: str) -> Iterator[str]:
     """All of a tool: what it does, its words and its options."""
-    words = list(option_fields(cls, "word"))
-    required = [f for f in dataclasses.fields(cls) if f not in words and f.default is REQUIRED]
-    usage = [_usage_of(cls, each) for each in (*words, *required)]
-    yield " ".join(["usage:", prog, *usage, "[--OPTION=VALUE ...]"])
+    words = [_left(cls, each) for each in option_fields(cls, "word") if each.default is REQUIRED]
+    words += [f"[{_left(cls, each)}]" for each in option_fields(cls, "word") if each.default is not REQUIRED]
+    required = [f for f in dataclasses.fields(cls) if f.default is REQUIRED and f.metadata["kind"] != "word"]
+    words += [_left(cls, each).replace(" ", "=") for each in required]
+    yield " ".join(["usage:", prog, *words, "[--OPTION=VALUE ...]"])
     yield ""
     yield from _paragraphs(cls.__doc__ or "")
-    for each in words:
-        yield from _entry(called(cls, each.name), each.metadata["help"])
-    yield from [""] if words else []
     for group in groups_of(cls):
         yield from _group(cls, f"{group.name}: {group.about}", group.options)
     yield from textwrap.wrap(_EXIT_CODES.format(paused=""), _WIDTH)
-
-
-def _usage_of(cls: type, field: dataclasses.Field[Any]) -> str:
-    name = called(cls, field.name)
-    if field.metadata["kind"] != "word":
-        return f"{name}={_metavar(cls, field)}"
-    name += " ..." if values_of(cls)[field.name].several else ""
-    return name if field.default is REQUIRED else f"[{name}]"
 
 
 def _paragraphs(text: str) -> Iterator[str]:
@@ -169,9 +157,6 @@ def _paragraphs(text: str) -> Iterator[str]:
 
 
 def _option(cls: type, groups: list[Group], name: str) -> Iterator[str]:
-    for each in option_fields(cls, "word"):
-        if each.name == name:
-            yield from _entry(called(cls, name), each.metadata["help"])
     for group in groups:
         found = [option for option in group.options if option.name == name]
         if found:
@@ -183,13 +168,12 @@ def _front(cls: type, prog: str) -> Iterator[str]:
     number = sum(len(group.options) for group in groups)
     yield f"usage: {prog} [--OPTION=VALUE ...] [--config=FILE]"
     yield ""
-    yield from textwrap.wrap((cls.__doc__ or "").replace("\n", " "), _WIDTH)
-    yield ""
+    yield from _paragraphs(cls.__doc__ or "")
     often = [option for group in groups for option in group.options if option.metadata["often"]]
     yield f"Options that are set often ({len(often)} of {number}):"
     for option in often:
-        brief = option.metadata["help"].partition("; ")[0]
-        yield from _entry(f"{flag(option.name)} {_metavar(cls, option)}".strip(), brief + _briefly(option))
+        about = option.metadata["help"].partition("; ")[0]
+        yield from _entry(_left(cls, option), about + _briefly(option))
     yield ""
     yield "All options, by group (--help GROUP shows one group, --help all shows them all):"
     for group in groups:
@@ -203,7 +187,7 @@ def _front(cls: type, prog: str) -> Iterator[str]:
 def _group(cls: type, title: str, options: Iterable[dataclasses.Field[Any]]) -> Iterator[str]:
     yield from textwrap.wrap(title, _WIDTH)
     for option in options:
-        yield from _entry(f"{flag(option.name)} {_metavar(cls, option)}".strip(), _about(cls, option))
+        yield from _entry(_left(cls, option), _about(cls, option))
     yield ""
 
 
@@ -260,10 +244,14 @@ def _says_more(bounds: Bounds) -> bool:
     return bounds.least not in (0, 1, -MOST) or bounds.above_least or bounds.most not in (MOST, MOST_EXACT)
 
 
+def _left(cls: type, option: dataclasses.Field[Any]) -> str:
+    return f"{called(cls, option.name)} {_metavar(cls, option)}".strip()
+
+
 def _metavar(cls: type, option: dataclasses.Field[Any]) -> str:
     meta, values = option.metadata, values_of(cls)[option.name]
-    if meta["kind"] == "input":
-        return "REF"
+    if meta["kind"] in ("input", "word"):
+        return "REF" if meta["kind"] == "input" else "..." * values.several
     if meta["metavar"]:
         return str(meta["metavar"])
     if values.type is bool:
