@@ -29,6 +29,8 @@ _USAGE, _ENVIRONMENT = 64, 78  # yanmo.common.errors.ExitCode, not imported for 
 
 def main() -> None:
     """Run the command named by the first argument; the process ends with that command's exit code."""
+    if sys.argv[1:2] in (["-h"], ["--help"]) and sys.argv[2:3] and sys.argv[2] in COMMANDS:
+        sys.argv[1], sys.argv[2] = sys.argv[2], sys.argv[1]  # `yanmo --help train`
     name = sys.argv[1] if len(sys.argv) > 1 else ""
     if name in ("-h", "--help", "--version"):
         from yanmo.common.answers import show

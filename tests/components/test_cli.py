@@ -115,6 +115,19 @@ def test_help_of_a_command_is_the_commands_own(tmp_path: Path) -> None:
     assert "--channel" in said.stdout
 
 
+@pytest.mark.parametrize(
+    ("argv", "same"),
+    [
+        (["--help", "resolve"], ["resolve", "--help"]),
+        (["-h", "store", "gc"], ["store", "gc", "--help"]),
+        (["store", "--help", "gc"], ["store", "gc", "--help"]),
+    ],
+)
+def test_help_may_stand_before_the_command_that_it_is_about(argv: list[str], same: list[str]) -> None:
+    said = yanmo(*argv)
+    assert said.returncode == 0 and said.stdout == yanmo(*same).stdout and "usage: yanmo" in said.stdout
+
+
 def test_a_missing_package_names_the_extra_and_not_a_traceback(tmp_path: Path) -> None:
     code = (
         "import sys; sys.modules['kfp'] = None; sys.argv = ['yanmo', 'compile', '--help']; "
