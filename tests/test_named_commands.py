@@ -44,7 +44,8 @@ FOREIGN = {
 }
 """Options of programs that are not ours."""
 ASK = """
-import contextlib, io, json, runpy, sys
+import contextlib, io, json, runpy, sys, warnings
+warnings.simplefilter("ignore")  # runpy: a command that another one imported is run again
 from yanmo.cli import COMMANDS
 def answer(words):
     sys.argv, code = ["yanmo", *words[1:]], None
