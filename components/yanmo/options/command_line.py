@@ -151,7 +151,7 @@ def _texts_in(left: list[str], values: Values | None, are_words: bool) -> list[s
         is_value = not are_words and left and _can_read(values, left[0])
         return [left.pop(0) if is_value else "true"]
     found = [left.pop(0)] if left and not left[0].startswith("--") else []
-    takes_more = values and values.several and not values.has_commas and not are_words
+    takes_more = values and values.several and not are_words
     while found and takes_more and left and not left[0].startswith("-"):
         found.append(left.pop(0))
     return found

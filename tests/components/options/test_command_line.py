@@ -269,7 +269,7 @@ _LAYER = st.fixed_dictionaries(
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(layers=st.tuples(_LAYER, _LAYER, _LAYER, _LAYER))
 def test_auto_is_not_given_so_that_the_layer_below_counts(layers) -> None:
-    """Of a bundle, a file, and two flags of the same name (argparse takes the last)."""
+    """Of a bundle, a file, and two flags of the same name (the last one counts)."""
     bundle, file, *flags = layers
     argv = [f"--bundle={','.join(f'{n}={v}' for n, v in bundle.items())}"]
     argv += [f"--config={dump_yaml(file)}"] if file else []

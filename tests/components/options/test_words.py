@@ -35,6 +35,7 @@ class Copy(Options, group="copy"):
     sizes: tuple[int, ...] = opt((1,), "sizes", least=1, most=99)
     ways: tuple[str, ...] = opt(("a",), "ways", choices=("a", "b c"))
     age: Age = opt(Age("7d"), "how old")
+    tags: tuple[str, ...] = opt((), "tags")
     quick: bool = opt(False, "hurry")
 
 
@@ -120,10 +121,12 @@ def test_one_that_is_true_or_false_leaves_the_next_word_alone_where_there_are_wo
 def test_an_option_of_several_texts_takes_those_that_follow_and_may_be_given_again() -> None:
     got = load(Send, ["--files", "a", "b", "--tags", "x=1", "--why", "w", "--tags=y=2,3", "--files=c"], "x")
     assert (got.files, got.tags) == (("a", "b", "c"), ("x=1", "y=2,3"))
+    among_words = copy("--tags", "x", "a", "--tags=y,z", "b")
+    assert (among_words.tags, among_words.first, among_words.rest) == (("x", "y,z"), "a", ("b",))
 
 
 def test_numbers_and_names_have_commas_between_them() -> None:
-    got = copy("a", "--sizes", "1, 2,", "b", "--ways=b c,a")
+    got = copy("a", "--sizes", "1, 2,", "b", "--ways= b c ,a")
     assert (got.sizes, got.ways, got.rest) == ((1, 2), ("b c", "a"), ("b",))
 
 
