@@ -53,10 +53,11 @@ class Age:
 class GcOptions(ToolOptions, group="gc"):
     """Remove what nothing refers to (a dry run unless --delete).
 
-    The dry run shows what would be removed, and why. Removed: outputs that no pointer, history,
-    live run or other kept output refers to; attempts that were never committed; manifests that
-    --force replaced; work of finished runs, expired leases, KFP's files, probes, temporary files
-    and unfinished uploads. All of it only where it was last written longer ago than --older-than.
+    A dry run by default shows what would be removed, and why. Removed: outputs that no pointer,
+    history, live run or other kept output refers to; attempts that were never committed; manifests
+    that --force replaced; work of finished runs, expired leases, KFP's files, probes, temporary
+    files and unfinished uploads. All of it only where it was last written longer ago than
+    --older-than.
 
     Never removed: what a pointer, a record of a history, a live run, an unfinished run that may go
     on, or a young output refers to, through inputs and parts down to the raw files' digests. Safe
