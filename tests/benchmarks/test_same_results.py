@@ -38,7 +38,7 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def found(a: Path, b: Path) -> list[str]:
     """Every difference, `row: what`."""
     rows = compare(Store(a), Store(b))
-    return [f"{name}: {said}" for name, row in rows.items() for said in row.differences]
+    return [f"{name}: {message}" for name, row in rows.items() for message in row.differences]
 
 
 def changed(path: Path) -> bytes:
@@ -157,5 +157,5 @@ def test_a_store_with_newer_names_equals_the_one_with_the_older(tmp_path: Path, 
 def test_only_finished_sides_of_the_same_settings_are_compared(tmp_path: Path) -> None:
     command = [sys.executable, str(ROOT / "benchmarks" / "same_results.py"), "HEAD", "--out", str(tmp_path)]
     command += ["--only", "demo", "--compare-only"]
-    said = subprocess.run(command, capture_output=True, text=True, env={**os.environ}, timeout=None)
-    assert said.returncode == 1 and "nothing finished" in said.stdout, said.stderr
+    result = subprocess.run(command, capture_output=True, text=True, env={**os.environ}, timeout=None)
+    assert result.returncode == 1 and "nothing finished" in result.stdout, result.stderr

@@ -70,9 +70,9 @@ def test_a_killed_worker_ends_the_stage_with_75_and_the_same_command_goes_on(com
             with suppress(ProcessLookupError):
                 os.kill(worker, signal.SIGKILL)
         time.sleep(0.001)
-    _, said = process.communicate()
-    assert process.returncode == ExitCode.RETRY, said
-    assert "a worker process was killed (SIGKILL) in" in said and "fewer --workers" in said
+    _, stderr = process.communicate()
+    assert process.returncode == ExitCode.RETRY, stderr
+    assert "a worker process was killed (SIGKILL) in" in stderr and "fewer --workers" in stderr
     assert not survivors(process.pid)
     again = subprocess.run(asked, env=environment, capture_output=True, text=True)
     assert again.returncode == ExitCode.DONE, again.stderr

@@ -148,6 +148,6 @@ def test_a_stages_bad_options_are_refused_before_the_first_stage_runs(
     if not setting.startswith("curate_sources="):
         flags.append("--set=curate_sources=text.jsonl")
     assert main(flags) == 64
-    said = capsys.readouterr().err
-    assert words in said and "Traceback" not in said
+    stderr = capsys.readouterr().err
+    assert words in stderr and "Traceback" not in stderr
     assert not list(tmp_path.iterdir())

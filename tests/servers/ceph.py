@@ -161,9 +161,9 @@ class Ceph:
             keys = (f"--access-key={ACCESS_KEY}", f"--secret-key={SECRET_KEY}")
             self._run("radosgw-admin", "user", "create", *user, *keys, "--max-buckets=10000")
         except (OSError, subprocess.SubprocessError, TimeoutError) as error:
-            said = self._last_words()
+            result = self._last_words()
             self.stop()
-            raise RuntimeError(f"Ceph did not start: {error}\n{said}") from error
+            raise RuntimeError(f"Ceph did not start: {error}\n{result}") from error
 
     def stop(self) -> None:
         """End the daemons at once: there is nothing to save."""

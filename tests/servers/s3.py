@@ -165,9 +165,9 @@ def _start(folder: Path) -> None:
         env={**os.environ, "PYTHONPATH": str(TESTS)}, start_new_session=True,
     )  # fmt: skip
     assert process.stdout is not None
-    said = process.stdout.readline()
-    if '"endpoint"' not in said:
-        raise RuntimeError(json.loads(said)["error"] if said else "the server's keeper ended without a word")
+    line = process.stdout.readline()
+    if '"endpoint"' not in line:
+        raise RuntimeError(json.loads(line)["error"] if line else "the server's keeper ended without a word")
 
 
 def sweep() -> None:

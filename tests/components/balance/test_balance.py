@@ -210,9 +210,10 @@ def test_a_quota_that_no_sum_of_documents_meets_is_reported(
 ) -> None:
     report = balance("--quotas", "fu=50").report()["classes"]
     assert report["赋"]["after"]["characters"] == 0 and report["赋"]["missing"] == 50
-    said = capsys.readouterr().err
+    stderr = capsys.readouterr().err
     assert (
-        "赋: the quota of 50 characters is no sum of its documents' characters; 0 taken, the nearest" in said
+        "赋: the quota of 50 characters is no sum of its documents' characters; 0 taken, the nearest"
+        in stderr
     )
 
 
@@ -249,12 +250,12 @@ def test_quotas_with_repeats_are_met_wherever_a_choice_meets_them(
         assert choice.is_best and choice.units == taken
         if taken < target:
             assert choice.keeps_all == bool(once and target < max_repeats * sum(units))
-            said = _why(choice, taken, unit)
+            message = _why(choice, taken, unit)
             if not choice.keeps_all:  # then it is true of all choices
                 every = itertools.product(range(max_repeats + 1), repeat=len(units))
                 sums = {sum(n * size for n, size in zip(way, units, strict=True)) for way in every}
                 assert taken == max(s for s in sums if s <= target)
-            assert ("with every document kept at least once" in said) == choice.keeps_all
+            assert ("with every document kept at least once" in message) == choice.keeps_all
             assert choice.above is None or choice.above == min(s for s in sums if s > target)
 
 

@@ -49,8 +49,8 @@ def test_a_reader_that_has_seen_enough_ends_the_history_without_a_word(tmp_path)
     process = subprocess.Popen(asked, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
     process.stdout.close()
-    _, said = process.communicate()
-    assert (process.returncode, said) == (ExitCode.DONE, "")
+    _, stderr = process.communicate()
+    assert (process.returncode, stderr) == (ExitCode.DONE, "")
 
 
 READERS = (
@@ -73,6 +73,6 @@ def test_sigterm_ends_a_command_that_waits_for_its_store(command, as_module, tmp
     process = subprocess.Popen(asked, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     with pointer.open("wb"):  # opens once it is being read
         process.send_signal(signal.SIGTERM)
-        _, said = process.communicate(timeout=60)
-    assert process.returncode == 128 + signal.SIGTERM, said
-    assert "Traceback" not in said
+        _, output = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGTERM, output
+    assert "Traceback" not in output

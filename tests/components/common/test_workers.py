@@ -171,11 +171,11 @@ def test_no_process_outlives_the_one_that_started_it(how: str, tmp_path: Path) -
     process, workers = start(tmp_path)
     assert all(map(is_alive, workers))
     KILLS[how](process.pid)
-    _, said = process.communicate()
+    _, stderr = process.communicate()
     assert not survivors(process.pid)
     assert not (tmp_path / "one").exists() and not (tmp_path / "two").exists()
     if how == "Ctrl-C":
-        assert said.count("KeyboardInterrupt") == 1, "the workers say nothing"
+        assert stderr.count("KeyboardInterrupt") == 1, "the workers say nothing"
 
 
 @needs_proc
@@ -183,9 +183,9 @@ def test_a_worker_that_is_killed_from_outside_ends_the_others(tmp_path: Path) ->
     process, workers = start(tmp_path)
     os.kill(workers[1], signal.SIGKILL)
     os.kill(workers[0], signal.SIGKILL)
-    _, said = process.communicate()
+    _, stderr = process.communicate()
     assert process.returncode == 1
-    assert "WorkerLost: a worker process was killed (SIGKILL) in touch_later" in said
+    assert "WorkerLost: a worker process was killed (SIGKILL) in touch_later" in stderr
     assert not survivors(process.pid)
 
 

@@ -38,7 +38,7 @@ def test_its_scores_lie_in_a_file_of_their_own_and_nothing_tells_them(ground, ca
     with_confirmation(ground)
     capfd.readouterr()
     after = evaluate(ground)
-    said = "".join(capfd.readouterr())
+    text = "".join(capfd.readouterr())
     (path,) = after.paths("confirmation-*.parquet")
     check_schema(path, "evaluation")
     rows = pq.read_table(path).to_pylist()
@@ -52,7 +52,7 @@ def test_its_scores_lie_in_a_file_of_their_own_and_nothing_tells_them(ground, ca
     }
     per_character = sum(r["bits"] for r in rows) / sum(r["characters"] for r in rows)
     prom = after.path("metrics.prom").read_text(encoding="utf-8")
-    for told in (said, json.dumps(summary), prom, json.dumps(after.manifest.metadata)):
+    for told in (text, json.dumps(summary), prom, json.dumps(after.manifest.metadata)):
         assert f"{per_character:.4f}" not in told and f"{sum(r['bits'] for r in rows):.1f}" not in told
     assert after.manifest.counts["confirmation_documents"] == 20
 

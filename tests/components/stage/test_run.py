@@ -167,9 +167,9 @@ def test_each_way_to_fail_has_its_exit_code_and_its_words(
     store: FileStore, toy: Run, flags: list[str], code: int, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert toy(*flags) == code
-    said = capsys.readouterr().err
-    assert words in said and f"toy failed with exit code {code}" in said
-    assert ("Traceback" in said) == (code == 70), "only a bug shows a traceback"
+    stderr = capsys.readouterr().err
+    assert words in stderr and f"toy failed with exit code {code}" in stderr
+    assert ("Traceback" in stderr) == (code == 70), "only a bug shows a traceback"
     assert not [info for info in store.list("") if info.name.startswith(("cas/", "pointers/"))]
 
 
@@ -267,9 +267,9 @@ def test_a_fatal_error_is_obeyed_by_retries_of_the_same_run_only(
     capsys.readouterr()
     monkeypatch.setenv("TOY_MENDED", "yes")
     assert toy(*command) == 65, "a retry ends at once"
-    said = capsys.readouterr().err
-    assert "ended for good" in said and "(DataError): line 3 of raw.txt" in said
-    assert f"give --force, or another --run-id, or delete {store.uri}/runs/toy/fatal/run-1.json" in said
+    stderr = capsys.readouterr().err
+    assert "ended for good" in stderr and "(DataError): line 3 of raw.txt" in stderr
+    assert f"give --force, or another --run-id, or delete {store.uri}/runs/toy/fatal/run-1.json" in stderr
     assert toy("--run-id=run/2", "--end=data") == 0 and toy() == 0
 
 

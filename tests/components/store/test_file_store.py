@@ -81,18 +81,18 @@ needs_modes = pytest.mark.skipif(
 def test_a_place_that_cannot_be_a_store_is_told_in_words(
     folder: Path, place: Callable[[Path], str], command: str
 ) -> None:
-    code, said = _end(folder, *COMMANDS[command], "--store", place(folder))
-    assert code == 78, said
-    assert "--store" in said and "Errno" not in said and "Traceback" not in said, said
-    assert "run the same command again" not in said
+    code, output = _end(folder, *COMMANDS[command], "--store", place(folder))
+    assert code == 78, output
+    assert "--store" in output and "Errno" not in output and "Traceback" not in output, output
+    assert "run the same command again" not in output
 
 
 @needs_modes
 def test_a_store_that_may_only_be_read_can_be_read(folder: Path) -> None:
     (folder / "store").mkdir(mode=0o555)
     assert _end(folder, *COMMANDS["ls"], "--store", "store")[0] == 0
-    code, said = _end(folder, *COMMANDS["curate"], "--store", "store")
-    assert code == 78 and "Permission denied" in said and "--store" in said, said
+    code, output = _end(folder, *COMMANDS["curate"], "--store", "store")
+    assert code == 78 and "Permission denied" in output and "--store" in output, output
 
 
 @needs_modes
@@ -100,9 +100,9 @@ def test_gc_removes_nothing_where_it_cannot_read_a_folder(folder: Path) -> None:
     assert _end(folder, *COMMANDS["curate"], "--store", "store")[0] == 0
     before = sorted(folder.glob("store/**/*"))
     (folder / "store" / "pointers" / "main").chmod(0)
-    code, said = _end(folder, *COMMANDS["gc"], "--older-than", "0s", "--store", "store")
+    code, output = _end(folder, *COMMANDS["gc"], "--older-than", "0s", "--store", "store")
     (folder / "store" / "pointers" / "main").chmod(0o755)
-    assert code == 78, said
+    assert code == 78, output
     assert sorted(folder.glob("store/**/*")) == before
 
 
@@ -121,5 +121,5 @@ def test_a_relative_store_in_a_folder_that_is_gone(folder: Path) -> None:
 
 @pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="no /proc here")
 def test_a_folder_that_can_never_be_made_ends_the_command(folder: Path) -> None:
-    code, said = _end(folder, *COMMANDS["curate"], "--store", "/proc/self/store")
-    assert code == 78 and "cannot be made" in said, said
+    code, output = _end(folder, *COMMANDS["curate"], "--store", "/proc/self/store")
+    assert code == 78 and "cannot be made" in output, output

@@ -46,9 +46,9 @@ def test_the_line_in_the_documentation_shows_a_document(folder, few_documents, p
     found = re.search(r"python -c '(.+?)' \\\n\s+(.+?)\n", text, re.DOTALL)
     code = re.sub(r"\n    ", "\n", found[1])
     argv = [name.replace("00004", "00002") for name in found[2].split()]
-    said = subprocess.run([sys.executable, "-c", code, *argv], cwd=folder, capture_output=True, text=True)
-    assert said.returncode == 0, said.stderr
-    assert said.stdout.rstrip("\n") == few_documents[0]["text"]
+    result = subprocess.run([sys.executable, "-c", code, *argv], cwd=folder, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.rstrip("\n") == few_documents[0]["text"]
 
 
 def test_duckdb_counts_documents_and_reads_ids(folder, few_documents):

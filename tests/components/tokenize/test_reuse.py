@@ -138,7 +138,7 @@ def test_a_damaged_part_is_refused_and_force_mends_it(ground, shards, few, capsy
     data[200] ^= 1
     path.write_bytes(data)
     assert ground.run() == ExitCode.DATA
-    assert "changed since it was committed" in (said := capsys.readouterr().err) and "--force" in said
+    assert "changed since it was committed" in (stderr := capsys.readouterr().err) and "--force" in stderr
     assert ground.run("--force") == ExitCode.DONE and len(ground.tokenized) == 5
     assert ground.cache.content_digest == before
     verify(ground.cache)

@@ -288,8 +288,8 @@ def test_how_text_is_cut_is_said_before_it_is_read(
     text = "\n".join(r["text"].replace("\n", "") for r in lines * 2)
     (tmp_path / "lines.txt").write_text("\n".join(text.split("\n")[:200]) + "\n", encoding="utf-8")
     curate(tmp_path / "lines.txt", "--text-layout", layout, expect=0 if layout == "line" else 65)
-    said = capsys.readouterr().err
-    cut = said.index(f"lines.txt begins with {documents} document(s) in 200 line(s)")
-    assert cut < said.index("name no genre")
+    stderr = capsys.readouterr().err
+    cut = stderr.index(f"lines.txt begins with {documents} document(s) in 200 line(s)")
+    assert cut < stderr.index("name no genre")
     others = " or ".join(name for name in ("block", "line", "file") if name != layout)
-    assert f"--text-layout {others} cuts them in another way" in said
+    assert f"--text-layout {others} cuts them in another way" in stderr

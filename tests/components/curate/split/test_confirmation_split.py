@@ -125,9 +125,9 @@ def test_a_text_too_small_for_three_splits_says_what_follows(
     curate: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     curate(FIXTURE)
-    said = capsys.readouterr().err
-    assert "no confirmation split: the text is too small for three" in said
-    assert "--without-confirmation" in said and "--add-confirmation" in said
+    stderr = capsys.readouterr().err
+    assert "no confirmation split: the text is too small for three" in stderr
+    assert "--without-confirmation" in stderr and "--add-confirmation" in stderr
 
 
 def test_shared_runs_with_the_confirmation_split_alone_are_no_new_error(
@@ -201,8 +201,8 @@ def test_an_exchanged_pointer_of_the_evaluation_set_is_mended_as_its_message_say
     one.write_text(second)
     other.write_text(first)
     curate(path, expect=65)
-    said = capsys.readouterr().err
-    assert "yanmo curate --evaluation-set evaluation_set/KEY" in said
+    stderr = capsys.readouterr().err
+    assert "yanmo curate --evaluation-set evaluation_set/KEY" in stderr
     curate(path, "--evaluation-set", f"evaluation_set/{pinned.manifest.key}")
     assert (json.loads(one.read_text()), json.loads(other.read_text())) == (
         json.loads(first),

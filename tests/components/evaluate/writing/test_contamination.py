@@ -37,9 +37,12 @@ def test_trained_on_test_documents_are_told_whatever_is_asked_for(ground, tmp_pa
     for _ in range(2):  # made, and found
         caplog.clear()
         assert main(ground.arguments(*BARE)) == 0
-        (said,) = warnings(caplog)
-        assert said.startswith("contamination=0.4167: train/") and "was trained on 20 of 48 documents" in said
-        assert "诗 5 of 12, 词 5 of 12, 文 5 of 12, 赋 5 of 12" in said and "says not valid" in said
+        (message,) = warnings(caplog)
+        assert (
+            message.startswith("contamination=0.4167: train/")
+            and "was trained on 20 of 48 documents" in message
+        )
+        assert "诗 5 of 12, 词 5 of 12, 文 5 of 12, 赋 5 of 12" in message and "says not valid" in message
     found = read(opened(ground, "evaluate").part("contamination"), "contamination.json")
     assert found["share"] == pytest.approx(20 / 48, abs=1e-5)
     code = promote(
@@ -61,8 +64,8 @@ def test_a_clean_model_is_promoted_without_a_word_more(ground, tmp_path, caplog)
 
 def test_what_the_lineage_does_not_show_is_not_called_clean(ground, caplog):
     assert main(ground.arguments(*BARE)) == 0
-    (said,) = warnings(caplog)
-    assert said.startswith("contamination=unknown: ") and "does not say which documents" in said
+    (message,) = warnings(caplog)
+    assert message.startswith("contamination=unknown: ") and "does not say which documents" in message
     argv = ["--store", str(ground.folder), "--metrics-port", "-1", "--writing", "none", "--limits", ""]
     assert promote(argv) == 0 and "Not measured: whether the evaluated texts" in caplog.text
     assert ground.store.sizes(["pointers/dev/champion.json"]) == [None]

@@ -582,16 +582,16 @@ def test_a_password_in_the_endpoint_is_refused_and_never_shown(
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
     assert ls(["ls", "--store=s3://bucket/prefix"]) == ExitCode.USAGE
-    said = capsys.readouterr()
-    assert "hunter2" not in said.err + said.out and "***@s3.example" in said.err
+    captured = capsys.readouterr()
+    assert "hunter2" not in captured.err + captured.out and "***@s3.example" in captured.err
     monkeypatch.delenv("AWS_ENDPOINT_URL")
     for flags in (
         [f"--endpoint={endpoint}", "--store=s3://bucket/p"],
         ["--store=s3://user:hunter2@bucket/p"],
     ):
         assert ls(["ls", *flags]) == ExitCode.USAGE
-        said = capsys.readouterr()
-        assert "hunter2" not in said.err + said.out
+        captured = capsys.readouterr()
+        assert "hunter2" not in captured.err + captured.out
 
 
 PASSWORDS = st.text(st.characters(min_codepoint=33, max_codepoint=0x2FF), max_size=8)
@@ -623,8 +623,8 @@ def test_no_log_line_shows_the_password_of_an_address(capsys: pytest.CaptureFixt
     except StorageError as error:
         log.exception("failed")
         assert advice(error) == "https://***@h:1/bucket"
-    said = capsys.readouterr().err
-    assert "hunter2" not in said and "http://***@h/x?y=1" in said and "s3://bucket/poem@tang" in said
+    stderr = capsys.readouterr().err
+    assert "hunter2" not in stderr and "http://***@h/x?y=1" in stderr and "s3://bucket/poem@tang" in stderr
 
 
 @pytest.mark.parametrize("variable", ["AWS_CA_BUNDLE", "SSL_CERT_FILE"])

@@ -84,12 +84,12 @@ def made(tmp_path_factory) -> tuple[Ground, list[str]]:
 
 def test_show_says_what_a_cache_holds_without_opening_it(made):
     ground, (first, _) = made
-    code, said = ground.tool("show", first)
+    code, output = ground.tool("show", first)
     assert code == 0
-    assert "512 ids, stored as uint16" in said and "dictionary" in said
-    rows = [line.split() for line in said.splitlines()]
+    assert "512 ids, stored as uint16" in output and "dictionary" in output
+    rows = [line.split() for line in output.splitlines()]
     assert ["train", "诗", "2"] in [row[:3] for row in rows]
-    assert "春眠不觉晓" in said
+    assert "春眠不觉晓" in output
 
 
 @pytest.mark.parametrize("number", [0, 1, 2, -1])
@@ -97,8 +97,8 @@ def test_a_document_comes_back_as_it_was_by_number_and_by_id(made, number):
     ground, (first, _) = made
     text = POEMS[number]
     for what in (str(number), document_id("", "", text)[:12], document_id("", "", text)):
-        code, said = ground.tool("show", first, f"--document={what}", "--json")
-        (found,) = json.loads(said)
+        code, output = ground.tool("show", first, f"--document={what}", "--json")
+        (found,) = json.loads(output)
         assert code == 0 and found["text"] == text
         assert found["length"] == len(found["tokens"]) and (found["tokens"][0], found["tokens"][-1]) == (0, 1)
 
@@ -130,8 +130,8 @@ def test_wrong_arguments_are_refused_with_their_code(made, argv, code):
 def test_a_whole_cache_is_reported_as_whole(made):
     ground, caches = made
     for cache in caches:
-        code, said = ground.tool("verify", cache)
-        assert code == 0 and said.startswith("whole: 3 documents") and "3 documents encoded again" in said
+        code, output = ground.tool("verify", cache)
+        assert code == 0 and output.startswith("whole: 3 documents") and "3 documents encoded again" in output
 
 
 def test_a_flipped_bit_in_any_file_of_a_cache_or_its_tokenizer_is_found(made):
@@ -152,8 +152,8 @@ def test_a_flipped_bit_in_any_file_of_a_cache_or_its_tokenizer_is_found(made):
 
 def test_diff_names_the_shard_the_documents_and_the_counts(made):
     ground, (first, second) = made
-    code, said = ground.tool("diff", first, second, "--json")
-    found = json.loads(said)
+    code, output = ground.tool("diff", first, second, "--json")
+    found = json.loads(output)
     assert code == 0 and not found["same_content"]
     assert [line.split(":")[0] for line in found["shards"]] == ["train-00000-of-00002.parquet"]
     gone, new = document_id("", "", POEMS[1]), document_id("", "", "千山鸟飞绝，万径人踪灭。")
@@ -164,8 +164,8 @@ def test_diff_names_the_shard_the_documents_and_the_counts(made):
 
 def test_diff_of_a_cache_with_itself_finds_nothing(made):
     ground, (first, _) = made
-    code, said = ground.tool("diff", first, first)
-    assert code == 0 and said.splitlines()[2:] == ["the same content"]
+    code, output = ground.tool("diff", first, first)
+    assert code == 0 and output.splitlines()[2:] == ["the same content"]
 
 
 def test_diff_names_what_two_tokenizers_do_not_share(tmp_path):
@@ -224,8 +224,8 @@ def test_a_cache_of_chats_is_whole(tmp_path):
     move_pointer(store, "dev", "curate", made.reference)
     ground = Ground(tmp_path)
     ground.tokenize()
-    code, said = ground.tool("verify", "dev/tokenize")
-    assert code == 0 and "2 documents encoded again" in said
+    code, output = ground.tool("verify", "dev/tokenize")
+    assert code == 0 and "2 documents encoded again" in output
     assert (
         "<|im_start|>assistant\n磨墨之器。<|im_end|>"
         in ground.tool("show", "dev/tokenize", "--document=0")[1]

@@ -212,12 +212,12 @@ def run(store, folder, capsys):
 
 @pytest.mark.parametrize("name", DAMAGES)
 def test_a_damaged_model_is_refused_by_name_and_leaves_nothing(name, store, folder, capsys):
-    damage, file, said = DAMAGES[name]
+    damage, file, message = DAMAGES[name]
     before = sorted((store / "cas" / "train").glob("*"))
     damage(folder)
     code, shown = run(store, folder, capsys)
     assert code == (64 if name in USAGE else 65), shown.err
-    assert file in shown.err and said in shown.err and str(folder) in shown.err, shown.err
+    assert file in shown.err and message in shown.err and str(folder) in shown.err, shown.err
     assert "Traceback" not in shown.err and not shown.out
     assert sorted((store / "cas" / "train").glob("*")) == before
 
@@ -355,8 +355,8 @@ def test_a_header_that_says_something_else_is_refused_or_reads_as_it_says(one_fi
         header[one] = data.draw(st.one_of(ODD, st.just(sorted(row.items()))))
     else:
         header["__metadata__"] = data.draw(st.one_of(ODD, st.just([1]), st.just({"a": 1})))
-    said = json.dumps(header).encode()
-    path.write_bytes(len(said).to_bytes(8, "little") + said + source[8 + length :])
+    result = json.dumps(header).encode()
+    path.write_bytes(len(result).to_bytes(8, "little") + result + source[8 + length :])
     try:
         load_file(path)
     except Exception:

@@ -115,17 +115,17 @@ def main() -> None:
             if not killed(store, moment):
                 break
             kills += 1
-            code, said = tool("verify", "--store", store)
-            assert code == 0, f"killed {kills} times, last before write {moment}: {said}"
+            code, output = tool("verify", "--store", store)
+            assert code == 0, f"killed {kills} times, last before write {moment}: {output}"
             assert history(store, channel) == before
     else:
         assert tool("migrate", "--store", store, "--write")[0] == 0
-    code, said = tool("migrate", "--store", store)
-    assert code == 0 and " 0 to be rewritten" in said, said
+    code, output = tool("migrate", "--store", store)
+    assert code == 0 and " 0 to be rewritten" in output, output
     assert tool("verify", "--store", store)[0] == 0
     for _ in range(3):
-        code, said = tool("gc", "--store", store, "--older-than", "0", "--delete")
-        assert code == 0, said
+        code, output = tool("gc", "--store", store, "--older-than", "0", "--delete")
+        assert code == 0, output
         assert tool("verify", "--store", store)[0] == 0
         assert history(store, channel) == before
     print(kills)

@@ -27,8 +27,8 @@ def target(tmp_path: Path) -> Ground:
 
 def test_a_chain_arrives_with_its_references_and_pointer(ground: Ground, target: Ground) -> None:
     ground.chain()
-    said = ground.tool("cp", "demo/champion", "--to", target.uri, "--pointer", "prod/champion")
-    assert said.code == 0 and "4 outputs" in said.out and "0 outputs were there" in said.out
+    result = ground.tool("cp", "demo/champion", "--to", target.uri, "--pointer", "prod/champion")
+    assert result.code == 0 and "4 outputs" in result.out and "0 outputs were there" in result.out
     assert read_pointer(target.store, "prod", "champion") == ground.outputs["model"].reference
     assert target.tool("verify").out.startswith("whole: 4 outputs, 9 files")
     assert target.gc().code == 0 and target.tool("verify", "prod/champion").code == 0
@@ -56,8 +56,8 @@ def test_a_chain_larger_than_the_scratch_cap_is_copied_and_searched(
     assert output is not None
     what = f"documents/{output.manifest.key}"
     cap = ("--scratch", str(tmp_path / "small"), "--scratch-gib", "0.001")
-    said = ground.tool("cp", what, "--to", target.uri, *cap)
-    assert said.code == 0 and "6 outputs" in said.out
+    result = ground.tool("cp", what, "--to", target.uri, *cap)
+    assert result.code == 0 and "6 outputs" in result.out
     assert target.tool("verify").code == 0
     table = output.entries("*.parquet")[0].bytes
     cap = ("--scratch", str(tmp_path / "smaller"), "--scratch-gib", str(2.5 * table / 2**30))
@@ -72,9 +72,9 @@ def test_after_a_kill_it_sends_only_what_is_missing(folder_ground: Ground, targe
     ended = subprocess.run(command, env=env, capture_output=True, text=True)
     assert ended.returncode == -signal.SIGKILL, ended.stderr
     assert target.tool("verify").code == 0, "what is committed is whole"
-    said = folder_ground.tool(*copy)
-    sent = re.search(r": (\d+) files", said.out)
-    assert said.code == 0 and sent and 0 < int(sent[1]) < 9, said.out
+    result = folder_ground.tool(*copy)
+    sent = re.search(r": (\d+) files", result.out)
+    assert result.code == 0 and sent and 0 < int(sent[1]) < 9, result.out
     assert target.tool("verify").out.startswith("whole: 4 outputs, 9 files")
 
 

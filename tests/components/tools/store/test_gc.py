@@ -50,8 +50,8 @@ def test_all_that_a_pointer_or_its_history_rests_on_stays(ground: Ground) -> Non
 def test_an_output_that_nothing_refers_to_goes_with_all_its_files(ground: Ground) -> None:
     ground.chain()
     lost = ground.unwanted()
-    said = ground.gc()
-    assert said.code == 0 and f"train/{lost.manifest.key[:12]}" in said.out
+    result = ground.gc()
+    assert result.code == 0 and f"train/{lost.manifest.key[:12]}" in result.out
     assert not ground.names(folder_of(lost)) and not ground.names(work_of(lost))
     assert ground.tool("verify").code == 0
 
@@ -60,8 +60,8 @@ def test_by_default_nothing_is_removed_and_nothing_young_would_be(ground: Ground
     ground.chain()
     ground.unwanted()
     before = ground.names()
-    said = ground.tool("gc", "--explain")
-    assert said.code == 0 and "0 B of" in said.out and "younger than 7 d" in said.out
+    result = ground.tool("gc", "--explain")
+    assert result.code == 0 and "0 B of" in result.out and "younger than 7 d" in result.out
     assert "would remove output train/" in ground.tool("gc", "--older-than", "0").out
     assert ground.gc(age="7d").code == 0
     assert ground.names() == before
@@ -128,8 +128,8 @@ def test_in_a_bucket_that_others_use_only_what_has_our_form_goes(ground: Ground)
     for name in theirs:
         ground.write(name)
     time.sleep(2.1)
-    said = ground.gc("--explain")
-    assert said.code == 0 and "9 object(s), 9 B: not of the store's making: cas/README.md" in said.out
+    result = ground.gc("--explain")
+    assert result.code == 0 and "9 object(s), 9 B: not of the store's making: cas/README.md" in result.out
     assert set(theirs) <= set(ground.names())
 
 
@@ -142,8 +142,10 @@ def test_uploads_and_temporary_files_of_others_stay(ground: Ground, monkeypatch:
         Leftover(n, "unfinished upload", 0, 0.0, functools.partial(gone.append, n)) for n in theirs + ours
     ]
     monkeypatch.setattr(type(ground.store), "leftovers", lambda store: iter(found))
-    said = ground.gc("--explain")
-    assert said.code == 0 and "4 object(s), 0 B: not of the store's making: v2/artifacts/model" in said.out
+    result = ground.gc("--explain")
+    assert (
+        result.code == 0 and "4 object(s), 0 B: not of the store's making: v2/artifacts/model" in result.out
+    )
     assert sorted(gone) == sorted(ours)
 
 
@@ -304,8 +306,8 @@ def test_a_pointer_that_moves_to_an_output_during_gc_keeps_it(
         move_pointer(ground.store, "dev", "next", consumer.reference)
 
     after_set_aside(monkeypatch, meanwhile)
-    said = ground.gc()
-    assert said.code == 0 and "something refers to it now" in said.out
+    result = ground.gc()
+    assert result.code == 0 and "something refers to it now" in result.out
     assert is_there(ground, consumer) and is_there(ground, wanted)
     assert not ground.names(folder_of(lost))
     assert ground.tool("verify").code == 0
@@ -345,8 +347,8 @@ def test_a_failed_run_that_begins_again_between_plan_and_sweep_keeps_its_inputs(
         return real(sweep)
 
     monkeypatch.setattr(Sweep, "run", run)
-    said = ground.gc()
-    assert said.code == 0 and "a run makes it" in said.out
+    result = ground.gc()
+    assert result.code == 0 and "a run makes it" in result.out
     again.check()
     check_present(ground.store, [wanted])
     assert is_there(ground, wanted)
@@ -383,9 +385,9 @@ def test_a_run_that_takes_up_a_replaced_manifest_during_gc_waits_and_it_stays(
         assert all(ground.store.stat(mark) for mark in marks), "runs of earlier versions look for the second"
 
     run = beside_gc(monkeypatch, ground, recipe, meanwhile)
-    said = ground.gc()
+    result = ground.gc()
     run.result()
-    assert said.code == 0 and "something refers to it now" in said.out
+    assert result.code == 0 and "something refers to it now" in result.out
     check_present(ground.store, [first, second])
     assert first.path("content.txt").read_text(encoding="utf-8") == "初"
     assert not [name for name in ground.names("runs") if "TO_DELETE-" in name or "GOING-" in name]
@@ -435,8 +437,8 @@ def test_a_gc_that_lost_its_lease_leaves_the_key_to_the_run_that_took_it(
         return real(sweep)
 
     monkeypatch.setattr(Sweep, "_needed_now", look)
-    said = ground.gc()
-    assert said.code == 0 and "a run took it over" in said.out
+    result = ground.gc()
+    assert result.code == 0 and "a run took it over" in result.out
     assert not ground.names(folder_of(other)), "the rest of the batch goes"
     assert is_there(ground, lost)
     assert (ground.store.stat(lost.reference.manifest_uri) is None) == is_set_aside
@@ -468,8 +470,8 @@ def test_what_a_killed_gc_set_aside_is_restored_if_it_is_needed_again(ground: Gr
     ground.write(f"{folder_of(output)}/MANIFEST-{output.reference.manifest_sha256[:12]}.json", data)
     ground.store.delete(output.reference.manifest_uri)
     move_pointer(ground.store, "dev", "model", output.reference)
-    said = ground.gc()
-    assert said.code == 0 and "restored" in said.out
+    result = ground.gc()
+    assert result.code == 0 and "restored" in result.out
     assert is_there(ground, output) and ground.tool("verify").code == 0
 
 

@@ -44,8 +44,8 @@ def contents(ground: Ground) -> dict[str, bytes]:
 def check_nothing_goes(ground: Ground, *says: str) -> None:
     before = contents(ground)
     for argv in ((), ("--abandoned", "0")):
-        said = ground.gc(*argv)
-        assert said.code == ExitCode.DATA, said.out
+        result = ground.gc(*argv)
+        assert result.code == ExitCode.DATA, result.out
     assert contents(ground) == before
     found = ground.tool("verify")
     assert found.code == ExitCode.DATA and all(words in found.out for words in says), found.out
@@ -100,8 +100,8 @@ def test_a_champion_that_was_lost_whole_stops_gc(ground: Ground) -> None:
         for lost in ground.names(work_of(ground.outputs[name])):
             ground.store.delete(lost)
     check_nothing_goes(ground, "demo/champion")
-    said = ground.gc(age="7d")
-    assert said.code == ExitCode.DATA
+    result = ground.gc(age="7d")
+    assert result.code == ExitCode.DATA
     ground.store.delete(NAMES["pointer"])
     assert ground.gc().code == 0, "as the message says"
 
@@ -115,21 +115,21 @@ def test_what_is_spared_is_not_said_to_be_removed(folder_ground: Ground) -> None
     ground.write(name, pinned.encode())
     ground.write(f"runs/train/{'7' * 64}/LEASE.json", b"{}")
     os.utime(ground.folder.root / name, (time.time() - 300,) * 2)
-    said = ground.gc(age="60s")
+    result = ground.gc(age="60s")
     aged = [p for p in (ground.folder.root / "cas").rglob("*") if p.is_file()]
     for path in aged:
         os.utime(path, (time.time() - 300,) * 2)
-    said = ground.gc(age="60s")
+    result = ground.gc(age="60s")
     here = (ground.folder.root / documents.reference.manifest_uri).exists()
-    assert here == (f"removed output {documents}" not in said.out), said.out
+    assert here == (f"removed output {documents}" not in result.out), result.out
 
 
 def test_an_output_that_was_lost_whole_does_not_stop_gc(ground: Ground) -> None:
     ground.chain()
     for name in ground.names(folder_of(ground.outputs["old"])):
         ground.store.delete(name)
-    said = ground.gc()
-    assert said.code == 0 and "dangling: demo/history/000001" in said.out
+    result = ground.gc()
+    assert result.code == 0 and "dangling: demo/history/000001" in result.out
 
 
 def remake(ground: Ground) -> None:
@@ -291,8 +291,8 @@ def test_the_pointers_that_tools_check_are_those_that_stages_check(folder_ground
     output = folder_ground.commit("other")
     for name in POINTED:
         put(folder_ground, f"pointers/x/{name}.json", output.reference.to_json().encode())
-        said = folder_ground.tool("verify")
-        assert said.code == ExitCode.DATA and f"expected an output of {POINTED[name]}:" in said.out
+        result = folder_ground.tool("verify")
+        assert result.code == ExitCode.DATA and f"expected an output of {POINTED[name]}:" in result.out
         folder_ground.store.delete(f"pointers/x/{name}.json")
     with pytest.raises(DataError):
         from yanmo.tools.store.find import find

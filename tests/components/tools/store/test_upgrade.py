@@ -79,8 +79,8 @@ def yanmo(ground: Ground, stage: str, *words: str) -> None:
     command = [sys.executable, "-m", "yanmo.cli", stage, "--store", ground.uri, "--channel", CHANNEL]
     command += ["--inputs", "latest", "--metrics-port", "-1", *words]
     env = {**os.environ, "PYTHONPATH": str(ROOT / "components")}
-    said = subprocess.run(command, env=env, capture_output=True, text=True)
-    assert said.returncode == 0, said.stderr
+    result = subprocess.run(command, env=env, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
 
 
 def test_every_tool_reads_it_whole(old: Ground, capsys: pytest.CaptureFixture[str]) -> None:
@@ -166,8 +166,8 @@ def rehearsal(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., subproc
 def test_a_version_with_other_names_reads_it_and_migrates_it(
     old: Ground, rehearsal: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
-    said = rehearsal(old.uri)
-    assert said.returncode == 0, said.stderr
+    result = rehearsal(old.uri)
+    assert result.returncode == 0, result.stderr
     record = json.loads((Path(old.uri) / "pointers" / CHANNEL / "history" / "000001.json").read_bytes())
     assert record["schema"] == "yanmo.promotion/2" and "champion_since" not in record
     told = old.tool("migrate").out  # today's code neither reads nor harms what a later version wrote
@@ -177,9 +177,9 @@ def test_a_version_with_other_names_reads_it_and_migrates_it(
 def test_a_migration_that_is_killed_again_and_again_loses_nothing(
     old: Ground, rehearsal: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
-    said = rehearsal(old.uri, "--kill")
-    assert said.returncode == 0, said.stderr
-    assert int(said.stdout) >= 10, "it was killed at many moments"
+    result = rehearsal(old.uri, "--kill")
+    assert result.returncode == 0, result.stderr
+    assert int(result.stdout) >= 10, "it was killed at many moments"
 
 
 def test_a_record_of_an_older_schema_that_names_the_wrong_output_is_refused(

@@ -13,8 +13,8 @@ from yanmo.common.errors import ExitCode
 
 
 def test_a_whole_store_is_said_to_be_whole(ground: Ground) -> None:
-    said = ground.chain().tool("verify")
-    assert said.code == 0 and said.out.startswith("whole: 5 outputs, 11 files, ")
+    result = ground.chain().tool("verify")
+    assert result.code == 0 and result.out.startswith("whole: 5 outputs, 11 files, ")
     assert ground.tool("verify", "demo/champion").out.startswith("whole: 4 outputs, 9 files, ")
 
 
@@ -32,8 +32,8 @@ def test_a_flipped_bit_in_any_file_is_found_wherever_it_is(folder_ground: Ground
     for position in (0, path.stat().st_size // 2, -1):
         flip(path, position)
         for what in ((), ("demo/champion",), ("cache/" + ground.outputs["cache"].manifest.key[:8],)):
-            said = ground.tool("verify", *what)
-            assert said.code == ExitCode.DATA and f"{name}: changed since it was committed" in said.out
+            result = ground.tool("verify", *what)
+            assert result.code == ExitCode.DATA and f"{name}: changed since it was committed" in result.out
         flip(path, position)
     assert ground.tool("verify").code == 0
 
@@ -52,8 +52,8 @@ def test_a_flipped_bit_anywhere_in_a_document_is_found(
     whole = path.read_bytes()
     for position in range(0, len(whole), 29):
         flip(path, position)
-        said = ground.tool("verify", "--first")
-        if said.code == 0:
+        result = ground.tool("verify", "--first")
+        if result.code == 0:
             # What a history says beside its references has no digest: when, and under which names. And of a
             # manifest's own sha256 nobody knows whether it was changed here, or is of one that was lost and
             # committed again: that is said, and the content is known to be the right one.
@@ -70,18 +70,18 @@ def test_a_missing_and_a_short_file_are_named_and_all_faults_are_listed(folder_g
     ground.outputs["model"].path("log.txt").unlink()
     short = ground.outputs["cache"].path("content.txt")
     short.write_bytes(short.read_bytes()[:-1])
-    said = ground.tool("verify")
-    assert said.code == ExitCode.DATA and len(said.out.splitlines()) == 2
-    assert "log.txt: expected 8 bytes, found no such file" in said.out
-    assert "content.txt: expected 3 bytes, found 2 bytes" in said.out
+    result = ground.tool("verify")
+    assert result.code == ExitCode.DATA and len(result.out.splitlines()) == 2
+    assert "log.txt: expected 8 bytes, found no such file" in result.out
+    assert "content.txt: expected 3 bytes, found 2 bytes" in result.out
     assert len(ground.tool("verify", "--first").out.splitlines()) == 1
 
 
 def test_a_missing_input_of_a_chain_is_a_fault(ground: Ground) -> None:
     ground.chain()
     ground.store.delete(f"{folder_of(ground.outputs['documents'])}/MANIFEST.json")
-    said = ground.tool("verify", "demo/champion")
-    assert said.code == ExitCode.DATA and "no such output" in said.out
+    result = ground.tool("verify", "demo/champion")
+    assert result.code == ExitCode.DATA and "no such output" in result.out
 
 
 def test_a_file_of_a_far_store_is_read_from_the_store_and_not_from_scratch(ground: Ground) -> None:
@@ -91,13 +91,13 @@ def test_a_file_of_a_far_store_is_read_from_the_store_and_not_from_scratch(groun
     name = f"{folder_of(output)}/{output.manifest.attempt}/content.txt"
     ground.store.delete(name)
     ground.write(name, bytes(reversed(path.read_bytes() if path.exists() else b"123")))
-    said = ground.tool("verify", "demo/champion")
-    assert said.code == ExitCode.DATA and "content.txt" in said.out
+    result = ground.tool("verify", "demo/champion")
+    assert result.code == ExitCode.DATA and "content.txt" in result.out
 
 
 def test_a_cut_off_record_is_named(folder_ground: Ground) -> None:
     ground = folder_ground.chain()
     path = ground.folder.root / "pointers/demo/history/000001.json"
     path.write_text(json.dumps(json.loads(path.read_text()))[:-3])
-    said = ground.tool("verify")
-    assert said.code == ExitCode.DATA and "history/000001.json: damaged" in said.out
+    result = ground.tool("verify")
+    assert result.code == ExitCode.DATA and "history/000001.json: damaged" in result.out

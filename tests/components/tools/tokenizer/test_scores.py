@@ -33,14 +33,18 @@ def test_difference_on_the_same_documents_is_surer_than_each_score():
 
 def test_clear_winner_is_named_with_its_lead():
     found = scores({"a": bits(9.0, 0.1, 2), "b": bits(8.0, 0.1, 3), "c": bits(9.5, 0.1, 4)}, CHARACTERS)
-    said = recommendation(found, {"a": 1.5, "b": 1.0, "c": 1.2})
-    assert said.startswith("Take b: 7.957 bits") and "fewer than a, the next" in said and said.endswith(").")
+    result = recommendation(found, {"a": 1.5, "b": 1.0, "c": 1.2})
+    assert (
+        result.startswith("Take b: 7.957 bits")
+        and "fewer than a, the next" in result
+        and result.endswith(").")
+    )
 
 
 def test_what_cannot_be_told_apart_is_reported_and_the_cheapest_is_taken():
     found = scores({"a": bits(8.0, 1.0, 2), "b": bits(8.0, 1.0, 3), "c": bits(9.5, 0.1, 4)}, CHARACTERS)
-    said = recommendation(found, {"a": 1.1, "b": 1.0, "c": 1.2})
-    assert "cannot tell b apart" in said and "take a, which makes the fewest tokens" in said
+    result = recommendation(found, {"a": 1.1, "b": 1.0, "c": 1.2})
+    assert "cannot tell b apart" in result and "take a, which makes the fewest tokens" in result
 
 
 def test_same_bits_give_the_same_intervals():

@@ -72,8 +72,8 @@ def main(backend: str, asked: str, folder: str, *flags: str) -> None:
     training.monitor(steps=2)
     training.checkpoint()
     training.export()
-    peak, said = resident_memory()[1], estimate(options, vocabulary, "cpu").total
-    print(f"estimate {said / 1e9:.2f} GB, peak {peak / 1e9:.2f} GB, ratio {said / peak:.2f}")
+    peak, output = resident_memory()[1], estimate(options, vocabulary, "cpu").total
+    print(f"estimate {output / 1e9:.2f} GB, peak {peak / 1e9:.2f} GB, ratio {output / peak:.2f}")
 
 
 class Training:

@@ -104,10 +104,10 @@ def test_copies_of_all_weights_are_in_the_estimate(backend, tmp_path):
     peaks = measured(backend, tmp_path)
     assert set(peaks) == set(peak_of.MOMENTS)
     asked = TrainConfig(**peak_of.OPTIONS, backend=backend, monitor="fast")
-    said = estimate(asked, peak_of.VOCABULARY, "cpu")
+    result = estimate(asked, peak_of.VOCABULARY, "cpu")
     for moment, peak in peaks.items():
-        assert peak < 1.05 * said.total, (moment, peaks, str(said))
-    assert max(peaks.values()) > 0.75 * said.total, (peaks, str(said))
+        assert peak < 1.05 * result.total, (moment, peaks, str(result))
+    assert max(peaks.values()) > 0.75 * result.total, (peaks, str(result))
     weights = 4 * peak_of.parameters()
     if backend == "torch":  # DeepSpeed's norm, in float64, is as large as the monitor's copy and gone by then
         assert peaks["monitor"] - peaks["backward"] > 0.8 * weights

@@ -227,8 +227,8 @@ def test_options_and_inputs_as_given_are_what_a_record_is_of(store) -> None:
 def test_what_a_person_gives_counts_and_a_wrong_number_of_ranks_is_not_remembered(store, capsys) -> None:
     place = str(store)
     assert train(place, ONE, "--ranks=8") == 78
-    said = capsys.readouterr().err
-    assert "this training is for 8 GPUs" in said and "--ranks 1" in said
+    stderr = capsys.readouterr().err
+    assert "this training is for 8 GPUs" in stderr and "--ranks 1" in stderr
     assert train(place, ONE) == 0
     assert made(place)[1]["ranks"] == 1
     assert train(place, NONE, "--precision=fp32", "--seed=4", "--ranks=1") == 0
@@ -241,17 +241,17 @@ def test_a_machine_with_fewer_gpus_says_which_flags_go_on_there(place, capsys) -
     assert (settled.ranks, settled.precision) == (8, "bf16")
     two = Machine(gpus=2, **H200)
     assert train(place, two) == 78
-    said = capsys.readouterr().err
-    assert "8 GPUs (device, ranks, attention, compile, precision as recorded" in said
-    assert "shows 2; run the command where there are more; or go on here with --ranks 2" in said
+    stderr = capsys.readouterr().err
+    assert "8 GPUs (device, ranks, attention, compile, precision as recorded" in stderr
+    assert "shows 2; run the command where there are more; or go on here with --ranks 2" in stderr
     assert train(place, NONE) == 78
-    said = capsys.readouterr().err
-    assert "go on here with --device cpu --precision bf16" in said
+    stderr = capsys.readouterr().err
+    assert "go on here with --device cpu --precision bf16" in stderr
     assert train(place, Machine(gpus=8, name="T4", capability=(7, 5), has_varlen=True, compiles=True)) == 78
-    said = capsys.readouterr().err
-    assert "--attention varlen: it needs a GPU of compute capability 8.0" in said
-    assert "go on here with --attention masked" in said
-    assert "--attention masked --compile false" not in said, "this one compiles"
+    stderr = capsys.readouterr().err
+    assert "--attention varlen: it needs a GPU of compute capability 8.0" in stderr
+    assert "go on here with --attention masked" in stderr
+    assert "--attention masked --compile false" not in stderr, "this one compiles"
     (record,) = records(place).values()
     assert train(place, two, "--ranks=2") == 0
     assert made(place)[0] == record["key"]
@@ -260,9 +260,9 @@ def test_a_machine_with_fewer_gpus_says_which_flags_go_on_there(place, capsys) -
 
 def test_a_gpu_that_is_asked_for_and_not_there_is_not_recorded_for_those_that_have_one(place, capsys) -> None:
     assert train(place, NONE, "--device=cuda") == 78
-    said = capsys.readouterr().err
-    assert "this training is for 1 GPU, and this machine shows none" in said
-    assert "go on here with --device cpu --precision fp32" in said
+    stderr = capsys.readouterr().err
+    assert "this training is for 1 GPU, and this machine shows none" in stderr
+    assert "go on here with --device cpu --precision fp32" in stderr
     assert not records(place)
     assert train(place, ONE, "--device=cuda") == 0
     assert made(place)[1] == {
@@ -289,8 +289,8 @@ def test_a_record_of_cuda_without_a_gpu_that_an_older_version_left_is_put_right(
     value = records(place)[name] | {"options": old, "machine": facts, "key": made_of(run)}
     opened.replace(name, json.dumps(value).encode(), opened.read(name)[1])
     assert train(place, ONE, "--device=cuda") == 65
-    said = capsys.readouterr().err
-    assert "--device cuda on a machine without a GPU" in said and "--auto-again" in said
+    stderr = capsys.readouterr().err
+    assert "--device cuda on a machine without a GPU" in stderr and "--auto-again" in stderr
     assert train(place, ONE, "--device=cuda", "--auto-again") == 0
     assert made(place)[1]["precision"] == "bf16"
 
@@ -570,15 +570,15 @@ def test_a_record_in_the_place_of_another_is_refused(place, capsys) -> None:
     store.replace(two, data, store.read(two)[1])
     store.replace(one, json.dumps(records(place)[one] | {"key": "1" * 64}).encode(), version)
     assert train(place, NONE) == 65 and train(place, NONE, "--seed=1") == 65
-    said = capsys.readouterr().err
-    assert "what it says makes" in said and "--auto-again" in said
+    stderr = capsys.readouterr().err
+    assert "what it says makes" in stderr and "--auto-again" in stderr
 
 
 def test_a_contradiction_is_reported_with_what_auto_became(store, capsys) -> None:
     assert train(str(store), NONE, "--offload=optimizer") == 78
-    said = capsys.readouterr().err
-    assert "--offload optimizer needs a GPU" in said
-    assert "chosen automatically: device=cpu ranks=2" in said
+    stderr = capsys.readouterr().err
+    assert "--offload optimizer needs a GPU" in stderr
+    assert "chosen automatically: device=cpu ranks=2" in stderr
     assert not records(str(store)), "what cannot be is not recorded"
 
 

@@ -26,9 +26,9 @@ def talking(code: str = TALK) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
 
-def watch(process, said, folder, *, ranks=1, hang_seconds=0.0, stopping=()):
+def watch(process, message, folder, *, ranks=1, hang_seconds=0.0, stopping=()):
     limits = {"ranks": ranks, "hang_seconds": hang_seconds}
-    worker_group.watch(process, said, folder, **limits, stopping=list(stopping), each_time=lambda: None)
+    worker_group.watch(process, message, folder, **limits, stopping=list(stopping), each_time=lambda: None)
 
 
 ORPHAN = """
@@ -51,13 +51,13 @@ def test_torchrun_whose_supervisor_died_before_it_could_ask_does_not_run_on(pare
 
 def test_workers_that_do_not_stop_when_asked_are_ended_and_that_is_logged(tmp_path):
     process = talking("import time; time.sleep(600)")
-    said = WorkersLog(process, tmp_path / "workers.log")
-    said.start()
+    result = WorkersLog(process, tmp_path / "workers.log")
+    result.start()
     asked = [time.monotonic() - 200]
     with pytest.raises(worker_group.Frozen, match=r"did not save within 120 s.*from the last checkpoint"):
-        watch(process, said, tmp_path, stopping=asked)
+        watch(process, result, tmp_path, stopping=asked)
     worker_group.end(process)
-    said.wait()
+    result.wait()
 
 
 class Gone(io.RawIOBase):
@@ -78,11 +78,11 @@ def test_the_workers_last_words_are_heard(what, tmp_path, monkeypatch):
     if what == "terminal":
         monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(io.BufferedWriter(Gone())))
     process = talking()
-    said = WorkersLog(process, path)
-    said.start()
+    result = WorkersLog(process, path)
+    result.start()
     assert process.wait(timeout=60) == 0
-    said.wait()
-    assert [status.step for status in said.statuses] == [5]
+    result.wait()
+    assert [status.step for status in result.statuses] == [5]
     assert path.exists() == (what != "disk")
     monkeypatch.undo()
 
@@ -90,10 +90,10 @@ def test_the_workers_last_words_are_heard(what, tmp_path, monkeypatch):
 def test_a_grandchild_that_keeps_the_pipe_open_is_not_waited_for(tmp_path, monkeypatch):
     monkeypatch.setattr(worker_group, "_LAST_WORDS_SECONDS", 1.0)
     process = talking(f"import subprocess; subprocess.Popen(['sleep', '60'])\n{TALK}")
-    said = WorkersLog(process, tmp_path / "workers.log")
-    said.start()
+    result = WorkersLog(process, tmp_path / "workers.log")
+    result.start()
     assert process.wait(timeout=60) == 0
     began = time.monotonic()
-    said.wait()
+    result.wait()
     assert time.monotonic() - began < 30
-    assert [status.step for status in said.statuses] == [5]
+    assert [status.step for status in result.statuses] == [5]
