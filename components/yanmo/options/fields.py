@@ -7,10 +7,12 @@ are all made from the dataclass, so adding an option is a one-line diff:
 
 A stage with many options derives its config from a few small dataclasses, one a group of `--help`.
 A tool's dataclass may also have words that are given without an option: `what: str = word("an output")`.
+
 Standard library only, so that every image and the pipeline compiler can import a `config.py`.
 
-Alternative not taken: pydantic. Options here are scalars, and the compiler and both images stay free
-of a compiled dependency.
+Alternative not taken: pydantic. Options here are scalars or tuples of them, and the compiler and both
+images stay free of a compiled dependency. Nor argparse: its parsed values have no types, and it takes
+`--OPTION=--` for no text at all.
 """
 
 from __future__ import annotations

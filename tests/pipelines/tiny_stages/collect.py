@@ -47,7 +47,7 @@ def work(run: StageRun) -> Result:
     time.sleep(run.options.sleep_seconds)
     lines = Path(run.options.sources).read_text(encoding="utf-8").splitlines()
     lines = lines[: run.options.limit or None]
-    answer("progress\rof collect")
+    answer("progress of collect")
     run.attempt.write("lines.txt", "\n".join(lines))
     return Result(counts={"lines": len(lines)})
 
