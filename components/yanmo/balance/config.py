@@ -113,7 +113,7 @@ class BalanceOptions(StageOptions, group="balance"):
 STAGE = Stage(
     name="balance",
     image="data",
-    revision=3,
+    revision=4,
     config=BalanceOptions,
     outputs={"documents": "Dataset"},
 )

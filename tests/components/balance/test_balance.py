@@ -29,7 +29,7 @@ from yanmo.formats.records import check_schema
 
 Run = Callable[..., Any]
 
-GOLDEN = (3, "e93b93e4378b6fa3")
+GOLDEN = (4, "e93b93e4378b6fa3")
 
 
 def test_output_is_the_same_as_ever(balance: Run) -> None:

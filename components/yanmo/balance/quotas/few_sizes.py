@@ -95,15 +95,23 @@ def _spread_evenly(different: Ints, counts: Ints, target: int, numbers: Ints, ne
 
 
 def _threes(different: Ints, counts: Ints) -> Iterator[tuple[int, int, int]]:
-    """Three sizes, the rarest one last: those with the least divisors, of sizes and differences, first."""
-    many = np.argsort(-counts, kind="stable")[:_SIZES].tolist()
+    """Three sizes, the rarest one last: those with the least divisors, of sizes and differences, first.
+
+    Then those with the smallest or the largest size: of a large share of all documents every other size may
+    be taken whole, so that none of them can give room for another.
+    """
+    by_count = np.argsort(-counts, kind="stable").tolist()
+    many, ends = by_count[:_SIZES], {0, len(different) - 1}
+    more = [size for size in by_count if size in ends or size in many]
     threes = list(itertools.combinations(many, 3))
+    with_ends = [three for three in itertools.combinations(more, 3) if not ends.isdisjoint(three)]
 
     def divisors(three: tuple[int, int, int]) -> tuple[int, int]:
         a, b, c = (int(different[i]) for i in three)
         return math.gcd(a, b, c), math.gcd(b - a, c - a)
 
     yield from sorted(threes, key=divisors)
+    yield from sorted(set(with_ends) - set(threes), key=lambda three: (divisors(three), three))
 
 
 def of_three(

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from yanmo.balance.quotas.exact import best_subset, choose, drawn_order
@@ -174,6 +174,7 @@ def test_k_sizes_around_one_come_as_near_as_the_sums_of_all_allow(
 
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(AROUND, st.sampled_from([10_000, 100_000, 1_000_000]), st.floats(0.02, 0.98))
+@example((11, 31622, 0.25, 0.3, 5), 10_000, 0.890625)  # only the ends have documents left
 def test_many_documents_of_k_sizes_hold_every_quota_that_counting_allows(
     drawn: tuple[int, int, float, float, int], number: int, share: float
 ) -> None:
