@@ -11,7 +11,7 @@ import hashlib
 import json
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -117,44 +117,50 @@ class MapReport:
 
 @dataclass(frozen=True, kw_only=True)
 class _Task:
-    batch: Batch
-    options: RecordRules
+    batches: Sequence[tuple[Batch, RecordRules]]
+    """One of a large file, several of small ones."""
     path: Path
 
 
 def build_mapped(
     attempt: Attempt,
     *,
-    source: Source,
+    sources: Sequence[Source],
     options: RecordRules,
     workers: int,
     batch_bytes: int,
     on_bytes: Callable[[int], None],
 ) -> Result:
-    """Write the documents of `source` as `mapped-00000.parquet` ... and `report.json`."""
+    """Write the documents of `sources` as `mapped-00000.parquet` ... and `report.json`."""
     report, rows = MapReport(), 0
-    tasks = _tasks(source, options, batch_bytes, on_bytes, attempt, report.files)
-    with ordered_map(map_batch, tasks, workers, "fewer --workers or a smaller --batch-bytes") as results:
+    batches = (
+        batch for one in sources for batch in _batches(one, options, batch_bytes, on_bytes, report.files)
+    )
+    tasks = (
+        _Task(batches=some, path=attempt.path(_file_name(number)))
+        for number, some in enumerate(_together(batches, batch_bytes))
+    )
+    with ordered_map(map_batches, tasks, workers, "fewer --workers or a smaller --batch-bytes") as results:
         for number, (kept, part) in enumerate(results):
             attempt.add(_file_name(number))
             rows += kept
             report.merge(part)
     attempt.write("report.json", json.dumps(report.to_json(), ensure_ascii=False, indent=1))
-    return Result(counts={"documents": rows}, metadata={"text_form": options.form, "source": source.name})
+    return Result(counts={"documents": rows}, metadata={"text_form": options.form, "source": sources[0].name})
 
 
 def _file_name(number: int) -> str:
     return f"mapped-{number:06d}.parquet"
 
 
-def _tasks(
+def _batches(
     source: Source,
     options: RecordRules,
     batch_bytes: int,
     on_bytes: Callable[[int], None],
-    attempt: Attempt,
     files: Counter[str],
-) -> Iterator[_Task]:
+) -> Iterator[tuple[Batch, RecordRules]]:
+    """The batches of a file, each with the rules that hold for the file."""
     batches = read_batches(source, _columns(source, options), batch_bytes, on_bytes, options.reading)
     for number, batch in enumerate(batches):
         if not number:
@@ -165,31 +171,57 @@ def _tasks(
             files[source.form if source.form == "parquet" else batch.encoding] += 1
             if batch.encoding != "utf-8":
                 log.info("%s is in %s", source.shown, batch.encoding)
-        yield _Task(batch=batch, options=options, path=attempt.path(_file_name(number)))
+        yield batch, options
+
+
+def _together(
+    batches: Iterable[tuple[Batch, RecordRules]], batch_bytes: int
+) -> Iterator[list[tuple[Batch, RecordRules]]]:
+    """Small files' batches put together up to about `batch_bytes`; those of one file stay apart."""
+    found: list[tuple[Batch, RecordRules]] = []
+    size = 0
+    for batch, rules in batches:
+        own = batch.data.nbytes if batch.source.form == "parquet" else len(batch.data)
+        if found and (found[-1][0].source is batch.source or size + own > batch_bytes):
+            yield found
+            found, size = [], 0
+        found.append((batch, rules))
+        size += own
+    if found:
+        yield found
 
 
 def _columns(source: Source, options: RecordRules) -> list[str]:
     return options.fields.of_source(source.settings).columns
 
 
-def map_batch(task: _Task) -> tuple[int, MapReport]:
-    """Write the documents of one batch; returns their number, and what happened to the others."""
-    table, report = documents_of(task.batch, task.options)
+def map_batches(task: _Task) -> tuple[int, MapReport]:
+    """Write the documents of one task; returns their number, and what happened to the others."""
+    table, report = documents_of(task.batches)
     write_parquet(table, task.path)
     return table.num_rows, report
 
 
-def documents_of(batch: Batch, options: RecordRules) -> tuple[pa.Table, MapReport]:
-    """The documents of one batch that pass the filters, as MAPPED, and what happened to all records."""
-    documents, malformed = parse(batch, options.fields)
+def documents_of(batches: Sequence[tuple[Batch, RecordRules]]) -> tuple[pa.Table, MapReport]:
+    """The documents of some batches that pass the filters, as MAPPED, and what happened to all records.
+
+    Args:
+        batches: of at least one file, with rules that differ in fields only.
+    """
+    options, report = batches[0][1], MapReport()
+    documents: list[RawDocument] = []
+    for batch, rules in batches:
+        found, malformed = parse(batch, rules.fields)
+        plain = sum(d.genre == PLAIN for d in found) if rules.fields.genre_unknown else 0
+        lines, first = len(found) + len(malformed), malformed[:SHOWN_MALFORMED]
+        report.merge(MapReport(lines, len(malformed), first, plain=plain))
+        documents += found
     genres = [d.genre for d in documents]
     cleaned, normalized = clean_and_normalize(documents, options)
     verdicts = judge(cleaned, normalized, genres, options.rules)
     if options.keep_original:
         _keep_originals(documents, cleaned, normalized, options)
     ids = [document_id(d.source, d.title, t) for d, t in zip(documents, normalized.texts, strict=True)]
-    report = MapReport(len(documents) + len(malformed), len(malformed), malformed[:SHOWN_MALFORMED])
-    report.plain = genres.count(PLAIN) if options.fields.genre_unknown else 0
     _count(report.tally, documents, cleaned, normalized, verdicts, ids)
     kept = [i for i, reason in enumerate(verdicts.reasons) if not reason]
     return _table(documents, normalized, ids, kept, options.form), report

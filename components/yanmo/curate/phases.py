@@ -21,6 +21,7 @@ from yanmo.curate.config import CurateOptions
 from yanmo.curate.corpus import Corpus
 from yanmo.curate.duplicates import near_duplicates, signing
 from yanmo.curate.duplicates.near_duplicates import Edges
+from yanmo.curate.sources.bundles import bundles
 from yanmo.curate.sources.cutting import announce_layouts
 from yanmo.curate.sources.listing import (
     BENCHMARK_FORMS,
@@ -232,7 +233,7 @@ def _corpus(run: CurateRun, made: Handed) -> Corpus:
     """All mapped documents and which copies stay; read once per run."""
     if made.corpus is None:
         options = run.options
-        mapped = _map_all(run, made.sources)
+        mapped = _map_all(run, bundles(_sorted(made.sources)))
         signed = [_signed(run, part) for part in mapped]
         corpus = Corpus.read(mapped, signed, of_phases(options, _READ)[1])
         if options.near_duplicate_similarity:
@@ -248,22 +249,24 @@ def _map_shard(run: CurateRun, made: Handed) -> NoReturn:
     """Map and sign a part of the sources, for a later run to find: what a pod of a ParallelFor does."""
     options = run.options
     part, count = map(int, options.shard.split("/"))
-    chosen = _sorted(made.sources)[part - 1 :: count]
+    chosen = bundles(_sorted(made.sources))[part - 1 :: count]
     for mapped in _map_all(run, chosen):
         _signed(run, mapped)
-    raise Skip(f"part {options.shard} is mapped, {len(chosen)} of {len(made.sources)} file(s)")
+    files = sum(map(len, chosen))
+    raise Skip(f"part {options.shard} is mapped, {files} of {len(made.sources)} file(s)")
 
 
 def _sorted(sources: Sequence[Source]) -> list[Source]:
     return sorted(sources, key=lambda s: (s.name, s.sha256))
 
 
-def _map_all(run: CurateRun, sources: Sequence[Source]) -> list[Output]:
+def _map_all(run: CurateRun, chosen: Sequence[tuple[Source, ...]]) -> list[Output]:
+    sources = [source for bundle in chosen for source in bundle]
     total = sum(s.bytes for s in sources)
     log.info("reading %s from %d file(s)", human_bytes(total), len(sources))
-    announce_layouts(_sorted(sources), record_rules(run.options).reading)
+    announce_layouts(sources, record_rules(run.options).reading)
     progress = Progress(log, "read", total, unit="B")
-    return [_mapped(run, source, progress) for source in _sorted(sources)]
+    return [_mapped(run, bundle, progress) for bundle in chosen]
 
 
 def _signed(run: CurateRun, mapped: Output) -> Output:
@@ -292,13 +295,16 @@ def _similar(run: CurateRun, corpus: Corpus, mapped: Sequence[Output]) -> Edges:
     return Edges.read(part.path("edges.parquet"))
 
 
-def _mapped(run: CurateRun, source: Source, progress: Progress) -> Output:
+def _mapped(run: CurateRun, bundle: tuple[Source, ...], progress: Progress) -> Output:
     options = run.options
     semantic, of_the_key = of_phases(options, MAP)
-    raw = {"content_digest": digest(source.identity), "uri": source.uri}
+    first = bundle[0]
+    identity = first.identity if len(bundle) == 1 else [source.identity for source in bundle]
+    more = f" and {len(bundle) - 1} more" if len(bundle) > 1 else ""
+    raw = {"content_digest": digest(identity), "uri": f"{first.uri}{more}"}
     build = functools.partial(
         mapping.build_mapped,
-        source=source,
+        sources=bundle,
         options=record_rules(of_the_key),
         workers=options.workers,
         batch_bytes=options.batch_bytes,

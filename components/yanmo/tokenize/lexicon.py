@@ -28,6 +28,7 @@ import pyarrow.compute as pc
 from pyarrow import csv
 
 from yanmo.common.errors import DataError, EnvironmentFault
+from yanmo.options.values import brief
 
 log = logging.getLogger(__name__)
 USER_FILE = "user_dictionary.txt"
@@ -37,7 +38,9 @@ _WORD = re.compile(r"[\u4E00-\u9FD5a-zA-Z+#&\._%\-]+")
 dictionary."""
 _REACHABLE = re.compile(r"[\u4E00-\u9FD5a-zA-Z0-9+#&\._%\-]+")
 """jieba's re_han_default: other characters end a block, and no word contains them."""
-_USER_LINE = re.compile(r"(\S+)(?: ([0-9]+))?(?: ([a-z]+))?")
+_USER_LINE = re.compile(r"(\S+)(?: ([0-9]{1,15}))?(?: ([a-z]+))?")
+_MAX_WORD, _MAX_REST = 100, 40
+"""Characters of a word (jieba's longest has 16), and of its frequency and tag."""
 
 
 @dataclass(frozen=True)
@@ -179,12 +182,20 @@ def user_lines(data: bytes, name: str) -> bytes:
     kept = []
     for number, line in enumerate(text.split("\n"), 1):
         line = line.strip()
-        if line and not _USER_LINE.fullmatch(line):
+        if not line:
+            continue
+        word, _, rest = line.partition(" ")
+        if len(word) > _MAX_WORD:  # jieba keeps every beginning of a word
             raise DataError(
-                f"{name}:{number}: expected `word [frequency] [tag]`, one space between them, the tag in "
-                f"small Latin letters; found {line[:80]!r}"
+                f"{name}:{number}: a word of {len(word)} characters, {word[:20]!r}...; expected one word of "
+                f"at most {_MAX_WORD} characters per line"
             )
-        kept += [line] if line else []
+        if len(rest) > _MAX_REST or not _USER_LINE.fullmatch(line):
+            raise DataError(
+                f"{name}:{number}: expected `word [frequency] [tag]`, one space between them, the frequency "
+                f"of at most 15 digits, the tag in small Latin letters; found {brief(line)}"
+            )
+        kept.append(line)
     return "".join(line + "\n" for line in kept).encode()
 
 

@@ -59,6 +59,26 @@ def test_any_number_of_shards_and_workers_gives_the_same_content(
     assert (many.root / "cas/curate").exists() and not list(many.root.glob("cas/*/*/*/scratch"))
 
 
+def test_many_small_files_are_read_in_bundles_with_the_same_content(
+    curate: Run, lines: list[Record], write_jsonl: Run
+) -> None:
+    records = with_copies(lines)
+    one = curate(write_jsonl("one/a.jsonl", records), store="one")
+    folder = write_parts(write_jsonl, records, "many", 150, seed=1)
+    for shard in (2, 1):
+        curate(folder, "--shard", f"{shard}/2")
+    many = curate(folder, "--workers", "2")
+    assert digests(many) == digests(one) and many.report() == {**one.report(), "files": {"utf-8": 150}}
+    bundles = len(list((many.root / "cas" / "curate_map").iterdir()))
+    assert bundles <= 10 and not (many.root / "sources").exists()
+    write_jsonl("many/new.jsonl", [{**lines[0], "text": lines[0]["text"][::-1]}])
+    again = curate(folder, "--evaluation-set", "latest")
+    assert again.report()["files"] == {"utf-8": 151}
+    assert len(list((many.root / "cas" / "curate_map").iterdir())) <= bundles + 2, (
+        "only the new file's bundle"
+    )
+
+
 def test_a_new_file_is_read_alone_and_gives_what_a_full_run_gives(
     curate: Run, lines: list[Record], write_jsonl: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:

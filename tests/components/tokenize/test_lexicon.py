@@ -122,6 +122,23 @@ def test_line_that_is_not_in_jiebas_format_is_refused_by_its_number(line):
         user_lines(f"好词\n{line}\n".encode(), "mine.txt")
 
 
+@pytest.mark.parametrize("length", [101, 100_000])
+def test_a_line_that_is_no_word_is_refused_before_jieba_keeps_all_its_beginnings(length):
+    with pytest.raises(
+        DataError, match=rf"mine\.txt:2: a word of {length} characters, .*at most 100"
+    ) as said:
+        user_lines(f"好词\n{'长' * length}\n".encode(), "mine.txt")
+    assert len(str(said.value)) < 200
+    assert user_lines(f"{'长' * 100} {'9' * 15} nr\n".encode(), "mine.txt")
+
+
+@pytest.mark.parametrize("rest", ["9" * 16, "9" * 100_000, "n" * 100_000])
+def test_a_frequency_that_no_text_has_is_refused(rest):
+    with pytest.raises(DataError, match=r"mine\.txt:1: expected .*at most 15 digits") as said:
+        user_lines(f"好词 {rest}\n".encode(), "mine.txt")
+    assert len(str(said.value)) < 300
+
+
 def test_user_dictionary_in_another_encoding_is_refused():
     with pytest.raises(DataError, match=r"mine\.txt: a user dictionary must be UTF-8"):
         user_lines("云计算".encode("gb18030"), "mine.txt")

@@ -17,6 +17,7 @@ from pathlib import Path
 from yanmo.common.errors import DataError
 
 SHIPPED = Path(__file__).with_name("synonyms.txt")
+_MOST_WORDS = 500
 _CILIN = re.compile(r"[A-Z][a-z]\d\d[A-Z]\d\d([=#@])\Z")
 
 
@@ -40,12 +41,18 @@ class Synonyms:
             raise DataError(f"--synonyms {path}: expected a text file in UTF-8: {error}") from error
         groups: dict[str, list[str]] = {}
         fixed: set[str] = set()
-        for line in lines:
+        for number, line in enumerate(lines, 1):
             words = line.split()
             if words and words[0] == "!":
                 fixed.update(words[1:])
-            else:
-                _add(groups, _group(words))
+                continue
+            group = _group(words)
+            if len(group) > _MOST_WORDS:  # each word is kept with all others
+                raise DataError(
+                    f"--synonyms {path}:{number}: {len(group)} words that may stand for one another; "
+                    f"expected one group per line, of at most {_MOST_WORDS} words"
+                )
+            _add(groups, group)
         if not groups:
             raise DataError(f"--synonyms {path}: no line holds two words that may stand for one another")
         return cls({word: tuple(others) for word, others in groups.items()}, frozenset(fixed - groups.keys()))

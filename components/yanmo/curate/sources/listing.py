@@ -31,6 +31,11 @@ _NAME = re.compile(
     r".*\.(?:(parquet)|(jsonl|txt|csv|tsv)(?:\.(gz|zst|xz|bz2))?)\Z", re.IGNORECASE | re.DOTALL
 )
 _HASHED_AT_A_TIME = 1 << 20
+SMALL_BYTES = 64 << 10
+"""A file below this is small."""
+MANY_SMALL = 100
+"""More small files than this are read in bundles (bundles.py); fewer one by one, so that a change costs
+one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,6 +129,11 @@ def _readable(place: str, forms: Sequence[str], option: str) -> list[RawFile]:
     return readable
 
 
+def are_many_small(sizes: Iterable[int]) -> bool:
+    """Whether files of these sizes, in bytes, are read in bundles where they are small."""
+    return sum(size < SMALL_BYTES for size in sizes) > MANY_SMALL
+
+
 def digest_files(
     store: ObjectStore, files: Iterable[Found], on_new: Callable[[int], None] = lambda _: None
 ) -> list[Source]:
@@ -135,16 +145,18 @@ def digest_files(
     Raises:
         DataError: a file is empty or cannot be read.
     """
-    return [_digest_file(store, found, on_new) for found in files]
+    chosen = list(files)
+    many = are_many_small(found.file.bytes for found in chosen)  # a record costs more than reading them
+    return [_digest_file(store, found, on_new, many and found.file.bytes < SMALL_BYTES) for found in chosen]
 
 
-def _digest_file(store: ObjectStore, found: Found, on_new: Callable[[int], None]) -> Source:
+def _digest_file(store: ObjectStore, found: Found, on_new: Callable[[int], None], at_once: bool) -> Source:
     file = found.file
     form = form_of(file.name, BENCHMARK_FORMS)
     assert form is not None, file.uri
     seen = {"uri": file.uri, "bytes": file.bytes, "version": file.version}
     name = f"sources/{hashlib.sha256(file.uri.encode()).hexdigest()}.json"
-    old, version = _remembered(store, name)
+    old, version = ({}, "") if at_once else _remembered(store, name)
     sha256 = old.get("sha256") if {k: old.get(k) for k in seen} == seen else None
     if not isinstance(sha256, str):
         on_new(file.bytes)
@@ -160,7 +172,7 @@ def _digest_file(store: ObjectStore, found: Found, on_new: Callable[[int], None]
     )
     if not file.bytes:
         raise DataError(f"{source.shown}: is empty; remove it from --sources or fill it")
-    if source.sha256 != sha256:
+    if source.sha256 != sha256 and not at_once:
         _remember(store, name, version, {**seen, "sha256": source.sha256})
     source.check_unchanged()
     return source

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from yanmo.common.errors import StorageError
+from yanmo.common.errors import EnvironmentFault, StorageError
 from yanmo.common.json_object import read_object
 from yanmo.common.logs import human_bytes
 from yanmo.common.made_by import made_by
@@ -142,26 +142,34 @@ def _checked(options: TrainConfig, cache: TokenCache, model: Output | None, fold
         check_tokenizer(model, cache)
         shaped = with_shape_of(options, model)
         check_finite(model)
-    _check_space(folder, shaped, cache)
     # Only the micro batch is taken over: a checkpoint remembers the options as they were given.
-    return dataclasses.replace(options, micro_batch=fitted(shaped, cache.vocab_size).micro_batch)
+    rows = fitted(shaped, cache.vocab_size).micro_batch  # first: more disk space would not help it
+    _check_space(folder, shaped, cache)
+    return dataclasses.replace(options, micro_batch=rows)
 
 
 def _check_space(folder: Path, options: TrainConfig, cache: TokenCache) -> None:
     """Refuse to start where two checkpoints and the model will not fit in the free space.
 
     Raises:
-        StorageError: too little space, how much there is and is needed.
+        EnvironmentFault: the whole disk is too small.
+        StorageError: too little space now, how much there is and is needed.
     """
     parameters = num_parameters(shape_of(options), cache.vocab_size)
     needed = parameters * 4 * (3 * 3 + 2)  # weight and two states, three times; the model twice
-    free = shutil.disk_usage(folder).free
+    disk = shutil.disk_usage(folder)
     own = sum(path.stat().st_size for path in folder.glob(f"{job.CHECKPOINTS}/*/*"))  # if it is resumed
-    if free + own < needed:
-        raise StorageError(
-            f"{folder}: {human_bytes(free)} free, checkpoints and model of {parameters / 1e6:.1f} M "
-            f"parameters need {human_bytes(needed)}; free space, or give another --store"
+    if disk.free + own >= needed:
+        return
+    what = f"checkpoints and model of {parameters / 1e6:.1f} M parameters need {human_bytes(needed)}"
+    if disk.total < needed:
+        raise EnvironmentFault(
+            f"{folder}: {what}, and the whole disk has {human_bytes(disk.total)}; give a --store on a larger "
+            "one, or a smaller model (--size, --layers, --width)"
         )
+    raise StorageError(
+        f"{folder}: {human_bytes(disk.free)} free, {what}; free space, or give another --store"
+    )
 
 
 def _train(task: WorkerJob, windows: TimeWindows, gauges: MetricsGauges, uploader: Uploader) -> bool:

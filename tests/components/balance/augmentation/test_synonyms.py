@@ -19,6 +19,17 @@ def test_the_shipped_table_is_consistent() -> None:
     assert all(word in table.equivalents[other] for word in words for other in table.equivalents[word])
 
 
+def test_a_line_of_a_whole_dictionary_is_refused_before_each_word_is_kept_with_all_others(
+    tmp_path: Path,
+) -> None:
+    words = [chr(0x4E00 + n) for n in range(501)]
+    (tmp_path / "x.txt").write_text("天 地\n" + " ".join(words), encoding="utf-8")
+    with pytest.raises(DataError, match=r"x.txt:2: 501 words .*expected one group per line, of at most 500"):
+        Synonyms.read(tmp_path / "x.txt")
+    (tmp_path / "x.txt").write_text("天 地\n" + " ".join(words[1:]), encoding="utf-8")
+    assert len(Synonyms.read(tmp_path / "x.txt").equivalents["丁"]) == 499
+
+
 def test_names_and_doubled_words_are_left_alone() -> None:
     table = Synonyms({"江": ("川",), "寂": ("静",), "月": ("蟾",)}, frozenset({"长江", "江南", "明月"}))
     assert list(table.places("长江江南寂寂江月明月寂")) == [(6, "江"), (7, "月"), (10, "寂")]

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from processes import fields_of
 
-from yanmo.common.errors import StorageError
+from yanmo.common.errors import EnvironmentFault, StorageError
 from yanmo.formats.token_cache import TokenCache
 from yanmo.options.fields import flag
 from yanmo.store.opening import open_store
@@ -208,11 +208,26 @@ def test_training_goes_on_from_a_committed_model(trained_store, tmp_path, tiny):
     assert losses(tuned)[0] < losses(first)[0]
 
 
+@pytest.mark.parametrize(
+    "shape", [{"layers": 10**9}, {"heads": 10**9}, {"width": 10**8}, {"feed_forward": 10**9}]
+)
+def test_a_model_that_no_machine_holds_is_a_matter_of_the_machine(shape, tiny, store):
+    """Not 75: no later try of the same command has more memory."""
+    done = stage(store, {**tiny, **shape})
+    assert done.returncode == 78, done.stderr
+    assert "this training needs" in done.stderr and "smaller --size" in done.stderr
+    assert "same command" not in done.stderr
+
+
 def test_a_run_that_goes_on_needs_no_second_room_for_its_checkpoints(tmp_path, monkeypatch, store_template):
     opened = open_store(str(store_template))
     cache = TokenCache.open(open_reference(opened, read_pointer(opened, "dev", "tokenize")))
     options = TrainConfig(layers=1, width=32, heads=1)
     needed = 44 * num_parameters(shape_of(options), cache.vocab_size)
+    small = shutil._ntuple_diskusage(needed - 1, 0, needed - 10_000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: small)
+    with pytest.raises(EnvironmentFault, match=r"the whole disk has .*; give a --store on a larger one"):
+        _check_space(tmp_path, options, cache)
     disk = shutil._ntuple_diskusage(10 * needed, 0, needed - 10_000)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: disk)
     with pytest.raises(StorageError, match="free space"):
