@@ -16,7 +16,7 @@ from yanmo.common.command_end import as_process, ended
 from yanmo.common.errors import ExitCode, UsageError
 from yanmo.common.logs import human_bytes, human_seconds, setup
 from yanmo.options.command_line import load
-from yanmo.options.fields import StoreOptions, ToolOptions, default_argv, flag, opt, spelled
+from yanmo.options.fields import StoreOptions, ToolOptions, channel_opt, default_argv, flag, opt, spelled
 from yanmo.options.nearest import did_you_mean
 from yanmo.stage.inputs import open_input
 from yanmo.store.file_store import FileStore
@@ -39,8 +39,8 @@ class PipelineRunOptions(ToolOptions, group="pipeline"):
     pipeline: str = opt(
         "language_model", f"{', '.join(PIPELINES)}, or the path of a compiled YAML", metavar="NAME"
     )
-    channel: str = opt(
-        "dev", "name of a series of runs, such as dev or nightly: it names their latest outputs"
+    channel: str = channel_opt(
+        "name of a series of runs, such as dev or nightly: it names their latest outputs"
     )
     set: tuple[str, ...] = opt(
         (), "a field of the run form (train_steps=100); may be given many times", metavar="NAME=VALUE"

@@ -1,13 +1,14 @@
 """From a command line to the options of a stage, a tool or any other command: the only reader of them.
 
-A stage's options come from, in rising order: their defaults, options that stand for others (size,
-preset), the `--config` file, flags. A tool's come from defaults, flags and words. All of them are read by
-the same reader (values.py).
+A stage's options come from, in rising order: their defaults (for some an environment variable), options that
+stand for others (size, preset), the `--config` file, flags. A tool's come from defaults, flags and words. All
+of them are read by the same reader (values.py).
 """
 
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -85,7 +86,17 @@ def load_given(cls: type[C], argv: Sequence[str], prog: str) -> tuple[C, frozens
 
 
 def _defaults(cls: type[Options]) -> dict[str, Any]:
-    return {f.name: f.default for f in dataclasses.fields(cls) if f.default is not REQUIRED}
+    """The defaults: those of the declaration, or of the environment where a variable is set.
+
+    Raises:
+        UsageError: a variable holds what its option cannot be.
+    """
+    found = {f.name: f.default for f in dataclasses.fields(cls) if f.default is not REQUIRED}
+    for field in dataclasses.fields(cls):
+        variable = field.metadata["variable"]
+        if variable and os.environ.get(variable):
+            found |= _read(cls, [(field.name, os.environ[variable])], f" (from the variable {variable})")
+    return found
 
 
 def _stood_for(cls: type[C], given: Mapping[str, Any]) -> dict[str, Any]:

@@ -59,6 +59,7 @@ def opt(
     phase: str = "",
     trial: Any = None,
     metavar: str = "",
+    variable: str = "",
 ) -> Any:
     """Declare one option.
 
@@ -80,6 +81,7 @@ def opt(
         phase: the first phase of a stage with phases that depends on it; "" is the first of all.
         trial: its value in a trial of a few steps; None for the same.
         metavar: what `--help` shows for its value, where the type does not say enough.
+        variable: an environment variable that gives the default where it is set.
     """
     meta = {
         "help": help,
@@ -94,6 +96,7 @@ def opt(
         "phase": phase,
         "trial": trial,
         "metavar": metavar,
+        "variable": variable,
     }
     return dataclasses.field(default=default, metadata=meta)
 
@@ -129,6 +132,11 @@ def input_ref(
 def word(help: str, default: Any = REQUIRED) -> Any:
     """Declare what is given without an option, in this order; the last may be a tuple, of all that follow."""
     return opt(default, help, kind="word")
+
+
+def channel_opt(help: str) -> Any:
+    """Declare the option that names a channel."""
+    return opt("dev", help, kind="environment", often=True, variable="YANMO_CHANNEL")
 
 
 def flag(name: str) -> str:
@@ -290,6 +298,7 @@ class StoreOptions(Options, group="store"):
         "where outputs are stored: a folder, file:///path or s3://bucket/prefix",
         kind="environment",
         often=True,
+        variable="YANMO_STORE",
     )
     endpoint: str = opt(
         "",
@@ -316,12 +325,9 @@ class StoreOptions(Options, group="store"):
 class ChannelOptions(StoreOptions, group="store"):
     """Where outputs are stored, and which pointers are read and moved."""
 
-    channel: str = opt(
-        "dev",
+    channel: str = channel_opt(
         "name of a series of runs, such as dev or nightly; inputs are the channel's latest outputs "
-        "unless others are given, and this run's output becomes the latest",
-        kind="environment",
-        often=True,
+        "unless others are given, and this run's output becomes the latest"
     )
     inputs: str = opt(
         "latest",

@@ -220,7 +220,7 @@ def _about(cls: type, option: dataclasses.Field[Any]) -> str:
 
 def _briefly(option: dataclasses.Field[Any]) -> str:
     """Choices and default, in a few words."""
-    default = AUTO if option.metadata["auto"] else shown(option.default)
+    default = AUTO if option.metadata["auto"] else _default(option)
     parts = [", ".join(option.metadata["choices"])] if option.metadata["choices"] else []
     if option.default != NONE and _has_default(option):
         parts.append(f"default: {default}")
@@ -235,8 +235,9 @@ def _has_default(option: dataclasses.Field[Any]) -> bool:
 
 
 def _default(option: dataclasses.Field[Any]) -> str:
-    auto = option.metadata["auto"]
-    return f"auto: {auto}" if auto else shown(option.default)
+    auto, variable = option.metadata["auto"], option.metadata["variable"]
+    default = f"auto: {auto}" if auto else shown(option.default)
+    return f"{variable}, else {default}" if variable else default
 
 
 def _says_more(bounds: Bounds) -> bool:

@@ -15,7 +15,7 @@ from yanmo.common.command_end import ended
 from yanmo.common.errors import DataError, ExitCode, UsageError
 from yanmo.common.logs import setup
 from yanmo.options.command_line import load_command
-from yanmo.options.fields import REQUIRED, ToolOptions, default_argv, opt
+from yanmo.options.fields import REQUIRED, ToolOptions, channel_opt, default_argv, opt
 from yanmo.options.nearest import did_you_mean
 from yanmo.options.values import MOST, brief
 from yanmo.promote.config import STAGE
@@ -76,7 +76,7 @@ def _refuse(word: str) -> int:
 class HistoryOptions(ToolOptions, group="history"):
     """Show the champions of a channel."""
 
-    channel: str = opt("dev", "channel whose champions are shown")
+    channel: str = channel_opt("channel whose champions are shown")
     json: bool = opt(False, "for scripts: one JSON document")
 
 
@@ -84,7 +84,7 @@ class HistoryOptions(ToolOptions, group="history"):
 class RollbackOptions(ToolOptions, group="rollback"):
     """Bring a former champion back."""
 
-    channel: str = opt("dev", "channel whose champion is replaced")
+    channel: str = channel_opt("channel whose champion is replaced")
     to: int = opt(0, "number in the history; 0 is the one before", least=-MOST)  # the history says which
     why: str = opt(REQUIRED, "the reason, for the history")
     who: str = opt("", "for the history; default: user@host")

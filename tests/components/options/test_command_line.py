@@ -42,6 +42,17 @@ def test_a_flag_wins_over_the_file_and_the_file_over_the_default(tmp_path: Path)
     assert (got.steps, got.rate, got.name, got.fast, got.way) == (9, 1e-3, "诗", True, "a")
 
 
+def test_a_variable_is_the_default_of_the_store_and_its_channel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """README's `yanmo cache show demo/tokenize` read another store than `make demo` wrote."""
+    monkeypatch.setenv("YANMO_STORE", "s3://b/a")
+    monkeypatch.setenv("YANMO_CHANNEL", "nightly")
+    assert (toy().store, toy().channel) == ("s3://b/a", "nightly")
+    assert toy("--channel=x").channel == toy("--config=channel: x").channel == "x"
+    assert load_given(Toy, ["--steps=2"], "yanmo toy")[1] == {"steps"}, "it was not given to this run"
+    monkeypatch.setenv("YANMO_STORE", "")
+    assert toy().store == "runs/store"
+
+
 @pytest.mark.parametrize(
     "text", ["steps: 7", "{steps: 7, fast: true}", "steps: 7\nfast: true\n", " steps: 7"]
 )

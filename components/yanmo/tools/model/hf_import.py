@@ -13,7 +13,7 @@ from yanmo.common.json_object import read_object
 from yanmo.formats.round_trip import check_round_trip, open_tokenizer
 from yanmo.formats.texts_at_hand import texts_at_hand
 from yanmo.model.weights_check import check_weights, weight_files
-from yanmo.options.fields import ToolOptions, opt, word
+from yanmo.options.fields import ToolOptions, channel_opt, word
 from yanmo.store.commit import Attempt, Recipe, Result, commit_once
 from yanmo.store.manifest import file_sha256
 from yanmo.store.objects import ObjectStore
@@ -40,7 +40,7 @@ class ImportOptions(ToolOptions, group="import"):
     """
 
     folder: str = word("folder with config.json, tokenizer.json and *.safetensors")
-    channel: str = opt("dev", "channel on whose text the tokenizer is tried too; 'none' for no channel")
+    channel: str = channel_opt("channel on whose text the tokenizer is tried too; 'none' for no channel")
 
 
 def run(store: ObjectStore, options: ImportOptions) -> int:

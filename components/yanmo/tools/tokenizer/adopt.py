@@ -16,7 +16,7 @@ from yanmo.formats.records import GENRE_ALIASES
 from yanmo.formats.round_trip import check_round_trip, open_tokenizer
 from yanmo.formats.texts_at_hand import texts_at_hand
 from yanmo.formats.token_cache import TOKENIZER, SpecialIds
-from yanmo.options.fields import ToolOptions, opt, word
+from yanmo.options.fields import ToolOptions, channel_opt, opt, word
 from yanmo.store.commit import Attempt, Recipe, Result, commit_once
 from yanmo.store.objects import ObjectStore
 from yanmo.store.pointers import move_pointer
@@ -45,8 +45,7 @@ class AdoptOptions(ToolOptions, group="import"):
     """
 
     folder: str = word("folder with a tokenizer.json, or that file")
-    channel: str = opt(
-        "dev",
+    channel: str = channel_opt(
         "channel whose pointer `tokenizer` is moved, and on whose text it is tried; 'none' for no channel",
     )
     genres: str = opt("", "further genres that get a tag, besides those of the bundled corpus", metavar="A,B")
