@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
 import re
 from enum import IntEnum
 from typing import TypeGuard
@@ -59,7 +60,7 @@ class WorkerLost(StorageError):
 
 
 _OUT_OF_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-_BAD_PATH = {errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP}
+_BAD_PATH = {errno.EEXIST, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP}
 _MACHINE = {errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOSYS}
 
 
@@ -114,13 +115,34 @@ def _advice(error: BaseException) -> str:
     if is_out_of_space(error):
         where = f" while writing {error.filename}" if error.filename else ""
         return (
-            f"no space left on device{where}; nothing half-written is visible. "
+            f"{in_words(error).lower()}{where}; nothing half-written is visible. "
             "Free space and run the same command again"
         )
     if isinstance(error, OSError) and error.errno == errno.EROFS:
         where = error.filename or "the disk"
         return f"{where}: read-only; mount it for writing, or give another --store or --scratch"
+    if isinstance(error, OSError) and error.errno is not None and error.strerror:
+        where = f"{error.filename}: " if error.filename else ""
+        return f"{where}{error.strerror}; {_what_to_do(error)}"
     return str(error) or type(error).__name__
+
+
+def _what_to_do(error: OSError) -> str:
+    if isinstance(error, PermissionError):
+        return f"user {os.geteuid()} may not use it: change its owner or mode, or name another"
+    if isinstance(error, FileNotFoundError):
+        return "it is gone, or its folder is: look at the path"
+    if exit_code(error) == ExitCode.DATA:
+        return "expected a file where a file belongs, and a folder above it: look at the path"
+    if exit_code(error) == ExitCode.ENVIRONMENT:
+        return "this machine's limits do not allow it: see `ulimit -a`, or use another machine"
+    return "run the same command again; where it happens again, look at the disk or the connection"
+
+
+def in_words(error: BaseException) -> str:
+    """What `error` says, without the number and the name of the file that the system adds to it."""
+    reason = error.strerror if isinstance(error, OSError) else None
+    return reason or str(error) or type(error).__name__
 
 
 def report(error: Exception, log: logging.Logger) -> ExitCode:

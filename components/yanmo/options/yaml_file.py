@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from yanmo.common.errors import UsageError
+from yanmo.common.errors import UsageError, in_words
 
 _INLINE = re.compile(r"\s*\{|\s*[A-Za-z_][\w-]*\s*:(\s|$)")
 _MAX_INLINE = 1000
@@ -50,9 +50,9 @@ def read_yaml(source: str | Path) -> dict[str, str]:
     except UsageError:
         raise
     except FileNotFoundError:
-        raise UsageError(f"cannot read options from {path}: no such file{_with_space(str(source))}") from None
+        raise UsageError(f"cannot read options from {path}: no such file{_meant(str(source))}") from None
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-        raise UsageError(f"cannot read options from {path}: {error}") from error
+        raise UsageError(f"cannot read options from {path}: {in_words(error)}") from error
     if not isinstance(tree, dict | None):
         raise UsageError(f"{path}: expected lines of `name: value`, found {_found(tree)}")
     result: dict[str, str] = {}
@@ -66,11 +66,16 @@ def read_yaml(source: str | Path) -> dict[str, str]:
     return result
 
 
-def _with_space(source: str) -> str:
-    """What `steps:7` should have been."""
-    name, colon, value = source.partition(":")
-    is_option = bool(colon and value) and re.fullmatch(r"[A-Za-z_][\w-]*", name) is not None
-    return f"; as YAML text it needs a space after the colon: `{name}: {value}`" if is_option else ""
+def _meant(source: str) -> str:
+    """What the name of a file that is not there should have been: `steps:7`, `steps=7`, `"steps: 7"`."""
+    text = source.strip()
+    if text[:1] in ("'", '"') and text[-1:] == text[:1] and _is_inline(text[1:-1]):
+        return f"; as YAML text it needs no quotation marks around all of it: {text[1:-1]}"
+    option = re.fullmatch(r"([A-Za-z_][\w-]*)([:=])(.+)", text, re.DOTALL)
+    if option:
+        space = "a space after the colon" if option[2] == ":" else "a colon and a space"
+        return f"; as YAML text it needs {space}: `{option[1]}: {option[3]}`"
+    return "; expected the name of a file, or YAML text such as `log_level: info`"
 
 
 def _found(value: Any) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import asdict
 
-from yanmo.common.errors import DataError
+from yanmo.common.errors import DataError, UsageError
 from yanmo.formats.seed_noise import PART
 from yanmo.options.fields import NONE
 from yanmo.promote.gate.evaluation import (
@@ -179,6 +179,11 @@ def _measured_champion(run: PromoteRun, champion: Output, conditions: dict[str, 
     """The champion's evaluation: the given one, or the channel's where another was promoted since."""
     given, channel = run.inputs["champion"], run.options.channel
     command = evaluate_command(champion.manifest.key, conditions)
+    if given is None and run.options.champion == NONE:
+        raise UsageError(
+            f"--champion none: expected a channel without a champion, but {channel!r} has {champion} "
+            "(another promotion may have come first); leave --champion out to compare with it"
+        )
     if given is None:
         raise DataError(f"the champion {champion} has no evaluation to compare with; run {command} first")
     measured = open_evaluation(given).model

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from yanmo.common.errors import DataError, UsageError
+from yanmo.common.errors import DataError, UsageError, in_words
 from yanmo.options.fields import NONE, StageOptions, flag, option_fields
 from yanmo.store.manifest import MAX_REFERENCE_BYTES, Reference
 from yanmo.store.objects import ObjectStore
@@ -90,7 +90,7 @@ def _inputs_file(value: str, known: Sequence[str]) -> dict[str, str]:
     try:
         said = {} if value == "latest" else json.loads(Path(value).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:  # ValueError: not JSON, not UTF-8, a NUL in the name
-        why = "no such file" if isinstance(error, FileNotFoundError) else str(error)
+        why = "no such file" if isinstance(error, FileNotFoundError) else in_words(error)
         raise UsageError(f"--inputs {value}: expected 'latest' or a JSON file: {why}") from error
     if not isinstance(said, dict):
         raise UsageError(f"--inputs {value}: expected a JSON object of input name -> reference")

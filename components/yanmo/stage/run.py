@@ -19,7 +19,7 @@ from typing import NoReturn
 
 from yanmo.common.answers import only_answers
 from yanmo.common.command_end import as_process
-from yanmo.common.errors import ExitCode
+from yanmo.common.errors import ExitCode, UsageError, in_words
 from yanmo.common.logs import human_seconds, setup
 from yanmo.options.command_line import load_given
 from yanmo.options.fields import NONE, StageOptions, by_kind, default_argv, option_fields
@@ -71,6 +71,7 @@ def _serve(
     outputs = ExecutorOutputs.parse(options.executor_input)
     store = store_of(options)
     _check_pointers(stage, options)
+    _check_reference_out(options.reference_out)
     fatal = fatal_of_this_run(store, stage, options)
     if fatal is not None:
         return fatal
@@ -118,6 +119,26 @@ def _check_pointers(stage: Stage, options: StageOptions) -> None:
         *(_part_pointer(options.pointer, each) for each in stage.outputs),
     ):
         pointer_name(options.channel, name)
+
+
+def _check_reference_out(name: str) -> None:
+    """Refuse what cannot be written now, not after the work.
+
+    Raises:
+        UsageError: it is a folder, below a file, or this user may not write it.
+    """
+    if not name:
+        return
+    path = Path(name)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        why = "it is a folder" if path.is_dir() else ""
+        if not os.access(path if path.exists() else path.parent, os.W_OK):
+            why = f"user {os.geteuid()} may not write there"
+    except (OSError, ValueError) as error:
+        why = in_words(error)
+    if why:
+        raise UsageError(f"--reference-out {name}: expected a file that can be written: {why}; name another")
 
 
 def _is_helper() -> bool:

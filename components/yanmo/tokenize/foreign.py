@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from yanmo.common.errors import DataError
+from yanmo.common.errors import DataError, in_words
 from yanmo.formats.round_trip import ADVICE, PROBES, difference, open_tokenizer
 from yanmo.tokenize.byte_level import ALPHABET, BYTES, is_byte_level
 from yanmo.tokenize.segmenter import Array, Segmenter
@@ -36,7 +36,7 @@ def read_segmenter(path: Path) -> Segmenter:
         plain = value["model"]["type"] == "Unigram" and value.get("normalizer") is None
         plain &= value.get("pre_tokenizer") is None or is_byte_level(value)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise DataError(f"{path}: not a tokenizer.json: {type(error).__name__} {error}") from error
+        raise DataError(f"{path}: not a tokenizer.json: {in_words(error)}") from error
     return Segmenter.read(path) if plain else ForeignSegmenter.read(path)
 
 

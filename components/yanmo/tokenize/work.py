@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from yanmo.common.errors import DataError, StorageError
+from yanmo.common.errors import DataError, StorageError, in_words
 from yanmo.common.logs import Progress, human_bytes
 from yanmo.common.workers import Workers, preload
 from yanmo.formats.documents import text_form
@@ -102,7 +102,7 @@ def read_user_dictionaries(options: TokenizeConfig) -> bytes:
         except OSError as error:
             if isinstance(error, StorageError):
                 raise
-            raise DataError(f"--user-dictionary {place}: cannot be read: {error}") from error
+            raise DataError(f"--user-dictionary {place}: cannot be read: {in_words(error)}") from error
         found += user_lines(data, place)
     return found
 

@@ -91,12 +91,22 @@ def test_a_bad_options_file_is_refused_by_name(text: str, words: str) -> None:
     assert "--config '" in str(error.value)
 
 
-@pytest.mark.parametrize("text", ["steps:7", "nothing.yaml"])
-def test_what_names_no_options_file_says_what_was_expected(text: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("steps:7", "needs a space after the colon: `steps: 7`"),
+        ("steps=7", "needs a colon and a space: `steps: 7`"),
+        ('"steps: 7"', "needs no quotation marks around all of it: steps: 7"),
+        ("'{steps: 7}'", "needs no quotation marks around all of it: {steps: 7}"),
+        ("nothing.yaml", "expected the name of a file, or YAML text such as"),
+        ("- steps", "expected the name of a file, or YAML text such as"),
+    ],
+)
+def test_what_names_no_options_file_says_what_was_expected(text: str, hint: str) -> None:
     with pytest.raises(UsageError) as error:
         read_yaml(text)
-    assert f"{text}: no such file" in str(error.value) and "Errno" not in str(error.value)
-    assert ("`steps: 7`" in str(error.value)) == (text == "steps:7"), "YAML needs a space after the colon"
+    assert f"{text}: no such file; " in str(error.value) and "Errno" not in str(error.value)
+    assert hint in str(error.value)
 
 
 def test_a_word_that_means_another_one_is_found_by_its_meaning() -> None:

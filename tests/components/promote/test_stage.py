@@ -115,8 +115,24 @@ def test_a_champion_without_evaluation_says_what_to_run(stage, caplog):
     stage.evaluate(stage.model(1))
     stage.promote()
     stage.evaluate(stage.model(2), 7.0)
-    assert stage.promote("--champion", "none") == 65
+    (stage.store.root / "pointers" / "dev" / "champion_evaluation.json").unlink()
+    assert stage.promote() == 65
     assert "has no evaluation to compare with; run `yanmo evaluate --model train/" in caplog.text
+
+
+def test_no_champion_is_asked_for_where_there_is_one_by_now(stage, caplog):
+    """The second of two first promotions at once, each with --champion none."""
+    first = stage.model(1)
+    stage.evaluate(first)
+    assert stage.promote("--champion", "none") == 0
+    stage.evaluate(stage.model(2), 7.0)
+    assert stage.promote("--champion", "none") == 64
+    assert (
+        f"expected a channel without a champion, but 'dev' has train/{first.reference.key[:12]}"
+        in caplog.text
+    )
+    assert "leave --champion out" in caplog.text and stage.pointer("champion") == first.reference
+    assert stage.promote() == 0 and stage.pointer("champion") != first.reference
 
 
 def test_an_evaluation_of_another_model_is_not_the_champions(stage, caplog):

@@ -413,3 +413,18 @@ def test_a_part_that_a_running_stage_uses_is_named_for_gc_before_its_commit(stor
         return Result(counts={})
 
     assert main(toy_stage.STAGE, Steps(work), [f"--store={store.root}", "--metrics-port=-1"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("place", "why"),
+    [("folder", "it is a folder"), ("file/ref.json", "File exists"), ("file/a/ref.json", "Not a directory")],
+)
+def test_a_reference_that_cannot_be_written_is_refused_before_the_work(
+    store: FileStore, toy: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str], place: str, why: str
+) -> None:
+    (tmp_path / "out" / "folder").mkdir(parents=True)
+    (tmp_path / "out" / "file").write_text("", encoding="utf-8")
+    assert toy("--text=春", f"--reference-out={tmp_path}/out/{place}") == 64
+    said = capsys.readouterr().err
+    assert f"{place}: expected a file that can be written: {why}; name another" in said
+    assert read_pointer(store, "dev", "toy") is None and "Errno" not in said

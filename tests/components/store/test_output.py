@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -183,3 +184,23 @@ def test_a_manifest_of_an_earlier_version_has_no_seal_and_is_read(store: FileSto
     del values["sealed"]
     path.write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
     assert open_reference(store, output.reference).manifest == output.manifest
+
+
+def test_a_reference_whose_manifest_is_not_what_lies_there_is_said(
+    store: FileStore, output: Output, caplog: pytest.LogCaptureFixture
+) -> None:
+    open_reference(store, output.reference)
+    assert not caplog.text
+    found = open_reference(store, replace(output.reference, manifest_sha256="0" * 64))
+    assert found.content_digest == output.content_digest
+    assert "pins its manifest with sha256 0000000000000000..., found " in caplog.text
+    assert "`yanmo store verify`" in caplog.text
+
+
+def test_a_reference_to_a_manifest_that_force_replaced_is_nothing_to_speak_of(
+    store: FileStore, output: Output, caplog: pytest.LogCaptureFixture
+) -> None:
+    again = commit_once(store, recipe(), write_text("别的字"), force=True)
+    assert again is not None and again.reference.manifest_sha256 != output.reference.manifest_sha256
+    assert open_reference(store, output.reference).content_digest == output.content_digest
+    assert not caplog.text

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from yanmo.common.errors import DataError
+from yanmo.common.errors import DataError, in_words
 
 SHIPPED = Path(__file__).with_name("synonyms.txt")
 _MOST_WORDS = 500
@@ -38,7 +38,7 @@ class Synonyms:
         try:
             lines = path.read_text(encoding="utf-8-sig").splitlines()
         except (OSError, UnicodeDecodeError) as error:
-            raise DataError(f"--synonyms {path}: expected a text file in UTF-8: {error}") from error
+            raise DataError(f"--synonyms {path}: expected a text file in UTF-8: {in_words(error)}") from error
         groups: dict[str, list[str]] = {}
         fixed: set[str] = set()
         for number, line in enumerate(lines, 1):

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from yanmo.common.errors import DataError, UsageError
+from yanmo.common.errors import DataError, UsageError, in_words
 from yanmo.curate.options.source_options import ENCODINGS, LAYOUTS
 from yanmo.curate.sources.raw_files import local_path
 from yanmo.formats.genre_names import genre_problem
@@ -152,7 +152,7 @@ def _read_list(path: Path) -> list[Any]:
     try:
         value = plain_yaml(path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-        raise DataError(f"--sources {path}: cannot be read as YAML: {error}") from error
+        raise DataError(f"--sources {path}: cannot be read as YAML: {in_words(error)}") from error
     found = value.get("sources") if isinstance(value, dict) else None
     if not isinstance(found, list) or not found or len(value) > 1:
         raise UsageError(f"--sources {path}: expected `sources:` and a list of `path:` and settings")

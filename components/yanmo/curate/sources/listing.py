@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from yanmo.common.errors import DataError, StorageError, UsageError
+from yanmo.common.errors import DataError, StorageError, UsageError, in_words
 from yanmo.curate.sources.entries import NO_SETTINGS, Settings, read_entries
 from yanmo.curate.sources.raw_files import RawFile, list_files, local_path, open_file, stat_file
 from yanmo.store.manifest import digest
@@ -236,7 +236,7 @@ def iterate_excluded(path: Path) -> Iterator[str]:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"--exclude {path}: cannot be read: {error}") from error
+        raise DataError(f"--exclude {path}: cannot be read: {in_words(error)}") from error
     for number, line in enumerate(text.splitlines(), 1):
         found = line.partition("#")[0].strip()
         if found and not re.fullmatch(r"[0-9a-f]{64}", found):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from yanmo.common.errors import DataError, ExitCode, UsageError
+from yanmo.common.errors import DataError, ExitCode, UsageError, in_words
 from yanmo.formats.genre_names import genre_problem
 from yanmo.formats.records import GENRE_ALIASES
 from yanmo.formats.round_trip import check_round_trip, open_tokenizer
@@ -113,7 +113,7 @@ def read_foreign(place: Path) -> dict[str, Any]:
             "`AutoTokenizer.from_pretrained(folder).save_pretrained(folder)`"
         ) from error
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise DataError(f"{path}: not a tokenizer.json: {type(error).__name__} {error}") from error
+        raise DataError(f"{path}: not a tokenizer.json: {in_words(error)}") from error
     return {**value, "truncation": None, "padding": None}
 
 

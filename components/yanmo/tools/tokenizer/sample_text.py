@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from yanmo.common.errors import DataError
+from yanmo.common.errors import DataError, in_words
 from yanmo.store.output import Output
 
 HELD_OUT = 20
@@ -89,7 +89,7 @@ def _documents(path: Path, text_field: str) -> Iterator[str]:
     except (OSError, EOFError, ValueError, pa.ArrowException) as error:
         if isinstance(error, DataError):
             raise
-        raise DataError(f"{path}: cannot be read: {error}; {_FORMS}") from error
+        raise DataError(f"{path}: cannot be read: {in_words(error)}; {_FORMS}") from error
 
 
 def _parquet(path: Path, column: str = "text") -> Iterator[str]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from yanmo.common.errors import UsageError
+from yanmo.common.errors import UsageError, in_words
 from yanmo.train.config import TrainConfig
 
 _OURS = {
@@ -98,7 +98,7 @@ def _read(path: str) -> dict[str, Any]:
     try:
         value = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise UsageError(f"--deepspeed-config {path}: cannot be read as JSON: {error}") from error
+        raise UsageError(f"--deepspeed-config {path}: cannot be read as JSON: {in_words(error)}") from error
     if not isinstance(value, dict):
         raise UsageError(f"--deepspeed-config {path}: expected an object, found {type(value).__name__}")
     return value
