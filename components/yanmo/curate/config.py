@@ -51,15 +51,15 @@ class CurateOptions(
 
     def contradictions(self) -> list[str]:
         """Options of different groups that contradict each other."""
-        if not self.add_confirmation:
+        if not self.adding:
             return []
         if self.evaluation_set == NONE:
             return [
-                "--add-confirmation adds to a pinned evaluation set; --evaluation-set none chooses a new "
-                "one, which has a confirmation split anyway: give one of the two"
+                f"{self.adding} adds to a pinned evaluation set; --evaluation-set none chooses a new one, "
+                "which has all genres and a confirmation split anyway: give one of the two"
             ]
         if self.shard:
-            return ["--add-confirmation chooses among all of the text; leave out --shard"]
+            return [f"{self.adding} chooses among all of the text; leave out --shard"]
         return []
 
 

@@ -78,8 +78,9 @@ def write_splits(
     shard_characters: int,
     workers: int,
     meanwhile: Callable[[], None] = lambda: None,
+    suffix: str = "",
 ) -> dict[str, dict[str, dict[str, int]]]:
-    """Write the corpus' documents as `<split>-00000-of-0000N.parquet`.
+    """Write the corpus' documents as `<split><suffix>-00000-of-0000N.parquet`.
 
     Args:
         splits: split -> positions of its documents.
@@ -88,7 +89,9 @@ def write_splits(
     Returns:
         {"documents": split -> genre -> number, "characters": split -> genre -> number}
     """
-    files = [file for name, held in splits.items() for file in _files(corpus, name, held, shard_characters)]
+    files = [
+        file for name, held in splits.items() for file in _files(corpus, name, held, shard_characters, suffix)
+    ]
     scratch = attempt.path("scratch/pieces").parent
     cuts = list(_cuts(corpus, files, scratch))
     with ordered_map(cut_file, iter(cuts), workers) as results:
@@ -110,13 +113,13 @@ def write_splits(
     return {what: {name: counts[name][what] for name in splits} for what in ("documents", "characters")}
 
 
-def _files(corpus: Corpus, split: str, positions: Ints, shard_characters: int) -> list[_File]:
+def _files(corpus: Corpus, split: str, positions: Ints, shard_characters: int, suffix: str) -> list[_File]:
     chosen = corpus.copies.unique[positions]
     order = np.argsort(corpus.candidates.id[chosen], kind="stable")
     bounds = shard_bounds(corpus.candidates.characters[chosen[order]].astype(np.int64), shard_characters)
     return [
         _File(
-            name=f"{split}-{i:05d}-of-{len(bounds):05d}.parquet",
+            name=f"{split}{suffix}-{i:05d}-of-{len(bounds):05d}.parquet",
             split=split,
             positions=positions[order[start:stop]],
         )

@@ -32,8 +32,8 @@ from yanmo.curate.sources.listing import (
     sources_input,
 )
 from yanmo.curate.split.benchmark_files import benchmark_texts
-from yanmo.curate.split.confirmation_split import build_extended_set
 from yanmo.curate.split.evaluation_set import EvaluationSet, build_evaluation_set
+from yanmo.curate.split.extended_set import add_confirmation, add_genres, new_genres
 from yanmo.curate.split.train_split import write_documents
 from yanmo.curate.text.record_rules import check_record_rules, record_rules
 from yanmo.formats.records import CONFIRM
@@ -102,8 +102,8 @@ def prepare(run: CurateRun) -> Prepared[Handed]:
         made.benchmarks = digest_files(run.store, found)
         inputs["benchmarks"] = sources_input(made.benchmarks)
     pinned = run.inputs["evaluation_set"]
-    if options.add_confirmation:
-        _add_confirmation(run, made, pinned, inputs)
+    if options.adding:
+        _add(run, made, pinned, inputs)
     if pinned is None:
         pinned = _choose_evaluation_set(run, made, inputs)
     else:
@@ -141,36 +141,35 @@ def _choose_evaluation_set(run: CurateRun, made: Handed, inputs: dict[str, KeyIn
     return open_reference(run.store, pinned)
 
 
-def _add_confirmation(
-    run: CurateRun, made: Handed, pinned: Output | None, inputs: dict[str, KeyInput]
-) -> NoReturn:
-    """Pin a set with the same test and valid files and a confirmation split chosen from this text."""
+def _add(run: CurateRun, made: Handed, pinned: Output | None, inputs: dict[str, KeyInput]) -> NoReturn:
+    """Pin a set with the same files and more, chosen from this text: see split/extended_set.py."""
     options = run.options
     if pinned is None:
         raise DataError(
             f"channel {options.channel!r} of {run.store.uri} has no evaluation set to add to; its first "
-            "`yanmo curate` chooses one, with a confirmation split"
+            "`yanmo curate` chooses one, with all genres and a confirmation split"
         )
-    if pinned.entries(f"{CONFIRM}-*.parquet"):
+    if options.add_confirmation and pinned.entries(f"{CONFIRM}-*.parquet"):
         raise Skip(f"{pinned} already has a confirmation split")
     if options.pointer != NONE:
         _check_is_channels(run, pinned)
     _check_form(pinned, options)
-    semantic, of_the_key = of_phases(options, ADDED)
+    if options.add_genres and not new_genres(pinned, _corpus(run, made)):
+        raise Skip(f"{pinned} already has texts of every genre of --sources")
+    semantic, of_the_key = of_phases(options, ADDED if options.add_confirmation else CHOSEN)
+    add = add_confirmation if options.add_confirmation else add_genres
 
     def build(attempt: Attempt) -> Result:
         corpus = _corpus(run, made)
         known = EvaluationSet.open(pinned, options.split_by)
         is_held = known.holds(corpus, options.near_duplicate_similarity, options.workers)
-        return build_extended_set(attempt, pinned, corpus, is_held, of_the_key)
+        return add(attempt, pinned, corpus, is_held, of_the_key)
 
     inputs = {name: value for name, value in inputs.items() if name != "benchmarks"}
     part = run.part(
         EVALUATION_SET, EVALUATION_SET_REVISION, semantic, {**inputs, EVALUATION_SET: pinned}, build
     )
-    found = part.manifest.counts["documents"][CONFIRM]
-    numbers = ", ".join(f"{genre} {number}" for genre, number in found.items())
-    log.info("%s: %s with a confirmation split of %d texts (%s)", part, pinned, sum(found.values()), numbers)
+    log.info("%s: %s with %s", part, pinned, _more(part, pinned))
     if options.pointer == NONE:
         raise Skip(f"--pointer none: {part} is not pinned")
     if not swap_pointer(run.store, options.channel, EVALUATION_SET, pinned.reference, part.reference):
@@ -181,8 +180,22 @@ def _add_confirmation(
                 "pinned one meanwhile); nothing was moved: run the same command again"
             )
     raise Skip(
-        f"{part} is pinned, and --add-confirmation makes nothing else; the next `yanmo curate` of channel "
+        f"{part} is pinned, and {options.adding} makes nothing else; the next `yanmo curate` of channel "
         f"{options.channel!r} keeps the new texts out of training"
+    )
+
+
+def _more(part: Output, pinned: Output) -> str:
+    """What a set has more than the one that it was made from, in words."""
+    before = pinned.manifest.counts["documents"]
+    added = {
+        split: {genre: number for genre, number in of.items() if genre not in before.get(split, {})}
+        for split, of in part.manifest.counts["documents"].items()
+    }
+    return "; ".join(
+        f"{split}: {sum(of.values())} new texts ({', '.join(f'{g} {n}' for g, n in of.items())})"
+        for split, of in added.items()
+        if of
     )
 
 
@@ -200,7 +213,7 @@ def _check_is_channels(run: CurateRun, pinned: Output) -> None:
         return
     found = f"{now.stage}/{now.key[:12]}" if now else "not set"
     raise UsageError(
-        f"--add-confirmation: --evaluation-set names {pinned}, expected the set of channel {channel!r} "
+        f"{run.options.adding}: --evaluation-set names {pinned}, expected the set of channel {channel!r} "
         f"({found}); leave --evaluation-set out, or give --pointer none to make the set without pinning it"
     )
 
@@ -318,6 +331,12 @@ def work(run: CurateRun) -> Result:
     part, corpus = run.prepared.evaluation_set, _corpus(run, run.prepared)
     assert part is not None  # `prepare` ends with one
     held_out = EvaluationSet.open(part, run.options.split_by)
+    if new := new_genres(part, corpus):
+        log.warning(
+            "of genre %s nothing is held out, as the channel's evaluation set was chosen without it; "
+            "`yanmo curate --add-genres` with the same --sources adds it to the set",
+            ", ".join(new),
+        )
     benchmarks = benchmark_texts(run.prepared.benchmarks, run.options.overlap_characters)
     result = write_documents(run.attempt, corpus, held_out, benchmarks, run.options)
     _export(run, corpus)
