@@ -45,9 +45,9 @@ lint: install
 types: install
 	$(BIN)/mypy
 
-# Three workers on two cores: some tests wait (for a frozen rank, a lease, a server) and use no core meanwhile.
+# Four workers on two cores: some tests wait (for a frozen rank, a lease, a server) and use no core meanwhile.
 # worksteal gives a worker neighbouring tests, which share fixtures. Bytecode saves 0.1 s of each process.
-TEST_WORKERS ?= 3
+TEST_WORKERS ?= 4
 unit: install
 	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n $(TEST_WORKERS) --dist worksteal
 

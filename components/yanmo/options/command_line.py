@@ -119,8 +119,8 @@ def _texts(cls: type, argv: Sequence[str], prog: str) -> dict[str, list[str]]:
     A flag is `--OPTION=text`, `--OPTION text` or, for one that is true or false, `--OPTION` alone. Where a
     command takes words, they alone follow `--`.
     """
-    known, takes_words = values_of(cls), bool(names_of(cls, kind="word"))
-    flags = {flag(name): name for name in known if called(cls, name) == flag(name)}
+    known, of_words = values_of(cls), set(names_of(cls, kind="word"))
+    flags, takes_words = {flag(name): name for name in known if name not in of_words}, bool(of_words)
     flags |= {"--config": "config"} if issubclass(cls, StageOptions) else {}
     found, words, left = dict[str, list[str]](), list[str](), list(argv)
     while left:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import time
 from collections.abc import Iterable, Iterator
 
 from yanmo.common.errors import DataError
@@ -27,6 +28,10 @@ log = logging.getLogger(__name__)
 SETTLED_SECONDS = 2.0
 """Nothing that a lease does not guard is removed younger than this: its writer may be at it now. (The
 temporary files of a folder are locked while they are written, a moment after they appear.)"""
+
+_REMADE_SECONDS = 4.0
+"""How long an output that a pointer names and that is not there is waited for, before the store is called
+damaged: a run that lost it to an earlier gc is tried again."""
 
 
 class Planner:
@@ -59,9 +64,7 @@ class Planner:
 
     def _roots(self) -> Iterator[tuple[Reference, str]]:
         for named in read_all(self.store, self.inventory.pointers):
-            if named.is_pointer:
-                self._check_is_there(named)
-            yield named.reference, named.by
+            yield self._settled(named).reference if named.is_pointer else named.reference, named.by
         for name, folder in sorted(self.inventory.keys.items()):
             if is_working(self.store, folder):
                 self._live.add(name)
@@ -71,22 +74,32 @@ class Planner:
                     yield reference, f"input of a run of {folder}"
             yield from self._young(folder)
 
-    def _check_is_there(self, named: Named) -> None:
-        """Raise DataError where a pointer's output is lost whole: what it rests on is not known without it.
+    def _settled(self, named: Named) -> Named:
+        """The pointer, once its output is there: a run that an earlier gc disturbed may be making it again.
 
-        Such a store is half restored, maybe, and what its outputs rest on would go.
+        Raises:
+            DataError: the output is lost whole. What it rests on is not known without it: such a store is
+                half restored, maybe, and what its outputs rest on would go.
         """
+        end = time.monotonic() + _REMADE_SECONDS
+        while not self._is_there(named.reference) and time.monotonic() < end:
+            time.sleep(0.05)
+            info = self.store.stat(f"pointers/{named.by}.json")
+            named = next(read_all(self.store, [info] if info else []), named)
+        if self._is_there(named.reference):
+            return named
         reference = named.reference
-        folder = self.inventory.keys.get((reference.stage, reference.key))
-        if folder is not None and (any(folder.objects) or is_working(self.store, folder)):
-            return
-        if self.store.stat(reference.manifest_uri) is not None:
-            return  # committed since the store was listed
         raise DataError(
             f"{self.store.uri}/pointers/{named.by}.json: names {reference.stage}/{reference.key[:12]}, found "
             f"nothing of it; restore it, or run the {reference.stage} stage again. To let go of all that it "
             "rests on, delete the pointer by hand first"
         )
+
+    def _is_there(self, reference: Reference) -> bool:
+        folder = self.inventory.keys.get((reference.stage, reference.key))
+        if folder is not None and (any(folder.objects) or is_working(self.store, folder)):
+            return True
+        return self.store.stat(reference.manifest_uri) is not None  # committed since the store was listed
 
     def _young(self, folder: KeyFolder) -> Iterator[tuple[Reference, str]]:
         """The edges of manifests that are too young to be removed."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import threading
 import time
 from collections.abc import Callable
 
@@ -104,6 +105,21 @@ def test_a_champion_that_was_lost_whole_stops_gc(ground: Ground) -> None:
     assert result.code == ExitCode.DATA
     ground.store.delete(NAMES["pointer"])
     assert ground.gc().code == 0, "as the message says"
+
+
+def test_a_champion_that_is_being_made_again_does_not_stop_gc(ground: Ground) -> None:
+    """What a run finds that took it up while an earlier gc removed it: it ends with 75 and is tried again."""
+    ground.chain()
+    model = ground.outputs["model"]
+    for lost in [*ground.names(folder_of(model)), *ground.names(work_of(model))]:
+        ground.store.delete(lost)
+    inputs = {"cache": ground.outputs["cache"]}
+    again = threading.Timer(0.3, lambda: ground.commit("train", inputs=inputs, seed=1, text="新"))
+    again.start()
+    result = ground.gc()
+    again.join()
+    assert result.code == 0, result.err
+    assert ground.tool("verify").code == 0
 
 
 def test_what_is_spared_is_not_said_to_be_removed(folder_ground: Ground) -> None:
