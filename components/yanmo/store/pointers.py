@@ -45,7 +45,8 @@ _MEND = {
         "was tested so far into training"
     ),
     "champion": (
-        "restore it, or delete the file: `yanmo promote rollback` then brings back the last of the history"
+        "restore it, or delete the file: `yanmo promote rollback --why damaged`, with --store and --channel "
+        "of this file, then brings back the last of the history"
     ),
     **dict.fromkeys(
         ("champion_evaluation", "champion_evaluation_writing", "champion_evaluation_contamination"),

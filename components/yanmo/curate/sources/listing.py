@@ -66,10 +66,10 @@ class Source:
         return [self.name, self.sha256, *settings]
 
     def check_unchanged(self) -> None:
-        """Raise `DataError` if the file has changed since its digest was computed."""
+        """Raise `StorageError` if the file has changed since its digest was computed."""
         now = stat_file(self.uri)
         if (now.bytes, now.version) != (self.bytes, self.version):
-            raise DataError(
+            raise StorageError(
                 f"{self.shown}: changed while it was read; run the same command again when nothing "
                 "writes to it"
             )

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from yanmo.common.errors import UsageError
+from yanmo.common.errors import EnvironmentFault
 from yanmo.model.decoder import Decoder
 
 
@@ -16,11 +16,13 @@ def on_devices(model: Decoder, device: str) -> list[Decoder]:
     """A copy of the model on each GPU; none where the CPU is to be used.
 
     Raises:
-        UsageError: a GPU is asked for, and there is none.
+        EnvironmentFault: a GPU is asked for, and there is none.
     """
     number = _num_gpus(device)
     if device == "cuda" and not number:
-        raise UsageError("--device cuda: this machine shows no GPU to torch; use --device cpu or auto")
+        raise EnvironmentFault(
+            "--device cuda: this machine shows no GPU to torch; use one that does, or --device cpu or auto"
+        )
     return [copy.deepcopy(model).to(f"cuda:{i}") for i in share_of_devices(number)]
 
 

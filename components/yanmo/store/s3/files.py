@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 from urllib.parse import quote, unquote, urlsplit
 
-from yanmo.common.errors import DataError, UsageError
+from yanmo.common.errors import DataError, StorageError, UsageError
 from yanmo.store.s3.client import Client, connect
 from yanmo.store.s3.retry import PreconditionFailed, RetryBudget, body_of, check_length
 
@@ -195,5 +195,7 @@ class _Stream(io.RawIOBase):
         try:
             return self._bucket.retry_budget.retry(f"reading {self._file.uri}").run(get)
         except (FileNotFoundError, PreconditionFailed):
-            changed = f"{self._file.uri}: changed while it was read; run again when it is at rest"
-            raise DataError(changed) from None
+            raise StorageError(
+                f"{self._file.uri}: changed while it was read; run the same command again when nothing "
+                "writes to it"
+            ) from None

@@ -27,8 +27,10 @@ from yanmo.options.yaml_file import dump_yaml
 from yanmo.stage.stage_run import Prepared, Skip
 from yanmo.train import job
 from yanmo.train.backends.accelerator import compile_problem
+from yanmo.train.backends.zero_config import engine_config
 from yanmo.train.config import TrainConfig
 from yanmo.train.job import WorkerJob, read_metrics
+from yanmo.train.options.machine_options import AUTO
 from yanmo.train.supervision.automatic import TrainRun
 from yanmo.train.supervision.contest import NEAR, Contest, contest
 from yanmo.train.supervision.worker_group import WorkersLog, end, start, watch
@@ -43,9 +45,12 @@ def prepare(run: TrainRun) -> Prepared[None]:
 
     Raises:
         Skip: the benchmark is done.
+        UsageError: --deepspeed-config contradicts an option; also where the model is committed already.
     """
     if run.options.benchmark:
         raise Skip(f"--benchmark trains no model; the fastest settings: {best_settings(run)}")
+    if run.options.deepspeed_config:
+        engine_config(run.options, check_batch=run.options.micro_batch != AUTO)
     return Prepared(None)
 
 

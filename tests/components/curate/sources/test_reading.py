@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
-from yanmo.common.errors import DataError
+from yanmo.common.errors import DataError, StorageError
 from yanmo.curate.sources import unpacking
 from yanmo.curate.sources.batches import Batch, Reading, read_batches
 from yanmo.curate.sources.listing import digest_files, find_files
@@ -148,5 +148,5 @@ def test_a_file_that_changes_under_the_reader_is_refused(tmp_path: Path) -> None
     next(batches)
     with path.open("ab") as file:
         file.write(b"{}\n")
-    with pytest.raises(DataError, match="changed while it was read"):
+    with pytest.raises(StorageError, match="changed while it was read"):
         list(batches)

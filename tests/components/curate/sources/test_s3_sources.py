@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from servers.s3 import S3Server
 
-from yanmo.common.errors import DataError, UsageError
+from yanmo.common.errors import DataError, StorageError, UsageError
 from yanmo.curate.sources.raw_files import list_files, open_file
 from yanmo.store.s3 import files as s3_files
 
@@ -71,7 +71,7 @@ def test_a_large_object_is_streamed_sought_and_its_change_is_noticed(
         stream.seek(0)
         assert stream.read(1) == b"\x00"
         put(s3_server, bucket, big=data[::-1])
-        with pytest.raises(DataError, match="changed while it was read"):
+        with pytest.raises(StorageError, match="changed while it was read"):
             stream.read()
 
 

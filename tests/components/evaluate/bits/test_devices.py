@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from yanmo.evaluate.bits.devices import ran_on, share_of_devices
+from yanmo.common.errors import EnvironmentFault
+from yanmo.evaluate.bits.devices import on_devices, ran_on, share_of_devices
 
 
 def beside(monkeypatch, local, processes):
@@ -34,3 +35,9 @@ def test_a_gpu_counts_once_however_many_processes_see_it(monkeypatch, processes,
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
     assert ran_on("auto", world_size) == {"device": "cuda", "ranks": number}
     assert ran_on("cpu", world_size) == {"device": "cpu", "ranks": world_size}
+
+
+def test_a_gpu_that_is_not_there_is_a_matter_of_the_machine(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    with pytest.raises(EnvironmentFault, match="this machine shows no GPU to torch; use one that does"):
+        on_devices(torch.nn.Linear(1, 1), "cuda")

@@ -188,6 +188,25 @@ def test_a_deepspeed_file_that_contradicts_is_refused_before_a_worker_starts(sto
     assert not list(store.glob("runs/train/*/job.json"))
 
 
+def test_a_deepspeed_file_that_contradicts_is_refused_also_where_the_model_is_committed(
+    store, tiny, tmp_path
+):
+    assert stage(store, tiny).returncode == 0
+    path = tmp_path / "ds.json"
+    for text, code in (
+        ('{"zero_optimization": {"stage": 2}}', 64),
+        ('{"train_batch_size": 7}', 64),
+        ("[]", 64),
+        ('{"wall_clock_breakdown": false}', 0),
+    ):
+        path.write_text(text, encoding="utf-8")
+        done = stage(store, {**tiny, "deepspeed_config": path})
+        assert done.returncode == code, done.stderr
+        assert ("--deepspeed-config" in done.stderr) == bool(code), done.stderr
+        assert "same command" not in done.stderr
+    assert "is committed already" in done.stderr
+
+
 def test_a_damaged_cache_is_refused_before_a_worker_starts(store, tiny):
     path = next(store.glob("cas/tokenize/*/*/tokens-00000*"))
     path.write_bytes(path.read_bytes()[:-10])
