@@ -254,9 +254,9 @@ def test_what_the_message_of_a_damaged_champion_advises_brings_it_back(stage, th
     other = (stage.folder / "pointers/dev/champion_evaluation.json").read_text()
     path.write_text({"exchanged": other, "{}": "{}", "cut": whole[:-80]}[harm])
     assert stage.tool("history") == 65
-    assert "delete the file: `yanmo promote rollback`" in caplog.text
+    assert "delete the file: `yanmo promote rollback --why damaged`, with --store and" in caplog.text
     path.unlink()
-    assert stage.tool("rollback", "--why", "pointer damaged", "--yes") == 0
+    assert stage.tool("rollback", "--why", "damaged", "--yes") == 0
     assert json.loads(path.read_text())["content_digest"] == json.loads(whole)["content_digest"]
     assert stage.tool("history") == 0
 
