@@ -26,7 +26,10 @@ def find_cache(store: ObjectStore, what: str) -> Output:
     """
     output = find(store, what)
     if output.manifest.stage != STAGE:
-        raise UsageError(f"{what[:200]}: an output of {output.manifest.stage}; expected a token cache")
+        raise UsageError(
+            f"{what[:200]}: an output of {output.manifest.stage}; expected a token cache, tokenize/KEY "
+            "(`yanmo store ls --stage tokenize` lists them)"
+        )
     return output
 
 
