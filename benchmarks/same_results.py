@@ -41,6 +41,8 @@ DEMO_TEXTS = ROOT / "corpus" / "small.jsonl.zst"
 SHAPE = ("--layers", "2", "--width", "64", "--heads", "2", "--kv-heads", "1", "--head-width", "32",
          "--feed-forward", "128")  # fmt: skip
 
+WARMUP = 30
+"""Given, so that commits with another rule for short trainings do the same."""
 CHAT_TEXT = ("--near-duplicate-similarity", "0", "--filter-sets", "chat=none",
              "--test-characters", "8000", "--valid-characters", "4000")  # fmt: skip
 
@@ -207,7 +209,8 @@ def _chat(side: Side, work: Path, settings: Settings) -> None:
     _yanmo(side, work, "tokenize", *same, "--vocab-size", "3000")
     for seed in ("0", "1"):
         _yanmo(side, work, "train", *same, *SHAPE, "--context", "128", "--batch-rows", "8", "--ranks", "2",
-               "--threads", "1", "--steps", str(settings.steps), "--seed", seed)  # fmt: skip
+               "--threads", "1", "--steps", str(settings.steps), "--warmup-steps", str(WARMUP),
+               "--seed", seed)  # fmt: skip
         _yanmo(side, work, "evaluate", *same, "--tasks", "chat", "--task-documents", "4", "--samples", "2")
         _yanmo(side, work, "promote", *same)
 
@@ -218,6 +221,7 @@ def _on_s3(side: Side, work: Path, settings: Settings) -> None:
     place = server.new_bucket()
     scratch = {"YANMO_SCRATCH": str(work / "scratch")}
     form = {"curate_sources": _texts(work, settings.texts), "train_steps": settings.steps}
+    form["train_config"] = f"warmup_steps: {WARMUP}"
     _yanmo(side, work, "run", "--store", f"s3://{place}/store", "--channel", "demo",
            *(word for name, value in form.items() for word in ("--set", f"{name}={value}")),
            **server.environment(), **scratch)  # fmt: skip
