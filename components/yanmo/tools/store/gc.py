@@ -13,7 +13,7 @@ from yanmo.options.fields import ToolOptions, opt
 from yanmo.options.values import Bounds, number_in
 from yanmo.store.objects import Leftover, ObjectInfo, ObjectStore
 from yanmo.tools.store.find import print_json
-from yanmo.tools.store.gc_plan import Ages, GcPlan
+from yanmo.tools.store.gc_plan import Ages, GcPlan, shown_age
 from yanmo.tools.store.gc_planner import Planner
 from yanmo.tools.store.gc_sweep import Sweep, Swept
 from yanmo.tools.store.inventory import Inventory, take
@@ -141,7 +141,14 @@ def _print(inventory: Inventory, plan: GcPlan, swept: Swept | None, options: GcO
         print(f"dangling: {text}")
     for text in swept.spared if swept else []:
         print(f"spared {text}")
-    if swept:
+    if not plan.bytes and not plan.restore:
+        young = sum(why.startswith("younger than") for why in plan.kept.values())
+        print(
+            f"nothing to remove: {len(plan.kept) - young} outputs are referred to, {young} others are "
+            f"younger than {shown_age(options.older_than.seconds)} (--older-than); --explain says why each "
+            "stays"
+        )
+    elif swept:
         print(f"freed {human_bytes(swept.bytes)} in {swept.objects} objects")
     else:
         print(f"{human_bytes(plan.bytes)} of {human_bytes(inventory.bytes)} would be freed; --delete does it")
