@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import signal
+import socket
 import sys
+import threading
 from collections.abc import Callable
 from types import FrameType
 from typing import NoReturn
@@ -23,12 +25,35 @@ def as_process(main: Callable[[], int]) -> NoReturn:
     answers alone.
     """
     take_stdout()
-    signal.signal(signal.SIGTERM, _stop)
+    _stop_on_sigterm()
     sys.exit(main())
 
 
-def _stop(signum: int, frame: FrameType | None) -> None:
-    raise SystemExit(128 + signum)
+def _stop_on_sigterm() -> None:
+    """Let SIGTERM raise SystemExit, whatever the main thread waits for.
+
+    A signal that comes between Python's last look for one and a call that waits (opening a file on a server
+    that does not answer) would not end that call. So a thread sends it again until the handler has run.
+    """
+    heard = threading.Event()
+
+    def stop(signum: int, frame: FrameType | None) -> None:
+        heard.set()
+        raise SystemExit(128 + signum)
+
+    signal.signal(signal.SIGTERM, stop)
+    received, wakeup = socket.socketpair()
+    wakeup.setblocking(False)
+    signal.set_wakeup_fd(wakeup.detach(), warn_on_full_buffer=False)  # a byte for each signal, at once
+
+    def send_until_heard() -> None:
+        while numbers := received.recv(64):
+            while (  # a stage may have a handler of its own meanwhile
+                signal.SIGTERM in numbers and signal.getsignal(signal.SIGTERM) is stop and not heard.wait(0.2)
+            ):
+                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
+
+    threading.Thread(target=send_until_heard, name="sigterm", daemon=True).start()
 
 
 def ended(name: str, serve: Callable[[], int], interrupted: str = "the same command starts it again") -> int:

@@ -114,9 +114,10 @@ def advice(error: BaseException) -> str:
 def _advice(error: BaseException) -> str:
     if is_out_of_space(error):
         where = f" while writing {error.filename}" if error.filename else ""
+        mend = "Raise the limit (ulimit -f)" if error.errno == errno.EFBIG else "Free space"
         return (
             f"{in_words(error).lower()}{where}; nothing half-written is visible. "
-            "Free space and run the same command again"
+            f"{mend} and run the same command again"
         )
     if isinstance(error, OSError) and error.errno == errno.EROFS:
         where = error.filename or "the disk"

@@ -76,3 +76,42 @@ def test_sigterm_ends_a_command_that_waits_for_its_store(command, as_module, tmp
         _, output = process.communicate(timeout=60)
     assert process.returncode == 128 + signal.SIGTERM, output
     assert "Traceback" not in output
+
+
+UNHEARD = """
+import os, signal, threading
+from yanmo.common.command_end import as_process
+
+def main():
+    threading.Timer(0.5, lambda: signal.raise_signal(signal.SIGTERM)).start()
+    os.read(os.pipe()[0], 1)
+    return 0
+
+as_process(main)
+"""
+
+
+def test_sigterm_that_did_not_wake_the_main_thread_ends_a_call_that_waits() -> None:
+    """As one that comes just before the call does: its handler would run when the call is over."""
+    ended = subprocess.run([sys.executable, "-c", UNHEARD], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 128 + signal.SIGTERM, ended.stderr
+
+
+OWN_HANDLER = """
+import signal, sys, time
+from yanmo.common.command_end import as_process
+
+def main():
+    count = []
+    signal.signal(signal.SIGTERM, lambda *_: count.append(1))
+    signal.raise_signal(signal.SIGTERM)
+    time.sleep(1)
+    return len(count)
+
+as_process(main)
+"""
+
+
+def test_a_stage_with_a_handler_of_its_own_gets_sigterm_once() -> None:
+    ended = subprocess.run([sys.executable, "-c", OWN_HANDLER], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 1, ended.stderr

@@ -149,7 +149,8 @@ def commit_400_kilobytes(
 def test_a_file_size_limit_ends_in_try_again_with_nothing_half_written(store: FileStore) -> None:
     failed = commit_400_kilobytes(store, limit_bytes=100_000)
     assert failed.returncode == ExitCode.RETRY, failed.stderr
-    assert "no space left" in failed.stderr and "nothing half-written" in failed.stderr
+    assert "file too large" in failed.stderr and "nothing half-written" in failed.stderr
+    assert "Raise the limit (ulimit -f) and run the same command again" in failed.stderr
     assert not [info for info in store.list("") if info.name.startswith("cas/")]
     assert commit_400_kilobytes(store).returncode == 0
 
