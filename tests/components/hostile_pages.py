@@ -23,7 +23,11 @@ _MARKUP = [
 ]
 _TEMPLATE = ["{{", "}}", "{{7*7}}", "{%", "%}", "{#", "#}", "%s", "%(x)s", "{0}", "\\ud800", "\\x3c", "${x}"]
 _CHARACTERS = list("<>&\"'`/=;:#%{}()\u202e\u202d\u2066\u200b\ufeff\ufffe月𠮷")
-HOSTILE = st.lists(st.sampled_from([*_MARKUP, *_TEMPLATE, *_CHARACTERS]), min_size=1, max_size=6).map("".join)
+_SHORT = 60
+"""Characters that every page shows of every text; longer ones are cut in some places."""
+HOSTILE = st.lists(st.sampled_from([*_MARKUP, *_TEMPLATE, *_CHARACTERS]), min_size=1, max_size=6).map(
+    lambda parts: "".join(parts)[:_SHORT]
+)
 
 
 class Tree(HTMLParser):
