@@ -21,6 +21,7 @@ import pytest
 from yanmo.common.errors import ExitCode
 from yanmo.options.fields import flag, option_fields
 from yanmo.promote.command import HistoryOptions, RollbackOptions
+from yanmo.tools.runs.command import RunsOptions
 from yanmo_pipelines.compile import CompileOptions
 from yanmo_pipelines.run import PipelineRunOptions
 from yanmo_pipelines.stages import LANGUAGE_MODEL
@@ -181,6 +182,7 @@ def known() -> dict[str, set[str]]:
             found[f"yanmo {group} {name}"] = flags_of(sub.options)
     for name, cls in (("history", HistoryOptions), ("rollback", RollbackOptions)):
         found[f"yanmo promote {name}"] = flags_of(cls)
+    found |= {"yanmo runs": flags_of(RunsOptions)}
     found |= {"yanmo run": flags_of(PipelineRunOptions), "yanmo compile": flags_of(CompileOptions)}
     always = {"--help", "--version", "--config"}
     return {command: flags | always for command, flags in found.items()}

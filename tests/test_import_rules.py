@@ -54,6 +54,7 @@ FORBIDDEN: dict[str, set[str]] = {
     **{f"yanmo.{stage}": {*CLUSTER, *DATA} for stage in ("train", "evaluate", "promote", "resolve")},
     **{f"yanmo.{stage}": {*CLUSTER, *TRAINING} for stage in ("curate", "balance", "tokenize")},
     "yanmo.tools.store": {*TRAINING, *DATA, *CLUSTER, "yanmo.model", "yanmo.tokenize"},
+    "yanmo.tools.runs": {*TRAINING, *DATA, *CLUSTER, "yanmo.model", "yanmo.tokenize"},
     "yanmo.tools.cache": {*TRAINING, *DATA, *CLUSTER, "yanmo.model", "yanmo.tokenize"},
     "yanmo.tools.tokenizer": CLUSTER,
     "yanmo.tools.model": {*DATA, *CLUSTER},

@@ -25,7 +25,7 @@ class Room(NamedTuple):
 ROOMS = {
     "pipelines": Room(0, 0, 4, "yanmo_pipelines", "the graph, KFP adapter, local runner 流水线"),
     "cli": Room(4, 0, 4, "cli", "the table of commands 命令表"),
-    "tools": Room(8, 0, 4, "tools", "store, cache, tokenizer, model 工具"),
+    "tools": Room(8, 0, 4, "tools", "runs, store, cache, tokenizer, model 工具"),
     "stages": Room(
         0,
         1,

@@ -63,7 +63,9 @@ def test_version_is_one_line_on_stdout() -> None:
     assert said.returncode == 0 and said.stdout.startswith("yanmo ") and said.stdout.count("\n") == 1
 
 
-@pytest.mark.parametrize("command", ["store", "cache", "tokenizer", "model", "run", "compile", "resolve"])
+@pytest.mark.parametrize(
+    "command", ["store", "runs", "cache", "tokenizer", "model", "run", "compile", "resolve"]
+)
 def test_a_wrong_option_of_any_command_is_one_line_without_the_usage(command: str) -> None:
     said = yanmo(command, "--sotre=x", *(["ls"] if command == "store" else []))
     assert said.returncode == 64 and "Traceback" not in said.stderr

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from yanmo.common.errors import DataError
+from yanmo.formats.stage_cost import finite, steps_cpu_seconds, training_lines
 from yanmo.store.output import Output
 
-log = logging.getLogger(__name__)
 MOST_POINTS = 400
 """Points of a series that a page shows; longer ones are averaged by neighbours."""
 _SERIES = ("bits_per_character", "grad_norm", "tokens_per_second", "learning_rate")
@@ -27,7 +24,7 @@ def training_report(model: Output) -> dict[str, Any] | None:
     Series are lists of [step, value]. `stalls` are the slow intervals, `lost_seconds` the time that they took
     beyond what the median speed would have taken.
     """
-    lines = _lines(model)
+    lines = training_lines(model)
     steps = [line for line in lines if "tokens_per_second" in line or "loss" in line]
     if not steps:
         return None
@@ -36,8 +33,8 @@ def training_report(model: Output) -> dict[str, Any] | None:
     return {
         **{name: model.manifest.counts.get(name) for name in ("steps", "tokens", "parameters")},
         "made_by": model.manifest.metadata.get("made_by"),
-        "seconds": _number(last.get("seconds")),
-        "cpu_seconds": _cpu_seconds(lines),
+        "seconds": finite(last.get("seconds")),
+        "cpu_seconds": steps_cpu_seconds(lines),
         "series": {name: thinned(_points(steps, name)) for name in _SERIES},
         "valid": valid[-MOST_POINTS:],
         "phases": _phases(steps),
@@ -46,49 +43,17 @@ def training_report(model: Output) -> dict[str, Any] | None:
     }
 
 
-def steps_cpu_seconds(model: Output) -> float | None:
-    """CPU time of a training's steps over all its processes and ranks; None where it kept no record of it."""
-    return _cpu_seconds(_lines(model)) if model.entries("metrics.jsonl") else None
-
-
-def _cpu_seconds(lines: Sequence[Mapping[str, Any]]) -> float | None:
-    known = [v for line in lines if (v := _number(line.get("cpu_seconds"))) is not None]
-    return known[-1] if known else None
-
-
-def _lines(model: Output) -> list[dict[str, Any]]:
-    try:
-        text = model.path("metrics.jsonl").read_text(encoding="utf-8")
-    except (DataError, UnicodeDecodeError) as error:
-        log.warning("no record of the training: %s", error)
-        return []
-    found = []
-    for line in filter(str.strip, text.splitlines()):
-        try:
-            value = json.loads(line)
-        except ValueError:  # cut by a kill
-            continue
-        if isinstance(value, dict) and isinstance(value.get("step"), int):
-            found.append(value)
-    return found
-
-
-def _number(value: Any) -> float | None:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and bool(np.isfinite(value))
-    return float(value) if is_number else None
-
-
 def _points(lines: Sequence[Mapping[str, Any]], name: str) -> list[list[float]]:
-    return [[line["step"], v] for line in lines if (v := _number(line.get(name))) is not None]
+    return [[line["step"], v] for line in lines if (v := finite(line.get(name))) is not None]
 
 
 def _mean(value: Any) -> float | None:
     """A validation's value: itself, or the mean over the genres it is given for."""
     if not isinstance(value, Mapping):
-        return _number(value)
+        return finite(value)
     if "mean" in value:
-        return _number(value["mean"])
-    numbers = [v for v in map(_number, value.values()) if v is not None]
+        return finite(value["mean"])
+    numbers = [v for v in map(finite, value.values()) if v is not None]
     return float(np.mean(numbers)) if numbers else None
 
 
@@ -105,21 +70,21 @@ def _phases(lines: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     total: dict[str, float] = {}
     for line in lines:
         for name, value in (line.get("phase_seconds") or {}).items():
-            total[name] = total.get(name, 0.0) + (_number(value) or 0.0)
+            total[name] = total.get(name, 0.0) + (finite(value) or 0.0)
     return {name: round(seconds, 3) for name, seconds in total.items()}
 
 
 def _stalls(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Intervals far below the median speed, and the time lost in them."""
-    speeds = [s for line in lines if (s := _number(line.get("tokens_per_second")))]
+    speeds = [s for line in lines if (s := finite(line.get("tokens_per_second")))]
     if not speeds:
         return {"median_tokens_per_second": None, "stalls": [], "lost_seconds": 0.0}
     median, stalls, lost = float(np.median(speeds)), [], 0.0
     before: Mapping[str, Any] = {"step": 0, "seconds": 0.0}
     for line in lines:
-        speed, seconds = _number(line.get("tokens_per_second")), _number(line.get("seconds"))
+        speed, seconds = finite(line.get("tokens_per_second")), finite(line.get("seconds"))
         if speed is not None and seconds is not None and speed < STALL * median:
-            took = seconds - (_number(before.get("seconds")) or 0.0)
+            took = seconds - (finite(before.get("seconds")) or 0.0)
             over = max(took * (1 - speed / median), 0.0)
             lost += over
             stalls.append(

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from yanmo.common.aligned_table import text_table
 from yanmo.common.errors import DataError
 from yanmo.common.logs import human_bytes, human_seconds
 from yanmo.options.fields import ToolOptions, opt
-from yanmo.store.objects import ObjectInfo, ObjectStore
+from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output, find_output
 from yanmo.tools.store.chain import edges
 from yanmo.tools.store.find import print_json
 from yanmo.tools.store.inventory import Inventory, KeyFolder, KeyName, is_working, take
-from yanmo.tools.store.pointed import Named, read_all
+from yanmo.tools.store.pointed import Named, read_undamaged
 
 _DAY = 86400
 
@@ -60,7 +60,7 @@ class LsOptions(ToolOptions, group="ls"):
 def run(store: ObjectStore, options: LsOptions) -> int:
     inventory = take(store)
     of_channel = f"pointers/{options.channel}/" if options.channel else ""
-    named, damaged = _read_pointers(store, [i for i in inventory.pointers if i.name.startswith(of_channel)])
+    named, damaged = read_undamaged(store, [i for i in inventory.pointers if i.name.startswith(of_channel)])
     rows = [row for row in _rows(store, inventory, named) if not options.stage or row.stage == options.stage]
     if options.channel:
         rows = [row for row in rows if row.pointers]
@@ -73,18 +73,6 @@ def run(store: ObjectStore, options: LsOptions) -> int:
         for by, why in damaged.items():
             print(f"\ndamaged: {by}: {why}")
     return 0
-
-
-def _read_pointers(store: ObjectStore, listed: Iterable[ObjectInfo]) -> tuple[list[Named], dict[str, str]]:
-    """What pointers and histories name; and why a file that is damaged or exchanged is, for ls shows it."""
-    found: list[Named] = []
-    damaged: dict[str, str] = {}
-    for info in listed:
-        try:
-            found += read_all(store, [info])
-        except DataError as error:
-            damaged[info.name.removeprefix("pointers/").removesuffix(".json")] = str(error)
-    return found, damaged
 
 
 def _rows(store: ObjectStore, inventory: Inventory, named: Sequence[Named]) -> list[Row]:

@@ -48,6 +48,18 @@ def read_all(store: ObjectStore, listed: Iterable[ObjectInfo]) -> Iterator[Named
             yield Named(by, reference, info.modified)
 
 
+def read_undamaged(store: ObjectStore, listed: Iterable[ObjectInfo]) -> tuple[list[Named], dict[str, str]]:
+    """The references in the listed files that can be read; and by name (`Named.by`) why a file cannot."""
+    found: list[Named] = []
+    damaged: dict[str, str] = {}
+    for info in listed:
+        try:
+            found += read_all(store, [info])
+        except DataError as error:
+            damaged[info.name.removeprefix("pointers/").removesuffix(".json")] = str(error)
+    return found, damaged
+
+
 def _read(name: str, data: bytes, where: str) -> list[Reference]:
     if record := _RECORD.match(name):
         return _read_record(data, int(record[1]), where)
