@@ -39,7 +39,8 @@ class RunsOptions(ToolOptions, group="runs"):
 
     channel: str = opt(
         "",
-        "only the runs of this channel, measured on its evaluation set; default: all runs of the store",
+        "only the runs of this channel, measured on its evaluation set; default: "
+        "YANMO_CHANNEL, else all runs of the store",
         variable="YANMO_CHANNEL",
     )
     sort: str = opt(
