@@ -167,19 +167,28 @@ def test_a_starting_model_of_an_impossible_shape_is_refused(name, value, command
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root, to mount a tmpfs")
-def test_a_disk_without_room_for_two_checkpoints_is_refused_at_the_start(command, store, tmp_path):
-    small = tmp_path / "small"
-    small.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "none", str(small)], check=False)
+@pytest.mark.parametrize(
+    ("size", "used", "expected", "words"),
+    [(100, 76, 75, [" free, checkpoints and model of", "free space"]), (24, 0, 78, ["the whole disk has"])],
+    ids=["full", "small"],
+)
+def test_a_disk_without_room_for_two_checkpoints_is_refused_at_the_start(
+    command, store, tmp_path, size, used, expected, words
+):
+    """Space may be freed on a disk that is full; one that is too small stays so. Both in MiB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}m", "none", str(disk)], check=False)
     if mounted.returncode:
         pytest.skip("cannot mount a tmpfs here")
     try:
-        shutil.copytree(store, small / "store")
-        code, said = command(store=small / "store", width=128, feed_forward=2048)
-        assert code == 75 and " free, checkpoints and model of" in said and "free space" in said, said
-        assert no_worker_began(small / "store")
+        shutil.copytree(store, disk / "store")
+        (disk / "others").write_bytes(bytes(used << 20))
+        code, said = command(store=disk / "store", width=128, feed_forward=2048)
+        assert code == expected and all(word in said for word in words), said
+        assert no_worker_began(disk / "store")
     finally:
-        subprocess.run(["umount", "-l", str(small)], check=True)
+        subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
 @pytest.mark.slow
