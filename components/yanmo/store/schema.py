@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import datetime
 import json
+import math
 import re
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -153,6 +155,15 @@ def _matching(pattern: re.Pattern[str], what: str) -> Check:
 def _text(value: Any, where: str) -> None:
     if not isinstance(value, str) or len(value) > MAX_TEXT:
         raise ValueError(f"{where}: expected a text of at most {MAX_TEXT} characters, found {_shown(value)}")
+    _writable(value, where)
+
+
+def _writable(text: str, where: str) -> None:
+    """JSON can hold half a character (`\\ud800`); no digest is made of it, and no file."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{where}: half a character in {_shown(text)}") from None
 
 
 def _integer(value: Any, where: str) -> None:
@@ -194,11 +205,13 @@ def _mapping(value: Any, where: str) -> None:
             raise ValueError(f"{where}: over {MAX_DEPTH} levels or {MAX_VALUES} values")
         if isinstance(found, dict):
             waiting += [(inner, depth + 1) for inner in found.values()]
-            waiting += [(name, depth + 1) for name in found if len(name) > MAX_TEXT]
+            waiting += [(name, depth + 1) for name in found if len(name) > MAX_TEXT or not name.isascii()]
         elif isinstance(found, list):
             waiting += [(inner, depth + 1) for inner in found]
         elif isinstance(found, str):
             _text(found, where)
+        elif isinstance(found, float) and not math.isfinite(found):
+            raise ValueError(f"{where}: a number beyond {sys.float_info.max:.0e}")
 
 
 def _inputs(value: Any, where: str) -> None:

@@ -181,6 +181,17 @@ def test_a_hostile_manifest_is_refused_with_the_reason(change: dict[str, Any], w
         Manifest.from_json(json.dumps({**MANIFEST, **change}).encode(), "here")
 
 
+@pytest.mark.parametrize("name", ["counts", "metadata", "options", "execution", "inputs", "run_id"])
+@pytest.mark.parametrize("value", ['"\\ud800"', "1e999", "[-1e999]", '{"\\ud800": 1}', '{"a": "\\udfff"}'])
+def test_what_no_digest_can_be_made_of_is_damage_and_no_bug(name: str, value: str) -> None:
+    """Half a character, and a number beyond every float: JSON has both, and UTF-8 and keys have not."""
+    inner = value if name in ("inputs", "run_id") else f'{{"x": {value}}}'
+    inner = f'{{"x": {{"content_digest": "{KEY}", "uri": {value}}}}}' if name == "inputs" else inner
+    data = json.dumps({**MANIFEST, name: "HERE"}).replace('"HERE"', inner).encode()
+    with pytest.raises(DataError, match="damaged manifest"):
+        Manifest.from_json(data, "here")
+
+
 def test_depth_constants_and_size_are_capped(monkeypatch: pytest.MonkeyPatch) -> None:
     deep = (
         json.dumps(MANIFEST).replace('"counts": {', '"counts": {"a": ' + "[" * 25 + "]" * 25 + ",").encode()

@@ -127,10 +127,10 @@ class Lab:
 
     def train(self, cache: Output, **options: Any) -> Output:
         options = {"seed": 0, "steps": 20, **options}
-        line = json.dumps({"step": 20, "cpu_seconds": 120.0})
+        line = json.dumps({"step": 20, "cpu_seconds": 120.0, "run": str(options)})
         files = {
             "model.safetensors": f"weights {cache.content_digest} {json.dumps(options, sort_keys=True)}",
-            "metrics.prom": PROM,
+            "metrics.prom": f"{PROM}# {cache.content_digest} {options}\n",
             "metrics.jsonl": f"{line}\n",
         }
         counts = {"steps": 20, "tokens": 40_000, "parameters": 4_000_000}
@@ -147,6 +147,7 @@ class Lab:
         conditions |= {k: str(v) for k, v in options.items() if k in ("split", "documents_per_genre")}
         summary = {
             "schema": "yanmo.evaluation/2",
+            "model": model.content_digest,
             "conditions": {**conditions, "scoring": "half-window/1"},
             "genres": figures,
             "mean": {"bits_per_character": mean, "interval": interval(mean)},

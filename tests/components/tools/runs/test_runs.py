@@ -113,6 +113,15 @@ def test_what_is_not_there_is_a_usage_error_that_names_the_nearest(three, caplog
     assert said in caplog.text
 
 
+@pytest.mark.parametrize("place", ["no/folder/runs.csv", "."])
+def test_a_file_that_cannot_be_written_is_named_and_the_store_stays(three, tmp_path: Path, caplog, place) -> None:
+    lab = three[0]
+    before = [info.name for info in lab.store.list("")]
+    assert lab.tool("--csv", str(tmp_path / place)).code == ExitCode.DATA
+    assert str(tmp_path) in caplog.text and "look at the path" in caplog.text
+    assert [info.name for info in lab.store.list("")] == before
+
+
 def test_an_option_of_two_stages_is_named_in_full(lab: Lab, caplog) -> None:
     held = lab.evaluation_set()
     lab.model(held, curate={"seed": 1})
