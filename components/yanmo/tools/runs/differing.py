@@ -51,6 +51,11 @@ class Comparison:
             return ABSENT if run.is_whole or name.partition(".")[0] in run.chain else LOST
         return str(value)
 
+    def identity(self, number: int, name: str) -> bytes | None:
+        """Equal where two runs do not differ in `name`; None where the run `number` does not have it."""
+        value = self.by_run[number].get(name)
+        return value.identity if value else None
+
     def counts(self) -> dict[str, int]:
         """Stage -> how many of its options are the same."""
         return dict(Counter(name.partition(".")[0] for name in self.same))

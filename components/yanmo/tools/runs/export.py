@@ -10,6 +10,7 @@ from typing import Any
 from yanmo.tools.runs.differing import compare_options
 from yanmo.tools.runs.evaluations import Bits
 from yanmo.tools.runs.gather import Gathered, Run
+from yanmo.tools.runs.one_change import changes
 from yanmo.tools.runs.table import champion
 
 _QUOTED = re.compile("[\",\r\n]")
@@ -67,6 +68,10 @@ def as_json(found: Gathered) -> str:
         "differing": compared.differing,
         "same": {name: value.plain for name, value in compared.same.items()},
         "in_some": compared.in_some,
+        "one_change": [
+            {"option": change.name, "runs": [f"train/{found.runs[n].key}" for n in change.numbers]}
+            for change in changes(found.runs, compared)
+        ],
         "older_runs": found.others,
         "runs": runs,
     }

@@ -13,6 +13,7 @@ from yanmo.common.logs import human_seconds
 from yanmo.tools.runs.differing import ABSENT, Comparison, compare_options, labels
 from yanmo.tools.runs.evaluations import Bits, Evaluation
 from yanmo.tools.runs.gather import Gathered, Run
+from yanmo.tools.runs.one_change import changes
 
 _WIDEST = 24
 """Columns that a cell may take; names of outputs and intervals are shorter."""
@@ -38,11 +39,11 @@ def rows(found: Gathered, compared: Comparison) -> list[list[str]]:
     front = ["run", "made (UTC)", *(["state"] if has_state else []), "champion"]
     back = ["mean [interval]", *found.genres, "wall", "CPU", *(["GPU hours"] if has_gpu else [])]
     back += ["tokens", "parameters"]
-    columns = [_column(found, compared, name) for name in compared.differing]
+    columns = [column(found, compared, name) for name in compared.differing]
     table = [[*front, *labels(compared.differing, [*front, *back]), *back]]
     for number, run in enumerate(found.runs):
         row = [run.name, run.made_at[:16].replace("T", " ") or ABSENT, *([run.state] if has_state else [])]
-        row += [champion(run, found.channel) or ABSENT, *(column[number] for column in columns)]
+        row += [champion(run, found.channel) or ABSENT, *(cells[number] for cells in columns)]
         table.append([*row, *_results(run, found.genres), *_cost(run, has_gpu)])
     return [[_cut(plain(cell), _WIDEST) for cell in row] for row in table]
 
@@ -83,7 +84,7 @@ def _cost(run: Run, has_gpu: bool) -> list[str]:
     return [*found, *(ABSENT if count is None else f"{count:,}" for count in counts)]
 
 
-def _column(found: Gathered, compared: Comparison, name: str) -> list[str]:
+def column(found: Gathered, compared: Comparison, name: str) -> list[str]:
     """The cells of an option, cut so that different values stay different."""
     values = [options.get(name) for options in compared.by_run]
     whole = [plain(compared.cell(number, run, name)) for number, run in enumerate(found.runs)]
@@ -133,6 +134,13 @@ def _measured(found: Gathered) -> str:
 
 
 def _notes(found: Gathered, compared: Comparison) -> Iterator[str]:
+    told = list(_changes(found, compared))
+    if told:
+        yield ""
+        yield "one option changed, all others the same (mean, the best first):"
+        yield from told[:_MOST_NAMES]
+    if len(told) > _MOST_NAMES:
+        yield f"  and {len(told) - _MOST_NAMES} more (--json lists them)"
     if found.elsewhere:
         yield ""
         yield f"measured on other texts or in another way, not compared: {_names(found.elsewhere)}"
@@ -147,6 +155,14 @@ def _notes(found: Gathered, compared: Comparison) -> Iterator[str]:
             "An interval is of one run alone. The two best, compared text by text: `yanmo promote "
             f"--challenger {best[0].output} --champion {best[1].output} --dry-run`"
         )
+
+
+def _changes(found: Gathered, compared: Comparison) -> Iterator[str]:
+    for change in changes(found.runs, compared):
+        cells = column(found, compared, change.name)
+        means = [(n, found.runs[n].evaluation) for n in change.numbers]
+        shown = ", ".join(f"{each.mean.value:.3f} with {cells[n]}" for n, each in means if each)
+        yield f"  {change.name}: {shown}"
 
 
 def _command(found: Gathered, run: Run) -> str:

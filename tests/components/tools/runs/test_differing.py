@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import json
+import operator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from yanmo.tools.runs.differing import compare_options
 from yanmo.tools.runs.evaluations import Bits, Evaluation
 from yanmo.tools.runs.export import as_csv, as_json
 from yanmo.tools.runs.gather import Gathered, Run
+from yanmo.tools.runs.one_change import changes
 from yanmo.tools.runs.order import ordered
 from yanmo.tools.runs.table import lines, rows
 
@@ -149,6 +152,28 @@ def test_any_order_keeps_every_run_and_puts_the_unknown_last(found: Gathered, na
         means = [run.evaluation.mean.value if run.evaluation else None for run in placed]
         known = [mean for mean in means if mean is not None]
         assert means == sorted(known) + [None] * (len(means) - len(known))
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.tuples(*[st.integers(0, 2)] * 3, st.booleans(), st.booleans()), max_size=9, unique=True))
+def test_one_change_names_exactly_the_runs_that_differ_in_one_option(drawn: list[Any]) -> None:
+    """A third value stands for an option that the run does not have."""
+    made = []
+    for number, (*row, is_measured, is_whole) in enumerate(drawn):
+        found = output("train", number, {n: v for n, v in zip("abc", row, strict=True) if v})
+        evaluation = Evaluation(found, {}, Bits(float(sum(row))), {}) if is_measured else None
+        run = Run(key=f"{number:064x}", model=found, chain={"train": found}, is_whole=is_whole)
+        made.append(dataclasses.replace(run, evaluation=evaluation))
+    told = list(changes(made, compare_options(made)))
+    known = [n for n, (*_, is_measured, is_whole) in enumerate(drawn) if is_measured and is_whole]
+    pairs = {(i, j) for i in known for j in known if sum(map(operator.ne, drawn[i][:3], drawn[j][:3])) == 1}
+    assert pairs <= {(i, j) for one in told for i in one.numbers for j in one.numbers}
+    for one in told:
+        option = "abc".index(one.name.removeprefix("train."))
+        others = {(*drawn[n][:option], *drawn[n][option + 1 : 3]) for n in one.numbers}
+        means = [sum(drawn[n][:3]) for n in one.numbers]
+        assert len(others) == 1 and {*one.numbers} <= {*known} and means == sorted(means)
+        assert len({drawn[n][option] for n in one.numbers}) > 1
 
 
 def test_an_option_that_some_runs_lack_is_no_column() -> None:

@@ -44,6 +44,7 @@ def test_the_table_shows_what_differs_the_bits_the_cost_and_the_champion(three) 
     short = [f"train/{m.manifest.key[:12]}" for m in models]
     assert [row[0] for row in rows] == [short[1], short[0], short[2]]
     assert [row[3:6] for row in rows] == [["now", "1", "100"], ["was", "0", "100"], ["-", "0", "200"]]
+    assert "  train.seed: 7.375 with 1, 7.500 with 0\n" in said.out
     assert "7.375 [7.275, 7.475]" in said.out and "2 of 3 runs measured" in said.out
     assert rows[1][-8:] == ["50", "s", "2", "min", "00", "s", "40,000", "4,000,000"]
     assert f"yanmo evaluate --model {short[2]} --channel demo --evaluation-set evaluation_set/" in said.out
@@ -60,6 +61,8 @@ def test_json_and_csv_hold_the_same_with_all_digits(three, tmp_path: Path) -> No
     assert document["differing"] == ["train.seed", "tokenize.vocab"]
     assert document["same"]["train.steps"] == 20 and document["same"]["curate.min"] == 1
     assert document["conditions"]["split"] == "test"
+    (change,) = document["one_change"]
+    assert change == {"option": "train.seed", "runs": [named(models[1]), named(models[0])]}
     rows = lab.tool("--csv", "-").csv
     file = tmp_path / "runs.csv"
     said = lab.tool("--csv", str(file))
