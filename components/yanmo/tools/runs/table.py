@@ -15,7 +15,7 @@ from yanmo.tools.runs.evaluations import Bits, Evaluation
 from yanmo.tools.runs.gather import Gathered, Run
 from yanmo.tools.runs.one_change import changes
 
-_WIDEST = 24
+_WIDEST = 28
 """Columns that a cell may take; names of outputs and intervals are shorter."""
 _MOST_NAMES = 8
 
@@ -147,7 +147,8 @@ def _notes(found: Gathered, compared: Comparison) -> Iterator[str]:
     absent = [run for run in found.runs if run.evaluation is None and run.state == "done"]
     if absent:
         yield ""
-        yield f"{len(absent)} not measured: `{_command(found, absent[0])}` measures one as the others were"
+        how = " as the others were" if found.measured else ""
+        yield f"{len(absent)} not measured: `{_command(found, absent[0])}` measures one{how}"
     best = sorted(found.measured, key=lambda each: each.mean.value)[:2]
     if len(best) == 2:
         yield ""
@@ -161,7 +162,7 @@ def _changes(found: Gathered, compared: Comparison) -> Iterator[str]:
     for change in changes(found.runs, compared):
         cells = column(found, compared, change.name)
         means = [(n, found.runs[n].evaluation) for n in change.numbers]
-        shown = ", ".join(f"{each.mean.value:.3f} with {cells[n]}" for n, each in means if each)
+        shown = _names([f"{each.mean.value:.3f} with {cells[n]}" for n, each in means if each])
         yield f"  {change.name}: {shown}"
 
 

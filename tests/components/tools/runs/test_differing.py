@@ -114,7 +114,7 @@ def test_every_line_is_one_line_that_a_terminal_does_not_obey(found: Gathered) -
     if found.runs:
         table = rows(found, compare_options(found.runs))
         assert len({len(row) for row in table}) == 1
-        assert max(width(cell) for row in table for cell in row) <= 24
+        assert max(width(cell) for row in table for cell in row) <= 28
 
 
 @settings(deadline=None, max_examples=60)

@@ -142,6 +142,17 @@ def test_an_empty_store_and_a_single_run_are_said_in_words(lab: Lab) -> None:
     lab.model(lab.evaluation_set())
     said = lab.tool()
     assert said.code == 0 and "1 run\n" in said.out and "the same in all" not in said.out
+    assert said.out.endswith("--documents none --pointer none` measures one\n")
+
+
+def test_a_long_list_of_seeds_is_cut_and_json_has_all(lab: Lab) -> None:
+    held = lab.evaluation_set()
+    for seed in range(10):
+        lab.evaluate(lab.model(held, seed=seed), held, {"诗": 8.0 + seed})
+    said = lab.tool("--sort", "seed")
+    assert "  train.seed: 8.000 with 0, 9.000 with 1, " in said.out and "and 2 more\n" in said.out
+    assert [row[4] for row in said.table[1:]] == [str(seed) for seed in range(10)]
+    assert len(lab.tool("--json").json["one_change"][0]["runs"]) == 10
 
 
 def test_what_was_not_measured_alike_is_not_compared(lab: Lab) -> None:
