@@ -1,10 +1,12 @@
-"""Which texts can be the name of a genre. Standard library only."""
+"""Which texts can be the name of a genre, and ASCII spellings of some. Standard library only."""
 
 from __future__ import annotations
 
 RESERVED = ("mean", "all", "*")
 """Names that tables, options and records of all genres together use themselves."""
 MAX_CHARACTERS = 100
+GENRE_ALIASES = {"shi": "诗", "ci": "词", "wen": "文", "fu": "赋", "qu": "曲", "shuo": "说"}
+"""ASCII spellings of genres, for options: KFP's database refuses other characters."""
 
 
 def genre_problem(name: str) -> str:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from yanmo.common.errors import DataError
+from yanmo.formats.genre_names import GENRE_ALIASES as GENRE_ALIASES
 
 TEXT_FORM = "classical-1"
 """How `text` is written: NFC, simplified, full-width punctuation, no white space inside a line
@@ -19,9 +20,6 @@ TEXT_FORM = "classical-1"
 
 GENRES = ("诗", "词", "文", "赋")
 """The genres of the bundled corpus, in the order of tables; any other label works as well."""
-
-GENRE_ALIASES = {"shi": "诗", "ci": "词", "wen": "文", "fu": "赋", "qu": "曲", "shuo": "说"}
-"""ASCII spellings of genres, for options: KFP's database refuses other characters."""
 
 UNKNOWN_AUTHORS = frozenset(
     ("", "佚名", "无名氏", "無名氏", "不详", "不詳", "阙名", "闕名", "失名", "无", "anonymous", "unknown")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from yanmo.common.errors import UsageError
+from yanmo.formats.genre_names import GENRE_ALIASES
 from yanmo.formats.stage_cost import finite
 from yanmo.options.nearest import did_you_mean
 from yanmo.tools.runs.differing import Value, compare_options
@@ -65,8 +66,6 @@ def _key(found: Gathered, name: str) -> Callable[[Run], Any]:
 def _genre(found: Gathered, name: str) -> str:
     if name in found.genres:
         return name
-    from yanmo.formats.records import GENRE_ALIASES  # here: it loads pyarrow
-
     alias = GENRE_ALIASES.get(name, "")
     return alias if alias in found.genres else ""
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -364,6 +366,15 @@ def test_five_requests_a_run_and_only_small_records(lab: Lab, number: int) -> No
     shared = {"read": 1 + 1 + 4}  # the pointer and its set; tokenizer, cache, balanced and curated text
     assert store.asked == {"list": 3, "read": shared["read"] + 2 * number, "fetch": 3 * number}
     assert store.fetched == {"summary.json", "metrics.prom", "metrics.jsonl"}
+
+
+def test_runs_are_compared_where_no_extra_is_installed(three) -> None:
+    """On a laptop that only looks: without pyarrow, torch and the rest."""
+    absent = "sys.modules |= dict.fromkeys(['pyarrow', 'numpy', 'torch', 'jieba', 'kfp'])"
+    code = f"import sys; {absent}; from yanmo.tools.runs.command import main; sys.exit(main())"
+    command = [sys.executable, "-c", code, "--store", three[0].uri, "--sort", "shi", "--csv", "-"]
+    said = subprocess.run(command, capture_output=True, text=True)
+    assert (said.returncode, said.stdout.count("\n")) == (0, 4), said.stderr
 
 
 def test_the_same_on_a_bucket(s3_lab: Lab) -> None:
