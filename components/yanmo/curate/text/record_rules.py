@@ -15,7 +15,7 @@ from yanmo.curate.text.filters import FilterRules
 from yanmo.curate.text.normalize import CLASSICAL, form_steps
 from yanmo.curate.text.privacy import KINDS
 from yanmo.options.nearest import did_you_mean
-from yanmo.options.values import number_in
+from yanmo.options.values import brief, number_in
 
 _RECORD_BYTES_PER_CHARACTER = 12
 """Bytes of the longest spelling of a character in JSON: two escapes of six bytes."""
@@ -141,10 +141,9 @@ def allowed_shares(options: CurateOptions) -> dict[str, float]:
         for name, value in read_pairs(options.filter_shares, "filter=share").items():
             share = number_in(value)
             if name not in shares or share is None or not 0 <= share <= 1:
-                raise ValueError(
-                    f"{name}={value}: expected a share from 0 to 1 for one of {', '.join(REASONS)}"
-                    f"{did_you_mean(name, REASONS) * (name not in shares)}"
-                )
+                hint = did_you_mean(name, REASONS) if name not in shares else ""
+                expected = f"expected a share from 0 to 1 for one of {', '.join(REASONS)}{hint}"
+                raise ValueError(f"{brief(f'{name}={value}')}: {expected}")
             shares[name] = share
     except ValueError as error:
         raise UsageError(f"--filter-shares: {error}") from error

@@ -130,7 +130,7 @@ def _measured(found: Gathered) -> str:
     more = f", {conditions['documents_per_genre']} texts a genre" if "documents_per_genre" in conditions else ""
     number = f"{len(found.measured)} of {len(found.runs)}"
     split = conditions.get("split", "test")
-    return f"bits per character: {split} split of {where}{more}, {number} runs measured; less is better"
+    return f"bits per character: {split} split of {where}{more}, {number} runs measured; lower is better"
 
 
 def _notes(found: Gathered, compared: Comparison) -> Iterator[str]:
