@@ -369,9 +369,12 @@ def test_a_signal_ends_a_stage_orderly_and_the_next_start_does_not_wait(
 
 
 def test_a_run_that_waited_for_another_says_that_it_adopted_the_result(store: FileStore) -> None:
-    first = start_toy(store, "--sleep-seconds=1.5", "--metrics-port=-1")
+    first = start_toy(store, "--sleep-seconds=0.5", "--metrics-port=-1")
     wait_until(lambda: any(store.root.glob("cas/toy/*/*/config.yaml")), "the work has begun")
+    first.send_signal(signal.SIGSTOP)
     second = start_toy(store, "--metrics-port=-1")
+    assert second.stderr and any("waiting for it" in line for line in second.stderr)
+    first.send_signal(signal.SIGCONT)
     (_, first_said), (_, second_said) = first.communicate(timeout=30), second.communicate(timeout=30)
     assert "committed toy/" in first_said and "adopted" not in first_said
     assert "adopted toy/" in second_said and "committed toy/" not in second_said
