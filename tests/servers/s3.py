@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from servers import ceph, keeper
+from servers import ceph, supervisor
 
 TESTS = Path(__file__).parents[1]
 _PREFIX = "yanmo-s3-"
@@ -147,7 +147,7 @@ def _join(folder: Path) -> tuple[socket.socket, dict[str, Any]]:
     connection = socket.socket(socket.AF_UNIX)
     try:
         connection.settimeout(10)
-        connection.connect(str(folder / keeper.SOCKET))
+        connection.connect(str(folder / supervisor.SOCKET))
         with connection.makefile() as file:
             line = file.readline()
         if not line:
@@ -161,19 +161,19 @@ def _join(folder: Path) -> tuple[socket.socket, dict[str, Any]]:
 def _start(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     process = subprocess.Popen(
-        [sys.executable, "-m", "servers.keeper", str(folder)], stdout=subprocess.PIPE, text=True,
+        [sys.executable, "-m", "servers.supervisor", str(folder)], stdout=subprocess.PIPE, text=True,
         env={**os.environ, "PYTHONPATH": str(TESTS)}, start_new_session=True,
     )  # fmt: skip
     assert process.stdout is not None
     line = process.stdout.readline()
     if '"endpoint"' not in line:
-        raise RuntimeError(json.loads(line)["error"] if line else "the server's keeper ended without a word")
+        raise RuntimeError(json.loads(line)["error"] if line else "its supervisor ended without a word")
 
 
 def sweep() -> None:
-    """Remove folders of servers whose keeper was killed; its daemons were killed with it."""
+    """Remove folders of servers whose supervisor was killed; its daemons were killed with it."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}{os.getuid()}-*"):
-        lock = folder / keeper.LOCK
+        lock = folder / supervisor.LOCK
         try:
             with lock.open("r+") as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

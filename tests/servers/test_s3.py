@@ -117,13 +117,13 @@ def test_two_processes_share_one_server_and_kill_9_of_both_leaves_none(s3_server
     assert not any(map(is_alive, pids)) and not folder.exists()
 
 
-def test_kill_9_of_the_keeper_ends_the_daemons_and_its_folder_is_swept(s3_server: S3Server) -> None:
+def test_kill_9_of_the_supervisor_ends_the_daemons_and_its_folder_is_swept(s3_server: S3Server) -> None:
     if s3_server.bucket:
         pytest.skip("the given server is not ours to end")
     session = uuid.uuid4().hex
     process, pids = borrower(session)
-    keeper = int(fields_of(pids[0])[1])
-    os.kill(keeper, signal.SIGKILL)
+    supervisor = int(fields_of(pids[0])[1])
+    os.kill(supervisor, signal.SIGKILL)
     end = time.monotonic() + 20
     while any(map(is_alive, pids)) and time.monotonic() < end:
         time.sleep(0.1)

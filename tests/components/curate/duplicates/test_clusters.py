@@ -40,10 +40,10 @@ def test_a_document_goes_only_for_a_better_one_that_is_similar_and_stays(
     rank = np.array(order)
     kept_for = keep_best(rank, edges(pairs))
     similar = {(a, b) for a, b in pairs} | {(b, a) for a, b in pairs}
-    for position, keeper in enumerate(kept_for.tolist()):
-        assert kept_for[keeper] == keeper
-        if keeper != position:
-            assert (position, keeper) in similar and rank[keeper] < rank[position]
+    for position, stays in enumerate(kept_for.tolist()):
+        assert kept_for[stays] == stays
+        if stays != position:
+            assert (position, stays) in similar and rank[stays] < rank[position]
     kept = [p for p in range(20) if kept_for[p] == p]
     assert not [(a, b) for a in kept for b in kept if (a, b) in similar]
 

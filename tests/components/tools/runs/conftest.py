@@ -10,6 +10,7 @@ import pytest
 from servers.s3 import S3Server
 
 sys.path.insert(0, str(Path(__file__).parent))  # importlib mode leaves it out
+sys.path.insert(0, str(Path(__file__).parents[1] / "store"))  # ground
 
 from lab import Lab
 

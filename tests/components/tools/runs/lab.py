@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import ground
+
 from yanmo.store.commit import Attempt, Recipe, Result, commit_once
 from yanmo.store.objects import ObjectStore
 from yanmo.store.opening import open_store
@@ -27,14 +29,8 @@ def raw(name: str = "tang") -> dict[str, Any]:
     return {"content_digest": digest, "uri": f"file:///raw/{name}.jsonl", "files": [file]}
 
 
-@dataclass
-class Said:
-    code: int
-    out: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
+class Said(ground.Said):
+    """How `yanmo runs` ended."""
 
     @property
     def csv(self) -> list[dict[str, str]]:

@@ -35,7 +35,7 @@ def far(s3_server, s3_place, tmp_path, monkeypatch) -> Callable[[str], ObjectSto
     return open_on
 
 
-def keeper_on(far, node: str, attempt: str, old: Lease | None = None) -> tuple[Uploader, Path, Lease]:
+def uploader_on(far, node: str, attempt: str, old: Lease | None = None) -> tuple[Uploader, Path, Lease]:
     """A uploader, its checkpoints' folder, and its lease; takes over from `old`."""
     if old:
         old.release()
@@ -63,7 +63,7 @@ def steps(root: Path) -> list[int]:
 
 
 def test_the_best_model_travels_with_the_newest_and_only_once(far, monkeypatch):
-    uploader, root, lease = keeper_on(far, "here", "one")
+    uploader, root, lease = uploader_on(far, "here", "one")
     best = checkpoint(root, 10)
     uploader.save()
     checkpoint(root, 20, best_checkpoint=best)
@@ -76,56 +76,56 @@ def test_the_best_model_travels_with_the_newest_and_only_once(far, monkeypatch):
         checkpoint(root, 30, best_checkpoint=best)
         uploader.save()
     assert sent and not [name for name in sent if best in name]
-    there, root, lease = keeper_on(far, "there", "two", lease)
+    there, root, lease = uploader_on(far, "there", "two", lease)
     there.restore()
     assert steps(root) == [10, 30]
     assert (root.parent / job.METRICS).read_text() == '{"step": 30}\n'
     checkpoint(root, 40, best_checkpoint=best)
     there.save()  # another attempt, which has sent nothing yet
-    third, root, lease = keeper_on(far, "third", "three", lease)
+    third, root, lease = uploader_on(far, "third", "three", lease)
     third.restore()
     assert steps(root) == [10, 40]
     lease.release()
 
 
 def test_in_trouble_a_checkpoint_from_before_it_travels_too(far):
-    uploader, root, lease = keeper_on(far, "here", "one")
+    uploader, root, lease = uploader_on(far, "here", "one")
     checkpoint(root, 10, health={"bad": 0, "high": 0})
     checkpoint(root, 20, health={"bad": 0, "high": 0})
     checkpoint(root, 30, health={"bad": 0, "high": 2})
     checkpoint(root, 40, health={"bad": 0, "high": 4})
     uploader.save()
-    there, root, lease = keeper_on(far, "there", "two", lease)
+    there, root, lease = uploader_on(far, "there", "two", lease)
     there.restore()
     assert steps(root) == [20, 40]
     lease.release()
 
 
 def test_after_a_rewind_the_earlier_step_is_the_newer_state(far):
-    uploader, root, lease = keeper_on(far, "here", "one")
+    uploader, root, lease = uploader_on(far, "here", "one")
     checkpoint(root, 10, rewinds=0)
     checkpoint(root, 20, "in the trouble", rewinds=0)
     uploader.save()
     shutil.rmtree(root / "step-00000020")
     checkpoint(root, 15, rewinds=1)
     uploader.save()
-    there, far_root, lease = keeper_on(far, "there", "two", lease)
+    there, far_root, lease = uploader_on(far, "there", "two", lease)
     checkpoint(far_root, 20, "in the trouble", rewinds=0)  # this node had it from before
     there.restore()
     assert steps(far_root) == [15]
     checkpoint(far_root, 20, "after it", rewinds=1)
     there.save()
-    third, root, lease = keeper_on(far, "third", "three", lease)
+    third, root, lease = uploader_on(far, "third", "three", lease)
     third.restore()
     assert (root / "step-00000020" / "rank-00000.safetensors").read_text() == "after it"
     lease.release()
 
 
 def test_a_restore_that_was_killed_is_made_again(far):
-    uploader, root, lease = keeper_on(far, "here", "one")
+    uploader, root, lease = uploader_on(far, "here", "one")
     checkpoint(root, 10)
     uploader.save()
-    there, root, lease = keeper_on(far, "there", "two", lease)
+    there, root, lease = uploader_on(far, "there", "two", lease)
     there.restore()
     order = [file["path"].rpartition("/")[2] for file in there._work._read()[0]["files"]]
     assert order[-1] == "manifest.json", "what makes it look whole comes last"
@@ -138,7 +138,7 @@ def test_a_restore_that_was_killed_is_made_again(far):
 
 
 def test_a_checkpoint_that_was_cut_short_here_is_downloaded_again(far):
-    uploader, root, lease = keeper_on(far, "here", "one")
+    uploader, root, lease = uploader_on(far, "here", "one")
     name = checkpoint(root, 10)
     uploader.save()
     path = root / name / "rank-00000.safetensors"
@@ -149,13 +149,13 @@ def test_a_checkpoint_that_was_cut_short_here_is_downloaded_again(far):
 
 
 def test_a_damaged_state_is_passed_over_where_this_machine_has_one(far):
-    uploader, root, lease = keeper_on(far, "here", "one")
+    uploader, root, lease = uploader_on(far, "here", "one")
     checkpoint(root, 10)
     uploader.save()
     (file,) = [i.name for i in lease.store.list(NAME) if "safetensors" in i.name]
     _, version = lease.store.read(file)
     lease.store.replace(file, b"something else", version)
-    there, root, lease = keeper_on(far, "there", "two", lease)
+    there, root, lease = uploader_on(far, "there", "two", lease)
     with pytest.raises(DataError):
         there.restore()
     checkpoint(root, 5)
@@ -168,7 +168,7 @@ def test_a_run_that_lost_its_key_hears_of_it(far, monkeypatch):
     from yanmo.train.checkpoints import uploader as module
 
     monkeypatch.setattr(module, "_POLL_SECONDS", 0.05)
-    uploader, root, lease = keeper_on(far, "here", "one")
+    uploader, root, lease = uploader_on(far, "here", "one")
     uploader.check()
     checkpoint(root, 10)
     data, version = lease.store.read(lease.name)

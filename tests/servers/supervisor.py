@@ -1,4 +1,4 @@
-"""Keeps one Ceph running for as long as somebody is connected: `python -m servers.keeper FOLDER`.
+"""Keeps one Ceph running for as long as somebody is connected: `python -m servers.supervisor FOLDER`.
 
 Several pytest workers share one server. Each holds a connection to a Unix socket of this process; the kernel
 closes it when the worker ends, even by kill -9: counting connections needs no heartbeat, leaves no orphans.
@@ -17,11 +17,11 @@ from pathlib import Path
 
 from servers.ceph import Ceph
 
-SOCKET, LOCK = "keeper.sock", "keeper.lock"
+SOCKET, LOCK = "supervisor.sock", "supervisor.lock"
 _FIRST_SECONDS, _LINGER_SECONDS = 60.0, 1.0
 
 
-def keep(folder: Path) -> None:
+def supervise(folder: Path) -> None:
     """Run the server in `folder` until its last user has gone; the folder goes with it."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with (folder / LOCK).open("a") as lock:
@@ -62,4 +62,4 @@ def _serve(folder: Path, ceph: Ceph) -> None:
 
 
 if __name__ == "__main__":
-    keep(Path(sys.argv[1]))
+    supervise(Path(sys.argv[1]))
