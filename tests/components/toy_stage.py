@@ -14,6 +14,7 @@ from yanmo.stage.run import Result, run
 from yanmo.stage.stage_run import Finish, Prepared, Skip, StageRun, Steps
 from yanmo.store.commit import Attempt
 from yanmo.store.output import Output
+from yanmo.store.pause import Pause
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +27,10 @@ class ToyOptions(StageOptions):
     )
     text: str = opt("诗", "what is written")
     end: str = opt(
-        "done", "how the work ends", kind="environment", choices=("done", "pause", "bug", "data", "skip")
+        "done",
+        "how the work ends",
+        kind="environment",
+        choices=("done", "pause", "stopped", "bug", "data", "skip"),
     )
     workers: int = opt(1, "processes", kind="execution")
     sleep_seconds: float = opt(0.0, "seconds to sleep in the work", kind="environment")
@@ -65,8 +69,11 @@ def build_part(attempt: Attempt) -> Result:
 def work(run: StageRun) -> Result:
     time.sleep(run.options.sleep_seconds)
     (run.work_folder.path / "checkpoint").write_text("saved")
-    if run.options.end == "pause":
-        return Result(counts={}, status="paused")
+    if run.options.end in ("pause", "stopped"):
+        return Result(
+            counts={},
+            pause=Pause(where="step 3 of 9", why="--max-seconds 1", is_planned=run.options.end == "pause"),
+        )
     if run.options.end == "bug":
         raise KeyError("ours")
     if run.options.end == "data" and not os.environ.get("TOY_MENDED"):

@@ -18,7 +18,7 @@ class ExitCode(IntEnum):
     """What a stage's process ends with."""
 
     DONE = 0
-    """Output committed and readable, or work saved and paused."""
+    """Output committed and readable, or work saved at the end of its hours: paused."""
     USAGE = 64
     """Wrong or contradicting options: change the command."""
     DATA = 65
@@ -26,7 +26,7 @@ class ExitCode(IntEnum):
     BUG = 70
     """Our fault: report it with the log."""
     RETRY = 75
-    """Storage, network, disk space, a lost lease: the same command may work later."""
+    """Storage, network, disk space, a lost lease, a training that was stopped: the same command goes on."""
     ENVIRONMENT = 78
     """The machine lacks something the options ask for."""
 

@@ -24,7 +24,7 @@ from yanmo.promote.history.champion import CHAMPION, ChampionChanged, named
 from yanmo.promote.history.champion_records import ChampionRecord, all_records
 from yanmo.promote.history.rollback import plan_rollback, roll_back
 from yanmo.promote.preparing import prepare
-from yanmo.promote.work import finish, work
+from yanmo.promote.work import finish, show_pause, work
 from yanmo.stage.run import main as stage_main
 from yanmo.stage.stage_run import Finish, Steps
 from yanmo.store.manifest import Reference
@@ -60,7 +60,9 @@ def judge_and_promote(argv: Sequence[str]) -> int:
                 races.append(error)
                 raise
 
-        code = stage_main(STAGE, Steps(work, prepare=prepare, finish=finish_or_note), argv)
+        code = stage_main(
+            STAGE, Steps(work, prepare=prepare, finish=finish_or_note, show_pause=show_pause), argv
+        )
         if not races:
             return code
         log.warning("comparing again, with the new champion")

@@ -113,6 +113,12 @@ STAGE = Stage(
     image="train",
     revision=9,
     config=PromoteConfig,
-    outputs={"verdict": "Dataset", "report": "HTML", "metrics": "Metrics"},
+    outputs={
+        "verdict": "Dataset",
+        "report": "HTML",
+        "verdict_line": "Markdown",
+        "champion": "Model",
+        "metrics": "Metrics",
+    },
     parameters=("promoted",),
 )

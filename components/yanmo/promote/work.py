@@ -32,12 +32,15 @@ from yanmo.promote.history.champion import (
     CHAMPION_WRITING,
     Promotion,
     make_champion,
+    named,
     settle,
 )
 from yanmo.promote.page.ancestors import verdict_command
 from yanmo.stage.stage_run import Finish
 from yanmo.store.commit import Result
+from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output, read_json
+from yanmo.store.pause import PausedOutput
 from yanmo.store.pointers import move_pointer, read_pointer
 
 log = logging.getLogger(__name__)
@@ -147,9 +150,34 @@ def finish(run: PromoteRun, output: Output) -> Finish:
     report = read_json(output, "report.json")
     return Finish(
         parameters={"promoted": str(promoted).lower()},
-        artifacts={"report": output.path("report.html")},
+        artifacts={
+            "report": output.path("report.html"),
+            "verdict_line": verdict["sentence"]["en"] + "\n",
+            **_champion(run.store, run.options.channel),
+        },
         metadata={"metrics": metrics(report, promoted)},
     )
+
+
+def show_pause(options: PromoteConfig, store: ObjectStore, paused: PausedOutput) -> Finish:
+    """What a run shows that has no model to judge yet: the champion stays."""
+    from yanmo.promote.page.paused import pause_sentence, render_pause
+
+    champion = read_pointer(store, options.channel, CHAMPION)
+    return Finish(
+        parameters={"promoted": "false"},
+        artifacts={
+            "report": render_pause(paused, options.channel, named(champion) if champion else ""),
+            "verdict_line": pause_sentence(paused).en + "\n",
+            **_champion(store, options.channel),
+        },
+    )
+
+
+def _champion(store: ObjectStore, channel: str) -> dict[str, str]:
+    """The channel's champion as this run leaves it: what a deployment takes."""
+    champion = read_pointer(store, channel, CHAMPION)
+    return {"champion": champion.to_json()} if champion else {}
 
 
 def _promoted(run: PromoteRun, output: Output, verdict: dict[str, Any]) -> bool:

@@ -14,7 +14,19 @@ from yanmo.options.fields import NONE, StageOptions, flag, option_fields
 from yanmo.store.manifest import MAX_REFERENCE_BYTES, Reference
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import SHORTEST_KEY, Output, find_by_digits
+from yanmo.store.pause import PausedOutput
 from yanmo.store.pointers import MADE_BY, POINTED, check_stage, open_named, pointer_name, read_pointer
+
+
+class PausedInput(DataError):
+    """What an input names was not finished: its stage paused."""
+
+    def __init__(self, where: str, paused: PausedOutput) -> None:
+        super().__init__(
+            f"{where}: {paused}: it is no output yet; run the same {paused.stage} again, to its end"
+        )
+        self.paused = paused
+
 
 _NO_FILE = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG}
 
@@ -23,6 +35,7 @@ def resolve_inputs(store: ObjectStore, options: StageOptions) -> dict[str, Outpu
     """Every input of a stage, opened: its own flag first, else what `--inputs` says.
 
     Raises:
+        PausedInput: the stage that makes one of them paused.
         DataError: a required input is not to be had; says what to run.
     """
     fields = list(option_fields(type(options), "input"))
@@ -63,6 +76,7 @@ def open_input(
         pointers: channel and name of each.
 
     Raises:
+        PausedInput: its stage paused and passed that on.
         DataError: it is none of these, is missing, or is an output of another stage.
     """
     reference, is_json, is_short = None, value.lstrip().startswith("{"), len(value) <= 200
@@ -71,18 +85,25 @@ def open_input(
         named = ((read_pointer(store, *pointer), pointer_name(*pointer)) for pointer in pointers)
         reference, origin = next((found for found in named if found[0]), (None, ""))
     elif is_json:
-        reference = Reference.from_json(value, where)
+        reference = _reference_in(value, where)
     elif value != NONE:
         body = _file_bytes(value)
         if body is None:
             reference = _committed(store, value, where)
         elif body.strip() != NONE.encode():
-            reference = Reference.from_json(body, value)
+            reference = _reference_in(body, value)
     if reference is None:
         return None
     if stages:
         check_stage(reference, stages, f"{where} {value}" if is_short and not is_json else where)
     return open_named(store, reference, origin)
+
+
+def _reference_in(text: str | bytes, where: str) -> Reference:
+    paused = PausedOutput.from_json(text)
+    if paused:
+        raise PausedInput(where, paused)
+    return Reference.from_json(text, where)
 
 
 def _inputs_file(value: str, known: Sequence[str]) -> dict[str, str]:

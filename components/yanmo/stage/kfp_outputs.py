@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,14 +44,15 @@ class ExecutorOutputs:
 
     def write(
         self,
-        bodies: dict[str, str | Path],
-        metadata: dict[str, dict[str, Any]],
-        parameters: dict[str, str],
+        bodies: Mapping[str, str | Path],
+        metadata: Mapping[str, Mapping[str, Any]],
+        parameters: Mapping[str, str],
     ) -> None:
         """Write every artifact, parameter and the executor output file.
 
         Args:
-            bodies: artifact name -> text, or a local file to copy.
+            bodies: artifact name -> text, or a local file to copy; `none` without one. That of metrics is
+                what `metadata` says of them, as JSON, so that a download of metrics is the metrics.
             metadata: artifact name -> scalars shown by the UI.
             parameters: parameter name -> text.
         """
@@ -58,12 +60,14 @@ class ExecutorOutputs:
         for name, artifact in self.artifacts.items():
             path = local_path(artifact["uri"])
             path.parent.mkdir(parents=True, exist_ok=True)
-            body = bodies.get(name, "none\n")
+            scalars = metadata.get(name, {})
+            is_metrics = artifact.get("type", {}).get("schemaTitle") == "system.Metrics"
+            body = bodies.get(name, json.dumps(scalars, indent=1) + "\n" if is_metrics else "none\n")
             if isinstance(body, Path):
                 shutil.copyfile(body, path)
             else:
                 path.write_text(body, encoding="utf-8")
-            values = {**artifact.get("metadata", {}), **metadata.get(name, {})}
+            values = {**artifact.get("metadata", {}), **scalars}
             listed[name] = {"artifacts": [{**artifact, "metadata": values}]}
         for name, file in self.parameters.items():
             Path(file).parent.mkdir(parents=True, exist_ok=True)

@@ -7,6 +7,7 @@ inputs, the look for a committed key, lease, commit, the channel's pointer, KFP'
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import logging
 import os
@@ -28,12 +29,14 @@ from yanmo.stage.declaration import Stage
 from yanmo.stage.energy import EnergyMeter
 from yanmo.stage.exporter import Telemetry
 from yanmo.stage.failing import failed, fatal_of_this_run, forget_fatal, record_fatal
-from yanmo.stage.inputs import resolve_inputs
+from yanmo.stage.inputs import PausedInput, resolve_inputs
 from yanmo.stage.kfp_outputs import ExecutorOutputs
 from yanmo.stage.stage_run import Finish, KeyInput, Made, Options, Skip, StageRun, Steps
 from yanmo.store.commit import Attempt, Recipe, Result, commit_once, find_whole
+from yanmo.store.objects import ObjectStore
 from yanmo.store.opening import store_of
 from yanmo.store.output import Output
+from yanmo.store.pause import PausedOutput
 from yanmo.store.pointers import move_pointer, pointer_name
 from yanmo.store.runs.in_use import check_present
 
@@ -76,21 +79,27 @@ def _serve(
     if fatal is not None:
         return fatal
     with only_answers(), Telemetry(stage.name, options.run_id, options.metrics_port) as telemetry:
+        try:
+            inputs = resolve_inputs(store, options)
+        except PausedInput as error:
+            _pass_on(stage, options, error.paused, steps, store, outputs)
+            return ExitCode.DONE
         run: StageRun[Options, Made] = StageRun(
             stage=stage,
             options=options,
             store=store,
-            inputs=resolve_inputs(store, options),
+            inputs=inputs,
             telemetry=telemetry,
             given=given,
             started=started,
         )
         with contextlib.closing(run.session):
-            _run(run, steps, outputs)
-    return ExitCode.DONE
+            return _run(run, steps, outputs)
 
 
-def _run(run: StageRun[Options, Made], steps: Steps[Options, Made], outputs: ExecutorOutputs | None) -> None:
+def _run(
+    run: StageRun[Options, Made], steps: Steps[Options, Made], outputs: ExecutorOutputs | None
+) -> ExitCode:
     """Options and inputs -> key -> committed output -> pointers and references."""
     helps = steps.assist if _is_helper() else None
     try:
@@ -100,16 +109,34 @@ def _run(run: StageRun[Options, Made], steps: Steps[Options, Made], outputs: Exe
         if helps:
             if find_whole(run.store, run.stage.name, recipe.key) is None:
                 helps(run)
-            return
+            return ExitCode.DONE
         output = _output_of(run, recipe, steps.work)
     except Skip as reason:
         log.info("nothing to do: %s", reason)
         if not helps:
-            _hand_over(run, None, Finish(), outputs, status="done")
-        return
-    shown = steps.finish(run, output) if steps.finish and output else Finish()
-    _hand_over(run, output, shown, outputs, status="done" if output else "paused")
+            _write_results(run.stage, run.options, NONE + "\n", Finish(), outputs)
+        return ExitCode.DONE
+    if output:
+        _hand_over(run, output, steps.finish(run, output) if steps.finish else Finish(), outputs)
+    else:
+        paused = PausedOutput.of(run.stage.name, run.key, run.pause)
+        _write_results(run.stage, run.options, paused.to_json(), Finish(), outputs, status="paused")
     forget_fatal(run.store, run.stage, run.options)
+    return ExitCode.DONE if output or run.pause.is_planned else ExitCode.RETRY
+
+
+def _pass_on(
+    stage: Stage,
+    options: Options,
+    paused: PausedOutput,
+    steps: Steps[Options, Made],
+    store: ObjectStore,
+    outputs: ExecutorOutputs | None,
+) -> None:
+    """End well, with the pause in the place of an output: no key is committed, no pointer moved."""
+    log.info("nothing to do: %s", paused)
+    shown = steps.show_pause(options, store, paused) if steps.show_pause else Finish()
+    _write_results(stage, options, paused.to_json(), shown, outputs, status="paused")
 
 
 def _check_pointers(stage: Stage, options: StageOptions) -> None:
@@ -183,7 +210,7 @@ def _output_of(
     build = functools.partial(_build, run, work)
     output = commit_once(run.store, recipe, build, force=run.options.force, taken_up=taken_up)
     if output is None:
-        log.info("paused; run the same command to go on")
+        log.info("paused at %s (%s); run the same command to go on", run.pause.where, run.pause.why)
     else:
         made = getattr(run, "attempt", None)  # unset where we only waited for another run
         ours = made is not None and made.id == output.manifest.attempt
@@ -204,6 +231,8 @@ def _build(
         result = work(run)
     finally:
         energy.close()
+    if result.pause:
+        run.pause = result.pause
     seconds = time.monotonic() - run.started
     run.telemetry.gauge("duration_seconds", "Wall time of the stage").set(seconds)
     _show_cost(run.telemetry, energy)
@@ -224,33 +253,38 @@ def _show_cost(telemetry: Telemetry, energy: EnergyMeter) -> None:
 
 
 def _hand_over(
-    run: StageRun[Options, Made],
-    output: Output | None,
-    shown: Finish,
-    outputs: ExecutorOutputs | None,
-    *,
-    status: str,
+    run: StageRun[Options, Made], output: Output, shown: Finish, outputs: ExecutorOutputs | None
 ) -> None:
     """Move the channel's pointers and write the references that the caller asked for."""
     stage, options = run.stage, run.options
-    bodies: dict[str, str | Path] = dict(shown.artifacts)
-    if output is not None:
-        parts = {name: output.part(name) for name in output.manifest.references} | shown.references
+    parts = {name: output.part(name) for name in output.manifest.references} | shown.references
+    if options.pointer != NONE:
         for name, part in parts.items():
-            bodies[name] = part.reference.to_json()
-            if options.pointer != NONE:
-                move_pointer(run.store, options.channel, _part_pointer(options.pointer, name), part.reference)
-        bodies[stage.main_output] = output.reference.to_json()
-        if options.pointer != NONE:
-            name = options.pointer or stage.name
-            move_pointer(run.store, options.channel, name, output.reference)
-        check_present(run.store, [output, *parts.values()])  # after the pointers: see in_use.announce
+            move_pointer(run.store, options.channel, _part_pointer(options.pointer, name), part.reference)
+        move_pointer(run.store, options.channel, options.pointer or stage.name, output.reference)
+    check_present(run.store, [output, *parts.values()])  # after the pointers: see in_use.announce
+    bodies = {name: part.reference.to_json() for name, part in parts.items()}
+    shown = dataclasses.replace(shown, artifacts={**shown.artifacts, **bodies})
+    _write_results(stage, options, output.reference.to_json(), shown, outputs)
+
+
+def _write_results(
+    stage: Stage,
+    options: StageOptions,
+    main_output: str,
+    shown: Finish,
+    outputs: ExecutorOutputs | None,
+    *,
+    status: str = "done",
+) -> None:
+    """Write what stands for the main output, and what else is shown, to where the caller asked for it."""
     if options.reference_out:
         path = Path(options.reference_out)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(output.reference.to_json() if output else NONE + "\n", encoding="utf-8")
+        path.write_text(main_output, encoding="utf-8")
     if outputs:
         empty = dict.fromkeys(stage.parameters, "")
+        bodies = {**shown.artifacts, stage.main_output: main_output}
         outputs.write(bodies, shown.metadata, {**empty, **shown.parameters, "status": status})
 
 

@@ -17,6 +17,7 @@ from yanmo.stage.session import Session
 from yanmo.store.commit import Attempt, Recipe, Result, commit_once
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output
+from yanmo.store.pause import Pause, PausedOutput
 from yanmo.store.runs.in_use import announce, work_name
 from yanmo.store.runs.work_folder import WorkFolder
 
@@ -50,6 +51,8 @@ class StageRun(Generic[Options, Made]):
     session: Session = dataclasses.field(init=False, repr=False)
     """What this process uses besides, while it lives."""
     _pinning: threading.Lock = dataclasses.field(default_factory=threading.Lock, repr=False)
+    pause: Pause = dataclasses.field(init=False)
+    """Where and why the work stopped; set where it gave no output."""
     attempt: Attempt = dataclasses.field(init=False)
     """Where the output's files go; set when the work begins."""
 
@@ -130,8 +133,8 @@ class Finish:
 
     parameters: dict[str, str] = dataclasses.field(default_factory=dict)
     """Values of `Stage.parameters`."""
-    artifacts: dict[str, Path] = dataclasses.field(default_factory=dict)
-    """Outputs that are files (HTML) and not references."""
+    artifacts: Mapping[str, str | Path] = dataclasses.field(default_factory=dict)
+    """Outputs that are not references to what was made: a file (HTML), or the text itself."""
     references: dict[str, Output] = dataclasses.field(default_factory=dict)
     """Parts made along with the output that are not in its manifest (baselines)."""
     metadata: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
@@ -151,5 +154,7 @@ class Steps(Generic[Options, Made]):
     """What the work needs besides its inputs, and what else the key depends on."""
     finish: Callable[[StageRun[Options, Made], Output], Finish] | None = None
     """Called with the output whether it was made now or before."""
+    show_pause: Callable[[Options, ObjectStore, PausedOutput], Finish] | None = None
+    """What is shown where an input's stage paused, so that there is nothing to do."""
     assist: Callable[[StageRun[Options, Made]], None] | None = None
     """Does a share of the work where RANK is above 0: without lease, output, or pointer."""

@@ -22,6 +22,7 @@ from yanmo.common.errors import DataError
 from yanmo.store.manifest import FileEntry, Manifest, Role, content_digest, make_key
 from yanmo.store.objects import AlreadyExists, Damaged, ObjectStore, check_name
 from yanmo.store.output import Output, find_output, manifest_name, superseded_name
+from yanmo.store.pause import Pause
 from yanmo.store.runs.in_use import Removed, announce, lease_name
 from yanmo.store.runs.lease import Lease
 from yanmo.store.schema import utc_now
@@ -109,7 +110,8 @@ class Result:
     used: Sequence[Output] = ()
     """Parts that the next run may use again and the manifest does not name (shards that were taken over):
     gc counts their age from this run."""
-    status: Literal["done", "paused"] = "done"
+    pause: Pause | None = None
+    """Set where the work stopped before its end: nothing is committed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,7 +219,7 @@ def _build_and_commit(
     attempt = Attempt(store, recipe.stage, key, lease)
     try:
         result = build(attempt)
-        if result.status == "paused":
+        if result.pause:
             attempt.discard()
             return None
         if result.references:  # a part that was there already may be old, and named by nobody else

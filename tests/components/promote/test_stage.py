@@ -11,6 +11,7 @@ from yanmo.common.errors import DataError
 from yanmo.promote.config import STAGE
 from yanmo.promote.history import champion
 from yanmo.promote.history.champion_records import all_records, last_record
+from yanmo.store.pause import Pause, PausedOutput
 
 
 def test_the_first_model_is_promoted(stage, caplog):
@@ -365,3 +366,37 @@ def test_a_flipped_bit_in_any_file_of_an_evaluation_is_found(stage, caplog, name
     assert stage.promote() == 65
     assert name in caplog.text and "changed since it was committed" in caplog.text
     assert len(stage.records()) == 1
+
+
+def asked_of(folder, *names):
+    """KFP's executor input that asks for these artifacts of promote, and where they will lie."""
+    artifacts = {name: {"artifacts": [{"uri": str(folder / name)}]} for name in names}
+    parameters = {"promoted": {"outputFile": str(folder / "promoted")}}
+    asked = {"artifacts": artifacts, "parameters": parameters, "outputFile": str(folder / "out.json")}
+    return "--executor-input=" + json.dumps({"outputs": asked})
+
+
+def test_a_paused_training_is_reported_first_and_the_champion_stays(judged, tmp_path):
+    before = judged.pointer("champion"), judged.pointer("promote"), len(judged.records())
+    pause = Pause(where="step 120 of 450", why="--night 21:00-08:00 Asia/Shanghai is over")
+    paused = PausedOutput.of("train", "ab" * 32, pause).to_json()
+    pipeline = asked_of(tmp_path, "verdict", "report", "verdict_line", "champion")
+    assert judged.promote("--challenger", paused, pipeline) == 0
+    page = (tmp_path / "report").read_text(encoding="utf-8")
+    first = page[page.index("<h1>") : page.index("</h1>")]
+    for words in ("Paused at step 120 of 450", "--night 21:00-08:00 Asia/Shanghai is over", "goes on there"):
+        assert words in first
+    assert (tmp_path / "verdict_line").read_text(encoding="utf-8").startswith("Paused at step 120 of 450")
+    assert (tmp_path / "verdict").read_text(encoding="utf-8") == paused
+    assert (tmp_path / "promoted").read_text(encoding="utf-8") == "false"
+    assert json.loads((tmp_path / "champion").read_text(encoding="utf-8")) == vars(before[0])
+    assert (judged.pointer("champion"), judged.pointer("promote"), len(judged.records())) == before
+
+
+def test_the_champion_that_a_run_leaves_is_its_output(stage, tmp_path):
+    stage.evaluate(stage.model(1))
+    assert stage.promote(asked_of(tmp_path, "champion", "verdict_line"), "--dry-run") == 0
+    assert (tmp_path / "champion").read_text(encoding="utf-8") == "none\n"
+    assert stage.promote(asked_of(tmp_path, "champion", "verdict_line")) == 0
+    assert json.loads((tmp_path / "champion").read_text(encoding="utf-8")) == vars(stage.pointer("champion"))
+    assert (tmp_path / "verdict_line").read_text(encoding="utf-8") == stage.verdict()["sentence"]["en"] + "\n"

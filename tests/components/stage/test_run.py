@@ -225,15 +225,45 @@ def test_kfp_gets_references_the_page_parameters_and_metadata(
     assert listed["metrics"]["artifacts"][0]["metadata"] == {"n": 1}
 
 
-@pytest.mark.parametrize(("end", "status"), [("pause", "paused"), ("skip", "done")])
-def test_a_paused_or_skipped_stage_passes_on_none_and_moves_no_pointer(
-    store: FileStore, toy: Run, executor_input: dict[str, Any], end: str, status: str
+def test_a_skipped_stage_passes_on_none_and_moves_no_pointer(
+    store: FileStore, toy: Run, executor_input: dict[str, Any]
 ) -> None:
-    assert toy(f"--end={end}", f"--executor-input={json.dumps(executor_input)}") == 0
-    assert body(executor_input, "written") == "none\n"
-    assert body(executor_input, "status") == status
+    assert toy("--end=skip", f"--executor-input={json.dumps(executor_input)}") == 0
+    assert (body(executor_input, "written"), body(executor_input, "status")) == ("none\n", "done")
     assert read_pointer(store, "dev", "toy") is None
-    assert (len(list(store.root.rglob("checkpoint"))) == 1) == (end == "pause"), "paused work is kept"
+    assert not list(store.root.rglob("checkpoint"))
+
+
+@pytest.mark.parametrize(("end", "code"), [("pause", 0), ("stopped", 75)])
+def test_a_pause_is_passed_on_from_stage_to_stage_and_nothing_is_committed(
+    store: FileStore, toy: Run, executor_input: dict[str, Any], tmp_path: Path, end: str, code: int
+) -> None:
+    """Its own hours end with 0; whoever stopped it from outside must not find a Job that succeeded."""
+    said, passed_on = tmp_path / "said.json", tmp_path / "passed-on.json"
+    pipeline = f"--executor-input={json.dumps(executor_input)}"
+    assert toy(f"--end={end}", f"--reference-out={said}", pipeline) == code
+    assert body(executor_input, "written") == said.read_text(encoding="utf-8")
+    assert body(executor_input, "status") == "paused"
+    assert len(list(store.root.rglob("checkpoint"))) == 1, "paused work is kept"
+    for given in (said, said.read_text(encoding="utf-8")):
+        assert toy(f"--earlier={given}", f"--reference-out={passed_on}", pipeline) == 0
+        assert passed_on.read_text(encoding="utf-8") == said.read_text(encoding="utf-8")
+        assert (body(executor_input, "page"), body(executor_input, "status")) == ("none\n", "paused")
+    assert json.loads(said.read_text(encoding="utf-8"))["where"] == "step 3 of 9"
+    assert not list(store.root.rglob("MANIFEST.json"))
+    assert read_pointer(store, "dev", "toy") is None
+
+
+@pytest.mark.parametrize(
+    "damage", ["[" * 200, '{"schema": "yanmo.pause/1"', '{"schema": "yanmo.pause/2"}', "{}"]
+)
+def test_what_is_neither_reference_nor_pause_is_refused(
+    toy: Run, tmp_path: Path, damage: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "reference.json"
+    path.write_text(damage, encoding="utf-8")
+    assert toy(f"--earlier={path}") == 65
+    assert "not a reference to an output" in capsys.readouterr().err
 
 
 def test_none_passed_on_is_none_for_the_next_stage(

@@ -21,6 +21,7 @@ from yanmo.store import commit as commit_module
 from yanmo.store.commit import Attempt, Recipe, Result, commit_once
 from yanmo.store.file_store import FileStore
 from yanmo.store.output import Output, find_output, open_reference
+from yanmo.store.pause import Pause
 from yanmo.store.runs.in_use import check_present
 
 POINTS = ("half-written", "before-manifest", "in-create", "before-link", "after-link", "after-manifest")
@@ -251,7 +252,14 @@ def test_a_kill_before_any_write_of_a_forced_commit_does_not_block_the_next_try(
 
 
 def test_a_paused_output_is_not_committed_and_its_lease_is_free_again(store: FileStore) -> None:
-    assert commit_once(store, recipe(), lambda attempt: Result(counts={}, status="paused")) is None
+    assert (
+        commit_once(
+            store,
+            recipe(),
+            lambda attempt: Result(counts={}, pause=Pause(where="step 3 of 9", why="--max-seconds 1")),
+        )
+        is None
+    )
     assert commit_once(store, recipe(), write_text("续"), wait_seconds=0.01) is not None
 
 

@@ -9,6 +9,7 @@ from yanmo.common.errors import DataError, UsageError
 from yanmo.options.fields import StageOptions, input_ref, opt
 from yanmo.stage.run import Result, run
 from yanmo.stage.stage_run import StageRun, Steps
+from yanmo.store.pause import Pause
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +40,7 @@ STAGE = TinyStage(
 
 def work(run: StageRun) -> Result:
     if run.options.pause:
-        return Result(counts={}, status="paused")
+        return Result(counts={}, pause=Pause(where="step 3 of 9", why="--max-seconds 1"))
     text = run.input("documents").path("lines.txt").read_text(encoding="utf-8")
     if not text:
         raise DataError("no lines to count; give --documents an output with lines")

@@ -30,6 +30,7 @@ from yanmo.stage.exporter import Telemetry
 from yanmo.stage.stage_run import Finish
 from yanmo.store.commit import Result
 from yanmo.store.output import Output
+from yanmo.store.pause import Pause
 from yanmo.train import job
 from yanmo.train.backends.hardware import this_machine
 from yanmo.train.backends.zero_config import engine_config
@@ -81,9 +82,10 @@ def work(run: TrainRun, look: Look = this_machine) -> Result:
     if not (folder / job.EXPORT).exists():
         first = task()
         uploader.restore()
-        if not _train(first, windows, MetricsGauges(run.telemetry, folder), uploader):
+        pause = _train(first, windows, MetricsGauges(run.telemetry, folder), uploader)
+        if pause:
             uploader.save()
-            return Result(counts={}, status="paused")
+            return Result(counts={}, pause=pause)
     if options.twins:
         noise = seed_noise(run, task, functools.partial(_train_twin, windows))
         parts = {PART: noise} if noise else {}
@@ -105,7 +107,7 @@ def _task(run: TrainRun, cache: TokenCache, folder: Path) -> WorkerJob:
     )
 
 
-def _train_twin(windows: TimeWindows, task: WorkerJob, uploader: Uploader) -> bool:
+def _train_twin(windows: TimeWindows, task: WorkerJob, uploader: Uploader) -> Pause | None:
     """`_train` without metrics on /metrics, which belong to the model."""
     return _train(task, windows, MetricsGauges(Telemetry("train"), task.folder), uploader)
 
@@ -172,8 +174,8 @@ def _check_space(folder: Path, options: TrainConfig, cache: TokenCache) -> None:
     )
 
 
-def _train(task: WorkerJob, windows: TimeWindows, gauges: MetricsGauges, uploader: Uploader) -> bool:
-    """Run the workers, one time window after another, to the end; False when they paused.
+def _train(task: WorkerJob, windows: TimeWindows, gauges: MetricsGauges, uploader: Uploader) -> Pause | None:
+    """Run the workers, one time window after another, to the end; where and why they paused, if they did.
 
     Raises:
         Exception: the error that ended a worker, so that the stage has its exit code.
@@ -183,14 +185,26 @@ def _train(task: WorkerJob, windows: TimeWindows, gauges: MetricsGauges, uploade
             clear(task.folder)
             window = windows.current()
             if stopping or (window.ends_at <= time.time() and window.then == "paused"):
-                log.info("pausing: %s", "asked to stop" if stopping else window.reason)
-                return False
+                return _pause(task, _saved_step(task.folder), window, stopping)
             statuses = _one_window(_for_window(task, window), gauges, uploader, stopping)
             if statuses is None:
                 continue  # with a smaller micro batch
             states = {status.state for status in statuses}
+            if states == {"done"}:
+                return None
             if states != {"changed"}:
-                return states == {"done"}
+                return _pause(task, max(status.step for status in statuses), window, stopping)
+
+
+def _pause(task: WorkerJob, step: int, window: TimeWindow, stopping: list[float]) -> Pause:
+    why = "asked to stop by a signal" if stopping else window.reason
+    return Pause(where=f"step {step} of {task.options.steps}", why=why, is_planned=not stopping)
+
+
+def _saved_step(folder: Path) -> int:
+    """The step of the newest checkpoint, 0 where there is none; whether it is whole, the next start sees."""
+    names = [path.name.removeprefix("step-") for path in (folder / job.CHECKPOINTS).glob("step-*")]
+    return max((int(name) for name in names if name.isdecimal()), default=0)
 
 
 def _for_window(task: WorkerJob, window: TimeWindow) -> WorkerJob:

@@ -30,6 +30,7 @@ from yanmo.formats.token_cache import TokenCache
 from yanmo.options.fields import by_kind
 from yanmo.store.commit import Attempt, Recipe, Result, commit_once
 from yanmo.store.output import Output, find_output, read_json
+from yanmo.store.pause import Pause
 from yanmo.store.runs.in_use import work_name
 from yanmo.store.runs.work_folder import WorkFolder
 from yanmo.train import job
@@ -50,7 +51,7 @@ _FILE = "twin.json"
 
 
 def seed_noise(
-    run: TrainRun, model_task: Callable[[], WorkerJob], train: Callable[[WorkerJob, Uploader], bool]
+    run: TrainRun, model_task: Callable[[], WorkerJob], train: Callable[[WorkerJob, Uploader], Pause | None]
 ) -> Output | None:
     """The part `seed_noise` from the recipe's twins, made now and before; None with fewer than two.
 
@@ -70,7 +71,7 @@ def seed_noise(
 
 
 def _twins(
-    run: TrainRun, model_task: Callable[[], WorkerJob], train: Callable[[WorkerJob, Uploader], bool]
+    run: TrainRun, model_task: Callable[[], WorkerJob], train: Callable[[WorkerJob, Uploader], Pause | None]
 ) -> list[Output]:
     """All twins, including those that could be made now."""
     twins: list[Output] = []
@@ -148,7 +149,7 @@ def _twin(
     recipe: Recipe,
     model_task: Callable[[], WorkerJob],
     number: int,
-    train: Callable[[WorkerJob, Uploader], bool],
+    train: Callable[[WorkerJob, Uploader], Pause | None],
 ) -> Output | None:
     origin = _origin(run)
     # Specific to this text and start: a checkpoint from others cannot be resumed or would mix them.
@@ -169,9 +170,10 @@ def _twin(
         work.path.mkdir(parents=True, exist_ok=True)
         uploader = Uploader(work, attempt.lease)
         uploader.restore()
-        if not train(dataclasses.replace(task, options=options, folder=work.path), uploader):
+        pause = train(dataclasses.replace(task, options=options, folder=work.path), uploader)
+        if pause:
             uploader.save()
-            return Result(counts={}, status="paused")
+            return Result(counts={}, pause=pause)
         found = {"seed": options.seed, **origin, **_found(work)}
         attempt.write(_FILE, json.dumps(found, ensure_ascii=False, indent=1) + "\n")
         return Result(counts={"steps": options.steps})

@@ -20,6 +20,7 @@ from yanmo.options.fields import flag
 from yanmo.store.opening import open_store
 from yanmo.store.output import Output, open_reference
 from yanmo.store.pointers import read_pointer
+from yanmo.train.checkpoints.checkpoint import step_of
 from yanmo.train.config import TrainConfig
 from yanmo.train.options.model_options import num_parameters, shape_of
 from yanmo.train.supervision.supervisor import _check_space, _stop_file
@@ -123,8 +124,10 @@ def test_sigterm_pauses_and_the_same_command_goes_on(store, tiny, tmp_path, no_d
     wait_for_step(folder, 3)
     process.send_signal(signal.SIGTERM)
     _, log = process.communicate(timeout=120)
-    assert process.returncode == 0 and "paused" in log, log
-    assert (tmp_path / "ref.json").read_text() == "none\n"
+    assert process.returncode == 75 and "paused at step" in log, log
+    said = json.loads((tmp_path / "ref.json").read_text())
+    assert (said["status"], said["why"]) == ("paused", "asked to stop by a signal"), said
+    assert said["where"] == f"step {step_of(next((folder / 'checkpoints').glob('step-*')))} of 60"
     assert len(list((folder / "checkpoints").glob("step-*"))) == 1
     assert not processes_of(folder)
     finished = stage(store, options, env=no_dynamo)
