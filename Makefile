@@ -1,4 +1,4 @@
-# make demo | test | check | torture | format | compile | clean; see README.md
+# make demo | demo-modern | test | check | torture | format | compile | clean; see README.md
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
@@ -11,7 +11,7 @@ UV_VERSION := 0.13.8
 # What pip already knows (local wheels) is passed on to uv, which reads no pip.conf.
 FIND_LINKS = $$($(BIN)/python -m pip config list 2>/dev/null | sed -n "s/^.*find-links='\(.*\)'$$/\1/p" | tr ' ' '\n' | sort -u | paste -sd, -)
 
-.PHONY: install demo test check lint types unit torture format compile clean
+.PHONY: install demo demo-modern test check lint types unit torture format compile clean
 
 install: $(VENV)/.ready
 
@@ -30,9 +30,16 @@ ifeq ($(SOURCES),)
 	@$(BIN)/yanmo run --store "$${STORE:-runs/demo}" --channel demo \
 	    --set curate_sources=corpus/small.jsonl.zst --set balance_quotas=ci=200%,fu=200%
 	@echo "With text of your own (.txt, .jsonl, .parquet, a folder): make demo SOURCES='my text.txt'"
+	@echo "Modern text with Latin, digits and code: make demo-modern"
 else
 	@$(BIN)/yanmo run --store "$${STORE:-runs/mine}" --channel mine --set "curate_sources=$$SOURCES"
 endif
+
+# Novels in the vernacular, and documents with Latin, digits and code; pieces of a chapter stay together.
+demo-modern: install
+	@$(BIN)/yanmo run --store "$${STORE:-runs/modern}" --channel modern \
+	    --set curate_sources=corpus/modern.jsonl.zst --set 'curate_config=split_by: source'
+	@echo "With text of your own (.txt, .jsonl, .parquet, a folder): make demo SOURCES='my text.txt'"
 
 test: lint types unit
 

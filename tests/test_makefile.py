@@ -11,13 +11,13 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 
-def words_of(folder: Path, *variables: str) -> list[str]:
+def words_of(folder: Path, *variables: str, target: str = "demo") -> list[str]:
     """The words that `make demo` gives to `yanmo`, which here writes them down."""
     program = folder / "bin/yanmo"
     program.parent.mkdir()
     program.write_text(f"#!{sys.executable}\nimport sys\nprint(*sys.argv[1:], sep='\\0')\n")
     program.chmod(0o755)
-    make = ["make", "--no-print-directory", "-o", "install", "demo", f"VENV={folder}", *variables]
+    make = ["make", "--no-print-directory", "-o", "install", target, f"VENV={folder}", *variables]
     done = subprocess.run(make, cwd=ROOT, capture_output=True, text=True, check=True)
     return done.stdout.partition("\n")[0].split("\0")
 
@@ -44,3 +44,9 @@ def test_the_demo_has_the_bundled_text_and_quotas_for_its_genres(tmp_path: Path)
     words = words_of(tmp_path, "STORE=some where")
     assert words[:5] == ["run", "--store", "some where", "--channel", "demo"]
     assert words[6::2] == ["curate_sources=corpus/small.jsonl.zst", "balance_quotas=ci=200%,fu=200%"]
+
+
+def test_the_modern_demo_keeps_pieces_of_a_chapter_together(tmp_path: Path) -> None:
+    words = words_of(tmp_path, target="demo-modern")
+    assert words[:5] == ["run", "--store", "runs/modern", "--channel", "modern"]
+    assert words[6::2] == ["curate_sources=corpus/modern.jsonl.zst", "curate_config=split_by: source"]

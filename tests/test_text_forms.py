@@ -64,7 +64,7 @@ def test_modern_text_keeps_its_form_from_curate_to_evaluate(tmp_path: Path) -> N
     train = _output(store, "balance").paths("train-*.parquet")[0]
     assert pq.read_schema(train).metadata[b"yanmo.text_form"] == b"modern-1"
     assert any("Python 3.11 程序(用了" in text for text in pq.read_table(train)["text"].to_pylist())
-    _run(store, "curate", "--sources", str(modern), *near, "--channel", "other")
+    _run(store, "curate", "--sources", str(modern), *near, "--text-form", "classical-1", "--channel", "other")
     other = tmp_path / "classical.json"
     other.write_text(_output(store, "evaluation_set", "other").reference.to_json(), encoding="utf-8")
     refused = _run(store, "evaluate", "--evaluation-set", str(other), "--samples", "0", expect=65)

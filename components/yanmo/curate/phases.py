@@ -21,6 +21,7 @@ from yanmo.curate.config import CurateOptions
 from yanmo.curate.corpus import Corpus
 from yanmo.curate.duplicates import near_duplicates, signing
 from yanmo.curate.duplicates.near_duplicates import Edges
+from yanmo.curate.likely_form import settle
 from yanmo.curate.sources.bundles import bundles
 from yanmo.curate.sources.cutting import announce_layouts
 from yanmo.curate.sources.listing import (
@@ -35,6 +36,7 @@ from yanmo.curate.split.benchmark_files import benchmark_texts
 from yanmo.curate.split.evaluation_set import EvaluationSet, build_evaluation_set
 from yanmo.curate.split.extended_set import add_confirmation, add_genres, new_genres
 from yanmo.curate.split.train_split import write_documents
+from yanmo.curate.text.normalize import REVISIONS
 from yanmo.curate.text.record_rules import check_record_rules, record_rules
 from yanmo.formats.records import CONFIRM
 from yanmo.options.fields import NONE, Only, Scalar, names_of
@@ -92,7 +94,7 @@ def prepare(run: CurateRun) -> Prepared[Handed]:
     made = Handed(sources)
     if options.shard:
         _map_shard(run, made)
-    inputs: dict[str, KeyInput] = {"sources": sources_input(sources)}
+    inputs: dict[str, KeyInput] = {"sources": sources_input(sources), **_form_input(options)}
     if options.exclude:
         made.excluded = set(iterate_excluded(Path(options.exclude)))
     if made.excluded:
@@ -110,6 +112,13 @@ def prepare(run: CurateRun) -> Prepared[Handed]:
         _check_pinned(pinned, options)
     made.evaluation_set = pinned
     return Prepared(made, {**inputs, EVALUATION_SET: pinned})
+
+
+def _form_input(options: CurateOptions) -> dict[str, KeyInput]:
+    """The rules of the text form, where they are not the first ones of its name."""
+    revision = REVISIONS.get(options.text_form)
+    name = f"{options.text_form}, revision {revision}"
+    return {"text_form": {"content_digest": digest(name), "uri": name}} if revision else {}
 
 
 def of_phases(options: CurateOptions, phases: tuple[str, ...]) -> tuple[dict[str, Scalar], Any]:
@@ -323,7 +332,8 @@ def _mapped(run: CurateRun, bundle: tuple[Source, ...], progress: Progress) -> O
         batch_bytes=options.batch_bytes,
         on_bytes=progress.add,
     )
-    return run.part("curate_map", mapping.REVISION, semantic, {"source": raw}, build)
+    inputs = {"source": raw, **_form_input(options)}
+    return run.part("curate_map", mapping.REVISION, semantic, inputs, build)
 
 
 def work(run: CurateRun) -> Result:
@@ -368,4 +378,4 @@ def finish(run: CurateRun, output: Output) -> Finish:
     return Finish(metadata={"documents": shown})
 
 
-STEPS = Steps(work, prepare=prepare, finish=finish)
+STEPS = Steps(work, settle=settle, prepare=prepare, finish=finish)

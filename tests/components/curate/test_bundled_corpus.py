@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
+import json
 import re
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 
 from yanmo.curate.corpus import PLAN_REASONS
 from yanmo.store.manifest import file_sha256
@@ -15,10 +20,30 @@ from yanmo.store.manifest import file_sha256
 CORPUS = Path(__file__).parents[3] / "corpus"
 
 
-def test_readme_names_the_file_that_is_there() -> None:
+@pytest.mark.parametrize("name", ["small.jsonl.zst", "modern.jsonl.zst"])
+def test_readme_names_the_file_that_is_there(name: str) -> None:
     readme = (CORPUS / "README.md").read_text(encoding="utf-8")
-    assert file_sha256(CORPUS / "small.jsonl.zst") in readme
-    assert f"{(CORPUS / 'small.jsonl.zst').stat().st_size:,} bytes" in readme
+    assert file_sha256(CORPUS / name) in readme
+    assert f"{(CORPUS / name).stat().st_size:,} bytes" in readme
+
+
+def test_readme_counts_the_modern_texts_and_each_is_whole() -> None:
+    readme = (CORPUS / "README.md").read_text(encoding="utf-8")
+    texts, sizes = Counter[str](), Counter[str]()
+    with (CORPUS / "modern.jsonl.zst").open("rb") as file:
+        for line in io.TextIOWrapper(zstandard.ZstdDecompressor().stream_reader(file), encoding="utf-8"):
+            record = json.loads(line)
+            named = "\0".join(record[name] for name in ("source", "title", "author", "text"))
+            assert record["id"] == hashlib.sha256(named.encode()).hexdigest()[:16]
+            book = record["source"].split("/")[2] if record["genre"] == "说" else "文档"
+            texts[book] += 1
+            sizes[record["genre"]] += len(record["text"])
+            assert (record.get("license"), record["author"]) == ("MIT", "Yanmo") or record["genre"] == "说"
+    assert all(f"{size:,}" in readme for size in sizes.values())
+    for book in texts.keys() - {"文档"}:
+        assert f"{book} {texts[book]}" in readme
+    assert f"| 文档, documents | {texts['文档']} |" in readme
+    assert f"{texts.total():,} texts in two genres" in readme
 
 
 @pytest.mark.slow

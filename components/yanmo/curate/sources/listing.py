@@ -150,26 +150,32 @@ def digest_files(
     return [_digest_file(store, found, on_new, many and found.file.bytes < SMALL_BYTES) for found in chosen]
 
 
-def _digest_file(store: ObjectStore, found: Found, on_new: Callable[[int], None], at_once: bool) -> Source:
+def without_digest(found: Found, sha256: str = "") -> Source:
+    """A file that is only looked at: nothing that has a key is made from it."""
     file = found.file
     form = form_of(file.name, BENCHMARK_FORMS)
     assert form is not None, file.uri
-    seen = {"uri": file.uri, "bytes": file.bytes, "version": file.version}
-    name = f"sources/{hashlib.sha256(file.uri.encode()).hexdigest()}.json"
-    old, version = ({}, "") if at_once else _remembered(store, name)
-    sha256 = old.get("sha256") if {k: old.get(k) for k in seen} == seen else None
-    if not isinstance(sha256, str):
-        on_new(file.bytes)
-    source = Source(
+    return Source(
         uri=file.uri,
         name=file.name,
         form=form[0],
         compression=form[1],
         bytes=file.bytes,
         version=file.version,
-        sha256=sha256 if isinstance(sha256, str) else _hash(file.uri),
+        sha256=sha256,
         settings=found.settings,
     )
+
+
+def _digest_file(store: ObjectStore, found: Found, on_new: Callable[[int], None], at_once: bool) -> Source:
+    file = found.file
+    seen = {"uri": file.uri, "bytes": file.bytes, "version": file.version}
+    name = f"sources/{hashlib.sha256(file.uri.encode()).hexdigest()}.json"
+    old, version = ({}, "") if at_once else _remembered(store, name)
+    sha256 = old.get("sha256") if {k: old.get(k) for k in seen} == seen else None
+    if not isinstance(sha256, str):
+        on_new(file.bytes)
+    source = without_digest(found, sha256 if isinstance(sha256, str) else _hash(file.uri))
     if not file.bytes:
         raise DataError(f"{source.shown}: is empty; remove it from --sources or fill it")
     if source.sha256 != sha256 and not at_once:

@@ -4,8 +4,8 @@ A form is a set of steps (`FORMS`); options add steps or leave some out, and the
 so, since results on texts of different forms are never compared. classical-1, line by line: NFC (never NFKC,
 which destroys full-width punctuation), compatibility ideographs to unified ones, traditional to simplified by
 OpenCC t2s, variant glyphs of the Siku quanshu to usual ones, punctuation full-width, white space and control
-characters removed; empty lines dropped, lines joined by one line break. modern-1 leaves ASCII as it is and
-folds white space to one space.
+characters removed; empty lines dropped, lines joined by one line break. modern-1 leaves ASCII as it is, keeps
+the indentation of lines that begin in ASCII (program code), and folds other white space to one space.
 
 Many texts are normalized at once: joined by NUL, converted by one call of OpenCC, and the rest is a look-up
 of code points in a numpy table. The obvious way, a dozen string operations per line, gives the same text in
@@ -28,6 +28,7 @@ from yanmo.chinese.han_runs import HAN_RANGES
 
 CodePoints = npt.NDArray[np.uint32]
 Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 
 _PUNCTUATION = dict(
     zip(",;:?!(｡､.「」『』﹐﹑．〔〕［］[])", "，；：？！（。、。“”‘’，、。（）（）（））", strict=True)
@@ -56,19 +57,25 @@ STEPS = (
     "lacuna",  # marks for lost characters to the square
     "controls",  # control and zero-width characters removed
     "white_space",  # all white space removed; without this step it is folded to one space
+    "code",  # program code stays as it is: indentation, and what cleaning would take for markup (cleaning.py)
 )
 
 FORMS = {
     "classical-1": frozenset(
         ("nfc", "compatibility", "simplified", "variants", "punctuation", "controls", "white_space")
     ),
-    "modern-1": frozenset(("nfc", "compatibility", "simplified", "quotes", "controls")),
+    "modern-1": frozenset(("nfc", "compatibility", "simplified", "quotes", "controls", "code")),
 }
 CLASSICAL = FORMS["classical-1"]
+REVISIONS = {"modern-1": 2}
+"""Form -> number of its present rules, where they have changed. It is in the keys of that form alone, so that
+text of other forms need not be made again."""
 _LOST = "□〓\ufffd"
 _SQUARES = "■▇█▓◼⬛〓\ufffd"
 
 _SEPARATOR = "\0"
+_TAB = 4
+"""Spaces that a tab before program code becomes."""
 _REMOVE = 0x110000  # no code point: the character is taken out
 
 
@@ -194,14 +201,49 @@ def _without_empty_lines(codes: CodePoints) -> CodePoints:
     return np.asarray(codes[~(is_break & np.append(codes[1:] == 0, False))])
 
 
-def _without_extra_spaces(codes: CodePoints) -> CodePoints:
-    """`codes` with one space for each run of spaces, and without spaces at either end of a line."""
+def _without_extra_spaces(codes: CodePoints, kept: Bools) -> CodePoints:
+    """`codes` with one space for each run of spaces, and without spaces at either end of a line.
+
+    Args:
+        kept: spaces that stay, whatever is beside them.
+    """
     edge = (codes == ord("\n")) | (codes == 0)
     is_space = codes == ord(" ")
     after = np.append(True, (edge | is_space)[:-1])
-    codes = codes[~(is_space & after)]
+    stays = kept | ~(is_space & after)
+    codes, kept = codes[stays], kept[stays]
     edge = (codes == ord("\n")) | (codes == 0)
-    return np.asarray(codes[~((codes == ord(" ")) & np.append(edge[1:], True))])
+    return np.asarray(codes[kept | ~((codes == ord(" ")) & np.append(edge[1:], True))])
+
+
+def _indentation(raw: CodePoints, codes: CodePoints) -> Bools:
+    """Which characters are the indentation of program code.
+
+    That is ASCII spaces and tabs before the first character of a line, where this is ASCII too: prose in
+    Chinese is not indented for its meaning. The first line of a text has none.
+
+    Args:
+        raw: the characters before white space became spaces.
+        codes: the same ones after it.
+    """
+    edge, blank = (codes == ord("\n")) | (codes == 0), (raw == ord(" ")) | (raw == ord("\t"))
+    places = np.arange(len(codes))
+    line = np.maximum.accumulate(np.where(edge, places, -1))  # the edge before each character
+    seen = np.cumsum(~blank & ~edge)
+    leading = blank & (line >= 0) & (seen == seen[line])
+    last = len(codes) - 1
+    after = np.minimum.accumulate(np.where(leading, last, places)[::-1])[::-1]  # the first one that is not
+    first = codes[after]
+    # a text's first line with anything on it comes after no character of that text
+    text = np.maximum.accumulate(np.where(codes == 0, places, -1))
+    begun = seen - np.where(text >= 0, seen[text], 0) > 0
+    return np.asarray(leading & begun & (first > ord(" ")) & (first < 0x7F))
+
+
+def _with_tabs_as_spaces(raw: CodePoints, codes: CodePoints, kept: Bools) -> tuple[CodePoints, Bools]:
+    """`codes` with _TAB spaces for each tab of an indentation, and which of them are indentation."""
+    widths = np.where(kept & (raw == ord("\t")), _TAB, 1)
+    return np.repeat(codes, widths), np.repeat(kept, widths)
 
 
 def normalize(texts: Sequence[str], steps: frozenset[str] = CLASSICAL) -> Normalized:
@@ -219,10 +261,14 @@ def normalize(texts: Sequence[str], steps: frozenset[str] = CLASSICAL) -> Normal
     codes = code_points(converted)
     table, bits = _final_tables(steps)
     changed = _changes(texts, composed, converted, bits[codes], codes, steps)
-    codes = table[codes]
-    codes = codes[codes != _REMOVE]
+    raw, codes = codes, table[codes]
+    stays = codes != _REMOVE
+    raw, codes = raw[stays], codes[stays]
     if "white_space" not in steps:
-        codes = _without_extra_spaces(codes)
+        kept = np.zeros(len(codes), dtype=np.bool_)
+        if "code" in steps:
+            codes, kept = _with_tabs_as_spaces(raw, codes, _indentation(raw, codes))
+        codes = _without_extra_spaces(codes, kept)
     codes = _without_empty_lines(codes)
     classes = class_table()[codes]
     ends = np.flatnonzero(classes == END)

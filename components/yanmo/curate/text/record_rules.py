@@ -50,7 +50,9 @@ def record_rules(options: CurateOptions) -> RecordRules:
             layout=options.text_layout,
             max_record_bytes=_max_record_bytes(options.max_characters),
         ),
-        cleaning=Cleaning(steps=cleanings, personal=personal, squares="lacuna" in steps),
+        cleaning=Cleaning(
+            steps=cleanings, personal=personal, squares="lacuna" in steps, code="code" in steps
+        ),
         form=form,
         steps=steps,
         keep_original=options.keep_original,

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import re
 import time
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from yanmo.curate.text.cleaning import CLEANINGS, Cleaning, clean, clean_all
 from yanmo.curate.text.normalize import normalize
@@ -19,10 +22,56 @@ def test_private_use_characters_become_the_mark_for_a_lost_one() -> None:
     assert (cleaned.text, cleaned.private_use, cleaned.changes) == ("天〓地〓", 2, ("private_use",))
 
 
-@pytest.mark.parametrize("text", ["<" * 50_000, "<a" * 50_000, "&#" * 50_000, "<!--" * 5_000, "?" * 100_000])
-def test_hostile_markup_takes_no_time_to_clean(text: str) -> None:
+CODE = Cleaning(code=True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "#include <stdio.h>\n#include <vector>",
+        "List<String> x = new ArrayList<>(); Map<K, V> m; a<b && c>d; if (p < q) x >>= 1;",
+        "<store>/cas/<stage>/<key>/MANIFEST.json 与 s3://<桶>",
+        "你好?我很好?真的?",
+        "0 < p and p > 1, 2 <h 3",
+        "AT&T; R&D，x & y",
+    ],
+)
+def test_program_code_is_no_markup_where_texts_hold_code(text: str) -> None:
+    cleaned = clean(text, CODE)
+    assert (cleaned.text, cleaned.has_markup, cleaned.lost) == (text, False, 0)
+
+
+@given(st.text(st.sampled_from(list("<>/&;ab1T p中?\n"))))
+def test_only_elements_of_html_and_entities_are_taken_out_of_code(text: str) -> None:
+    known = re.search(r"</?(?:a|b|p)[\s/>]|&[a-z]+;", text)
+    assert known or clean(text, CODE).text == text
+
+
+def test_html_is_taken_out_of_modern_text_too() -> None:
+    raw = "<p class='x'>甲<br/>乙</p><strong>丙</strong><!-- x -->&lt;div&gt;&nbsp;<a href=\"y\">丁</a>"
+    cleaned = clean(raw, CODE)
+    assert normalize([cleaned.text]).texts == ["甲\n乙\n丙<div>丁"]
+    assert cleaned.changes == ("markup",)
+    assert clean('<p class="甲', CODE).has_markup and not clean('<key class="甲', CODE).has_markup
+
+
+@pytest.mark.parametrize("how", [Cleaning(), CODE])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<" * 50_000,
+        "<p" * 50_000,
+        "<p " * 50_000,
+        "<br/" * 50_000,
+        "<a" * 50_000,
+        "&#" * 50_000,
+        "<!--" * 5_000,
+        "?" * 100_000,
+    ],
+)
+def test_hostile_markup_takes_no_time_to_clean(text: str, how: Cleaning) -> None:
     start = time.process_time()
-    clean(text)
+    clean(text, how)
     assert time.process_time() - start < 2.0
 
 
@@ -31,7 +80,7 @@ def test_cleaning_many_texts_gives_what_cleaning_each_gives(lines: list[dict[str
         "", "\0", "电话13800138000", "ä¸\xadå\x9b½", "<b>甲</b>", "\ue000", "甲?乙", "（表略）", "abc",
         "邮箱 a@b.cn。",
     ]  # fmt: skip
-    for how in (Cleaning(), Cleaning(personal=(), squares=True), Cleaning(steps=frozenset(CLEANINGS))):
+    for how in (Cleaning(), Cleaning(personal=(), squares=True), Cleaning(steps=frozenset(CLEANINGS)), CODE):
         assert clean_all(texts, how) == [clean(text, how) for text in texts]
 
 
