@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -85,6 +86,20 @@ def check_that_makers_are_named(folder: Path) -> None:
             assert shown.format(**made_by) in page, f"{stage}: {made_by}"
 
 
+def compared_by_kfp(folder: Path) -> list[list[dict[str, float]]]:
+    """What KFP's page "Compare runs" gets: for each run the numbers of each artifact of the type Metrics."""
+    runs: dict[Path, list[dict[str, float]]] = {}
+    for path in sorted((folder / "runs/demo/kfp").rglob("executor_output.json")):
+        of_run = runs.setdefault(path.relative_to(folder / "runs/demo/kfp").parents[-2], [])
+        for listed in json.loads(path.read_text(encoding="utf-8")).get("artifacts", {}).values():
+            of_run += [one["metadata"] for one in listed["artifacts"] if is_metrics(one)]
+    return list(runs.values())
+
+
+def is_metrics(artifact: dict[str, Any]) -> bool:
+    return bool(artifact["type"]["schemaTitle"] == "system.Metrics")
+
+
 ALL = ["curate", "balance", "tokenize", "train", "evaluate", "promote"]
 
 
@@ -123,6 +138,14 @@ def test_the_road_from_raw_text_to_a_champion_and_what_a_change_makes_again(tmp_
     promoted = fourth.stdout.startswith("\nPromoted") or "\nPromoted" in fourth.stdout
     assert promoted != ("\nNot promoted" in fourth.stdout)
     assert promoted == ("\nnew-champion" in fourth.stdout), "and nothing follows a verdict that says no"
+
+    compared = compared_by_kfp(tmp_path)
+    assert [len(metrics) for metrics in compared] == [1] * 4, "one column a run"
+    names = [set(run[0]) for run in compared]
+    assert names[1] == names[0] and names[3] == names[2] == names[0] | {"gain_over_champion_percent"}
+    assert {f"bits_per_character_{g}" for g in ("mean", "shi", "ci", "wen", "fu")} < names[0]
+    assert {"train_tokens_millions", "cost_wall_minutes", "contamination_percent"} < names[0]
+    assert len(names[3]) <= 16 and all(run[0]["train_steps"] == 6 for run in compared)
 
 
 @pytest.mark.parametrize(

@@ -91,5 +91,5 @@ STAGE = Stage(
     image="train",
     revision=8,
     config=EvaluateConfig,
-    outputs={"evaluation": "Dataset", "baselines": "Dataset", "writing": "Dataset", "metrics": "Metrics"},
+    outputs={"evaluation": "Dataset", "baselines": "Dataset", "writing": "Dataset"},
 )

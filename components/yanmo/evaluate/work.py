@@ -12,7 +12,7 @@ from yanmo.common.made_by import made_by
 from yanmo.evaluate.config import EvaluateConfig
 from yanmo.evaluate.hand_over import EvaluateRun, Handed
 from yanmo.formats.documents import text_form
-from yanmo.formats.records import GENRE_ALIASES, GENRES
+from yanmo.formats.kfp_metrics import bits_metrics
 from yanmo.options.fields import NONE
 from yanmo.stage.stage_run import Finish, Prepared, Skip, Steps
 from yanmo.store.commit import Result
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from yanmo.evaluate.measuring import EvaluationResult
 
 log = logging.getLogger(__name__)
-_ASCII = {genre: alias for alias, genre in GENRE_ALIASES.items()}
 SCORING = "half-window/1"
 """How bits are measured; raised with any change that moves them. Evaluations of different rules are never
 compared."""
@@ -179,7 +178,7 @@ def conditions(
 
 
 def finish(run: EvaluateRun, output: Output) -> Finish:
-    """Baselines, how the model writes, the table in the log, and the metrics for KFP's UI."""
+    """Baselines, how the model writes, the table in the log, and the bits for KFP's UI."""
     if run.prepared.pieces:
         run.prepared.pieces.clear()
     from yanmo.evaluate.writing.contamination import report_contamination
@@ -203,7 +202,7 @@ def finish(run: EvaluateRun, output: Output) -> Finish:
     log_table(summary, read_json(parts["baselines"], "summary.json") if "baselines" in parts else None)
     return Finish(
         references=parts,
-        metadata={"metrics": metrics(summary)},
+        metadata={"evaluation": _shown(summary)},
     )
 
 
@@ -224,13 +223,10 @@ def _writing(run: EvaluateRun, output: Output) -> dict[str, Output]:
         return {}
 
 
-def metrics(summary: dict[str, Any]) -> dict[str, float]:
-    """The headline metrics under ASCII names, as KFP's database wants them."""
-    result = {"bpc_mean": summary["mean"]["bits_per_character"]}
-    for i, (genre, results) in enumerate(summary["genres"].items()):
-        known = _ASCII[genre] if genre in GENRES else f"genre_{i}"
-        result[f"bpc_{known}"] = results["bits_per_character"]
-    return result
+def _shown(summary: dict[str, Any]) -> dict[str, float]:
+    """The bits for KFP's UI."""
+    genres = {genre: values["bits_per_character"] for genre, values in summary["genres"].items()}
+    return bits_metrics(summary["mean"]["bits_per_character"], genres)
 
 
 def _show(run: EvaluateRun, results: dict[str, Any]) -> None:

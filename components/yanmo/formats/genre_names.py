@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
+
 RESERVED = ("mean", "all", "*")
 """Names that tables, options and records of all genres together use themselves."""
 MAX_CHARACTERS = 100
@@ -18,3 +21,24 @@ def genre_problem(name: str) -> str:
     if not name.isprintable():
         return f"{name!r} holds characters that cannot be seen; write it without them"
     return ""
+
+
+_PLAIN = re.compile(r"(?!u[0-9a-f]{4,6}(_|$))[a-z][a-z0-9_]*")
+_LONGEST = 60
+_ALIAS_OF = {genre: alias for alias, genre in GENRE_ALIASES.items()}
+
+
+def ascii_name(genre: str) -> str:
+    """A name for `genre` in KFP's database: the same in every run, and no other genre's.
+
+    Its alias, or itself, or the code points of its characters: `u5c0f_u54c1` for 小品.
+    """
+    if genre in _ALIAS_OF:
+        return _ALIAS_OF[genre]
+    is_plain = _PLAIN.fullmatch(genre) and genre not in GENRE_ALIASES and genre not in RESERVED
+    name = genre if is_plain else "_".join(f"u{ord(character):04x}" for character in genre)
+    if len(name) <= _LONGEST:
+        return name
+    return (
+        f"{name[: _LONGEST - 17]}-{hashlib.sha256(genre.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
+    )

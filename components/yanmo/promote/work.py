@@ -8,7 +8,6 @@ from dataclasses import asdict
 from typing import Any
 
 from yanmo.common.errors import DataError
-from yanmo.formats.records import GENRE_ALIASES
 from yanmo.options.fields import by_kind
 from yanmo.promote.config import PromoteConfig
 from yanmo.promote.gate.confirmation import confirmed
@@ -36,6 +35,7 @@ from yanmo.promote.history.champion import (
     settle,
 )
 from yanmo.promote.page.ancestors import verdict_command
+from yanmo.promote.run_metrics import run_metrics
 from yanmo.stage.stage_run import Finish
 from yanmo.store.commit import Result
 from yanmo.store.objects import ObjectStore
@@ -44,7 +44,6 @@ from yanmo.store.pause import PausedOutput
 from yanmo.store.pointers import move_pointer, read_pointer
 
 log = logging.getLogger(__name__)
-_ASCII = {genre: alias for alias, genre in GENRE_ALIASES.items()}
 
 
 def work(run: PromoteRun) -> Result:
@@ -155,7 +154,7 @@ def finish(run: PromoteRun, output: Output) -> Finish:
             "verdict_line": verdict["sentence"]["en"] + "\n",
             **_champion(run.store, run.options.channel),
         },
-        metadata={"metrics": metrics(report, promoted)},
+        metadata={"metrics": run_metrics(report, promoted)},
     )
 
 
@@ -212,27 +211,6 @@ def _keep_writing(run: PromoteRun) -> None:
     writing = run.inputs["writing"]
     if writing is not None:
         move_pointer(run.store, run.options.channel, CHAMPION_WRITING, writing.reference)
-
-
-def metrics(report: dict[str, Any], promoted: bool) -> dict[str, float]:
-    """The report's metrics for KFP's UI, under ASCII names; what was not measured is left out."""
-    gain, total = report["verdict"]["gain"] or {}, report["cost"]["total"]
-    found = {
-        "gain_bits": gain.get("bits"),
-        "gain_percent": round(100 * gain["share"], 3) if gain else None,
-        "gain_lowest_bits": gain["interval"][0] if gain and gain["interval"] else None,
-        "wall_seconds": total["seconds"],
-        "cpu_seconds": total["cpu_seconds"],
-        "gpu_hours": total["gpu_hours"],
-        "energy_kwh": total["kwh"],
-        **report["guards"],
-    }
-    for column in report["bits_per_character"]["columns"]:
-        if column["id"].isascii():
-            found[f"bpc_{column['id']}"] = column["mean"]["value"]
-    for i, (genre, cell) in enumerate(report["bits_per_character"]["columns"][0]["rows"].items()):
-        found[f"bpc_challenger_{_ASCII.get(genre, f'genre_{i}')}"] = cell["value"]
-    return {"promoted": float(promoted)} | {n: float(v) for n, v in found.items() if v is not None}
 
 
 def _json(value: Any) -> str:

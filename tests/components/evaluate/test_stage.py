@@ -179,16 +179,16 @@ def test_wrong_options_are_refused_before_anything_is_read(ground, caplog):
         EvaluateConfig(samples=-1)
 
 
-def test_kfp_gets_references_and_ascii_metrics(ground, tmp_path):
+def test_kfp_gets_references_and_bits_under_ascii_names(ground, tmp_path):
     artifacts = {
         name: {"artifacts": [{"name": name, "uri": str(tmp_path / "kfp" / name)}]} for name in STAGE.outputs
     }
     asked = {"outputs": {"artifacts": artifacts, "outputFile": str(tmp_path / "kfp" / "out.json")}}
     assert evaluate(ground, "--executor-input", json.dumps(asked), documents="latest") == 0
     written = json.loads((tmp_path / "kfp" / "out.json").read_text())["artifacts"]
-    metrics = written["metrics"]["artifacts"][0]["metadata"]
-    assert sorted(metrics) == ["bpc_ci", "bpc_fu", "bpc_mean", "bpc_shi", "bpc_wen"]
-    assert all(isinstance(value, float) for value in metrics.values())
+    shown = written["evaluation"]["artifacts"][0]["metadata"]
+    assert sorted(shown) == [f"bits_per_character_{name}" for name in ("ci", "fu", "mean", "shi", "wen")]
+    assert all(isinstance(value, float) for value in shown.values())
     body = json.loads((tmp_path / "kfp" / "baselines").read_text())
     assert body["stage"] == "baselines"
 

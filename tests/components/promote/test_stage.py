@@ -295,12 +295,13 @@ def test_kfp_gets_the_page_the_parameter_and_metrics(stage, tmp_path):
     assert (tmp_path / "kfp" / "report").read_text(encoding="utf-8").startswith("<!doctype html>")
     written = json.loads((tmp_path / "kfp" / "out.json").read_text())["artifacts"]
     metrics = written["metrics"]["artifacts"][0]["metadata"]
-    assert metrics["promoted"] == 1.0
-    assert metrics["bpc_challenger"] == pytest.approx(
-        metrics["bpc_champion"] - metrics["gain_bits"], abs=1e-3
-    )
-    assert {"bpc_challenger_shi", "bpc_challenger_fu", "distinct_2"} <= metrics.keys()
-    assert all(name.isascii() for name in metrics)
+    assert metrics["promoted_1_or_0"] == 1.0
+    report = json.loads(stage.written("report.json"))
+    share, own = report["verdict"]["gain"]["share"], report["bits_per_character"]["columns"][0]
+    assert metrics["gain_over_champion_percent"] == pytest.approx(100 * share, abs=1e-3) and share > 0
+    assert metrics["bits_per_character_mean"] == pytest.approx(own["mean"]["value"], abs=1e-4)
+    assert metrics["bits_per_character_fu"] == pytest.approx(own["rows"]["赋"]["value"], abs=1e-4)
+    assert all(name.isascii() and isinstance(value, float) for name, value in metrics.items())
 
 
 def test_a_long_history_is_found_without_listing(stage, monkeypatch):

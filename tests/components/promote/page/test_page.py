@@ -20,7 +20,7 @@ from yanmo.promote.gate.evaluation import open_evaluation
 from yanmo.promote.page import rendering as page
 from yanmo.promote.page.rendering import MOST_BYTES, render
 from yanmo.promote.page.report import baseline_wins
-from yanmo.promote.work import metrics
+from yanmo.promote.run_metrics import run_metrics
 from yanmo.store.output import open_reference
 
 HOSTILE = '<script>alert("x")</script><img src=//evil.example/x onerror=alert(1)> & "明月"'
@@ -411,9 +411,10 @@ def test_a_genre_may_be_called_mean_or_total(stage):
     assert list(own["rows"]) == ["诗", "mean", "total"]
     assert own["rows"]["mean"]["value"] > own["mean"]["value"] + 0.03
     assert report["verdict"]["genres"]["mean"]["gain"] == pytest.approx(0.1, abs=0.01)
-    figures = metrics(report, True)
-    assert figures["bpc_challenger"] == own["mean"]["value"]
-    assert figures["bpc_challenger_genre_1"] == own["rows"]["mean"]["value"]
+    figures = run_metrics(report, True)
+    assert figures["bits_per_character_mean"] == round(own["mean"]["value"], 4)
+    of_genre = figures["bits_per_character_u006d_u0065_u0061_u006e"]
+    assert of_genre == round(own["rows"]["mean"]["value"], 4)
     lines = stage.written("summary.txt").splitlines()
     shown = [line.split()[1] for line in lines[:10] if line.startswith("mean ")]
     assert shown == [f"{own['rows']['mean']['value']:.3f}", f"{own['mean']['value']:.3f}"]
