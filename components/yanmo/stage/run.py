@@ -22,6 +22,7 @@ from yanmo.common.answers import only_answers
 from yanmo.common.command_end import as_process
 from yanmo.common.errors import ExitCode, UsageError, in_words
 from yanmo.common.logs import human_seconds, setup
+from yanmo.common.whole_file import write_whole
 from yanmo.options.command_line import load_given
 from yanmo.options.fields import NONE, StageOptions, by_kind, default_argv, option_fields
 from yanmo.options.yaml_file import dump_yaml
@@ -281,7 +282,7 @@ def _write_results(
     if options.reference_out:
         path = Path(options.reference_out)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(main_output, encoding="utf-8")
+        write_whole(path, main_output)
     if outputs:
         empty = dict.fromkeys(stage.parameters, "")
         bodies = {**shown.artifacts, stage.main_output: main_output}

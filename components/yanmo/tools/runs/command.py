@@ -16,6 +16,7 @@ from typing import NoReturn
 from yanmo.common.command_end import as_process, ended
 from yanmo.common.errors import ExitCode
 from yanmo.common.logs import setup
+from yanmo.common.whole_file import write_whole
 from yanmo.options.command_line import load
 from yanmo.options.fields import ToolOptions, default_argv, opt
 from yanmo.store.objects import ObjectStore
@@ -64,7 +65,7 @@ def compare(store: ObjectStore, options: RunsOptions) -> int:
     found = gather(store, options.channel, options.last)
     found.runs = ordered(found, options.sort)
     if options.csv and options.csv != "-":
-        Path(options.csv).write_text(as_csv(found), encoding="utf-8", newline="")
+        write_whole(Path(options.csv), as_csv(found))
         log.info("%d runs written to %s", len(found.runs), options.csv)
     if options.csv == "-":
         sys.stdout.write(as_csv(found))

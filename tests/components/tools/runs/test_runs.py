@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from full_disk import no_file_above
 from lab import Lab, folder_of, named, raw
 
 from yanmo.common.errors import ExitCode
@@ -69,6 +70,9 @@ def test_json_and_csv_hold_the_same_with_all_digits(three, tmp_path: Path) -> No
     file = tmp_path / "runs.csv"
     said = lab.tool("--csv", str(file))
     assert said.out.startswith("file://") and file.read_text() == lab.tool("--csv", "-").out
+    with no_file_above(100):
+        assert lab.tool("--csv", str(file)).code == 75
+    assert file.read_text() == lab.tool("--csv", "-").out, "no piece of it on a full disk"
     for run, row in zip(document["runs"], rows, strict=True):
         assert (row["run"], row["made_at"], row["state"]) == (run["run"], run["made_at"], "done")
         assert row["train.seed"] == str(run["options"]["train.seed"])
