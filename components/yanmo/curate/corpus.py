@@ -201,6 +201,8 @@ def _check_malformed(report: MapReport, options: CurateOptions) -> None:
             f"{report.malformed} of {report.lines} lines are malformed, more than the allowed share "
             f"{options.max_malformed_share:g} (--max-malformed-share); the first: {first}"
         )
+    for encoding in sorted(report.files.keys() - {"utf-8", "parquet"}):
+        log.info("%d of %d file(s) are in %s", report.files[encoding], report.files.total(), encoding)
     if report.plain:
         log.info(
             "%d documents name no genre: they are of genre %r; `;genre=NAME` after the place or "

@@ -170,7 +170,7 @@ def _batches(
             )
             files[source.form if source.form == "parquet" else batch.encoding] += 1
             if batch.encoding != "utf-8":
-                log.info("%s is in %s", source.shown, batch.encoding)
+                log.debug("%s is in %s", source.shown, batch.encoding)
         yield batch, options
 
 

@@ -347,6 +347,14 @@ def work(run: CurateRun) -> Result:
             "`yanmo curate --add-genres` with the same --sources adds it to the set",
             ", ".join(new),
         )
+    if not held_out.holds(corpus, 0, run.options.workers).any():
+        log.warning(
+            "none of the %d texts of %s is in --sources: channel %r was begun with other text, and models of "
+            "this text are measured on that one; another --channel or --store measures them on their own",
+            len(held_out.texts),
+            part,
+            run.options.channel,
+        )
     benchmarks = benchmark_texts(run.prepared.benchmarks, run.options.overlap_characters)
     result = write_documents(run.attempt, corpus, held_out, benchmarks, run.options)
     _export(run, corpus)

@@ -29,8 +29,8 @@ def announce_layouts(sources: Sequence[Source], how: Reading) -> None:
             log.info("%d .txt file(s) are cut %s; %s", len(chosen), _CUT[layout], _example(chosen[0], how))
     if texts:
         log.info(
-            "--text-layout %s cuts them in another way",
-            " or ".join(name for name in LAYOUTS if name != how.layout),
+            "%s after the place, or --text-layout, cuts them in another way",
+            " or ".join(f"`;layout={name}`" for name in LAYOUTS if name != how.layout),
         )
 
 

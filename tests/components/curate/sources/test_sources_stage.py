@@ -291,5 +291,19 @@ def test_how_text_is_cut_is_said_before_it_is_read(
     stderr = capsys.readouterr().err
     cut = stderr.index(f"lines.txt begins with {documents} document(s) in 200 line(s)")
     assert cut < stderr.index("name no genre")
-    others = " or ".join(name for name in ("block", "line", "file") if name != layout)
-    assert f"--text-layout {others} cuts them in another way" in stderr
+    others = " or ".join(f"`;layout={name}`" for name in ("block", "line", "file") if name != layout)
+    assert f"{others} after the place, or --text-layout, cuts them in another way" in stderr
+
+
+def test_many_files_in_another_encoding_are_one_line_of_the_log(
+    curate: Run, lines: list[Record], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A folder of 239 chapters in GB18030 was 239 lines."""
+    for number, record in enumerate(lines[:120]):
+        path = tmp_path / "texts" / f"{number}.txt"
+        path.parent.mkdir(exist_ok=True)
+        encoding = "utf-8" if number < 20 else "gb18030"
+        path.write_text(f"{record['text']}\n春眠不觉晓，处处闻啼鸟。", encoding=encoding)
+    curate(f"{tmp_path / 'texts'};layout=file", "--near-duplicate-similarity", "0")
+    stderr = capsys.readouterr().err
+    assert stderr.count("gb18030") == 1 and "100 of 120 file(s) are in gb18030" in stderr

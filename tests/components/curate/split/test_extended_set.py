@@ -110,3 +110,15 @@ def test_a_new_genre_of_too_few_texts_is_refused_by_name(
 @pytest.mark.parametrize("more", [("--add-confirmation",), ("--evaluation-set", "none"), ("--shard", "1/2")])
 def test_options_that_contradict_it_are_refused(curate: Run, mixed: Path, more: tuple[str, ...]) -> None:
     curate(mixed, "--add-genres", *more, expect=64)
+
+
+def test_a_channel_that_was_begun_with_other_text_says_so(
+    curate: Run, write_jsonl: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = "channel 'dev' was begun with other text"
+    old, new = poems(300, "shi", 1), poems(300, "shi", 2)
+    curate(write_jsonl("old.jsonl", old))
+    curate(write_jsonl("more.jsonl", [*old, *new]))
+    assert said not in capsys.readouterr().err
+    curate(write_jsonl("new.jsonl", new))
+    assert said in capsys.readouterr().err
