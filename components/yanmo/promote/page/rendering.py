@@ -55,6 +55,7 @@ def render(report: Mapping[str, Any]) -> str:
         first_samples=_first_samples(report),
         strongest=_strongest(baseline_wins(table)),
         memorization=memorization_rows(report),
+        verse=_verse(report),
         champion_verse=_verse_by_name(report["champion_writing"]),
         made_at=report["made_at"].replace("T", " ").removesuffix("+00:00") + " UTC",
         gloss=names.gloss,
@@ -142,6 +143,13 @@ def memorization_rows(report: Mapping[str, Any]) -> list[dict[str, Any]]:
         {"name": name, "is_count": name == "longest_copy", "figures": [c.get(name) for c in columns]}
         for name in own["generated"]
     ]
+
+
+def _verse(report: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The rows of the rules of verse; none where neither model nor people wrote any (prose)."""
+    rows = report["verse"] or []
+    cells = [row.get(writer) or {} for row in rows for writer in ("generated", "held_out")]
+    return list(rows) if any(cell.get("of") for cell in cells) else []
 
 
 def _verse_by_name(writing: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -272,6 +272,22 @@ def with_everything():
 EXTRA = tuple(with_everything())
 
 
+def test_rules_of_verse_are_left_out_where_nobody_wrote_any(report):
+    """On prose it was a table of fifteen rows of dashes."""
+    report |= with_everything()
+    assert "Form of verse" in Page(render(report)).text
+    nothing = {"of": 0, "share": None, "interval": None}
+    for row in report["verse"]:
+        row |= {"generated": nothing, "held_out": nothing}
+    assert "Form of verse" not in Page(render(report)).text
+
+
+def test_samples_of_program_code_keep_their_lines_and_indentation():
+    css = (Path(page.__file__).parent / "page.css").read_text(encoding="utf-8")
+    (rule,) = re.findall(r"^\.verse p \{(.*?)\}", css, flags=re.MULTILINE)
+    assert "white-space: pre-wrap" in rule
+
+
 GROWING = (
     "sources",
     "lengths",
