@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -45,6 +45,8 @@ class TaskRun:
     name: str
     command: list[str]
     seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    """Of its process and of those that it started and waited for."""
     exit_code: int | None = None
     outputs: ExecutorOutputs | None = None
 
@@ -90,6 +92,8 @@ class _Session:
     alive: list[subprocess.Popen[bytes]] = field(default_factory=list)
     of_store: Sequence[str] = ()
     """Flags that every command with a --store gets as well."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables that every command gets as well."""
     stopped_by: int = 0
 
     def on_signal(self, signum: int, frame: FrameType | None) -> None:
@@ -130,7 +134,8 @@ class ProcessHandler(sth.SubprocessTaskHandler):  # type: ignore[misc]
             raise Stopped(_session.stopped_by)
         _session.tasks.append(task)
         started = time.monotonic()
-        task.exit_code = _run_process(_local_command(self.full_command), {**os.environ, **self.env_vars})
+        environment = {**os.environ, **_session.environment, **self.env_vars}
+        task.exit_code, task.cpu_seconds = _run_process(_local_command(self.full_command), environment)
         task.seconds = time.monotonic() - started
         if _session.stopped_by:
             raise Stopped(_session.stopped_by)
@@ -158,8 +163,11 @@ def _task_name(command: list[str]) -> str:
     return Path(outputs.file).parent.name if outputs else " ".join(command[:3])
 
 
-def _run_process(command: list[str], environment: dict[str, str]) -> int:
+def _run_process(command: list[str], environment: dict[str, str]) -> tuple[int, float]:
     """Run `command` in a process group of its own, with our stdout and stderr, and leave none of it.
+
+    Returns:
+        Exit code, CPU seconds.
 
     Ctrl-C in a terminal then reaches only us, and a stage hears of it once, as SIGTERM.
     """
@@ -176,10 +184,17 @@ def _run_process(command: list[str], environment: dict[str, str]) -> int:
     if _session.stopped_by:  # the signal came before the process was listed
         _signal_group(process, signal.SIGTERM)
     try:
-        return process.wait()
+        return _ended(process)
     finally:
         _session.alive.remove(process)
         _signal_group(process, signal.SIGKILL)  # what a killed stage left behind
+
+
+def _ended(process: subprocess.Popen[bytes]) -> tuple[int, float]:
+    """Waits for `process`; its exit code, and the CPU seconds that `Popen.wait` does not tell."""
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return process.returncode, usage.ru_utime + usage.ru_stime
 
 
 def _signal_group(process: subprocess.Popen[bytes], signum: int) -> None:
@@ -198,7 +213,11 @@ def _signals_forwarded() -> Iterator[None]:
 
 
 def run_pipeline(
-    yaml_path: Path, parameters: dict[str, Any], root: Path, of_store: Sequence[str] = ()
+    yaml_path: Path,
+    parameters: dict[str, Any],
+    root: Path,
+    of_store: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
 ) -> list[TaskRun]:
     """Run a compiled pipeline and return its tasks in the order in which they ran.
 
@@ -207,6 +226,7 @@ def run_pipeline(
         parameters: values for its parameters; defaults for the others.
         root: folder for KFP's own small files (references, its log); made when absent.
         of_store: flags that tell every task where the store's server is.
+        environment: variables for every task.
 
     Raises:
         TaskFailed: the first task that fails ends the run.
@@ -214,7 +234,7 @@ def run_pipeline(
         EnvironmentFault: this kfp no longer runs tasks through our handler.
     """
     global _session
-    _session = _Session(of_store=of_store)
+    _session = _Session(of_store=of_store, environment=environment or {})
     root.mkdir(parents=True, exist_ok=True)
     pipeline = components.load_component_from_file(str(yaml_path))
     with (

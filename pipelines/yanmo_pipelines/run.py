@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import logging
 import os
 import shutil
@@ -12,12 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from yanmo.common.answers import RESULTS_LATER
 from yanmo.common.command_end import as_process, ended
 from yanmo.common.errors import ExitCode, UsageError
 from yanmo.common.logs import human_bytes, human_seconds, setup
 from yanmo.options.command_line import load
 from yanmo.options.fields import StoreOptions, ToolOptions, channel_opt, default_argv, flag, opt, spelled
 from yanmo.options.nearest import did_you_mean
+from yanmo.stage.cost import process_started
 from yanmo.stage.inputs import open_input
 from yanmo.store.file_store import FileStore
 from yanmo.store.opening import store_of
@@ -47,9 +50,13 @@ class PipelineRunOptions(ToolOptions, group="pipeline"):
     )
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the pipeline that the command line names; returns the exit code."""
-    started = time.monotonic()
+def main(argv: Sequence[str] | None = None, *, started: float | None = None) -> int:
+    """Run the pipeline that the command line names; returns the exit code.
+
+    Args:
+        started: when the process was started for this, by the monotonic clock; None for now.
+    """
+    began = time.monotonic() if started is None else started
 
     def serve() -> int:
         options = load(PipelineRunOptions, default_argv(argv), "yanmo run")
@@ -60,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         values |= {"store": store.uri, "channel": options.channel}
         check_stage_options(stages, values, of_store)
         try:
-            tasks = run_pipeline(path, values, _kfp_folder(store), of_store)
+            tasks = run_pipeline(path, values, _kfp_folder(store), of_store, _shown_here(stages))
         except TaskFailed as failure:
             code = failure.task.exit_code or ExitCode.BUG
             log.error("%s; its own message is above. %s", failure, _advice(code))
@@ -68,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         except Stopped as stopped:
             log.warning("%s; finished stages are kept: run the same command again to go on", stopped)
             return 128 + stopped.signum
-        _show(store, tasks, time.monotonic() - started)
+        _show(store, tasks, time.monotonic() - began)
         return ExitCode.DONE
 
     return ended("run", serve)
@@ -104,6 +111,11 @@ def _find(pipeline: str) -> tuple[Path, Any]:
     return path, stages
 
 
+def _shown_here(stages: Any) -> dict[str, str]:
+    """What tells the stages that their results are printed here, at the end."""
+    return {RESULTS_LATER: "1"} if any(stage.name == "promote" for stage in stages) else {}
+
+
 def _kfp_folder(store: Any) -> Path:
     """Where KFP's own small files go: references and a log, a few kilobytes a run."""
     return Path(store.root if isinstance(store, FileStore) else "runs") / "kfp"
@@ -117,13 +129,20 @@ def _show(store: Any, tasks: list[TaskRun], seconds: float) -> None:
     promoted = next((t for t in tasks if t.name == "promote"), None)
     if promoted is not None:
         _show_verdict(store, promoted)
-    print(f"{'stage':<20}{'seconds':>9}")
-    for task in tasks:
-        print(f"{task.name:<20}{task.seconds:>9.1f}")
-    print(f"{'pipeline itself':<20}{seconds - sum(t.seconds for t in tasks):>9.1f}")
-    print(f"{'all':<20}{seconds:>9.1f}   ({human_seconds(seconds)})")
+    _show_cost(tasks, seconds)
     if isinstance(store, FileStore):
         print(f"store   {_shown(store.root)}   {human_bytes(_size(store.root))}")
+
+
+def _show_cost(tasks: list[TaskRun], seconds: float) -> None:
+    """Print what each task took by the wall's clock and of the CPU; the rows add up to the last one."""
+    rows = [(task.name, task.seconds, task.cpu_seconds) for task in tasks]
+    rows.append(("pipeline itself", seconds - sum(task.seconds for task in tasks), time.process_time()))
+    rows.append(("all", seconds, sum(cpu for _, _, cpu in rows)))
+    print(f"{'stage':<20}{'seconds':>9}{'CPU s':>9}")
+    for name, wall, cpu in rows:
+        shown = f"   ({human_seconds(seconds)})" if name == "all" else ""
+        print(f"{name:<20}{wall:>9.1f}{cpu:>9.1f}{shown}")
 
 
 def _show_verdict(store: Any, promoted: TaskRun) -> None:
@@ -150,4 +169,4 @@ def _size(root: Path) -> int:
 
 
 if __name__ == "__main__":
-    as_process(main)
+    as_process(functools.partial(main, started=process_started()))

@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
 from typing import TextIO
 
+RESULTS_LATER = "YANMO_RESULTS_LATER"
+"""Environment variable that `yanmo run` sets for its stages where it prints their results at its own end."""
 _STDOUT, _STDERR = 1, 2
 _answers: list[TextIO | None] = []
 """Where `answer` writes: what stdout was when `only_answers` was entered."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from yanmo.common.answers import RESULTS_LATER
 from yanmo.common.errors import DataError, UsageError
 from yanmo.common.made_by import made_by
 from yanmo.evaluate.config import EvaluateConfig
@@ -197,13 +199,24 @@ def finish(run: EvaluateRun, output: Output) -> Finish:
 
             parts["baselines"] = committed_baselines(run, number)
         parts |= _writing(run, output)
-    from yanmo.evaluate.documents.table import log_table
-
-    log_table(summary, read_json(parts["baselines"], "summary.json") if "baselines" in parts else None)
+    _log_results(summary, parts.get("baselines"))
     return Finish(
         references=parts,
         metadata={"evaluation": _shown(summary)},
     )
+
+
+def _log_results(summary: dict[str, Any], baselines: Output | None) -> None:
+    """The table, once a run: where `yanmo run` prints it at its end, a line."""
+    from yanmo.evaluate.documents.table import log_table
+
+    if os.environ.get(RESULTS_LATER):
+        bits, count = summary["mean"]["bits_per_character"], len(summary["genres"])
+        log.info(
+            "%.3f bits per character, mean of %d genres; the table comes at the end of the run", bits, count
+        )
+        return
+    log_table(summary, read_json(baselines, "summary.json") if baselines else None)
 
 
 def _writing(run: EvaluateRun, output: Output) -> dict[str, Output]:

@@ -38,17 +38,21 @@ _RACES = 5
 """How often one run compares, each time with another new champion, before it gives up."""
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command that `argv` names; returns the exit code."""
+def main(argv: Sequence[str] | None = None, *, started: float | None = None) -> int:
+    """Run the command that `argv` names; returns the exit code.
+
+    Args:
+        started: as for `yanmo.stage.run.main`.
+    """
     words = list(default_argv(argv))
     if words and words[0] in _TOOLS:
         return _tool(words)
     if words and not words[0].startswith("-"):
         return ended(STAGE.name, lambda: _refuse(words[0]))
-    return judge_and_promote(words)
+    return judge_and_promote(words, started=started)
 
 
-def judge_and_promote(argv: Sequence[str]) -> int:
+def judge_and_promote(argv: Sequence[str], *, started: float | None = None) -> int:
     """The stage. Where another run promoted its model meanwhile, this one compares again, with that model."""
     for _ in range(_RACES):
         races: list[ChampionChanged] = []
@@ -60,9 +64,8 @@ def judge_and_promote(argv: Sequence[str]) -> int:
                 races.append(error)
                 raise
 
-        code = stage_main(
-            STAGE, Steps(work, prepare=prepare, finish=finish_or_note, show_pause=show_pause), argv
-        )
+        steps = Steps(work, prepare=prepare, finish=finish_or_note, show_pause=show_pause)
+        code = stage_main(STAGE, steps, argv, started=started)
         if not races:
             return code
         log.warning("comparing again, with the new champion")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from dataclasses import asdict
 from typing import Any
 
 from yanmo.common.errors import DataError
+from yanmo.formats.stage_cost import Span
 from yanmo.options.fields import by_kind
 from yanmo.promote.config import PromoteConfig
 from yanmo.promote.gate.confirmation import confirmed
@@ -35,13 +37,16 @@ from yanmo.promote.history.champion import (
     settle,
 )
 from yanmo.promote.page.ancestors import verdict_command
+from yanmo.promote.page.cost import Judging
 from yanmo.promote.run_metrics import run_metrics
+from yanmo.stage.cost import cpu_seconds
 from yanmo.stage.stage_run import Finish
 from yanmo.store.commit import Result
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output, read_json
 from yanmo.store.pause import PausedOutput
 from yanmo.store.pointers import move_pointer, read_pointer
+from yanmo.store.schema import utc_now
 
 log = logging.getLogger(__name__)
 
@@ -67,6 +72,8 @@ def work(run: PromoteRun) -> Result:
         channel=run.options.channel,
         options=by_kind(run.options, "semantic"),
         command=verdict_command(run),
+        parts=_parts(run, champion),
+        judging=_judging(run),
     )
     run.attempt.write("verdict.json", _json(_verdict_record(run, verdict, challenger, champion)))
     run.attempt.write("report.json", _json(report), role="record")
@@ -74,6 +81,26 @@ def work(run: PromoteRun) -> Result:
     run.attempt.write("report.html", render(report), role="record")
     return Result(
         counts={"promote": str(verdict.promote).lower()}, metadata={"sentence": verdict.sentence.en}
+    )
+
+
+def _parts(run: PromoteRun, champion: Evaluation | None) -> list[Output]:
+    """What the challenger's evaluation made beside itself, and the champion's, where this run measured it."""
+    found = [output for name in ("baselines", "writing") if (output := run.inputs[name])]
+    run_id = run.options.run_id
+    is_ours = champion is not None and bool(run_id) and champion.output.manifest.run_id == run_id
+    return [*found, *([champion.output] if champion and is_ours else [])]
+
+
+def _judging(run: PromoteRun) -> Judging:
+    """What this run used until now."""
+    seconds = time.monotonic() - run.started
+    return Judging(
+        key=run.key,
+        made_at=utc_now(),
+        run_id=run.options.run_id,
+        span=Span(time.time() - seconds, seconds),
+        cpu_seconds=cpu_seconds(),
     )
 
 

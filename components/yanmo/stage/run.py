@@ -11,7 +11,6 @@ import dataclasses
 import functools
 import logging
 import os
-import resource
 import signal
 import time
 from collections.abc import Callable, Sequence
@@ -26,8 +25,8 @@ from yanmo.common.whole_file import write_whole
 from yanmo.options.command_line import load_given
 from yanmo.options.fields import NONE, StageOptions, by_kind, default_argv, option_fields
 from yanmo.options.yaml_file import dump_yaml
+from yanmo.stage.cost import CostMeter, process_started
 from yanmo.stage.declaration import Stage
-from yanmo.stage.energy import EnergyMeter
 from yanmo.stage.exporter import Telemetry
 from yanmo.stage.failing import failed, fatal_of_this_run, forget_fatal, record_fatal
 from yanmo.stage.inputs import PausedInput, resolve_inputs
@@ -44,9 +43,19 @@ from yanmo.store.runs.in_use import check_present
 log = logging.getLogger(__name__)
 
 
-def main(stage: Stage, steps: Steps[Options, Made], argv: Sequence[str] | None = None) -> int:
-    """Run `stage` for a command line, the process's own by default; returns the process's exit code."""
-    started = time.monotonic()
+def main(
+    stage: Stage,
+    steps: Steps[Options, Made],
+    argv: Sequence[str] | None = None,
+    *,
+    started: float | None = None,
+) -> int:
+    """Run `stage` for a command line, the process's own by default; returns the process's exit code.
+
+    Args:
+        started: when the process was started for this, by the monotonic clock; None for now.
+    """
+    started = time.monotonic() if started is None else started
     try:
         options: Options
         options, given = load_given(stage.config, default_argv(argv), f"yanmo {stage.name}")
@@ -118,6 +127,7 @@ def _run(
             _write_results(run.stage, run.options, NONE + "\n", Finish(), outputs)
         return ExitCode.DONE
     if output:
+        run.is_made = True
         _hand_over(run, output, steps.finish(run, output) if steps.finish else Finish(), outputs)
     else:
         paused = PausedOutput.of(run.stage.name, run.key, run.pause)
@@ -227,30 +237,16 @@ def _build(
     run.attempt = attempt
     resolved = by_kind(run.options, "semantic", "execution")
     attempt.write("config.yaml", dump_yaml(resolved), role="record")
-    energy = EnergyMeter()
+    cost = CostMeter(run.counted)
     try:
         result = work(run)
     finally:
-        energy.close()
+        cost.close()
     if result.pause:
         run.pause = result.pause
-    seconds = time.monotonic() - run.started
-    run.telemetry.gauge("duration_seconds", "Wall time of the stage").set(seconds)
-    _show_cost(run.telemetry, energy)
+    run.counted = cost.show(run.telemetry)
     attempt.write("metrics.prom", run.telemetry.text(), role="record")
     return result
-
-
-def _show_cost(telemetry: Telemetry, energy: EnergyMeter) -> None:
-    """What the work took of this machine, in this process and the ended ones that it started."""
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    seconds = sum(usage.ru_utime + usage.ru_stime for usage in used)
-    telemetry.gauge("cpu_seconds", "CPU time of the stage's processes").set(seconds)
-    for device, joules in energy.joules().items():
-        gauge = telemetry.gauge(
-            "energy_joules", "Energy used by the machine's devices meanwhile", ("device",)
-        )
-        gauge.labels(device).set(joules)
 
 
 def _hand_over(
@@ -296,4 +292,4 @@ def _part_pointer(pointer: str, part: str) -> str:
 
 def run(stage: Stage, steps: Steps[Options, Made]) -> NoReturn:
     """`main`, as the last line of a stage's `__main__`."""
-    as_process(functools.partial(main, stage, steps))
+    as_process(functools.partial(main, stage, steps, started=process_started()))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from yanmo.options.fields import StageOptions
+from yanmo.stage.cost import CostMeter, Counted
 from yanmo.stage.declaration import Stage
 from yanmo.stage.exporter import Telemetry
 from yanmo.stage.session import Session
@@ -45,7 +46,11 @@ class StageRun(Generic[Options, Made]):
     """What `prepare` made; there is none before it returns."""
     started: float = dataclasses.field(default_factory=time.monotonic)
     """When the process began, by the monotonic clock."""
+    counted: Counted = dataclasses.field(init=False)
+    """Up to where the cost of this process is recorded."""
     key: str = ""
+    is_made: bool = False
+    """Whether the output is there, so that its record of cost is closed and a part keeps one of its own."""
     pinned: dict[str, Output] = dataclasses.field(default_factory=dict)
     """Outputs that this run rests on: inputs, and parts as they are made."""
     session: Session = dataclasses.field(init=False, repr=False)
@@ -58,6 +63,7 @@ class StageRun(Generic[Options, Made]):
 
     def __post_init__(self) -> None:
         self.session = Session(self.store, self.stage.name)
+        self.counted = Counted(self.started)
 
     def input(self, name: str) -> Output:
         """The required input `name`."""
@@ -90,7 +96,7 @@ class StageRun(Generic[Options, Made]):
         found = commit_once(
             self.store,
             recipe,
-            build,
+            functools.partial(_with_cost, self, build) if self.is_made else build,
             force=self.options.force,
             taken_up=lambda part: self.session.use([part]),
         )
@@ -111,6 +117,18 @@ class StageRun(Generic[Options, Made]):
             count = len(self.pinned)
             if count <= 64 or count & (count - 1) == 0 or len(parts) > 1:
                 announce(self.store, self.stage.name, self.key, self.pinned)
+
+
+def _with_cost(run: StageRun[Any, Any], build: Callable[[Attempt], Result], attempt: Attempt) -> Result:
+    """What `build` gives back; its cost is recorded beside it."""
+    cost, telemetry = CostMeter(run.counted), Telemetry(attempt.stage, port=-1)
+    try:
+        result = build(attempt)
+    finally:
+        cost.close()
+    run.counted = cost.show(telemetry)
+    attempt.write("metrics.prom", telemetry.text(), role="record")
+    return result
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,6 +15,7 @@ from yanmo.train import job
 from yanmo.train.backends.engine import WEIGHT
 from yanmo.train.checkpoints import checkpoint
 from yanmo.train.checkpoints.resumable import Resumable
+from yanmo.train.curve import Curve
 from yanmo.train.health.monitor import Monitor
 from yanmo.train.health.setbacks import Skipped
 from yanmo.train.health.watchdog import TRAINING
@@ -35,6 +36,7 @@ class Loop(Resumable):
     """Trains until the last step, until asked to stop, or until its time window is over."""
 
     validation: Validation
+    curve: Curve
     ends_at: float | None = None
     """Unix seconds after which to save and end; `then` and `reason` say how and why: see `WorkerJob`."""
     then: str = "paused"
@@ -63,6 +65,7 @@ class Loop(Resumable):
         self._check_weights()
         if not self.validation_policy.is_over and self._validated_step != self.step:
             self._validate()
+        self._draw()
         self.writer.finish()
         self.trace.finish()
         self._go_back_to_the_best()
@@ -85,6 +88,7 @@ class Loop(Resumable):
             self._validate()
             if self.validation_policy.is_over:
                 return None
+        self._draw()
         if stop or over or due:
             self._save()
         if stop or over:
@@ -173,6 +177,16 @@ class Loop(Resumable):
         if self.options.valid_every and found.get("mean", math.inf) < self.best:
             self.best, self._best_checkpoint = found["mean"], checkpoint.name_of(self.step)
             self._keep_best()
+
+    def _draw(self) -> None:
+        """Measure a point of the curve, where one is due; nothing else of the training may depend on it."""
+        if self.step not in self.curve.steps:
+            return
+        began = time.monotonic()
+        self.beat("validation")
+        found = self.curve.validation.bits_per_character(self.engine, lambda: self.beat("validation"))
+        self.watch.add("validation", began)
+        self.metrics_log.curve(self.step, found)
 
     def _check_weights(self) -> None:
         """Refuse to end with a broken model.

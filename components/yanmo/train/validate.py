@@ -51,6 +51,11 @@ class Validation:
             spans=[index.loss_spans.get(i) for i in chosen],
         )
 
+    @property
+    def num_tokens(self) -> int:
+        """Tokens that one validation reads."""
+        return sum(len(document) for document in self.documents)
+
     def bits_per_character(self, engine: Engine, beat: Callable[[], None] = lambda: None) -> dict[str, float]:
         """Bits per character by genre, and their `mean`; each rank scores its share, and all get all results.
 

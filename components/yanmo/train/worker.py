@@ -71,6 +71,7 @@ def train_rank(work: WorkerJob, rank: int, beat: Callable[[str], None] = lambda 
     from yanmo.train.backends.open_engine import open_engine
     from yanmo.train.checkpoints.resumable import identity_of
     from yanmo.train.collectives import Collectives
+    from yanmo.train.curve import Curve
     from yanmo.train.loop import Loop
     from yanmo.train.validate import Validation
 
@@ -91,6 +92,7 @@ def train_rank(work: WorkerJob, rank: int, beat: Callable[[str], None] = lambda 
         engine=engine,
         samples=samples,
         validation=Validation.choose(cache, options.valid_characters),
+        curve=Curve.of(options, cache),
         folder=work.folder,
         identity=identity_of(options, samples, work.token_cache.content_digest, shape),
         collectives=Collectives(engine.world_size, engine.device),

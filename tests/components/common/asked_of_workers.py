@@ -73,3 +73,10 @@ def touch_later(path: str, seconds: float) -> None:
 
 def one_thread(number: int) -> tuple[int, int]:
     return number, os.getpid()
+
+
+def spend(seconds: float) -> None:
+    """Work for so many seconds of CPU time, however long that takes."""
+    end = time.process_time() + seconds
+    while time.process_time() < end:
+        pass

@@ -197,3 +197,32 @@ def test_the_pool_is_in_one_place() -> None:
         if "ProcessPoolExecutor" in text or "get_context(" in text
     ]
     assert elsewhere == [Path(module.__file__).name]
+
+
+SPENDING = """
+import resource, sys
+sys.path[:0] = [{tests!r}, {components!r}]
+from asked_of_workers import spend
+from yanmo.common.workers import Workers, cpu_seconds, ordered_map
+if __name__ == "__main__":
+    list(ordered_map(spend, [0.1] * 20, 2))  # these stay
+    with Workers(2) as some:
+        [future.result() for future in [some.submit(spend, 0.5) for _ in range(2)]]
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    print(cpu_seconds(), children.ru_utime + children.ru_stime)
+"""
+
+
+@needs_proc
+def test_the_cpu_time_of_workers_is_known_here_and_to_whoever_waits_for_us(tmp_path: Path) -> None:
+    script = tmp_path / "spending.py"
+    script.write_text(SPENDING.format(tests=str(HERE), components=str(COMPONENTS)), encoding="utf-8")
+    process = subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True)
+    assert process.stdout
+    here, children = map(float, process.stdout.read().split())
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0
+    assert here >= 2.9, "20 tasks of 0.1 s and 2 of 0.5 s, by the CPU and not by the clock"
+    assert children < 1, "what the system says by itself before the end"
+    assert usage.ru_utime + usage.ru_stime >= here

@@ -55,6 +55,7 @@ def commit(
     pointer=None,
     references=None,
     force=False,
+    run_id="",
 ):
     """Commit `files` (name -> callable(path) or text) and move the channel's pointer to it."""
 
@@ -67,7 +68,7 @@ def commit(
                 attempt.write(name, body)
         return Result(counts={}, metadata=metadata or {}, references=references or {})
 
-    recipe = Recipe(stage=stage, revision=1, semantic=options or {}, inputs=inputs or {})
+    recipe = Recipe(stage=stage, revision=1, semantic=options or {}, inputs=inputs or {}, run_id=run_id)
     output = commit_once(store, recipe, build, force=force)
     move_pointer(store, channel, pointer or stage, output.reference)
     return output

@@ -4,8 +4,8 @@ A page is a template beside the code that fills it in; it extends base.html.jinj
 the head, the two languages, light, dark, phone and paper. All text is escaped, and a name that nobody gave is
 an error and not an empty place.
 
-A few lines of script choose the language that the browser prefers and tell a screen reader which one is
-shown; the switch itself, and all else, is CSS.
+A few lines of script choose the language that the browser prefers, tell a screen reader which one is shown,
+and mark the tables that can be scrolled sideways; the switch itself, and all else, is CSS.
 The script is named by its sha256 in the page's Content-Security-Policy, so that no other one runs, wherever a
 hostile text might find a gap.
 """
@@ -23,6 +23,7 @@ from typing import Any
 from jinja2 import BytecodeCache, Environment, FileSystemLoader, StrictUndefined
 from jinja2.bccache import Bucket
 
+from yanmo.common.answers import visible
 from yanmo.common.logs import human_bytes, human_seconds
 
 _HERE = Path(__file__).parent
@@ -33,7 +34,11 @@ SCRIPT = (
     "(function(){var d=document,zh=d.getElementById('lang-zh');"
     "function follow(){d.documentElement.lang=zh.checked?'zh-Hans':'en'}"
     "if(/^zh/i.test(navigator.language||''))zh.checked=true;"
+    "function hint(){d.querySelectorAll('.wide').forEach(function(e){"
+    "e.classList.toggle('scrolls',e.scrollWidth>e.clientWidth+1)})}"
     "follow();addEventListener('change',follow);addEventListener('pageshow',follow);"
+    "['load','resize','change'].forEach(function(n){addEventListener(n,hint)});"
+    "d.addEventListener('toggle',hint,true);"
     "addEventListener('beforeprint',function(){d.querySelectorAll('details').forEach("
     "function(e){e.open=true})})})()"
 )
@@ -84,15 +89,20 @@ _COMPILED = _Compiled()
 
 
 def _shown(value: Any) -> Any:
-    """What a template prints: no endless text, and U+FFFD for half of a surrogate pair (UTF-8 has none)."""
+    """What a template prints: no endless text, nothing that cannot be seen and changes what is next to it.
+
+    Marks of writing direction and control characters, also in the page's title, are shown as `\\u202e`, half
+    of a surrogate pair as U+FFFD (UTF-8 has none).
+    """
     if not isinstance(value, str) or hasattr(value, "__html__"):
         return value
     return cut(value, _MOST_OF_A_TEXT).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def cut(text: str, length: int = _MOST_OF_A_NAME) -> str:
-    """A name or sentence of somebody's data, no longer than a person reads."""
-    return text if len(text) <= length else text[: length - 1] + "…"
+    """A name or sentence of somebody's data, no longer than a person reads, all of it visible."""
+    shown = visible(text[: length + 1])
+    return shown if len(shown) <= length else shown[: length - 1] + "…"
 
 
 def first(rows: Iterable[Any], number: int) -> list[Any]:

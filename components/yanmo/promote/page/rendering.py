@@ -17,6 +17,8 @@ from yanmo.promote.page.summary import chosen_verses
 _TEMPLATE = Path(__file__).with_name("page.html.jinja")
 MOST_BYTES = 2_000_000
 _MOST_COLUMNS = 10
+_INFORMED = ("mixture",)
+"""Baselines that know the genre of a text."""
 _FIRST_LINES, _FIRST_CHARACTERS = 4, 140
 """Of a sample at the top of the page; all of it follows below."""
 _LIMITS = {
@@ -50,6 +52,7 @@ def render(report: Mapping[str, Any]) -> str:
         dots=dot_chart(drawn),
         charts=training_charts(report["training"]),
         tag_words=_tag_words(columns),
+        informed=_INFORMED,
         trained=next((s["options"] for s in report["stages"] if s["stage"] == "train"), {}),
         epochs=_epochs(report),
         first_samples=_first_samples(report),
@@ -119,7 +122,7 @@ def training_charts(training: Mapping[str, Any] | None) -> dict[str, Any]:
         return {}
     series = training["series"]
     stalls = [(s["from_step"], s["to_step"]) for s in training["stalls"]]
-    loss = {"train": series["bits_per_character"], "valid": training["valid"]}
+    loss = {"train": series["bits_per_character"], "valid": training["curve"] or training["valid"]}
     return {
         "loss": line_chart(loss, dotted="valid"),
         "gradient": line_chart({"train": series["grad_norm"]}, from_zero=True),

@@ -13,14 +13,14 @@ from yanmo.promote.gate.evaluation import Evaluation
 from yanmo.promote.gate.guards import guard_metrics
 from yanmo.promote.gate.verdict import Verdict
 from yanmo.promote.page.ancestors import Ancestor, trace
-from yanmo.promote.page.cost import cost_report
+from yanmo.promote.page.cost import Judging, cost_report
 from yanmo.promote.page.data_report import data_report
 from yanmo.promote.page.tables import group_rows, harness_rows, task_rows
 from yanmo.promote.page.training import training_report
 from yanmo.store.output import Output
 from yanmo.store.schema import utc_now
 
-_SCHEMA = "yanmo.report/3"
+_SCHEMA = "yanmo.report/4"
 _MOST_SAMPLES = 4
 """Samples of each genre; evaluate looks for the nearest training text of as many."""
 _MOST_SAMPLE_CHARACTERS = 2000
@@ -35,6 +35,8 @@ def make_report(
     channel: str,
     options: Mapping[str, Any],
     command: str,
+    parts: Iterable[Output],
+    judging: Judging,
 ) -> dict[str, Any]:
     """The document.
 
@@ -42,6 +44,8 @@ def make_report(
         baselines: summary.json of the baselines, or None.
         options: options of promote itself.
         command: the command that gives this verdict again.
+        parts: what was made beside the evaluation and is not in its lineage, but in the cost.
+        judging: the run that makes this.
     """
     lineage = trace(challenger.output)
     training = training_report(challenger.model)
@@ -66,7 +70,7 @@ def make_report(
         "samples": _samples(challenger.samples),
         "training": training,
         "data": data_report(lineage),
-        "cost": cost_report(a.output for a in lineage.ancestors),
+        "cost": cost_report([*(a.output for a in lineage.ancestors), *parts], judging),
         "options": dict(options),
         "command": command,
         "stages": [_stage(a) for a in lineage.ancestors],
@@ -138,10 +142,16 @@ def _cell(values: Mapping[str, Any], field: str) -> dict[str, Any]:
 
 def _samples(samples: Mapping[str, Any]) -> dict[str, Any]:
     genres = {
-        genre: [{**text, "text": text["text"][:_MOST_SAMPLE_CHARACTERS]} for text in texts[:_MOST_SAMPLES]]
-        for genre, texts in samples["genres"].items()
+        genre: [_sample(text) for text in texts[:_MOST_SAMPLES]] for genre, texts in samples["genres"].items()
     }
     return {"settings": samples["settings"], "genres": genres}
+
+
+def _sample(sample: Mapping[str, Any]) -> dict[str, Any]:
+    """A sample as it is shown: without the character whose bytes it was cut between."""
+    text = str(sample["text"])
+    text = text if sample["ended"] else text.rstrip("\ufffd")
+    return {**sample, "text": text[:_MOST_SAMPLE_CHARACTERS]}
 
 
 def _stage(ancestor: Ancestor) -> dict[str, Any]:

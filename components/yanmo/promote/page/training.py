@@ -29,7 +29,10 @@ def training_report(model: Output) -> dict[str, Any] | None:
     if not steps:
         return None
     last = steps[-1]
-    valid = [[v["step"], m] for v in lines if (m := _mean(v.get("valid_bits_per_character"))) is not None]
+    valid, curve = (
+        [[v["step"], m] for v in lines if (m := _mean(v.get(f"{name}_bits_per_character"))) is not None]
+        for name in ("valid", "curve")
+    )
     return {
         **{name: model.manifest.counts.get(name) for name in ("steps", "tokens", "parameters")},
         "made_by": model.manifest.metadata.get("made_by"),
@@ -37,6 +40,7 @@ def training_report(model: Output) -> dict[str, Any] | None:
         "cpu_seconds": steps_cpu_seconds(lines),
         "series": {name: thinned(_points(steps, name)) for name in _SERIES},
         "valid": valid[-MOST_POINTS:],
+        "curve": curve[-MOST_POINTS:],
         "phases": _phases(steps),
         "events": [line for line in lines if "event" in line][:_MOST_EVENTS],
         **_stalls(steps),

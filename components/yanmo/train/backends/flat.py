@@ -181,9 +181,10 @@ class FlatEngine:
 
 
 def copy_with(decoder: Decoder, weights: dict[str, Tensor], device: torch.device) -> Decoder:
-    """A decoder of the same shape and dtype that holds `weights`."""
+    """A decoder of the same shape and dtype that holds `weights`; the training's random numbers stay."""
     dtype = next(decoder.parameters()).dtype
-    whole = Decoder(copy.copy(decoder.config))
+    with torch.random.fork_rng(devices=[]):  # its first weights, which nobody sees, would move dropout's
+        whole = Decoder(copy.copy(decoder.config))
     if decoder.config.tie_word_embeddings:
         weights = {**weights, "lm_head.weight": weights["model.embed_tokens.weight"]}
     whole.load_state_dict(weights)

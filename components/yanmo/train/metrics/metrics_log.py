@@ -2,6 +2,7 @@
 
 {"step": 120, "loss": ..., "bits_per_character": ..., "tokens_per_second": ..., ...}   an interval
 {"step": 120, "valid_bits_per_character": {"mean": ..., ...}}                          a validation
+{"step": 120, "curve_bits_per_character": {"mean": ..., ...}}                          a point of the curve
 {"step": 120, "event": "rewind", ...}                                                  any other event
 """
 
@@ -112,6 +113,12 @@ class MetricsLog:
         self._write({"step": step, "valid_bits_per_character": shown})
         text = ", ".join(f"{genre} {bits:.3f}" for genre, bits in found.items())
         log.info("validation at step %d, bits per character: %s", step, text)
+
+    def curve(self, step: int, found: dict[str, float]) -> None:
+        """A point of the curve: bits per character by genre, of less text than a validation's."""
+        shown = {genre: _finite(bits) for genre, bits in found.items()}
+        self._write({"step": step, "curve_bits_per_character": shown})
+        log.info("validation curve at step %d: %.3f bits per character", step, found["mean"])
 
     def event(self, step: int, name: str, **values: Any) -> None:
         """Something that makes this run differ from one without it."""

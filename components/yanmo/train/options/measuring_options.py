@@ -15,6 +15,15 @@ class MeasuringOptions(Options, group="measuring"):
     valid_every: int = opt(
         0, "steps between validations, 0 for one at the end alone", kind="execution", trial=0, often=True
     )
+    valid_points: int = opt(
+        8,
+        "points of the curve of validations that a page shows, at most, on as much text as takes 1 % of the "
+        "training; nothing is decided by them; 0 draws none, nor does --valid-every, whose validations are "
+        "the curve",
+        kind="execution",
+        most=1000,
+        trial=0,
+    )
     valid_characters: int = opt(
         8000,
         "characters of each genre in a validation, at most; 0 skips validations",

@@ -116,6 +116,7 @@ def twin_of(options: TrainConfig, number: int) -> TrainConfig:
         warmup_steps=min(round(options.warmup_steps * share), steps - 1),
         restart_steps=shortened(options.restart_steps, share) if options.restart_steps else 0,
         valid_every=shortened(options.valid_every, share) if options.valid_every else 0,
+        valid_points=0,
         valid_characters=max(options.valid_characters, _VALID_CHARACTERS),
         twins=0,
         monitor="off",

@@ -171,7 +171,7 @@ def test_what_made_the_model_stands_next_to_the_verdict(report):
     top = squeezed(Page(html[: html.index("<section>")] + "</body></html>").text)
     for words in ("4,327,104 parameters", "· tiny", "3,000 tokens", "1.50 epochs", "1.50 轮", "Seed种子17"):
         assert words in top
-    assert "Xeon 9" in top and "Yanmo c519f3362b73, torch 2.13.0" in top
+    assert "Xeon 9" in top and "Commit提交c519f3362b73 · torch 2.13.0" in top
     assert "四 ……" in top and "五" not in top
 
 
