@@ -1,4 +1,4 @@
-# make demo | demo-modern | test | check | torture | format | compile | clean; see README.md
+# make demo | demo-modern | test | check | torture | format | compile | lock | clean; see README.md
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
@@ -6,23 +6,27 @@ BIN    := $(VENV)/bin
 # hold spaces, quotes and semicolons.
 SOURCES ?=
 export SOURCES STORE
-UV_VERSION := 0.13.8
+# The build of torch: cpu, cuda, or nothing for the one that fits this machine. TORCH_INDEX: a mirror of torch's
+# index for CPUs.
+TORCH ?=
+TORCH_INDEX ?=
+export VENV TORCH TORCH_INDEX
 
-# What pip already knows (local wheels) is passed on to uv, which reads no pip.conf.
-FIND_LINKS = $$($(BIN)/python -m pip config list 2>/dev/null | sed -n "s/^.*find-links='\(.*\)'$$/\1/p" | tr ' ' '\n' | sort -u | paste -sd, -)
-
-.PHONY: install demo demo-modern test check lint types unit torture format compile clean
+.PHONY: install lock demo demo-modern test check lint types unit torture format compile clean again
 
 install: $(VENV)/.ready
 
-# uv is tried first (22 s against pip's 87 s on an idle machine); pip does the same without it.
-$(VENV)/.ready: pyproject.toml constraints/all.txt
-	$(PYTHON) -m venv $(VENV)
-	if $(BIN)/python -m pip install -q uv==$(UV_VERSION) && \
-	   UV_SYSTEM_CERTS=1 UV_COMPILE_BYTECODE=1 UV_FIND_LINKS=$(FIND_LINKS) \
-	   $(BIN)/uv pip install -q --python $(BIN)/python -c constraints/all.txt -e '.[dev]'; then :; \
-	else $(BIN)/python -m pip install -q -c constraints/all.txt -e '.[dev]'; fi
-	touch $@
+LOCKS := $(patsubst %,constraints/%.txt,base cpu cuda build uv)
+$(VENV)/.ready: pyproject.toml $(LOCKS) $(if $(TORCH),again)
+	@command -v "$(PYTHON)" >/dev/null || { echo "$(PYTHON) is not on this machine: install Python 3.11 to 3.13" \
+	    "(Debian: apt-get install python3-venv), or name yours: make PYTHON=/path/to/python3" >&2; exit 78; }
+	@"$(PYTHON)" install
+
+# pyproject.toml's versions, and those of all that they need, with hashes, for every supported machine.
+# UPGRADE: names of packages that may move.
+UPGRADE ?=
+lock: install
+	$(BIN)/python install/lock.py --upgrade $(UPGRADE)
 
 # The scarce genres twice: chosen on the validation split (docs/recipe.md).
 demo: install

@@ -118,6 +118,7 @@ class MachineOptions(Options, group="machine"):
         "training engine: deepspeed, or torch alone (for MPS and for comparison)",
         kind="execution",
         choices=("deepspeed", "torch"),
+        auto="torch where DeepSpeed is not installed (a Mac, arm64), else {default}",
     )
     deepspeed_config: str = opt("", "JSON file to merge into DeepSpeed's configuration", kind="execution")
     attention: str = opt(

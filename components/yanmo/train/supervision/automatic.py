@@ -10,13 +10,15 @@ facts and from the other options at each start, so an option outside of the key 
 `--zero-stage`) changes nothing for a run without it. A machine that cannot do what it was asked for records
 nothing.
 
-The backend stays DeepSpeed on one GPU as well: on one CPU rank torch's is 1.13 times as fast (docs/train.md),
-and on a GPU nobody has measured either.
+The backend is DeepSpeed wherever it is installed, as on Linux x86_64: on one CPU rank torch's is 1.13 times
+as fast (docs/train.md), and on a GPU nobody has measured either.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import importlib.util
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -53,6 +55,18 @@ def settle(run: TrainRun, look: Look = this_machine) -> TrainConfig:
         EnvironmentFault: the values contradict a given option, or this machine is the first and cannot do it;
             nothing is recorded then.
     """
+    options = _settled(run, look)
+    if _lacks_deepspeed(options) and "backend" not in run.given:
+        with contextlib.suppress(ValueError):  # what was given needs DeepSpeed: `check_machine` says so
+            return dataclasses.replace(options, backend="torch")
+    return options
+
+
+def _lacks_deepspeed(options: TrainConfig) -> bool:
+    return options.backend == "deepspeed" and importlib.util.find_spec("deepspeed") is None
+
+
+def _settled(run: TrainRun, look: Look) -> TrainConfig:
     options: TrainConfig = run.options
     left = [name for name in LEFT if name not in run.given]
     if not left or ("device" in run.given and options.device != "cuda"):
@@ -137,6 +151,13 @@ def check_machine(run: TrainRun, look: Look = this_machine) -> None:
         EnvironmentFault: says what it needs, what is here, and which flags would train here.
     """
     options: TrainConfig = run.options
+    if _lacks_deepspeed(options):
+        given = f"--zero-stage {options.zero_stage}, --offload {options.offload} or --deepspeed-config"
+        why = "--backend deepspeed" if "backend" in run.given else f"what needs DeepSpeed ({given})"
+        raise EnvironmentFault(
+            f"{why}: DeepSpeed is not installed; `make install` installs it on Linux x86_64 only. "
+            "--backend torch trains here, without those"
+        )
     if options.device != "cuda":
         return
     machine = look()

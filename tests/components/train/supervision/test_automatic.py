@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import importlib.util
 import json
 import logging
 import re
@@ -677,3 +678,39 @@ def test_a_record_survives_its_own_json(tmp_path) -> None:
     store.create("runs/train/auto/r.json", record.to_json())
     assert read_record(store, "runs/train/auto/r.json") == record
     assert read_record(store, "runs/train/auto/other.json") is None
+
+
+@pytest.fixture
+def without_deepspeed(monkeypatch) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "deepspeed" else find(name))
+
+
+def test_where_deepspeed_is_not_installed_torch_trains_and_the_key_is_the_same(
+    store, without_deepspeed, monkeypatch
+) -> None:
+    options = settle(run_of(str(store)), Asked(NONE))
+    assert options == settle(run_of(str(store), "--backend=torch"), Asked(NONE))
+    monkeypatch.undo()
+    assert settle(run_of(str(store)), Asked(NONE)) == dataclasses.replace(options, backend="deepspeed")
+    assert (options.backend, by_kind(options, "semantic")) == (
+        "torch",
+        by_kind(run_of(str(store)).options, "semantic"),
+    )
+
+
+@pytest.mark.parametrize("flags", [["--backend=deepspeed"], ["--zero-stage=2"]])
+def test_what_needs_deepspeed_says_so_where_it_is_not_installed(
+    store, without_deepspeed, capsys, flags
+) -> None:
+    assert train(store, NONE, *flags) == 78
+    said = capsys.readouterr().err
+    assert flags[0].replace("=", " ") in said and "--backend torch trains here" in said
+
+
+def test_a_committed_model_is_found_where_deepspeed_is_not_installed(store, monkeypatch) -> None:
+    flags = ("--zero-stage=2", "--device=cpu")
+    assert train(store, NONE, *flags) == 0
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "deepspeed" else find(name))
+    assert train(store, NONE, *flags) == 0
