@@ -59,7 +59,8 @@ class CostMeter:
         """Set the gauges of what was used so far; the next record begins here."""
         now = Counted(time.monotonic(), cpu_seconds())
         seconds = now.at - self._counted.at
-        telemetry.gauge("start_time_seconds", "Unix time at which it began").set(time.time() - seconds)
+        began = time.time() - (time.monotonic() - self._counted.at)
+        telemetry.gauge("start_time_seconds", "Unix time at which it began").set(began)
         telemetry.gauge("duration_seconds", "Wall time that it took").set(seconds)
         used = now.cpu_seconds - self._counted.cpu_seconds
         telemetry.gauge("cpu_seconds", "CPU time of the processes that made it").set(used)

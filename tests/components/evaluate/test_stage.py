@@ -2,14 +2,17 @@
 
 import json
 import logging
+from itertools import pairwise
 
 import pyarrow.parquet as pq
 import pytest
 from tiny_store import commit, copied, make_model, make_row, parquet, read
 
+from yanmo.common.answers import RESULTS_LATER
 from yanmo.evaluate.config import STAGE, EvaluateConfig
 from yanmo.evaluate.work import STEPS
 from yanmo.formats.records import EVALUATION, WRITING
+from yanmo.formats.stage_cost import stage_cost, stage_span
 from yanmo.stage.run import main
 from yanmo.store.output import open_reference
 from yanmo.store.pointers import read_pointer
@@ -49,6 +52,24 @@ def test_a_run_leaves_figures_scores_samples_and_baselines(ground, caplog):
     assert means["ngram"] < means["ppmd"] < means["xz"] and means["mixture"] < 1.01 * means["ngram"]
     table_in_log = [r.getMessage() for r in caplog.records if r.getMessage().startswith(("bits per", "mean"))]
     assert "with genre tag" in table_in_log[0] and "5-gram" in table_in_log[0]
+
+
+def test_what_is_made_after_the_output_records_a_cost_of_its_own(ground):
+    assert evaluate(ground, documents="latest") == 0
+    outputs = [opened(ground, name) for name in ("evaluate", "baselines", "writing")]
+    costs, spans = [stage_cost(o) for o in outputs], [stage_span(o) for o in outputs]
+    assert all(cost.seconds and cost.cpu_seconds and cost.gpu_hours == 0 for cost in costs)
+    for before, after in pairwise(spans):
+        assert after.began == pytest.approx(before.began + before.seconds, abs=0.2)
+    digest = opened(ground, "baselines").content_digest
+    assert evaluate(ground, "--force", documents="latest") == 0
+    assert opened(ground, "baselines").content_digest == digest, "a record is no content"
+
+
+def test_the_table_is_left_to_a_run_that_prints_it_at_its_end(ground, caplog, monkeypatch):
+    monkeypatch.setenv(RESULTS_LATER, "1")
+    assert evaluate(ground, documents="latest") == 0
+    assert "bits per character, mean of 4 genres" in caplog.text and "5-gram mixture" not in caplog.text
 
 
 def test_a_run_says_how_the_model_writes_beside_the_originals(ground):
