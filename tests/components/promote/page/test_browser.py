@@ -104,6 +104,13 @@ def test_a_table_that_is_too_wide_for_a_phone_scrolls_alone_and_shows_that_it_do
     assert window.ask(f"{wider}.length") >= 1
     shown = "s => s.overflowX === 'auto' && s.backgroundImage.split('linear').length === 5"
     assert window.ask(f"{wider}.map(e => getComputedStyle(e)).every({shown})") is True
+    assert window.ask(f"{wider}.every(e => e.classList.contains('scrolls'))") is True
+    words = f"{wider}.map(e => getComputedStyle(e, '::before').content).join()"
+    assert "scroll sideways" in window.ask(words)
+    window.ask("document.querySelector('label[for=lang-zh]').click()")
+    assert "左右滑动" in window.ask(words) and "scroll" not in window.ask(words)
+    hints = "[...document.querySelectorAll('.scrolls')].filter(e => e.scrollWidth <= e.clientWidth + 1)"
+    assert window.ask(f"{hints}.length") == 0, "no hint where nothing scrolls"
     first = f"{wider}[0].querySelector('tbody th').getBoundingClientRect().left"
     before = window.ask(first)
     window.ask(f"{wider}[0].scrollLeft = 60")

@@ -175,6 +175,45 @@ def test_what_made_the_model_stands_next_to_the_verdict(report):
     assert "四 ……" in top and "五" not in top
 
 
+def test_a_baseline_that_knows_the_genre_is_marked_where_it_is_shown(report):
+    columns = report["bits_per_character"]["columns"]
+    columns.append({**columns[0], "id": "ngram", "title": "5-gram"})
+    assert "knows the genre" not in render(report)
+    columns.append({**columns[0], "id": "mixture", "title": "5-gram mixture"})
+    text = squeezed(Page(render(report)).text)
+    assert text.count("5-gram mixture五元混合模型 knows the genre已知体裁") == 2, (
+        "in the legend and in the table"
+    )
+    assert "5-gram五元模型 knows" not in text
+
+
+def test_the_curve_of_validations_is_drawn_and_named(report):
+    assert len(page.training_charts(report["training"])["loss"].lines[1].dots) == 1
+    report["training"]["curve"] = [[30, 9.0], [60, 8.6], [90, 8.5]]
+    jsonschema.validate(report, SCHEMA)
+    (_, drawn) = page.training_charts(report["training"])["loss"].lines
+    assert drawn.style == "valid" and len(drawn.dots) == 3 and drawn.points
+    text = Page(render(report)).text
+    assert "The curve of validations is on a part" in text and "验证，最后 8.500" in text
+
+
+def test_the_rows_of_the_cost_add_up_to_what_is_shown(report):
+    cost = report["cost"]
+    assert cost["stages"][-1]["stage"] == "promote" and cost["between_seconds"] == 0
+    assert cost["total"]["seconds"] == sum(row["seconds"] or 0 for row in cost["stages"])
+    report["cost"] = {
+        "stages": [
+            {**cost["stages"][-1], "seconds": 100.0, "stage": name} for name in ("baselines", "promote")
+        ],
+        "between_seconds": 40.0,
+        "total": {**cost["total"], "seconds": 240.0},
+    }
+    jsonschema.validate(report, SCHEMA)
+    shown = squeezed(Page(render(report)).text)
+    for words in ("between them阶段之间40 s40 秒", "all合计4 min 00 s4 分 00 秒", "baselines基线 "):
+        assert words in shown
+
+
 def test_a_table_says_which_heads_belong_to_a_row_and_which_to_a_column(report):
     html = render(report | with_everything())
     heads = re.findall("<th[ >][^>]*>?", html)
