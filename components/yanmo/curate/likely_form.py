@@ -121,8 +121,8 @@ def _chosen(options: CurateOptions) -> list[Source]:
 
 
 def likely_form(sources: Sequence[Source], fields: Fields, how: Reading) -> Likely:
-    """The form that the first documents of `sources` call for. Chats do not count: their questions are modern
-    in whatever the answers are.
+    """The form that the first documents of `sources` call for. Of chats only the answers count: questions are
+    modern whatever is asked for.
 
     Raises:
         DataError: a file cannot be read.
@@ -134,6 +134,8 @@ def likely_form(sources: Sequence[Source], fields: Fields, how: Reading) -> Like
         for batch in read_batches(source, columns, _BYTES, lambda _: None, how):
             documents, _ = parse(batch, fields)
             for document in documents:
-                characters.update(document.text[:_BYTES])
+                answers = [turn.text for turn in document.turns if turn.is_answer]
+                for text in answers or [document.text]:
+                    characters.update(text[:_BYTES])
             break
     return Likely(files=len(sources), characters=characters)

@@ -135,6 +135,15 @@ def test_questions_of_chats_do_not_make_their_answers_modern(
     assert options_of(curate(path))["text_form"] == CLASSICAL
 
 
+def test_answers_of_chats_have_the_form_of_their_own_words(curate: Run, write_jsonl: Run) -> None:
+    question = {"role": "user", "content": "以之为题，其意者何也？"}
+    chats = [
+        {"messages": [question, {"role": "assistant", "content": record["text"]}], "genre": "chat"}
+        for record in modern_records(80)
+    ]
+    assert options_of(curate(write_jsonl("c.jsonl", chats)))["text_form"] == MODERN
+
+
 def test_many_files_are_looked_at_evenly_and_empty_ones_are_refused_by_name(
     curate: Run, tmp_path: Path
 ) -> None:
