@@ -32,17 +32,17 @@ lock: install
 demo: install
 ifeq ($(SOURCES),)
 	@$(BIN)/yanmo run --store "$${STORE:-runs/demo}" --channel demo \
-	    --set curate_sources=corpus/small.jsonl.zst --set balance_quotas=ci=200%,fu=200%
+	    --set data_sources=corpus/small.jsonl.zst --set data_quotas=ci=200%,fu=200%
 	@echo "With text of your own (.txt, .jsonl, .parquet, a folder): make demo SOURCES='my text.txt'"
 	@echo "Modern text with Latin, digits and code: make demo-modern"
 else
-	@$(BIN)/yanmo run --store "$${STORE:-runs/mine}" --channel mine --set "curate_sources=$$SOURCES"
+	@$(BIN)/yanmo run --store "$${STORE:-runs/mine}" --channel mine --set "data_sources=$$SOURCES"
 endif
 
 # Novels in the vernacular, and documents with Latin, digits and code; pieces of a chapter stay together.
 demo-modern: install
 	@$(BIN)/yanmo run --store "$${STORE:-runs/modern}" --channel modern \
-	    --set curate_sources=corpus/modern.jsonl.zst --set 'curate_config=split_by: source'
+	    --set data_sources=corpus/modern.jsonl.zst --set curate.split_by=source
 	@echo "With text of your own (.txt, .jsonl, .parquet, a folder): make demo SOURCES='my text.txt'"
 
 test: lint types unit

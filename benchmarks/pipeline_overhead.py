@@ -1,6 +1,6 @@
 """What `yanmo run` adds to the same stages started by hand.
 
-    python benchmarks/pipeline_overhead.py --store runs/demo --channel demo --set curate_sources=corpus/...
+    python benchmarks/pipeline_overhead.py --store runs/demo --channel demo --set data_sources=corpus/...
 
 Give the flags of a run that is committed already: each stage then only finds its key, so that the
 difference is the pipeline's own and not the noise of minutes of work. Both ways start exactly the same

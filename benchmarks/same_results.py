@@ -57,6 +57,16 @@ class Side:
     code: Path
 
     @property
+    def has_line(self) -> bool:
+        """Whether its form has one line of options, and other names than before."""
+        return "data_sources:" in (self.code / "pipelines/compiled/language_model.yaml").read_text()
+
+    @property
+    def fields(self) -> tuple[str, str]:
+        """Its form's names of sources and quotas."""
+        return ("data_sources", "data_quotas") if self.has_line else ("curate_sources", "balance_quotas")
+
+    @property
     def environment(self) -> dict[str, str]:
         """The environment in which `yanmo` is this commit's."""
         roots = f"{self.code / 'components'}{os.pathsep}{self.code / 'pipelines'}"
@@ -191,7 +201,8 @@ def _yanmo(side: Side, work: Path, *words: str, **variables: str) -> None:
 
 def _demo(side: Side, work: Path, settings: Settings) -> None:
     """What `make demo` runs."""
-    fields = ["curate_sources=corpus/small.jsonl.zst", "balance_quotas=ci=200%,fu=200%"]
+    sources, quotas = side.fields
+    fields = [f"{sources}=corpus/small.jsonl.zst", f"{quotas}=ci=200%,fu=200%"]
     fields += [f"train_steps={settings.demo_steps}"] if settings.demo_steps else []
     form = [word for field in fields for word in ("--set", field)]
     _yanmo(side, work, "run", "--store", str(work / "store"), "--channel", "demo", *form)
@@ -220,8 +231,8 @@ def _on_s3(side: Side, work: Path, settings: Settings) -> None:
     server = s3.borrow(f"same-{os.getpid()}")
     place = server.new_bucket()
     scratch = {"YANMO_SCRATCH": str(work / "scratch")}
-    form = {"curate_sources": _texts(work, settings.texts), "train_steps": settings.steps}
-    form["train_config"] = f"warmup_steps: {WARMUP}"
+    form = {side.fields[0]: _texts(work, settings.texts), "train_steps": settings.steps}
+    form |= {"train.warmup_steps": WARMUP} if side.has_line else {"train_config": f"warmup_steps: {WARMUP}"}
     _yanmo(side, work, "run", "--store", f"s3://{place}/store", "--channel", "demo",
            *(word for name, value in form.items() for word in ("--set", f"{name}={value}")),
            **server.environment(), **scratch)  # fmt: skip

@@ -37,16 +37,16 @@ def words_of(folder: Path, *variables: str, target: str = "demo") -> list[str]:
 )
 def test_a_place_of_ones_own_text_arrives_as_it_was_typed(tmp_path: Path, place: str) -> None:
     words = words_of(tmp_path, f"SOURCES={place}".replace("$", "$$"))
-    assert words == ["run", "--store", "runs/mine", "--channel", "mine", "--set", f"curate_sources={place}"]
+    assert words == ["run", "--store", "runs/mine", "--channel", "mine", "--set", f"data_sources={place}"]
 
 
 def test_the_demo_has_the_bundled_text_and_quotas_for_its_genres(tmp_path: Path) -> None:
     words = words_of(tmp_path, "STORE=some where")
     assert words[:5] == ["run", "--store", "some where", "--channel", "demo"]
-    assert words[6::2] == ["curate_sources=corpus/small.jsonl.zst", "balance_quotas=ci=200%,fu=200%"]
+    assert words[6::2] == ["data_sources=corpus/small.jsonl.zst", "data_quotas=ci=200%,fu=200%"]
 
 
 def test_the_modern_demo_keeps_pieces_of_a_chapter_together(tmp_path: Path) -> None:
     words = words_of(tmp_path, target="demo-modern")
     assert words[:5] == ["run", "--store", "runs/modern", "--channel", "modern"]
-    assert words[6::2] == ["curate_sources=corpus/modern.jsonl.zst", "curate_config=split_by: source"]
+    assert words[6::2] == ["data_sources=corpus/modern.jsonl.zst", "curate.split_by=source"]

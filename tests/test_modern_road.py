@@ -27,13 +27,11 @@ ROOT = Path(__file__).parents[1]
 SHARED_RUN = 13
 SETTINGS = {
     "train_steps": "6",
-    "train_config": "{layers: 1, width: 64, heads: 1, feed_forward: 64, batch_rows: 8, ranks: 1, "
-    "warmup_steps: 2}",
-    "tokenize_vocab_size": "4096",
-    "tokenize_config": "{workers: 1, agreement_sentences: 50}",
-    "evaluate_config": "{samples: 1, sample_tokens: 12, workers: 1, bootstrap_draws: 100}",
-    "curate_config": "{workers: 1, split_by: source}",
-    "promote_config": "{draws: 2000}",
+    "model_vocabulary": "4096",
+    "options": "train.layers=1 train.width=64 train.heads=1 train.feed_forward=64 train.batch_rows=8 "
+    "train.ranks=1 train.warmup_steps=2 tokenize.workers=1 tokenize.agreement_sentences=50 "
+    "evaluate.samples=1 evaluate.sample_tokens=12 evaluate.workers=1 evaluate.bootstrap_draws=100 "
+    "curate.workers=1 curate.split_by=source promote.draws=2000",
 }
 MIXED = (
     "{text}\n裝脚本第{n}次(Python 3.13, {n}.25 s):\n\n"
@@ -75,7 +73,7 @@ def road(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("modern")
     write_text(folder / "text.jsonl")
     command = [sys.executable, "-m", "yanmo.cli", "run", "--store=store", "--channel=mine"]
-    for name, value in {**SETTINGS, "curate_sources": "text.jsonl"}.items():
+    for name, value in {**SETTINGS, "data_sources": "text.jsonl"}.items():
         command += ["--set", f"{name}={value}"]
     paths = os.pathsep.join([str(ROOT / "components"), str(ROOT / "pipelines")])
     environment = {**os.environ, "PYTHONPATH": paths}

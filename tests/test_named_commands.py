@@ -91,7 +91,7 @@ def subcommands_in(shown: str, command: str) -> list[str]:
 def options(command: str, subcommand: str = "") -> frozenset[str]:
     """What a command takes, by the help that it prints."""
     shown = re.findall(r"--([a-z][\w-]*)", helps()[command, subcommand])
-    return frozenset(shown) | {"help", "version", "config"}
+    return frozenset(shown) | {"help", "version", "config", "options"}
 
 
 @functools.cache

@@ -21,7 +21,10 @@ from yanmo.options.command_line import load
 from yanmo.options.fields import Options, default_argv, opt
 from yanmo_pipelines import resources
 
-PIPELINES = {"language_model": "yanmo_pipelines.language_model"}
+PIPELINES = {
+    "language_model": "yanmo_pipelines.language_model",
+    "data_only": "yanmo_pipelines.data_only",
+}
 """Name of a pipeline -> module with PIPELINE."""
 
 COMPILED = Path(__file__).resolve().parents[1] / "compiled"

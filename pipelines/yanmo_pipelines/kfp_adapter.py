@@ -6,15 +6,15 @@ real container components with typed, described parameters. Alternative not take
 components, which put code into strings and kfp into every image.
 
 What a component takes: the artifacts wired to it (bodies are references of a few hundred bytes), the
-options with `form=True`, and `config`, YAML or a path of YAML for all other options. Those are not
-passed as flags, because a flag wins over the file.
+options that are fields of the run form, and `options`, one line with the others of all stages, of which each
+stage takes its own. Those are not passed as flags, because a flag wins over the line.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from inspect import Parameter, Signature
 from typing import Any, get_type_hints
 
@@ -24,14 +24,23 @@ from yanmo.options.fields import AUTO, NONE, flag, option_fields
 from yanmo.stage.declaration import Stage
 from yanmo_pipelines import resources
 
-MAX_FORM_FIELDS = 25
-CONFIG_HELP = "other options of {stage}: 'name: value' lines of YAML, or the path of such a file"
+MAX_FORM_FIELDS = 20
+OWN_FIELDS = {
+    "channel": "whose pointers are read and moved: main, dev, nightly ...",
+    "store": "where outputs are kept: s3://bucket/prefix; empty: what the Secret yanmo-store says, else "
+    "KFP's own bucket",
+    "options": "options off the form, of all stages, in one line: train.warmup_steps=20 balance.by=author; a "
+    "value with blanks in quotation marks; or the URI of a file that holds such a line",
+}
+"""Fields of every pipeline that are no stage's option."""
 
 
 @dataclasses.dataclass(frozen=True)
 class FormField:
     """One parameter of a pipeline that sets one option of a stage."""
 
+    name: str
+    """Its name on the run form, which sorts by name and shows nothing else: `data_sources`."""
     stage: str
     option: str
     type: type
@@ -39,36 +48,29 @@ class FormField:
     help: str
     choices: tuple[str, ...] = ()
 
-    @property
-    def name(self) -> str:
-        """Its name on the run form, which sorts by name: `train_steps`."""
-        return f"{self.stage}_{self.option}"
-
     def parameter(self, name: str) -> Parameter:
         return Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, annotation=self.type, default=self.default)
 
 
 def form_fields(stage: Stage) -> list[FormField]:
-    """The run form of `stage`: its options with form=True, then `config` for the rest."""
+    """The options of `stage` that are fields of the run form."""
     hints = get_type_hints(stage.config)
-    fields = [_field_of(stage, f, hints[f.name]) for f in option_fields(stage.config) if f.metadata["form"]]
-    if any(not f.metadata["form"] for f in option_fields(stage.config, "semantic", "execution")):
-        fields.append(FormField(stage.name, "config", str, "", CONFIG_HELP.format(stage=stage.name)))
-    return fields
+    return [_field_of(stage, f, hints[f.name]) for f in option_fields(stage.config) if f.metadata["form"]]
 
 
 def _field_of(stage: Stage, option: dataclasses.Field[Any], kind: type) -> FormField:
     """The form's field of an option; one that takes `auto` is a text, whatever it becomes."""
-    meta = option.metadata
-    if not meta.get("auto"):
-        return FormField(stage.name, option.name, kind, option.default, meta["help"], meta["choices"])
-    choices = (AUTO, *(c for c in meta["choices"] if c != AUTO)) if meta["choices"] else ()
-    help = f"{meta['help']}; auto or empty: {meta['auto']}"
-    return FormField(stage.name, option.name, str, AUTO, help, choices)
+    meta, help = option.metadata, str(option.metadata["help"])
+    choices = tuple(meta["choices"] or meta["suggested"])
+    default = option.default
+    if meta.get("auto"):
+        kind, default, help = str, AUTO, f"{help}; auto or empty: {meta['auto']}"
+        choices = (AUTO, *(c for c in choices if c != AUTO)) if choices else ()
+    return FormField(meta["form"], stage.name, option.name, kind, default, help, choices)
 
 
 def component(
-    stage: Stage, inputs: dict[str, type], *, name: str = "", pointer: str = "", with_gpus: bool = False
+    stage: Stage, inputs: dict[str, type], *, name: str = "", pointer: str = "", checks: Iterable[Stage] = ()
 ) -> Any:
     """The KFP container component that runs `stage`.
 
@@ -77,15 +79,17 @@ def component(
             no task follows a pointer.
         name: name of the component and its task; the stage's own by default.
         pointer: pointer of the channel that success moves; the stage's name by default.
-        with_gpus: whether it has a parameter `gpus`. The command does not use it: KFP's compiler passes
-            a pipeline parameter into a condition only if a task there takes it as an argument, and
-            forgets the one in a task's accelerator limit (2.17.0), so that the task would not start.
+        checks: the stages whose form it checks: it then takes all their fields, by the form's names, and
+            the line of options as it was given.
 
     Raises:
         TypeError: an input that the stage does not have, or a required one that is not wired.
     """
     _check_wiring(stage, inputs)
     fields = form_fields(stage)
+    checked = [field for each in checks for field in form_fields(each)]
+    reads_line = "options" in stage.parameters  # and gives it back: KFP would have two of one name
+    line, line_flag = ("given_options", "others") if reads_line else ("options", "options")
     parameters = [
         Parameter("store", Parameter.POSITIONAL_OR_KEYWORD, annotation=str),
         Parameter("channel", Parameter.POSITIONAL_OR_KEYWORD, annotation=str),
@@ -93,11 +97,8 @@ def component(
         *(_artifact(n, dsl.Output[getattr(dsl, kind)]) for n, kind in stage.outputs.items()),
         *(_artifact(n, dsl.OutputPath(str)) for n in stage.parameters),
         *(field.parameter(field.option) for field in fields),
-        *(
-            [Parameter("gpus", Parameter.POSITIONAL_OR_KEYWORD, annotation=str, default="0")]
-            if with_gpus
-            else []
-        ),
+        *(field.parameter(field.name) for field in checked),
+        Parameter(line, Parameter.POSITIONAL_OR_KEYWORD, annotation=str, default=""),
     ]
 
     def build(*given: Any) -> dsl.ContainerSpec:
@@ -105,13 +106,19 @@ def component(
         return dsl.ContainerSpec(
             image=resources.IMAGES[stage.image],
             command=["python3", "-m", stage.module],
-            args=_arguments(stage, values, inputs, fields, pointer),
+            args=[
+                *_arguments(stage, values, inputs, fields, pointer),
+                *(f"--stages={each.name}" for each in checks),
+                *(f"--form={field.stage}.{field.option}={values[field.name]}" for field in checked),
+                f"{flag(line_flag)}={values[line]}",
+            ],
         )
 
     build.__name__ = name or stage.name
     described = {"store": "where bytes live", "channel": "whose pointers are moved"}
     described |= {field.option: field.help for field in fields}
-    described |= {"gpus": "GPUs of the pod"} if with_gpus else {}
+    described |= {field.name: field.help for field in checked}
+    described |= {line: OWN_FIELDS["options"]}
     build.__doc__ = _docstring(inspect.getdoc(stage.config) or "", described)
     build.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     return dsl.container_component(build)
@@ -172,19 +179,30 @@ class PipelineOptions:
         """Option name -> value or channel, for one stage."""
         return {f.option: self._values[f.name] for f in self._fields if f.stage == stage.name}
 
-    def flat(self, *stages: Stage) -> dict[str, Any]:
-        """Form name -> value, to hand on to a nested pipeline with the same options."""
-        names = {s.name for s in stages}
+    def by_name(self, stages: Iterable[Stage]) -> dict[str, Any]:
+        """Name on the form -> value or channel, for some stages."""
+        names = {stage.name for stage in stages}
         return {f.name: self._values[f.name] for f in self._fields if f.stage in names}
 
 
-def with_options(*stages: Stage) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a pipeline one parameter per form field of `stages`; it gets them as `options`."""
-    fields = [field for stage in stages for field in form_fields(stage)]
+def with_options(
+    *stages: Stage, defaults: Mapping[str, Any] | None = None
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a pipeline one parameter per form field of `stages`; it gets them as `fields`.
+
+    Args:
+        defaults: name on the form -> default, where it is not the option's own.
+    """
+    other = defaults or {}
+    fields = [
+        dataclasses.replace(field, default=other.get(field.name, field.default))
+        for stage in stages
+        for field in form_fields(stage)
+    ]
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
         own = [
-            p for p in inspect.signature(function, eval_str=True).parameters.values() if p.name != "options"
+            p for p in inspect.signature(function, eval_str=True).parameters.values() if p.name != "fields"
         ]
         generated = [field.parameter(field.name) for field in fields]
         parameters = sorted([*own, *generated], key=lambda p: (p.default is not Parameter.empty, p.name))
@@ -193,10 +211,11 @@ def with_options(*stages: Stage) -> Callable[[Callable[..., None]], Callable[...
         def pipeline(*args: Any, **kwargs: Any) -> None:
             given = signature.bind(*args, **kwargs).arguments
             values = {field.name: given.pop(field.name) for field in fields}
-            function(**given, options=PipelineOptions(values, fields))
+            function(**given, fields=PipelineOptions(values, fields))
 
         pipeline.__name__ = function.__name__
         described = {field.name: field.help for field in fields}
+        described |= {p.name: OWN_FIELDS[p.name] for p in own if p.name in OWN_FIELDS}
         summary, _, own_args = (inspect.getdoc(function) or "").partition("\n\nArgs:\n")
         pipeline.__doc__ = _docstring(summary, described) + own_args
         pipeline.__signature__ = signature  # type: ignore[attr-defined]
@@ -217,25 +236,50 @@ def add_drop_downs(pipeline: Any, stages: Iterable[Stage]) -> Any:
     return pipeline
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass
 class Tasks:
     """Makes the tasks of one pipeline: `tasks(BALANCE, documents=curated.outputs["documents"])`."""
 
     store: Any
     channel: Any
-    options: PipelineOptions
+    fields: PipelineOptions
+    options: Any
+    """The line of options off the form: as it was given for the first task, then as that has read it."""
+
+    def first(self, stage: Stage, checks: Iterable[Stage]) -> Any:
+        """The task that checks the form of all stages before any of them begins."""
+        stages = tuple(checks)
+        make = component(stage, {}, checks=stages)
+        own = {**self.fields.of(stage), **self.fields.by_name(stages)}
+        task = make(store=self.store, channel=self.channel, given_options=self.options, **own)
+        self.options = task.outputs["options"]
+        return resources.apply(task, stage.name)
 
     def __call__(
-        self, stage: Stage, *, name: str = "", pointer: str = "", gpus: Any = None, **inputs: Any
+        self,
+        stage: Stage,
+        *,
+        name: str = "",
+        pointer: str = "",
+        pod: Mapping[str, Any] | None = None,
+        **inputs: Any,
     ) -> Any:
-        """One task of `stage`; keyword arguments wire its inputs to outputs of other tasks."""
+        """One task of `stage`; keyword arguments wire its inputs to outputs of other tasks.
+
+        Args:
+            pod: limits of its pod that the form sets: see `resources.apply`.
+        """
         classes = {n: _artifact_class(channel) for n, channel in inputs.items()}
-        make = component(stage, classes, name=name, pointer=pointer, with_gpus=gpus is not None)
+        make = component(stage, classes, name=name, pointer=pointer)
         wired = {input_name(stage, n): channel for n, channel in inputs.items()}
-        if gpus is not None:
-            wired["gpus"] = gpus
-        task = make(store=self.store, channel=self.channel, **wired, **self.options.of(stage))
-        return resources.apply(task, stage.name, gpus)
+        task = make(
+            store=self.store,
+            channel=self.channel,
+            options=self.options,
+            **wired,
+            **self.fields.of(stage),
+        )
+        return resources.apply(task, stage.name, **(pod or {}))
 
 
 def _artifact_class(channel: Any) -> type:

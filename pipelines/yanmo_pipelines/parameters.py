@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from yanmo.common.errors import UsageError
-from yanmo.options.command_line import load
-from yanmo.options.fields import flag, option_fields
 from yanmo.options.nearest import did_you_mean
+from yanmo.options.one_line import as_line
 from yanmo.options.values import MOST_EXACT, Bounds, Values, WrongValue, brief
+from yanmo.options.whole_run import check_run
 from yanmo.stage.declaration import Stage
+from yanmo.stage.options_line import options_line
 from yanmo_pipelines.kfp_adapter import form_fields
 
 MAX_PARAMETER_BYTES = 8000
 """The most bytes of all parameters of a run together; KFP's server refuses 10,000."""
 
-_SET_BY_THE_PIPELINE = tuple(
-    f"{flag(name)}={value}"
-    for name, value in {
-        "store": "check",
-        "channel": "check",
-        "run_id": "check",
-        "metrics_port": 0,
-        "executor_input": "check",
-    }.items()
-)
 _GIVEN_OTHERWISE = ("store", "channel")
 _TYPES = {"STRING": str, "NUMBER_INTEGER": int, "NUMBER_DOUBLE": float, "BOOLEAN": bool}
 
@@ -53,23 +44,35 @@ def read_settings(settings: Iterable[str]) -> dict[str, str]:
 def pipeline_parameters(path: Path, settings: dict[str, str]) -> dict[str, Any]:
     """The settings with the types that the compiled pipeline at `path` declares.
 
+    Args:
+        settings: by the name of a field of its run form, or by that of a stage's option (`train.layers`).
+
     Raises:
         UsageError: not a pipeline, an unknown name, or a value of another type.
     """
     known = form_of(path)
     result = {}
+    off_the_form = {name: text for name, text in settings.items() if "." in name}
     for name, text in settings.items():
+        if name in off_the_form:
+            continue
         if name not in known or name in _GIVEN_OTHERWISE:
             names = ", ".join(n for n in known if n not in _GIVEN_OTHERWISE)
             hint = did_you_mean(name, known)
-            raise UsageError(f"--set {brief(name)}: {path.name} has no such field{hint}; it has {names}")
+            raise UsageError(
+                f"--set {brief(name)}: {path.name} has no such field{hint}; it has {names}; any option of a "
+                "stage is set as STAGE.OPTION"
+            )
         if name.endswith("_gpus") and not text.isdecimal():  # STRING: KFP drops a limit that is a number
             raise UsageError(f"--set {name}={brief(text)}: expected a whole number of GPUs, 0 for none")
         result[name] = _typed(name, text, known[name])
+    if off_the_form:
+        result["options"] = " ".join(filter(None, [result.get("options", ""), as_line(off_the_form)]))
     size = sum(len(f"{n}{v}".encode()) for n, v in result.items())
     if size > MAX_PARAMETER_BYTES:
         raise UsageError(
-            f"--set: {size} bytes in all, at most {MAX_PARAMETER_BYTES}; use a file for <stage>_config"
+            f"--set: {size} bytes in all, at most {MAX_PARAMETER_BYTES}; put options into a file and give "
+            "its name: --set options=FILE"
         )
     return result
 
@@ -97,22 +100,21 @@ def _typed(name: str, text: str, declared: dict[str, Any]) -> Any:
 
 
 def check_stage_options(
-    stages: Iterable[Stage], values: dict[str, Any], of_store: Sequence[str] = ()
+    stages: Iterable[Stage], values: Mapping[str, Any], of_store: Sequence[str] = ()
 ) -> None:
     """Give each stage's own parser what the pipeline will give it, before anything runs.
 
-    A contradiction in `train`'s options is then refused now and not after an hour of tokenizing.
-
     Args:
+        values: name on the form -> value; the rest has its default.
         of_store: flags that every task gets as well.
 
     Raises:
         UsageError: as the stage itself would.
     """
-    for stage in stages:
-        form = [f"{flag(f.option)}={values.get(f.name, f.default)}" for f in form_fields(stage)]
-        inputs = [f"{flag(f.name)}=none" for f in option_fields(stage.config, "input")]
-        try:
-            load(stage.config, [*_SET_BY_THE_PIPELINE, *of_store, *inputs, *form], f"yanmo {stage.name}")
-        except UsageError as error:
-            raise UsageError(f"{stage.name}: {error}") from error
+    stages = tuple(stages)
+    form = {
+        stage.name: {f.option: str(values.get(f.name, f.default)) for f in form_fields(stage)}
+        for stage in stages
+    }
+    configs = {stage.name: stage.config for stage in stages}
+    check_run(configs, form, options_line(str(values.get("options", ""))), of_store)

@@ -1,7 +1,8 @@
 """What each task may use in a cluster: the only table of images, CPU, memory, GPUs and secrets.
 
-The limits fit the bundled corpus with room to spare; a pod that needs more is stopped by Kubernetes
-with its reason, so raise the row and compile again. Local runs ignore all of it.
+The rows are for a small node and a corpus like the bundled one; a pod that needs more is stopped by
+Kubernetes with its reason, so raise the row and compile again (what training and evaluation may use is on
+the run form). Local runs ignore all of it.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ SCRATCH = "/scratch"
 # Retries: KFP gives up one hour after the FIRST attempt began unless the longest backoff is set, so
 # that a training pod which dies after 61 minutes would never be retried (structures.py of its SDK
 # writes 3600 s; Argo counts it from the start of the first attempt). Two weeks instead.
-_RETRIES = {"num_retries": 3, "backoff_duration": "60s", "backoff_factor": 2.0}
+# The first backoff is short: Argo waits it out also before it says that a failure is not retried.
+_RETRIES = {"num_retries": 3, "backoff_duration": "5s", "backoff_factor": 3.0}
 _LONGEST_BACKOFF = "1209600s"
 
 
@@ -47,21 +49,22 @@ class Resources:
 
 
 TABLE = {
-    "resolve": Resources(cpu="1", memory="1Gi"),
-    "curate": Resources(cpu="4", memory="8Gi"),
-    "balance": Resources(cpu="2", memory="8Gi"),
-    "tokenize": Resources(cpu="4", memory="8Gi"),
-    "train": Resources(cpu="8", memory="32Gi", shared_memory="8Gi"),
-    "evaluate": Resources(cpu="4", memory="16Gi"),
-    "promote": Resources(cpu="1", memory="4Gi"),
+    "resolve": Resources(cpu="500m", memory="512Mi"),
+    "curate": Resources(cpu="1", memory="2Gi"),
+    "balance": Resources(cpu="1", memory="2Gi"),
+    "tokenize": Resources(cpu="1", memory="2Gi"),
+    "train": Resources(cpu="1", memory="3Gi", shared_memory="1Gi"),
+    "evaluate": Resources(cpu="1", memory="3Gi"),
+    "promote": Resources(cpu="500m", memory="1Gi"),
 }
 _SMALL = Resources(cpu="1", memory="2Gi")
 
 
-def apply(task: Any, stage: str, gpus: Any = None) -> Any:
+def apply(task: Any, stage: str, *, cpu: Any = None, memory: Any = None, gpus: Any = None) -> Any:
     """Give `task` of `stage` its row of the table, the secret, retries, and no cache of KFP's.
 
     Args:
+        cpu, memory: a pipeline parameter of type str in the place of the row's.
         gpus: GPUs of the pod, digits or a pipeline parameter of type str; None for a stage that uses none.
             KFP's driver (2.17.0) takes a number's limit for "" and drops it, "" likewise; "0" becomes a limit
             of 0, which runs without a device plugin. (Of a CPU or memory limit "" would end the run.)
@@ -69,8 +72,9 @@ def apply(task: Any, stage: str, gpus: Any = None) -> Any:
     row = TABLE.get(stage, _SMALL)
     task.set_caching_options(False)  # the store is the only cache, and it knows about inputs' bytes
     task.set_retry(backoff_max_duration=_LONGEST_BACKOFF, **_RETRIES)
-    task.set_cpu_request(row.cpu).set_cpu_limit(row.cpu)
-    task.set_memory_request(row.memory).set_memory_limit(row.memory)
+    cores, memory = row.cpu if cpu is None else cpu, row.memory if memory is None else memory
+    task.set_cpu_request(cores).set_cpu_limit(cores)
+    task.set_memory_request(memory).set_memory_limit(memory)
     if gpus is not None:
         task.set_accelerator_type("nvidia.com/gpu").set_accelerator_limit(gpus)
     for secret, folder in SECRETS.items():

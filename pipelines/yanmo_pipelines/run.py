@@ -24,9 +24,10 @@ from yanmo.stage.cost import process_started
 from yanmo.stage.inputs import open_input
 from yanmo.store.file_store import FileStore
 from yanmo.store.opening import store_of
+from yanmo.store.pause import PausedOutput
 from yanmo_pipelines.compile import COMPILED, PIPELINES
 from yanmo_pipelines.local_runner import Stopped, TaskFailed, TaskRun, run_pipeline
-from yanmo_pipelines.parameters import check_stage_options, pipeline_parameters, read_settings
+from yanmo_pipelines.parameters import check_stage_options, form_of, pipeline_parameters, read_settings
 from yanmo_pipelines.stages import STAGES
 
 log = logging.getLogger(__name__)
@@ -46,7 +47,10 @@ class PipelineRunOptions(ToolOptions, group="pipeline"):
         "name of a series of runs, such as dev or nightly: it names their latest outputs"
     )
     set: tuple[str, ...] = opt(
-        (), "a field of the run form (train_steps=100); may be given many times", metavar="NAME=VALUE"
+        (),
+        "a field of the run form (train_steps=100) or any option of a stage (train.layers=4); may be given "
+        "many times",
+        metavar="NAME=VALUE",
     )
 
 
@@ -65,7 +69,8 @@ def main(argv: Sequence[str] | None = None, *, started: float | None = None) -> 
         path, stages = _find(options.pipeline)
         values = pipeline_parameters(path, read_settings(options.set))
         values |= {"store": store.uri, "channel": options.channel}
-        check_stage_options(stages, values, of_store)
+        defaults = {name: field.get("defaultValue", "") for name, field in form_of(path).items()}
+        check_stage_options(stages, {**defaults, **values}, of_store)
         try:
             tasks = run_pipeline(path, values, _kfp_folder(store), of_store, _shown_here(stages))
         except TaskFailed as failure:
@@ -123,11 +128,10 @@ def _kfp_folder(store: Any) -> Path:
 
 def _show(store: Any, tasks: list[TaskRun], seconds: float) -> None:
     """Print what a person wants to see at the end: the verdict, the page, times, size."""
-    for task in tasks:
-        if task.parameter("status") == "paused":
-            print(f"\n{task.name} is paused; run the same command again to go on\n")
-    promoted = next((t for t in tasks if t.name == "promote"), None)
-    if promoted is not None:
+    paused, promoted = _paused(tasks), next((t for t in tasks if t.name == "promote"), None)
+    if paused:
+        print(f"\n{paused}; run the same command again to go on\n")
+    elif promoted is not None:
         _show_verdict(store, promoted)
     _show_cost(tasks, seconds)
     if isinstance(store, FileStore):
@@ -143,6 +147,13 @@ def _show_cost(tasks: list[TaskRun], seconds: float) -> None:
     for name, wall, cpu in rows:
         shown = f"   ({human_seconds(seconds)})" if name == "all" else ""
         print(f"{name:<20}{wall:>9.1f}{cpu:>9.1f}{shown}")
+
+
+def _paused(tasks: list[TaskRun]) -> PausedOutput | None:
+    """The first pause that a task handed on."""
+    names = [(task, name) for task in tasks if task.outputs for name in task.outputs.artifacts]
+    found = (PausedOutput.from_json(task.artifact(name)) for task, name in names)
+    return next(filter(None, found), None)
 
 
 def _show_verdict(store: Any, promoted: TaskRun) -> None:

@@ -17,6 +17,7 @@ from yanmo.train.config import STAGE as TRAIN
 __all__ = [
     "BALANCE",
     "CURATE",
+    "DATA_ONLY",
     "EVALUATE",
     "LANGUAGE_MODEL",
     "PROMOTE",
@@ -28,5 +29,7 @@ __all__ = [
 
 LANGUAGE_MODEL = (RESOLVE, CURATE, BALANCE, TOKENIZE, TRAIN, EVALUATE, PROMOTE)
 
-STAGES: dict[str, tuple[Stage, ...]] = {"language_model": LANGUAGE_MODEL}
+DATA_ONLY = (RESOLVE, CURATE, BALANCE, TOKENIZE)
+
+STAGES: dict[str, tuple[Stage, ...]] = {"language_model": LANGUAGE_MODEL, "data_only": DATA_ONLY}
 """Name of a pipeline -> its stages."""

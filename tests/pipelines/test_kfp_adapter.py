@@ -15,6 +15,7 @@ from tiny_stages.count import STAGE as COUNT
 
 from yanmo.common.errors import UsageError
 from yanmo.options.command_line import load
+from yanmo.options.one_line import MOST_CHARACTERS
 from yanmo.stage.declaration import Stage
 from yanmo_pipelines.compile import COMPILED, PIPELINES, compile_pipeline, load_pipeline, main
 from yanmo_pipelines.kfp_adapter import MAX_FORM_FIELDS, component, form_fields
@@ -83,6 +84,7 @@ def test_every_compiled_command_parses_by_its_stages_own_parser_to_its_defaults(
         stage = stage_of(container, stages)
         defaults = {f.option: f.default for f in form_fields(stage)}
         required = {"sources": "some text"} if "sources" in defaults else {}
+        required |= {"options": "", "given_options": ""}
         options = load(stage.config, filled(container["args"], {**defaults, **required}, show), name)
         for field in dataclasses.fields(stage.config):
             if field.name in defaults and field.name not in required:
@@ -174,7 +176,7 @@ def parameter_types(part: dict[str, Any]) -> dict[str, str]:
 
 def test_whatever_goes_into_a_limit_comes_from_a_string(compiled: tuple[Path, Any]) -> None:
     count, wrong = wrong_limits(specs(compiled[0])[0])
-    assert count and not wrong
+    assert not wrong and bool(count) == any(s.name in ("train", "count") for s in compiled[1])
 
 
 @pytest.mark.parametrize("kind", [int, float, bool, str])
@@ -202,31 +204,32 @@ def test_the_guard_of_limits_finds_a_number_in_any_of_them(kind: type, limit: st
 
 def test_the_gpus_of_the_form_reach_the_pods_of_training_and_of_both_evaluations() -> None:
     spec = specs(COMPILED / "language_model.yaml")[0]
-    form = spec["root"]["inputDefinitions"]["parameters"]["train_gpus"]
+    form = spec["root"]["inputDefinitions"]["parameters"]["training_pod_gpus"]
     assert form["parameterType"] == "STRING" and form["defaultValue"] == "0"
     for name in ("train", "evaluate", "evaluate-champion"):
         accelerator = executors(COMPILED / "language_model.yaml")[name]["resources"]["accelerator"]
-        assert "gpus" in accelerator["resourceCount"] and accelerator["resourceType"] == "nvidia.com/gpu"
+        assert (
+            "training_pod_gpus" in accelerator["resourceCount"]
+            and accelerator["resourceType"] == "nvidia.com/gpu"
+        )
 
 
-def test_the_form_is_small_sorted_by_stage_ascii_and_without_nulls(compiled: tuple[Path, Any]) -> None:
-    path, stages = compiled
+def test_the_form_is_small_ascii_and_asks_for_nothing(compiled: tuple[Path, Any]) -> None:
+    path, _ = compiled
     text = path.read_text(encoding="utf-8")
     assert text.isascii(), "KFP's MySQL may refuse anything else (kubeflow/pipelines#7283)"
     form = specs(path)[0]["root"]["inputDefinitions"]["parameters"]
     assert len(form) <= MAX_FORM_FIELDS
-    prefixes = tuple(f"{s.name}_" for s in stages)
     for name, field in form.items():
-        assert name in ("store", "channel") or name.startswith(prefixes), name
-        assert name in ("store", "channel") or field["defaultValue"] is not None
+        assert field["defaultValue"] is not None, f"{name}: nothing is required"
         assert field["description"] and "\n" not in field["description"]
 
 
-def test_all_defaults_and_full_config_fields_stay_below_the_servers_limit(compiled: tuple[Path, Any]) -> None:
+def test_all_defaults_and_a_full_line_of_options_stay_below_the_servers_limit(
+    compiled: tuple[Path, Any],
+) -> None:
     form = specs(compiled[0])[0]["root"]["inputDefinitions"]["parameters"]
-    values = {
-        n: "x" * 1000 if n.endswith("_config") else f.get("defaultValue", "x" * 100) for n, f in form.items()
-    }
+    values = {n: "x" * MOST_CHARACTERS if n == "options" else f["defaultValue"] for n, f in form.items()}
     assert len(json.dumps(values)) < MAX_PARAMETER_BYTES
 
 
@@ -239,27 +242,27 @@ def test_choices_are_drop_downs(tiny_yaml: Path) -> None:
 def test_a_field_that_a_preset_may_set_is_a_text_that_says_auto() -> None:
     form = specs(COMPILED / "language_model.yaml")[0]["root"]["inputDefinitions"]["parameters"]
     fields = {name: field for name, field in form.items() if name.startswith("train_")}
-    for name in fields.keys() - {"train_config", "train_gpus"}:
+    for name in fields:
         assert (fields[name]["parameterType"], fields[name]["defaultValue"]) == ("STRING", "auto"), name
         assert "auto or empty: " in fields[name]["description"]
 
 
 @pytest.mark.parametrize("empty", [None, "", "auto"])
-def test_a_preset_in_the_config_field_is_not_beaten_by_the_form(empty: str | None) -> None:
+def test_a_preset_is_not_beaten_by_the_other_fields_of_the_form(empty: str | None) -> None:
     from yanmo.train.config import STAGE, TrainConfig
 
     values = {f.option: f.default if empty is None else empty for f in form_fields(STAGE)}
-    text = "preset: debug"
+    values["preset"] = "debug"
     argv = filled(
         executors(COMPILED / "language_model.yaml")["train"]["args"],
-        {**values, "config": text},
+        {**values, "options": "train.warmup_steps=3 balance.by=author"},
         as_the_launcher_prints,
     )
     got = load(TrainConfig, argv, "yanmo train")
-    assert (got.steps, got.seed, got.muon_learning_rate) == (20, 0, 0.02)
+    assert (got.steps, got.seed, got.muon_learning_rate, got.warmup_steps) == (20, 0, 0.02, 3)
     argv = filled(
         executors(COMPILED / "language_model.yaml")["train"]["args"],
-        {**values, "config": text, "steps": "30"},
+        {**values, "options": "", "steps": "30"},
         as_the_launcher_prints,
     )
     assert load(TrainConfig, argv, "yanmo train").steps == 30
@@ -281,7 +284,12 @@ def test_resources_secrets_and_shared_memory_come_from_the_one_table(compiled: t
         assert secrets == SECRETS and all(s["optional"] for s in platform[f"exec-{name}"]["secretAsVolume"])
         row = TABLE.get(stage.name)
         if row:
-            assert container["resources"]["resourceMemoryLimit"] == row.memory
+            limit = container["resources"]["resourceMemoryLimit"]
+            assert (
+                ("training_pod_memory" in limit)
+                if stage.name in ("train", "evaluate")
+                else limit == row.memory
+            )
         mounts = platform[f"exec-{name}"].get("emptyDirMounts", [])
         assert [m["mountPath"] for m in mounts] == [
             SCRATCH,
@@ -294,7 +302,7 @@ def test_the_committed_yaml_is_what_compiling_gives(tmp_path: Path) -> None:
     for name in PIPELINES:
         fresh = (tmp_path / f"{name}.yaml").read_bytes()
         assert (COMPILED / f"{name}.yaml").read_bytes() == fresh, "run `yanmo compile` and commit the result"
-    assert sorted(p.name for p in tmp_path.iterdir()) == [f"{n}.yaml" for n in PIPELINES], (
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted(f"{n}.yaml" for n in PIPELINES), (
         "no temporary is left"
     )
 
@@ -331,12 +339,29 @@ def test_every_option_of_a_stage_is_described_in_one_ascii_line(stage: Stage) ->
 
 def test_tasks_are_named_by_their_verbs() -> None:
     names = set(executors(COMPILED / "language_model.yaml"))
-    assert names == {s.name for s in STAGES["language_model"]} | {"evaluate-champion", "new-champion"}
+    assert names == {s.name for s in STAGES["language_model"]} | {"evaluate-champion"}
+    assert set(executors(COMPILED / "data_only.yaml")) == {"resolve", "curate", "balance", "tokenize"}
+
+
+def test_the_graph_is_flat_and_its_last_task_is_promote() -> None:
+    """A nested pipeline or a condition costs pods of its own and hides the outcome."""
+    spec = specs(COMPILED / "language_model.yaml")[0]
+    tasks = spec["root"]["dag"]["tasks"]
+    assert len(tasks) <= 8 and not any("dag" in part for part in spec["components"].values())
+    after = {name for task in tasks.values() for name in task.get("dependentTasks", ())}
+    assert tasks.keys() - after == {"promote"}
+
+    def depth(name: str) -> int:
+        return 1 + max(map(depth, tasks[name].get("dependentTasks", ())), default=0)
+
+    assert depth("promote") == 7, "the two evaluations are side by side"
 
 
 @pytest.mark.parametrize("text", ["two", "", "-1", "1.5", "1 "])
 def test_a_number_of_gpus_is_checked_before_the_first_task(text: str) -> None:
     """The field is a text, as KFP drops a limit that is a number."""
-    with pytest.raises(UsageError, match=r"train_gpus=.*: expected a whole number of GPUs"):
-        pipeline_parameters(COMPILED / "language_model.yaml", {"train_gpus": text})
-    assert pipeline_parameters(COMPILED / "language_model.yaml", {"train_gpus": "2"}) == {"train_gpus": "2"}
+    with pytest.raises(UsageError, match=r"training_pod_gpus=.*: expected a whole number of GPUs"):
+        pipeline_parameters(COMPILED / "language_model.yaml", {"training_pod_gpus": text})
+    assert pipeline_parameters(COMPILED / "language_model.yaml", {"training_pod_gpus": "2"}) == {
+        "training_pod_gpus": "2"
+    }

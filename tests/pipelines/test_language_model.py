@@ -25,13 +25,13 @@ ENV = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "components"), st
 PER_GENRE = 120
 SETTINGS = {
     "train_steps": "6",
-    "train_config": "{layers: 1, width: 64, heads: 1, feed_forward: 64, batch_rows: 8, ranks: 1, "
-    "warmup_steps: 2}",
-    "tokenize_vocab_size": "4096",
-    "tokenize_config": "{workers: 1, agreement_sentences: 50}",
-    "evaluate_config": "{samples: 1, sample_tokens: 12, workers: 1, bootstrap_draws: 100}",
-    "curate_config": "{max_filter_share: 0.6, workers: 1}",
-    "promote_config": "{draws: 2000}",
+    "model_vocabulary": "4096",
+    "options": "train.layers=1 train.width=64 train.heads=1 train.feed-forward=64 train.batch_rows=8 "
+    "train.ranks=1 train.warmup_steps=2 tokenize.workers=1 tokenize.agreement_sentences=50 "
+    "evaluate.samples=1 evaluate.sample_tokens=12 evaluate.workers=1 evaluate.bootstrap_draws=100",
+    "curate.max_filter_share": "0.6",
+    "curate.workers": "1",
+    "promote.draws": "2000",
 }
 
 
@@ -49,7 +49,7 @@ def write_text(path: Path, per_genre: int) -> None:
 def run(folder: Path, **changed: str) -> tuple[subprocess.CompletedProcess[str], list[str]]:
     """One `yanmo run`, and the stages that made something."""
     command = [sys.executable, "-m", "yanmo.cli", "run", "--store=runs/demo", "--channel=demo"]
-    for name, value in {"curate_sources": "text.jsonl", **SETTINGS, **changed}.items():
+    for name, value in {"data_sources": "text.jsonl", **SETTINGS, **changed}.items():
         command += ["--set", f"{name}={value}"]
     ended = subprocess.run(command, cwd=folder, env=ENV, capture_output=True, text=True)
     made = re.findall(r"^\S+ (\w+) +committed \w+/", ended.stderr, flags=re.MULTILINE)
@@ -143,7 +143,6 @@ def test_the_road_from_raw_text_to_a_champion_and_what_a_change_makes_again(tmp_
     assert first.returncode == 0, first.stderr[-3000:]
     assert made == ALL
     assert "Promoted: the channel had no champion yet" in first.stdout
-    assert re.search(r"^new-champion +\d", first.stdout, flags=re.MULTILINE), "what follows a promotion"
     assert (tmp_path / "runs/demo/report.html").stat().st_size > 2000
     assert (tmp_path / "runs/demo/pointers/demo/champion.json").is_file()
     for genre in "诗词文赋":
@@ -164,7 +163,7 @@ def test_the_road_from_raw_text_to_a_champion_and_what_a_change_makes_again(tmp_
             name
         )
 
-    third, made = run(tmp_path, evaluate_temperature="0.7")
+    third, made = run(tmp_path, **{"evaluate.temperature": "0.7"})
     assert third.returncode == 0 and set(made) <= {"evaluate", "promote"} and "evaluate" in made
 
     write_text(tmp_path / "text.jsonl", PER_GENRE + 20)
@@ -173,7 +172,6 @@ def test_the_road_from_raw_text_to_a_champion_and_what_a_change_makes_again(tmp_
     assert made == ALL, "everything downstream of curate"
     promoted = fourth.stdout.startswith("\nPromoted") or "\nPromoted" in fourth.stdout
     assert promoted != ("\nNot promoted" in fourth.stdout)
-    assert promoted == ("\nnew-champion" in fourth.stdout), "and nothing follows a verdict that says no"
 
     compared = compared_by_kfp(tmp_path)
     assert [len(metrics) for metrics in compared] == [1] * 4, "one column a run"
@@ -187,12 +185,17 @@ def test_the_road_from_raw_text_to_a_champion_and_what_a_change_makes_again(tmp_
 @pytest.mark.parametrize(
     ("setting", "words"),
     [
-        ("train_steps=0", "train: --steps 0: expected a whole number from 1"),
-        ("train_config=ranks: 5", "train: --batch-rows 32 does not divide among --ranks 5"),
-        ("train_config=steps: 5", "train: --config names --steps, which the pipeline itself sets"),
-        ("evaluate_config=store: elsewhere", "evaluate: --config names --store"),
-        ("curate_sources=", "curate: --sources is empty"),
-        ("balance_quotas=many", "balance: --quotas: expected class=amount"),
+        ("train_steps=0", "train_steps: --steps 0: expected a whole number from 1"),
+        ("train.ranks=5", "train: --batch-rows 32 does not divide among --ranks 5"),
+        ("train.steps=5", "train: options names --steps, which the pipeline itself sets"),
+        ("evaluate.store=elsewhere", "evaluate: options names --store"),
+        ("evaluate.temprature=1", "evaluate: options of evaluate: unknown option 'temprature'"),
+        ("tran.steps=5", "options: tran.steps: no stage tran"),
+        ("options=train.layers", "options: train.layers: no such file; expected STAGE.OPTION=VALUE"),
+        ("options=absent.txt", "options: absent.txt: no such file"),
+        ("data_sources=", "data_sources: --sources is empty"),
+        ("data_quotas=many", "data_quotas: --quotas: expected class=amount"),
+        ("promote_min_gain=1", "promote_min_gain: --min-gain 1.0: expected"),
     ],
 )
 def test_a_stages_bad_options_are_refused_before_the_first_stage_runs(
@@ -204,8 +207,8 @@ def test_a_stages_bad_options_are_refused_before_the_first_stage_runs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     flags = [f"--set={setting}"]
-    if not setting.startswith("curate_sources="):
-        flags.append("--set=curate_sources=text.jsonl")
+    if not setting.startswith("data_sources="):
+        flags.append("--set=data_sources=text.jsonl")
     assert main(flags) == 64
     stderr = capsys.readouterr().err
     assert words in stderr and "Traceback" not in stderr

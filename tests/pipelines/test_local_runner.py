@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -72,7 +73,9 @@ def test_a_second_run_finds_every_key_committed_and_a_changed_option_reruns_what
 
 
 def test_every_option_arrives_at_its_stage(start: Start, tmp_path: Path) -> None:
-    code, _, err = finish(start("count_factor=3", "collect_config=limit: 1\nthreads: 2", "count_scale=1e-7"))
+    code, _, err = finish(
+        start("count_factor=3", "options=collect.limit=1", "collect.threads=2", "count_scale=1e-7")
+    )
     assert code == 0, err
     store = FileStore(tmp_path / "runs/demo")
     counted = read_pointer(store, "dev", "count")
@@ -100,19 +103,22 @@ def test_a_champion_is_resolved_and_shown_under_its_own_pointer(start: Start, tm
     assert earlier and shown and earlier != shown
 
 
-def test_a_paused_stage_ends_the_run_orderly_before_what_follows(start: Start) -> None:
+def test_what_follows_a_paused_stage_ends_well_and_makes_nothing(start: Start, tmp_path: Path) -> None:
     code, out, err = finish(start("count_pause=true"))
     assert code == 0, err
-    assert sorted(tasks_of(out)) == ["collect", "count", "resolve"]
-    assert "count is paused; run the same command again" in out
+    assert sorted(tasks_of(out)) == ["collect", "count", "resolve", "show", "show-champion"]
+    assert re.search(r"^count/\w+ is paused at step 3 of 9 \(--max-seconds 1\); run the same", out, re.M)
+    assert "show     nothing to do: count/" in err
+    store = FileStore(tmp_path / "runs/demo")
+    assert {p.stem for p in store.root.glob("pointers/dev/*.json")} == {"collect"}
 
 
 @pytest.mark.parametrize(
     ("settings", "code", "words"),
     [
         (["collect_sources=absent.txt"], 65, "absent.txt: no such file"),
-        (["collect_config=limits: 3"], 64, "unknown option 'limits'"),
-        (["collect_config=sleep_seconds: 3"], 64, "--config names --sleep-seconds"),
+        (["collect.limits=3"], 64, "options of collect: unknown option 'limits'"),
+        (["collect.sleep_seconds=3"], 64, "options names --sleep-seconds"),
     ],
 )
 def test_a_failed_task_ends_the_run_with_its_exit_code_at_once_and_without_retries(
@@ -129,7 +135,10 @@ def test_a_failed_task_ends_the_run_with_its_exit_code_at_once_and_without_retri
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        (["count_factr=3"], "tiny.yaml has no such field; did you mean count_factor?; it has collect_config"),
+        (
+            ["count_factr=3"],
+            "tiny.yaml has no such field; did you mean count_factor?; it has collect_sleep_seconds, ",
+        ),
         (["count_factor=many"], "--set count_factor=many: expected a whole number"),
         (["count_factor"], "expected NAME=VALUE"),
         (["count_factor=1", "count_factor=2"], "given twice"),
@@ -295,7 +304,7 @@ def test_a_run_on_a_server_that_only_an_option_names_goes_to_its_end(
 def test_an_endpoint_that_an_options_file_names_as_well_is_refused_before_anything_runs(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    flags = ["--endpoint=http://127.0.0.1:9", "--set", "train_config=endpoint: http://127.0.0.1:8"]
-    assert main([f"--store={tmp_path / 'store'}", "--set=curate_sources=x.jsonl", *flags]) == 64
-    assert "--config names --endpoint, which the pipeline itself sets" in capsys.readouterr().err
+    flags = ["--endpoint=http://127.0.0.1:9", "--set", "train.endpoint=http://127.0.0.1:8"]
+    assert main([f"--store={tmp_path / 'store'}", "--set=data_sources=x.jsonl", *flags]) == 64
+    assert "options names --endpoint, which the pipeline itself sets" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())

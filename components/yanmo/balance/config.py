@@ -28,7 +28,7 @@ class BalanceOptions(StageOptions, group="balance"):
         "size of each class, separated by commas: an amount (shi=1900000), a percentage of what there "
         "is (ci=200%) or a weight (shi=3w); * is every other class; or alpha=0.7 alone: shares "
         "proportional to size^0.7; empty keeps all documents",
-        form=True,
+        form="data_quotas",
         often=True,
     )
     by: str = opt(

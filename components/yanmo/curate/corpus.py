@@ -220,8 +220,8 @@ def _first_malformed(report: MapReport) -> str:
     text = "; ".join(str(place) for place in reversed(places.values()))
     if any("--default-genre" in why for why in places):
         text += (
-            "; give it after the place (--sources 'FOLDER;genre=shi') or as --default-genre shi (on the run "
-            "form in curate_config: `default_genre: shi`)"
+            "; give it after the place (--sources 'FOLDER;genre=shi') or as --default-genre shi (in a "
+            "pipeline: curate.default_genre=shi)"
         )
     return text
 

@@ -56,9 +56,7 @@ class EvaluateConfig(StageOptions, group="evaluate"):
     harness_limit: int = opt(0, "examples of each task of the harness, at most; 0 takes all")
     samples: int = opt(48, "texts generated per genre, for the measures of verse; four are shown", often=True)
     sample_tokens: int = opt(80, "longest generated text in tokens", least=1, often=True)
-    temperature: float = opt(
-        0.8, "softmax temperature of samples; 0 takes the likeliest token", form=True, often=True
-    )
+    temperature: float = opt(0.8, "softmax temperature of samples; 0 takes the likeliest token", often=True)
     top_p: float = opt(
         0.95, "probability mass of the likeliest tokens that samples draw from", above=0, most=1
     )

@@ -1,8 +1,8 @@
 """From a command line to the options of a stage, a tool or any other command: the only reader of them.
 
 A stage's options come from, in rising order: their defaults (for some an environment variable), options that
-stand for others (size, preset), the `--config` file, flags. A tool's come from defaults, flags and words. All
-of them are read by the same reader (values.py).
+stand for others (size, preset), the `--config` file, its part of `--options`, flags. A tool's come from
+defaults, flags and words. All of them are read by the same reader (values.py).
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from yanmo.options.fields import (
 )
 from yanmo.options.help import show_commands, show_help
 from yanmo.options.nearest import did_you_mean
+from yanmo.options.one_line import read_line
 from yanmo.options.values import Values, WrongValue, brief
 from yanmo.options.yaml_file import read_yaml, shown_source
 
@@ -63,9 +64,11 @@ def load_given(cls: type[C], argv: Sequence[str], prog: str) -> tuple[C, frozens
     texts = _texts(cls, argv, prog)
     source = (texts.pop("config", None) or [""])[-1]
     from_file = _from_file(cls, source) if source else {}
+    from_line = _from_line(cls, (texts.pop("options", None) or [""])[-1], prog.rpartition(" ")[2])
     if "executor_input" in texts:
-        _refuse_twice(from_file, texts)
-    given: dict[str, Any] = dict(from_file)
+        _refuse_twice("--config", from_file, texts)
+        _refuse_twice("options", from_line, texts)
+    given: dict[str, Any] = from_file | from_line
     for name, each in texts.items():
         topic = f"; see {prog} --help {name.replace('_', '-')}"
         given |= _read(cls, [(name, text) for text in each], topic)
@@ -121,7 +124,7 @@ def _texts(cls: type, argv: Sequence[str], prog: str) -> dict[str, list[str]]:
     """
     known, of_words = values_of(cls), set(names_of(cls, kind="word"))
     flags, takes_words = {flag(name): name for name in known if name not in of_words}, bool(of_words)
-    flags |= {"--config": "config"} if issubclass(cls, StageOptions) else {}
+    flags |= {"--config": "config", "--options": "options"} if issubclass(cls, StageOptions) else {}
     found, words, left = dict[str, list[str]](), list[str](), list(argv)
     while left:
         word, equals, text = left.pop(0).partition("=")
@@ -206,10 +209,18 @@ def _from_file(cls: type, source: str) -> dict[str, Any]:
         raise UsageError(f"{shown_source(source)}: {error}") from None
 
 
-def _refuse_twice(from_file: Iterable[str], flags: Iterable[str]) -> None:
+def _from_line(cls: type, line: str, stage: str) -> dict[str, Any]:
+    """The options of `--options` that are of `stage`; its errors name them as the line does."""
+    try:
+        return _read(cls, read_line(line).get(stage, {}).items()) if line else {}
+    except UsageError as error:
+        raise UsageError(f"options of {stage}: {error}") from None
+
+
+def _refuse_twice(where: str, given: Iterable[str], flags: Iterable[str]) -> None:
     """In a pipeline every field of the run form comes as a flag, so it would silently win."""
-    twice = sorted(flag(name) for name in {*from_file} & {*flags})
+    twice = sorted(flag(name) for name in {*given} & {*flags})
     if twice:
         raise UsageError(
-            f"--config names {', '.join(twice)}, which the pipeline itself sets; set it on the run form"
+            f"{where} names {', '.join(twice)}, which the pipeline itself sets; set it on the run form"
         )

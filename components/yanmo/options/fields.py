@@ -46,7 +46,8 @@ def opt(
     help: str,
     *,
     kind: Kind = "semantic",
-    form: bool = False,
+    form: str = "",
+    suggested: Sequence[str] = (),
     often: bool = False,
     least: float | None = None,
     above: float | None = None,
@@ -70,7 +71,9 @@ def opt(
         default: value when nothing else is given.
         help: one line with the unit; ASCII, as it is stored in KFP's database.
         kind: whether it belongs to the key (see `Kind`).
-        form: whether it is a field of the run form; flags and files always take it.
+        form: its name on the run form; empty where it is not one of its fields. Flags and files always take
+            it.
+        suggested: values of a drop-down on the run form where others are allowed elsewhere.
         often: whether people set it often: `--help` shows it without being asked for its group.
         least, above, most, below: bounds of a number; by default 0 to 10^9.
         choices: the only values allowed; a drop-down on the run form.
@@ -87,6 +90,7 @@ def opt(
         "help": help,
         "kind": kind,
         "form": form,
+        "suggested": tuple(suggested),
         "often": often,
         "choices": tuple(choices),
         "words": dict(words or {}),

@@ -166,7 +166,7 @@ def _option(cls: type, groups: list[Group], name: str) -> Iterator[str]:
 def _front(cls: type, prog: str) -> Iterator[str]:
     groups = groups_of(cls)
     number = sum(len(group.options) for group in groups)
-    yield f"usage: {prog} [--OPTION=VALUE ...] [--config=FILE]"
+    yield f"usage: {prog} [--OPTION=VALUE ...] [--config=FILE] [--options=LINE]"
     yield ""
     yield from _paragraphs(cls.__doc__ or "")
     often = [option for group in groups for option in group.options if option.metadata["often"]]

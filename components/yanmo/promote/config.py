@@ -41,7 +41,7 @@ class PromoteConfig(StageOptions, group="promote"):
     min_gain: float = opt(
         0.003,
         "least gain of the mean over genres, as a share of the champion's bits",
-        form=True,
+        form="promote_min_gain",
         below=1,
         often=True,
     )
@@ -87,7 +87,6 @@ class PromoteConfig(StageOptions, group="promote"):
     accept_unmeasured: str = opt(
         "",
         "what need not be measured for a promotion, by name: contamination",
-        form=True,
     )
     draws: int = opt(5000, "draws of the paired bootstrap over documents", least=2000)
     seed: int = opt(0, "seed of the draws, and of the choice of the verses shown", most=MOST_EXACT)

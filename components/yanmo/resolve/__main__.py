@@ -11,8 +11,11 @@ from yanmo.common.logs import setup
 from yanmo.options.command_line import load
 from yanmo.options.fields import default_argv
 from yanmo.resolve.config import STAGE, ResolveOptions
+from yanmo.resolve.form import checked_form
 from yanmo.resolve.references import body, inputs_json, resolve
 from yanmo.stage.kfp_outputs import ExecutorOutputs
+from yanmo.stage.options_line import options_line
+from yanmo.stage.run import with_store
 from yanmo.store.opening import store_of
 
 
@@ -23,11 +26,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         options = load(ResolveOptions, default_argv(argv), "yanmo resolve")
         setup(options.log_level, STAGE.name)
         outputs = ExecutorOutputs.parse(options.executor_input)
+        options = with_store(options, outputs)
         with only_answers():
             store = store_of(options)
-            references = resolve(store, options.channel, list(STAGE.outputs))
+            others = options_line(options.others)
+            checked_form(options, others)
+            references = resolve(store, options)
         if outputs:
-            outputs.write({name: body(r) for name, r in references.items()}, {}, {})
+            outputs.write({name: body(r) for name, r in references.items()}, {}, {"options": others})
         else:
             answer(inputs_json(references))
         return ExitCode.DONE

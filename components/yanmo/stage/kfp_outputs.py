@@ -42,6 +42,15 @@ class ExecutorOutputs:
         except (ValueError, KeyError, TypeError, IndexError) as error:
             raise UsageError(f"--executor-input: not KFP's executor input: {error!r}") from error
 
+    @property
+    def bucket(self) -> str:
+        """Where KFP keeps artifacts: `minio://mlpipeline`; empty where that is a folder or there are none."""
+        for artifact in self.artifacts.values():
+            scheme, found, rest = artifact["uri"].partition("://")
+            if found and scheme in ("s3", "minio"):
+                return f"{scheme}://{rest.partition('/')[0]}"
+        return ""
+
     def write(
         self,
         bodies: Mapping[str, str | Path],

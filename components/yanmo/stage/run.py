@@ -34,7 +34,7 @@ from yanmo.stage.kfp_outputs import ExecutorOutputs
 from yanmo.stage.stage_run import Finish, KeyInput, Made, Options, Skip, StageRun, Steps
 from yanmo.store.commit import Attempt, Recipe, Result, commit_once, find_whole
 from yanmo.store.objects import ObjectStore
-from yanmo.store.opening import store_of
+from yanmo.store.opening import default_store, store_of
 from yanmo.store.output import Output
 from yanmo.store.pause import PausedOutput
 from yanmo.store.pointers import move_pointer, pointer_name
@@ -82,6 +82,7 @@ def _serve(
 ) -> int:
     """What `main` does once the options are read."""
     outputs = ExecutorOutputs.parse(options.executor_input)
+    options = with_store(options, outputs)
     store = store_of(options)
     _check_pointers(stage, options)
     _check_reference_out(options.reference_out)
@@ -105,6 +106,17 @@ def _serve(
         )
         with contextlib.closing(run.session):
             return _run(run, steps, outputs)
+
+
+def with_store(options: Options, outputs: ExecutorOutputs | None) -> Options:
+    """The options with a store: in a pipeline it may be left out.
+
+    Raises:
+        UsageError: nothing says where the store is.
+    """
+    if options.store:
+        return options
+    return dataclasses.replace(options, store=default_store(outputs.bucket if outputs else ""))
 
 
 def _run(

@@ -48,6 +48,23 @@ def store_of(options: Any, uri: str | None = None) -> ObjectStore:
     return open_store(options.store if uri is None else uri, StoreSettings.of(options))
 
 
+def default_store(kfp_bucket: str = "") -> str:
+    """The store of a pod whose command names none: its mounted Secret says it, else KFP's own bucket is it.
+
+    Args:
+        kfp_bucket: `minio://mlpipeline`; empty outside of KFP.
+
+    Raises:
+        UsageError: neither is there.
+    """
+    from yanmo.store.s3.credentials import mounted
+
+    uri = mounted("store") or os.environ.get("YANMO_STORE", "") or (kfp_bucket and f"{kfp_bucket}/yanmo")
+    if not uri:
+        raise UsageError("--store is empty: expected a folder, file:///path or s3://bucket/prefix")
+    return uri
+
+
 def _check_place(uri: str, path: Path) -> None:
     """A folder can be at `path`: no file and no broken link lies there or above.
 

@@ -24,7 +24,7 @@ class TokenizeConfig(StageOptions, group="tokenize"):
         8192,
         "size of the vocabulary, with 68 reserved ids and 256 bytes; up to 65536 a token takes 2 "
         "bytes in the cache, above that 4",
-        form=True,
+        form="model_vocabulary",
         least=512,
         most=300_000,
         often=True,

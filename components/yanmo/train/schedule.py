@@ -21,7 +21,7 @@ class ScheduleOptions(Options, group="schedule"):
     """Steps, learning-rate schedule, early stopping."""
 
     steps: int = opt(
-        450, "optimizer steps of the whole training", least=1, form=True, auto=BUNDLED, often=True
+        450, "optimizer steps of the whole training", least=1, form="train_steps", auto=BUNDLED, often=True
     )
     schedule: str = opt(
         "linear",
@@ -80,8 +80,8 @@ class ScheduleOptions(Options, group="schedule"):
             fewer = self.steps // _WARMUP_SHARE
             return [
                 f"--warmup-steps {self.warmup_steps} leaves none of --steps {self.steps} for the "
-                f"{self.schedule} schedule: set it to fewer, such as {fewer} (on the run form in "
-                f"train_config: `warmup_steps: {fewer}`)"
+                f"{self.schedule} schedule: set it to fewer, such as {fewer} (in a pipeline: "
+                f"train.warmup_steps={fewer})"
             ]
         return []
 

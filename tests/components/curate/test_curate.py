@@ -230,7 +230,7 @@ BAD: list[tuple[str, Callable[[list[Record]], list[Any]], tuple[str, ...], str]]
         lambda r: [r[0], *({**x, "genre": ""} for x in r[1:])],
         (),
         r"a\.jsonl:2: no field 'genre' and no --default-genre; give it after the place .*;genre=shi.*"
-        r"curate_config: `default_genre: shi`",
+        r"curate\.default_genre=shi",
     ),
     ("genre", lambda r: r, ("--genres", "shi,qu"), "no documents of genre 曲 .*there are 文, 词, 诗, 赋"),
     ("filter", lambda r: [*r, *({**x, "text": "短"} for x in r[:60])], (), "filter too_short drops 6"),

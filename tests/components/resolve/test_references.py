@@ -13,11 +13,13 @@ from yanmo.evaluate.config import STAGE as EVALUATE
 from yanmo.options.command_line import load
 from yanmo.options.fields import StageOptions
 from yanmo.resolve.__main__ import main
+from yanmo.resolve.config import STAGE, ResolveOptions
 from yanmo.resolve.references import resolve
 from yanmo.stage.inputs import resolve_inputs
 from yanmo.store.commit import Attempt, Recipe, Result, commit_once
 from yanmo.store.file_store import FileStore
 from yanmo.store.manifest import Reference
+from yanmo.store.output import Output
 from yanmo.store.pointers import move_pointer
 
 
@@ -37,8 +39,13 @@ def model(store: FileStore) -> Reference:
     return made.reference
 
 
+def options(store: FileStore, *flags: str) -> ResolveOptions:
+    return load(ResolveOptions, [f"--store={store.root}", *flags], "yanmo resolve")
+
+
 def test_a_new_channel_has_nothing(store: FileStore) -> None:
-    assert resolve(store, "dev", ["champion", "evaluation_set"]) == {"champion": None, "evaluation_set": None}
+    assert resolve(store, options(store)) == dict.fromkeys(STAGE.outputs)
+    assert resolve(store, options(store, "--start-from=champion")) == dict.fromkeys(STAGE.outputs)
 
 
 def test_what_is_pointed_at_is_pinned_and_a_later_promotion_changes_nothing(
@@ -67,8 +74,37 @@ def test_a_pointer_to_an_output_that_is_gone_fails_before_anything_is_made(
     move_pointer(store, "dev", "champion", model)
     shutil.rmtree(store.root / "cas/train")
     with pytest.raises(DataError, match="run the train stage again"):
-        resolve(store, "dev", ["champion"])
+        resolve(store, options(store))
     assert main([f"--store={store.root}"]) == 65
+
+
+def test_a_model_to_start_from_brings_its_tokenizer(store: FileStore) -> None:
+    def part(name: str, inputs: dict[str, Output], references: dict[str, Output]) -> Output:
+        def build(attempt: Attempt) -> Result:
+            attempt.write("file", name)
+            return Result(counts={}, references=references)
+
+        made = commit_once(store, Recipe(stage=name, revision=1, semantic={}, inputs=inputs), build)
+        assert made is not None
+        return made
+
+    tokenizer = part("tokenizer", {}, {})
+    cache = part("tokenize", {}, {"tokenizer": tokenizer})
+    model = part("train", {"token_cache": cache}, {})
+    move_pointer(store, "dev", "champion", model.reference)
+    for flags, wanted in [
+        ((), (None, None)),
+        (("--start-from=champion",), (model, tokenizer)),
+        ((f"--start-from=train/{model.manifest.key[:12]}",), (model, tokenizer)),
+        (("--start-from=champion", "--use-tokenizer=none"), (model, None)),
+        (("--use-tokenizer=champion",), (None, tokenizer)),
+        ((f"--use-tokenizer=tokenizer/{tokenizer.manifest.key}",), (None, tokenizer)),
+    ]:
+        found = resolve(store, options(store, *flags))
+        got = found["start_model"], found["tokenizer"]
+        assert got == tuple(one.reference if one else None for one in wanted), flags
+    with pytest.raises(DataError, match=r"expected an output of train"):
+        resolve(store, options(store, f"--start-from=tokenizer/{tokenizer.manifest.key}"))
 
 
 def test_by_hand_it_prints_an_inputs_file(

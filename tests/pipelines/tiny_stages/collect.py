@@ -22,8 +22,10 @@ from yanmo.store.manifest import file_sha256
 class CollectOptions(StageOptions):
     """Collect lines of text."""
 
-    sources: str = opt("lines.txt", "text file to read", kind="environment", form=True)
-    sleep_seconds: float = opt(0.0, "seconds to sleep before the work", kind="execution", form=True)
+    sources: str = opt("lines.txt", "text file to read", kind="environment", form="collect_sources")
+    sleep_seconds: float = opt(
+        0.0, "seconds to sleep before the work", kind="execution", form="collect_sleep_seconds"
+    )
     limit: int = opt(0, "lines to keep; 0 keeps all")
     threads: int = opt(1, "threads", kind="execution")
 

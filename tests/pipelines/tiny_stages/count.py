@@ -18,10 +18,10 @@ class CountOptions(StageOptions):
 
     documents: str = input_ref("lines to count", stages=("collect",))
     earlier: str = input_ref("a count to add", stages=("count",), optional=True)
-    unit: str = opt("characters", "what is counted", choices=("characters", "bytes"), form=True)
-    factor: int = opt(1, "what the count is multiplied with, a number", form=True)
-    scale: float = opt(3e-05, "a small number", form=True)
-    pause: bool = opt(False, "stop before the end", form=True)
+    unit: str = opt("characters", "what is counted", choices=("characters", "bytes"), form="count_unit")
+    factor: int = opt(1, "what the count is multiplied with, a number", form="count_factor")
+    scale: float = opt(3e-05, "a small number", form="count_scale")
+    pause: bool = opt(False, "stop before the end", form="count_pause")
 
     def __post_init__(self) -> None:
         if self.unit == "bytes" and self.factor > 1:

@@ -1,4 +1,4 @@
-"""collect -> count -> judge (show, show-earlier), with the seams of the real pipeline."""
+"""resolve -> collect -> count -> show, show-champion, with the seams of the real pipeline."""
 
 from __future__ import annotations
 
@@ -13,47 +13,26 @@ from yanmo_pipelines.kfp_adapter import PipelineOptions, Tasks, add_drop_downs, 
 STAGES = (RESOLVE, COLLECT, COUNT, SHOW)
 
 
-@dsl.pipeline(name="judge")
-@with_options(SHOW)
-def judge(
-    store: str,
-    channel: str,
-    status: str,
-    gpus: str,
-    counted: dsl.Input[dsl.Model],
-    champion: dsl.Input[dsl.Model],
-    options: PipelineOptions,
-) -> None:
-    """Show a finished count."""
-    run = Tasks(store, channel, options)
-    with dsl.If(status == "done"):
-        shown = run(SHOW, gpus=gpus, counted=counted)
-        run(SHOW, name="show-champion", pointer="earlier", counted=champion).after(shown)
-
-
 @dsl.pipeline(name="tiny")
 @with_options(*STAGES)
-def tiny(store: str, channel: str, options: PipelineOptions, count_gpus: str = "0") -> None:
+def tiny(
+    fields: PipelineOptions,
+    channel: str = "dev",
+    store: str = "",
+    options: str = "",
+    counting_pod_gpus: str = "0",
+) -> None:
     """Count the characters of a text.
 
     Args:
-        store: where bytes live
-        channel: whose pointers are moved
-        count_gpus: GPUs of the counting pod
+        counting_pod_gpus: GPUs of the counting pod
     """
-    run = Tasks(store, channel, options)
-    resolved = run(RESOLVE)
+    run = Tasks(store, channel, fields, options)
+    resolved = run.first(RESOLVE, checks=())
     collected = run(COLLECT)
-    counted = run(COUNT, gpus=count_gpus, documents=collected.outputs["documents"])
-    judge(
-        store=store,
-        channel=channel,
-        status=counted.outputs["status"],
-        gpus=count_gpus,
-        counted=counted.outputs["counted"],
-        champion=resolved.outputs["champion"],
-        **options.flat(SHOW),
-    ).set_caching_options(False)
+    counted = run(COUNT, pod={"gpus": counting_pod_gpus}, documents=collected.outputs["documents"])
+    shown = run(SHOW, counted=counted.outputs["counted"])
+    run(SHOW, name="show-champion", pointer="earlier", counted=resolved.outputs["champion"]).after(shown)
 
 
 PIPELINE = add_drop_downs(tiny, STAGES)

@@ -19,11 +19,11 @@ class SourceOptions(Options, group="sources"):
 
     sources: str = opt(
         "",
-        "files, folders, globs or a sources .yaml, separated by commas or spaces; formats: .jsonl "
+        "files, folders, globs, a sources .yaml, or bundled, separated by commas or spaces; formats: .jsonl "
         ".parquet .txt, plain or .gz .zst .xz .bz2; settings follow a place after a semicolon, such "
         "as poems/;genre=shi (docs/curate.md)",
         kind="environment",
-        form=True,
+        form="data_sources",
         often=True,
     )
     exclude: str = opt(

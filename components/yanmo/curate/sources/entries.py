@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from yanmo.common.errors import DataError, UsageError, in_words
+from yanmo.common.errors import DataError, EnvironmentFault, UsageError, in_words
 from yanmo.curate.options.source_options import ENCODINGS, LAYOUTS
 from yanmo.curate.sources.raw_files import local_path
 from yanmo.formats.genre_names import genre_problem
@@ -37,6 +37,8 @@ VALUES = ("genre", "title", "author", "source", "license")
 FIELDS = tuple(f"{name}_field" for name in ("text", *VALUES))
 """Settings for the names of fields in this place's documents."""
 LABEL = "label."
+BUNDLED = "bundled"
+"""`--sources bundled`: the corpus that comes with Yanmo."""
 
 _NAME = re.compile(r"[^\s=;,]{1,100}\Z")
 _CHOICES = {"encoding": ENCODINGS, "layout": LAYOUTS}
@@ -77,10 +79,13 @@ def read_entries(sources: str) -> list[Entry]:
     """The entries of `--sources`, including those of sources files.
 
     Raises:
+        EnvironmentFault: `bundled` where the bundled corpus is not.
         UsageError: an unknown setting, or a value that it cannot have.
         DataError: a sources file cannot be read.
     """
     whole = sources.strip()
+    if whole == BUNDLED:
+        return [Entry(str(_bundled()))]
     if not _is_yaml(whole) and os.path.exists(whole):  # a name with spaces, commas or semicolons in it
         return [Entry(whole)]
     place, _, settings = whole.partition(";")
@@ -88,6 +93,17 @@ def read_entries(sources: str) -> list[Entry]:
         return list(_entries_of(whole))  # the same, with settings
     texts = [whole] if _is_yaml(whole) and os.path.isfile(whole) else _split(whole)
     return [entry for text in texts for entry in _entries_of(text)]
+
+
+def _bundled() -> Path:
+    """The corpus that comes with Yanmo: in an image beside the code, else in the checkout."""
+    path = Path(os.environ.get("YANMO_CORPUS") or Path(__file__).parents[4] / "corpus/small.jsonl.zst")
+    if not path.is_file():
+        raise EnvironmentFault(
+            f"--sources {BUNDLED}: this installation has no corpus at {path}; run in a checkout or in the "
+            "data image, set YANMO_CORPUS, or give text of your own"
+        )
+    return path
 
 
 def _split(whole: str) -> list[str]:

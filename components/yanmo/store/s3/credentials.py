@@ -13,9 +13,11 @@ first that gives both keys wins:
 from __future__ import annotations
 
 import configparser
+import contextlib
 import logging
 import os
 import re
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -164,7 +166,25 @@ def find_endpoint(given: str, scheme: str) -> str:
     )
     if value:
         return value
-    return "http://minio-service.kubeflow:9000" if scheme == "minio" else "https://s3.amazonaws.com"
+    return _kfp_server() if scheme == "minio" else "https://s3.amazonaws.com"
+
+
+_KFP_SERVERS = ("seaweedfs", "minio-service")
+"""Service of KFP's own S3 server: since 2.15, and before."""
+_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+
+
+def _kfp_server() -> str:
+    """KFP's own server, in this pod's namespace or in the one where KFP is usually installed."""
+    own = _NAMESPACE.read_text(encoding="utf-8").strip() if _NAMESPACE.is_file() else ""
+    hosts = [
+        f"{name}.{space}" for space in dict.fromkeys((own, "kubeflow")) if space for name in _KFP_SERVERS
+    ]
+    for host in hosts:
+        with contextlib.suppress(OSError):
+            socket.getaddrinfo(host, 9000)
+            return f"http://{host}:9000"
+    return f"http://{hosts[0]}:9000"
 
 
 def find_region() -> str:

@@ -56,7 +56,7 @@ class DataOptions(Options, group="data"):
     seed: int = opt(
         0,
         "seed of the first weights and of the order of the data",
-        form=True,
+        form="train_seed",
         most=MOST_EXACT,
         auto=BUNDLED,
         often=True,

@@ -46,6 +46,7 @@ class MemoryOptions(Options, group="memory"):
         often=True,
         auto="bf16 on GPUs of compute capability 8.0 and above, else {default}",
         by_machine=True,
+        form="train_precision",
     )
     micro_batch: int = opt(
         0,

@@ -16,14 +16,19 @@ class OptimizerOptions(Options, group="optimizer"):
         "muon",
         "muon is Muon for the layers' matrices and AdamW for the rest; adamw is AdamW for all",
         choices=("muon", "adamw"),
+        auto=BUNDLED,
+        form="train_optimizer",
     )
     muon_learning_rate: float = opt(
-        0.02, "peak learning rate of the matrices that Muon trains", form=True, auto=BUNDLED
+        0.02,
+        "peak learning rate of the matrices that Muon trains",
+        form="train_muon_learning_rate",
+        auto=BUNDLED,
     )
     adam_learning_rate: float = opt(
         0.01,
         "peak learning rate of the embedding, and of the matrices under --optimizer adamw",
-        form=True,
+        form="train_adam_learning_rate",
         auto=BUNDLED,
     )
     head_learning_rate: float = opt(0.01, "peak learning rate of the output head, where it is not tied")

@@ -102,12 +102,17 @@ class SizeOptions(Options, group="sizes"):
         kind="execution",
         often=True,
         choices=tuple(SIZES),
+        auto="{default}",
+        form="model_size",
     )
     preset: str = opt(
         "",
         "named settings for a GPU's memory or for a purpose (docs/train.md), or a YAML file of your own; win "
         "over --size; there are: " + ", ".join(preset_names()),
         kind="execution",
+        auto="none",
+        suggested=tuple(preset_names()),
+        form="train_preset",
         often=True,
     )
 

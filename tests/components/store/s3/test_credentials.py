@@ -160,7 +160,7 @@ def test_the_endpoint_is_the_option_then_the_environment_then_the_secret_then_th
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     assert find_endpoint("", "s3") == "https://s3.amazonaws.com"
-    assert find_endpoint("", "minio") == "http://minio-service.kubeflow:9000"
+    assert find_endpoint("", "minio") == "http://seaweedfs.kubeflow:9000"
     secret(tmp_path / "own", endpoint_url="http://secret:1", region="eu-north-1")
     assert find_endpoint("", "minio") == "http://secret:1" and find_region() == "eu-north-1"
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://env:1")
