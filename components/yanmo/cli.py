@@ -23,6 +23,10 @@ COMMANDS = {
     "cache": ("yanmo.tools.cache", "show, check and compare token caches"),
     "model": ("yanmo.tools.model.command", "import a model in Hugging Face's format into a store"),
     "run": ("yanmo_pipelines.run", "run a compiled pipeline on this machine, each task as a process"),
+    "sweep": (
+        "yanmo_pipelines.sweep",
+        "train with several settings and seeds; which one is best, and how sure",
+    ),
     "compile": ("yanmo_pipelines.compile", "compile the pipelines to YAML for KFP"),
 }
 _USAGE, _ENVIRONMENT = 64, 78  # yanmo.common.errors.ExitCode, not imported for speed
@@ -56,7 +60,7 @@ def main() -> None:
         print(
             f"yanmo {name}: the Python package {error.name!r} is not installed; `pip install` Yanmo with its "
             "extra: data for curate, balance, tokenize, tokenizer and cache; train for train, evaluate, "
-            "promote, model and tokenizer compare; pipeline for run and compile",
+            "promote, model and tokenizer compare; pipeline for run, sweep and compile",
             file=sys.stderr,
         )
         sys.exit(_ENVIRONMENT)

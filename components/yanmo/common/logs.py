@@ -32,7 +32,8 @@ def setup(level: str, stage: str) -> None:
     others = [h for h in root.handlers if type(h) not in (logging.StreamHandler, _Terminal)]
     root.handlers[:] = [*others, handler]
     root.setLevel(logging.WARNING)
-    logging.getLogger("yanmo").setLevel(level.upper())
+    for ours in ("yanmo", "yanmo_pipelines"):
+        logging.getLogger(ours).setLevel(level.upper())
 
 
 def human_seconds(seconds: float) -> str:

@@ -13,7 +13,7 @@ from yanmo.stage.declaration import Stage
 from yanmo.train.options.data_options import DataOptions
 from yanmo.train.options.machine_options import EngineOptions, left_to_a_cpu
 from yanmo.train.options.measuring_options import CheckpointOptions, HealthOptions, MeasuringOptions
-from yanmo.train.options.model_options import ModelOptions, StartOptions
+from yanmo.train.options.model_options import ModelOptions, StartOptions, num_parameters, shape_of
 from yanmo.train.options.optimizer_options import OptimizerOptions
 from yanmo.train.options.sizes import SizeOptions
 from yanmo.train.schedule import ScheduleOptions
@@ -91,6 +91,10 @@ class TrainConfig(
     def by_night(self) -> TrainConfig:
         """These options with those of the night."""
         return dataclasses.replace(self, **self.by_night_only())
+
+    def num_parameters(self, vocab_size: int) -> int:
+        """Parameters of a new model with so many tokens."""
+        return num_parameters(shape_of(self), vocab_size)
 
     @property
     def rank_rows(self) -> int:

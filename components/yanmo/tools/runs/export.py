@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from yanmo.tools.runs.differing import compare_options
@@ -27,6 +27,11 @@ def as_csv(found: Gathered) -> str:
         row["champion"] = champion(run, found.channel)
         row |= {name: _plain(compared.by_run[number].get(name)) for name in compared.differing}
         table.append(row | dict(_measured(run, found)) | _cost(run))
+    return csv_text(table)
+
+
+def csv_text(table: Sequence[Mapping[str, Any]]) -> str:
+    """Rows with the same columns, in one order, under a heading; None becomes empty."""
     lines = [list(table[0]), *(row.values() for row in table)] if table else []
     return _writable("".join(",".join(map(_field, line)) + "\n" for line in lines))
 

@@ -45,7 +45,7 @@ def rows(found: Gathered, compared: Comparison) -> list[list[str]]:
         row = [run.name, run.made_at[:16].replace("T", " ") or ABSENT, *([run.state] if has_state else [])]
         row += [champion(run, found.channel) or ABSENT, *(cells[number] for cells in columns)]
         table.append([*row, *_results(run, found.genres), *_cost(run, has_gpu)])
-    return [[_cut(plain(cell), _WIDEST) for cell in row] for row in table]
+    return [[shortened(plain(cell), _WIDEST) for cell in row] for row in table]
 
 
 def champion(run: Run, channel: str) -> str:
@@ -90,19 +90,20 @@ def column(found: Gathered, compared: Comparison, name: str) -> list[str]:
     whole = [plain(compared.cell(number, run, name)) for number, run in enumerate(found.runs)]
     long = sorted({cell for cell in whole if width(cell) > _WIDEST})
     begun = os.path.commonprefix(long) if len(long) > 1 else ""
-    cut = {cell: _cut(f"..{cell[len(begun) :]}" if len(begun) > 8 else cell, _WIDEST) for cell in long}
+    cut = {cell: shortened(f"..{cell[len(begun) :]}" if len(begun) > 8 else cell, _WIDEST) for cell in long}
     cells = [cut.get(cell, cell) for cell in whole]
     identities = [value.identity if value else cell.encode() for value, cell in zip(values, whole, strict=True)]
     if len(set(cells)) == len({(value is None, one) for value, one in zip(values, identities, strict=True)}):
         return cells
     marks = [hashlib.sha256(one).hexdigest()[:4] for one in identities]
     return [
-        f"{_cut(cell, _WIDEST - 5)}~{mark}" if value else cell
+        f"{shortened(cell, _WIDEST - 5)}~{mark}" if value else cell
         for value, cell, mark in zip(values, cells, marks, strict=True)
     ]
 
 
-def _cut(text: str, columns: int) -> str:
+def shortened(text: str, columns: int) -> str:
+    """`text` in at most so many columns of a terminal; two dots stand for what is left out."""
     if width(text) <= columns:
         return text
     while width(text) > columns - 2:

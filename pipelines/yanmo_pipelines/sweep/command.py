@@ -1,0 +1,125 @@
+"""`yanmo sweep`: from its command line to its table."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import shlex
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from yanmo.common.command_end import ended
+from yanmo.common.errors import ExitCode
+from yanmo.common.logs import setup
+from yanmo.common.whole_file import write_whole
+from yanmo.options.command_line import load
+from yanmo.options.fields import StoreOptions, ToolOptions, channel_opt, default_argv, flag, opt, spelled
+from yanmo.store.file_store import FileStore
+from yanmo.store.objects import ObjectStore
+from yanmo.store.opening import store_of
+from yanmo_pipelines.sweep.measuring import Chain, Sweep
+from yanmo_pipelines.sweep.plan import Plan, make_plan, plan_lines
+from yanmo_pipelines.sweep.processes import Processes, Stopped
+from yanmo_pipelines.sweep.settings import MOST_RUNS, read_grid, read_settings
+from yanmo_pipelines.sweep.summary import gravest
+from yanmo_pipelines.sweep.table import as_csv, lines
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepOptions(ToolOptions, group="sweep"):
+    """Train with several settings and seeds, measure all alike, and show which setting is best.
+
+    Everything is checked before the first training. Data stages are run once for all settings that share
+    them; what is committed already is found by its key, so that the same command goes on after any end. No
+    champion and no other pointer of the channel moves. Exit code: the gravest of the runs, 75 if stopped.
+    """
+
+    channel: str = channel_opt("channel on whose evaluation set all models are measured")
+    set: tuple[str, ...] = opt(
+        (),
+        "an option of a stage for all runs (train.steps=100); may be given many times",
+        metavar="NAME=VALUE",
+    )
+    grid: tuple[str, ...] = opt(
+        (),
+        "values of an option, tried one by one (train.adam_learning_rate=0.01,0.02); of several options "
+        'every combination; values with commas as a list: ["a,b", c]',
+        metavar="NAME=VALUE,VALUE",
+    )
+    seeds: int = opt(
+        1, "trainings of each setting, with train.seed and the seeds after it", least=1, most=MOST_RUNS
+    )
+    csv: str = opt("", "file to write the runs to as CSV, all digits; - for stdout", metavar="FILE")
+    dry_run: bool = opt(False, "check everything and say what would be done")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the sweep that the command line describes; returns the exit code."""
+
+    def serve() -> int:
+        options = load(SweepOptions, default_argv(argv), "yanmo sweep")
+        setup(options.log_level, "sweep")
+        store, of_store = store_of(options), _of_store(options)
+        grid = read_grid(options.grid)
+        plan = make_plan(read_settings(options.set), grid, options.seeds, of_store)
+        told = plan_lines(plan, f"channel {options.channel} of {store.uri}", _free_bytes(store))
+        if options.dry_run:
+            print("\n".join(told))
+            return ExitCode.DONE
+        for line in told:
+            log.info("%s", line)
+        return _make(options, store, plan, of_store)
+
+    return ended("sweep", serve)
+
+
+def _make(options: SweepOptions, store: ObjectStore, plan: Plan, of_store: Sequence[str]) -> int:
+    processes = Processes()
+    fixed = [f"--store={store.uri}", *of_store, f"--channel={options.channel}", "--pointer=none"]
+    fixed += [f"--log-level={options.log_level}", "--metrics-port=-1"]
+    with tempfile.TemporaryDirectory(prefix="yanmo-sweep-") as folder, processes.hear_signals():
+        chain = Chain(store, fixed, Path(folder), processes)
+        with closing(chain.session):
+            sweep = Sweep(plan, chain, store, options.channel)
+            try:
+                sweep.make()
+            except Stopped as stopped:
+                log.warning("%s; what is finished is kept: the same command goes on", stopped)
+                _show(options, store, sweep, of_store)
+                return ExitCode.RETRY
+            _show(options, store, sweep, of_store)
+            return gravest(sweep.results)
+
+
+def _show(options: SweepOptions, store: ObjectStore, sweep: Sweep, of_store: Sequence[str]) -> None:
+    plan, results = sweep.plan, sweep.results
+    if options.csv == "-":
+        sys.stdout.write(as_csv(plan, results))
+        return
+    where = ["--store", options.store, *of_store]
+    run_command = ["yanmo", "run", *where, "--channel", options.channel]
+    print("\n".join(lines(plan, results, run_command, shlex.join(["yanmo", "store", "gc", *where]))))
+    if options.csv:
+        write_whole(Path(options.csv), as_csv(plan, results))
+        log.info("%d runs written to %s", len(results), options.csv)
+
+
+def _of_store(options: StoreOptions) -> list[str]:
+    """Flags that say where the store's server and this machine's scratch are: every stage needs the same."""
+    flags = {f.name: f.default for f in dataclasses.fields(StoreOptions) if f.name != "store"}
+    given = {name: getattr(options, name) for name in flags}
+    return [f"{flag(name)}={spelled(value)}" for name, value in given.items() if value != flags[name]]
+
+
+def _free_bytes(store: ObjectStore) -> int | None:
+    if not isinstance(store, FileStore):
+        return None
+    place = next((p for p in (store.root, *store.root.absolute().parents) if p.exists()), None)
+    return shutil.disk_usage(place).free if place else None
