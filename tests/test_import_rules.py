@@ -195,7 +195,8 @@ def test_the_command_line_imports_no_command() -> None:
 def test_a_config_needs_only_the_standard_library(stage: str) -> None:
     code = (
         f"import sys; sys.path.insert(0, {str(ROOT / 'components')!r}); import yanmo.{stage}.config as c; "
-        "ours = {'yanmo', 'yanmo.common', 'yanmo.common.errors', 'yanmo.options', 'yanmo.options.fields', "
+        "ours = {'yanmo', 'yanmo.common', 'yanmo.common.errors', 'yanmo.common.given_file', "
+        "'yanmo.options', 'yanmo.options.fields', "
         "'yanmo.options.yaml_file', 'yanmo.options.values', 'yanmo.options.nearest', 'yanmo.stage', "
         "'yanmo.stage.declaration', 'yanmo.formats', 'yanmo.formats.packing_settings', "
         "'yanmo.formats.genre_names', "

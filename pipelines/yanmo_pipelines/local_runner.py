@@ -30,7 +30,7 @@ from kfp.local import status
 from kfp.local import subprocess_task_handler as sth
 
 from yanmo.common.answers import stdout_for_children
-from yanmo.common.errors import EnvironmentFault
+from yanmo.common.errors import EnvironmentFault, UsageError, in_words
 from yanmo.common.parent import end_with_parent
 from yanmo.stage.kfp_outputs import ExecutorOutputs
 from yanmo_pipelines.resources import METRICS_PORT
@@ -236,7 +236,13 @@ def run_pipeline(
     global _session
     _session = _Session(of_store=of_store, environment=environment or {})
     root.mkdir(parents=True, exist_ok=True)
-    pipeline = components.load_component_from_file(str(yaml_path))
+    try:
+        pipeline = components.load_component_from_file(str(yaml_path))
+    except Exception as error:  # kfp's own check of a document that somebody else may have written
+        raise UsageError(
+            f"--pipeline {yaml_path}: expected a pipeline as `yanmo compile` writes it; "
+            f"kfp says: {in_words(error)}"
+        ) from error
     with (
         (root / "kfp.log").open("a", encoding="utf-8") as chatter,
         contextlib.redirect_stdout(chatter),  # this process's only; stages write to our stdout itself

@@ -9,10 +9,12 @@ from typing import Any
 import yaml
 
 from yanmo.common.errors import UsageError
+from yanmo.common.given_file import MIB, given_text
 from yanmo.options.nearest import did_you_mean
 from yanmo.options.one_line import as_line
 from yanmo.options.values import MOST_EXACT, Bounds, Values, WrongValue, brief
 from yanmo.options.whole_run import check_run
+from yanmo.options.yaml_file import yaml_problem
 from yanmo.stage.declaration import Stage
 from yanmo.stage.options_line import options_line
 from yanmo_pipelines.kfp_adapter import form_fields
@@ -20,6 +22,8 @@ from yanmo_pipelines.kfp_adapter import form_fields
 MAX_PARAMETER_BYTES = 8000
 """The most bytes of all parameters of a run together; KFP's server refuses 10,000."""
 
+_MOST_BYTES = 16 * MIB
+"""Of a compiled pipeline."""
 _GIVEN_OTHERWISE = ("store", "channel")
 _TYPES = {"STRING": str, "NUMBER_INTEGER": int, "NUMBER_DOUBLE": float, "BOOLEAN": bool}
 
@@ -79,11 +83,15 @@ def pipeline_parameters(path: Path, settings: dict[str, str]) -> dict[str, Any]:
 
 def form_of(path: Path) -> dict[str, dict[str, Any]]:
     """The run form of a compiled pipeline: parameter name -> its declaration in the YAML."""
+    what, shown = "a pipeline as `yanmo compile` writes it", f"--pipeline {path}"
+    text = given_text(path, what, shown=shown, most_bytes=_MOST_BYTES, wrong=UsageError)
     try:
-        root = next(yaml.safe_load_all(path.read_text(encoding="utf-8")))["root"]
+        root = next(yaml.safe_load_all(text))["root"]
         return dict(root.get("inputDefinitions", {}).get("parameters", {}))
-    except (KeyError, TypeError, AttributeError, StopIteration, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise UsageError(f"--pipeline {path}: not a compiled pipeline: {error!r}") from error
+    except (KeyError, TypeError, AttributeError, StopIteration):
+        raise UsageError(f"{shown}: expected {what}: it has no root") from None
+    except (ValueError, RecursionError, yaml.YAMLError) as error:
+        raise UsageError(f"{shown}: expected {what}; {yaml_problem(error)}") from error
 
 
 def _typed(name: str, text: str, declared: dict[str, Any]) -> Any:

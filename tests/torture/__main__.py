@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from torture import disk, flips, kills, misplaced, network, races, tls, tools
+from torture import disk, flips, hostile_part, kills, misplaced, network, races, tls, tools
 from torture.ground import Ground, Record, open_ground, say
 
 PARTS: dict[str, Callable[..., None]] = {
@@ -24,6 +24,7 @@ PARTS: dict[str, Callable[..., None]] = {
     "twins": races.run_twins,
     "clocks": races.run_clocks,
     "disk": disk.run,
+    "hostile": hostile_part.run,
     "network": network.run,
     "heads": network.run_heads,
     "tls": tls.run,
@@ -36,6 +37,7 @@ BRIEF: dict[str, dict[str, Any]] = {
     "misplaced": {"times": 2},
     "clocks": {"names": tuple(races.CLOCKS)[::3]},
     "disk": {"times": 1},
+    "hostile": {"sample": 150},
     "network": {"rates": (0.1,)},
     "heads": {"rates": (0.3,)},
     "tls": {"rates": (0.3,)},

@@ -106,17 +106,32 @@ def redacted(text: str) -> str:
 def advice(error: BaseException) -> str:
     """`error` in one paragraph: what went wrong and, where the error does not say so, what to do.
 
-    No password of an address is in it: it goes to logs and into the store.
+    No password of an address is in it, and nothing that fills a screen: it goes to logs and into the store.
     """
-    return redacted(_advice(error))
+    return shortened(redacted(_advice(error)))
+
+
+_LONG_WORD = re.compile(r"\S{301,}")
+_SHOWN = 100
+_LONGEST = 4000
+
+
+def shortened(text: str) -> str:
+    """`text` with its long words cut, such as a value of 100,000 characters where a name was expected."""
+    text = _LONG_WORD.sub(lambda found: f"{found[0][:_SHOWN]}... ({len(found[0])} characters)", text)
+    if len(text) <= _LONGEST:
+        return text
+    half = _LONGEST // 2
+    return f"{text[:half]} ... ({len(text) - 2 * half} characters) ... {text[-half:]}"
 
 
 def _advice(error: BaseException) -> str:
     if is_out_of_space(error):
-        where = f" while writing {error.filename}" if error.filename else ""
+        name = error.filename2 or error.filename  # of a copy, the second is what is written
+        where = f" while writing {name}" if name else ""
         mend = "Raise the limit (ulimit -f)" if error.errno == errno.EFBIG else "Free space"
         return (
-            f"{in_words(error).lower()}{where}; nothing half-written is visible. "
+            f"{os.strerror(error.errno or errno.ENOSPC).lower()}{where}; nothing half-written is visible. "
             f"{mend} and run the same command again"
         )
     if isinstance(error, OSError) and error.errno == errno.EROFS:
@@ -141,9 +156,23 @@ def _what_to_do(error: OSError) -> str:
 
 
 def in_words(error: BaseException) -> str:
-    """What `error` says, without the number and the name of the file that the system adds to it."""
+    """What `error` says, in one line, without the number and the file's name that the system adds to it."""
     reason = error.strerror if isinstance(error, OSError) else None
-    return reason or str(error) or type(error).__name__
+    words = _INNER.sub("", " ".join((reason or str(error)).split()))
+    return words or type(error).__name__
+
+
+_INNER = re.compile(r"\[errno \d+\] |\b\w+Exception: ", re.IGNORECASE)
+"""What pyarrow puts between its words: numbers, and classes of C++."""
+
+
+def wrong_in(error: Exception) -> str:
+    """What is wrong with a document whose reading raised `error`, without Python's names for it."""
+    if isinstance(error, KeyError):
+        return f"it lacks {error.args[0]!r}" if error.args else "it lacks a field"
+    if isinstance(error, (TypeError, AttributeError, IndexError)):
+        return "it has not the fields that it should, or of another kind"
+    return in_words(error)
 
 
 def report(error: Exception, log: logging.Logger) -> ExitCode:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from yanmo.common.errors import DataError
+from yanmo.common.given_file import MIB, given_json, kind_of_json
+
+MOST_BYTES = 16 * MIB
 
 
 def read_object(path: Path) -> dict[str, Any]:
@@ -15,10 +17,7 @@ def read_object(path: Path) -> dict[str, Any]:
     Raises:
         DataError: it holds none.
     """
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{path}: not readable as JSON ({error}); copy it again") from error
+    value = given_json(path, "a JSON object", most_bytes=MOST_BYTES)
     if not isinstance(value, dict):
-        raise DataError(f"{path}: expected a JSON object, found {type(value).__name__}; copy it again")
+        raise DataError(f"{path}: expected a JSON object, found {kind_of_json(value)}; copy it again")
     return value

@@ -36,7 +36,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
-from yanmo.common.errors import WorkerLost, exit_code
+from yanmo.common.errors import WorkerLost, exit_code, in_words
 from yanmo.common.parent import end_with_parent
 
 S = TypeVar("S")
@@ -47,6 +47,8 @@ FEW = 8
 """With no more tasks than this `ordered_map` does them in this process, unless there are workers already."""
 
 LESS = "fewer --workers"
+_STUCK_SECONDS = 2.0
+"""A worker starts in milliseconds; what takes longer waits for a process that does nothing."""
 _context = multiprocessing.get_context("forkserver")
 _shared: dict[int, Workers] = {}
 """Number -> workers that stay for the phases that follow."""
@@ -183,9 +185,12 @@ class Workers:
                 begun is finished.
         """
         if at_once:
-            with self._lock:
-                self._closed = True
-                workers = list(self._all)
+            if not self._lock.acquire(timeout=_STUCK_SECONDS):  # a thread waits for a server that is stopped
+                _kill_fork_server()
+                self._lock.acquire()
+            self._closed = True
+            workers = list(self._all)
+            self._lock.release()
             for worker in workers:
                 worker.process.kill()
         self._threads.shutdown(cancel_futures=True)
@@ -218,16 +223,32 @@ class Workers:
         )
 
 
+def _kill_fork_server() -> None:
+    """End the process that starts workers; the next worker starts another one."""
+    pid = getattr(forkserver._forkserver, "_forkserver_pid", None)  # type: ignore[attr-defined]
+    if pid:
+        os.kill(pid, signal.SIGKILL)
+
+
 class _Worker:
     """A process and this end of the pipe to it."""
 
     def __init__(self) -> None:
         self._pipe, theirs = _context.Pipe()
         self.process = _context.Process(target=_serve, args=(theirs,), daemon=True)
-        self.process.start()
+        try:
+            self.process.start()
+        except (OSError, EOFError) as error:
+            self._pipe.close()
+            raise WorkerLost(
+                f"no worker process could be started ({in_words(error)}): the process that starts them was "
+                "killed, or this machine allows no more. What was committed before is kept: run the same "
+                "command again, and where it happens again, with fewer --workers"
+            ) from error
+        finally:
+            theirs.close()
         self._pid = self.process.pid or 0
         _alive.add(self._pid)
-        theirs.close()
 
     def ask(self, asked: bytes) -> bytes | None:
         """The answer; None where the process has ended."""

@@ -84,7 +84,11 @@ class Corpus:
         group = "" if options.split_by == "cluster" else options.split_by
         candidates = read_candidates(paths, columns, group)
         if not len(candidates):
-            raise DataError(f"no document passed the filters: {_summary(report)}")
+            raise DataError(
+                f"no document passed the filters: {_summary(report)}; look whether --sources are the right "
+                "files, and at --text-field, --min-han-characters and the other filters (yanmo curate --help "
+                "filters)"
+            )
         copies = find_exact_copies(candidates)
         whole = np.arange(len(copies.unique))
         corpus = cls(
@@ -195,11 +199,12 @@ class Corpus:
 def _check_malformed(report: MapReport, options: CurateOptions) -> None:
     first = _first_malformed(report)
     if not report.lines:
-        raise DataError("the sources hold no documents: expected JSON lines, rows or blocks of text")
+        raise DataError("--sources: the files hold no documents; expected JSON lines, rows or blocks of text")
     if report.malformed > options.max_malformed_share * report.lines:
         raise DataError(
             f"{report.malformed} of {report.lines} lines are malformed, more than the allowed share "
-            f"{options.max_malformed_share:g} (--max-malformed-share); the first: {first}"
+            f"{options.max_malformed_share:g}; mend them, or allow more by --max-malformed-share; the first: "
+            f"{first}"
         )
     for encoding in sorted(report.files.keys() - {"utf-8", "parquet"}):
         log.info("%d of %d file(s) are in %s", report.files[encoding], report.files.total(), encoding)

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from yanmo.common.errors import DataError
+from yanmo.common.errors import DataError, wrong_in
 from yanmo.store.output import Output
 
 PART = "seed_noise"
@@ -77,8 +77,8 @@ class SeedNoise:
             found = cls._parsed(value) if schema in (SCHEMA, _BEFORE) else None
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(
-                f"{path}: expected the twins of a recipe ({SCHEMA}), found {error!r}; run `yanmo train` with "
-                "--twins and --force again"
+                f"{path}: expected the twins of a recipe ({SCHEMA}), found another file ({wrong_in(error)}); "
+                "run `yanmo train` with --twins and --force again"
             ) from error
         if found is None:
             raise DataError(f"{output}: expected {SCHEMA}, found {schema!r}; use a newer yanmo")

@@ -28,7 +28,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from yanmo.common.errors import DataError
+from yanmo.common.errors import DataError, in_words
 from yanmo.formats.token_file import Ids, TokenFile, check_fields, open_tokens, verify_pages
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output
@@ -210,7 +210,8 @@ def read_index(path: Path, expected: dict[str, Any] | None = None) -> pa.Table:
         table = pq.read_table(path, page_checksum_verification=True, partitioning=None)
     except (pa.ArrowException, OSError) as error:
         raise DataError(
-            f"{path}: not a readable Parquet file ({error}); run the tokenize stage again with --force"
+            f"{path}: not a readable Parquet file ({in_words(error)}); run the tokenize stage "
+            "again with --force"
         ) from error
     found = {k.decode(): v.decode() for k, v in (table.schema.metadata or {}).items()}
     want = {"schema": "token_documents", "version": VERSION}

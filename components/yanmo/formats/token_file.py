@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from yanmo.common.errors import DataError, EnvironmentFault, StorageError
+from yanmo.common.errors import DataError, EnvironmentFault, StorageError, in_words
 from yanmo.store.scratch import Scratch
 
 VERSION = "1"
@@ -120,7 +120,8 @@ def open_tokens(
         parquet = pq.read_metadata(path)
     except (pa.ArrowException, OSError) as error:
         raise DataError(
-            f"{path}: not a readable Parquet file ({error}); run the tokenize stage again with --force"
+            f"{path}: not a readable Parquet file ({in_words(error)}); run the tokenize stage "
+            "again with --force"
         ) from error
     found = {k.decode(): v.decode() for k, v in (parquet.metadata or {}).items() if k.startswith(b"yanmo.")}
     want = {"schema": "tokens", "version": VERSION} | {k: str(v) for k, v in (expected or {}).items()}

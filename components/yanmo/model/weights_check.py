@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from yanmo.common.errors import DataError
+from yanmo.common.errors import DataError, wrong_in
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 CONVERT = (
@@ -127,7 +127,8 @@ def _header(path: Path) -> Iterator[tuple[str, StoredTensor]]:
             rows = _rows(header)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise DataError(
-                f"{path}: not a readable safetensors file: its header makes no sense ({error!r}); {again}"
+                f"{path}: not a readable safetensors file: its header makes no sense "
+                f"({wrong_in(error)}); {again}"
             ) from error
     first = 8 + length
     end = first + (rows[-1].end if rows else 0)

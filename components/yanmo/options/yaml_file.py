@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from yanmo.common.errors import UsageError, in_words
+from yanmo.common.given_file import given_text
 
 _INLINE = re.compile(r"\s*\{|\s*[A-Za-z_][\w-]*\s*:(\s|$)")
 _MAX_INLINE = 1000
@@ -45,14 +46,14 @@ def read_yaml(source: str | Path) -> dict[str, str]:
             if len(text) > _MAX_INLINE:
                 raise UsageError(f"{path}: {len(text)} characters; put more than {_MAX_INLINE} in a file")
         else:
-            text = Path(source).read_text(encoding="utf-8-sig")
+            text = given_text(source, "a YAML file of options", wrong=UsageError)
         tree = plain_yaml(text)
     except UsageError:
         raise
     except FileNotFoundError:
         raise UsageError(f"cannot read options from {path}: no such file{_meant(str(source))}") from None
-    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-        raise UsageError(f"cannot read options from {path}: {in_words(error)}") from error
+    except (ValueError, RecursionError, yaml.YAMLError) as error:
+        raise UsageError(f"{path}: expected lines of `name: value`; {yaml_problem(error)}") from error
     if not isinstance(tree, dict | None):
         raise UsageError(f"{path}: expected lines of `name: value`, found {_found(tree)}")
     result: dict[str, str] = {}
@@ -81,6 +82,16 @@ def _meant(source: str) -> str:
 def _found(value: Any) -> str:
     kinds: dict[Any, str] = {dict: "a mapping", list: "a list", str: "a text"}
     return kinds.get(type(value), "nothing")
+
+
+def yaml_problem(error: Exception) -> str:
+    """What is wrong with a YAML document, in one line: PyYAML's own words take five, with a drawing."""
+    problem, mark = getattr(error, "problem", None), getattr(error, "problem_mark", None)
+    if problem and mark:
+        return f"line {mark.line + 1}, column {mark.column + 1}: {problem}"
+    if isinstance(error, RecursionError):
+        return "it is nested too deep"
+    return " ".join(in_words(error).split())
 
 
 def plain_yaml(text: str) -> Any:

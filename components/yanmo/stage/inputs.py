@@ -6,10 +6,10 @@ import dataclasses
 import errno
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from yanmo.common.errors import DataError, UsageError, in_words
+from yanmo.common.errors import DataError, UsageError
+from yanmo.common.given_file import given_json, read_bounded
 from yanmo.options.fields import NONE, StageOptions, flag, option_fields
 from yanmo.store.manifest import MAX_REFERENCE_BYTES, Reference
 from yanmo.store.objects import ObjectStore
@@ -28,7 +28,7 @@ class PausedInput(DataError):
         self.paused = paused
 
 
-_NO_FILE = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG}
+_NO_FILE = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ENXIO}
 
 
 def resolve_inputs(store: ObjectStore, options: StageOptions) -> dict[str, Output | None]:
@@ -108,11 +108,11 @@ def _reference_in(text: str | bytes, where: str) -> Reference:
 
 def _inputs_file(value: str, known: Sequence[str]) -> dict[str, str]:
     """Input -> what the file `--inputs` says of it."""
+    what, shown = "'latest' or a JSON file of input names and references", f"--inputs {value}"
     try:
-        said = {} if value == "latest" else json.loads(Path(value).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:  # ValueError: not JSON, not UTF-8, a NUL in the name
-        why = "no such file" if isinstance(error, FileNotFoundError) else in_words(error)
-        raise UsageError(f"--inputs {value}: expected 'latest' or a JSON file: {why}") from error
+        said = {} if value == "latest" else given_json(value, what, shown=shown, wrong=UsageError)
+    except FileNotFoundError as error:
+        raise UsageError(f"{shown}: expected {what}: no such file") from error
     if not isinstance(said, dict):
         raise UsageError(f"--inputs {value}: expected a JSON object of input name -> reference")
     if unknown := sorted(said.keys() - set(known)):
@@ -129,9 +129,8 @@ def _taken(field: dataclasses.Field[Any]) -> tuple[str, ...]:
 def _file_bytes(value: str) -> bytes | None:
     """What the file called `value` begins with; None where `value` names no file."""
     try:
-        with Path(value).open("rb") as file:
-            return file.read(MAX_REFERENCE_BYTES + 1)
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        return read_bounded(value, MAX_REFERENCE_BYTES + 1)
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name, a silent pipe
         if isinstance(error, OSError) and error.errno not in _NO_FILE:
             raise
         return None

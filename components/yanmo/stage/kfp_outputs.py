@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from yanmo.common.errors import UsageError
+from yanmo.options.values import brief
 
 _MOUNTS = {"minio://": "/minio/", "s3://": "/s3/", "gs://": "/gcs/"}
 
@@ -39,8 +40,11 @@ class ExecutorOutputs:
             }
             parameters = {n: p["outputFile"] for n, p in outputs.get("parameters", {}).items()}
             return cls(outputs["outputFile"], artifacts, parameters)
-        except (ValueError, KeyError, TypeError, IndexError) as error:
-            raise UsageError(f"--executor-input: not KFP's executor input: {error!r}") from error
+        except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
+            raise UsageError(
+                "--executor-input: expected KFP's executor input, JSON with `outputs` that a pipeline gives "
+                f"as {{{{$}}}}; found {brief(executor_input)}"
+            ) from error
 
     @property
     def bucket(self) -> str:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from yanmo.common.errors import DataError
+from yanmo.common.errors import DataError, is_out_of_space
 from yanmo.store.manifest import FileEntry, Manifest, Role, content_digest, make_key
 from yanmo.store.objects import AlreadyExists, Damaged, ObjectStore, check_name
 from yanmo.store.output import Output, find_output, manifest_name, superseded_name
@@ -228,7 +228,9 @@ def _build_and_commit(
             announce(store, recipe.stage, key, recipe.outputs | parts)
         lease.check()
         outcome = _commit(store, _manifest(recipe, key, attempt, result), force)
-    except BaseException:
+    except BaseException as error:
+        if is_out_of_space(error) and not error.filename:  # pyarrow and others do not say where
+            error.filename = f"{recipe.stage}/{key[:12]} in {store.uri}"
         # SIGTERM or a failing fsync may come just after the manifest became visible.
         if not _is_committed(store, attempt):
             attempt.discard()

@@ -11,6 +11,7 @@ import errno
 import fcntl
 import functools
 import hashlib
+import io
 import os
 import shutil
 import stat
@@ -136,6 +137,8 @@ class FileStore:
         try:
             yield
         except OSError as error:
+            if error.errno and not error.filename:  # of a read or write, which knows no name
+                error.filename = str(self.root)
             if error.errno not in _FOR_GOOD:
                 raise
             raise StoreUnusable(
@@ -149,11 +152,39 @@ class FileStore:
 
     @_explained
     def read(self, name: str) -> tuple[bytes, str]:
-        with self._path(name).open("rb") as file:
+        with self._opened(name) as file:
             data = file.read(MAX_DOCUMENT_BYTES + 1)
         if len(data) > MAX_DOCUMENT_BYTES:
-            raise DataError(f"{self.uri}/{name}: over {MAX_DOCUMENT_BYTES} bytes; not a document of Yanmo")
+            raise DataError(
+                f"{self.uri}/{name}: over {MAX_DOCUMENT_BYTES} bytes, no document of Yanmo; restore it"
+            )
         return data, hashlib.sha256(data).hexdigest()
+
+    def _opened(self, name: str) -> io.BufferedReader:
+        """The file of an object, which is never waited for.
+
+        Raises:
+            DataError: a pipe, a device, a socket or a link to nothing lies in its place.
+            FileNotFoundError: nothing does.
+        """
+        path = self._path(name)
+        try:
+            file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError as error:
+            if error.errno == errno.ENOENT and path.is_symlink():
+                raise self._no_object(name, "a link to nothing") from None
+            if error.errno == errno.ENXIO:
+                raise self._no_object(name, "a socket") from None
+            raise
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            os.close(file)
+            if path.is_dir():
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+            raise self._no_object(name, "a pipe or a device")
+        return os.fdopen(file, "rb")
+
+    def _no_object(self, name: str, found: str) -> DataError:
+        return DataError(f"{self.uri}/{name}: expected a file, found {found}; remove it, or restore the file")
 
     @_explained
     def create(self, name: str, data: bytes) -> str:
@@ -191,7 +222,11 @@ class FileStore:
     @_explained
     def stat(self, name: str) -> ObjectInfo | None:
         path = self._path(name)
-        return self._info(name, path) if path.is_file() else None
+        if path.is_file():
+            return self._info(name, path)
+        if not os.path.lexists(path) or path.is_file():  # somebody made it meanwhile
+            return self._info(name, path) if path.is_file() else None
+        raise self._no_object(name, "a folder" if path.is_dir() else "something else")
 
     def sizes(self, names: Sequence[str]) -> list[int | None]:
         found = [self.stat(name) for name in names]
@@ -268,7 +303,7 @@ class FileStore:
     @_explained
     def digest(self, name: str) -> Written | None:
         try:
-            with self._path(name).open("rb") as file:
+            with self._opened(name) as file:
                 sha256 = hashlib.file_digest(file, "sha256").hexdigest()
                 return Written(file.tell(), sha256)
         except (FileNotFoundError, IsADirectoryError):

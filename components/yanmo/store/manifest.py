@@ -94,7 +94,10 @@ class Reference:
         except LaterSchema as error:
             raise DataError(f"{where}: {error}") from error
         except ValueError as error:
-            raise DataError(f"{where}: not a reference to an output: {error}") from error
+            raise DataError(
+                f"{where}: not a reference to an output: {error}; give a file that --reference-out wrote, or "
+                "STAGE/KEY"
+            ) from error
 
     @classmethod
     def from_dict(cls, values: Any) -> Reference:

@@ -19,6 +19,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from yanmo.common.given_file import kind_of_json
 from yanmo.store.objects import MAX_DOCUMENT_BYTES, is_name
 from yanmo.store.upgrades import UPGRADES
 
@@ -68,7 +69,7 @@ def parse(data: str | bytes, schema: str, limit: int) -> dict[str, Any]:
         raise ValueError(f"{len(data)} bytes, expected at most {limit}")
     values = load(data)
     if not isinstance(values, dict):
-        raise ValueError(f"expected a JSON object, found {type(values).__name__}")
+        raise ValueError(f"expected a JSON object, found {kind_of_json(values)}")
     return upgraded(values, schema)
 
 
@@ -134,7 +135,7 @@ def check_manifest(values: dict[str, Any]) -> None:
 def _fields(values: Any, where: str, checks: dict[str, Check]) -> None:
     """A mapping with exactly the fields of `checks`, each good."""
     if not isinstance(values, dict):
-        raise ValueError(f"{where}: expected an object, found {type(values).__name__}")
+        raise ValueError(f"{where}: expected an object, found {kind_of_json(values)}")
     unknown = sorted(str(name)[:50] for name in values.keys() - checks.keys())
     if unknown:
         raise ValueError(f"{where}: unknown field {', '.join(unknown[:5])}; written by a later version?")

@@ -8,7 +8,6 @@ bits per character would be those of another text.
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,12 +16,28 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from yanmo.common.errors import DataError, in_words
+from yanmo.common.errors import DataError
+from yanmo.common.given_file import MIB, given_json, kind_of_json
 from yanmo.formats.round_trip import ADVICE, PROBES, difference, open_tokenizer
 from yanmo.tokenize.byte_level import ALPHABET, BYTES, is_byte_level
 from yanmo.tokenize.segmenter import Array, Segmenter
 
+MOST_TOKENIZER_BYTES = 200 * MIB
+"""Of a tokenizer.json; that of the largest vocabularies has 35."""
 _BYTE_VALUE = {character: byte for byte, character in enumerate(ALPHABET)}
+
+
+def no_tokenizer(path: Path, value: Any) -> DataError:
+    """The error for JSON that is not that of a tokenizer."""
+    found = (
+        f"an object with {', '.join(map(str, list(value)[:5])) or 'nothing'}"
+        if isinstance(value, dict)
+        else ""
+    )
+    return DataError(
+        f"{path}: expected a tokenizer.json, with a model that has a type and a vocab; found "
+        f"{found or kind_of_json(value)}: copy it again"
+    )
 
 
 def read_segmenter(path: Path) -> Segmenter:
@@ -31,12 +46,12 @@ def read_segmenter(path: Path) -> Segmenter:
     Raises:
         DataError: it is damaged.
     """
+    value = given_json(path, "a tokenizer.json", most_bytes=MOST_TOKENIZER_BYTES)
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
         plain = value["model"]["type"] == "Unigram" and value.get("normalizer") is None
         plain &= value.get("pre_tokenizer") is None or is_byte_level(value)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise DataError(f"{path}: not a tokenizer.json: {in_words(error)}") from error
+    except (KeyError, TypeError, AttributeError) as error:
+        raise no_tokenizer(path, value) from error
     return Segmenter.read(path) if plain else ForeignSegmenter.read(path)
 
 

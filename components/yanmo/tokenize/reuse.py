@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from yanmo.common.errors import DataError
+from yanmo.common.errors import DataError, wrong_in
 from yanmo.formats.token_cache import SPLITS, SpecialIds
 from yanmo.stage.stage_run import StageRun
 from yanmo.store.commit import Attempt, Recipe, Result, find_whole
@@ -142,7 +142,7 @@ def done_of(part: Output) -> Done:
         return Done.from_metadata(part.manifest.metadata)
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(
-            f"{part}: damaged manifest ({error!r}); run the tokenize stage with --force"
+            f"{part}: damaged manifest ({wrong_in(error)}); run the tokenize stage with --force"
         ) from error
 
 

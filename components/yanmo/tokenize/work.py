@@ -9,12 +9,12 @@ import os
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import as_completed
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from yanmo.common.errors import DataError, StorageError, in_words
+from yanmo.common.errors import DataError
+from yanmo.common.given_file import MIB, read_given
 from yanmo.common.logs import Progress, human_bytes
 from yanmo.common.workers import Workers, preload
 from yanmo.formats.documents import text_form
@@ -48,6 +48,8 @@ TOKENIZER_REVISION = 2
 """Raised by hand when the same text and options give another tokenizer."""
 _CHOICE_OPTIONS = ("min_character_count", "character_share", "dictionary_weight")
 _VOCABULARY_OPTIONS = ("vocab_size", *_CHOICE_OPTIONS, "byte_level")
+_MOST_DICTIONARY_BYTES = 64 * MIB
+"""Of a user dictionary; that of jieba has 5."""
 _FILES_SAMPLED = 16
 _BYTES_PER_WORKER = 64 << 20
 
@@ -92,17 +94,17 @@ def read_user_dictionaries(options: TokenizeConfig) -> bytes:
         DataError: one is missing, or a line is not in jieba's format.
     """
     found = b""
+    what = "a text file with lines of `word [frequency] [tag]`"
     for place in filter(None, map(str.strip, options.user_dictionary.split(","))):
+        shown = f"--user-dictionary {place}"
         try:
             if "://" in place:
                 folder, _, name = place.rpartition("/")
                 data = store_of(options, folder).read(name)[0]
             else:
-                data = Path(place).read_bytes()
-        except OSError as error:
-            if isinstance(error, StorageError):
-                raise
-            raise DataError(f"--user-dictionary {place}: cannot be read: {in_words(error)}") from error
+                data = read_given(place, what, shown=shown, most_bytes=_MOST_DICTIONARY_BYTES)
+        except FileNotFoundError as error:
+            raise DataError(f"{shown}: expected {what}: no such file") from error
         found += user_lines(data, place)
     return found
 

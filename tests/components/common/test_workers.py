@@ -226,3 +226,35 @@ def test_the_cpu_time_of_workers_is_known_here_and_to_whoever_waits_for_us(tmp_p
     assert here >= 2.9, "20 tasks of 0.1 s and 2 of 0.5 s, by the CPU and not by the clock"
     assert children < 1, "what the system says by itself before the end"
     assert usage.ru_utime + usage.ru_stime >= here
+
+
+@needs_proc
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_server_of_workers_that_is_killed_or_stopped_holds_nobody_up(sent: signal.Signals) -> None:
+    """Killed: the answer is that of a lost worker. Stopped: `close` lets go whoever waits for a worker."""
+    code = (
+        "import os, signal, sys, threading, time\n"
+        "from multiprocessing import forkserver\n"
+        "from yanmo.common.errors import exit_code\n"
+        "from yanmo.common.workers import Workers\n"
+        "workers = Workers(2)\n"
+        "assert workers.call(len, 'ab') == 2\n"
+        f"os.kill(forkserver._forkserver._forkserver_pid, {int(sent)})\n"
+        "if sys.argv[1] == 'SIGKILL':\n"
+        "    workers._idle.clear()\n"
+        "waiting = [workers.submit(time.sleep, 0.1) for _ in range(4)]\n"
+        "time.sleep(0.5)\n"
+        "workers.close(at_once=True)\n"
+        "errors = [w.exception() for w in waiting if not w.cancelled()]\n"
+        "assert all(e is None or exit_code(e) == 75 or 'ended' in str(e) for e in errors), errors\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(COMPONENTS)}
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, sent.name],
+        env=environment,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.communicate(timeout=60)[1] == "" and process.returncode == 0
+    assert not survivors(process.pid)

@@ -57,12 +57,12 @@ def test_system_history_input_and_weights_are_understood():
 @pytest.mark.parametrize(
     ("record", "why"),
     [
-        ({"messages": "你好"}, "messages are a str"),
+        ({"messages": "你好"}, "messages are a text"),
         ({"messages": [{"role": "tool", "content": "x"}]}, "turn 1: role 'tool': expected system, user"),
         ({"messages": [{"role": "user", "content": None}]}, "turn 1: content of user is not text"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "content of user is not text"),
         ({"messages": [{"role": "user", "content": " "}]}, "turn 1: user says nothing"),
-        ({"messages": ["你好"]}, "turn 1: a str, expected role and content"),
+        ({"messages": ["你好"]}, "turn 1: a text, expected role and content"),
         ({"messages": [{"role": "user", "content": "你好"}]}, "a chat without an answer"),
         ({"messages": []}, "a chat without an answer"),
         (
@@ -86,8 +86,8 @@ def test_system_history_input_and_weights_are_understood():
         ({**LAYOUTS["alpaca"], "history": 5}, "history: expected a list of pairs"),
         ({**LAYOUTS["alpaca"], "history": [["你好"]]}, "history: expected a list of pairs"),
         ({**LAYOUTS["alpaca"], "history": ["好的"]}, "history: expected a list of pairs"),
-        ({**LAYOUTS["alpaca"], "input": ["诗"]}, "input is a list, expected text"),
-        ({**MESSAGES, "system": ["诗"]}, "system is a list, expected text"),
+        ({**LAYOUTS["alpaca"], "input": ["诗"]}, "input is an array, expected text"),
+        ({**MESSAGES, "system": ["诗"]}, "system is an array, expected text"),
     ],
 )
 def test_what_is_no_chat_says_why(record, why):

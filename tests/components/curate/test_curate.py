@@ -235,7 +235,7 @@ BAD: list[tuple[str, Callable[[list[Record]], list[Any]], tuple[str, ...], str]]
     ("genre", lambda r: r, ("--genres", "shi,qu"), "no documents of genre 曲 .*there are 文, 词, 诗, 赋"),
     ("filter", lambda r: [*r, *({**x, "text": "短"} for x in r[:60])], (), "filter too_short drops 6"),
     ("nothing", lambda r: [{**r[0], "text": "短"}] * 3, ("--max-filter-share", "1"), "no document passed"),
-    ("blank", lambda r: ["", " "], (), "the sources hold no documents"),
+    ("blank", lambda r: ["", " "], (), "--sources: the files hold no documents"),
     ("small", lambda r: r[:3], (), "too little text to hold out a test split: 3 documents"),
     (
         "overlap",

@@ -28,7 +28,7 @@ def test_an_artifact_is_written_where_the_launcher_looks(uri: str, path: str) ->
     "text", ["x", "{}", "[]", "null", '{"outputs": {}}', '{"outputs": {"artifacts": {"a": {}}}}']
 )
 def test_what_is_no_executor_input_is_a_usage_error(text: str) -> None:
-    with pytest.raises(UsageError, match="--executor-input: not KFP's executor input"):
+    with pytest.raises(UsageError, match="--executor-input: expected KFP's executor input"):
         ExecutorOutputs.parse(text)
 
 

@@ -74,7 +74,7 @@ def test_user_dictionary_may_lie_in_a_store(store, tmp_path):
 @pytest.mark.parametrize("place", ["{}/absent.txt", "file://{}/absent.txt"])
 def test_missing_user_dictionary_is_named(store, tmp_path, capsys, place):
     assert tokenize(store, "--user-dictionary", place.format(tmp_path)) == ExitCode.DATA
-    assert "absent.txt: cannot be read" in capsys.readouterr().err
+    assert "absent.txt: expected a text file" in capsys.readouterr().err
 
 
 def test_byte_level_tokenizer_gives_the_cache_of_the_other_form(store):

@@ -14,10 +14,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from yanmo.common.errors import DataError, in_words
+from yanmo.common.errors import DataError
+from yanmo.common.given_file import MIB, given_text
 
 SHIPPED = Path(__file__).with_name("synonyms.txt")
 _MOST_WORDS = 500
+_MOST_BYTES = 16 * MIB
 _CILIN = re.compile(r"[A-Z][a-z]\d\d[A-Z]\d\d([=#@])\Z")
 
 
@@ -35,10 +37,11 @@ class Synonyms:
         Raises:
             DataError: the file is not readable as UTF-8, or has no group of two words.
         """
+        what, shown = "a text file with one group of words per line", f"--synonyms {path}"
         try:
-            lines = path.read_text(encoding="utf-8-sig").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            raise DataError(f"--synonyms {path}: expected a text file in UTF-8: {in_words(error)}") from error
+            lines = given_text(path, what, shown=shown, most_bytes=_MOST_BYTES).splitlines()
+        except FileNotFoundError as error:
+            raise DataError(f"{shown}: expected {what}: no such file") from error
         groups: dict[str, list[str]] = {}
         fixed: set[str] = set()
         for number, line in enumerate(lines, 1):
@@ -54,7 +57,10 @@ class Synonyms:
                 )
             _add(groups, group)
         if not groups:
-            raise DataError(f"--synonyms {path}: no line holds two words that may stand for one another")
+            raise DataError(
+                f"--synonyms {path}: no line holds two words that may stand for one another; expected one "
+                "group of words per line"
+            )
         return cls({word: tuple(others) for word, others in groups.items()}, frozenset(fixed - groups.keys()))
 
     @cached_property

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from yanmo.common.errors import DataError, StorageError
+from yanmo.common.errors import DataError, StorageError, in_words
 from yanmo.curate.sources.chat_layouts import FIELDS as CHAT_FIELDS
 from yanmo.curate.sources.encodings import SAMPLE_BYTES, as_utf8, file_encoding
 from yanmo.curate.sources.listing import Source
@@ -208,7 +208,9 @@ def _row_batches(
     except StorageError:
         raise  # the server cannot be reached: try again later
     except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{source.shown}: not a readable Parquet file: {error}; fetch it again") from error
+        raise DataError(
+            f"{source.shown}: not a readable Parquet file: {in_words(error)}; fetch it again"
+        ) from error
 
 
 def _rows_at_a_time(metadata: Any, batch_bytes: int) -> int:

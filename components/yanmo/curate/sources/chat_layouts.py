@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from yanmo.common.given_file import kind_of_json
+
 FIELDS = ("messages", "conversations", "instruction", "input", "output", "history", "system")
 """Fields and columns that may hold a chat."""
 GENRE = "chat"
@@ -43,11 +45,11 @@ def turns_of(record: Mapping[str, Any]) -> list[Turn] | str | None:
     if isinstance(messages, str) and not own:
         return messages
     if not isinstance(messages, Sequence) or isinstance(messages, str):
-        return f"messages are a {type(messages).__name__}, expected a list"
+        return f"messages are {kind_of_json(messages)}, expected a list"
     turns = []
     system = record.get("system")
     if system and not isinstance(system, str):
-        return f"system is a {type(system).__name__}, expected text"
+        return f"system is {kind_of_json(system)}, expected text"
     if system and system.strip():
         turns.append(Turn("system", system, False))
     for number, message in enumerate(messages, 1):
@@ -67,7 +69,7 @@ def turns_of(record: Mapping[str, Any]) -> list[Turn] | str | None:
 
 def _turn(message: Any) -> Turn | str:
     if not isinstance(message, Mapping):
-        return f"a {type(message).__name__}, expected role and content"
+        return f"{kind_of_json(message)}, expected role and content"
     name = message.get("role") or message.get("from")
     role = _ROLES.get(name) if isinstance(name, str) else None
     if role is None:
@@ -99,7 +101,7 @@ def _alpaca(record: Mapping[str, Any]) -> list[dict[str, Any]] | str | None:
         return None
     given, history = record.get("input"), record.get("history")
     if given and not isinstance(given, str):
-        return f"input is a {type(given).__name__}, expected text"
+        return f"input is {kind_of_json(given)}, expected text"
     is_pairs = isinstance(history, Sequence) and not isinstance(history, str)
     if history and not (is_pairs and all(_is_pair(pair) for pair in history)):
         return "history: expected a list of pairs of question and answer"

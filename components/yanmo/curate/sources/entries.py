@@ -26,11 +26,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from yanmo.common.errors import DataError, EnvironmentFault, UsageError, in_words
+from yanmo.common.errors import DataError, EnvironmentFault, UsageError
+from yanmo.common.given_file import MIB, given_text
 from yanmo.curate.options.source_options import ENCODINGS, LAYOUTS
 from yanmo.curate.sources.raw_files import local_path
 from yanmo.formats.genre_names import genre_problem
-from yanmo.options.yaml_file import plain_yaml
+from yanmo.options.yaml_file import plain_yaml, yaml_problem
 
 VALUES = ("genre", "title", "author", "source", "license")
 """Settings for all documents of a place; they win over the documents' own fields."""
@@ -39,6 +40,8 @@ FIELDS = tuple(f"{name}_field" for name in ("text", *VALUES))
 LABEL = "label."
 BUNDLED = "bundled"
 """`--sources bundled`: the corpus that comes with Yanmo."""
+_MOST_BYTES = 4 * MIB
+"""Of a sources file; 20,000 places."""
 
 _NAME = re.compile(r"[^\s=;,]{1,100}\Z")
 _CHOICES = {"encoding": ENCODINGS, "layout": LAYOUTS}
@@ -166,9 +169,13 @@ def _read_list(path: Path) -> list[Any]:
     import yaml
 
     try:
-        value = plain_yaml(path.read_text(encoding="utf-8-sig"))
+        text = given_text(path, "a YAML file of sources", shown=f"--sources {path}", most_bytes=_MOST_BYTES)
+        value = plain_yaml(text)
+    except DataError:
+        raise
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-        raise DataError(f"--sources {path}: cannot be read as YAML: {in_words(error)}") from error
+        what = "no such file" if isinstance(error, OSError) else yaml_problem(error)
+        raise DataError(f"--sources {path}: expected a YAML file of sources; {what}") from error
     found = value.get("sources") if isinstance(value, dict) else None
     if not isinstance(found, list) or not found or len(value) > 1:
         raise UsageError(f"--sources {path}: expected `sources:` and a list of `path:` and settings")

@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from yanmo.common.errors import DataError, StorageError, UsageError, in_words
+from yanmo.common.given_file import MIB, given_text
 from yanmo.curate.sources.entries import NO_SETTINGS, Settings, read_entries
 from yanmo.curate.sources.raw_files import RawFile, list_files, local_path, open_file, stat_file
+from yanmo.options.values import brief
 from yanmo.store.manifest import digest
 from yanmo.store.objects import AlreadyExists, Changed, ObjectStore
 
@@ -31,6 +33,8 @@ _NAME = re.compile(
     r".*\.(?:(parquet)|(jsonl|txt|csv|tsv)(?:\.(gz|zst|xz|bz2))?)\Z", re.IGNORECASE | re.DOTALL
 )
 _HASHED_AT_A_TIME = 1 << 20
+_MOST_EXCLUDED_BYTES = 64 * MIB
+"""Of --exclude; a million ids."""
 SMALL_BYTES = 64 << 10
 """A file below this is small."""
 MANY_SMALL = 100
@@ -193,7 +197,7 @@ def _hash(uri: str) -> str:
         except StorageError:
             raise  # the server is away: try again later
         except OSError as error:
-            raise DataError(f"{uri}: cannot be read: {error.strerror}") from error
+            raise DataError(f"{uri}: cannot be read: {in_words(error)}; look at the path") from error
     return result.hexdigest()
 
 
@@ -239,15 +243,16 @@ def iterate_excluded(path: Path) -> Iterator[str]:
     Raises:
         DataError: it cannot be read, or a line is not an id.
     """
+    what, shown = "a text file with one id per line", f"--exclude {path}"
     try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"--exclude {path}: cannot be read: {in_words(error)}") from error
+        text = given_text(path, what, shown=shown, most_bytes=_MOST_EXCLUDED_BYTES)
+    except FileNotFoundError as error:
+        raise DataError(f"{shown}: expected {what}: no such file") from error
     for number, line in enumerate(text.splitlines(), 1):
         found = line.partition("#")[0].strip()
         if found and not re.fullmatch(r"[0-9a-f]{64}", found):
             raise DataError(
-                f"--exclude {path}:{number}: expected an id of 64 hexadecimal digits, got {found!r}"
+                f"--exclude {path}:{number}: expected an id of 64 hexadecimal digits, got {brief(found)}"
             )
         if found:
             yield found

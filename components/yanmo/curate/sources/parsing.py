@@ -190,6 +190,8 @@ def _is_number(value: Any) -> bool:
 
 
 def _kind(value: Any) -> str:
+    if value is None:
+        return "null"
     return repr(value).lower() if isinstance(value, (bool, float)) else type(value).__name__
 
 

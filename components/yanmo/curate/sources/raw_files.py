@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 from urllib.parse import unquote
 
-from yanmo.common.errors import DataError, UsageError
+from yanmo.common.errors import DataError, UsageError, in_words
 
 if TYPE_CHECKING:
     from yanmo.store.s3.files import S3File
@@ -112,7 +112,7 @@ def _stat_local(entry: str) -> RawFile:
     try:
         stat = path.stat()
     except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}") from error
+        raise DataError(f"{path}: cannot be read: {in_words(error)}; look at the path") from error
     return RawFile(
         uri=path.absolute().as_uri(),
         bytes=stat.st_size,
@@ -126,7 +126,7 @@ def _open_local(entry: str) -> BinaryIO:
     try:
         return path.open("rb")
     except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}") from error
+        raise DataError(f"{path}: cannot be read: {in_words(error)}; look at the path") from error
 
 
 def _list_s3(entry: str) -> Iterator[RawFile]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import zstandard
 
-from yanmo.common.errors import DataError, StorageError
+from yanmo.common.errors import DataError, StorageError, in_words
 from yanmo.curate.sources.encodings import detect, packed_kind
 from yanmo.curate.sources.listing import Source
 from yanmo.curate.sources.raw_files import open_file
@@ -56,7 +56,7 @@ def raw_chunks(source: Source, on_bytes: Callable[[int], None]) -> Iterator[byte
         except StorageError:
             raise  # the server is away: try again later
         except OSError as error:
-            raise DataError(f"{source.shown}: cannot be read: {error.strerror or error}") from error
+            raise DataError(f"{source.shown}: cannot be read: {in_words(error)}; look at the path") from error
 
 
 def unpacked(source: Source, on_bytes: Callable[[int], None]) -> Iterator[bytes]:
@@ -114,7 +114,7 @@ def _pieces(source: Source, chunks: Iterator[bytes]) -> Iterator[tuple[int, byte
         if isinstance(error, (DataError, StorageError)):
             raise
         raise DataError(
-            f"{source.shown}: damaged .{source.compression} data: {error}; fetch it again"
+            f"{source.shown}: damaged .{source.compression} data: {in_words(error)}; fetch it again"
         ) from error
     if unpacker is not None:
         raise DataError(

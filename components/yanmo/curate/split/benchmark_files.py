@@ -11,7 +11,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from yanmo.common.errors import DataError, StorageError
+from yanmo.common.errors import DataError, StorageError, in_words
 from yanmo.curate.sources.batches import Reading, read_batches, utf8_chunks
 from yanmo.curate.sources.listing import Source
 from yanmo.curate.sources.raw_files import open_file
@@ -35,7 +35,10 @@ def benchmark_texts(sources: Iterable[Source], run_length: int) -> list[str]:
     texts = [text for source in sources for text in _strings_of(source) if len(text) >= run_length]
     if not texts and sources:
         names = ", ".join(source.name for source in sources[:5])
-        raise DataError(f"--benchmarks: no string of {run_length} characters or more in {names}")
+        raise DataError(
+            f"--benchmarks: no string of {run_length} characters or more in {names}; look whether they "
+            "are the right files"
+        )
     return normalize(texts).texts
 
 
@@ -57,7 +60,9 @@ def _line_strings(source: Source, line: int, data: bytes) -> Iterator[str]:
         value = orjson.loads(data) if source.form == "jsonl" else data.decode()
     except ValueError as error:
         expected = "JSON in UTF-8" if source.form == "jsonl" else "UTF-8"
-        raise DataError(f"--benchmarks {source.shown}:{line}: expected {expected}: {error}") from error
+        raise DataError(
+            f"--benchmarks {source.shown}:{line}: expected {expected}: {in_words(error)}"
+        ) from error
     yield from _strings(value)
 
 
@@ -79,7 +84,7 @@ def _cells(source: Source) -> Iterator[str]:
             yield from row
     except (UnicodeDecodeError, csv.Error) as error:
         raise DataError(
-            f"--benchmarks {source.shown}: expected a .{source.form} table in UTF-8: {error}"
+            f"--benchmarks {source.shown}: expected a .{source.form} table in UTF-8: {in_words(error)}"
         ) from error
 
 
@@ -90,8 +95,10 @@ def _parquet_strings(source: Source) -> Iterator[str]:
                 yield from _strings(batch.to_pylist())
     except StorageError:
         raise  # the server is away: try again later
-    except (pa.ArrowException, OSError) as error:
-        raise DataError(f"--benchmarks {source.shown}: not a readable Parquet file: {error}") from error
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise DataError(
+            f"--benchmarks {source.shown}: not a readable Parquet file: {in_words(error)}; fetch it again"
+        ) from error
 
 
 def _strings(value: Any) -> Iterator[str]:

@@ -20,7 +20,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from yanmo.common.errors import DataError, EnvironmentFault, StorageError, UsageError, is_out_of_space
+from yanmo.common.errors import (
+    DataError,
+    EnvironmentFault,
+    StorageError,
+    UsageError,
+    is_out_of_space,
+    wrong_in,
+)
 from yanmo.evaluate.bits.of_documents import LoadedModel
 from yanmo.evaluate.bits.pieces import Pieces, PieceTask, plan_of
 from yanmo.evaluate.writing.generate import generate
@@ -99,7 +106,7 @@ def run_harness(
     except Exception as error:  # tasks run foreign code: any error can come from them
         if isinstance(error, (StorageError, DataError)) or is_out_of_space(error):  # not the tasks' fault
             raise
-        raise DataError(f"{folder}: lm-evaluation-harness cannot run its tasks: {error!r}") from error
+        raise DataError(f"{folder}: lm-evaluation-harness cannot run its tasks: {wrong_in(error)}") from error
     finally:
         os.chdir(before)
     return {"version": lm_eval.__version__, "tasks": _plain(results["results"] if results else {})}

@@ -12,7 +12,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from yanmo.common.errors import DataError
+from yanmo.common.errors import DataError, wrong_in
 from yanmo.store.manifest import Reference, sealed, unsealed
 from yanmo.store.objects import MAX_DOCUMENT_BYTES, AlreadyExists, ObjectStore
 from yanmo.store.pointers import RECORD_SCHEMA, RECORDED, check_stage
@@ -106,7 +106,8 @@ def read_record(store: ObjectStore, channel: str, number: int) -> ChampionRecord
     except (DataError, LaterSchema) as error:
         raise DataError(f"{store.uri}/{name}: {str(error).removeprefix(f'{store.uri}/{name}: ')}") from error
     except (ValueError, KeyError, TypeError, FileNotFoundError) as error:
-        raise DataError(f"{store.uri}/{name}: damaged record of a champion: {error!r}; restore it") from error
+        why = wrong_in(error)
+        raise DataError(f"{store.uri}/{name}: damaged record of a champion: {why}; restore it") from error
 
 
 def write_record(store: ObjectStore, channel: str, record: ChampionRecord) -> bool:

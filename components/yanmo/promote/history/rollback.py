@@ -119,7 +119,10 @@ def _before(records: Sequence[ChampionRecord], current: Reference, channel: str)
         record = _restored(records, number)
         if record.model.content_digest not in passed_over:
             return record
-    raise DataError(f"{named(current)} is the first champion of channel {channel!r}; there is none before it")
+    raise DataError(
+        f"{named(current)} is the first champion of channel {channel!r}; there is none before it to go "
+        "back to (yanmo promote history shows them all)"
+    )
 
 
 def roll_back(store: ObjectStore, plan: RollbackPlan, *, who: str, why: str) -> ChampionRecord:

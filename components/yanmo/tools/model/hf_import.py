@@ -70,7 +70,10 @@ def _files(folder: Path) -> list[Path]:
         raise UsageError(
             f"{folder}: expected a model in Hugging Face's layout, it lacks {lacks}{_hint(missing)}"
         )
-    return [*(folder / name for name in _TAKEN if (folder / name).is_file()), *weight_files(folder)]
+    weights = weight_files(folder)
+    if no_files := [path.name for path in weights if not path.is_file()]:
+        raise DataError(f"{folder}: expected files, and {', '.join(no_files)} is none; copy the model again")
+    return [*(folder / name for name in _TAKEN if (folder / name).is_file()), *weights]
 
 
 def _hint(missing: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from yanmo.common.errors import DataError
+from yanmo.common.errors import DataError, wrong_in
 from yanmo.formats.stage_cost import finite
 from yanmo.store.output import Output, read_json
 
@@ -49,7 +49,7 @@ def read_evaluation(output: Output) -> Evaluation | None:
         genres = {name: _bits(value) for name, value in summary["genres"].items()}
         return Evaluation(output, conditions, _bits(summary["mean"]), genres)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        why = error if isinstance(error, DataError) else f"summary.json holds no results: {error!r}"
+        why = error if isinstance(error, DataError) else f"summary.json holds no results: {wrong_in(error)}"
         log.warning("%s is lost: %s", output, why)
         return None
 

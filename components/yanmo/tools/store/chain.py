@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from yanmo.common.errors import DataError
+from yanmo.common.given_file import kind_of_json
 from yanmo.store.manifest import REFERENCE_SCHEMA, Manifest, Reference, unsealed
 from yanmo.store.objects import MAX_DOCUMENT_BYTES, ObjectStore
 from yanmo.store.output import Output, open_reference
@@ -92,7 +93,7 @@ def references_in(data: bytes, schema: str, needed: Mapping[str, type | None], w
             if kind is Reference:
                 Reference.from_dict(values[name])
             elif kind and not isinstance(values[name], kind):
-                raise ValueError(f"{name}: expected an object, found {type(values[name]).__name__}")
+                raise ValueError(f"{name}: expected an object, found {kind_of_json(values[name])}")
         return [Reference.from_dict(found) for found in _references(values)]
     except LaterSchema as error:
         raise DataError(f"{where}: {error}") from error

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from yanmo.common.errors import DataError
+from yanmo.common.errors import DataError, in_words
 from yanmo.common.logs import Progress
 from yanmo.options.fields import ToolOptions, opt, word
 from yanmo.store.objects import ObjectStore, Wanted
@@ -197,7 +197,7 @@ def _rows_with(path: Any, ids: Sequence[str]) -> dict[str, int]:
                 for row in pc.value_counts(values.combine_chunks()).to_pylist():
                     found[row["values"]] += row["counts"]
     except (pa.ArrowInvalid, OSError) as error:
-        raise DataError(f"{path}: not a readable Parquet file: {error}") from error
+        raise DataError(f"{path}: not a readable Parquet file: {in_words(error)}; restore it") from error
     return dict(found)
 
 

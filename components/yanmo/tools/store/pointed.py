@@ -78,5 +78,9 @@ def _read_record(data: bytes, number: int, where: str) -> list[Reference]:
         raise DataError(f"{where}: is the record of number {values['number']}; restore both to their places")
     for field, stage in RECORDED.items():
         if values.get(field):
-            check_stage(Reference.from_dict(values[field]), (stage,), f"{where}: {field}")
+            try:
+                reference = Reference.from_dict(values[field])
+            except ValueError as error:
+                raise DataError(f"{where}: {field}: {error}; restore it") from error
+            check_stage(reference, (stage,), f"{where}: {field}")
     return found

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from yanmo.common.errors import DataError, ExitCode, UsageError, in_words
+from yanmo.common.errors import DataError, ExitCode, UsageError
+from yanmo.common.given_file import given_json
 from yanmo.formats.genre_names import genre_problem
 from yanmo.formats.records import GENRE_ALIASES
 from yanmo.formats.round_trip import check_round_trip, open_tokenizer
@@ -20,7 +21,7 @@ from yanmo.options.fields import ToolOptions, channel_opt, opt, word
 from yanmo.store.commit import Attempt, Recipe, Result, commit_once
 from yanmo.store.objects import ObjectStore
 from yanmo.store.pointers import move_pointer
-from yanmo.tokenize.foreign import added_tokens, read_segmenter
+from yanmo.tokenize.foreign import MOST_TOKENIZER_BYTES, added_tokens, no_tokenizer, read_segmenter
 from yanmo.tokenize.tokenizer_files import special_ids, write_files
 from yanmo.tokenize.vocabulary import CHAT, SPECIAL, TAGS
 
@@ -104,16 +105,17 @@ def read_foreign(place: Path) -> dict[str, Any]:
         DataError: there is none, or it is not one.
     """
     path = _file(place)
+    value: Any = None
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = given_json(path, "a tokenizer.json", most_bytes=MOST_TOKENIZER_BYTES)
         value["model"]["type"], value["model"]["vocab"]
     except FileNotFoundError as error:
         raise DataError(
             f"{path}: no such file; a folder saved by transformers holds one, an older one gets it by "
             "`AutoTokenizer.from_pretrained(folder).save_pretrained(folder)`"
         ) from error
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise DataError(f"{path}: not a tokenizer.json: {in_words(error)}") from error
+    except (KeyError, TypeError) as error:
+        raise no_tokenizer(path, value) from error
     return {**value, "truncation": None, "padding": None}
 
 

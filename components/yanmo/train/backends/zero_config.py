@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from yanmo.common.errors import UsageError, in_words
+from yanmo.common.errors import UsageError
+from yanmo.common.given_file import given_json, kind_of_json
 from yanmo.train.config import TrainConfig
 
 _OURS = {
@@ -95,12 +95,13 @@ def fit_buckets(config: dict[str, Any], elements: int, ranks: int) -> None:
 
 
 def _read(path: str) -> dict[str, Any]:
+    what, shown = "a JSON object in a file", f"--deepspeed-config {path}"
     try:
-        value = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise UsageError(f"--deepspeed-config {path}: cannot be read as JSON: {in_words(error)}") from error
+        value = given_json(path, what, shown=shown, wrong=UsageError)
+    except FileNotFoundError as error:
+        raise UsageError(f"{shown}: expected {what}: no such file") from error
     if not isinstance(value, dict):
-        raise UsageError(f"--deepspeed-config {path}: expected an object, found {type(value).__name__}")
+        raise UsageError(f"{shown}: expected {what}, found {kind_of_json(value)}")
     return value
 
 

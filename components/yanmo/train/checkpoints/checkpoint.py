@@ -28,7 +28,7 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 
-from yanmo.common.errors import DataError
+from yanmo.common.errors import DataError, wrong_in
 from yanmo.model.weights_file import write_tensors
 from yanmo.store.manifest import file_sha256
 from yanmo.train.backends.engine import Engine
@@ -210,7 +210,7 @@ def damage(folder: Path) -> str | None:
     except FileNotFoundError as error:
         return f"{Path(error.filename).name} is missing"
     except (ValueError, KeyError, TypeError) as error:
-        return f"manifest.json is damaged ({error!r})"
+        return f"manifest.json is damaged ({wrong_in(error)})"
     return None
 
 

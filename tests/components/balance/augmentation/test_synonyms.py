@@ -57,7 +57,7 @@ def test_a_dictionary_of_the_users_and_cilin_are_read(tmp_path: Path) -> None:
     ("data", "message"),
     [
         (b"# nothing\n", "no line holds two words"),
-        ("舟 船".encode("gb18030"), "expected a text file in UTF-8"),
+        ("舟 船".encode("gb18030"), "in UTF-8; found byte 0x"),
     ],
 )
 def test_what_is_no_dictionary_is_refused(data: bytes, message: str, tmp_path: Path) -> None:

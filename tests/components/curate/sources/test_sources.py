@@ -126,7 +126,7 @@ def test_take_down_lists_allow_comments_and_nothing_else(tmp_path: Path) -> None
     path.write_text("a" * 64 + "\nnot an id\n")
     with pytest.raises(DataError, match=r"ids\.txt:2: expected an id of 64 hexadecimal digits"):
         list(iterate_excluded(path))
-    with pytest.raises(DataError, match="cannot be read"):
+    with pytest.raises(DataError, match="expected a text file with one id per line: no such file"):
         list(iterate_excluded(tmp_path / "missing"))
 
 

@@ -115,13 +115,13 @@ def larger_tokenizer(place):
 
 REPLACE = {"type": "Replace", "pattern": {"String": "也"}, "content": ""}
 DAMAGES = {
-    "config-list": (text_of("config.json", "[]"), "config.json", "found list"),
-    "config-deep": (text_of("config.json", "[" * 200_000), "config.json", "not readable as JSON"),
+    "config-list": (text_of("config.json", "[]"), "config.json", "found an array"),
+    "config-deep": (text_of("config.json", "[" * 200_000), "config.json", "it is not JSON"),
     "index-deep": (text_of("model.safetensors.index.json", "[" * 200_000), "index.json", "weight_map"),
     "tokenizer-deep": (text_of("tokenizer.json", "[" * 200_000), "tokenizer.json", "not a tokenizer"),
     "config-null": (text_of("config.json", "null"), "config.json", "expected a JSON object"),
-    "config-empty": (text_of("config.json", ""), "config.json", "not readable as JSON"),
-    "config-half": (cut("config.json", 0.5), "config.json", "not readable as JSON"),
+    "config-empty": (text_of("config.json", ""), "config.json", "it is not JSON"),
+    "config-half": (cut("config.json", 0.5), "config.json", "it is not JSON"),
     "config-no-object": (text_of("config.json", "{}"), "config.json", "model_type 'qwen3', found None"),
     "config-llama": (config_with(model_type="llama"), "config.json", "found 'llama'"),
     "config-lacks": (config_with(hidden_size=...), "config.json", "lacks hidden_size"),
@@ -177,7 +177,7 @@ DAMAGES = {
     ),
     "pickles": (pickled, "pytorch_model.bin", "safe_serialization=True"),
     "no-weights": (lambda p: [x.unlink() for x in p.glob("*.safetensors*")], "hf", "no model.safetensors"),
-    "genres-list": (text_of("genres.json", "[]"), "genres.json", "found list"),
+    "genres-list": (text_of("genres.json", "[]"), "genres.json", "found an array"),
     "genres-uneven": (text_of("genres.json", '{"genres": ["诗"], "tag_ids": []}'), "genres.json", "as many"),
     "genres-far": (
         text_of("genres.json", '{"genres": ["诗"], "tag_ids": [9999]}'),
@@ -194,8 +194,8 @@ DAMAGES = {
         "tokenizer.json",
         "loses text",
     ),
-    "tokenizer-config": (cut("tokenizer_config.json", 0.5), "tokenizer_config.json", "not readable"),
-    "special-tokens": (text_of("special_tokens_map.json", "7"), "special_tokens_map.json", "found int"),
+    "tokenizer-config": (cut("tokenizer_config.json", 0.5), "tokenizer_config.json", "it is not JSON"),
+    "special-tokens": (text_of("special_tokens_map.json", "7"), "special_tokens_map.json", "found a number"),
     "no-tokenizer": (without("tokenizer.json"), "hf", "save_pretrained"),
     "no-config": (without("config.json"), "hf", "it lacks config.json"),
 }

@@ -1,0 +1,1 @@
+"""Finds bad behaviour by itself, from the declarations: `python -m hostile --help`, docs/torture.md."""

@@ -1,0 +1,243 @@
+"""Every file of a store damaged, missing, exchanged, for each command that reads it.
+
+Which command reads what is not written down here: each command runs once on the whole store with an audit
+hook, which tells every file that it opens there. A command that meets damage ends with 65 and names what it
+met, or it did not need it: then its result is that of an undisturbed run.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torture.stages import CHANNEL
+
+from hostile import damages
+from hostile.cases import Case
+from hostile.commands import COMMANDS, Command
+from hostile.engine import Ended, Engine
+from hostile.ground import Ground
+from hostile.rule import DATA, ENVIRONMENT, RETRY, Expected
+
+STOP_AFTER = 30.0
+OTHER_KEY = {
+    "curate": "--min-han-characters=9",
+    "balance": "--seed=1",
+    "tokenize": "--min-character-count=2",
+    "train": "--steps=6",
+    "evaluate": "--seed=1",
+    "promote": "--seed=1",
+}
+"""Stage -> an option with which it has something to make."""
+_LEFT_OUT = ("run", "compile", "tokenizer-import", "model-import", "promote-rollback")
+"""Commands that read no more of a store than others do, or need a second champion."""
+_MANY, _OF_A_SORT = 12, 2
+_CONTENT = ("empty", "an error page", "half", "a bit", "zeros after it")
+"""What is done to files whose bytes are covered by a sha256: it is the same to it how they differ."""
+_HEX = re.compile(r"[0-9a-f]{12,64}")
+JSON: dict[str, bytes] = {
+    "no keys": b"{}",
+    "null": b"null",
+    "list": b"[]",
+    "number": b"5",
+    "word": b'"x"',
+    "deep": b"[" * 100_000,
+    "long": b" " * 100_000_000,
+}
+_CHANGES: dict[str, Callable[[Any], Any]] = {
+    "is gone": lambda value: ...,
+    "is null": lambda value: None,
+    "is a list": lambda value: [value],
+    "is a number": lambda value: -1,
+    "is another text": lambda value: "x" * 64,
+    "is above": lambda value: "../../../etc/passwd",
+    "is steering": lambda value: "a\x1b[31m\u202eb",
+}
+"""What may be wrong with one key of a JSON document."""
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A command, what it reads, and what it makes of a store that is whole."""
+
+    command: Command
+    more: tuple[str, ...]
+    reads: tuple[str, ...]
+    """Kinds of files."""
+    digests: dict[str, str]
+    """Pointer -> content digest after it."""
+
+    @property
+    def name(self) -> str:
+        """For names of cases."""
+        return self.command.name + ("" if self.more or not self.command.is_stage else " again")
+
+
+def kind_of(name: str) -> str:
+    """A file's name without what is drawn."""
+    return "/".join(_HEX.sub("*", part) for part in name.split("/"))
+
+
+def cases(seed: int, ground: Ground, whole: bool = False, names: Collection[str] = ()) -> Iterator[Case]:
+    """Each reader with each kind of file that it reads and each damage of it.
+
+    Args:
+        whole: by default a command that reads all of a store meets a few files of each sort, drawn by the
+            seed: one manifest is read as another is. With `whole` it meets every file.
+        names: commands that are tried; all by default.
+    """
+    ground.make_template()
+    for reader in readers(ground, names):
+        draw = random.Random(f"{seed}/{reader.name}")
+        kinds = reader.reads
+        if len(kinds) > _MANY and not whole:
+            sorts = {sort: [k for k in kinds if _sort(k) == sort] for sort in map(_sort, kinds)}
+            kinds = tuple(
+                k for found in sorts.values() for k in draw.sample(found, min(_OF_A_SORT, len(found)))
+            )
+        for kind in kinds:
+            name = first_of(ground, kind)
+            if name:
+                yield from _of_file(reader, kind, name, ground, seed)
+
+
+def _sort(kind: str) -> str:
+    """Files of one sort are read by the same code."""
+    parts = kind.split("/")
+    if parts[0] == "cas":
+        return "manifest" if parts[-1] == "MANIFEST.json" else "content"
+    if parts[0] == "pointers":
+        return "history" if "history" in parts else "champion" if "champion" in parts[-1] else "pointer"
+    return parts[-1]
+
+
+def first_of(ground: Ground, kind: str) -> str:
+    """The file of a kind that the channel's pointers name, else the first; "" where there is none."""
+    names = [
+        p.relative_to(ground.template).as_posix() for p in sorted(ground.template.rglob("*")) if p.is_file()
+    ]
+    return next((n for n in names if kind_of(n) == kind), "")
+
+
+def readers(ground: Ground, names: Collection[str] = ()) -> list[Reader]:
+    """Every command that reads a store, or those of these names, after one undisturbed run of each."""
+    remembered = ground.folder / "readers.json"
+    wanted = [
+        (command, more)
+        for command in COMMANDS.values()
+        if command.name not in _LEFT_OUT and (not names or command.name in names)
+        for more in (((OTHER_KEY[command.name],), ()) if command.is_stage else ((),))
+    ]
+    known = json.loads(remembered.read_text()) if remembered.exists() else {}
+    engine, found = Engine(), []
+    for command, more in wanted:
+        words = " ".join((command.name, *more))
+        if words not in known:
+            known[words] = _look_at(command.line(*more), ground, engine)
+        found.append(Reader(command, more, tuple(known[words]["reads"]), known[words]["digests"]))
+    engine.close()
+    remembered.write_text(json.dumps(known))
+    return found
+
+
+def _look_at(argv: tuple[str, ...], ground: Ground, engine: Engine) -> dict[str, Any]:
+    ground.touch()
+    ground.renew()
+    trace = ground.case / "trace.txt"
+    environment = {"YANMO_SCRATCH": str(ground.case / "scratch"), "HOME": str(ground.case)}
+    ended = engine.run(tuple(map(ground.fill, argv)), ground.cwd, environment=environment, trace=trace)
+    assert ended.code == 0, (argv, ended.stderr)
+    ground.touch()
+    there = {p.relative_to(ground.template).as_posix() for p in ground.template.rglob("*") if p.is_file()}
+    opened = trace.read_text().splitlines()
+    names = {path.removeprefix(f"{ground.store}/") for path in opened} & there
+    return {"reads": sorted({kind_of(name) for name in names}), "digests": digests_of(ground.store)}
+
+
+def digests_of(store: Path) -> dict[str, str]:
+    """Pointer -> the content digest that it holds."""
+    found = {}
+    for path in store.glob(f"pointers/{CHANNEL}/*.json"):
+        value = json.loads(path.read_bytes())
+        found[path.stem] = (
+            value["content_digest"] if isinstance(value, dict) and "content_digest" in value else "?"
+        )
+    return found
+
+
+def _of_file(reader: Reader, kind: str, name: str, ground: Ground, seed: int) -> Iterator[Case]:
+    data = (ground.template / name).read_bytes()
+    is_content, is_sealed = _sort(kind) == "content", name.startswith("cas/")
+    for label, how in {**damages.DESTROYED, **damages.HURT}.items():
+        if not is_content or label in _CONTENT:
+            draw = random.Random(f"{seed}/{kind}/{label}")
+            yield _case(reader, kind, name, label, how(data, draw))
+    if not is_content and name.endswith(".json"):
+        for label, body in JSON.items():
+            yield _case(reader, kind, name, label, body)
+        value = json.loads(data)
+        for key in list(value if isinstance(value, dict) else ())[: 2 if is_sealed else None]:
+            for label, change in _CHANGES.items():
+                new = {k: change(v) if k == key else v for k, v in value.items()}
+                body = json.dumps({k: v for k, v in new.items() if v is not ...}).encode()
+                yield _case(reader, kind, name, f"{key} {label}", body)
+    for label, place in damages.INSTEAD.items():
+        yield _case(reader, kind, name, label, place)
+    for other in _others(ground, kind):
+        yield _case(reader, kind, name, f"is {kind_of(other)}", (ground.template / other).read_bytes())
+
+
+def _others(ground: Ground, kind: str) -> list[str]:
+    """Two files that somebody may have put there: of the same folder, and of the same name elsewhere."""
+    names = sorted(
+        p.relative_to(ground.template).as_posix() for p in ground.template.rglob("*") if p.is_file()
+    )
+    folder, _, base = kind.rpartition("/")
+    beside = [n for n in names if kind_of(n).rpartition("/")[0] == folder and kind_of(n) != kind]
+    elsewhere = [n for n in names if kind_of(n).rpartition("/")[2] == base and kind_of(n) != kind]
+    return [*beside[:1], *elsewhere[:1]]
+
+
+def _case(reader: Reader, kind: str, name: str, label: str, put: bytes | Callable[[Path], None]) -> Case:
+    def prepare(ground: Ground) -> None:
+        path = ground.store / name
+        if isinstance(put, bytes):
+            damages.put(path, put)
+        else:
+            damages.clear(path)
+            put(path)
+
+    def check(ground: Ground, ended: Ended) -> list[str]:
+        """Where it ended well, what it made is what it makes of a whole store."""
+        if ended.code or ended.stopped or name.startswith("pointers/"):
+            return []
+        found = digests_of(ground.store)
+        return [f"another {n}, and no word" for n, d in reader.digests.items() if found.get(n) != d]
+
+    codes = {"memory": (0, DATA, RETRY), "a loop": (0, DATA, ENVIRONMENT)}.get(label, (0, DATA))
+    commits = reader.command.commits
+    if name.startswith("pointers/") and reader.command.is_stage:
+        # The output is committed before its pointer is moved: it is whole, and the next run finds it.
+        commits = (*commits, reader.command.name)
+    expected = Expected(codes, () if label == "memory" else _names(name), commits)
+    what = f"store/{reader.name}/{kind.replace('/', ':')}/{label.replace('/', ':')}"
+    return Case(
+        what, reader.command.line(*reader.more), expected, prepare, stop_after=STOP_AFTER, check=check
+    )
+
+
+def _names(name: str) -> tuple[str, ...]:
+    """What a message may call a file of the store."""
+    parts = name.split("/")
+    if parts[0] == "cas":
+        return (
+            f"{parts[1]}/{parts[2][:12]}",
+            f"{parts[1]}/{parts[2]}",
+            parts[-1] if len(parts) > 4 else name,
+        )
+    return (name, f"channel {CHANNEL!r}", "/".join(parts[1:]).removesuffix(".json"), parts[-1])

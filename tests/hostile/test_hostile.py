@@ -1,0 +1,125 @@
+"""A drawn part of the hostile cases in every run of the tests; `make torture` does them all.
+
+The draw is the same every time, so that nobody's change fails for what it did not do; YANMO_HOSTILE_SEED=N
+draws others. `make torture TORTURE="--store file --only hostile"` draws nothing: it tries all.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hostile import folders, formats, options, store_files
+from hostile.cases import Case, attempt
+from hostile.engine import Ended, Engine
+from hostile.ground import Ground, look
+from hostile.rule import Expected, judge
+
+SEED = int(os.environ.get("YANMO_HOSTILE_SEED") or 16)
+WITH_TORCH = ("train", "evaluate", "tokenizer", "model", "run")
+READERS = ("balance", "resolve", "store-show", "store-ls", "cache-show", "promote-history")
+
+
+@pytest.fixture(scope="module")
+def ground(tmp_path_factory: pytest.TempPathFactory) -> Ground:
+    return Ground(tmp_path_factory.mktemp("hostile"))
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    engine = Engine()
+    yield engine
+    engine.close()
+
+
+def drawn(family: str, ground: Ground, count: int) -> list[Case]:
+    """So many cases of a family, without those that train a model when they are not refused."""
+    found = {
+        "options": lambda: options.cases(SEED, ground),
+        "formats": lambda: formats.cases(SEED, ground),
+        "store": lambda: store_files.cases(SEED, ground, names=READERS),
+        "folders": lambda: folders.cases(SEED, ground),
+    }[family]()
+    quick = [case for case in found if case.argv[0] not in WITH_TORCH or 0 not in case.expected.codes]
+    return random.Random(f"{SEED}/{family}").sample(quick, count)
+
+
+@pytest.mark.parametrize(
+    ("family", "count"), [("options", 60), ("formats", 25), ("store", 40), ("folders", 12)]
+)
+def test_what_is_hostile_ends_by_the_one_rule(
+    family: str, count: int, ground: Ground, engine: Engine
+) -> None:
+    bad = {}
+    for case in drawn(family, ground, count):
+        tried = attempt(case, ground, engine)
+        if tried.findings:
+            bad[case.name] = tried.findings
+    assert not bad, f"seed {SEED}: {bad}"
+
+
+def test_a_command_from_a_shell_ends_as_a_forked_one(ground: Ground, engine: Engine) -> None:
+    for case in drawn("options", ground, 3):
+        forked, fresh = (attempt(case, ground, engine, forked=f) for f in (True, False))
+        assert fresh.findings == [] and fresh.ended.code == forked.ended.code, f"seed {SEED}: {fresh}"
+
+
+ENDED = Ended(
+    65, "", "12:00:00 curate   x.jsonl: expected text; look at it\n", 0.1, 0.1, 1 << 20, False, "", []
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "finding"),
+    [
+        ({"code": 70}, "exit code 70"),
+        ({"code": 1}, "exit code 1"),
+        ({"code": 75}, "expected 65"),
+        ({"code": 0}, "expected 65"),
+        ({"stderr": ""}, "it says nothing"),
+        ({"stderr": "12:00:00 curate   x.jsonl: expected text; run the same command again\n"}, "try again"),
+        ({"stderr": "12:00:00 curate   x.jsonl: bad\n"}, "does not say what to do"),
+        ({"stderr": "12:00:00 curate   expected text; look at it\n"}, "names none of x.jsonl"),
+        ({"stderr": "12:00:00 curate   x.jsonl: [Errno 13] look\n"}, "words of the machinery"),
+        ({"stderr": "12:00:00 curate   x.jsonl: look at \x1b[31m it\n"}, "cannot be printed"),
+        ({"stderr": f"12:00:00 curate   x.jsonl: look at {'x' * 1000}\n"}, "a message of"),
+        ({"stderr": "12:00:00 curate   x.jsonl: look\n  at it\n"}, "more than a line"),
+        ({"seconds": 11.0, "cpu": 11.0}, "it took 11 s"),
+        ({"bytes": 1 << 30}, "MiB of memory"),
+        ({"killed": "it did not end within 60 s"}, "did not end"),
+        ({"stopped": True, "code": 143}, "it waited"),
+        ({"stopped": True, "code": 70, "cpu": 9.0}, "ended with 70"),
+        ({"left": ["python -m yanmo"]}, "left behind"),
+    ],
+)  # fmt: skip
+def test_the_rule_sees_what_is_against_it(change: dict[str, object], finding: str) -> None:
+    expected = Expected((65,), ("x.jsonl",))
+    assert judge(ENDED, expected, {}, {}) == []
+    found = judge(dataclasses.replace(ENDED, **change), expected, {}, {})  # type: ignore[arg-type]
+    assert any(finding in each for each in found), found
+
+
+def test_the_rule_sees_what_became_of_the_store(tmp_path: Path) -> None:
+    pointer, manifest = tmp_path / "pointers/dev/train.json", tmp_path / "cas/curate/0/MANIFEST.json"
+    for path in (pointer, manifest):
+        path.parent.mkdir(parents=True)
+        path.write_text("{}")
+    before = look(tmp_path)
+    pointer.write_text("{ }")
+    manifest.rename(manifest.with_name("MANIFEST-old.json"))
+    found = judge(ENDED, Expected((65,)), before, look(tmp_path))
+    assert [each.partition(" ")[2].rpartition(" ")[2] for each in found] == ["appeared", "gone", "changed"]
+    assert judge(ENDED, Expected((65,), may_commit=("curate",)), before, look(tmp_path))[0].endswith("gone")
+
+
+def test_a_name_alone_does_a_case_again(ground: Ground) -> None:
+    found = [case for case in options.cases(SEED, ground) if "&" in case.name]
+    assert len(found) == 6 * options.PAIRS
+    for case in found[::50]:
+        again = options.named(case.name)
+        assert (again.argv, again.expected) == (case.argv, case.expected)
