@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-_ROW = re.compile(r"^(\S[\w -]*?) +(\d+\.\d)(?:   \(.*\))?$", re.MULTILINE)
+_ROW = re.compile(r"^(\S[\w -]*?) +(\d+\.\d) +\d+\.\d(?:   \(.*\))?$", re.MULTILINE)
 
 
 def timetable(store: Path, variables: list[str]) -> dict[str, float]:
