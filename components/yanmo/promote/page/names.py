@@ -32,6 +32,8 @@ _ZH = {
     "evaluate": "评测",
     "baselines": "基线",
     "writing": "写作",
+    "contamination": "数据污染",
+    "seed_noise": "种子噪声",
     "promote": "晋升判定",
     # why documents were dropped
     "evaluation_set held": "留作评测集",
