@@ -210,10 +210,11 @@ def test_the_rows_of_the_cost_add_up_to_what_is_shown(report):
     }
     jsonschema.validate(report, SCHEMA)
     shown = squeezed(Page(render(report)).text)
-    assert "energy能耗" not in shown and "No counter" not in shown and "GPU-hoursGPU 小时" not in shown
+    assert "energy能耗" not in shown and "GPU-hoursGPU 小时" not in shown and "no counter of it" in shown
     report["cost"]["total"] |= {"gpu_hours": 1.5, "kwh": 0.25}
     with_all = squeezed(Page(render(report)).text)
     assert "CPU timeCPU 时间GPU-hoursGPU 小时energy能耗" in with_all and "1.500.2500 kWh" in with_all
+    assert "no counter of it" not in with_all
     for words in ("between them阶段之间40 s40 秒–", "all合计4 min 00 s4 分 00 秒", "baselines基线 "):
         assert words in shown
 
