@@ -13,12 +13,18 @@ from yanmo.store.opening import store_of
 from yanmo.store.runs.fatal_record import FatalRecord, command_of, fatal_name, forget, keep, obeyed
 
 log = logging.getLogger(__name__)
+_LAST_LINE = 80 - len("00:00:00 evaluate ")
 
 
 def failed(stage: Stage, error: Exception) -> int:
-    """Log what went wrong and what to do; returns the exit code for it."""
+    """Log what went wrong and what to do, then the cause in one short line; returns the exit code for it.
+
+    KFP shows the end of a log, some 80 characters of a line, and in red what says error.
+    """
     code = report(error, log)
-    log.error("%s failed with exit code %d (%s)", stage.name, code, code.name.lower())
+    cause = " ".join(advice(error).split())
+    line = f"{stage.name} error {code}: {cause}"
+    log.error("%s", line if len(line) <= _LAST_LINE else line[: _LAST_LINE - 3] + "...")
     return int(code)
 
 

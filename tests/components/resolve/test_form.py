@@ -49,7 +49,7 @@ def test_a_wrong_value_is_refused_by_the_name_of_its_field(
     assert main(flags(tmp_path, form, line)) == 64
     said = capsys.readouterr().err
     assert words in said.replace("; did you", ", did you"), said
-    assert "Traceback" not in said
+    assert "Traceback" not in said and "resolve error 64: " in said.splitlines()[-1]
 
 
 def executor_input(tmp_path: Path) -> dict[str, Any]:

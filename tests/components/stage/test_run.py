@@ -172,7 +172,9 @@ def test_each_way_to_fail_has_its_exit_code_and_its_words(
 ) -> None:
     assert toy(*flags) == code
     stderr = capsys.readouterr().err
-    assert words in stderr and f"toy failed with exit code {code}" in stderr
+    assert words in stderr
+    last = stderr.splitlines()[-1]
+    assert f"toy      toy error {code}: " in last and len(last) <= 80, last
     assert ("Traceback" in stderr) == (code == 70), "only a bug shows a traceback"
     assert not [info for info in store.list("") if info.name.startswith(("cas/", "pointers/"))]
 
