@@ -12,16 +12,17 @@ from yanmo.common.logs import human_bytes
 from yanmo.options.command_line import load
 from yanmo.options.fields import by_kind, flag, names_of, option_fields
 from yanmo.stage.declaration import Stage
-from yanmo_pipelines.stages import EVALUATE, TOKENIZE, TRAIN
+from yanmo_pipelines.stages import CURATE, EVALUATE, TOKENIZE, TRAIN
 from yanmo_pipelines.sweep.settings import CHAIN, SEED, STARTS, Name, Values, expanded
 
 _BYTES_OF_A_PARAMETER = 4
 _OWN_DEFAULTS = {
+    Name(CURATE.name, "sources"): "bundled",
     Name(EVALUATE.name, "split"): "valid",
     Name(EVALUATE.name, "samples"): "0",
     Name(EVALUATE.name, "with_tag"): "false",
 }
-"""A choice is made on the validation split (docs/recipe.md), by bits alone."""
+"""The pipeline's own text; a choice is made on the validation split (docs/recipe.md), by bits alone."""
 
 
 @dataclass(frozen=True)

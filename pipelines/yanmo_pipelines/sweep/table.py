@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -124,17 +123,11 @@ def run_settings(plan: Plan, best: Summary) -> list[str]:
 
     The pipeline finds that training by its key.
     """
-    form = [field for stage in CHAIN for field in form_fields(stage)]
-    fields = {Name(f.stage, f.option): f.name for f in form} | _OF_THE_FORM
+    fields = {Name(f.stage, f.option): f.name for stage in CHAIN for f in form_fields(stage)} | _OF_THE_FORM
     run = min(best.done, key=lambda r: r.mean or 0.0).run
     values = {**plan.base, **plan.settings[best.setting], SEED: str(run.seed)}
-    given = {n: v for n, v in values.items() if n.stage != EVALUATE.name}
-    found = {fields.get(name, str(name)): value for name, value in given.items()}
-    for config in (f for f in form if f.option == "config"):  # the form's field for a stage's other options
-        others = {n.option: found.pop(str(n)) for n in given if n.stage == config.stage and str(n) in found}
-        if others:
-            found[config.name] = json.dumps(others, ensure_ascii=False)
-    return [word for name, value in found.items() for word in ("--set", f"{name}={value}")]
+    given = {name: value for name, value in values.items() if name.stage != EVALUATE.name}
+    return [word for n, v in given.items() for word in ("--set", f"{fields.get(n, n)}={v}")]
 
 
 def _kept(results: Sequence[Result], gc_command: str) -> str:

@@ -46,7 +46,7 @@ def test_values_with_commas_and_blanks_are_given_as_a_list(values: list[str]) ->
 
 def test_a_name_is_that_of_the_stage_or_that_of_the_run_form() -> None:
     assert read_settings(["train.adam-learning-rate=1"]) == read_settings(["train.adam_learning_rate=1"])
-    assert read_settings(["tokenize_vocab_size=4096"]) == {Name("tokenize", "vocab_size"): "4096"}
+    assert read_settings(["model_vocabulary=4096"]) == {Name("tokenize", "vocab_size"): "4096"}
 
 
 def test_seeds_follow_the_one_that_is_set_and_every_setting_gets_them_all() -> None:
