@@ -118,7 +118,9 @@ def _install(venv: Path, wished: str, index: str, mark: Mark) -> None:
     pip = Pip.read(_output([str(python), "-m", "pip", "config", "list"]))
     if pip.proxy:
         os.environ.setdefault("HTTPS_PROXY", pip.proxy)
-    build = choose_build(wished, index, [Path(place) for place in pip.find_links])
+    cpu = next(pin.version for pin in read_lock("cpu") if pin.version.endswith("+cpu"))
+    has_cpu = was_there and not again and _has(venv, "torch", cpu)
+    build = choose_build(wished, index, [Path(place) for place in pip.find_links], has_cpu)
     if was_there:
         _say(f"Bringing {venv} up to date: {build.why}.")
         mark.write(UPDATE)
@@ -148,6 +150,7 @@ class Installer:
     def __init__(self, python: Path, pip: Pip, again: bool) -> None:
         """`again` installs also what seems to be there: another program may have been stopped halfway."""
         self._python, self._pip, self._again = str(python), pip, again
+        self._venv = python.parents[1]
         self._environment = {name: value for name, value in os.environ.items() if name not in _MISLEADING}
         self._environment |= {"UV_SYSTEM_CERTS": "1", "UV_COMPILE_BYTECODE": "1", "PIP_USER": "0"}
         if pip.proxy:
@@ -171,6 +174,8 @@ class Installer:
     def install(self, build: Build) -> None:
         """Install the packages with a build of torch, then the project itself."""
         torch = ["-r", _lock(build.name)]
+        if build.name == "cuda" and _has(self._venv, "torch", "*+cpu"):
+            self._leave_out(["torch"])  # 2.13.0+cpu would pass for 2.13.0
         if not self._uv:
             self._run(["--require-hashes", "-r", _lock("build")])
         self._run(["--require-hashes", "-r", _lock("base"), *([] if build.index else torch)])
@@ -206,7 +211,7 @@ class Installer:
             raise Refused("The install failed: see above. Run the same command again once that is mended")
 
     def _leave_out(self, names: Sequence[str]) -> None:
-        there = [name for name in names if self._is_there(name)]
+        there = [name for name in names if _has(self._venv, name, "*")]
         if there:
             remove = (
                 [*self._uv, "uninstall", *self._where()]
@@ -214,10 +219,6 @@ class Installer:
                 else [self._python, "-m", "pip", "uninstall", "-y"]
             )
             subprocess.run([*remove, *there], env=self._environment, capture_output=True, check=False)
-
-    def _is_there(self, name: str) -> bool:
-        sites = Path(self._python).parents[1].glob("lib/python*/site-packages")
-        return any(any(site.glob(f"{name.replace('-', '_')}-*.dist-info")) for site in sites)
 
     def _where(self) -> list[str]:
         return ["--python", self._python] if self._uv else []
@@ -276,6 +277,11 @@ def _check_place(venv: Path) -> None:
         raise Refused(
             f"{venv} is a virtual environment whose Python cannot be used: remove it (rm -r {venv})"
         )
+
+
+def _has(venv: Path, name: str, version: str) -> bool:
+    """Whether a package is installed; its version may be a pattern."""
+    return any(venv.glob(f"lib/python*/site-packages/{name.replace('-', '_')}-{version}.dist-info"))
 
 
 def _runs(python: Path) -> bool:

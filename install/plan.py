@@ -114,13 +114,14 @@ def driver_version(root: Path = Path("/")) -> str:
     return found[0] if said.returncode == 0 and found else ""
 
 
-def choose_build(wished: str, index: str, local: Iterable[Path] = ()) -> Build:
+def choose_build(wished: str, index: str, local: Iterable[Path] = (), is_there: bool = False) -> Build:
     """The build of torch for this machine.
 
     Args:
         wished: what the person asked for: "cpu", "cuda" or "" for what fits.
         index: address of torch's index for CPUs, or of a mirror of it.
         local: folders in which pip looks for wheels.
+        is_there: whether the environment has the build for CPUs, as locked, already.
 
     Raises:
         Refused: the build that was asked for cannot be had.
@@ -144,7 +145,7 @@ def choose_build(wished: str, index: str, local: Iterable[Path] = ()) -> Build:
     for folder in local:
         if any(folder.glob("torch-*+cpu-*.whl")):
             return Build("cpu", f"torch for the CPU, {why}, from {folder}", str(folder))
-    problem = _unreachable(index)
+    problem = "" if is_there else _unreachable(index)
     if not problem:
         return Build("cpu", f"torch for the CPU, {why}", index)
     if wished == "cpu":

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
 _LISTED = re.compile(r"^ [-+~] ")
+_MAY_BE_LISTED = re.compile(r" ?$| [-+~]")
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
@@ -71,7 +72,7 @@ def _read(descriptor: int) -> Iterator[str]:
 
 
 def _without_list(texts: Iterator[str]) -> Iterator[str]:
-    """Texts as they come until packages are listed; from there on whole lines, without those of the list."""
+    """Texts as they come, without the lines of the list, which follows the word `Installed`."""
     buffer, lists = "", False
     for text in texts:
         if not lists:
@@ -82,6 +83,9 @@ def _without_list(texts: Iterator[str]) -> Iterator[str]:
             lists, text = True, found + rest
         *lines, buffer = (buffer + text).split("\n")
         yield from (line + "\n" for line in lines if not _LISTED.match(_ANSI.sub("", line)))
+        if not _MAY_BE_LISTED.match(_ANSI.sub("", buffer)):
+            yield buffer
+            buffer = ""
     yield buffer
 
 

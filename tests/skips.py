@@ -9,10 +9,12 @@ _APT = {
     "needs a C++ compiler": "g++",
     "needs Chromium": "chromium",
     "needs unshare": "util-linux hostname",
+    "needs script": "bsdutils",
 }
 """Beginning of a reason -> Debian packages that end it."""
 _PIP = {
     "lm-evaluation-harness is not installed": "-e '.[harness]'",
+    "uv is not installed": "uv",
     "could not import 'duckdb'": "duckdb",
     "could not import 'transformers'": "transformers",
     "datasets is not one of": "datasets",

@@ -3,4 +3,4 @@
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "install"))
+sys.path += [str(Path(__file__).parents[2] / "install"), str(Path(__file__).parent)]

@@ -1,0 +1,271 @@
+"""`make install` in a small project with an index of its own: what a person sees, and what is installed."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from installer import Pip
+from small_index import Index, small_project
+
+UV = Path(sys.executable).with_name("uv")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not UV.exists(), reason="uv is not installed beside python"),
+]
+
+
+@pytest.fixture
+def index() -> Iterator[Index]:
+    index = Index()
+    yield index
+    index.close()
+
+
+class Project:
+    """The small project in a folder whose name has spaces."""
+
+    def __init__(self, folder: Path, index: Index) -> None:
+        self.folder, self.venv = folder / "my yanmo", folder / "my yanmo" / ".venv"
+        self.folder.mkdir()
+        small_project(self.folder, index, UV)
+        keep = {n: v for n, v in os.environ.items() if not n.startswith(("PIP_", "UV_", "MAKE", "MFLAGS"))}
+        self.environment = keep | {
+            "PIP_INDEX_URL": f"{index.address}/pypi",
+            "TORCH_INDEX": f"{index.address}/cpu",
+            "UV_CACHE_DIR": str(folder / "cache"),
+            "PIP_CACHE_DIR": str(folder / "pip"),
+            "UV_HTTP_RETRIES": "0",
+            "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
+        }
+
+    def make(self, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["make", "--no-print-directory", "install", f"PYTHON={sys.executable}", *words],
+            cwd=self.folder,
+            env=self.environment | variables,
+            capture_output=True,
+            text=True,
+        )
+
+    def installed(self) -> set[str]:
+        """What there is besides pip, as `pip freeze` names it."""
+        python = self.venv / "bin" / "python"
+        done = subprocess.run(
+            [python, "-m", "pip", "list", "--format=freeze"], capture_output=True, text=True
+        )
+        return {line for line in done.stdout.split() if not line.startswith(("pip==", "uv=="))}
+
+
+@pytest.fixture
+def project(tmp_path: Path, index: Index) -> Project:
+    return Project(tmp_path, index)
+
+
+BASE = {"first==1.0", "second==2.0", "setuptools==81.0.0", "yanmo==0.1.0"} - {"setuptools==81.0.0"}
+CPU, CUDA = {*BASE, "torch==2.13.0+cpu"}, {*BASE, "torch==2.13.0", "nvidia-x==1"}
+
+
+def without_setuptools(found: set[str]) -> set[str]:
+    """Of Python 3.11 and before a new environment has setuptools too."""
+    return {line.replace("_", "-") for line in found if not line.startswith("setuptools==")}
+
+
+def test_the_build_for_cpus_and_then_nothing_to_do_and_then_the_one_with_cuda(
+    project: Project, index: Index
+) -> None:
+    done = project.make()
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "", "progress, not shell"
+    lines = done.stderr.splitlines()
+    assert lines[0] == "Installing into .venv: torch for the CPU, as no NVIDIA driver is here."
+    assert lines[1].startswith("About 0.5 GB to download, less what uv's cache has, and 2.0 GB of disk.")
+    assert re.fullmatch(r"Installed into \.venv in \d+ s\.", lines[-1])
+    assert not [line for line in lines if line.startswith(" + ")]
+    assert without_setuptools(project.installed()) == CPU
+
+    asked = len(index.asked)
+    again = project.make()
+    assert (again.returncode, again.stderr) == (0, "") and "Nothing to be done" in again.stdout
+    (project.folder / "pyproject.toml").touch()  # as git does, without a change
+    for words in ([], ["TORCH=cpu"]):
+        again = project.make(*words)
+        assert (again.returncode, again.stderr) == (0, "")
+    assert len(index.asked) == asked, "nothing needs the network"
+
+    (project.folder / "constraints" / "build.txt").open("a").write("# changed\n")
+    done = project.make(TORCH_INDEX=f"{index.address}/nowhere")
+    assert done.returncode == 0, done.stderr
+    assert without_setuptools(project.installed()) == CPU, "what is there needs no index"
+
+    done = project.make("TORCH=cuda")
+    assert done.returncode == 0, done.stderr
+    assert "Bringing .venv up to date: torch with CUDA, as asked for." in done.stderr
+    assert without_setuptools(project.installed()) == CUDA
+    assert project.make("TORCH=cpu").returncode == 0
+    assert without_setuptools(project.installed()) == CPU, "what only CUDA needs is gone again"
+
+
+def test_without_torchs_index_it_is_pypis_build_unless_the_other_was_asked_for(
+    project: Project, index: Index
+) -> None:
+    nowhere = f"{index.address}/nowhere"
+    asked = project.make("TORCH=cpu", TORCH_INDEX=nowhere)
+    assert asked.returncode == 2 and "Error 75" in asked.stderr
+    assert f"TORCH=cpu: {nowhere} cannot be reached (Not Found)" in asked.stderr
+    done = project.make(TORCH_INDEX=nowhere)
+    assert done.returncode == 0, done.stderr
+    assert "torch with CUDA, which runs on a CPU too: " + nowhere in done.stderr
+    assert without_setuptools(project.installed()) == CUDA
+
+
+def test_a_killed_install_goes_on_and_nobody_is_left_at_work(project: Project, index: Index) -> None:
+    held = "second-2.0-py3-none-any.whl"
+    index.held[held] = threading.Event()
+    command = ["make", "install", f"PYTHON={sys.executable}"]
+    making = subprocess.Popen(command, cwd=project.folder, env=project.environment, stderr=subprocess.PIPE)
+    while not any(path.endswith(held) for path in index.asked):
+        assert making.poll() is None, making.stderr.read()
+        time.sleep(0.05)
+    installer = int(subprocess.check_output(["pgrep", "-P", str(making.pid)]))
+    uv = int(subprocess.check_output(["pgrep", "-P", str(installer)]))
+    os.kill(installer, signal.SIGKILL)
+    assert making.wait() == 2
+    while Path(f"/proc/{uv}").exists():
+        time.sleep(0.05)
+    index.held.pop(held).set()
+    torn = next(project.venv.glob("lib/python*/site-packages")) / "first.py"
+    torn.write_text("half of")
+
+    done = project.make()
+    assert done.returncode == 0, done.stderr
+    assert "The last install into .venv was stopped: beginning again" in done.stderr
+    assert without_setuptools(project.installed()) == CPU
+    assert torn.read_text() == "x = 1"
+
+
+def test_a_file_with_another_hash_is_refused_and_a_failed_update_is_mended(
+    project: Project, index: Index
+) -> None:
+    assert project.make().returncode == 0
+    lock = project.folder / "constraints" / "base.txt"
+    right = lock.read_text()
+    lock.write_text(right.replace("first==1.0", "first==1.1"))
+    index.files["pypi"]["first-1.1-py3-none-any.whl"] = index.files["pypi"]["second-2.0-py3-none-any.whl"]
+    done = project.make()
+    assert done.returncode == 2 and "Hash mismatch" in done.stderr
+    assert "Run the same command again once that is mended" in done.stderr
+    assert "first==1.1" not in project.installed()
+    lock.write_text(right)
+    assert project.make().returncode == 0
+    assert without_setuptools(project.installed()) == CPU
+
+
+def test_no_network_says_so_and_what_to_do(project: Project, index: Index) -> None:
+    done = project.make(PIP_INDEX_URL="http://127.0.0.1:9/simple")
+    assert done.returncode == 2 and "Error 75" in done.stderr
+    assert "The package index cannot be reached. Check the network" in done.stderr
+
+
+def test_an_environment_of_ones_own_keeps_what_it_has(project: Project, index: Index) -> None:
+    subprocess.run([sys.executable, "-m", "venv", str(project.venv)], check=True)
+    site = next(project.venv.glob("lib/python*/site-packages"))
+    (site / "mine.py").write_text("x = 3")
+    done = project.make()
+    assert done.returncode == 0, done.stderr
+    assert "Bringing .venv up to date" in done.stderr
+    assert (site / "mine.py").exists() and without_setuptools(project.installed()) == CPU
+
+    (project.venv / "bin" / "python").unlink()  # the Python that made it was removed
+    (project.venv / "bin" / "python").symlink_to("/nowhere/python3")
+    (project.folder / "constraints" / "uv.txt").open("a").write("# changed\n")
+    done = project.make()
+    assert done.returncode == 0, done.stderr
+    assert "Installing into .venv" in done.stderr and without_setuptools(project.installed()) == CPU
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({"notes.txt": ""}, "is no virtual environment: move it away"),
+        ({"pyvenv.cfg": "", "bin/python": ""}, "whose Python cannot be used: remove it"),
+    ],
+)
+def test_a_folder_that_is_something_else_stays_as_it_is(project: Project, files: dict, said: str) -> None:
+    for name, text in files.items():
+        (project.venv / name).parent.mkdir(parents=True, exist_ok=True)
+        (project.venv / name).write_text(text)
+    done = project.make()
+    assert done.returncode == 2 and "Error 78" in done.stderr and said in done.stderr
+    found = {str(path.relative_to(project.venv)) for path in project.venv.rglob("*") if path.is_file()}
+    assert found == set(files)
+
+
+def test_pips_settings_are_uvs_options_and_the_environment_counts_most() -> None:
+    listing = r"""
+:env:.index-url='https://env.example/simple'
+global.cert='/etc/ssl/ca.crt'
+global.extra-index-url='https://one.example\nhttps://two.example'
+global.find-links='/my/wheels'
+global.index-url='https://global.example/simple'
+global.proxy='http://proxy.example:3128'
+install.trusted-host='one.example'
+""".strip()
+    pip = Pip.read(listing)
+    assert pip.proxy == "http://proxy.example:3128"
+    assert " ".join(pip.words()) == (
+        "--default-index https://env.example/simple --extra-index-url https://one.example --extra-index-url "
+        "https://two.example --find-links /my/wheels --allow-insecure-host one.example --index-strategy "
+        "unsafe-best-match"
+    )
+    assert Pip.read("").words() == []
+
+
+def test_a_python_that_is_not_there_is_one_sentence(project: Project) -> None:
+    done = project.make("PYTHON=python3.99")
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr.splitlines()[0].startswith("python3.99 is not on this machine: install Python 3.11")
+
+
+def test_an_old_python_is_told_which_one_would_do(project: Project, tmp_path: Path) -> None:
+    """The file that every Python must be able to read, as an old one sees itself."""
+    others = tmp_path / "bin"
+    others.mkdir()
+    for name in ("python3.11", "python3.12", "python3.13"):
+        (others / name).write_text("#!/bin/sh\nexit 0\n" if name == "python3.12" else "#!/bin/sh\nexit 127\n")
+        (others / name).chmod(0o755)
+    code = "import runpy, sys; sys.version_info = (3, 9, 2); runpy.run_path('install', run_name='__main__')"
+    environment = {**project.environment, "PATH": str(others)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=project.folder, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 78
+    assert done.stderr.endswith(f"{sys.executable} is 3.9. make PYTHON=python3.12\n")
+
+
+def test_it_draws_bars_on_a_terminal_and_leaves_the_list_out(project: Project) -> None:
+    script = shutil.which("script")
+    if script is None:
+        pytest.skip("needs script")
+    command = f"make install PYTHON={sys.executable}"
+    done = subprocess.run(
+        [script, "-qec", command, "/dev/null"],
+        cwd=project.folder,
+        env={**project.environment, "TERM": "xterm"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout
+    assert "\x1b[2K" in done.stdout and "Preparing packages" in done.stdout
+    assert " + first" not in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", done.stdout)
+    assert "\r\r\n" not in done.stdout
