@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 
 from yanmo.common.errors import StorageError
 from yanmo.store.manifest import Reference
-from yanmo.store.objects import AlreadyExists, ObjectStore
+from yanmo.store.objects import ObjectStore, overwrite
 from yanmo.store.output import Output, deletion_marks, superseded_name
 
 LEASE, INPUTS = "LEASE.json", "INPUTS.json"
@@ -41,10 +41,14 @@ def lease_name(stage: str, key: str) -> str:
 
 
 def announce(store: ObjectStore, stage: str, key: str, outputs: dict[str, Output]) -> None:
-    """Write into INPUTS.json what the run of a key rests on; called under its lease.
+    """Write into INPUTS.json what the run of a key rests on.
 
     gc sets a manifest aside, then reads these files and the pointers, and only then removes anything; a run
     writes first and looks for the manifests afterwards. So gc sees the file, or the run that one is gone.
+
+    Two processes may write at once, as what follows a committed output needs no lease (a pipeline evaluates
+    challenger and champion side by side, and they may be one model). The last one's list stays; what the other
+    uses is in its session.
 
     Raises:
         StorageError: one of `outputs` was removed since it was opened.
@@ -52,14 +56,7 @@ def announce(store: ObjectStore, stage: str, key: str, outputs: dict[str, Output
     if not outputs:
         return
     pinned = {name: vars(output.reference) for name, output in sorted(outputs.items())}
-    name = f"{work_name(stage, key)}/{INPUTS}"
-    data = inputs_document(pinned)
-    try:
-        store.create(name, data)
-    except AlreadyExists:
-        current, version = store.read(name)
-        if current != data:
-            store.replace(name, data, version)
+    overwrite(store, f"{work_name(stage, key)}/{INPUTS}", inputs_document(pinned))
     check_present(store, outputs.values())
 
 
