@@ -39,11 +39,13 @@ def constrained(image: str) -> dict[str, str]:
 def test_an_image_installs_its_own_extra_and_nothing_without_a_hash(image: str) -> None:
     text = "\n".join(instructions(image))
     assert set(re.findall(r"constraints/(\w+)\.txt", text)) == {"build", *LOCKS[image]}
-    installs = [words for words in re.findall(r"pip install([^&\n]*)", text) if "pip==" not in words]
+    installs = [
+        words for words in re.findall(r"pip (?:--python \S+ )?install([^&\n]*)", text) if "pip==" not in words
+    ]
     assert len(installs) == 3
     for words in installs:
         assert "--no-deps" in words
-        assert "--require-hashes" in words or words.endswith(" .")
+        assert "--require-hashes" in words or words.endswith(" --target /opt/yanmo-code .")
         assert "--no-build-isolation" in words or "constraints/build.txt" in words
 
 
@@ -70,7 +72,7 @@ def test_only_an_image_whose_presets_compile_has_a_compiler() -> None:
 def test_an_image_is_multi_stage_pinned_and_not_root(image: str) -> None:
     lines = instructions(image)
     bases = [line for line in lines if line.startswith("FROM")]
-    assert len(bases) == 2 and all("${BASE}" in base for base in bases)
+    assert [line.split()[1] for line in bases] == ["${BASE}", "dependencies", "${BASE}"]
     base = next(line for line in lines if line.startswith("ARG BASE="))
     assert re.search(r":\d+\.\d+\.\d+-", base), "the base is pinned to a patch release"
     last = lines[max(i for i, line in enumerate(lines) if line.startswith("FROM")) :]
@@ -87,6 +89,18 @@ def test_dependencies_come_before_code_so_that_an_edit_reuses_their_layer(image:
     for line in lines[:install]:
         if line.startswith("COPY"):
             assert not re.search(r"COPY (\.|components|pipelines)\b", line)
+    copied = [line.split()[1:3] for line in lines if line.startswith("COPY --from")]
+    assert copied == [["--from=dependencies", "/opt/yanmo"], ["--from=code", "/opt/yanmo-code"]]
+
+
+@pytest.mark.parametrize("image", IMAGES)
+def test_any_user_may_run_it_and_it_says_what_it_is(image: str) -> None:
+    """A cluster may choose the user's id; 10001 is only the one it has without a word."""
+    text = "\n".join(instructions(image))
+    assert "install -d -m 1777 /scratch" in text
+    assert f'org.opencontainers.image.title="yanmo-{image}"' in text
+    version = re.search(r'org.opencontainers.image.version="([^"]+)"', text)
+    assert version and version[1] == PROJECT["version"]
 
 
 @pytest.mark.parametrize("image", IMAGES)
