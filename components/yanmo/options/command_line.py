@@ -112,7 +112,10 @@ def _stood_for(cls: type[C], given: Mapping[str, Any]) -> dict[str, Any]:
             raise
         except ValueError as error:
             raise UsageError(str(error)) from error
-        found = _read(cls, [(name, spelled(value)) for name, value in texts.items()])
+        try:
+            found = _read(cls, [(name, spelled(value)) for name, value in texts.items()])
+        except UsageError as error:
+            raise UsageError(f"{cls.bundled_by({**_defaults(cls), **given})}{error}") from None
     return found
 
 

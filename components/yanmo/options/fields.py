@@ -241,6 +241,11 @@ class Options:
         return {}
 
     @classmethod
+    def bundled_by(cls, values: dict[str, Any]) -> str:
+        """Which of `values` gave the bundles, as the beginning of a message about what is in them."""
+        return ""
+
+    @classmethod
     def left_open(cls, values: dict[str, Any]) -> dict[str, Scalar]:
         """Values of options that are not given, where they follow from others of `values`."""
         return {}

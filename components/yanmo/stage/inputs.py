@@ -42,9 +42,12 @@ def resolve_inputs(store: ObjectStore, options: StageOptions) -> dict[str, Outpu
     given = _inputs_file(options.inputs, [field.name for field in fields])
     result: dict[str, Output | None] = {}
     for field in fields:
-        value = getattr(options, field.name) or given.get(field.name, "latest")
+        own, where = getattr(options, field.name), flag(field.name)
+        if not own and field.name in given:
+            where += f" of --inputs {options.inputs}"
+        value = own or given.get(field.name, "latest")
         pointers = [(options.channel, name) for name in field.metadata["stages"]]
-        output = open_input(store, value, flag(field.name), stages=_taken(field), pointers=pointers)
+        output = open_input(store, value, where, stages=_taken(field), pointers=pointers)
         if output is None and not field.metadata["optional"]:
             names = field.metadata["stages"]
             made = POINTED.get(names[0], names[0])
@@ -80,7 +83,7 @@ def open_input(
         DataError: it is none of these, is missing, or is an output of another stage.
     """
     reference, is_json, is_short = None, value.lstrip().startswith("{"), len(value) <= 200
-    origin = value if is_short else f"{where} {value[:200]}..."
+    origin = where if is_json else value if is_short else f"{where} {value[:200]}..."
     if value == "latest":
         named = ((read_pointer(store, *pointer), pointer_name(*pointer)) for pointer in pointers)
         reference, origin = next((found for found in named if found[0]), (None, ""))

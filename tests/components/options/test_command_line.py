@@ -334,3 +334,13 @@ def test_help_says_what_auto_becomes(capsys: pytest.CaptureFixture[str]) -> None
     assert "(default: auto: what the bundle says, else 450)" in text
     assert "which way (a, b; default: auto: the better one)" in text
     assert "how fine (fine, coarse; default: auto: fine)" in text
+
+
+def test_a_wrong_option_in_a_preset_of_ones_own_is_named_by_its_file(tmp_path) -> None:
+    from yanmo.train.config import STAGE
+
+    path = tmp_path / "mine.yaml"
+    for text, found in (("stepr: 5", "unknown option 'stepr'"), ("steps: x", "--steps x: expected")):
+        path.write_text(text)
+        with pytest.raises(UsageError, match=f"--preset {path}: {found}"):
+            load(STAGE.config, [f"--preset={path}"], "yanmo train")

@@ -148,7 +148,7 @@ def _named(store: ObjectStore, channel: str) -> list[Named]:
     listed = list(store.list("pointers"))
     channels = sorted({info.name.split("/")[1] for info in listed if info.name.count("/") > 1})
     if channel and channel not in channels:
-        known = f"it has {', '.join(channels[:10])}" if channels else "it has none"
+        known = f"it has {', '.join(channels[:10])}" if channels else "it has none: run a stage first"
         hint = did_you_mean(channel, channels)
         raise UsageError(f"--channel {channel[:100]!r}: {store.uri} has no such channel{hint}; {known}")
     wanted = [info for info in listed if _is_wanted(info.name.split("/"), channel)]

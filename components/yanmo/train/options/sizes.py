@@ -117,6 +117,10 @@ class SizeOptions(Options, group="sizes"):
     )
 
     @classmethod
+    def bundled_by(cls, values: dict[str, Any]) -> str:
+        return f"--preset {values['preset']}: " if values["preset"] else ""
+
+    @classmethod
     def bundles(cls, values: dict[str, Any]) -> Settings:
         """What --size and --preset stand for; a preset wins over a size."""
         return bundle(str(values["size"]), str(values["preset"]))
