@@ -78,7 +78,7 @@ def test_a_twin_is_the_recipe_with_its_schedule_in_fewer_steps(steps, warmup, sh
     assert len({t.seed for t in twins} | {options.seed}) == 5
     kept = {"seed", "steps", "warmup_steps", "restart_steps", "valid_every", "valid_characters"}
     changed = {n for n, v in dataclasses.asdict(twins[0]).items() if getattr(options, n) != v}
-    assert changed <= kept | {"twins", "monitor", "profile"}
+    assert changed <= kept | {"twins", "monitor", "profile", "valid_points"}
 
 
 def test_the_recipe_of_a_twin_knows_no_seed_but_its_own():
