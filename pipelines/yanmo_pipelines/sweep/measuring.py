@@ -134,7 +134,7 @@ def _last_words(said: str, stage: str, code: int) -> str:
     if code < 0:
         return f"killed by {signal.Signals(-code).name}"
     lines = [_LINE.sub("", line).strip() for line in said.splitlines()]
-    words = [line for line in lines if line and not line.startswith(f"{stage} failed with exit code")]
+    words = [line for line in lines if line and not line.startswith(f"{stage} error {code}: ")]  # cut short
     return words[-1] if words else "it said nothing"
 
 
@@ -209,4 +209,4 @@ class Sweep:
             log.info("%d left: about %s, if none of them is made already", left, span)
         if number == 1:
             size = sum(file.bytes for file in result.model.manifest.files)
-            log.info("a model takes %s of the store, %d more come", human_bytes(size), left)
+            log.info("a model takes %s of the store, %d more to come", human_bytes(size), left)

@@ -20,6 +20,8 @@ from yanmo_pipelines.sweep.spread import Mean
 from yanmo_pipelines.sweep.summary import Summary, summarize
 
 _WIDEST = 32
+_LONGEST_REASON = 300
+"""Columns; the log and the CSV have all of it."""
 _OF_THE_FORM = {Name("train", "model"): "model_start", Name("tokenize", "tokenizer"): "model_tokenizer"}
 
 
@@ -37,7 +39,8 @@ def lines(
     yield ""
     failed = [r for r in results if r.state not in ("done", "not run")]
     for result in failed:
-        yield plain(f"{result.state}: {plan.called(result.run)}: {result.reason or 'a signal came'}")
+        why = shortened(plain(result.reason or "a signal came"), _LONGEST_REASON)
+        yield plain(f"{result.state}: {plan.called(result.run)}: {why}")
     missing = sum(result.state == "not run" for result in results)
     if missing:
         yield f"not run: {missing} of {len(results)}; the same command goes on"
