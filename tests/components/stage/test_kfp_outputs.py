@@ -55,3 +55,19 @@ def test_every_artifact_is_listed_even_if_the_stage_made_none(tmp_path: Path) ->
     assert (tmp_path / "deep/model").read_text() == "none\n"
     listed = json.loads(file.read_text())["artifacts"]["model"]["artifacts"][0]
     assert listed == {**artifact, "metadata": {"kept": 1, "bits": 7.5}}
+
+
+@pytest.mark.parametrize(
+    ("uri", "bucket"),
+    [
+        ("minio://mlpipeline/v2/artifacts/a/b", "minio://mlpipeline"),
+        ("s3://team/kfp/a", "s3://team"),
+        ("/tmp/local/a", ""),
+        ("gs://other/a", ""),
+    ],
+)
+def test_the_bucket_is_the_one_where_kfp_keeps_artifacts(tmp_path: Path, uri: str, bucket: str) -> None:
+    artifacts = {"model": {"artifacts": [{"uri": uri}]}}
+    outputs = {"artifacts": artifacts, "outputFile": str(tmp_path / "out.json")}
+    parsed = ExecutorOutputs.parse(json.dumps({"outputs": outputs}))
+    assert parsed is not None and parsed.bucket == bucket

@@ -1,0 +1,26 @@
+"""`--sources bundled`: the corpus that comes with Yanmo; test_sources.py has places and their settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from yanmo.common.errors import EnvironmentFault
+from yanmo.curate.sources.entries import Entry, read_entries
+
+ROOT = Path(__file__).parents[4]
+
+
+def test_bundled_is_the_checkouts_corpus_or_the_one_that_the_image_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("YANMO_CORPUS", raising=False)
+    assert read_entries(" bundled ") == [Entry(str(ROOT / "corpus/small.jsonl.zst"))]
+    own = tmp_path / "own.jsonl"
+    monkeypatch.setenv("YANMO_CORPUS", str(own))
+    with pytest.raises(EnvironmentFault, match=r"has no corpus at .*own\.jsonl; run in a checkout or"):
+        read_entries("bundled")
+    own.touch()
+    assert read_entries("bundled") == [Entry(str(own))]
+    assert read_entries("bundled.jsonl") == [Entry("bundled.jsonl")], "only the word alone"
