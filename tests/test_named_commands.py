@@ -170,7 +170,7 @@ def test_every_command_answers_help_version_and_an_unknown_option_in_the_same_wa
         assert expected in said and said.endswith(f"; see {name} --help"), name
 
 
-STAGES = {stage.name for stage in LANGUAGE_MODEL} - {"resolve"}
+STAGES = {stage.name for stage in LANGUAGE_MODEL}
 GROUPS = {(group, "") for group in ("store", "cache", "tokenizer", "model")}
 
 

@@ -111,7 +111,12 @@ def _end_server() -> None:
             stop()
 
     waiting = threading.Thread(target=wait, daemon=True)
-    waiting.start()
+    try:
+        waiting.start()
+    except (
+        RuntimeError
+    ):  # from Python 3.12 on, no thread begins at exit: the server ends by itself, uncounted
+        return
     waiting.join(_END_SECONDS)
 
 
