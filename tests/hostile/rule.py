@@ -26,7 +26,8 @@ LONGEST_MESSAGE = 900
 """Characters; three lines of a paragraph on a wide terminal, with a path or two."""
 
 _STAMP = re.compile(r"^\d\d:\d\d:\d\d ", re.MULTILINE)
-_ENDED = re.compile(r"^\S+\s+\S+ failed with exit code \d+ \(\w+\)$")
+_ENDED = re.compile(r"^(\S+)\s+\1 (failed with exit code \d+ \(\w+\)$|error \d+: )")
+"""The last line of a stage, which repeats in brief how it ended."""
 _AGAIN = re.compile(r"same command again|run (it )?again|try again|try later")
 _INNER = re.compile(
     r"[Ee]rrno|Traceback|\b[A-Z]\w+(?:Error|Exception)\b|<class|object at 0x|NoneType|\bmmap\b|std::|\.py:\d"
@@ -85,7 +86,7 @@ def _of_the_end(ended: Ended, expected: Expected) -> list[str]:
 
 
 def message_of(ended: Ended) -> str:
-    """The last thing that is said before the line with the exit code."""
+    """The last thing that is said before the line with the exit code, which repeats it in brief."""
     starts = [m.start() for m in _STAMP.finditer(ended.stderr)]
     parts = [ended.stderr[a:b].strip()[9:] for a, b in zip(starts, [*starts[1:], None], strict=False)]
     parts = [part for part in parts if not _ENDED.match(part)]

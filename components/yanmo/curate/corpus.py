@@ -37,6 +37,7 @@ PLAN_REASONS = ("duplicate", "near_duplicate", "excluded", "evaluation_set", "ov
 nearly the same; its id is excluded; it, a near duplicate or its author is held out; it shares a run of
 characters with the evaluation set, or with a benchmark."""
 
+_SHOWN_REASONS = 5
 _FEW_DOCUMENTS = 100
 """A genre with fewer documents may lose more than the allowed share to a filter."""
 
@@ -222,7 +223,7 @@ def _check_malformed(report: MapReport, options: CurateOptions) -> None:
 def _first_malformed(report: MapReport) -> str:
     """The first place of each reason, and what to do about a genre that is nowhere."""
     places = {malformed.why: malformed for malformed in reversed(report.first_malformed)}
-    text = "; ".join(str(place) for place in reversed(places.values()))
+    text = "; ".join(str(place) for place in list(reversed(places.values()))[:_SHOWN_REASONS])
     if any("--default-genre" in why for why in places):
         text += (
             "; give it after the place (--sources 'FOLDER;genre=shi') or as --default-genre shi (in a "

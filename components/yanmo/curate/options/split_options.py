@@ -79,7 +79,7 @@ class SplitOptions(Options, group="splits"):
         if self.test_share + self.valid_share > 0.5:
             return [
                 f"--test-share {self.test_share:g} and --valid-share {self.valid_share:g}: more than half of "
-                "the text would not be trained on"
+                "the text would not be trained on; give smaller ones"
             ]
         if self.add_confirmation and not (self.confirm_characters and self.confirm_share):
             return [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,7 +72,8 @@ def _files(folder: Path) -> list[Path]:
             f"{folder}: expected a model in Hugging Face's layout, it lacks {lacks}{_hint(missing)}"
         )
     weights = weight_files(folder)
-    if no_files := [path.name for path in weights if not path.is_file()]:
+    there = [folder / name for name in _TAKEN if os.path.lexists(folder / name)]
+    if no_files := [path.name for path in (*there, *weights) if not path.is_file()]:
         raise DataError(f"{folder}: expected files, and {', '.join(no_files)} is none; copy the model again")
     return [*(folder / name for name in _TAKEN if (folder / name).is_file()), *weights]
 

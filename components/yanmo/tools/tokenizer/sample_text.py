@@ -35,7 +35,8 @@ class SampleText:
         found = SampleText(_spread(self.learned, learned), _spread(self.held_out, held_out))
         if not found.learned or not found.held_out:
             raise DataError(
-                f"{len(found.learned)} documents to learn from, {len(found.held_out)} to judge by: expected "
+                f"--files or --documents: {len(found.learned)} documents to learn from, "
+                f"{len(found.held_out)} to judge by: expected "
                 "some of both; give more text"
             )
         return found
@@ -78,6 +79,8 @@ def of_files(paths: Iterable[Path], text_field: str) -> SampleText:
 
 def _documents(path: Path, text_field: str) -> Iterator[str]:
     try:
+        if path.exists() and not path.is_file():  # a pipe would be waited for, and a device never ends
+            raise DataError(f"{path}: expected a file, found something else; {_FORMS}")
         if path.suffix == ".parquet":
             yield from _parquet(path, text_field)
         elif path.suffix == ".txt":
@@ -86,7 +89,7 @@ def _documents(path: Path, text_field: str) -> Iterator[str]:
             yield from _lines(path, text_field)
         else:
             raise DataError(f"{path}: its name has no known extension; {_FORMS}")
-    except (OSError, EOFError, ValueError, pa.ArrowException) as error:
+    except (OSError, EOFError, ValueError, RecursionError, pa.ArrowException) as error:
         if isinstance(error, DataError):
             raise
         raise DataError(f"{path}: cannot be read: {in_words(error)}; {_FORMS}") from error
@@ -105,6 +108,8 @@ def _lines(path: Path, text_field: str) -> Iterator[str]:
         for number, line in enumerate(io.TextIOWrapper(file, encoding="utf-8"), 1):
             value = json.loads(line)
             if not isinstance(value, dict) or not isinstance(value.get(text_field), str):
-                raise DataError(f"{path}:{number}: no text in the field {text_field!r} (--text-field)")
+                raise DataError(
+                    f"{path}:{number}: no text in the field {text_field!r}; give another --text-field"
+                )
             if value[text_field]:
                 yield value[text_field]

@@ -1,4 +1,5 @@
 import json
+import os
 
 import numpy as np
 import pyarrow as pa
@@ -130,6 +131,12 @@ def test_file_that_cannot_be_read_is_named(tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError, match=message):
         of_files([tmp_path / name], "text")
+
+
+def test_a_pipe_in_the_place_of_text_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "a.jsonl")
+    with pytest.raises(DataError, match=r"a\.jsonl: expected a file"):
+        of_files([tmp_path / "a.jsonl"], "text")
 
 
 def test_candidates_are_kinds_by_size_and_folders(tmp_path):
