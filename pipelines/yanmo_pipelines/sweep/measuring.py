@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from yanmo.common.errors import ExitCode, advice, exit_code
+from yanmo.common.errors import DataError, ExitCode, advice, exit_code
 from yanmo.common.logs import human_bytes, human_seconds
 from yanmo.formats.stage_cost import StageCost, stage_cost
 from yanmo.options.fields import NONE, flag
@@ -126,7 +126,11 @@ class Chain:
         paused = PausedOutput.from_json(text)
         if paused or text.strip() == NONE:
             raise Failed(stage.name, ExitCode.DONE, str(paused or "paused"))
-        return open_reference(self._store, Reference.from_json(text, str(path)))
+        reference = Reference.from_json(text, str(path))
+        try:
+            return open_reference(self._store, reference)
+        except DataError as error:  # it was there when the stage ended, and our session did not name it yet
+            raise Removed(str(error), reference) from error
 
 
 def _last_words(said: str, stage: str, code: int) -> str:
