@@ -10,18 +10,14 @@ orchestrator (would run another pipeline than the cluster does).
 from __future__ import annotations
 
 import contextlib
-import functools
 import logging
 import os
-import signal
-import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import Any
 from unittest import mock
 
@@ -29,10 +25,9 @@ from kfp import components, local
 from kfp.local import status
 from kfp.local import subprocess_task_handler as sth
 
-from yanmo.common.answers import stdout_for_children
 from yanmo.common.errors import EnvironmentFault, UsageError, in_words
-from yanmo.common.parent import end_with_parent
 from yanmo.stage.kfp_outputs import ExecutorOutputs
+from yanmo_pipelines.processes import Processes
 from yanmo_pipelines.resources import METRICS_PORT
 
 log = logging.getLogger(__name__)
@@ -76,31 +71,16 @@ class TaskFailed(RuntimeError):
         self.task = task
 
 
-class Stopped(RuntimeError):
-    """A signal ended the run; it was passed on to the running task, which was waited for."""
-
-    def __init__(self, signum: int) -> None:
-        super().__init__(f"stopped by {signal.Signals(signum).name}")
-        self.signum = signum
-
-
 @dataclass
 class _Session:
     """The state of the one run of this process."""
 
     tasks: list[TaskRun] = field(default_factory=list)
-    alive: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    processes: Processes = field(default_factory=Processes)
     of_store: Sequence[str] = ()
     """Flags that every command with a --store gets as well."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables that every command gets as well."""
-    stopped_by: int = 0
-
-    def on_signal(self, signum: int, frame: FrameType | None) -> None:
-        """First signal: tell the tasks to stop. Another one: end them now."""
-        again, self.stopped_by = bool(self.stopped_by), signum
-        for process in self.alive:
-            _signal_group(process, signal.SIGKILL if again else signal.SIGTERM)
 
 
 _session = _Session()
@@ -130,15 +110,14 @@ class ProcessHandler(sth.SubprocessTaskHandler):  # type: ignore[misc]
         """
         task = TaskRun(_task_name(self.full_command), self.full_command)
         task.outputs = ExecutorOutputs.parse(_value_of(self.full_command, "--executor-input"))
-        if _session.stopped_by:
-            raise Stopped(_session.stopped_by)
+        _session.processes.check()
         _session.tasks.append(task)
         started = time.monotonic()
         environment = {**os.environ, **_session.environment, **self.env_vars}
-        task.exit_code, task.cpu_seconds = _run_process(_local_command(self.full_command), environment)
+        task.exit_code, task.cpu_seconds = _session.processes.run(
+            _local_command(self.full_command), environment
+        )
         task.seconds = time.monotonic() - started
-        if _session.stopped_by:
-            raise Stopped(_session.stopped_by)
         if task.exit_code != 0:
             raise TaskFailed(task)
         return status.Status.SUCCESS
@@ -161,55 +140,6 @@ def _task_name(command: list[str]) -> str:
     """The folder that KFP made for the task's outputs is named after the task."""
     outputs = ExecutorOutputs.parse(_value_of(command, "--executor-input"))
     return Path(outputs.file).parent.name if outputs else " ".join(command[:3])
-
-
-def _run_process(command: list[str], environment: dict[str, str]) -> tuple[int, float]:
-    """Run `command` in a process group of its own, with our stdout and stderr, and leave none of it.
-
-    Returns:
-        Exit code, CPU seconds.
-
-    Ctrl-C in a terminal then reaches only us, and a stage hears of it once, as SIGTERM.
-    """
-    end_with_us = functools.partial(end_with_parent, os.getpid(), signal.SIGTERM)  # also after kill -9
-    process = subprocess.Popen(
-        command,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=stdout_for_children(),
-        start_new_session=True,
-        preexec_fn=end_with_us if sys.platform == "linux" else None,
-    )
-    _session.alive.append(process)
-    if _session.stopped_by:  # the signal came before the process was listed
-        _signal_group(process, signal.SIGTERM)
-    try:
-        return _ended(process)
-    finally:
-        _session.alive.remove(process)
-        _signal_group(process, signal.SIGKILL)  # what a killed stage left behind
-
-
-def _ended(process: subprocess.Popen[bytes]) -> tuple[int, float]:
-    """Waits for `process`; its exit code, and the CPU seconds that `Popen.wait` does not tell."""
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    return process.returncode, usage.ru_utime + usage.ru_stime
-
-
-def _signal_group(process: subprocess.Popen[bytes], signum: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signum)
-
-
-@contextlib.contextmanager
-def _signals_forwarded() -> Iterator[None]:
-    old = {s: signal.signal(s, _session.on_signal) for s in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for signum, handler in old.items():
-            signal.signal(signum, handler)
 
 
 def run_pipeline(
@@ -248,7 +178,7 @@ def run_pipeline(
         contextlib.redirect_stdout(chatter),  # this process's only; stages write to our stdout itself
         warnings.catch_warnings(action="ignore", category=UserWarning),  # "cpu_limit has no effect"
         mock.patch.object(sth, "SubprocessTaskHandler", ProcessHandler),
-        _signals_forwarded(),
+        _session.processes.hear_signals(),
     ):
         local.init(local.SubprocessRunner(use_venv=False), pipeline_root=str(root), raise_on_error=True)
         pipeline(**parameters)

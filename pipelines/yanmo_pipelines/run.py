@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import logging
 import os
@@ -18,7 +17,7 @@ from yanmo.common.command_end import as_process, ended
 from yanmo.common.errors import ExitCode, UsageError
 from yanmo.common.logs import human_bytes, human_seconds, setup
 from yanmo.options.command_line import load
-from yanmo.options.fields import StoreOptions, ToolOptions, channel_opt, default_argv, flag, opt, spelled
+from yanmo.options.fields import ToolOptions, channel_opt, default_argv, opt, store_flags
 from yanmo.options.nearest import did_you_mean
 from yanmo.stage.cost import process_started
 from yanmo.stage.inputs import open_input
@@ -26,8 +25,9 @@ from yanmo.store.file_store import FileStore
 from yanmo.store.opening import store_of
 from yanmo.store.pause import PausedOutput
 from yanmo_pipelines.compile import COMPILED, PIPELINES
-from yanmo_pipelines.local_runner import Stopped, TaskFailed, TaskRun, run_pipeline
+from yanmo_pipelines.local_runner import TaskFailed, TaskRun, run_pipeline
 from yanmo_pipelines.parameters import check_stage_options, form_of, pipeline_parameters, read_settings
+from yanmo_pipelines.processes import Stopped
 from yanmo_pipelines.stages import STAGES
 
 log = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ def main(argv: Sequence[str] | None = None, *, started: float | None = None) -> 
     def serve() -> int:
         options = load(PipelineRunOptions, default_argv(argv), "yanmo run")
         setup(options.log_level, "run")
-        store, of_store = store_of(options), _of_store(options)
+        store, of_store = store_of(options), store_flags(options)
         path, stages = _find(options.pipeline)
         values = pipeline_parameters(path, read_settings(options.set))
         values |= {"store": store.uri, "channel": options.channel}
@@ -93,13 +93,6 @@ def _advice(code: int) -> str:
     if code == ExitCode.BUG:
         return "Please report it with this log; stages that are finished are kept"
     return "Finished stages are kept: run the same command again"
-
-
-def _of_store(options: StoreOptions) -> list[str]:
-    """Flags that say where the store's server and this machine's scratch are: every task needs the same."""
-    flags = {f.name: f.default for f in dataclasses.fields(StoreOptions) if f.name != "store"}
-    given = {name: getattr(options, name) for name in flags}
-    return [f"{flag(name)}={spelled(value)}" for name, value in given.items() if value != flags[name]]
 
 
 def _find(pipeline: str) -> tuple[Path, Any]:

@@ -17,12 +17,13 @@ from processes import is_alive
 from servers import s3
 
 from yanmo.common.errors import EnvironmentFault
+from yanmo.options.fields import store_flags
 from yanmo.store.commit import Attempt, Recipe, Result, commit_once
 from yanmo.store.file_store import FileStore
 from yanmo.store.pointers import move_pointer, read_pointer
 from yanmo_pipelines import local_runner
 from yanmo_pipelines.local_runner import ProcessHandler, TaskFailed, run_pipeline
-from yanmo_pipelines.run import PipelineRunOptions, _of_store, main
+from yanmo_pipelines.run import PipelineRunOptions, main
 
 Start = Callable[..., "subprocess.Popen[str]"]
 
@@ -288,8 +289,8 @@ def test_every_task_gets_the_options_of_the_store_that_the_run_got(
 
 
 def test_a_task_is_told_nothing_that_the_run_was_not_told() -> None:
-    assert _of_store(PipelineRunOptions()) == []
-    assert _of_store(PipelineRunOptions(store="s3://a/b", scratch_gib=7)) == ["--scratch-gib=7"]
+    assert store_flags(PipelineRunOptions()) == []
+    assert store_flags(PipelineRunOptions(store="s3://a/b", scratch_gib=7)) == ["--scratch-gib=7"]
 
 
 def test_a_run_on_a_server_that_only_an_option_names_goes_to_its_end(

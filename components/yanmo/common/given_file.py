@@ -37,6 +37,7 @@ def read_given(
     shown: str = "",
     most_bytes: int = MIB,
     wrong: type[ValueError] = DataError,
+    pipe_seconds: float = PIPE_SECONDS,
 ) -> bytes:
     """The bytes of a file.
 
@@ -45,13 +46,14 @@ def read_given(
         shown: how a message calls it; the path by default.
         most_bytes: the most that such a file can have.
         wrong: the error to raise where it is not that.
+        pipe_seconds: how long a pipe may stay silent before its first byte.
 
     Raises:
         FileNotFoundError: nothing is there; each caller knows best what was meant.
     """
     begin = f"{shown or path}: expected {expected}, found"
     try:
-        data = read_bounded(path, most_bytes + 1)
+        data = read_bounded(path, most_bytes + 1, pipe_seconds)
     except FileNotFoundError:
         raise
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
@@ -87,7 +89,7 @@ def kind_of_json(value: Any) -> str:
     return kinds.get(type(value), "a number")
 
 
-def read_bounded(path: Path | str, most: int) -> bytes:
+def read_bounded(path: Path | str, most: int, pipe_seconds: float = PIPE_SECONDS) -> bytes:
     """The first `most` bytes of a file.
 
     Raises:
@@ -99,8 +101,8 @@ def read_bounded(path: Path | str, most: int) -> bytes:
         mode = stat.S_IFMT(os.fstat(file).st_mode)
         if mode == stat.S_IFDIR:
             raise IsADirectoryError(errno.EISDIR, "a folder")
-        if mode != stat.S_IFREG and not select.select([file], [], [], PIPE_SECONDS)[0]:
-            raise ValueError(f"a pipe or device that said nothing for {PIPE_SECONDS:.0f} s")
+        if mode != stat.S_IFREG and not select.select([file], [], [], pipe_seconds)[0]:
+            raise ValueError(f"a pipe or device that said nothing for {pipe_seconds:.0f} s")
         os.set_blocking(file, True)
         with os.fdopen(os.dup(file), "rb") as opened:
             return opened.read(most)

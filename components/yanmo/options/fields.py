@@ -330,6 +330,13 @@ class StoreOptions(Options, group="store"):
     )
 
 
+def store_flags(options: StoreOptions) -> list[str]:
+    """The flags that tell another command where the store's server and this machine's scratch are."""
+    defaults = {f.name: f.default for f in dataclasses.fields(StoreOptions) if f.name != "store"}
+    given = {name: getattr(options, name) for name in defaults}
+    return [f"{flag(name)}={spelled(value)}" for name, value in given.items() if value != defaults[name]]
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ChannelOptions(StoreOptions, group="store"):
     """Where outputs are stored, and which pointers are read and moved."""

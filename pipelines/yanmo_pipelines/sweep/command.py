@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import shlex
 import shutil
@@ -18,13 +17,13 @@ from yanmo.common.errors import ExitCode
 from yanmo.common.logs import setup
 from yanmo.common.whole_file import write_whole
 from yanmo.options.command_line import load
-from yanmo.options.fields import StoreOptions, ToolOptions, channel_opt, default_argv, flag, opt, spelled
+from yanmo.options.fields import ToolOptions, channel_opt, default_argv, opt, store_flags
 from yanmo.store.file_store import FileStore
 from yanmo.store.objects import ObjectStore
 from yanmo.store.opening import store_of
+from yanmo_pipelines.processes import Processes, Stopped
 from yanmo_pipelines.sweep.measuring import Chain, Sweep
 from yanmo_pipelines.sweep.plan import Plan, make_plan, plan_lines
-from yanmo_pipelines.sweep.processes import Processes, Stopped
 from yanmo_pipelines.sweep.settings import MOST_RUNS, read_grid, read_settings
 from yanmo_pipelines.sweep.summary import gravest
 from yanmo_pipelines.sweep.table import as_csv, lines
@@ -66,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     def serve() -> int:
         options = load(SweepOptions, default_argv(argv), "yanmo sweep")
         setup(options.log_level, "sweep")
-        store, of_store = store_of(options), _of_store(options)
+        store, of_store = store_of(options), store_flags(options)
         grid = read_grid(options.grid)
         plan = make_plan(read_settings(options.set), grid, options.seeds, of_store)
         told = plan_lines(plan, f"channel {options.channel} of {store.uri}", _free_bytes(store))
@@ -109,13 +108,6 @@ def _show(options: SweepOptions, store: ObjectStore, sweep: Sweep, of_store: Seq
     if options.csv:
         write_whole(Path(options.csv), as_csv(plan, results))
         log.info("%d runs written to %s", len(results), options.csv)
-
-
-def _of_store(options: StoreOptions) -> list[str]:
-    """Flags that say where the store's server and this machine's scratch are: every stage needs the same."""
-    flags = {f.name: f.default for f in dataclasses.fields(StoreOptions) if f.name != "store"}
-    given = {name: getattr(options, name) for name in flags}
-    return [f"{flag(name)}={spelled(value)}" for name, value in given.items() if value != flags[name]]
 
 
 def _free_bytes(store: ObjectStore) -> int | None:

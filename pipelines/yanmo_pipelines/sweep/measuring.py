@@ -26,9 +26,10 @@ from yanmo.store.pointers import read_pointer
 from yanmo.store.runs.in_use import Removed
 from yanmo.store.schema import utc_now
 from yanmo.tools.runs.evaluations import Evaluation, read_evaluation
+from yanmo_pipelines.processes import Processes, Stopped
 from yanmo_pipelines.stages import BALANCE, CURATE, EVALUATE, TOKENIZE, TRAIN
+from yanmo_pipelines.sweep.kept_log import run_and_keep
 from yanmo_pipelines.sweep.plan import Plan, Run
-from yanmo_pipelines.sweep.processes import Processes, Stopped
 from yanmo_pipelines.sweep.settings import Name
 
 log = logging.getLogger(__name__)
@@ -118,7 +119,7 @@ class Chain:
         path = self._folder / "made.json"
         path.unlink(missing_ok=True)
         whole = [sys.executable, "-m", stage.module, *self._fixed, *command, f"--reference-out={path}"]
-        code, said = self._processes.run(whole)
+        code, said = run_and_keep(self._processes, whole)
         if code:
             shown = code if code > 0 else ExitCode.RETRY
             raise Failed(stage.name, shown, _last_words(said, stage.name, code))

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from yanmo.common import given_file
 from yanmo.common.errors import DataError, UsageError
 from yanmo.common.given_file import given_json, given_text, read_given
 
@@ -53,11 +52,10 @@ def test_more_than_the_bound_is_refused_and_a_device_ends(tmp_path: Path) -> Non
         (lambda path: path.symlink_to("/proc/self/mem"), "Input/output error: look at the path"),
     ],
 )
-def test_what_is_no_file_is_named(tmp_path: Path, monkeypatch, put: Callable, found: str) -> None:
-    monkeypatch.setattr(given_file, "PIPE_SECONDS", 0.1)
+def test_what_is_no_file_is_named(tmp_path: Path, put: Callable, found: str) -> None:
     put(tmp_path / "names")
     with pytest.raises(DataError, match=f"names: expected {WHAT}, found .*{found}"):
-        read_given(tmp_path / "names", WHAT)
+        read_given(tmp_path / "names", WHAT, pipe_seconds=0.1)
 
 
 def test_a_pipe_that_somebody_writes_is_read_to_its_end(tmp_path: Path) -> None:

@@ -26,6 +26,12 @@ from yanmo.train.supervision.twins import twin_of
 pytestmark = pytest.mark.usefixtures("one_rank")
 
 
+@pytest.fixture
+def any_budget(monkeypatch):
+    """A training of a few steps has no budget for a curve."""
+    monkeypatch.setattr(curve, "_SHARE", 100.0)
+
+
 @pytest.fixture(scope="module")
 def cache(store_template) -> TokenCache:
     store = open_store(str(store_template))
@@ -74,8 +80,8 @@ def test_by_default_a_training_of_some_length_has_eight_points_and_decisions_hav
     ],
     ids=lambda o: "-".join(map(str, o.values())),
 )
-def test_the_model_is_the_same_byte_for_byte_with_and_without_a_curve(options, train, tmp_path, monkeypatch):
-    monkeypatch.setattr(curve, "_SHARE", 100.0)
+@pytest.mark.usefixtures("any_budget")
+def test_the_model_is_the_same_byte_for_byte_with_and_without_a_curve(options, train, tmp_path):
     assert train("none", valid_points=0, **options).state == "done"
     assert train("drawn", valid_points=5, **options).state == "done"
     drawn, none = curve_points(tmp_path / "drawn"), curve_points(tmp_path / "none")
@@ -101,8 +107,8 @@ def test_validations_that_decide_nothing_change_nothing_either(train, tmp_path):
     assert best["step"] == 8 and weights[2] == weights[0], "the last validation is the best one"
 
 
-def test_a_training_that_was_stopped_draws_the_same_curve(train, tmp_path, monkeypatch):
-    monkeypatch.setattr(curve, "_SHARE", 100.0)
+@pytest.mark.usefixtures("any_budget")
+def test_a_training_that_was_stopped_draws_the_same_curve(train, tmp_path):
     train("whole", valid_points=5, steps=10)
     for stop_at in (4, 7):
         assert train("cut", stop_at=stop_at, valid_points=5, steps=10).state == "paused"
