@@ -16,7 +16,7 @@ from yanmo.common.answers import stdout_for_children
 from yanmo.common.parent import end_with_parent
 
 
-class Stopped(RuntimeError):
+class Stopped(Exception):
     """A signal came; it was passed on to what was running, which has ended in its own orderly way."""
 
     def __init__(self, signum: int) -> None:
