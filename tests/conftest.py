@@ -6,12 +6,16 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # importlib mode leaves it out
 
 from servers import s3
 from skips import summary
+
+hypothesis.settings.register_profile("yanmo", deadline=None)  # a machine may be busy: no limits of time
+hypothesis.settings.load_profile("yanmo")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 
@@ -63,17 +64,24 @@ READERS = (
 @pytest.mark.parametrize("as_module", [False, True], ids=["console script", "python -m"])
 @pytest.mark.parametrize("command", READERS, ids=" ".join)
 def test_sigterm_ends_a_command_that_waits_for_its_store(command, as_module, tmp_path) -> None:
-    """The pointer is a pipe: who opens it waits, as with a file server that does not answer."""
-    pointer = tmp_path / "pointers/main/champion.json"
-    pointer.parent.mkdir(parents=True)
-    os.mkfifo(pointer)
+    """A server that takes the connection and says nothing."""
     module = COMMANDS[command[0]][0]
     words = [module, *command[1:]] if as_module else ["yanmo.cli", *command]
-    asked = [sys.executable, "-m", *words, f"--store={tmp_path}"]
-    process = subprocess.Popen(asked, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    with pointer.open("wb"):  # opens once it is being read
-        process.send_signal(signal.SIGTERM)
-        _, output = process.communicate(timeout=60)
+    keys = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "YANMO_SCRATCH": str(tmp_path)}
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(60)
+        place = ["--store=s3://bucket/store", f"--endpoint=http://127.0.0.1:{server.getsockname()[1]}"]
+        process = subprocess.Popen(
+            [sys.executable, "-m", *words, *place],
+            env={**os.environ, **keys},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        with server.accept()[0] as connection:
+            assert connection.recv(4), "it has asked, and waits"
+            process.send_signal(signal.SIGTERM)
+            _, output = process.communicate(timeout=60)
     assert process.returncode == 128 + signal.SIGTERM, output
     assert "Traceback" not in output
 

@@ -178,7 +178,7 @@ def test_other_ranks_and_stages_see_every_document_once_per_epoch(store, tiny, t
             wait_for(lambda until=20 * number + 20: begun(store, until))
             process.send_signal(signal.SIGTERM)
         _, log = process.communicate(timeout=400)
-        assert process.returncode == 0, log
+        assert process.returncode == (75 if number < 2 else 0), log
     rows = [json.loads(x) for p in tmp_path.glob("rows.*") for x in p.read_text().splitlines()]
     rows.sort()
     assert [first for first, _, _ in rows] == [0, *_ends(rows)[:-1]], "each sample once, none left out"
