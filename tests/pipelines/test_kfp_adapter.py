@@ -128,7 +128,7 @@ def test_every_container_task_is_retried_longer_than_kfps_one_hour(compiled: tup
 
 
 def test_every_parameter_a_task_uses_reaches_the_group_it_is_in(compiled: tuple[Path, Any]) -> None:
-    """KFP 2.17.0 forgets what only an accelerator limit uses; such a task cannot start (see `with_gpus`)."""
+    """KFP 2.17.0 forgets what only an accelerator limit uses; such a task cannot start."""
     spec = specs(compiled[0])[0]
     for name, part in spec["components"].items():
         if "dag" not in part:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from yanmo.common.errors import UsageError, in_words
+from yanmo.common.given_file import given_text
 from yanmo.options.one_line import read_line
 from yanmo.options.values import brief
 from yanmo.store.opening import open_store
@@ -22,10 +21,9 @@ def options_line(text: str) -> str:
     try:
         if "://" in word:
             place, _, name = word.rpartition("/")
-            data, _ = open_store(place).read(name)
-        else:
-            data = Path(word).read_bytes()
-        return _one_line_in(data.decode("utf-8-sig"))
+            return _one_line_in(open_store(place).read(name)[0].decode("utf-8-sig"))
+        what, shown = "a file with a line of options", f"options: {brief(word)}"
+        return _one_line_in(given_text(word, what, shown=shown, wrong=UsageError))
     except (OSError, UnicodeDecodeError) as error:
         why = "no such file" if isinstance(error, FileNotFoundError) else in_words(error)
         raise UsageError(
