@@ -1,4 +1,4 @@
-# make demo | demo-modern | test | check | torture | format | compile | lock | clean; see README.md
+# make demo | demo-modern | test | test-cluster | check | torture | drill | format | compile | images | lock | clean; see README.md
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
@@ -12,7 +12,7 @@ TORCH ?=
 TORCH_INDEX ?=
 export VENV TORCH TORCH_INDEX
 
-.PHONY: install lock demo demo-modern test check lint types unit torture format compile clean again
+.PHONY: install manifest-tools check-manifests lock demo demo-modern test test-cluster check lint types unit torture drill format compile images clean again
 
 install: $(VENV)/.ready
 
@@ -21,6 +21,15 @@ $(VENV)/.ready: pyproject.toml $(LOCKS) $(if $(TORCH),again)
 	@command -v "$(PYTHON)" >/dev/null || { echo "$(PYTHON) is not on this machine: install Python 3.11 to 3.13" \
 	    "(Debian: apt-get install python3-venv), or name yours: make PYTHON=/path/to/python3" >&2; exit 78; }
 	@"$(PYTHON)" install
+
+# What renders manifests/ and knows the fields of Kubernetes' objects (168 MB): their tests skip without it.
+manifest-tools: install
+	$(BIN)/python -m pip install --quiet --no-deps --require-hashes --requirement constraints/manifests.txt
+
+# checkov over manifests/, from an environment of its own (what it needs contradicts ours).
+check-manifests: manifest-tools
+	@test -x .checkov/bin/checkov || { "$(PYTHON)" -m venv .checkov && .checkov/bin/pip install --quiet checkov==3.3.30; }
+	$(BIN)/python tests/manifests/linted.py .checkov/bin/checkov
 
 # pyproject.toml's versions, and those of all that they need, with hashes, for every supported machine.
 # UPGRADE: names of packages that may move.
@@ -31,6 +40,7 @@ lock: install
 # The scarce genres twice: chosen on the validation split (docs/recipe.md).
 demo: install
 ifeq ($(SOURCES),)
+	@echo "To follow the training, in another terminal: $(BIN)/yanmo watch --store $${STORE:-runs/demo}"
 	@$(BIN)/yanmo run --store "$${STORE:-runs/demo}" --channel demo \
 	    --set data_sources=corpus/small.jsonl.zst --set data_quotas=ci=200%,fu=200%
 	@echo "With text of your own (.txt, .jsonl, .parquet, a folder): make demo SOURCES='my text.txt'"
@@ -62,11 +72,23 @@ TEST_WORKERS ?= 4
 unit: install
 	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n $(TEST_WORKERS) --dist worksteal
 
+# Runs in the Kubeflow Pipelines that KUBECONFIG and KFP_ENDPOINT name: tests/cluster/README.md.
+# CLUSTER_TESTS="-m 'cluster and not slow'": without faults.
+CLUSTER_TESTS ?= -m cluster
+test-cluster: install
+	$(BIN)/python -m pytest tests/cluster -n 0 -v $(CLUSTER_TESTS)
+
 # Faults on a folder and on a real S3 server, an hour and more; --brief does less: docs/torture.md.
 # make torture TORTURE="--store file --kills 50 --seed 7 --only kills"
 TORTURE ?=
 torture: install
 	PYTHONPATH=tests $(BIN)/python -m torture $(TORTURE)
+
+# Breaks small trainings beside a real Prometheus and Alertmanager, ten minutes: docs/drill.md.
+# make drill DRILL="--only frozen disk"
+DRILL ?=
+drill: install
+	PYTHONPATH=tests $(BIN)/python -m drill $(DRILL)
 
 format: install
 	$(BIN)/ruff format .
@@ -74,6 +96,16 @@ format: install
 
 compile: install
 	$(BIN)/yanmo compile
+
+# With docker or podman, no Python needed: images/README.md. IMAGES: data, train, cluster or several of them.
+IMAGES ?=
+ENGINE ?=
+PREFIX ?=
+BASE   ?=
+BUILD  ?=
+export ENGINE PREFIX BASE BUILD
+images:
+	@images/build.sh $(IMAGES)
 
 clean:
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

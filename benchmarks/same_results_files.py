@@ -42,7 +42,7 @@ LEFT_OUT_FIELDS = {
     **dict.fromkeys(
         ("seconds", "cpu_seconds", "seconds_left", "phase_seconds", "tokens_per_second"), "speed"
     ),
-    **dict.fromkeys(("samples_per_second",), "speed"),
+    **dict.fromkeys(("samples_per_second", "flops_per_second", "mfu"), "speed"),
     **dict.fromkeys(("memory_bytes", "memory_peak_bytes"), "memory of a process"),
     **dict.fromkeys(("made_by", "run_id", "uri", "store"), "commit, machine, run, folder"),
     **dict.fromkeys(
@@ -59,8 +59,9 @@ _PLACE = re.compile(r"(?:(?:file://)?[^\s'\",]*\.part|s3://yanmo-[0-9a-f]{12})(?
 """The folder or bucket of a run, in commands and names of sources."""
 LEFT_OUT_METRICS = (
     r"yanmo_run_info|yanmo_\w+_(created|cpu_seconds|start_time_seconds|duration_seconds|seconds_left)"
-    r"|yanmo_train_interval_seconds"
-    r"|yanmo_train_(memory_bytes|memory_peak_bytes|tokens_per_second|samples_per_second)"
+    r"|yanmo_(store|stage|gpu)_\w+|yanmo_\w+_(seconds|seconds_total|age_seconds)|yanmo_train_interval_seconds"
+    r"|yanmo_train_(memory_bytes|memory_peak_bytes|tokens_per_second|samples_per_second|flops_per_second|mfu)"
+    r"|yanmo_train_(rank|checkpoint)_\w+|yanmo_train_ranks\w*"
 )
 """Metrics that are times, speeds and memory, or name the run: a regular expression."""
 RENAMED = {"crowned_at": "champion_since", "barred": "rolled_back", "told_the_genre": "with_genre_tag"}

@@ -57,8 +57,10 @@ def main() -> None:
     write_lock("base", [pin for pin in whole if pin.name not in with_cuda])
     write_lock("cuda", [replace(pin, marker=pin.marker or LINUX) for pin in whole if pin.name in with_cuda])
     write_lock("cpu", _without_cuda(torch[0]))
-    for extra in ("data", "train", "pipeline"):
+    for extra in ("data", "train", "cluster"):
         write_lock(extra, [pin for pin in _resolved(extra, whole) if pin.name not in with_cuda])
+    there = {pin.name for pin in whole}
+    write_lock("manifests", [pin for pin in _resolved("manifests", whole) if pin.name not in there])
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     tools = [*project["build-system"]["requires"], "setuptools", "wheel"]
     write_lock("build", _compiled(tools, [*whole, *read_lock("build")], move))

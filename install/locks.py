@@ -17,7 +17,8 @@ FILES = {
     "cuda": "torch as PyPI has it for Linux, with CUDA, and what it needs of NVIDIA's",
     "data": "The extra `data`, for the image of the data stages",
     "train": "The extra `train`, for its image, but for torch: cpu.txt or cuda.txt",
-    "pipeline": "The extra `pipeline`: what `yanmo compile` and `yanmo run` need",
+    "cluster": "The extra `cluster`, which holds `pipeline`, for the image of what works with a cluster",
+    "manifests": "The extra `manifests`, for the tests of manifests/: what it needs beside base.txt",
     "build": "What builds this project and its dependencies that come as sources",
     "uv": "The installer",
 }

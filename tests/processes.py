@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
@@ -35,3 +36,13 @@ def survivors(group: int, seconds: float = 60) -> dict[int, int]:
     while (found := members(group)) and time.monotonic() < deadline:
         time.sleep(0.05)
     return found
+
+
+def listening(pid: int) -> list[int]:
+    """The ports on which a process listens on the loopback."""
+    try:
+        own = {os.readlink(path) for path in Path(f"/proc/{pid}/fd").iterdir()}
+        rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    except OSError:
+        return []
+    return [int(r[1].rpartition(":")[2], 16) for r in rows if r[3] == "0A" and f"socket:[{r[9]}]" in own]

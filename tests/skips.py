@@ -10,17 +10,24 @@ _APT = {
     "needs Chromium": "chromium",
     "needs unshare": "util-linux hostname",
     "needs script": "bsdutils",
+    "needs promtool": "prometheus",
+    "needs prometheus": "prometheus",
 }
 """Beginning of a reason -> Debian packages that end it."""
 _PIP = {
     "lm-evaluation-harness is not installed": "-e '.[harness]'",
     "uv is not installed": "uv",
+    "kubectl is not installed": "-e '.[manifests]'",
+    "kubernetes-validate is not installed": "-e '.[manifests]'",
     "could not import 'duckdb'": "duckdb",
     "could not import 'transformers'": "transformers",
     "datasets is not one of": "datasets",
+    "tensorboard is not installed": "-e '.[tensorboard]'",
+    "mlflow is not installed": "-e '.[mlflow]' sqlalchemy alembic",
+    "wandb is not installed": "-e '.[wandb]'",
 }
 """Beginning of a reason -> Python packages that end it."""
-_MACHINE = ("needs a CUDA device", "needs root", "needs Linux")
+_MACHINE = ("needs a CUDA device", "needs a cluster", "needs root", "needs Linux", "needs a control group")
 """Beginnings of reasons that no package ends."""
 
 
@@ -40,7 +47,7 @@ def summary(reasons: Iterable[str]) -> Iterator[str]:
     commands = [
         f"{command} {' '.join(packages)}"
         for command, table in (("apt-get install -y", _APT), (".venv/bin/python -m pip install", _PIP))
-        if (packages := [what for start, what in table.items() if any(r.startswith(start) for r in counts)])
+        if (packages := dict.fromkeys(table[s] for s in table if any(r.startswith(s) for r in counts)))
     ]
     if commands:
         yield f"to run more of them: {' && '.join(commands)}"

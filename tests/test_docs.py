@@ -21,15 +21,19 @@ import pytest
 from yanmo.common.errors import ExitCode
 from yanmo.options.fields import flag, option_fields
 from yanmo.promote.command import HistoryOptions, RollbackOptions
+from yanmo.stage.metric import declared
 from yanmo.tools.runs.command import RunsOptions
+from yanmo_pipelines.cluster.status.command import StatusOptions
+from yanmo_pipelines.cluster.status.serving.metrics import METRICS as OF_STATUS
 from yanmo_pipelines.compile import CompileOptions
 from yanmo_pipelines.run import PipelineRunOptions
 from yanmo_pipelines.stages import LANGUAGE_MODEL
 
 ROOT = Path(__file__).parents[1]
+FOLDERS = [ROOT / folder / "README.md" for folder in ("images", "manifests")]
 PAGES = sorted(
     p
-    for p in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]
+    for p in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *FOLDERS, *(ROOT / "docs").glob("*.md")]
     if not p.name.endswith(".zh.md")
 )
 ALL = [p for page in PAGES for p in (page, page.with_suffix(".zh.md"))]
@@ -182,7 +186,7 @@ def known() -> dict[str, set[str]]:
             found[f"yanmo {group} {name}"] = flags_of(sub.options)
     for name, cls in (("history", HistoryOptions), ("rollback", RollbackOptions)):
         found[f"yanmo promote {name}"] = flags_of(cls)
-    found |= {"yanmo runs": flags_of(RunsOptions)}
+    found |= {"yanmo runs": flags_of(RunsOptions), "yanmo status": flags_of(StatusOptions)}
     found |= {"yanmo run": flags_of(PipelineRunOptions), "yanmo compile": flags_of(CompileOptions)}
     always = {"--help", "--version", "--config"}
     return {command: flags | always for command, flags in found.items()}
@@ -217,11 +221,12 @@ FOREIGN = (
 
 
 def code_of(page: Path) -> Iterator[str]:
-    """Commands: spans of code, and blocks with their continued lines joined."""
+    """Commands: spans of code, and blocks with their continued lines joined; without what is docker's."""
     prose, code = prose_and_code(page)
-    yield from re.findall(r"`([^`]+)`", prose.replace("\n", " "))
+    dockers = re.compile(r'BUILD="[^"]*"')
+    yield from re.findall(r"`([^`]+)`", dockers.sub("", prose.replace("\n", " ")))
     lines = "\n".join(re.sub(r"\s#\s.*|^\$ ", "", line) for line in code).replace("\\\n", " ")
-    yield from lines.splitlines()
+    yield from dockers.sub("", lines).splitlines()
 
 
 def options_in(code: str) -> set[str]:
@@ -312,20 +317,50 @@ def test_an_option_that_is_none_would_be_found() -> None:
 
 @functools.cache
 def metrics_made() -> set[str]:
-    """Every text in the sources that could be a metric's name."""
-    files = (ROOT / "components/yanmo").rglob("*.py")
-    nodes = (node for p in files for node in ast.walk(ast.parse(p.read_text(encoding="utf-8"))))
-    return {
-        str(node.value) for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    }
+    """Every name on /metrics of any stage."""
+    of_stages = {name for stage in LANGUAGE_MODEL for name, _ in declared(stage.name, stage.metrics)}
+    return of_stages | {metric.family("status") for metric in OF_STATUS}
 
 
 @pytest.mark.parametrize("page", ALL, ids=lambda p: p.name)
 def test_every_metric_that_a_page_names_is_made(page: Path) -> None:
-    stages = "|".join(stage.name for stage in LANGUAGE_MODEL)
+    rooms = "|".join([*(stage.name for stage in LANGUAGE_MODEL), "run", "stage", "store", "gpu"])
     text = page.read_text(encoding="utf-8").replace("<stage>", "train")
-    named = set(re.findall(rf"\byanmo_(?:{stages})_([a-z_0-9]+)", text))
-    assert {name for name in named if name.removesuffix("_total") not in metrics_made()} == set()
+    named = set(re.findall(rf"\byanmo_(?:{rooms})_[a-z_0-9]+", text))
+    assert named - metrics_made() == set()
+
+
+@pytest.mark.parametrize(("page", "language"), [("metrics.md", "en"), ("metrics.zh.md", "zh")])
+def test_the_page_of_metrics_is_what_the_stages_declare(page: str, language: str) -> None:
+    written = runpy.run_path(str(ROOT / "docs/metrics.py"))["page"](language)
+    said = "docs/metrics.py has another page: run python docs/metrics.py"
+    assert (ROOT / "docs" / page).read_text(encoding="utf-8") == written, said
+
+
+SETTING = {"set", "add", "gone", "_set", "value", "show_only"}
+SERVING = ROOT / "pipelines/yanmo_pipelines/cluster/status/serving"
+
+
+def test_every_declared_metric_is_set_somewhere_and_nothing_else_is() -> None:
+    """By the names in calls; those that come from a table are texts of the same module."""
+    texts, called = set[str](), dict[str, str]()
+    for path in (*(ROOT / "components/yanmo").rglob("*.py"), *SERVING.glob("*.py")):
+        if path.name in ("metrics.py", "declared.py", "metric.py"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                texts.add(node.value)
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                owner = ast.unparse(node.func.value)
+                is_ours = owner.endswith(("telemetry", "measured")) and node.func.attr in SETTING
+                for argument in node.args[:1] if is_ours else ():
+                    if isinstance(argument, ast.Constant):
+                        called[argument.value] = f"{path.name}:{node.lineno}"
+    names = {m.name for stage in LANGUAGE_MODEL for _, m in declared(stage.name, stage.metrics)}
+    names |= {metric.name for metric in OF_STATUS}
+    assert names - texts == set(), "declared, and set nowhere"
+    assert {name: where for name, where in called.items() if name not in names} == {}
+    assert len(called) > 20
 
 
 @pytest.mark.parametrize("page", ["stages.md", "stages.zh.md"])

@@ -40,7 +40,8 @@ TARGET = re.compile(r"(?:^|&& ?) *make ([a-z]+)(?![\w=])")
 FOREIGN = {
     *("local-addr", "max-restarts", "standalone", "nproc-per-node"),  # torchrun
     *("always", "dirty", "abbrev", "query-gpu", "format"),  # git describe, nvidia-smi
-    *("dist", "build-arg", "discount_fallback"),  # pytest-xdist, docker build, KenLM's lmplz
+    *("from", "from-literal", "from-file", "for", "local", "timeout"),  # kubectl
+    *("dist", "build-arg", "network", "discount_fallback"),  # pytest-xdist, docker build, KenLM's lmplz
 }
 """Options of programs that are not ours."""
 ASK = """

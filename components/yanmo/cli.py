@@ -7,7 +7,9 @@ the same flags. Cost: 20 ms over the module itself.
 from __future__ import annotations
 
 import runpy
+import signal
 import sys
+from types import FrameType
 
 COMMANDS = {
     "curate": ("yanmo.curate", "raw text -> clean documents, split into train, valid, test and confirm"),
@@ -23,9 +25,26 @@ COMMANDS = {
     "cache": ("yanmo.tools.cache", "show, check and compare token caches"),
     "model": ("yanmo.tools.model.command", "import a model in Hugging Face's format into a store"),
     "run": ("yanmo_pipelines.run", "run a compiled pipeline on this machine, each task as a process"),
+    "watch": (
+        "yanmo.tools.watch",
+        "follow a training in the terminal: progress, curve, speed, faults",
+    ),
     "sweep": (
         "yanmo_pipelines.sweep",
         "train with several settings and seeds; which one is best, and how sure",
+    ),
+    "submit": (
+        "yanmo_pipelines.cluster.submit",
+        "run a pipeline in a cluster's KFP, and follow it to its verdict",
+    ),
+    "rerun": (
+        "yanmo_pipelines.cluster.rerun",
+        "run one stage again in a cluster, as a Job",
+    ),
+    "status": ("yanmo_pipelines.cluster.status", "channels, champions, what runs where, what waits and why"),
+    "doctor": (
+        "yanmo_pipelines.cluster.doctor",
+        "check an installation in a cluster; what to do about each finding",
     ),
     "compile": ("yanmo_pipelines.compile", "compile the pipelines to YAML for KFP"),
 }
@@ -34,6 +53,7 @@ _USAGE, _ENVIRONMENT = 64, 78  # yanmo.common.errors.ExitCode, not imported for 
 
 def main() -> None:
     """Run the command named by the first argument; the process ends with that command's exit code."""
+    _end_on_sigterm()
     if sys.argv[1:2] in (["-h"], ["--help"]) and sys.argv[2:3] and sys.argv[2] in COMMANDS:
         sys.argv[1], sys.argv[2] = sys.argv[2], sys.argv[1]  # `yanmo --help train`
     name = sys.argv[1] if len(sys.argv) > 1 else ""
@@ -60,10 +80,23 @@ def main() -> None:
         print(
             f"yanmo {name}: the Python package {error.name!r} is not installed; `pip install` Yanmo with its "
             "extra: data for curate, balance, tokenize, tokenizer and cache; train for train, evaluate, "
-            "promote, model and tokenizer compare; pipeline for run, sweep and compile",
+            "promote, model and tokenizer compare; pipeline for run, sweep and compile; cluster for submit, "
+            "rerun, status and doctor",
             file=sys.stderr,
         )
         sys.exit(_ENVIRONMENT)
+
+
+def _end_on_sigterm() -> None:
+    """Until the command has a handler of its own: process 1 of a container ignores what it does not handle.
+
+    A pod deleted while its stage imports torch would be killed only after its whole grace period.
+    """
+
+    def stop(signum: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + signum)
+
+    signal.signal(signal.SIGTERM, stop)
 
 
 def _did_you_mean(name: str) -> str:

@@ -5,6 +5,7 @@ The YAML is committed, so that a reader sees the real interface and an upload ne
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import tempfile
 from collections.abc import Sequence
@@ -12,34 +13,40 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
 from kfp import compiler
 
 from yanmo.common.answers import answer, only_answers
 from yanmo.common.command_end import as_process, ended
-from yanmo.common.errors import ExitCode
+from yanmo.common.errors import ExitCode, naming
+from yanmo.common.made_by import code
+from yanmo.common.whole_file import write_whole
 from yanmo.options.command_line import load
-from yanmo.options.fields import Options, default_argv, opt
+from yanmo.options.fields import default_argv, opt
 from yanmo_pipelines import resources
+from yanmo_pipelines.pod_options import PodOptions
 
 PIPELINES = {
     "language_model": "yanmo_pipelines.language_model",
     "data_only": "yanmo_pipelines.data_only",
 }
-"""Name of a pipeline -> module with PIPELINE."""
+"""Name of a pipeline -> module with `build`."""
 
 COMPILED = Path(__file__).resolve().parents[1] / "compiled"
 """Where the committed YAML lies in a checkout."""
 
 
-def load_pipeline(name: str) -> Any:
-    """The pipeline called `name`, built."""
-    return importlib.import_module(PIPELINES[name]).PIPELINE
+def load_pipeline(
+    name: str, column: resources.Column = resources.SMALL, store_secret: str = resources.STORE_SECRET
+) -> Any:
+    """The pipeline called `name`, built with a column of the table of resources."""
+    return importlib.import_module(PIPELINES[name]).build(column, store_secret)
 
 
 def compile_pipeline(pipeline: Any, path: Path, image_prefix: str = "") -> None:
     """Write `pipeline` to `path`, whole or not at all; `image_prefix` goes before each image's name."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".compile-") as folder:
+    with naming(path), tempfile.TemporaryDirectory(dir=path.parent, prefix=".compile-") as folder:
         temporary = Path(folder) / path.name
         compiler.Compiler().compile(pipeline, str(temporary))
         text = temporary.read_text(encoding="utf-8")
@@ -49,13 +56,58 @@ def compile_pipeline(pipeline: Any, path: Path, image_prefix: str = "") -> None:
         temporary.replace(path)
 
 
+def version_name(path: Path, column: str) -> str:
+    """A name for the version that a compiled pipeline is: `4d00e56c0a12-gpu-1f3ab86e`.
+
+    It names the commit, the column of the table of resources, and the bytes of the YAML, so equal names stand
+    for equal pipelines and none has to be overwritten.
+    """
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    return f"{code()}-{column}-{digest[:8]}".lower().replace("+", ".").lstrip("-")
+
+
+def as_manifests(path: Path, column: str) -> list[dict[str, Any]]:
+    """`Pipeline` and `PipelineVersion` for a KFP that keeps its pipelines in Kubernetes.
+
+    They are made from the compiled YAML, because the SDK's own writer leaves out what was put in later: the
+    drop-downs of the form, an image's prefix. A version cannot be changed once it is applied, so its name
+    changes with its bytes (`version_name`).
+    """
+    spec, platform = yaml.safe_load_all(path.read_text(encoding="utf-8"))
+    name, about = spec["pipelineInfo"]["name"], spec["pipelineInfo"]["description"]
+    version = version_name(path, column)
+    labels = {"app.kubernetes.io/name": "yanmo", "app.kubernetes.io/part-of": "yanmo"}
+
+    def manifest(kind: str, named: str, own: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "apiVersion": "pipelines.kubeflow.org/v2beta1",
+            "kind": kind,
+            "metadata": {"name": named, "labels": labels},
+            "spec": {"description": about, **own},
+        }
+
+    content = {"pipelineName": name, "pipelineSpec": spec, "platformSpec": platform}
+    return [
+        manifest("Pipeline", name, {"displayName": name}),
+        manifest("PipelineVersion", f"{name}-{version}", {"displayName": version, **content}),
+    ]
+
+
+def write_manifests(path: Path, column: str) -> None:
+    """Write `as_manifests` in the place of the compiled YAML, whole or not at all."""
+    text = yaml.safe_dump_all(as_manifests(path, column), sort_keys=False, width=110)
+    write_whole(path, text)
+
+
 @dataclass(frozen=True, kw_only=True)
-class CompileOptions(Options, group="compile"):
+class CompileOptions(PodOptions, group="compile"):
     """Compile the pipelines to YAML for KFP."""
 
     out: str = opt(str(COMPILED), "folder to write to", metavar="FOLDER")
-    image_prefix: str = opt(
-        "", "put before each image's name, such as registry.example/team/; default: none", metavar="PREFIX"
+    manifests: bool = opt(
+        False,
+        "write manifests Pipeline and PipelineVersion, for `kubectl apply` where KFP keeps its pipelines in "
+        "Kubernetes; else what the UI and the API take",
     )
 
 
@@ -67,7 +119,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         for name in PIPELINES:
             path = Path(options.out) / f"{name}.yaml"
             with only_answers():
-                compile_pipeline(load_pipeline(name), path, options.image_prefix)
+                pipeline = load_pipeline(name, options.resources, options.store_secret)
+                compile_pipeline(pipeline, path, options.image_prefix)
+            if options.manifests:
+                write_manifests(path, options.resources)
             answer(str(path))
         return ExitCode.DONE
 

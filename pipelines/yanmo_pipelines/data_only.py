@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from kfp import dsl
 
-from yanmo_pipelines.kfp_adapter import PipelineOptions, Tasks, add_drop_downs, with_options
+from yanmo_pipelines.kfp_adapter import Form, Tasks, add_drop_downs, fields_of, with_form
+from yanmo_pipelines.resources import Column
 from yanmo_pipelines.stages import BALANCE, CURATE, DATA_ONLY, RESOLVE, TOKENIZE
 
-
-@dsl.pipeline(name="data-only")  # type: ignore[untyped-decorator]
-@with_options(*DATA_ONLY, defaults={"data_sources": "bundled"})
-def data_only(fields: PipelineOptions, channel: str = "main", store: str = "", options: str = "") -> None:
-    """Curate, balance and tokenize raw text, and train nothing."""
-    run = Tasks(store, channel, fields, options)
-    resolved = run.first(RESOLVE, checks=[s for s in DATA_ONLY if s is not RESOLVE])
-    curated = run(CURATE, evaluation_set=resolved.outputs["evaluation_set"])
-    balanced = run(BALANCE, documents=curated.outputs["documents"])
-    run(TOKENIZE, documents=balanced.outputs["documents"], tokenizer=resolved.outputs["tokenizer"])
+_OF_TRAINING = ("model_start", "training_pod_cpu", "training_pod_gpus", "training_pod_memory")
+"""Fields of the first task that mean nothing here."""
 
 
-PIPELINE = add_drop_downs(data_only, DATA_ONLY)
+def build(column: Column, store_secret: str) -> Any:
+    """The pipeline, with a column of the table of resources and the Secret that names the store."""
+    fields = fields_of(*DATA_ONLY, defaults={"data_sources": "bundled"}, leave_out=_OF_TRAINING)
+
+    @dsl.pipeline(name="data-only")  # type: ignore[untyped-decorator]
+    @with_form(RESOLVE, fields)
+    def data_only(form: Form) -> None:
+        """Curate, balance and tokenize raw text, and train nothing."""
+        run = Tasks(form, column, store_secret)
+        resolved = run.first(RESOLVE, DATA_ONLY)
+        curated = run(CURATE, evaluation_set=resolved.outputs["evaluation_set"])
+        balanced = run(BALANCE, documents=curated.outputs["documents"])
+        run(TOKENIZE, documents=balanced.outputs["documents"], tokenizer=resolved.outputs["tokenizer"])
+
+    return add_drop_downs(data_only, fields)

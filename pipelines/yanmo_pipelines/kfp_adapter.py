@@ -5,22 +5,24 @@ docstring of the function it is given and then calls it positionally, so a gener
 real container components with typed, described parameters. Alternative not taken: lightweight
 components, which put code into strings and kfp into every image.
 
-What a component takes: the artifacts wired to it (bodies are references of a few hundred bytes), the
-options that are fields of the run form, and `options`, one line with the others of all stages, of which each
-stage takes its own. Those are not passed as flags, because a flag wins over the line.
+What a component takes: the artifacts wired to it (bodies are references of a few hundred bytes), store and
+channel, and `options`, one line with the options of all stages, of which each takes its own. The first task
+alone takes the fields of the form: it makes that line of them, so that a field is read, checked and given
+its default in one place.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from inspect import Parameter, Signature
 from typing import Any, get_type_hints
 
 from kfp import dsl
 
-from yanmo.options.fields import AUTO, NONE, flag, option_fields
+from yanmo.options.fields import AUTO, NONE, flag, option_fields, spelled
+from yanmo.options.one_line import as_line
 from yanmo.stage.declaration import Stage
 from yanmo_pipelines import resources
 
@@ -30,7 +32,8 @@ OWN_FIELDS = {
     "store": "where outputs are kept: s3://bucket/prefix; empty: what the Secret yanmo-store says, else "
     "KFP's own bucket",
     "options": "options off the form, of all stages, in one line: train.warmup_steps=20 balance.by=author; a "
-    "value with blanks in quotation marks; or the URI of a file that holds such a line",
+    "value with blanks in quotation marks; or the URI of a file that holds such a line; or the URI and then "
+    "a line, which wins",
 }
 """Fields of every pipeline that are no stage's option."""
 
@@ -52,6 +55,10 @@ class FormField:
         return Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, annotation=self.type, default=self.default)
 
 
+_COMMON = {"store": "where bytes live", "run_id": "id of the pipeline run"}
+"""What every task takes."""
+
+
 def form_fields(stage: Stage) -> list[FormField]:
     """The options of `stage` that are fields of the run form."""
     hints = get_type_hints(stage.config)
@@ -66,12 +73,12 @@ def _field_of(stage: Stage, option: dataclasses.Field[Any], kind: type) -> FormF
     if meta.get("auto"):
         kind, default, help = str, AUTO, f"{help}; auto or empty: {meta['auto']}"
         choices = (AUTO, *(c for c in choices if c != AUTO)) if choices else ()
+    elif kind not in (bool, int, float):
+        kind, default = str, spelled(default)
     return FormField(meta["form"], stage.name, option.name, kind, default, help, choices)
 
 
-def component(
-    stage: Stage, inputs: dict[str, type], *, name: str = "", pointer: str = "", checks: Iterable[Stage] = ()
-) -> Any:
+def component(stage: Stage, inputs: dict[str, type], *, name: str = "", pointer: str = "") -> Any:
     """The KFP container component that runs `stage`.
 
     Args:
@@ -79,49 +86,97 @@ def component(
             no task follows a pointer.
         name: name of the component and its task; the stage's own by default.
         pointer: pointer of the channel that success moves; the stage's name by default.
-        checks: the stages whose form it checks: it then takes all their fields, by the form's names, and
-            the line of options as it was given.
 
     Raises:
         TypeError: an input that the stage does not have, or a required one that is not wired.
     """
     _check_wiring(stage, inputs)
-    fields = form_fields(stage)
-    checked = [field for each in checks for field in form_fields(each)]
-    reads_line = "options" in stage.parameters  # and gives it back: KFP would have two of one name
-    line, line_flag = ("given_options", "others") if reads_line else ("options", "options")
     parameters = [
-        Parameter("store", Parameter.POSITIONAL_OR_KEYWORD, annotation=str),
-        Parameter("channel", Parameter.POSITIONAL_OR_KEYWORD, annotation=str),
+        _parameter("store"),
+        _parameter("channel"),
+        _parameter("run_id"),
         *(_artifact(input_name(stage, n), dsl.Input[cls]) for n, cls in inputs.items()),
-        *(_artifact(n, dsl.Output[getattr(dsl, kind)]) for n, kind in stage.outputs.items()),
-        *(_artifact(n, dsl.OutputPath(str)) for n in stage.parameters),
-        *(field.parameter(field.option) for field in fields),
-        *(field.parameter(field.name) for field in checked),
-        Parameter(line, Parameter.POSITIONAL_OR_KEYWORD, annotation=str, default=""),
+        *_outputs(stage),
+        _parameter("options"),
     ]
 
+    def arguments(values: dict[str, Any]) -> list[str]:
+        return [
+            *_arguments(stage, values, inputs, pointer),
+            f"--channel={values['channel']}",
+            f"--options={values['options']}",
+        ]
+
+    described = {
+        **_COMMON,
+        "channel": "whose pointers are moved",
+        "options": "those of all stages, in one line",
+    }
+    return _container(stage, name or stage.name, parameters, described, arguments)
+
+
+def first_component(stage: Stage, fields: Sequence[FormField], defaults: str, others: Sequence[Stage]) -> Any:
+    """The component that reads the form; its parameters are the form's fields.
+
+    Args:
+        defaults: what an empty field stands for, and what the pipeline sets besides, in one line.
+        others: the stages of the run whose options it checks and hands on.
+    """
+    taken = {field: first_input(stage, field.name) for field in fields}
+    parameters = [
+        _parameter("store"),
+        _parameter("run_id"),
+        *_outputs(stage),
+        *(_artifact(name, field.type) for field, name in taken.items()),
+        _parameter(first_input(stage, "options")),
+    ]
+
+    def arguments(values: dict[str, Any]) -> list[str]:
+        return [
+            *_arguments(stage, values, {}, ""),
+            *(f"--stages={each.declared_in}" for each in others),
+            f"--defaults={defaults}",
+            *(f"--form={field.stage}.{field.option}={values[name]}" for field, name in taken.items()),
+            f"--others={values['given_options']}",
+        ]
+
+    described = {**_COMMON, "given_options": OWN_FIELDS["options"]}
+    described |= {name: field.help for field, name in taken.items()}
+    return _container(stage, stage.name, parameters, described, arguments)
+
+
+def first_input(stage: Stage, name: str) -> str:
+    """What KFP calls a field that the first task takes; in a signature no output may have the same name."""
+    return f"given_{name}" if name in stage.parameters else name
+
+
+def _container(
+    stage: Stage,
+    name: str,
+    parameters: Sequence[Parameter],
+    described: dict[str, str],
+    arguments: Callable[[dict[str, Any]], list[str]],
+) -> Any:
     def build(*given: Any) -> dsl.ContainerSpec:
         values = dict(zip([p.name for p in parameters], given, strict=True))
         return dsl.ContainerSpec(
             image=resources.IMAGES[stage.image],
             command=["python3", "-m", stage.module],
-            args=[
-                *_arguments(stage, values, inputs, fields, pointer),
-                *(f"--stages={each.name}" for each in checks),
-                *(f"--form={field.stage}.{field.option}={values[field.name]}" for field in checked),
-                f"{flag(line_flag)}={values[line]}",
-            ],
+            args=arguments(values),
         )
 
-    build.__name__ = name or stage.name
-    described = {"store": "where bytes live", "channel": "whose pointers are moved"}
-    described |= {field.option: field.help for field in fields}
-    described |= {field.name: field.help for field in checked}
-    described |= {line: OWN_FIELDS["options"]}
+    build.__name__ = name
     build.__doc__ = _docstring(inspect.getdoc(stage.config) or "", described)
-    build.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    build.__signature__ = Signature(list(parameters))  # type: ignore[attr-defined]
     return dsl.container_component(build)
+
+
+def _outputs(stage: Stage) -> list[Parameter]:
+    return [
+        *(_artifact(n, dsl.Output[getattr(dsl, kind)]) for n, kind in stage.outputs.items()),
+        *(_artifact(n, dsl.OutputPath(str)) for n in stage.parameters),
+        *(_artifact(n, dsl.OutputPath(kind)) for n, kind in stage.objects.items()),
+    ]
 
 
 def _check_wiring(stage: Stage, inputs: Iterable[str]) -> None:
@@ -145,20 +200,20 @@ def _artifact(name: str, annotation: Any) -> Parameter:
     return Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, annotation=annotation)
 
 
-def _arguments(
-    stage: Stage, values: dict[str, Any], inputs: Iterable[str], fields: list[FormField], pointer: str
-) -> list[str]:
+def _parameter(name: str, default: Any = Parameter.empty) -> Parameter:
+    return Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, annotation=str, default=default)
+
+
+def _arguments(stage: Stage, values: dict[str, Any], inputs: Iterable[str], pointer: str) -> list[str]:
     """The command line. `--OPTION=value` in one string, so that a value may begin with a dash."""
     unwired = [f.name for f in option_fields(stage.config, "input") if f.name not in inputs]
     pairs = {
         "store": values["store"],
-        "channel": values["channel"],
-        "run_id": dsl.PIPELINE_JOB_ID_PLACEHOLDER,
+        "run_id": values["run_id"],
         "metrics_port": resources.METRICS_PORT,
         **({"pointer": pointer} if pointer else {}),
         **{name: values[input_name(stage, name)].path for name in inputs},
         **dict.fromkeys(unwired, NONE),
-        **{field.option: values[field.option] for field in fields},
         "executor_input": dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER,
     }
     return [f"{flag(name)}={value}" for name, value in pairs.items()]
@@ -169,53 +224,55 @@ def _docstring(summary: str, described: dict[str, str]) -> str:
     return f"{summary}\n\nArgs:\n{lines}"
 
 
-class PipelineOptions:
-    """The pipeline's parameters, grouped by stage."""
-
-    def __init__(self, values: dict[str, Any], fields: list[FormField]) -> None:
-        self._values, self._fields = values, fields
-
-    def of(self, stage: Stage) -> dict[str, Any]:
-        """Option name -> value or channel, for one stage."""
-        return {f.option: self._values[f.name] for f in self._fields if f.stage == stage.name}
-
-    def by_name(self, stages: Iterable[Stage]) -> dict[str, Any]:
-        """Name on the form -> value or channel, for some stages."""
-        names = {stage.name for stage in stages}
-        return {f.name: self._values[f.name] for f in self._fields if f.stage in names}
-
-
-def with_options(
-    *stages: Stage, defaults: Mapping[str, Any] | None = None
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a pipeline one parameter per form field of `stages`; it gets them as `fields`.
+def fields_of(
+    *stages: Stage, defaults: Mapping[str, Any] | None = None, leave_out: Collection[str] = ()
+) -> list[FormField]:
+    """The fields of a form for `stages`.
 
     Args:
-        defaults: name on the form -> default, where it is not the option's own.
+        defaults: name of a field -> its default, where it is not the option's own.
+        leave_out: fields that the pipeline has no use for.
     """
     other = defaults or {}
-    fields = [
-        dataclasses.replace(field, default=other.get(field.name, field.default))
-        for stage in stages
-        for field in form_fields(stage)
-    ]
+    found = [f for stage in stages for f in form_fields(stage) if f.name not in leave_out]
+    return [dataclasses.replace(field, default=other.get(field.name, field.default)) for field in found]
+
+
+@dataclasses.dataclass(frozen=True)
+class Form:
+    """What a pipeline gets of its form while it is built: a channel for each field."""
+
+    values: Mapping[str, Any]
+    """Name of a field, `store` and `options` among them -> its channel."""
+    fields: Sequence[FormField]
+    """Those that the first task reads and gives its default where one is empty."""
+
+
+def with_form(
+    first: Stage, fields: Sequence[FormField], channel: str = "main"
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a pipeline a parameter for each field of its form; it gets them as `form`.
+
+    Args:
+        first: the stage that reads the form.
+        channel: default of the field of that name.
+    """
+    of_run = FormField("channel", first.name, "channel", str, channel, OWN_FIELDS["channel"])
+    read = [*fields, of_run]
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
-        own = [
-            p for p in inspect.signature(function, eval_str=True).parameters.values() if p.name != "fields"
-        ]
-        generated = [field.parameter(field.name) for field in fields]
-        parameters = sorted([*own, *generated], key=lambda p: (p.default is not Parameter.empty, p.name))
-        signature = Signature(parameters)
+        own = [p for p in inspect.signature(function, eval_str=True).parameters.values() if p.name != "form"]
+        texts = [_parameter(name, default="") for name in ("options", "store")]
+        generated = [*(field.parameter(field.name) for field in read), *texts]
+        signature = Signature(sorted([*own, *generated], key=lambda p: p.name))
 
         def pipeline(*args: Any, **kwargs: Any) -> None:
             given = signature.bind(*args, **kwargs).arguments
-            values = {field.name: given.pop(field.name) for field in fields}
-            function(**given, fields=PipelineOptions(values, fields))
+            values = {parameter.name: given.pop(parameter.name) for parameter in generated}
+            function(**given, form=Form(values, read))
 
         pipeline.__name__ = function.__name__
-        described = {field.name: field.help for field in fields}
-        described |= {p.name: OWN_FIELDS[p.name] for p in own if p.name in OWN_FIELDS}
+        described = {field.name: field.help for field in fields} | OWN_FIELDS
         summary, _, own_args = (inspect.getdoc(function) or "").partition("\n\nArgs:\n")
         pipeline.__doc__ = _docstring(summary, described) + own_args
         pipeline.__signature__ = signature  # type: ignore[attr-defined]
@@ -224,13 +281,13 @@ def with_options(
     return decorate
 
 
-def add_drop_downs(pipeline: Any, stages: Iterable[Stage]) -> Any:
+def add_drop_downs(pipeline: Any, fields: Iterable[FormField]) -> Any:
     """Put each option's choices into the compiled form.
 
     The SDK has no way to say it (2.17 refuses typing.Literal); the UI and the API server know it.
     """
     parameters = pipeline.pipeline_spec.root.input_definitions.parameters
-    for field in (f for stage in stages for f in form_fields(stage)):
+    for field in fields:
         for choice in field.choices:
             parameters[field.name].literals.add().string_value = choice
     return pipeline
@@ -240,20 +297,32 @@ def add_drop_downs(pipeline: Any, stages: Iterable[Stage]) -> Any:
 class Tasks:
     """Makes the tasks of one pipeline: `tasks(BALANCE, documents=curated.outputs["documents"])`."""
 
-    store: Any
-    channel: Any
-    fields: PipelineOptions
-    options: Any
-    """The line of options off the form: as it was given for the first task, then as that has read it."""
+    form: Form
+    column: resources.Column
+    """Of the table of resources."""
+    store_secret: str = resources.STORE_SECRET
+    channel: Any = None
+    options: Any = None
+    """Both as the first task has read them."""
 
-    def first(self, stage: Stage, checks: Iterable[Stage]) -> Any:
-        """The task that checks the form of all stages before any of them begins."""
-        stages = tuple(checks)
-        make = component(stage, {}, checks=stages)
-        own = {**self.fields.of(stage), **self.fields.by_name(stages)}
-        task = make(store=self.store, channel=self.channel, given_options=self.options, **own)
-        self.options = task.outputs["options"]
-        return resources.apply(task, stage.name)
+    def first(self, stage: Stage, others: Iterable[Stage], defaults: Mapping[str, str] | None = None) -> Any:
+        """The task that reads the form for all `others` before any of them begins.
+
+        Args:
+            defaults: option (`resolve.training_pod_nodes`) -> what the pipeline sets where nobody else does.
+        """
+        by_pipeline = {
+            f"{field.stage}.{field.option}": spelled(field.default)
+            for field in self.form.fields
+            if field.default not in ("", AUTO)
+        }
+        line = as_line(by_pipeline | dict(defaults or {}))
+        make = first_component(stage, self.form.fields, line, [s for s in others if s is not stage])
+        values = self.form.values
+        given = {first_input(stage, f.name): values[f.name] for f in self.form.fields}
+        task = make(**self._common(), given_options=values["options"], **given)
+        self.channel, self.options = task.outputs["channel"], task.outputs["options"]
+        return resources.apply(task, stage.name, self.column, store_secret=self.store_secret)
 
     def __call__(
         self,
@@ -267,19 +336,18 @@ class Tasks:
         """One task of `stage`; keyword arguments wire its inputs to outputs of other tasks.
 
         Args:
-            pod: limits of its pod that the form sets: see `resources.apply`.
+            pod: what the form sets of its pod: see `resources.apply`.
         """
         classes = {n: _artifact_class(channel) for n, channel in inputs.items()}
         make = component(stage, classes, name=name, pointer=pointer)
         wired = {input_name(stage, n): channel for n, channel in inputs.items()}
-        task = make(
-            store=self.store,
-            channel=self.channel,
-            options=self.options,
-            **wired,
-            **self.fields.of(stage),
-        )
-        return resources.apply(task, stage.name, **(pod or {}))
+        task = make(**self._common(), channel=self.channel, options=self.options, **wired)
+        own = {**(pod or {}), "store_secret": self.store_secret}
+        return resources.apply(task, stage.name, self.column, **own)
+
+    def _common(self) -> dict[str, Any]:
+        """What every task gets. KFP fills the placeholder as a task's input alone, never in its arguments."""
+        return {"store": self.form.values["store"], "run_id": dsl.PIPELINE_JOB_ID_PLACEHOLDER}
 
 
 def _artifact_class(channel: Any) -> type:

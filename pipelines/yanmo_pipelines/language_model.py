@@ -9,9 +9,12 @@ ends well; promote comes last, and its report says how the run ended.
 
 from __future__ import annotations
 
+from typing import Any
+
 from kfp import dsl
 
-from yanmo_pipelines.kfp_adapter import PipelineOptions, Tasks, add_drop_downs, with_options
+from yanmo_pipelines.kfp_adapter import Form, Tasks, add_drop_downs, fields_of, with_form
+from yanmo_pipelines.resources import Column, off_the_form, on_the_form, row_of
 from yanmo_pipelines.stages import (
     BALANCE,
     CURATE,
@@ -23,60 +26,59 @@ from yanmo_pipelines.stages import (
     TRAIN,
 )
 
-
-@dsl.pipeline(name="language-model")  # type: ignore[untyped-decorator]
-@with_options(*LANGUAGE_MODEL, defaults={"data_sources": "bundled"})
-def language_model(
-    fields: PipelineOptions,
-    channel: str = "main",
-    store: str = "",
-    options: str = "",
-    training_pod_cpu: str = "1",
-    training_pod_gpus: str = "0",
-    training_pod_memory: str = "3Gi",
-) -> None:
-    """Train a Chinese language model from raw text and promote it if it beats the champion.
-
-    Args:
-        training_pod_cpu: cores of the training pod and of each evaluation pod, such as 8 or 500m
-        training_pod_gpus: GPUs of the training pod and of each evaluation pod, a whole number; 0 for none
-        training_pod_memory: memory of the training pod and of each evaluation pod, such as 32Gi
-    """
-    run = Tasks(store, channel, fields, options)
-    pod = {"cpu": training_pod_cpu, "memory": training_pod_memory, "gpus": training_pod_gpus}
-    resolved = run.first(RESOLVE, checks=[s for s in LANGUAGE_MODEL if s is not RESOLVE])
-    curated = run(CURATE, evaluation_set=resolved.outputs["evaluation_set"])
-    balanced = run(BALANCE, documents=curated.outputs["documents"])
-    tokenized = run(
-        TOKENIZE, documents=balanced.outputs["documents"], tokenizer=resolved.outputs["tokenizer"]
-    )
-    trained = run(
-        TRAIN,
-        pod=pod,
-        token_cache=tokenized.outputs["token_cache"],
-        model=resolved.outputs["start_model"],
-    )
-    measured_on = {
-        "evaluation_set": curated.outputs["evaluation_set"],
-        "documents": curated.outputs["documents"],
-    }
-    challenged = run(EVALUATE, pod=pod, model=trained.outputs["model"], **measured_on)
-    defended = run(
-        EVALUATE,
-        name="evaluate-champion",
-        pointer="champion_evaluation",
-        pod=pod,
-        model=resolved.outputs["champion"],
-        **measured_on,
-    ).after(trained)
-    run(
-        PROMOTE,
-        challenger=challenged.outputs["evaluation"],
-        champion=defended.outputs["evaluation"],
-        baselines=challenged.outputs["baselines"],
-        writing=challenged.outputs["writing"],
-        champion_writing=defended.outputs["writing"],
-    )
+_OF_THE_POD = {
+    "cpu": "cpu",
+    "memory": "memory",
+    "gpus": "gpus",
+    "node_selector": "nodes",
+    "tolerations": "tolerations",
+}
+"""Argument of `resources.apply` -> output of the first task, after `training_pod_`."""
 
 
-PIPELINE = add_drop_downs(language_model, LANGUAGE_MODEL)
+def build(column: Column, store_secret: str) -> Any:
+    """The pipeline, with a column of the table of resources and the Secret that names the store."""
+    row = row_of(column, TRAIN.name)
+    fields = fields_of(*LANGUAGE_MODEL, defaults={"data_sources": "bundled", **on_the_form(row)})
+
+    @dsl.pipeline(name="language-model")  # type: ignore[untyped-decorator]
+    @with_form(RESOLVE, fields)
+    def language_model(form: Form) -> None:
+        """Train a Chinese language model from raw text and promote it if it beats the champion."""
+        run = Tasks(form, column, store_secret)
+        resolved = run.first(RESOLVE, LANGUAGE_MODEL, off_the_form(row))
+        pod = {limit: resolved.outputs[f"training_pod_{name}"] for limit, name in _OF_THE_POD.items()}
+        curated = run(CURATE, evaluation_set=resolved.outputs["evaluation_set"])
+        balanced = run(BALANCE, documents=curated.outputs["documents"])
+        tokenized = run(
+            TOKENIZE, documents=balanced.outputs["documents"], tokenizer=resolved.outputs["tokenizer"]
+        )
+        trained = run(
+            TRAIN,
+            pod=pod,
+            token_cache=tokenized.outputs["token_cache"],
+            model=resolved.outputs["start_model"],
+        )
+        measured_on = {
+            "evaluation_set": curated.outputs["evaluation_set"],
+            "documents": curated.outputs["documents"],
+        }
+        challenged = run(EVALUATE, pod=pod, model=trained.outputs["model"], **measured_on)
+        defended = run(
+            EVALUATE,
+            name="evaluate-champion",
+            pointer="champion_evaluation",
+            pod=pod,
+            model=resolved.outputs["champion"],
+            **measured_on,
+        ).after(trained)
+        run(
+            PROMOTE,
+            challenger=challenged.outputs["evaluation"],
+            champion=defended.outputs["evaluation"],
+            baselines=challenged.outputs["baselines"],
+            writing=challenged.outputs["writing"],
+            champion_writing=defended.outputs["writing"],
+        )
+
+    return add_drop_downs(language_model, fields)

@@ -28,7 +28,7 @@ from kfp.local import subprocess_task_handler as sth
 from yanmo.common.errors import EnvironmentFault, UsageError, in_words
 from yanmo.stage.kfp_outputs import ExecutorOutputs
 from yanmo_pipelines.processes import Processes
-from yanmo_pipelines.resources import METRICS_PORT
+from yanmo_pipelines.resources import IN_PODS, METRICS_PORT
 
 log = logging.getLogger(__name__)
 
@@ -113,7 +113,7 @@ class ProcessHandler(sth.SubprocessTaskHandler):  # type: ignore[misc]
         _session.processes.check()
         _session.tasks.append(task)
         started = time.monotonic()
-        environment = {**os.environ, **_session.environment, **self.env_vars}
+        environment = {**os.environ, **_session.environment, **_without_pods_own(self.env_vars)}
         task.exit_code, task.cpu_seconds = _session.processes.run(
             _local_command(self.full_command), environment
         )
@@ -121,6 +121,11 @@ class ProcessHandler(sth.SubprocessTaskHandler):  # type: ignore[misc]
         if task.exit_code != 0:
             raise TaskFailed(task)
         return status.Status.SUCCESS
+
+
+def _without_pods_own(variables: Mapping[str, str]) -> dict[str, str]:
+    """A pod's variables as a person's own processes get them: who sits here waits for nothing, and alone."""
+    return {name: value for name, value in variables.items() if name not in IN_PODS}
 
 
 def _local_command(command: list[str]) -> list[str]:

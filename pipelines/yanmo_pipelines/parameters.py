@@ -11,13 +11,12 @@ import yaml
 from yanmo.common.errors import UsageError
 from yanmo.common.given_file import MIB, given_text
 from yanmo.options.nearest import did_you_mean
-from yanmo.options.one_line import as_line
 from yanmo.options.values import MOST_EXACT, Bounds, Values, WrongValue, brief
-from yanmo.options.whole_run import check_run
+from yanmo.options.whole_run import read_run
 from yanmo.options.yaml_file import yaml_problem
 from yanmo.stage.declaration import Stage
-from yanmo.stage.options_line import options_line
-from yanmo_pipelines.kfp_adapter import form_fields
+from yanmo.stage.options_line import options_line, with_settings
+from yanmo_pipelines.kfp_adapter import fields_of
 
 MAX_PARAMETER_BYTES = 8000
 """The most bytes of all parameters of a run together; KFP's server refuses 10,000."""
@@ -48,8 +47,11 @@ def read_settings(settings: Iterable[str]) -> dict[str, str]:
 def pipeline_parameters(path: Path, settings: dict[str, str]) -> dict[str, Any]:
     """The settings with the types that the compiled pipeline at `path` declares.
 
+    A field that is set to nothing has its default, as on the form, so it is not among them.
+
     Args:
-        settings: by the name of a field of its run form, or by that of a stage's option (`train.layers`).
+        settings: by the name of a field of its run form, or by that of a stage's option (`train.layers`),
+            which wins over what `options` says.
 
     Raises:
         UsageError: not a pipeline, an unknown name, or a value of another type.
@@ -67,11 +69,10 @@ def pipeline_parameters(path: Path, settings: dict[str, str]) -> dict[str, Any]:
                 f"--set {brief(name)}: {path.name} has no such field{hint}; it has {names}; any option of a "
                 "stage is set as STAGE.OPTION"
             )
-        if name.endswith("_gpus") and not text.isdecimal():  # STRING: KFP drops a limit that is a number
-            raise UsageError(f"--set {name}={brief(text)}: expected a whole number of GPUs, 0 for none")
-        result[name] = _typed(name, text, known[name])
+        if text.strip():
+            result[name] = _typed(name, text, known[name])
     if off_the_form:
-        result["options"] = " ".join(filter(None, [result.get("options", ""), as_line(off_the_form)]))
+        result["options"] = with_settings(result.get("options", ""), off_the_form)
     size = sum(len(f"{n}{v}".encode()) for n, v in result.items())
     if size > MAX_PARAMETER_BYTES:
         raise UsageError(
@@ -113,16 +114,16 @@ def check_stage_options(
     """Give each stage's own parser what the pipeline will give it, before anything runs.
 
     Args:
-        values: name on the form -> value; the rest has its default.
+        values: name on the form -> value, of all of its fields.
         of_store: flags that every task gets as well.
 
     Raises:
         UsageError: as the stage itself would.
     """
     stages = tuple(stages)
-    form = {
-        stage.name: {f.option: str(values.get(f.name, f.default)) for f in form_fields(stage)}
-        for stage in stages
-    }
+    form: dict[str, dict[str, str]] = {stage.name: {} for stage in stages}
+    for field in fields_of(*stages):
+        if field.name in values:
+            form[field.stage][field.option] = str(values[field.name])
     configs = {stage.name: stage.config for stage in stages}
-    check_run(configs, form, options_line(str(values.get("options", ""))), of_store)
+    read_run(configs, form, {}, options_line(str(values.get("options", ""))), of_store)

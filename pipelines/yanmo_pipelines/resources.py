@@ -1,25 +1,27 @@
 """What each task may use in a cluster: the only table of images, CPU, memory, GPUs and secrets.
 
-The rows are for a small node and a corpus like the bundled one; a pod that needs more is stopped by
-Kubernetes with its reason, so raise the row and compile again (what training and evaluation may use is on
-the run form). Local runs ignore all of it.
+It has a column for each kind of cluster (`COLUMNS`); `yanmo compile --resources` and `yanmo submit` choose
+one. The committed YAML is `small`. What training and evaluation may use is also on the run form, whose
+defaults are the column's. A pod that needs more is stopped by Kubernetes with its reason. Local runs ignore
+all of it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from kfp import kubernetes
-
-IMAGES = {"data": "yanmo-data:0.1.0", "train": "yanmo-train:0.1.0"}
+IMAGES = {"data": "yanmo-data:0.1.0", "train": "yanmo-train:0.1.0", "cluster": "yanmo-cluster:0.1.0"}
 """Image name of `Stage.image`; `yanmo compile --image-prefix` puts a registry before it."""
 
 METRICS_PORT = 9464
 """Where a pod serves /metrics (the OpenTelemetry convention for Prometheus exporters)."""
 
+STORE_SECRET = "yanmo-store"
+"""The Secret that names the store and holds its credentials; `--store-secret` compiles another."""
 SECRETS = {
-    "yanmo-store": "/etc/yanmo/store",
+    STORE_SECRET: "/etc/yanmo/store",
     "mlpipeline-minio-artifact": "/etc/yanmo/mlpipeline-minio-artifact",
 }
 """Kubernetes Secret -> where its files are mounted; stages look there (store/s3/credentials.py).
@@ -31,36 +33,136 @@ SCRATCH = "/scratch"
 # Retries: KFP gives up one hour after the FIRST attempt began unless the longest backoff is set, so
 # that a training pod which dies after 61 minutes would never be retried (structures.py of its SDK
 # writes 3600 s; Argo counts it from the start of the first attempt). Two weeks instead.
-# The first backoff is short: Argo waits it out also before it says that a failure is not retried.
-_RETRIES = {"num_retries": 3, "backoff_duration": "5s", "backoff_factor": 3.0}
+# Short and all alike: Argo waits one out also before it says that a failure is not retried, and where it
+# retries failures, three of them stand between a wrong value and the red run. What takes time to mend (the
+# store, another's lease) the stage waits out itself.
+_RETRIES = {"num_retries": 3, "backoff_duration": "5s", "backoff_factor": 1.0}
 _LONGEST_BACKOFF = "1209600s"
+
+IN_PODS = {
+    "YANMO_WAIT_SECONDS": "21600",
+    "YANMO_METRICS_ADDRESS": "all",
+    "YANMO_METRICS_WAIT_SECONDS": "20",
+}
+"""Variables of every pod. Longest wait for the store, or for another run of the same output, with all that
+it holds: six hours. Where Argo retries errors only, as KFP 2.17 ships it, nobody tries a stage again that
+ended with 75. /metrics is on all addresses, as who may scrape is a NetworkPolicy's business, and waits at the
+end for one more scrape, 20 s at most and only where there were some."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Resources:
-    """Requests equal limits, so that a pod is never evicted for using what it was promised."""
+    """Of one pod. Requests equal limits, so that a pod is never evicted for using what it was promised."""
 
     cpu: str
     """Cores."""
     memory: str
     shared_memory: str = ""
-    """Size of /dev/shm, counted against `memory`; torch's workers exchange tensors there, and a
+    """Size of /dev/shm, counted against `memory`; NCCL and torch's processes exchange tensors there, and a
     container's default of 64 MB ends in a bus error."""
+    gpus: str = "0"
+    """Digits; "" for a pod that never has one."""
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    """Labels that its node has."""
+    tolerations: tuple[Mapping[str, str], ...] = ()
+    """Taints that its node may have."""
 
 
-TABLE = {
-    "resolve": Resources(cpu="500m", memory="512Mi"),
-    "curate": Resources(cpu="1", memory="2Gi"),
-    "balance": Resources(cpu="1", memory="2Gi"),
-    "tokenize": Resources(cpu="1", memory="2Gi"),
-    "train": Resources(cpu="1", memory="3Gi", shared_memory="1Gi"),
-    "evaluate": Resources(cpu="1", memory="3Gi"),
-    "promote": Resources(cpu="500m", memory="1Gi"),
+GPU = "nvidia.com/gpu"
+"""Kubernetes' name of what a pod asks for."""
+TAINTED = ({"key": GPU, "operator": "Exists", "effect": "NoSchedule"},)
+"""Tolerates the taint that clusters put on nodes with GPUs, so that nothing else takes their place."""
+_LITTLE = Resources(cpu="500m", memory="512Mi", gpus="")
+
+SMALL = "small"
+COLUMNS: dict[str, dict[str, Resources]] = {
+    SMALL: {
+        "resolve": _LITTLE,
+        "curate": Resources(cpu="1", memory="2Gi", gpus=""),
+        "balance": Resources(cpu="1", memory="2Gi", gpus=""),
+        "tokenize": Resources(cpu="1", memory="2Gi", gpus=""),
+        "train": Resources(cpu="1", memory="3Gi", shared_memory="1Gi"),
+        "evaluate": Resources(cpu="1", memory="3Gi"),
+        "promote": Resources(cpu="500m", memory="1Gi", gpus=""),
+    },
+    "standard": {
+        "resolve": _LITTLE,
+        "curate": Resources(cpu="4", memory="8Gi", gpus=""),
+        "balance": Resources(cpu="4", memory="8Gi", gpus=""),
+        "tokenize": Resources(cpu="4", memory="8Gi", gpus=""),
+        "train": Resources(cpu="4", memory="16Gi", shared_memory="2Gi"),
+        "evaluate": Resources(cpu="4", memory="16Gi", shared_memory="2Gi"),
+        "promote": Resources(cpu="1", memory="2Gi", gpus=""),
+    },
+    "gpu": {
+        "resolve": _LITTLE,
+        "curate": Resources(cpu="8", memory="16Gi", gpus=""),
+        "balance": Resources(cpu="8", memory="16Gi", gpus=""),
+        "tokenize": Resources(cpu="8", memory="16Gi", gpus=""),
+        "train": Resources(cpu="8", memory="32Gi", shared_memory="8Gi", gpus="1", tolerations=TAINTED),
+        "evaluate": Resources(cpu="8", memory="32Gi", shared_memory="8Gi", gpus="1", tolerations=TAINTED),
+        "promote": Resources(cpu="1", memory="2Gi", gpus=""),
+    },
 }
-_SMALL = Resources(cpu="1", memory="2Gi")
+"""Column -> stage -> what its pod may use. How the figures were found is in docs/run-form.md."""
 
 
-def apply(task: Any, stage: str, *, cpu: Any = None, memory: Any = None, gpus: Any = None) -> Any:
+Column = str | Mapping[str, Resources]
+"""A column of the table by its name, or rows of one's own: stage -> row."""
+
+
+def labels_of(stage: str) -> dict[str, str]:
+    """Labels of each pod that runs `stage`, in KFP as in a Job, by which policies and people find it."""
+    of_all = {"app.kubernetes.io/name": "yanmo", "app.kubernetes.io/part-of": "yanmo"}
+    return {**of_all, "app.kubernetes.io/component": stage, "yanmo.dev/stage": stage}
+
+
+def secrets_of(store_secret: str) -> dict[str, str]:
+    """`SECRETS` with another one in the place of `STORE_SECRET`."""
+    return {store_secret if name == STORE_SECRET else name: folder for name, folder in SECRETS.items()}
+
+
+def row_of(column: Column, stage: str) -> Resources:
+    """The row of `stage`; one that the column does not know has that of balance."""
+    rows = COLUMNS[column] if isinstance(column, str) else column
+    return rows.get(stage, rows["balance"])
+
+
+def on_the_form(row: Resources) -> dict[str, str]:
+    """Fields of the form that are about training's pods -> their defaults."""
+    return {
+        "training_pod_cpu": row.cpu,
+        "training_pod_gpus": row.gpus,
+        "training_pod_memory": row.memory,
+    }
+
+
+def off_the_form(row: Resources) -> dict[str, str]:
+    """Options of the first task that are about training's pods -> what the pipeline sets; no empty ones."""
+    labels = [f"{label}={value}" for label, value in row.node_selector.items()]
+    taints = [_taint(toleration) for toleration in row.tolerations]
+    found = {"training_pod_nodes": ",".join(labels), "training_pod_tolerations": ",".join(taints)}
+    return {f"resolve.{name}": text for name, text in found.items() if text}
+
+
+def _taint(toleration: Mapping[str, str]) -> str:
+    """`nvidia.com/gpu:NoSchedule`, `pool=night` ...: as the option is written."""
+    value, effect = toleration.get("value"), toleration.get("effect")
+    return toleration["key"] + (f"={value}" if value is not None else "") + (f":{effect}" if effect else "")
+
+
+def apply(
+    task: Any,
+    stage: str,
+    column: Column = SMALL,
+    *,
+    cpu: Any = None,
+    memory: Any = None,
+    gpus: Any = None,
+    node_selector: Any = None,
+    tolerations: Any = None,
+    store_secret: str = STORE_SECRET,
+) -> Any:
     """Give `task` of `stage` its row of the table, the secret, retries, and no cache of KFP's.
 
     Args:
@@ -68,17 +170,35 @@ def apply(task: Any, stage: str, *, cpu: Any = None, memory: Any = None, gpus: A
         gpus: GPUs of the pod, digits or a pipeline parameter of type str; None for a stage that uses none.
             KFP's driver (2.17.0) takes a number's limit for "" and drops it, "" likewise; "0" becomes a limit
             of 0, which runs without a device plugin. (Of a CPU or memory limit "" would end the run.)
+        node_selector, tolerations: a pipeline parameter of type dict or list in the place of the row's.
+        store_secret: the Secret that takes the place of `STORE_SECRET`.
     """
-    row = TABLE.get(stage, _SMALL)
+    from kfp import kubernetes  # 0.5 s; the table is read without
+
+    row = row_of(column, stage)
     task.set_caching_options(False)  # the store is the only cache, and it knows about inputs' bytes
     task.set_retry(backoff_max_duration=_LONGEST_BACKOFF, **_RETRIES)
     cores, memory = row.cpu if cpu is None else cpu, row.memory if memory is None else memory
     task.set_cpu_request(cores).set_cpu_limit(cores)
     task.set_memory_request(memory).set_memory_limit(memory)
     if gpus is not None:
-        task.set_accelerator_type("nvidia.com/gpu").set_accelerator_limit(gpus)
-    for secret, folder in SECRETS.items():
-        kubernetes.use_secret_as_volume(task, secret, mount_path=folder, optional=True)
+        task.set_accelerator_type(GPU).set_accelerator_limit(gpus)
+    # For namespaces that enforce the Pod Security Standard `restricted`; KFP sets the rest of it.
+    kubernetes.set_security_context(task, run_as_non_root=True)
+    for label, value in labels_of(stage).items():
+        kubernetes.add_pod_label(task, label, value)
+    for name, value in IN_PODS.items():
+        task.set_env_variable(name, value)
+    for name, folder in secrets_of(store_secret).items():
+        kubernetes.use_secret_as_volume(task, name, mount_path=folder, optional=True)
+    if node_selector is not None:
+        kubernetes.add_node_selector_json(task, node_selector)
+    for label, value in row.node_selector.items() if node_selector is None else ():
+        kubernetes.add_node_selector(task, label, value)
+    if tolerations is not None:
+        kubernetes.add_toleration_json(task, tolerations)
+    for taint in row.tolerations if tolerations is None else ():
+        kubernetes.add_toleration(task, **taint)
     kubernetes.empty_dir_mount(task, volume_name="scratch", mount_path=SCRATCH)
     if row.shared_memory:
         kubernetes.empty_dir_mount(

@@ -15,10 +15,13 @@ from typing import Any
 from yanmo.common.answers import RESULTS_LATER
 from yanmo.common.command_end import as_process, ended
 from yanmo.common.errors import ExitCode, UsageError
+from yanmo.common.log_lines import VARIABLE
 from yanmo.common.logs import human_bytes, human_seconds, setup
+from yanmo.common.names import name_problems
 from yanmo.options.command_line import load
-from yanmo.options.fields import ToolOptions, channel_opt, default_argv, opt, store_flags
+from yanmo.options.fields import default_argv, opt
 from yanmo.options.nearest import did_you_mean
+from yanmo.options.shared import ToolOptions, channel_opt, store_flags
 from yanmo.stage.cost import process_started
 from yanmo.stage.inputs import open_input
 from yanmo.store.file_store import FileStore
@@ -53,6 +56,9 @@ class PipelineRunOptions(ToolOptions, group="pipeline"):
         metavar="NAME=VALUE",
     )
 
+    def contradictions(self) -> list[str]:
+        return name_problems("--channel", self.channel)
+
 
 def main(argv: Sequence[str] | None = None, *, started: float | None = None) -> int:
     """Run the pipeline that the command line names; returns the exit code.
@@ -64,7 +70,7 @@ def main(argv: Sequence[str] | None = None, *, started: float | None = None) -> 
 
     def serve() -> int:
         options = load(PipelineRunOptions, default_argv(argv), "yanmo run")
-        setup(options.log_level, "run")
+        setup(options.log_level, "run", options.log_format)
         store, of_store = store_of(options), store_flags(options)
         path, stages = _find(options.pipeline)
         values = pipeline_parameters(path, read_settings(options.set))
@@ -72,7 +78,8 @@ def main(argv: Sequence[str] | None = None, *, started: float | None = None) -> 
         defaults = {name: field.get("defaultValue", "") for name, field in form_of(path).items()}
         check_stage_options(stages, {**defaults, **values}, of_store)
         try:
-            tasks = run_pipeline(path, values, _kfp_folder(store), of_store, _shown_here(stages))
+            environment = {**_shown_here(stages), VARIABLE: options.log_format}
+            tasks = run_pipeline(path, values, _kfp_folder(store), of_store, environment)
         except TaskFailed as failure:
             code = failure.task.exit_code or ExitCode.BUG
             log.error("%s; its own message is above. %s", failure, _advice(code))

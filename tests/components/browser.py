@@ -72,17 +72,27 @@ class Browser:
         return dict(json.loads(message))
 
     def open(
-        self, path: Path, *, width: int = 1000, height: int = 800, language: str = "en-US", dark: bool = False
+        self,
+        page: Path | str,
+        *,
+        width: int = 1000,
+        height: int = 800,
+        language: str = "en-US",
+        dark: bool = False,
     ) -> None:
-        """Show a file, as a window of this size and a person of this language and taste would see it."""
+        """Show a file or an address, as a person of this window, language and taste would see it."""
         agent = self.call("Runtime.evaluate", expression="navigator.userAgent")["result"]["value"]
         self.call("Network.setUserAgentOverride", userAgent=agent, acceptLanguage=language)
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
         self.call("Emulation.setDeviceMetricsOverride", **size)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
+        self._load("about:blank")  # an address that differs behind its # alone loads nothing
+        self._load(page if isinstance(page, str) else page.absolute().as_uri())
+
+    def _load(self, address: str) -> None:
         self.events.clear()
-        self.call("Page.navigate", url=path.absolute().as_uri())
+        self.call("Page.navigate", url=address)
         deadline = time.monotonic() + _SECONDS
         while not any(e.get("method") == "Page.loadEventFired" for e in self.events):
             self.events.append(self._next(deadline))

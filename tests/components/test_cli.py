@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -157,3 +158,23 @@ def test_starting_takes_no_heavy_import() -> None:
         m for m in loaded if m.partition(".")[0] in sys.stdlib_module_names
     }
     assert "argparse" not in loaded
+
+
+def test_sigterm_ends_a_command_that_is_still_importing_even_as_process_1(tmp_path: Path) -> None:
+    """Process 1 of a container ignores what it has no handler for, as does one that was told to ignore it."""
+    slow = "import sys, time\nprint('here', file=sys.stderr, flush=True)\ntime.sleep(600)\n"
+    (tmp_path / "slow.py").write_text(slow, encoding="utf-8")
+    code = (
+        "import signal, sys, yanmo.cli; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
+        f"sys.path.append({str(tmp_path)!r}); yanmo.cli.COMMANDS['slow'] = ('slow', ''); "
+        "sys.argv = ['yanmo', 'slow']; yanmo.cli.main()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
+    ) as process:
+        try:
+            assert process.stderr and process.stderr.readline() == "here\n"
+            process.terminate()
+            assert process.wait(60) == 128 + signal.SIGTERM
+        finally:
+            process.kill()

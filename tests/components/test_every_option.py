@@ -13,7 +13,8 @@ from yanmo.common.errors import DataError, ExitCode, UsageError, report
 from yanmo.curate.sources.entries import read_entries
 from yanmo.curate.text.record_rules import check_record_rules
 from yanmo.options.command_line import load
-from yanmo.options.fields import flag, groups_of, values_of
+from yanmo.options.fields import flag, values_of
+from yanmo.options.groups import groups_of
 from yanmo.options.values import WrongValue
 from yanmo.options.yaml_file import dump_yaml
 

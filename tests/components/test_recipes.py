@@ -36,7 +36,7 @@ def config_of(stage: str, argv: list[str]):
 @pytest.mark.parametrize("kind", ["semantic", "execution", "environment"])
 def test_the_defaults_of_a_stage_make_the_recipe_that_they_made(stage: str, kind: str) -> None:
     made = by_kind(config_of(stage, RECIPES[stage]["base"]), kind)
-    assert json.loads(json.dumps(made)) == RECIPES[stage][kind]
+    assert json.loads(json.dumps(made, default=str)) == RECIPES[stage][kind]
 
 
 @pytest.mark.parametrize("stage", RECIPES)

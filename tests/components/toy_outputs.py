@@ -6,8 +6,12 @@ import time
 from collections.abc import Callable
 
 from yanmo.store.commit import Attempt, Recipe, Result
+from yanmo.store.file_store import FileStore
+from yanmo.store.output import Output, open_reference
+from yanmo.store.pointers import read_pointer
 
-WAIT_SECONDS = 30
+WAIT_SECONDS = 120
+"""Longest wait of a test for what will come on a busy machine too."""
 
 
 def recipe(stage: str = "toy", **semantic: object) -> Recipe:
@@ -21,6 +25,13 @@ def write_text(text: str) -> Callable[[Attempt], Result]:
         return Result(counts={"characters": len(text)})
 
     return build
+
+
+def latest(store: FileStore, name: str = "toy", channel: str = "dev") -> Output:
+    """What the channel's pointer names."""
+    pointer = read_pointer(store, channel, name)
+    assert pointer is not None
+    return open_reference(store, pointer)
 
 
 def wait_until(condition: Callable[[], bool], what: str) -> None:

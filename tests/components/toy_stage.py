@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from yanmo.common.errors import DataError, UsageError
-from yanmo.options.fields import StageOptions, input_ref, opt
+from yanmo.options.fields import input_ref, opt
+from yanmo.options.shared import StageOptions
 from yanmo.stage.declaration import Stage
+from yanmo.stage.metric import Metric
 from yanmo.stage.run import Result, run
 from yanmo.stage.stage_run import Finish, Prepared, Skip, StageRun, Steps
 from yanmo.store.commit import Attempt
@@ -30,7 +33,7 @@ class ToyOptions(StageOptions):
         "done",
         "how the work ends",
         kind="environment",
-        choices=("done", "pause", "stopped", "bug", "data", "skip"),
+        choices=("done", "pause", "stopped", "bug", "data", "full disk", "skip"),
     )
     workers: int = opt(1, "processes", kind="execution")
     sleep_seconds: float = opt(0.0, "seconds to sleep in the work", kind="environment")
@@ -48,6 +51,7 @@ STAGE = Stage(
     config=ToyOptions,
     outputs={"written": "Dataset", "tokenizer": "Model", "page": "HTML", "metrics": "Metrics"},
     parameters=("status", "length"),
+    metrics=(Metric(name="documents", kind="counter", help="Documents written", zh="写出的文档数"),),
 )
 
 
@@ -76,6 +80,8 @@ def work(run: StageRun) -> Result:
         )
     if run.options.end == "bug":
         raise KeyError("ours")
+    if run.options.end == "full disk" and not os.environ.get("TOY_MENDED"):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "x")
     if run.options.end == "data" and not os.environ.get("TOY_MENDED"):
         raise DataError("line 3 of raw.txt: not a poem; take it out")
     earlier = run.inputs["earlier"]
@@ -83,7 +89,7 @@ def work(run: StageRun) -> Result:
     run.attempt.write("text.txt", before + run.options.text)
     run.attempt.write("page.html", "<p>诗</p>", role="record")
     part = run.part("tokenizer", 1, {}, {}, build_part)
-    run.telemetry.counter("documents", "Documents written").inc()
+    run.telemetry.add("documents")
     return Result(counts={"characters": len(run.options.text)}, references={"tokenizer": part})
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from torture.stages import CHANNEL
 
 from hostile.engine import Ended, Engine
-from hostile.ground import Ground, look
+from hostile.ground import Ground
 from hostile.rule import Expected, judge
 
 Prepare = Callable[[Ground], None]
@@ -84,19 +84,20 @@ def attempt(case: Case, ground: Ground, engine: Engine, *, forked: bool = True) 
     if case.prepare is not nothing:
         ground.touch()
         case.prepare(ground)
-    before = look(ground.store)
-    environment = {"YANMO_SCRATCH": "@case/scratch", "HOME": "@case", **case.environment}
+        ground.publish()
+    before = ground.look()
+    own = {"YANMO_SCRATCH": "@case/scratch", "HOME": "@case", **case.environment}
     ended = engine.run(
         tuple(map(ground.fill, case.argv)),
         ground.cwd,
-        environment={name: ground.fill(text) for name, text in environment.items()},
+        environment=ground.environment | {name: ground.fill(text) for name, text in own.items()},
         powerless=case.powerless,
         gone=case.gone,
         stop_after=case.stop_after,
         forked=forked,
         strike=vars(case.strike) if case.strike else None,
     )
-    after = look(ground.store)
+    after = ground.look()
     if after != before or case.gone or case.powerless or (ground.case / "scratch").exists():
         ground.touch()
     findings = judge(ended, case.expected, before, after) + case.check(ground, ended)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import shutil
 from dataclasses import dataclass
 
 from torture.stages import CHANNEL, STAGES
 
-from hostile.cases import COMMON, OF_TOOLS
+from hostile.cases import COMMON, OF_TOOLS, Prepare, nothing
+from hostile.ground import Ground
+from hostile.rule import RETRY
 
 _CHANNEL = f"--channel={CHANNEL}"
 
@@ -24,6 +27,12 @@ class Command:
     """Options and words with which it ends with 0 on the ground."""
     commits: tuple[str, ...] = ()
     """Outputs that its phases commit before its own."""
+    ready: Prepare = nothing
+    """Brings about what it needs besides the store of the ground."""
+    codes: tuple[int, ...] = ()
+    """With which it may end besides those of all commands."""
+    says_on_stdout: bool = False
+    """Whether what it found is its answer, also where that ends it with another code than 0."""
 
     @property
     def name(self) -> str:
@@ -34,6 +43,11 @@ class Command:
     def is_stage(self) -> bool:
         """Whether it makes an output."""
         return len(self.words) == 1 and self.words[0] in STAGES
+
+    @property
+    def asks_a_cluster(self) -> bool:
+        """Whether it can do nothing without an API, and none answers here."""
+        return "--look-seconds=0" in self.flags and "--store=@store" not in self.flags
 
     @property
     def options(self) -> type:
@@ -73,8 +87,24 @@ def _stage(name: str) -> Command:
     return Command((name,), f"yanmo.{name}.config", (*flags, *COMMON), _PARTS.get(name, ()))
 
 
-def _tool(words: str, declared: str, *flags: str) -> Command:
-    return Command(tuple(words.split()), declared, (*flags, *OF_TOOLS))
+def _tool(words: str, declared: str, *flags: str, ready: Prepare = nothing) -> Command:
+    return Command(tuple(words.split()), declared, (*flags, *OF_TOOLS), ready=ready)
+
+
+def second_champion(ground: Ground) -> None:
+    """Let the channel have had another champion before."""
+    shutil.copytree(ground.second, ground.store, dirs_exist_ok=True)
+
+
+FORBIDDEN = 77
+"""Of `doctor`: something may not be asked."""
+_NOBODY = ("--host=http://127.0.0.1:9", "--look-seconds=0")
+"""A cluster that does not answer: what is wrong with an option is said before it is asked."""
+
+
+def _cluster(words: str, declared: str, *flags: str, codes: tuple[int, ...] = (), **how: bool) -> Command:
+    declared = f"yanmo_pipelines.cluster.{declared}"
+    return Command((words,), declared, (*flags, *_NOBODY), codes=(RETRY, *codes), **how)
 
 
 _TOOLS = "yanmo.tools"
@@ -84,6 +114,7 @@ COMMANDS = {
         *map(_stage, STAGES),
         Command(("resolve",), "yanmo.resolve.config:ResolveOptions", COMMON),
         _tool("runs", f"{_TOOLS}.runs.command:RunsOptions", _CHANNEL),
+        _tool("watch", f"{_TOOLS}.watch.command:WatchOptions", _CHANNEL, "--once"),
         _tool("store ls", f"{_TOOLS}.store.ls:LsOptions"),
         _tool("store show", f"{_TOOLS}.store.show:ShowOptions", f"{CHANNEL}/train"),
         _tool("store verify", f"{_TOOLS}.store.verify:VerifyOptions"),
@@ -110,8 +141,26 @@ COMMANDS = {
         _tool("tokenizer import", f"{_TOOLS}.tokenizer.adopt:AdoptOptions", "@in/model", _CHANNEL),
         _tool("model import", f"{_TOOLS}.model.hf_import:ImportOptions", "@in/model", _CHANNEL),
         _tool("promote history", "yanmo.promote.command:HistoryOptions", _CHANNEL),
-        _tool("promote rollback", "yanmo.promote.command:RollbackOptions", _CHANNEL, "--why=w", "--yes"),
+        _tool(
+            "promote rollback",
+            "yanmo.promote.command:RollbackOptions",
+            _CHANNEL,
+            "--why=w",
+            "--yes",
+            ready=second_champion,
+        ),
         _tool("run", "yanmo_pipelines.run:PipelineRunOptions"),
+        _tool(
+            "sweep",
+            "yanmo_pipelines.sweep.command:SweepOptions",
+            _CHANNEL,
+            "--grid=train.layers=1,2",
+            "--dry-run=true",
+        ),
+        _cluster("submit", "submit:SubmitOptions"),
+        _cluster("rerun", "rerun:RerunOptions", "train"),
+        _cluster("status", "status.command:StatusOptions", "--store=@store", says_on_stdout=True),
+        _cluster("doctor", "doctor:DoctorOptions", "--only=kfp", codes=(FORBIDDEN,), says_on_stdout=True),
         Command(("compile",), "yanmo_pipelines.compile:CompileOptions", ("--out=@case/compiled",)),
     )
 }

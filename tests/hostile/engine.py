@@ -6,19 +6,24 @@ import json
 import os
 import subprocess
 import sys
-import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-from hostile.zygote import MARK
 
 ROOT = Path(__file__).parents[2]
 MOST_SECONDS = 60.0
 """After this a command hangs, whatever it does."""
 MOST_BYTES = 3 << 30
 """Above this a command is ended, so that the machine stays usable."""
-_WITH_TORCH = ("train", "evaluate", "tokenizer", "model")
+GRACE_SECONDS, TRAINING_GRACE = 10.0, 130.0
+"""How long a command may take to end after SIGTERM; a training may save for two minutes."""
+_NOT_OURS = ("AWS_", "YANMO_", "PYTHONPATH", "KUBE", "KFP_", "KF_")
+"""Beginnings of variables that a command does not get: a store, a cluster that somebody uses."""
+_KINDS = {
+    **dict.fromkeys(("train", "evaluate", "tokenizer", "model"), "torch"),
+    **dict.fromkeys(("submit", "rerun", "status", "doctor", "sweep", "compile"), "cluster"),
+}
+"""First word of a command -> which process forks it, where it is not that of data."""
 
 
 @dataclass(frozen=True)
@@ -76,18 +81,19 @@ class Engine:
         request = {
             "argv": argv,
             "cwd": str(cwd),
-            "env": {**environment, MARK: uuid.uuid4().hex},
+            "env": environment,
             "powerless": powerless,
             "gone": gone,
             "stop_after": stop_after,
-            "most_seconds": MOST_SECONDS + stop_after,
+            "most_seconds": MOST_SECONDS + stop_after + (TRAINING_GRACE if argv[:1] == ("train",) else 0),
             "most_bytes": MOST_BYTES,
+            "grace": TRAINING_GRACE if argv[:1] == ("train",) else GRACE_SECONDS,
             "fresh": not forked,
             "trace": str(trace or ""),
             "strike": strike,
             **{name: str(path) for name, path in logs.items()},
         }
-        found = self._ask("torch" if argv[:1] and argv[0] in _WITH_TORCH else "data", request)
+        found = self._ask(_KINDS.get(argv[0] if argv else "", "data"), request)
         texts = {name: path.read_text(encoding="utf-8", errors="replace") for name, path in logs.items()}
         return Ended(**found, **texts)
 
@@ -103,10 +109,10 @@ class Engine:
 
     def _start(self, kind: str) -> subprocess.Popen[str]:
         paths = (ROOT / "tests", self.code / "components", self.code / "pipelines")
-        kept = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "YANMO_", "PYTHONPATH"))}
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(_NOT_OURS)}
         zygote = subprocess.Popen(
             [sys.executable, "-m", "hostile.zygote", kind],
-            env={**kept, "PYTHONPATH": os.pathsep.join(map(str, paths))},
+            env={**kept, "PYTHONPATH": os.pathsep.join(map(str, paths)), "OMP_NUM_THREADS": "1"},
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
         assert zygote.stdout

@@ -1,7 +1,7 @@
 """Every folder that a command writes or reads, in every state in which it is of no use.
 
 Root may do everything, so folders that a user may not use are tried without root's powers, and read-only ones
-by a mount. A full disk may have room later: 75. All else is this machine's (78) or the command line's (64).
+by a mount. All of it is this machine's (78), a full disk too, or the command line's (64).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torture.disk import may_mount
 from hostile.cases import Case
 from hostile.commands import COMMANDS
 from hostile.ground import Ground
-from hostile.rule import DATA, ENVIRONMENT, RETRY, USAGE, Expected
+from hostile.rule import DATA, ENVIRONMENT, USAGE, Expected
 from hostile.store_files import OTHER_KEY
 
 STOP_AFTER = 20.0
@@ -69,10 +69,12 @@ def _small(options: Callable[[int, int], str]) -> Callable[[Path], None]:
         path.rename(before)
         path.mkdir()
         names = list(before.rglob("*"))
-        used = sum(-(-p.lstat().st_size // _PAGE) * _PAGE for p in names if p.is_file())
+        used = sum(
+            -(-p.lstat().st_size // _PAGE) * _PAGE for p in names if p.is_file() and not p.is_symlink()
+        )
         option = options(used + 2 * _PAGE, len(names) + 3)
         subprocess.run(["mount", "-t", "tmpfs", "-o", option, "none", str(path)], check=True)
-        shutil.copytree(before, path, dirs_exist_ok=True)
+        subprocess.run(["cp", "-a", f"{before}/.", str(path)], check=True)  # pipes and links to nothing too
         shutil.rmtree(before)
 
     return mount
@@ -93,8 +95,8 @@ STATES = {
     "only to be read": State(_only_read, _NOT_USABLE, powerless=True),
     "another's": State(_not_ours, _NOT_USABLE, powerless=True),
     "read-only": State(_read_only, _NOT_USABLE, mounts=True),
-    "full": State(_small(lambda size, count: f"size={size}"), (0, RETRY), mounts=True),
-    "without inodes": State(_small(lambda size, count: f"nr_inodes={count}"), (0, RETRY), mounts=True),
+    "full": State(_small(lambda size, count: f"size={size}"), (0, ENVIRONMENT), mounts=True),
+    "without inodes": State(_small(lambda size, count: f"nr_inodes={count}"), (0, ENVIRONMENT), mounts=True),
     "gone": State(shutil.rmtree, _NOT_THERE),
     "a file": State(_instead(lambda path: path.write_text("x")), _NOT_THERE),
     "a pipe": State(_instead(os.mkfifo), _NOT_THERE),
@@ -118,7 +120,7 @@ def cases(seed: int, ground: Ground, whole: bool = False) -> Iterator[Case]:
     """Every command in every place in every state."""
     cannot = may_mount()
     for command in COMMANDS.values():
-        if command.name in ("run", "tokenizer-compare", "promote-rollback"):  # the last needs two champions
+        if command.name in ("run", "sweep", "tokenizer-compare"):
             continue
         argv = command.line(*([OTHER_KEY[command.name]] if command.is_stage else []))
         argv = tuple(
@@ -142,6 +144,7 @@ def _matters(argv: tuple[str, ...], place: str, label: str) -> bool:
 
 def _case(name: str, argv: tuple[str, ...], place: str, label: str, state: State) -> Case:
     def prepare(ground: Ground) -> None:
+        COMMANDS[name].ready(ground)
         for folder in ("scratch", "out"):
             (ground.case / folder).mkdir(exist_ok=True)
         if not is_gone:
@@ -149,12 +152,15 @@ def _case(name: str, argv: tuple[str, ...], place: str, label: str, state: State
 
     is_gone = (place, label) == ("cwd", "gone")
     codes = state.codes + ((DATA,) if place in ("in", "out") else ())
+    codes += COMMANDS[name].codes if place == "cwd" else ()
     commits = COMMANDS[name].commits
     if place in ("store/pointers", "store/pointers/torture", "store/runs", "out"):
         # The output is whole and stays; the next run finds it and only moves the pointer. What a full disk
         # below runs/ leaves of an attempt is not seen apart from it: gc removes that.
         commits = (*commits, *((name,) if COMMANDS[name].is_stage else ("train", "tokenizer")))
-    expected = Expected(codes, (place.split("/")[0], f"--{place}"), commits)
+    # A cluster that does not answer is what ends those commands, wherever they run.
+    names = () if COMMANDS[name].asks_a_cluster else (place.split("/")[0], f"--{place}")
+    expected = Expected(codes, names, commits, COMMANDS[name].says_on_stdout)
     return Case(
         f"folders/{name}/{place.replace('/', ':')} {label}",
         argv,

@@ -14,13 +14,26 @@ from collections.abc import Iterator
 from hostile.cases import Case
 from hostile.commands import COMMANDS, Command
 from hostile.ground import ODD, Ground
-from hostile.rule import DATA, ENVIRONMENT, USAGE, Expected
+from hostile.rule import DATA, ENVIRONMENT, RETRY, USAGE, Expected
 from yanmo.options.fields import called, flag, names_of, values_of
 from yanmo.options.values import Values, WrongValue
+from yanmo_pipelines.pod_options import PodOptions
 
 ANYWHERE = ("store", "endpoint", "scratch", "scratch_gib", "single_writer", "channel", "inputs", "pointer")
 IN_RUNS = ("reference_out", "executor_input", "run_id", "force", "metrics_port", "log_level")
-FOR_ALL = {"balance": (*ANYWHERE, *IN_RUNS), "store-ls": ANYWHERE, "train": ANYWHERE, "curate": ("store",)}
+OF_A_CLUSTER = ("host", "ui", "namespace", "token_file", "look_seconds", "context")
+OF_PODS = tuple(field.name for field in dataclasses.fields(PodOptions))
+FOR_ALL = {
+    "balance": (*ANYWHERE, *IN_RUNS),
+    "store-ls": ANYWHERE,
+    "train": ANYWHERE,
+    "curate": ("store",),
+    "status": (*OF_A_CLUSTER, "store", "channel"),
+    "submit": (*OF_A_CLUSTER, "store", "channel"),
+    "rerun": ("inputs", "channel"),
+    "compile": OF_PODS,
+    "resolve": OF_PODS,
+}
 """Command -> options of every command that are tried with it; with others they are the same code."""
 STOP_AFTER = 12.0
 PAIRS = 150
@@ -72,7 +85,7 @@ TEXTS = {
     "wide digits": "１０",
     "slash": "诗/词",
     **{f"a file: {name}": f"@in/{name}" for name in ODD},
-    "parts": "/proc/self/mem",
+    "parts": "/proc/self/mem",  # reading it is an error of input or output, as of a failing disk
     "directory": "/proc",
 }
 """Label -> text for an option that takes any."""
@@ -91,7 +104,7 @@ NUMBERS = {
     "smallest": "1e-300",
     "long": "9" * 5000,
 }
-MAY_WAIT = {("reference_out", "a file: fifo")}
+MAY_WAIT = {("reference_out", "a file: fifo"), ("csv", "a file: fifo")}
 """A pipe that somebody will read, as of `--reference-out >(jq .)`, is waited for; an input is not."""
 
 
@@ -116,7 +129,7 @@ def named(name: str) -> Case:
 
 def mine(command: Command) -> list[str]:
     """The options of a command that are tried with it."""
-    shared = {*ANYWHERE, *IN_RUNS}
+    shared = {*ANYWHERE, *IN_RUNS, *OF_A_CLUSTER, *OF_PODS}
     fields = [field.name for field in dataclasses.fields(command.options)]
     return [name for name in fields if name not in shared or name in FOR_ALL.get(command.name, ())]
 
@@ -161,10 +174,18 @@ def of_values(command: Command, labels: dict[str, str]) -> Case:
         if not _is_value(known[name], text):
             wrong.append(called(command.options, name))
     what = "&".join(f"{name}={label}" for name, label in labels.items())
-    expected = Expected((USAGE,), tuple(wrong)) if wrong else Expected((0, USAGE, DATA, ENVIRONMENT))
+    may_pass = "parts" in labels.values() or "endpoint" in labels  # a name that nothing answers to today
+    retry = (RETRY,) if may_pass else ()
+    codes = (USAGE, *retry) if wrong else (0, USAGE, DATA, ENVIRONMENT, *retry, *command.codes)
     may_wait = bool({*labels.items()} & MAY_WAIT)
-    expected = dataclasses.replace(expected, may_commit=command.commits, may_wait=may_wait)
-    return Case(f"options/{command.name}/{what}", argv, expected, stop_after=STOP_AFTER)
+    return _case(command, what, argv, Expected(codes, tuple(wrong), may_wait=may_wait))
+
+
+def _case(command: Command, what: str, argv: tuple[str, ...], expected: Expected) -> Case:
+    expected = dataclasses.replace(
+        expected, may_commit=command.commits, says_on_stdout=command.says_on_stdout
+    )
+    return Case(f"options/{command.name}/{what}", argv, expected, command.ready, stop_after=STOP_AFTER)
 
 
 def _is_value(values: Values, text: str) -> bool:
@@ -179,8 +200,8 @@ def _with_word(command: Command, argv: tuple[str, ...], name: str, text: str) ->
     """The command line with another text for one of its words, which stand first."""
     words = [a for a in command.flags if not a.startswith("--")]
     place = names_of(command.options, kind="word").index(name)
-    if place < len(words):
-        words[place] = text
+    if place <= len(words):  # one that may be left out is not among the flags
+        words[place : place + 1] = [text]
     flags = [a for a in command.flags if a.startswith("--")]
     return (*command.words, *flags, "--", *words)
 
@@ -206,8 +227,8 @@ def _of_words(command: Command) -> Iterator[Case]:
         codes = (0, USAGE, DATA) if fine else (USAGE,)
         if label in ("two words", "a word", "empty", "no UTF-8") and _takes_words(command):
             codes = (0, USAGE, DATA)
-        expected = Expected(codes, may_commit=command.commits)
-        yield Case(f"options/{command.name}/{label}", argv, expected, stop_after=STOP_AFTER)
+        codes += (ENVIRONMENT, *command.codes) if command.codes and 0 in codes else ()
+        yield _case(command, label, argv, Expected(codes))
 
 
 def _takes_words(command: Command) -> bool:

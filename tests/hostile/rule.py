@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hostile.engine import Ended
+from yanmo.common.log_lines import read_line
 
 USAGE, DATA, BUG, RETRY, ENVIRONMENT = 64, 65, 70, 75, 78
 DOCUMENTED = (0, USAGE, DATA, RETRY, ENVIRONMENT)
@@ -29,13 +30,16 @@ _STAMP = re.compile(r"^\d\d:\d\d:\d\d ", re.MULTILINE)
 _ENDED = re.compile(r"^(\S+)\s+\1 (failed with exit code \d+ \(\w+\)$|error \d+: )")
 """The last line of a stage, which repeats in brief how it ended."""
 _AGAIN = re.compile(r"same command again|run (it )?again|try again|try later")
+_FINDING = re.compile(r"[A-Z]{2}|\? |not asked: |\{")
 _INNER = re.compile(
     r"[Ee]rrno|Traceback|\b[A-Z]\w+(?:Error|Exception)\b|<class|object at 0x|NoneType|\bmmap\b|std::|\.py:\d"
 )
-_TO_DO = re.compile(
+TO_DO = re.compile(
     r"\b(expected|expects|needs?|give|given|use|run|see|looks?|remove|make|free|name|choose|change|set|repair|mend|"
     r"fill|put|copy|take|write|wait|mount|raise|import|leave|delete|must|shows?|end|tell|add|say|stop|"
-    r"fetch|gets?|restore|upgrade|decompress|convert|mend|did you mean)\b"
+    r"fetch|gets?|restore|upgrade|decompress|convert|split|save|measure|lower|finish|"
+    r"bring|keep|create|correct|nothing to do|tokenize|goes on|says why|did you mean)\b",
+    re.IGNORECASE,
 )
 
 
@@ -48,6 +52,8 @@ class Expected:
     """One of these stands in the message: the option, the file, the output that is at fault."""
     may_commit: tuple[str, ...] = ()
     """Stages and parts whose outputs may be added by a command that fails: phases before the failure."""
+    says_on_stdout: bool = False
+    """Whether what it found stands on stdout, where stderr says nothing."""
     may_wait: bool = False
     """Whether it may wait for somebody else, without work of its own, until it is asked to end."""
 
@@ -87,14 +93,39 @@ def _of_the_end(ended: Ended, expected: Expected) -> list[str]:
 
 def message_of(ended: Ended) -> str:
     """The last thing that is said before the line with the exit code, which repeats it in brief."""
-    starts = [m.start() for m in _STAMP.finditer(ended.stderr)]
-    parts = [ended.stderr[a:b].strip()[9:] for a, b in zip(starts, [*starts[1:], None], strict=False)]
+    text = "\n".join(map(_as_plain, ended.stderr.split("\n")))
+    starts = [m.start() for m in _STAMP.finditer(text)]
+    parts = [text[a:b].strip()[9:] for a, b in zip(starts, [*starts[1:], None], strict=False)]
     parts = [part for part in parts if not _ENDED.match(part)]
-    return parts[-1].partition(" ")[2].strip() if parts else ended.stderr.strip()
+    return parts[-1].partition(" ")[2].strip() if parts else text.strip()
+
+
+def _as_plain(line: str) -> str:
+    """A line of `--log-format keyvalue` or `json` as people get it; any other as it is."""
+    found = read_line(line)
+    return f"{found.time[11:19]} {found.stage:<8} {found.message}" if found and found.level else line
 
 
 def _of_the_message(ended: Ended, expected: Expected) -> list[str]:
-    text = message_of(ended)
+    texts = [message_of(ended)]
+    is_answer = not texts[0] and expected.says_on_stdout
+    if is_answer:
+        texts = _answered(ended)
+    found = [f"{one}: {text[:600]}" for text in texts for one in _of_a_text(text, ended)]
+    if ended.code in (USAGE, DATA) and not is_answer and _AGAIN.search(texts[0]):  # one finding of many may
+        found.append(f"{ended.code} tells to try again: {texts[0][:600]}")
+    if any(texts) and expected.names and not any(name in text for name in expected.names for text in texts):
+        found.append(f"it names none of {', '.join(expected.names)[:200]}: {' '.join(texts)[:600]}")
+    return found
+
+
+def _answered(ended: Ended) -> list[str]:
+    """What is to be mended, of an answer of many findings: each begins a line."""
+    blocks = re.split(r"\n(?=\S)", ended.stdout)
+    return [" ".join(block.split()) for block in blocks if _FINDING.match(block)] or [""]
+
+
+def _of_a_text(text: str, ended: Ended) -> list[str]:
     found = []
     if not text:
         return ["it says nothing"]
@@ -108,13 +139,9 @@ def _of_the_message(ended: Ended, expected: Expected) -> list[str]:
         found.append("what cannot be printed is in the message")
     if inner := _INNER.search(text):
         found.append(f"words of the machinery: {inner[0]}")
-    if ended.code in (USAGE, DATA) and _AGAIN.search(text):
-        found.append(f"{ended.code} tells to try again")
-    if not _TO_DO.search(text):
+    if not TO_DO.search(text):
         found.append("it does not say what to do")
-    if expected.names and not any(name in text for name in expected.names):
-        found.append(f"it names none of {', '.join(expected.names)[:200]}")
-    return [f"{one}: {text[:600]}" for one in found]
+    return found
 
 
 def _of_the_store(

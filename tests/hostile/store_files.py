@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from torture.stages import CHANNEL
 
 from hostile import damages
 from hostile.cases import Case
-from hostile.commands import COMMANDS, Command
+from hostile.commands import COMMANDS, Command, second_champion
 from hostile.engine import Ended, Engine
 from hostile.ground import Ground
 from hostile.rule import DATA, ENVIRONMENT, RETRY, Expected
@@ -34,8 +34,8 @@ OTHER_KEY = {
     "promote": "--seed=1",
 }
 """Stage -> an option with which it has something to make."""
-_LEFT_OUT = ("run", "compile", "tokenizer-import", "model-import", "promote-rollback")
-"""Commands that read no more of a store than others do, or need a second champion."""
+_LEFT_OUT = ("run", "compile", "tokenizer-import", "model-import", "sweep", "submit", "rerun", "doctor")
+"""Commands that read no more of a store than others do."""
 _MANY, _OF_A_SORT = 12, 2
 _CONTENT = ("empty", "an error page", "half", "a bit", "zeros after it")
 """What is done to files whose bytes are covered by a sha256: it is the same to it how they differ."""
@@ -100,10 +100,11 @@ def cases(seed: int, ground: Ground, whole: bool = False, names: Collection[str]
             kinds = tuple(
                 k for found in sorts.values() for k in draw.sample(found, min(_OF_A_SORT, len(found)))
             )
+        files = _files(reader.command, ground)
         for kind in kinds:
-            name = first_of(ground, kind)
+            name = next((n for n in files if kind_of(n) == kind), "")
             if name:
-                yield from _of_file(reader, kind, name, ground, seed)
+                yield from _of_file(reader, kind, name, files, seed)
 
 
 def _sort(kind: str) -> str:
@@ -116,12 +117,11 @@ def _sort(kind: str) -> str:
     return parts[-1]
 
 
-def first_of(ground: Ground, kind: str) -> str:
-    """The file of a kind that the channel's pointers name, else the first; "" where there is none."""
-    names = [
-        p.relative_to(ground.template).as_posix() for p in sorted(ground.template.rglob("*")) if p.is_file()
-    ]
-    return next((n for n in names if kind_of(n) == kind), "")
+def _files(command: Command, ground: Ground) -> dict[str, Path]:
+    """Name -> where a copy lies of every file of the store that the command meets, sorted by name."""
+    folders = [ground.template, *([ground.second] if command.ready is second_champion else ())]
+    found = {p.relative_to(f).as_posix(): p for f in folders for p in f.rglob("*") if p.is_file()}
+    return dict(sorted(found.items()))
 
 
 def readers(ground: Ground, names: Collection[str] = ()) -> list[Reader]:
@@ -134,44 +134,47 @@ def readers(ground: Ground, names: Collection[str] = ()) -> list[Reader]:
         for more in (((OTHER_KEY[command.name],), ()) if command.is_stage else ((),))
     ]
     known = json.loads(remembered.read_text()) if remembered.exists() else {}
-    engine, found = Engine(), []
+    engine, found, alone = Engine(), [], Ground(ground.folder, ground.stages)
     for command, more in wanted:
         words = " ".join((command.name, *more))
         if words not in known:
-            known[words] = _look_at(command.line(*more), ground, engine)
+            known[words] = _look_at(command, more, alone, engine)
         found.append(Reader(command, more, tuple(known[words]["reads"]), known[words]["digests"]))
     engine.close()
+    ground.touch()  # the same folder
     remembered.write_text(json.dumps(known))
     return found
 
 
-def _look_at(argv: tuple[str, ...], ground: Ground, engine: Engine) -> dict[str, Any]:
+def _look_at(command: Command, more: tuple[str, ...], ground: Ground, engine: Engine) -> dict[str, Any]:
+    argv = command.line(*more)
     ground.touch()
     ground.renew()
+    command.ready(ground)
     trace = ground.case / "trace.txt"
     environment = {"YANMO_SCRATCH": str(ground.case / "scratch"), "HOME": str(ground.case)}
     ended = engine.run(tuple(map(ground.fill, argv)), ground.cwd, environment=environment, trace=trace)
     assert ended.code == 0, (argv, ended.stderr)
     ground.touch()
-    there = {p.relative_to(ground.template).as_posix() for p in ground.template.rglob("*") if p.is_file()}
+    there = _files(command, ground).keys()
     opened = trace.read_text().splitlines()
     names = {path.removeprefix(f"{ground.store}/") for path in opened} & there
-    return {"reads": sorted({kind_of(name) for name in names}), "digests": digests_of(ground.store)}
+    return {"reads": sorted({kind_of(name) for name in names}), "digests": digests_of(ground)}
 
 
-def digests_of(store: Path) -> dict[str, str]:
+def digests_of(ground: Ground) -> dict[str, str]:
     """Pointer -> the content digest that it holds."""
     found = {}
-    for path in store.glob(f"pointers/{CHANNEL}/*.json"):
-        value = json.loads(path.read_bytes())
-        found[path.stem] = (
+    for name, data in ground.pointers().items():
+        value = json.loads(data)
+        found[name] = (
             value["content_digest"] if isinstance(value, dict) and "content_digest" in value else "?"
         )
     return found
 
 
-def _of_file(reader: Reader, kind: str, name: str, ground: Ground, seed: int) -> Iterator[Case]:
-    data = (ground.template / name).read_bytes()
+def _of_file(reader: Reader, kind: str, name: str, files: Mapping[str, Path], seed: int) -> Iterator[Case]:
+    data = files[name].read_bytes()
     is_content, is_sealed = _sort(kind) == "content", name.startswith("cas/")
     for label, how in {**damages.DESTROYED, **damages.HURT}.items():
         if not is_content or label in _CONTENT:
@@ -188,15 +191,12 @@ def _of_file(reader: Reader, kind: str, name: str, ground: Ground, seed: int) ->
                 yield _case(reader, kind, name, f"{key} {label}", body)
     for label, place in damages.INSTEAD.items():
         yield _case(reader, kind, name, label, place)
-    for other in _others(ground, kind):
-        yield _case(reader, kind, name, f"is {kind_of(other)}", (ground.template / other).read_bytes())
+    for other in _others(files, kind):
+        yield _case(reader, kind, name, f"is {kind_of(other)}", files[other].read_bytes())
 
 
-def _others(ground: Ground, kind: str) -> list[str]:
+def _others(names: Iterable[str], kind: str) -> list[str]:
     """Two files that somebody may have put there: of the same folder, and of the same name elsewhere."""
-    names = sorted(
-        p.relative_to(ground.template).as_posix() for p in ground.template.rglob("*") if p.is_file()
-    )
     folder, _, base = kind.rpartition("/")
     beside = [n for n in names if kind_of(n).rpartition("/")[0] == folder and kind_of(n) != kind]
     elsewhere = [n for n in names if kind_of(n).rpartition("/")[2] == base and kind_of(n) != kind]
@@ -205,6 +205,7 @@ def _others(ground: Ground, kind: str) -> list[str]:
 
 def _case(reader: Reader, kind: str, name: str, label: str, put: bytes | Callable[[Path], None]) -> Case:
     def prepare(ground: Ground) -> None:
+        reader.command.ready(ground)
         path = ground.store / name
         if isinstance(put, bytes):
             damages.put(path, put)
@@ -216,7 +217,7 @@ def _case(reader: Reader, kind: str, name: str, label: str, put: bytes | Callabl
         """Where it ended well, what it made is what it makes of a whole store."""
         if ended.code or ended.stopped or name.startswith("pointers/"):
             return []
-        found = digests_of(ground.store)
+        found = digests_of(ground)
         return [f"another {n}, and no word" for n, d in reader.digests.items() if found.get(n) != d]
 
     codes = {"memory": (0, DATA, RETRY), "a loop": (0, DATA, ENVIRONMENT)}.get(label, (0, DATA))
@@ -224,7 +225,8 @@ def _case(reader: Reader, kind: str, name: str, label: str, put: bytes | Callabl
     if name.startswith("pointers/") and reader.command.is_stage:
         # The output is committed before its pointer is moved: it is whole, and the next run finds it.
         commits = (*commits, reader.command.name)
-    expected = Expected(codes, () if label == "memory" else _names(name), commits)
+    names = () if label == "memory" else _names(name)
+    expected = Expected(codes, names, commits, reader.command.says_on_stdout)
     what = f"store/{reader.name}/{kind.replace('/', ':')}/{label.replace('/', ':')}"
     return Case(
         what, reader.command.line(*reader.more), expected, prepare, stop_after=STOP_AFTER, check=check

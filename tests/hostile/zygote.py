@@ -11,6 +11,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
+import gc
 import importlib
 import json
 import os
@@ -23,25 +24,36 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-MARK = "YANMO_HOSTILE_RUN"
+from hostile.forked_worker import fork_workers
+
 DATA = (
     *("yanmo.options", "yanmo.common", "yanmo.store", "yanmo.stage", "yanmo.formats", "yanmo.resolve"),
     *("yanmo.curate", "yanmo.balance", "yanmo.tokenize", "yanmo.promote", "yanmo.chinese"),
-    *("yanmo.tools.store", "yanmo.tools.cache", "yanmo.tools.runs"),
+    *("yanmo.tools.store", "yanmo.tools.cache", "yanmo.tools.runs", "yanmo.tools.watch"),
 )
 TORCH = (*DATA, "yanmo.model", "yanmo.train", "yanmo.evaluate", "yanmo.tools.tokenizer", "yanmo.tools.model")
+KINDS = {"data": DATA, "torch": TORCH, "cluster": (*DATA, "yanmo_pipelines")}
+"""What kind of commands is forked -> what is imported for them."""
 WATCH_SECONDS = 0.1
 _POWERS = (0, 1, 2, 3)
 """CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH and CAP_FOWNER of linux/capability.h."""
+_PR_SET_CHILD_SUBREAPER = 36
 _PR_CAPBSET_DROP, _CAPABILITY_VERSION_3 = 24, 0x20080522
 GRACE_SECONDS = 10.0
-"""How long a command may take to end after SIGTERM, and what it started after that."""
+"""How long what a command started may outlive it."""
 
 
 def main() -> None:
     """Import, then fork for each request until stdin ends."""
-    for package in TORCH if sys.argv[1:] == ["torch"] else DATA:
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    for package in KINDS[sys.argv[1]]:
         _import_all(package)
+    if sys.argv[1] == "torch":
+        _import_deepspeed()
+    for module, _ in importlib.import_module("yanmo.cli").COMMANDS.values():
+        if not hasattr(sys.modules.get(module), "__path__"):  # it is run as __main__: runpy warns otherwise
+            sys.modules.pop(module, None)
+    gc.freeze()  # a collection in a child would touch, so copy, every page
     print(json.dumps({"ready": os.getpid()}), flush=True)
     for line in sys.stdin:
         print(json.dumps(serve(json.loads(line))), flush=True)
@@ -59,6 +71,14 @@ def _import_all(package: str) -> None:
                 importlib.import_module(module.name)
 
 
+def _import_deepspeed() -> None:
+    """As a training does; an older commit or another machine may have it elsewhere or not at all."""
+    with contextlib.suppress(Exception):
+        importlib.import_module("yanmo.train.backends.zero").import_deepspeed("cpu", False)
+    for name in ("DS_ACCELERATOR", "TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE"):
+        os.environ.pop(name, None)  # what is started as a process of its own decides by itself
+
+
 def serve(request: dict[str, Any]) -> dict[str, Any]:
     """Run one command to its end; says how it ended."""
     began = time.monotonic()
@@ -66,7 +86,7 @@ def serve(request: dict[str, Any]) -> dict[str, Any]:
     if not pid:
         _child(request)
     found = _watch(pid, request, began)
-    found["left"] = _end_others(request["env"][MARK], pid)
+    found["left"] = _end_others()
     return found
 
 
@@ -88,6 +108,11 @@ def _child(request: dict[str, Any]) -> None:
             _tell_opened(request["trace"])
         if request["fresh"]:
             os.execv(sys.executable, [sys.executable, "-m", "yanmo.cli", *request["argv"]])
+        # What is struck is found by its command line, what is traced keeps a file open, and torch reads at
+        # its import whether it may compile.
+        traced = request["strike"] or request["trace"]
+        if not traced and not any("compile" in word for word in request["argv"]):
+            fork_workers()
         sys.argv = ["yanmo", *request["argv"]]
         from yanmo.cli import main as run
 
@@ -152,7 +177,7 @@ def _watch(pid: int, request: dict[str, Any], began: float) -> dict[str, Any]:
     """Wait for the end; SIGTERM after `stop_after`, SIGKILL after `most_seconds` or at `most_bytes`."""
     found: dict[str, Any] = {"stopped": False, "killed": ""}
     patience = _patience()
-    looked, stopped_at, wait = began, 0.0, 0.001
+    looked, stopped_at, wait, worked = began, 0.0, 0.001, 0.0
     strike = _Strike(request["strike"]) if request["strike"] else None
     while True:
         ended, status, used = os.wait4(pid, os.WNOHANG)
@@ -160,16 +185,17 @@ def _watch(pid: int, request: dict[str, Any], began: float) -> dict[str, Any]:
             break
         now = time.monotonic()
         if now - looked > WATCH_SECONDS:
-            looked, size = now, _bytes_of(_tree(pid))
+            looked, size, worked = now, _bytes_of(_tree(pid)), _cpu_seconds(_tree(pid))
             if size > request["most_bytes"]:
                 found["killed"] = f"it used {size >> 20} MiB of memory"
         if strike:
             strike.look(pid, now)
-        if request["stop_after"] and not stopped_at and now - began > patience * request["stop_after"]:
+        at_work_for = max((now - began) / patience, worked)  # it waits, or it has worked for long enough
+        if request["stop_after"] and not stopped_at and at_work_for > request["stop_after"]:
             stopped_at, found["stopped"] = now, True
             os.kill(pid, signal.SIGTERM)
-        if stopped_at and now - stopped_at > patience * GRACE_SECONDS:
-            found["killed"] = f"it did not end within {GRACE_SECONDS:.0f} s of SIGTERM"
+        if stopped_at and now - stopped_at > patience * request["grace"]:
+            found["killed"] = f"it did not end within {request['grace']:.0f} s of SIGTERM"
         if now - began > patience * request["most_seconds"]:
             found["killed"] = f"it did not end within {request['most_seconds']:.0f} s"
         if found["killed"]:
@@ -266,33 +292,41 @@ def _bytes_of(pids: list[int]) -> int:
     return found
 
 
+def _cpu_seconds(pids: list[int]) -> float:
+    """CPU time of all of them so far."""
+    ticks = 0
+    for pid in pids:
+        with contextlib.suppress(OSError, IndexError):
+            ticks += sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 def _kill(pids: list[int]) -> None:
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 
 
-def _end_others(mark: str, session: int) -> list[str]:
-    """Kill what outlived the command, after a moment; its command lines."""
+def _end_others() -> list[str]:
+    """Kill what outlived the command, after a moment; its command lines.
+
+    What loses its parent becomes a child of this process, in whatever session it is.
+    """
     end = time.monotonic() + _patience() * GRACE_SECONDS
-    while (left := _marked(mark, session)) and time.monotonic() < end:
+    while (left := _living()) and time.monotonic() < end:
         time.sleep(0.02)
     _kill(list(left))
+    while _living():
+        time.sleep(0.001)
     return list(left.values())
 
 
-def _marked(mark: str, session: int) -> dict[int, str]:
-    """Living processes of its session or with its mark in their environment, with command lines."""
-    wanted, found = f"{MARK}={mark}".encode(), {}
-    for path in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError, IndexError):
-            fields = (path / "stat").read_text().rpartition(")")[2].split()
-            if fields[0] == "Z":
-                continue
-            if int(fields[3]) == session or wanted in (path / "environ").read_bytes().split(b"\0"):
-                line = (path / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-                found[int(path.name)] = line.strip() or "?"
-    return found
+def _living() -> dict[int, str]:
+    """Processes below this one, with their command lines; those that have ended are let go."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    return {pid: _line_of(pid).strip() or "?" for pid in _tree(os.getpid())[1:]}
 
 
 if __name__ == "__main__":

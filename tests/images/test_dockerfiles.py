@@ -12,9 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from yanmo_pipelines import resources
+
 ROOT = Path(__file__).parents[2]
-IMAGES = ("data", "train")
-LOCKS = {"data": ["data"], "train": ["train", "cuda"]}
+IMAGES = ("data", "train", "cluster")
+LOCKS = {"data": ["data"], "train": ["train", "cpu", "cuda"], "cluster": ["cluster"]}
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 
@@ -31,7 +33,8 @@ def names(requirements: list[str]) -> set[str]:
 
 
 def constrained(image: str) -> dict[str, str]:
-    texts = [(ROOT / "constraints" / f"{name}.txt").read_text(encoding="utf-8") for name in LOCKS[image]]
+    locks = [name for name in LOCKS[image] if name != "cpu"]
+    texts = [(ROOT / "constraints" / f"{name}.txt").read_text(encoding="utf-8") for name in locks]
     return dict(re.findall(r"^([\w.-]+)==([^\s;]+)", "\n".join(texts).lower(), re.MULTILINE))
 
 
@@ -42,11 +45,12 @@ def test_an_image_installs_its_own_extra_and_nothing_without_a_hash(image: str) 
     installs = [
         words for words in re.findall(r"pip (?:--python \S+ )?install([^&\n]*)", text) if "pip==" not in words
     ]
-    assert len(installs) == 3
+    assert len(installs) == (4 if image == "train" else 3)
     for words in installs:
         assert "--no-deps" in words
         assert "--require-hashes" in words or words.endswith(" --target /opt/yanmo-code .")
-        assert "--no-build-isolation" in words or "constraints/build.txt" in words
+        wheels_alone = "constraints/build.txt" in words or "constraints/${TORCH}.txt" in words
+        assert "--no-build-isolation" in words or wheels_alone
 
 
 def system_packages(image: str) -> list[str]:
@@ -64,7 +68,7 @@ def test_only_an_image_whose_presets_compile_has_a_compiler() -> None:
     assert compiled, "no preset compiles any more: take g++ out of the image"
     # g++ depends on gcc and libc6-dev, for Triton on CUDA, and is inductor's compiler on a CPU.
     assert system_packages("train") == ["g++"]
-    assert system_packages("data") == []
+    assert system_packages("data") == system_packages("cluster") == []
     assert "install --yes --no-install-recommends" in "\n".join(instructions("train"))
 
 
@@ -74,10 +78,11 @@ def test_an_image_is_multi_stage_pinned_and_not_root(image: str) -> None:
     bases = [line for line in lines if line.startswith("FROM")]
     assert [line.split()[1] for line in bases] == ["${BASE}", "dependencies", "${BASE}"]
     base = next(line for line in lines if line.startswith("ARG BASE="))
-    assert re.search(r":\d+\.\d+\.\d+-", base), "the base is pinned to a patch release"
+    assert re.search(r":\d+\.\d+\.\d+-[\w-]+@sha256:[0-9a-f]{64}$", base), "the base is pinned by its digest"
     last = lines[max(i for i, line in enumerate(lines) if line.startswith("FROM")) :]
     assert next(line for line in last if line.startswith("USER")) == "USER 10001"
-    assert 'ENTRYPOINT ["yanmo"]' in last
+    assert 'ENTRYPOINT ["yanmo-entrypoint"]' in last
+    assert "COPY images/entrypoint.sh /usr/local/bin/yanmo-entrypoint" in last
 
 
 @pytest.mark.parametrize("image", IMAGES)
@@ -90,7 +95,37 @@ def test_dependencies_come_before_code_so_that_an_edit_reuses_their_layer(image:
         if line.startswith("COPY"):
             assert not re.search(r"COPY (\.|components|pipelines)\b", line)
     copied = [line.split()[1:3] for line in lines if line.startswith("COPY --from")]
-    assert copied == [["--from=dependencies", "/opt/yanmo"], ["--from=code", "/opt/yanmo-code"]]
+    torch = [["--from=dependencies", "/opt/torch"]] if image == "train" else []
+    assert copied == [*torch, ["--from=dependencies", "/opt/yanmo"], ["--from=code", "/opt/yanmo-code"]]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--version"], "yanmo "),
+        (["resolve", "--help"], "usage: yanmo resolve"),
+        (["python3", "-m", "yanmo.resolve", "--help"], "usage: yanmo resolve"),
+    ],
+)
+def test_a_container_takes_a_command_of_yanmo_s_or_what_kfp_s_docker_runner_gives(
+    given: list[str], said: str
+) -> None:
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    script = str(ROOT / "images/entrypoint.sh")
+    ended = subprocess.run([script, *given], env={**os.environ, "PATH": path}, capture_output=True, text=True)
+    assert ended.returncode == 0 and ended.stdout.startswith(said), ended.stderr
+
+
+def test_all_images_have_one_base() -> None:
+    bases = {line for image in IMAGES for line in instructions(image) if line.startswith("ARG BASE=")}
+    assert len(bases) == 1
+
+
+def test_torch_comes_from_the_lock_that_is_asked_for() -> None:
+    text = (ROOT / "images/train/Dockerfile").read_text(encoding="utf-8")
+    assert "ARG TORCH=cuda\n" in text and '"constraints/${TORCH}.txt"' in text
+    index = re.search(r'^TORCH_INDEX = "(.+)"', (ROOT / "install/plan.py").read_text(), re.MULTILINE)
+    assert index and f"ARG TORCH_INDEX={index[1]}\n" in text, "as `make install` has it"
 
 
 @pytest.mark.parametrize("image", IMAGES)
@@ -101,6 +136,30 @@ def test_any_user_may_run_it_and_it_says_what_it_is(image: str) -> None:
     assert f'org.opencontainers.image.title="yanmo-{image}"' in text
     version = re.search(r'org.opencontainers.image.version="([^"]+)"', text)
     assert version and version[1] == PROJECT["version"]
+
+
+def test_make_images_tells_each_image_its_commit(tmp_path: Path) -> None:
+    """A checkout of its own, and in the place of docker a program that writes down how it was called."""
+    checkout = tmp_path / "checkout"
+    shutil.copytree(ROOT / "images", checkout / "images")
+    shutil.copy(ROOT / "pyproject.toml", checkout)
+    git = ["git", "-C", str(checkout), "-c", "user.name=a", "-c", "user.email=a@b"]
+    for words in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "a"]):
+        subprocess.run([*git, *words], check=True)
+    head = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout
+    engine = tmp_path / "engine"
+    engine.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\necho 1000000\n', encoding="utf-8")
+    engine.chmod(0o755)
+    (checkout / "images/README.md").write_text("edited", encoding="utf-8")
+    env = {**os.environ, "ENGINE": str(engine), "PATH": "/usr/bin:/bin"}
+    subprocess.run([str(checkout / "images/build.sh")], env=env, check=True, capture_output=True)
+    calls = (tmp_path / "calls").read_text(encoding="utf-8").splitlines()
+    builds = [call for call in calls if call.startswith("build ")]
+    assert len(builds) == len(IMAGES)
+    for call in builds:
+        assert f"--build-arg COMMIT={head[:12]}-dirty" in call and f"revision={head.strip()}-changed" in call
+    for image in IMAGES:
+        assert instructions(image)[-6:-4] == ["ARG COMMIT=", "ENV YANMO_COMMIT=${COMMIT}"], "after all layers"
 
 
 @pytest.mark.parametrize("image", IMAGES)
@@ -118,18 +177,22 @@ def test_the_two_images_keep_their_heavy_packages_apart() -> None:
     assert not data & {"torch", "deepspeed", "transformers", "safetensors"}
     assert not train & {"jieba", "opencc", "kfp", "kubernetes"}
     assert names(EXTRAS["pipeline"]) == {"kfp", "kfp-kubernetes"}
+    assert EXTRAS["cluster"][0] == "yanmo[pipeline]" and names(EXTRAS["cluster"][1:]) == {"kubernetes"}
+    assert not (data | train) & {"kubernetes", "kfp"}
+    assert not {"torch", "pyarrow", "numpy", "jieba", "deepspeed"} & constrained("cluster").keys()
 
 
 @pytest.mark.parametrize("image", IMAGES)
 def test_every_dependency_of_an_extra_is_pinned_and_its_constraints_agree(image: str) -> None:
     pins = constrained(image)
-    for requirement in [*PROJECT["dependencies"], *EXTRAS[image]]:
+    extras = EXTRAS[image] if image != "cluster" else [*EXTRAS["pipeline"], *EXTRAS["cluster"][1:]]
+    for requirement in [*PROJECT["dependencies"], *extras]:
         name, _, version = requirement.lower().partition(";")[0].partition("==")
         assert version, f"{requirement} is not pinned"
         assert pins.get(name) == version, f"{requirement}: constraints/ has {pins.get(name)}"
 
 
-@pytest.mark.parametrize("image", IMAGES)
+@pytest.mark.parametrize("image", ("data", "train"))
 def test_every_stage_of_an_image_imports_only_what_its_extra_brings(image: str) -> None:
     """Imports each stage's `__main__` with every package hidden that only the other image has."""
     others = {"data": "torch deepspeed safetensors transformers", "train": "jieba opencc orjson zstandard"}
@@ -149,3 +212,30 @@ def test_hadolint_has_no_complaint(image: str) -> None:
     path = str(ROOT / "images" / image / "Dockerfile")
     ended = subprocess.run([hadolint, path], capture_output=True, text=True)
     assert ended.returncode == 0, ended.stdout
+
+
+@pytest.mark.parametrize(
+    ("given", "environment", "code", "said"),
+    [
+        (["wagon"], {}, 64, "no image wagon; there are data, train and cluster"),
+        ([], {"TORCH": "tpu"}, 64, "TORCH=tpu: expected cpu or cuda"),
+        ([], {"ENGINE": "no-such-engine"}, 78, "ENGINE=no-such-engine is not installed"),
+        ([], {"ENGINE": "false"}, 78, "false does not answer: is its daemon running"),
+    ],
+)
+def test_make_images_says_what_is_wrong_before_it_builds(
+    given: list[str], environment: dict[str, str], code: int, said: str
+) -> None:
+    script = str(ROOT / "images/build.sh")
+    ended = subprocess.run(
+        [script, *given], env={**os.environ, **environment}, capture_output=True, text=True
+    )
+    assert (ended.returncode, ended.stdout) == (code, "")
+    assert said in ended.stderr and ended.stderr.count("\n") == 1
+
+
+def test_make_images_makes_the_names_that_the_pipelines_ask_for() -> None:
+    script = (ROOT / "images/build.sh").read_text(encoding="utf-8")
+    assert 'name="${PREFIX:-}yanmo-$image:$version"' in script
+    version = PROJECT["version"]
+    assert {image: f"yanmo-{image}:{version}" for image in IMAGES} == resources.IMAGES

@@ -19,7 +19,7 @@ from packaging.version import Version
 ROOT = Path(__file__).parents[2]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT = PYPROJECT["project"]
-EXTRAS = {"base": "dev", "data": "data", "train": "train", "pipeline": "pipeline"}
+EXTRAS = {"base": "dev", "data": "data", "train": "train", "cluster": "cluster"}
 
 
 def wanted(extra: str) -> list[Requirement]:
@@ -68,7 +68,7 @@ def test_no_other_file_pins_anything() -> None:
 
 def test_locks_agree_with_each_other() -> None:
     whole = locked("base")
-    for name in ("data", "train", "pipeline"):
+    for name in ("data", "train", "cluster"):
         assert not [pin for pin in read_lock(name) if whole[pin.name].hashes != pin.hashes]
     build = {pin.name: pin for pin in read_lock("build")}
     assert not [name for name in build.keys() & whole.keys() if build[name].hashes != whole[name].hashes]

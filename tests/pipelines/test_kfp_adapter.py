@@ -3,33 +3,62 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import re
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from full_disk import no_file_above
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from kfp import dsl
 from tiny_stages.count import STAGE as COUNT
 
-from yanmo.common.errors import UsageError
 from yanmo.options.command_line import load
+from yanmo.options.fields import by_kind
 from yanmo.options.one_line import MOST_CHARACTERS
+from yanmo.resolve.__main__ import main as resolve
 from yanmo.stage.declaration import Stage
-from yanmo_pipelines.compile import COMPILED, PIPELINES, compile_pipeline, load_pipeline, main
+from yanmo_pipelines.compile import COMPILED, PIPELINES, compile_pipeline, load_pipeline, main, version_name
 from yanmo_pipelines.kfp_adapter import MAX_FORM_FIELDS, component, form_fields
 from yanmo_pipelines.parameters import MAX_PARAMETER_BYTES, pipeline_parameters
-from yanmo_pipelines.resources import IMAGES, SCRATCH, SECRETS, TABLE
+from yanmo_pipelines.resources import (
+    COLUMNS,
+    GPU,
+    IMAGES,
+    SCRATCH,
+    SECRETS,
+    SMALL,
+    Column,
+    Resources,
+    labels_of,
+    row_of,
+)
 from yanmo_pipelines.stages import STAGES
 
 REAL = [stage for name in PIPELINES for stage in STAGES[name]]
 
 
+@functools.cache
 def specs(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """The pipeline and the platform document of a compiled YAML."""
     pipeline, platform = yaml.safe_load_all(path.read_text(encoding="utf-8"))
     return pipeline, platform
+
+
+def form_fields_of(path: Path) -> dict[str, dict[str, Any]]:
+    """The run form of a compiled YAML."""
+    found: dict[str, dict[str, Any]] = specs(path)[0]["root"]["inputDefinitions"]["parameters"]
+    return found
+
+
+def defaults_of(path: Path) -> dict[str, Any]:
+    """The run form as it comes: field -> default."""
+    return {name: field["defaultValue"] for name, field in form_fields_of(path).items()}
 
 
 def executors(path: Path) -> dict[str, dict[str, Any]]:
@@ -77,18 +106,138 @@ def compiled(request: pytest.FixtureRequest, tmp_path: Path, tiny_yaml: Path) ->
 
 @pytest.mark.parametrize("show", [as_the_launcher_prints, as_kfp_local_prints])
 def test_every_compiled_command_parses_by_its_stages_own_parser_to_its_defaults(
-    compiled: tuple[Path, Any], show: Any
+    compiled: tuple[Path, Any], show: Any, tmp_path: Path
 ) -> None:
     path, stages = compiled
+    form = defaults_of(path)
+    found = first_task(path, {**form, "store": str(tmp_path / "store")}, show)
+    for name, options in options_of(path, stages, found).items():
+        stage = stage_of(executors(path)[name], stages)
+        for field in form_fields(stage):
+            if field.name in form and form[field.name] != "auto":
+                got = getattr(options, field.option)
+                assert got == pytest.approx(form[field.name]) or str(got) == form[field.name], field.name
+        assert options.channel == form["channel"]
+
+
+def first_task(path: Path, form: dict[str, Any], show: Any = as_the_launcher_prints) -> dict[str, str]:
+    """What the first task hands on for what KFP gives it: output parameter -> its text."""
+    spec = specs(path)[0]
+    task, names = spec["root"]["dag"]["tasks"]["resolve"], dict[str, Any]()
+    for name, wired in task["inputs"]["parameters"].items():
+        if "componentInputParameter" in wired:
+            names[name] = form[wired["componentInputParameter"]]
+    args = [arg for arg in filled(executors(path)["resolve"]["args"], names, show) if "--executor" not in arg]
+    with tempfile.TemporaryDirectory() as folder:
+        outputs = spec["components"]["comp-resolve"]["outputDefinitions"]
+        executor_input = {
+            "outputFile": f"{folder}/out.json",
+            "parameters": {n: {"outputFile": f"{folder}/{n}"} for n in outputs["parameters"]},
+            "artifacts": {
+                n: {"artifacts": [{"name": n, "uri": f"{folder}/{n}"}]} for n in outputs["artifacts"]
+            },
+        }
+        code = resolve([*args, f"--executor-input={json.dumps({'outputs': executor_input})}"])
+        assert code == 0, args
+        return {n: (Path(folder) / n).read_text(encoding="utf-8") for n in outputs["parameters"]}
+
+
+def options_of(path: Path, stages: Any, found: dict[str, str]) -> dict[str, Any]:
+    """Task -> its options as its own parser reads what it is given of the first task's outputs."""
+    tasks, options = specs(path)[0]["root"]["dag"]["tasks"], {}
     for name, container in executors(path).items():
-        stage = stage_of(container, stages)
-        defaults = {f.option: f.default for f in form_fields(stage)}
-        required = {"sources": "some text"} if "sources" in defaults else {}
-        required |= {"options": "", "given_options": ""}
-        options = load(stage.config, filled(container["args"], {**defaults, **required}, show), name)
-        for field in dataclasses.fields(stage.config):
-            if field.name in defaults and field.name not in required:
-                assert getattr(options, field.name) == pytest.approx(field.default), (name, field.name)
+        if name != "resolve":
+            wired = tasks[name]["inputs"]["parameters"]
+            given = {
+                n: w["taskOutputParameter"]["outputParameterKey"]
+                for n, w in wired.items()
+                if "task" in str(w)[:8]
+            }
+            texts = {n: found[output] for n, output in given.items()} | {"store": "s"}
+            stage = stage_of(container, stages)
+            options[name] = load(stage.config, filled(container["args"], texts, str), f"yanmo {stage.name}")
+    return options
+
+
+FILLED: dict[str, Any] = {
+    "channel": "nightly",
+    "data_quotas": "ci=200%,fu=200%",
+    "data_sources": "s3://texts/of ours/*.jsonl",
+    "model_size": "small",
+    "model_tokenizer": "none",
+    "model_vocabulary": 4096,
+    "options": "balance.by=author curate.default_genre='a b'",
+    "promote_min_gain": 0.01,
+    "train_optimizer": "adamw",
+    "train_seed": "7",
+    "train_steps": "30",
+    "training_pod_cpu": "500m",
+    "training_pod_gpus": "2",
+    "training_pod_memory": "64Gi",
+}
+"""Fields of the form -> what somebody fills in."""
+
+
+@given(data=st.data())
+@settings(max_examples=40, deadline=None)
+@pytest.mark.parametrize("name", PIPELINES)
+def test_a_field_that_is_emptied_means_its_default_whatever_else_is_filled_in(
+    name: str, data: st.DataObject
+) -> None:
+    """KFP's "Clone run" gives "" for every text that was left as it was; a number is left out."""
+    path, stages = COMPILED / f"{name}.yaml", STAGES[name]
+    form, defaults = form_fields_of(path), defaults_of(path)
+    changed = data.draw(st.sets(st.sampled_from(sorted(FILLED.keys() & form.keys()))))
+    emptied = data.draw(st.sets(st.sampled_from(sorted(form.keys() - {"store"})))) - changed
+    texts = {field for field in emptied if form[field]["parameterType"] == "STRING"}
+    nothing = data.draw(st.sampled_from(["", " "]))
+    filled_in = {**defaults, **{field: FILLED[field] for field in changed}}
+    with tempfile.TemporaryDirectory() as store:
+        whole = first_task(path, {**filled_in, "store": store})
+        clone = first_task(path, {**filled_in, **dict.fromkeys(texts, nothing), "store": store})
+    assert clone == whole
+    of_clone, of_whole = options_of(path, stages, clone), options_of(path, stages, whole)
+    assert of_clone == of_whole
+    assert all(
+        by_kind(of_clone[task], "semantic") == by_kind(of_whole[task], "semantic") for task in of_whole
+    )
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_each_field_alone_and_all_of_them_may_be_emptied(name: str, tmp_path: Path) -> None:
+    path, store = COMPILED / f"{name}.yaml", str(tmp_path / "store")
+    form, defaults = form_fields_of(path), defaults_of(path)
+    texts = [name for name in form if form[name]["parameterType"] == "STRING" and name != "store"]
+    whole = first_task(path, {**defaults, "store": store})
+    for emptied in (*([field] for field in texts), texts):
+        assert first_task(path, {**defaults, **dict.fromkeys(emptied, ""), "store": store}) == whole, emptied
+    by_hand = pipeline_parameters(path, dict.fromkeys(form.keys() - {"store", "channel"}, ""))
+    assert by_hand == {}, "yanmo run --set field="
+    assert whole["channel"] == "main" and "curate.sources=bundled" in whole["options"]
+
+
+def test_what_is_filled_in_reaches_its_stage_and_its_pod(tmp_path: Path) -> None:
+    path = COMPILED / "language_model.yaml"
+    form = defaults_of(path) | FILLED
+    form["options"] += " train.warmup_steps=3 resolve.training_pod_nodes='pool=gpu,disk=fast'"
+    form["options"] += " resolve.training_pod_tolerations=a=b:NoExecute,c"
+    found = first_task(path, {**form, "store": str(tmp_path / "store")})
+    options = options_of(path, STAGES["language_model"], found)
+    assert (
+        options["train"].steps == 30 and options["train"].warmup_steps == 3 and options["train"].width == 512
+    )
+    assert options["balance"].quotas == "ci=200%,fu=200%" and options["balance"].by == "author"
+    assert options["curate"].sources == "s3://texts/of ours/*.jsonl"
+    assert options["promote"].min_gain == 0.01 and options["tokenize"].vocab_size == 4096
+    assert {task.channel for task in options.values()} == {"nightly"}
+    pod = {n.removeprefix("training_pod_"): text for n, text in found.items() if "_pod_" in n}
+    nodes, tolerations = json.loads(pod.pop("nodes")), json.loads(pod.pop("tolerations"))
+    assert pod == {"cpu": "500m", "memory": "64Gi", "gpus": "2"}
+    assert nodes == {"pool": "gpu", "disk": "fast"}
+    assert tolerations == [
+        {"key": "a", "operator": "Equal", "value": "b", "effect": "NoExecute"},
+        {"key": "c", "operator": "Exists"},
+    ]
 
 
 def test_every_input_is_wired_or_none_so_that_no_task_follows_a_pointer(compiled: tuple[Path, Any]) -> None:
@@ -100,6 +249,37 @@ def test_every_input_is_wired_or_none_so_that_no_task_follows_a_pointer(compiled
             if field.metadata["kind"] == "input":
                 value = given["--" + field.name.replace("_", "-")]
                 assert value == "none" or ".path}}" in value, f"{name}: --{field.name}={value}"
+
+
+def test_where_a_disk_is_full_the_file_that_is_compiled_is_named(tmp_path: Path) -> None:
+    with no_file_above(100), pytest.raises(OSError) as raised:
+        compile_pipeline(load_pipeline("data_only"), tmp_path / "p.yaml")
+    assert raised.value.filename == str(tmp_path / "p.yaml") and not list(tmp_path.iterdir())
+
+
+FILLED_BY_THE_LAUNCHER = re.compile(
+    r"\{\{\$(\.(inputs|outputs)\.(artifacts\['\w+'\]\.(path|uri)|parameters\['\w+'\](\.output_file)?))?\}\}"
+)
+"""backend/src/v2/component/launcher_v2.go, getPlaceholders (2.17.0). The SDK's local runner fills more: there
+`{{$.pipeline_job_uuid}}` in an argument works; a cluster leaves it as it is, the same text for every run."""
+FILLED_BY_THE_DRIVER = re.compile(r"\{\{\$\.pipeline_\w+\}\}")
+"""backend/src/v2/driver/resolve.go: only as the whole constant of a task's input."""
+
+
+def test_a_cluster_fills_every_placeholder(compiled: tuple[Path, Any]) -> None:
+    path, _ = compiled
+    for name, container in executors(path).items():
+        left = [arg for arg in container["args"] if "{{" in FILLED_BY_THE_LAUNCHER.sub("", arg)]
+        assert left == [], f"{name}: KFP's launcher does not know this placeholder"
+    for name, task in all_tasks(specs(path)[0]).items():
+        given = task["inputs"]["parameters"]
+        constants = [
+            str(p["runtimeValue"].get("constant", "")) for p in given.values() if "runtimeValue" in p
+        ]
+        assert all(FILLED_BY_THE_DRIVER.fullmatch(text) for text in constants if "{{$.pipeline_" in text), (
+            name
+        )
+        assert given["run_id"]["runtimeValue"]["constant"] == dsl.PIPELINE_JOB_ID_PLACEHOLDER
 
 
 def all_tasks(spec: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -125,6 +305,15 @@ def test_every_container_task_is_retried_longer_than_kfps_one_hour(compiled: tup
         assert int(policy["backoffMaxDuration"].rstrip("s")) >= 7 * 86400 and policy["maxRetryCount"] >= 1, (
             name
         )
+
+
+def test_what_no_retry_mends_is_red_soon_where_argo_retries_failures(compiled: tuple[Path, Any]) -> None:
+    """Argo waits every backoff out; the goal is 90 s from the first end to the red run, pods and all."""
+    for name, task in all_tasks(specs(compiled[0])[0]).items():
+        policy = task["retryPolicy"]
+        first, factor = float(policy["backoffDuration"].rstrip("s")), float(policy["backoffFactor"])
+        assert policy["maxRetryCount"] == 3, name
+        assert sum(first * factor**number for number in range(3)) <= 20, name
 
 
 def test_every_parameter_a_task_uses_reaches_the_group_it_is_in(compiled: tuple[Path, Any]) -> None:
@@ -158,15 +347,27 @@ def wrong_limits(spec: dict[str, Any]) -> tuple[int, list[str]]:
             given = task.get("inputs", {}).get("parameters", {})
             for parameter in _PARAMETER.findall(str(executor.get("container", {}).get("resources", {}))):
                 count += 1
-                source = given[parameter].get("componentInputParameter")
-                if types.get(source) != "STRING":
-                    wrong.append(f"{name}: {source} of {where} is {types.get(source)}")
+                source, kind = source_of(given[parameter], part, spec)
+                if kind != "STRING":
+                    wrong.append(f"{name}: {source} of {where} is {kind}")
             wanted = parameter_types(component)
             for parameter, value in given.items():  # on its way through nested pipelines
                 source = value.get("componentInputParameter")
                 if source and wanted.get(parameter, types[source]) != types[source]:
                     wrong.append(f"{name}: {parameter} is {wanted[parameter]}, {source} is {types[source]}")
     return count, wrong
+
+
+def source_of(wired: dict[str, Any], part: dict[str, Any], spec: dict[str, Any]) -> tuple[str, str | None]:
+    """Where a task's parameter comes from, and the type of what it comes from."""
+    source = wired.get("componentInputParameter")
+    if source:
+        return source, parameter_types(part).get(source)
+    output = wired["taskOutputParameter"]
+    producer = part["dag"]["tasks"][output["producerTask"]]["componentRef"]["name"]
+    declared = spec["components"][producer]["outputDefinitions"]["parameters"]
+    name = output["outputParameterKey"]
+    return name, declared[name]["parameterType"]
 
 
 def parameter_types(part: dict[str, Any]) -> dict[str, str]:
@@ -248,24 +449,22 @@ def test_a_field_that_a_preset_may_set_is_a_text_that_says_auto() -> None:
 
 
 @pytest.mark.parametrize("empty", [None, "", "auto"])
-def test_a_preset_is_not_beaten_by_the_other_fields_of_the_form(empty: str | None) -> None:
-    from yanmo.train.config import STAGE, TrainConfig
+def test_a_preset_is_not_beaten_by_the_other_fields_of_the_form(empty: str | None, tmp_path: Path) -> None:
+    from yanmo.train.config import STAGE
 
-    values = {f.option: f.default if empty is None else empty for f in form_fields(STAGE)}
-    values["preset"] = "debug"
-    argv = filled(
-        executors(COMPILED / "language_model.yaml")["train"]["args"],
-        {**values, "options": "train.warmup_steps=3 balance.by=author"},
-        as_the_launcher_prints,
-    )
-    got = load(TrainConfig, argv, "yanmo train")
+    path = COMPILED / "language_model.yaml"
+    form = defaults_of(path)
+    if empty is not None:
+        form |= {field.name: empty for field in form_fields(STAGE)}
+    form |= {"store": str(tmp_path / "store"), "train_preset": "debug"}
+
+    def trained(**changed: str) -> Any:
+        found = first_task(path, {**form, **changed})
+        return options_of(path, STAGES["language_model"], found)["train"]
+
+    got = trained(options="train.warmup_steps=3 balance.by=author")
     assert (got.steps, got.seed, got.muon_learning_rate, got.warmup_steps) == (20, 0, 0.02, 3)
-    argv = filled(
-        executors(COMPILED / "language_model.yaml")["train"]["args"],
-        {**values, "options": "", "steps": "30"},
-        as_the_launcher_prints,
-    )
-    assert load(TrainConfig, argv, "yanmo train").steps == 30
+    assert trained(train_steps="30").steps == 30
 
 
 def test_options_off_the_form_are_no_parameters(tiny_yaml: Path) -> None:
@@ -274,27 +473,108 @@ def test_options_off_the_form_are_no_parameters(tiny_yaml: Path) -> None:
     assert not any("--limit" in arg for arg in executors(tiny_yaml)["collect"]["args"])
 
 
-def test_resources_secrets_and_shared_memory_come_from_the_one_table(compiled: tuple[Path, Any]) -> None:
-    path, stages = compiled
+def pods_of(path: Path) -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
+    """Task -> its container, and what Kubernetes is told of its pod."""
     platform = specs(path)[1]["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
-    for name, container in executors(path).items():
-        stage = stage_of(container, stages)
-        assert container["image"] == IMAGES[stage.image]
-        secrets = {s["secretName"]: s["mountPath"] for s in platform[f"exec-{name}"]["secretAsVolume"]}
-        assert secrets == SECRETS and all(s["optional"] for s in platform[f"exec-{name}"]["secretAsVolume"])
-        row = TABLE.get(stage.name)
-        if row:
-            limit = container["resources"]["resourceMemoryLimit"]
-            assert (
-                ("training_pod_memory" in limit)
-                if stage.name in ("train", "evaluate")
-                else limit == row.memory
-            )
-        mounts = platform[f"exec-{name}"].get("emptyDirMounts", [])
-        assert [m["mountPath"] for m in mounts] == [
-            SCRATCH,
-            *(["/dev/shm"] if row and row.shared_memory else []),
-        ]
+    return {name: (container, platform[f"exec-{name}"]) for name, container in executors(path).items()}
+
+
+def check_pod(stage: Stage, column: Column, container: dict[str, Any], pod: dict[str, Any]) -> None:
+    """That a task's pod is what its row of the table says."""
+    assert container["image"] == IMAGES[stage.image]
+    assert {s["secretName"]: s["mountPath"] for s in pod["secretAsVolume"]} == SECRETS
+    assert all(s["optional"] for s in pod["secretAsVolume"])
+    row, found = row_of(column, stage.name), container["resources"]
+    on_the_form = stage.name in ("train", "evaluate")
+    for limit, said in (("Memory", row.memory), ("Cpu", row.cpu)):
+        given = found[f"resource{limit}Limit"]
+        assert given == found[f"resource{limit}Request"]
+        assert ("resolve-training_pod_" in given) if on_the_form else given == said
+    assert bool(row.gpus) == ("accelerator" in found), "a stage that never uses a GPU asks for none"
+    mounts = {m["mountPath"]: m.get("sizeLimit") for m in pod["emptyDirMounts"]}
+    assert mounts == {SCRATCH: None} | ({"/dev/shm": row.shared_memory} if row.shared_memory else {})
+    tolerations, selector = pod.get("tolerations", []), pod.get("nodeSelector", {})
+    if on_the_form:
+        assert [list(one) for one in tolerations] == [["tolerationJson"]] and "nodeSelectorJson" in selector
+    else:
+        assert tolerations == list(map(dict, row.tolerations))
+        assert selector.get("labels", {}) == row.node_selector
+    assert pod["podMetadata"]["labels"] == labels_of(stage.name)
+    assert pod["securityContext"] == {"runAsNonRoot": True}, "a namespace may enforce `restricted`"
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+@pytest.mark.parametrize("name", PIPELINES)
+def test_every_pod_is_what_its_column_of_the_one_table_says(name: str, column: str, tmp_path: Path) -> None:
+    assert main(["--out", str(tmp_path), f"--resources={column}"]) == 0
+    path = tmp_path / f"{name}.yaml"
+    for container, pod in pods_of(path).values():
+        check_pod(stage_of(container, STAGES[name]), column, container, pod)
+    form = defaults_of(path)
+    found = first_task(path, {**form, "store": str(tmp_path / "store")})
+    pod = {n.removeprefix("training_pod_"): text for n, text in found.items() if "_pod_" in n}
+    if name == "language_model":
+        check_training_pod(row_of(column, "train"), pod)
+        assert all(form[f"training_pod_{limit}"] == pod[limit] for limit in ("cpu", "memory", "gpus"))
+    else:
+        assert not any("_pod_" in field for field in form), "it trains nothing"
+
+
+def check_training_pod(row: Resources, pod: dict[str, str]) -> None:
+    """That the first task hands on what the row says."""
+    assert (pod["cpu"], pod["memory"], pod["gpus"]) == (row.cpu, row.memory, row.gpus)
+    assert json.loads(pod["nodes"]) == row.node_selector
+    assert json.loads(pod["tolerations"]) == list(map(dict, row.tolerations))
+
+
+def test_a_row_with_labels_and_taints_of_nodes_reaches_its_pod(tmp_path: Path) -> None:
+    taint = {"key": "pool", "operator": "Equal", "value": "night", "effect": "NoExecute"}
+    nodes = {"node_selector": {"pool": "night", "disk": "fast"}, "tolerations": (taint,)}
+    rows = {stage: dataclasses.replace(row_of(SMALL, stage), **nodes) for stage in ("curate", "train")}
+    ours = {**COLUMNS[SMALL], **rows}
+    compile_pipeline(load_pipeline("language_model", ours), tmp_path / "p.yaml")
+    for container, pod in pods_of(tmp_path / "p.yaml").values():
+        check_pod(stage_of(container, STAGES["language_model"]), ours, container, pod)
+    found = first_task(
+        tmp_path / "p.yaml", {**defaults_of(tmp_path / "p.yaml"), "store": str(tmp_path / "store")}
+    )
+    check_training_pod(rows["train"], {n.removeprefix("training_pod_"): t for n, t in found.items()})
+
+
+def test_another_secret_may_name_the_store(tmp_path: Path) -> None:
+    assert main([f"--out={tmp_path}", "--store-secret=team-b"]) == 0
+    for name in PIPELINES:
+        for _, pod in pods_of(tmp_path / f"{name}.yaml").values():
+            mounted = {s["secretName"]: s["mountPath"] for s in pod["secretAsVolume"]}
+            assert mounted == {"team-b": SECRETS["yanmo-store"], **dict(list(SECRETS.items())[1:])}
+    for wrong in ("", "Team", "a_b", "-a", "a" * 64):
+        assert main([f"--out={tmp_path}", f"--store-secret={wrong}"]) == 64
+
+
+def gibibytes(quantity: str) -> float:
+    return float(quantity[:-2]) * {"Gi": 1.0, "Mi": 1 / 1024}[quantity[-2:]]
+
+
+def test_the_columns_rise_and_know_every_stage() -> None:
+    stages = {stage.name for stage in REAL}
+    assert all(set(rows) == stages for rows in COLUMNS.values())
+    for stage in stages:
+        rows = [rows[stage] for rows in COLUMNS.values()]
+        memory = [gibibytes(row.memory) for row in rows]
+        assert memory == sorted(memory)
+        for row in rows:
+            assert gibibytes(row.shared_memory or "0Gi") < gibibytes(row.memory), "it counts against it"
+            assert bool(row.tolerations) == (row.gpus not in ("", "0")), GPU
+
+
+def test_a_versions_name_is_one_that_kubernetes_takes_and_changes_with_the_bytes(tmp_path: Path) -> None:
+    names = set()
+    for column in COLUMNS:
+        for text in ("a", "b", "a"):
+            (tmp_path / "p.yaml").write_text(text)
+            names.add(version_name(tmp_path / "p.yaml", column))
+    assert len(names) == 2 * len(COLUMNS)
+    assert all(re.fullmatch(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", name) and len(name) < 100 for name in names)
 
 
 def test_the_committed_yaml_is_what_compiling_gives(tmp_path: Path) -> None:
@@ -355,13 +635,3 @@ def test_the_graph_is_flat_and_its_last_task_is_promote() -> None:
         return 1 + max(map(depth, tasks[name].get("dependentTasks", ())), default=0)
 
     assert depth("promote") == 7, "the two evaluations are side by side"
-
-
-@pytest.mark.parametrize("text", ["two", "", "-1", "1.5", "1 "])
-def test_a_number_of_gpus_is_checked_before_the_first_task(text: str) -> None:
-    """The field is a text, as KFP drops a limit that is a number."""
-    with pytest.raises(UsageError, match=r"training_pod_gpus=.*: expected a whole number of GPUs"):
-        pipeline_parameters(COMPILED / "language_model.yaml", {"training_pod_gpus": text})
-    assert pipeline_parameters(COMPILED / "language_model.yaml", {"training_pod_gpus": "2"}) == {
-        "training_pod_gpus": "2"
-    }

@@ -176,7 +176,7 @@ def test_the_road_from_raw_text_to_a_champion_and_what_a_change_makes_again(tmp_
     compared = compared_by_kfp(tmp_path)
     assert [len(metrics) for metrics in compared] == [1] * 4, "one column a run"
     names = [set(run[0]) for run in compared]
-    assert names[1] == names[0] and names[3] == names[2] == names[0] | {"gain_over_champion_percent"}
+    assert names[1] == names[0] and names[3] == names[2] == names[0] | {"gain_percent"}
     assert {f"bits_per_character_{g}" for g in ("mean", "shi", "ci", "wen", "fu")} < names[0]
     assert {"train_tokens_millions", "cost_wall_minutes", "contamination_percent"} < names[0]
     assert len(names[3]) <= 16 and all(run[0]["train_steps"] == 6 for run in compared)
@@ -185,17 +185,19 @@ def test_the_road_from_raw_text_to_a_champion_and_what_a_change_makes_again(tmp_
 @pytest.mark.parametrize(
     ("setting", "words"),
     [
-        ("train_steps=0", "train_steps: --steps 0: expected a whole number from 1"),
+        ("train_steps=0", "train_steps 0: expected a whole number from 1"),
         ("train.ranks=5", "train: --batch-rows 32 does not divide among --ranks 5"),
-        ("train.steps=5", "train: options names --steps, which the pipeline itself sets"),
+        ("train.steps=5", "options: train.steps is the form's field train_steps; set it there"),
+        ("training_pod_gpus=two", "training_pod_gpus two: expected a whole number of GPUs"),
+        ("training_pod_memory=3", "training_pod_memory 3: expected an amount above 0 with its unit"),
         ("evaluate.store=elsewhere", "evaluate: options names --store"),
-        ("evaluate.temprature=1", "evaluate: options of evaluate: unknown option 'temprature'"),
+        ("evaluate.temprature=1", "options of evaluate: unknown option 'temprature'"),
         ("tran.steps=5", "options: tran.steps: no stage tran"),
         ("options=train.layers", "options: train.layers: no such file; expected STAGE.OPTION=VALUE"),
         ("options=absent.txt", "options: absent.txt: no such file"),
-        ("data_sources=", "data_sources: --sources is empty"),
-        ("data_quotas=many", "data_quotas: --quotas: expected class=amount"),
-        ("promote_min_gain=1", "promote_min_gain: --min-gain 1.0: expected"),
+        ("data_sources=,", "--set data_sources=,: expected a text"),
+        ("data_quotas=many", "data_quotas: expected class=amount"),
+        ("promote_min_gain=1", "promote_min_gain 1.0: expected"),
     ],
 )
 def test_a_stages_bad_options_are_refused_before_the_first_stage_runs(

@@ -17,12 +17,13 @@ from processes import is_alive
 from servers import s3
 
 from yanmo.common.errors import EnvironmentFault
-from yanmo.options.fields import store_flags
+from yanmo.options.shared import store_flags
 from yanmo.store.commit import Attempt, Recipe, Result, commit_once
 from yanmo.store.file_store import FileStore
 from yanmo.store.pointers import move_pointer, read_pointer
 from yanmo_pipelines import local_runner
 from yanmo_pipelines.local_runner import ProcessHandler, TaskFailed, run_pipeline
+from yanmo_pipelines.resources import IN_PODS
 from yanmo_pipelines.run import PipelineRunOptions, main
 
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -119,7 +120,7 @@ def test_what_follows_a_paused_stage_ends_well_and_makes_nothing(start: Start, t
     [
         (["collect_sources=absent.txt"], 65, "absent.txt: no such file"),
         (["collect.limits=3"], 64, "options of collect: unknown option 'limits'"),
-        (["collect.sleep_seconds=3"], 64, "options names --sleep-seconds"),
+        (["collect.sleep_seconds=3"], 64, "collect.sleep_seconds is the form's field collect_sleep_seconds"),
     ],
 )
 def test_a_failed_task_ends_the_run_with_its_exit_code_at_once_and_without_retries(
@@ -309,3 +310,9 @@ def test_an_endpoint_that_an_options_file_names_as_well_is_refused_before_anythi
     assert main([f"--store={tmp_path / 'store'}", "--set=data_sources=x.jsonl", *flags]) == 64
     assert "options names --endpoint, which the pipeline itself sets" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+def test_a_local_task_does_not_wait_for_hours_as_a_pod_does() -> None:
+    says = "import os, sys; sys.exit(os.environ.get('YANMO_WAIT_SECONDS', '0') + os.environ['OTHER'] != '0x')"
+    variables = {**IN_PODS, "OTHER": "x"}
+    assert ProcessHandler("data", ["python3", "-c", says], "", None, variables).run().value

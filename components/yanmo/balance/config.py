@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from yanmo.balance.augmentation.rules import parse_rules
+from yanmo.balance.metrics import METRICS
 from yanmo.balance.quotas.targets import parse_plan
 from yanmo.common.errors import UsageError
-from yanmo.options.fields import StageOptions, flag, input_ref, opt
+from yanmo.options.fields import flag, input_ref, opt
+from yanmo.options.shared import StageOptions
 from yanmo.options.values import MOST_EXACT, Bounds, Values, WrongValue, brief
 from yanmo.stage.declaration import Stage
 
@@ -27,7 +29,7 @@ class BalanceOptions(StageOptions, group="balance"):
         "alpha=0.7",
         "size of each class, separated by commas: an amount (shi=1900000), a percentage of what there "
         "is (ci=200%) or a weight (shi=3w); * is every other class; or alpha=0.7 alone: shares "
-        "proportional to size^0.7; empty keeps all documents",
+        "proportional to size^0.7; *=100% keeps all documents",
         form="data_quotas",
         often=True,
     )
@@ -116,4 +118,5 @@ STAGE = Stage(
     revision=4,
     config=BalanceOptions,
     outputs={"documents": "Dataset"},
+    metrics=METRICS,
 )

@@ -104,7 +104,7 @@ def _augmenter(options: BalanceOptions, documents: Output, genres: Sequence[str]
         if genre not in (OTHERS, *genres):
             raise UsageError(
                 f"--augment: no documents of genre {genre}{did_you_mean(genre, genres)}; there are "
-                f"{some(genres)}"
+                f"{some(genres)}: name one of them"
             )
     held_out = documents.paths("valid-*.parquet") if documents.entries("valid-*.parquet") else []
     if "evaluation_set" in documents.manifest.references:
@@ -253,15 +253,12 @@ def _write_report(run: BalanceRun, task: Task, report: Mapping[str, Any]) -> Non
 
 
 def _export(run: BalanceRun, by_genre: Mapping[str, Any]) -> None:
-    read = run.telemetry.counter("documents_read", "Documents read", ("genre",))
-    kept = run.telemetry.counter("documents_kept", "Documents written, copies included", ("genre",))
-    characters = run.telemetry.counter("characters_kept", "Characters written, copies included", ("genre",))
-    epochs = run.telemetry.gauge("epochs", "Times a character of the genre is read per epoch", ("genre",))
+    telemetry = run.telemetry
     for genre, figures in by_genre.items():
-        read.labels(genre).inc(figures["before"]["documents"])
-        kept.labels(genre).inc(figures["after"]["documents"])
-        characters.labels(genre).inc(figures["after"]["characters"])
-        epochs.labels(genre).set(figures["epochs"])
+        telemetry.add("documents_read", figures["before"]["documents"], genre=genre)
+        telemetry.add("documents_kept", figures["after"]["documents"], genre=genre)
+        telemetry.add("characters_kept", figures["after"]["characters"], genre=genre)
+        telemetry.set("epochs", figures["epochs"], genre=genre)
 
 
 def finish(run: BalanceRun, output: Output) -> Finish:

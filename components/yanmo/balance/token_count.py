@@ -11,7 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from yanmo.common.errors import DataError
+from yanmo.common.errors import DataError, in_words
+from yanmo.store.manifest import MAKE_AGAIN
 
 _BATCH = 256
 
@@ -31,7 +32,9 @@ class TokenCount:
             try:
                 self._tokenizer = Tokenizer.from_file(str(tokenizer))
             except Exception as error:  # tokenizers raises bare Exception for a file it cannot read
-                raise DataError(f"{tokenizer}: not a tokenizer.json: {error}") from error
+                raise DataError(
+                    f"{tokenizer}: not a tokenizer.json: {in_words(error)}; {MAKE_AGAIN}"
+                ) from error
             self._tokenizer.encode_special_tokens = True
 
     @property

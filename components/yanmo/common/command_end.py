@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import faulthandler
 import logging
 import signal
 import socket
@@ -11,11 +13,14 @@ from collections.abc import Callable
 from types import FrameType
 from typing import NoReturn
 
+from yanmo.common import waiting
 from yanmo.common.answers import reader_left, take_stdout
 from yanmo.common.errors import ExitCode, report
 from yanmo.common.logs import setup
+from yanmo.common.threads import close_pools
 
 log = logging.getLogger(__name__)
+_STDERR = 2
 
 
 def as_process(main: Callable[[], int]) -> NoReturn:
@@ -26,7 +31,17 @@ def as_process(main: Callable[[], int]) -> NoReturn:
     """
     take_stdout()
     _stop_on_sigterm()
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    finally:
+        close_pools()
+
+
+def stacks_on_request() -> None:
+    """Let SIGUSR1 write the stacks of all threads to stderr; what a training does: train/health/stacks.py."""
+    with contextlib.suppress(OSError, ValueError):  # stderr is closed
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # what is left where it is unregistered
+        faulthandler.register(signal.SIGUSR1, _STDERR, all_threads=True)
 
 
 def _stop_on_sigterm() -> None:
@@ -39,6 +54,7 @@ def _stop_on_sigterm() -> None:
 
     def stop(signum: int, frame: FrameType | None) -> None:
         heard.set()
+        waiting.hurry()
         raise SystemExit(128 + signum)
 
     signal.signal(signal.SIGTERM, stop)

@@ -10,7 +10,10 @@ import errno
 import logging
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import IntEnum
+from pathlib import Path
 from typing import TypeGuard
 
 
@@ -26,9 +29,9 @@ class ExitCode(IntEnum):
     BUG = 70
     """Our fault: report it with the log."""
     RETRY = 75
-    """Storage, network, disk space, a lost lease, a training that was stopped: the same command goes on."""
+    """Storage, network, a lost lease, a training that was stopped: the same command goes on."""
     ENVIRONMENT = 78
-    """The machine lacks something the options ask for."""
+    """The machine lacks something the options ask for: a GPU, a library, room on a disk, memory."""
 
 
 class UsageError(ValueError):
@@ -61,7 +64,7 @@ class WorkerLost(StorageError):
 
 _OUT_OF_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _BAD_PATH = {errno.EEXIST, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP}
-_MACHINE = {errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOSYS}
+_MACHINE = {errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOSYS, errno.ENOMEM}
 
 
 def exit_code(error: BaseException) -> ExitCode:
@@ -72,7 +75,7 @@ def exit_code(error: BaseException) -> ExitCode:
         return ExitCode.RETRY
     if isinstance(error, (DataError, FileNotFoundError, IsADirectoryError, PermissionError)):
         return ExitCode.DATA
-    if isinstance(error, EnvironmentFault):
+    if isinstance(error, (EnvironmentFault, MemoryError)):
         return ExitCode.ENVIRONMENT
     return _of_the_system(error) if isinstance(error, OSError) else ExitCode.BUG
 
@@ -81,34 +84,59 @@ def _of_the_system(error: OSError) -> ExitCode:
     """An error of the operating system is not a bug of ours: a path, this machine, or bad luck."""
     if error.errno in _BAD_PATH:
         return ExitCode.DATA
-    return ExitCode.ENVIRONMENT if error.errno in _MACHINE else ExitCode.RETRY
+    return ExitCode.ENVIRONMENT if error.errno in _MACHINE | _OUT_OF_SPACE else ExitCode.RETRY
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Errors of reading or writing a file that is open say nothing of its name: here they do."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
 
 
 def is_out_of_space(error: BaseException) -> TypeGuard[OSError]:
-    """Whether a disk or a quota is full: the same run may go on later."""
+    """Whether a disk or a quota is full. That passes when somebody frees space, not by waiting."""
     return isinstance(error, OSError) and error.errno in _OUT_OF_SPACE
 
 
+_WORD = re.compile(r"[^\s'\"]+")
 _PASSWORD = re.compile(
-    r"(https?://)[^\s'\"]*@"
-    r"|([a-z][a-z0-9+.-]*://)(?:[^\s/?#'\":]*:[^\s'\"]*|[^\s/?#'\"]*)@",
-    re.IGNORECASE,
+    r"(?<![a-z0-9+.-])(?:([a-z0-9+.-]*https?://).*|([a-z0-9+.-]+://)(?:[^/?#:]*:.*|[^/?#]*))@",
+    re.IGNORECASE | re.DOTALL,
 )
-"""Up to the last `@`, as a password that was not escaped holds any character. In addresses that are not a
-server's (s3://bucket/a@b) only where a colon or the `@` stands before the path."""
+"""In a word, up to its last `@`, as a password that was not escaped holds any character. In addresses that
+are not a server's (s3://bucket/a@b) only where a colon or the `@` stands before the path."""
 
 
 def redacted(text: str) -> str:
-    """`text` with `***` for the user and password of each address in it (http://user:secret@host)."""
-    return _PASSWORD.sub(lambda found: f"{found[1] or found[2]}***@", text)
+    """`text` with `***` for the user and password of each address in it (http://user:secret@host).
+
+    It takes time in proportion to the text, whatever that is: only the part of a word before its last `@` is
+    looked at, and a scheme begins where nothing of a scheme stands before it.
+    """
+    return _WORD.sub(_without_password, text) if "@" in text and "://" in text else text
+
+
+def _without_password(word: re.Match[str]) -> str:
+    before, at, after = word[0].rpartition("@")
+    return _PASSWORD.sub(lambda found: f"{found[1] or found[2]}***@", before + at) + after
 
 
 def advice(error: BaseException) -> str:
     """`error` in one paragraph: what went wrong and, where the error does not say so, what to do.
 
     No password of an address is in it, and nothing that fills a screen: it goes to logs and into the store.
+    It is one line: where an option or data are wrong, a line break is one of a value or name that was given;
+    elsewhere it stands between lines of a log.
     """
-    return shortened(redacted(_advice(error)))
+    text = shortened(redacted(_advice(error)))
+    if isinstance(error, (UsageError, DataError)):
+        return text.replace("\n", "\\n")
+    return re.sub(r"\s*\n\s*", " ", text)
 
 
 _LONG_WORD = re.compile(r"\S{301,}")
@@ -134,6 +162,9 @@ def _advice(error: BaseException) -> str:
             f"{os.strerror(error.errno or errno.ENOSPC).lower()}{where}; nothing half-written is visible. "
             f"{mend} and run the same command again"
         )
+    if isinstance(error, MemoryError):
+        words = f" ({error})" if str(error) else ""
+        return f"out of memory{words}; use a machine or a pod with more, or fewer --workers"
     if isinstance(error, OSError) and error.errno == errno.EROFS:
         where = error.filename or "the disk"
         return f"{where}: read-only; mount it for writing, or give another --store or --scratch"
@@ -156,10 +187,10 @@ def _what_to_do(error: OSError) -> str:
 
 
 def in_words(error: BaseException) -> str:
-    """What `error` says, in one line, without the number and the file's name that the system adds to it."""
+    """What `error` says, in one line to go on from: without number, file name and full stop around it."""
     reason = error.strerror if isinstance(error, OSError) else None
     words = _INNER.sub("", " ".join((reason or str(error)).split()))
-    return words or type(error).__name__
+    return (words if words.endswith("..") else words.removesuffix(".")) or type(error).__name__
 
 
 _INNER = re.compile(r"\[errno \d+\] |\b\w+Exception: ", re.IGNORECASE)

@@ -15,7 +15,7 @@ import stat
 from pathlib import Path
 from typing import Any
 
-from yanmo.common.errors import DataError, in_words
+from yanmo.common.errors import DataError, in_words, naming
 
 MIB = 1 << 20
 PIPE_SECONDS = 5.0
@@ -104,7 +104,7 @@ def read_bounded(path: Path | str, most: int, pipe_seconds: float = PIPE_SECONDS
         if mode != stat.S_IFREG and not select.select([file], [], [], pipe_seconds)[0]:
             raise ValueError(f"a pipe or device that said nothing for {pipe_seconds:.0f} s")
         os.set_blocking(file, True)
-        with os.fdopen(os.dup(file), "rb") as opened:
+        with os.fdopen(os.dup(file), "rb") as opened, naming(Path(path)):
             return opened.read(most)
     finally:
         os.close(file)

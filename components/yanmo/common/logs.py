@@ -7,27 +7,24 @@ import sys
 import time
 from typing import TextIO
 
-from yanmo.common.answers import visible
-from yanmo.common.errors import redacted
+from yanmo.common.log_lines import formatter
 
 _PERIOD_SECONDS = 10.0
-
-
-class _Safe(logging.Formatter):
-    """Lines without passwords of addresses, tracebacks included, and without what steers a terminal."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        return visible(redacted(super().format(record)))
 
 
 class _Terminal(logging.StreamHandler[TextIO]):
     """The handler that `setup` made."""
 
 
-def setup(level: str, stage: str) -> None:
-    """Send this process's log to stderr as `HH:MM:SS stage message`, and nobody else's lines there."""
+def setup(level: str, stage: str, form: str = "", rank: int | None = None) -> None:
+    """Send this process's log to stderr, `HH:MM:SS stage message`, and nobody else's lines there.
+
+    Args:
+        form: of the lines (log_lines.py); "" for what the environment says, else plain.
+        rank: of a training's worker.
+    """
     handler = _Terminal(sys.stderr)
-    handler.setFormatter(_Safe(f"%(asctime)s {stage:<8} %(message)s", "%H:%M:%S"))
+    handler.setFormatter(formatter(form, stage, rank))
     root = logging.getLogger()
     others = [h for h in root.handlers if type(h) not in (logging.StreamHandler, _Terminal)]
     root.handlers[:] = [*others, handler]
@@ -55,32 +52,56 @@ def human_bytes(count: float) -> str:
     return f"{count:.1f} TB"
 
 
+_progress: dict[str, Progress] = {}
+
+
+def progress() -> list[Progress]:
+    """The latest of each kind of work that this process has counted, for its metrics."""
+    return list(_progress.values())
+
+
+def forget_progress() -> None:
+    """Begin the list again: what was counted is over, whether it was done or not."""
+    _progress.clear()
+
+
 class Progress:
     """Counts work done and logs it at most once per period, with speed and time left."""
 
     def __init__(
         self, log: logging.Logger, what: str, total: float, *, unit: str = "", period: float = _PERIOD_SECONDS
     ) -> None:
-        self._log, self._what, self._total, self._unit, self._period = log, what, total, unit, period
-        self._start = self._last = time.monotonic()
-        self.done = 0.0
+        self._log, self._what, self._unit, self._period = log, what, unit, period
+        self._start = self._last = self._moved = time.monotonic()
+        self.done, self.total = 0.0, total
+        self.name = f"{what}, {unit}" if unit else what
+        _progress[self.name] = self
+
+    @property
+    def age(self) -> float:
+        """Seconds since something was done."""
+        return time.monotonic() - self._moved
+
+    def end(self) -> None:
+        """Count the rest as done: it was there already, or there is less than was thought."""
+        self.done = self.total
 
     def add(self, count: float = 1, note: str = "") -> None:
         """Note `count` more done; `note` is appended to the line, should one be due."""
         self.done += count
-        now = time.monotonic()
+        now = self._moved = time.monotonic()
         if now - self._last < self._period:
             return
         self._last = now
         speed = self.done / (now - self._start)
-        left = (self._total - self.done) / speed if speed else 0.0
+        left = (self.total - self.done) / speed if speed else 0.0
         self._log.info(
             "%s %d of %d %s (%d %%), %.3g %s/s, %s left%s",
             self._what,
             self.done,
-            self._total,
+            self.total,
             self._unit,
-            100 * self.done / max(self._total, 1),
+            100 * self.done / max(self.total, 1),
             speed,
             self._unit or "items",
             human_seconds(max(left, 0)),

@@ -7,11 +7,15 @@ another machine's needs both with it.
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import platform
 import subprocess
 from pathlib import Path
 
 import yanmo
+
+_COMMIT = "YANMO_COMMIT"
+"""What images/build.sh writes into an image: the commit that it was built from."""
 
 
 def made_by() -> dict[str, str]:
@@ -30,7 +34,7 @@ def processor() -> str:
 
 
 def code() -> str:
-    """The commit of the checkout that runs, `-dirty` where files differ; else the package's version."""
+    """The commit of the checkout or image that runs, `-dirty` where files differed; else the version."""
     root = Path(yanmo.__file__).resolve().parents[2]
     if (root / ".git").exists():
         command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
@@ -40,7 +44,7 @@ def code() -> str:
             ).stdout.strip()
         except (OSError, subprocess.SubprocessError):  # no git here, or a checkout of somebody else's
             pass
-    return _version("yanmo")
+    return os.environ.get(_COMMIT) or _version("yanmo")
 
 
 def _version(package: str) -> str:

@@ -6,9 +6,12 @@ What is in a store has its own ways (store/file_store.py); this is for `--csv FI
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import uuid
 from pathlib import Path
+
+from yanmo.common.errors import naming
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -20,9 +23,12 @@ def write_whole(path: Path, text: str) -> None:
     Raises:
         OSError: it names `path`.
     """
-    target = path.resolve()
+    target = Path(os.path.realpath(path))
+    if target.is_symlink():  # to itself, in the end
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
     if (target.exists() and not target.is_file()) or not os.access(target.parent, os.W_OK):
-        path.write_text(text, encoding="utf-8", newline="")
+        with naming(path):
+            path.write_text(text, encoding="utf-8", newline="")
         return
     temporary = target.with_name(f".yanmo-{uuid.uuid4().hex}")
     try:

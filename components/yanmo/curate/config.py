@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from yanmo.curate.metrics import METRICS
 from yanmo.curate.options.source_options import FieldOptions, SourceOptions
 from yanmo.curate.options.split_options import DuplicateOptions, OverlapOptions, SplitOptions
 from yanmo.curate.options.text_options import FilterOptions, TextFormOptions
-from yanmo.options.fields import NONE, Options, StageOptions, input_ref, opt
+from yanmo.options.fields import NONE, Options, input_ref, opt
+from yanmo.options.shared import StageOptions
 from yanmo.stage.declaration import Stage
 
 
@@ -66,7 +68,8 @@ class CurateOptions(
 STAGE = Stage(
     name="curate",
     image="data",
-    revision=7,
+    revision=8,
     config=CurateOptions,
     outputs={"documents": "Dataset", "evaluation_set": "Dataset"},
+    metrics=METRICS,
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from yanmo.common.errors import DataError
+from yanmo.common.plain_json import json_value
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.duplicates.clusters import components, keep_best
 from yanmo.curate.duplicates.near_duplicates import Edges
@@ -76,7 +76,7 @@ class Corpus:
         report = MapReport()
         for part in mapped:
             report.merge(
-                MapReport.from_json(json.loads(part.path("report.json").read_text(encoding="utf-8")))
+                MapReport.from_json(json_value(part.path("report.json").read_text(encoding="utf-8")))
             )
         _check_malformed(report, options)
         _check_filters(report, options)

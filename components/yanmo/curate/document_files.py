@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from yanmo.common.logs import Progress
-from yanmo.common.workers import ordered_map
+from yanmo.common.ordered_map import ordered_map
 from yanmo.curate.corpus import Corpus
 from yanmo.curate.mapping import CHAT_COLUMNS, DOCUMENT_COLUMNS
 from yanmo.curate.plan import Digests, hex_digits

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from yanmo.common.workers import ordered_map
+from yanmo.common.ordered_map import ordered_map
 from yanmo.curate.sources.batches import Batch, read_batches
 from yanmo.curate.sources.listing import Source
 from yanmo.curate.sources.parsing import PLAIN, Malformed, RawDocument, parse, without_genre
@@ -35,7 +35,7 @@ from yanmo.store.commit import Attempt, Result
 
 log = logging.getLogger(__name__)
 
-REVISION = 3
+REVISION = 4
 """Raised when the same file and options give other documents."""
 
 SHOWN_MALFORMED = 20

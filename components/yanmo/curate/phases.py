@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from yanmo.common.errors import DataError, StorageError, UsageError
+from yanmo.common.fork_server import preload
 from yanmo.common.logs import Progress, human_bytes
-from yanmo.common.workers import FEW, preload, start_workers
+from yanmo.common.ordered_map import FEW, start_workers
 from yanmo.curate import mapping
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.corpus import Corpus
@@ -37,7 +38,7 @@ from yanmo.curate.split.evaluation_set import EvaluationSet, build_evaluation_se
 from yanmo.curate.split.extended_set import add_confirmation, add_genres, new_genres
 from yanmo.curate.split.train_split import write_documents
 from yanmo.curate.text.normalize import REVISIONS
-from yanmo.curate.text.record_rules import check_record_rules, record_rules
+from yanmo.curate.text.record_rules import check_record_rules, max_record_bytes, record_rules
 from yanmo.formats.records import CONFIRM
 from yanmo.options.fields import NONE, Only, Scalar, names_of
 from yanmo.stage.stage_run import Finish, KeyInput, Prepared, Skip, StageRun, Steps
@@ -285,10 +286,13 @@ def _sorted(sources: Sequence[Source]) -> list[Source]:
 def _map_all(run: CurateRun, chosen: Sequence[tuple[Source, ...]]) -> list[Output]:
     sources = [source for bundle in chosen for source in bundle]
     total = sum(s.bytes for s in sources)
+    run.telemetry.set("source_bytes", total)
     log.info("reading %s from %d file(s)", human_bytes(total), len(sources))
     announce_layouts(sources, record_rules(run.options).reading)
     progress = Progress(log, "read", total, unit="B")
-    return [_mapped(run, bundle, progress) for bundle in chosen]
+    mapped = [_mapped(run, bundle, progress) for bundle in chosen]
+    progress.end()  # of bundles that were mapped by an earlier run nothing is read
+    return mapped
 
 
 def _signed(run: CurateRun, mapped: Output) -> Output:
@@ -355,26 +359,25 @@ def work(run: CurateRun) -> Result:
             part,
             run.options.channel,
         )
-    benchmarks = benchmark_texts(run.prepared.benchmarks, run.options.overlap_characters)
+    benchmarks = benchmark_texts(
+        run.prepared.benchmarks,
+        run.options.overlap_characters,
+        max_record_bytes(run.options.max_characters),
+    )
     result = write_documents(run.attempt, corpus, held_out, benchmarks, run.options)
     _export(run, corpus)
     return dataclasses.replace(result, references={EVALUATION_SET: part})
 
 
 def _export(run: CurateRun, corpus: Corpus) -> None:
-    read = run.telemetry.counter("documents_read", "Documents read", ("genre",))
-    kept = run.telemetry.counter("documents_kept", "Documents in the train split", ("genre",))
-    characters = run.telemetry.counter("characters_kept", "Characters in the train split", ("genre",))
-    dropped = run.telemetry.counter("documents_dropped", "Documents dropped", ("reason",))
-    malformed = run.telemetry.counter("lines_malformed", "Lines that are not documents")
-    tally = corpus.report.tally
+    tally, telemetry = corpus.report.tally, run.telemetry
     for genre in tally.genres("read"):
-        read.labels(genre).inc(tally.documents("read", genre))
-        kept.labels(genre).inc(tally.documents("train", genre))
-        characters.labels(genre).inc(tally.characters("train", genre))
+        telemetry.add("documents_read", tally.documents("read", genre), genre=genre)
+        telemetry.add("documents_kept", tally.documents("train", genre), genre=genre)
+        telemetry.add("characters_kept", tally.characters("train", genre), genre=genre)
     for reason in corpus.reasons():
-        dropped.labels(reason).inc(tally.documents(reason))
-    malformed.inc(corpus.report.malformed)
+        telemetry.add("documents_dropped", tally.documents(reason), reason=reason)
+    telemetry.add("lines_malformed", corpus.report.malformed)
 
 
 def finish(run: CurateRun, output: Output) -> Finish:

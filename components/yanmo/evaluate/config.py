@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from yanmo.options.fields import StageOptions, input_ref, opt
+from yanmo.evaluate.metrics import METRICS
+from yanmo.options.fields import input_ref, opt
+from yanmo.options.shared import StageOptions
 from yanmo.options.values import MOST_EXACT
 from yanmo.stage.declaration import Stage
 
@@ -38,7 +40,7 @@ class EvaluateConfig(StageOptions, group="evaluate"):
         True,
         "score each document a second time with its genre tag (a column, not the headline)",
     )
-    bootstrap_draws: int = opt(2000, "draws of documents for the intervals", least=100)
+    bootstrap_draws: int = opt(2000, "draws of documents for the intervals", least=100, most=1_000_000)
     seed: int = opt(0, "seed of samples and of bootstrap draws", most=MOST_EXACT)
     tasks: str = opt(
         "none",
@@ -54,7 +56,9 @@ class EvaluateConfig(StageOptions, group="evaluate"):
         kind="execution",  # its files' digest is in the key
     )
     harness_limit: int = opt(0, "examples of each task of the harness, at most; 0 takes all")
-    samples: int = opt(48, "texts generated per genre, for the measures of verse; four are shown", often=True)
+    samples: int = opt(
+        48, "texts generated per genre, for the measures of verse; four are shown", most=100_000, often=True
+    )
     sample_tokens: int = opt(80, "longest generated text in tokens", least=1, often=True)
     temperature: float = opt(0.8, "softmax temperature of samples; 0 takes the likeliest token", often=True)
     top_p: float = opt(
@@ -90,4 +94,5 @@ STAGE = Stage(
     revision=8,
     config=EvaluateConfig,
     outputs={"evaluation": "Dataset", "baselines": "Dataset", "writing": "Dataset"},
+    metrics=METRICS,
 )

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import logging
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from yanmo.common.answers import RESULTS_LATER
 from yanmo.common.errors import DataError, UsageError
 from yanmo.common.made_by import made_by
-from yanmo.evaluate.config import EvaluateConfig
 from yanmo.evaluate.hand_over import EvaluateRun, Handed
 from yanmo.formats.documents import text_form
 from yanmo.formats.kfp_metrics import bits_metrics
@@ -39,7 +37,7 @@ def prepare(run: EvaluateRun) -> Prepared[Handed]:
         DataError: no model was given and the channel has none.
     """
     if run.inputs["model"] is None:
-        if _wanted_none(run.options):
+        if "model" in run.left_out:
             raise Skip("no champion yet")
         raise DataError(
             f"input model is missing: channel {run.options.channel!r} of {run.store.uri} has no output of "
@@ -51,14 +49,6 @@ def prepare(run: EvaluateRun) -> Prepared[Handed]:
     from yanmo.evaluate.tasks.harness import folder_digest
 
     return Prepared(Handed(), {"harness_tasks": {"content_digest": folder_digest(folder), "uri": folder}})
-
-
-def _wanted_none(options: EvaluateConfig) -> bool:
-    """Whether the model was left out on purpose (`none`), not just not found."""
-    value = options.model
-    if not value and options.inputs != "latest":
-        value = json.loads(Path(options.inputs).read_text(encoding="utf-8")).get("model", "latest")
-    return value not in ("", "latest", None)
 
 
 def work(run: EvaluateRun) -> Result:
@@ -243,12 +233,10 @@ def _shown(summary: dict[str, Any]) -> dict[str, float]:
 
 
 def _show(run: EvaluateRun, results: dict[str, Any]) -> None:
-    gauge = run.telemetry.gauge("bits_per_character", "Bits per character of the model", ("genre",))
     for genre, values in results["genres"].items():
-        gauge.labels(genre).set(values["bits_per_character"])
-    mean = run.telemetry.gauge("mean_bits_per_character", "Bits per character, mean over genres")
-    mean.set(results["mean"]["bits_per_character"])
-    run.telemetry.counter("documents", "Documents scored").inc(results["total"]["documents"])
+        run.telemetry.set("bits_per_character", values["bits_per_character"], genre=genre)
+    run.telemetry.set("mean_bits_per_character", results["mean"]["bits_per_character"])
+    run.telemetry.add("documents", results["total"]["documents"])
 
 
 def _json(value: Any) -> str:

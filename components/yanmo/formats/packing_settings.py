@@ -64,9 +64,14 @@ class Packing:
         if self.overlaps and self.min_piece > 1:
             problems.append("--min-piece with a --stride: windows overlap already; leave one of them out")
         if self.mode != "best-fit" and self.split_longer_than:
-            problems.append(f"--split-longer-than belongs to --packing best-fit, not {self.mode}")
+            problems.append(
+                f"--split-longer-than belongs to --packing best-fit, not {self.mode}: leave it at 0"
+            )
         if self.overlap_loss == "every" and not self.overlaps:
-            problems.append("--overlap-loss every without a --stride below the context: nothing overlaps")
+            problems.append(
+                "--overlap-loss every without a --stride below the context: nothing overlaps; give "
+                "one, or leave it out"
+            )
         return problems
 
     @property

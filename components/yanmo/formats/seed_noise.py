@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from yanmo.common.errors import DataError, wrong_in
+from yanmo.common.plain_json import json_value
 from yanmo.store.output import Output
 
 PART = "seed_noise"
@@ -72,7 +73,7 @@ class SeedNoise:
         """
         path = output.path(FILE)
         try:
-            value = json.loads(path.read_text(encoding="utf-8"))
+            value = json_value(path.read_text(encoding="utf-8"))
             schema = value["schema"]
             found = cls._parsed(value) if schema in (SCHEMA, _BEFORE) else None
         except (KeyError, TypeError, ValueError) as error:

@@ -6,7 +6,6 @@ time of its steps, which its checkpoints carry on.
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 from collections.abc import Iterable, Mapping
@@ -16,6 +15,7 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families
 
 from yanmo.common.errors import DataError
+from yanmo.common.plain_json import json_value
 from yanmo.store.output import Output
 
 log = logging.getLogger(__name__)
@@ -76,11 +76,16 @@ def training_lines(model: Output) -> list[dict[str, Any]]:
     except (DataError, UnicodeDecodeError) as error:
         log.warning("no record of the training: %s", error)
         return []
+    return lines_in(text)
+
+
+def lines_in(text: str) -> list[dict[str, Any]]:
+    """The lines of a metrics.jsonl that have a step; what a kill or a power cut damaged is left out."""
     found = []
     for line in filter(str.strip, text.splitlines()):
         try:
-            value = json.loads(line)
-        except (ValueError, RecursionError):  # cut by a kill
+            value = json_value(line)
+        except ValueError:  # cut by a kill
             continue
         if isinstance(value, dict) and isinstance(value.get("step"), int):
             found.append(value)

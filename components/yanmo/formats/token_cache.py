@@ -28,8 +28,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from yanmo.common.errors import DataError, in_words
+from yanmo.common.errors import DataError, in_words, wrong_in
+from yanmo.common.plain_json import json_value
 from yanmo.formats.token_file import Ids, TokenFile, check_fields, open_tokens, verify_pages
+from yanmo.store.manifest import MAKE_AGAIN
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output
 from yanmo.store.scratch import Scratch
@@ -86,13 +88,16 @@ class SpecialIds:
             DataError: the file is missing or damaged.
         """
         try:
-            values = json.loads(path.read_text(encoding="utf-8"))
+            values = json_value(path.read_text(encoding="utf-8"))
             values |= {name: tuple(values[name]) for name in ("genres", "tag_ids")}
             result = cls(**values)
             if len(result.genres) != len(result.tag_ids):
                 raise ValueError(f"{len(result.genres)} genres, {len(result.tag_ids)} tags")
         except (OSError, ValueError, TypeError, KeyError) as error:
-            raise DataError(f"{path}: not a list of genres and their tags ({error})") from error
+            raise DataError(
+                f"{path}: expected a list of genres and their tags, found another "
+                f"({wrong_in(error)}); {MAKE_AGAIN}"
+            ) from error
         return result
 
 
@@ -155,7 +160,7 @@ class TokenCache:
         files = [open_tokens(path, expected, scratch) for path in output.paths("tokens-*.parquet")]
         tables = [read_index(path, expected) for path in output.paths("documents-*.parquet")]
         if len(files) != len(tables):
-            raise DataError(f"{output}: {len(files)} token files, {len(tables)} document files")
+            raise DataError(f"{output}: {len(files)} token files, {len(tables)} document files; {MAKE_AGAIN}")
         for file, table in zip(files, tables, strict=True):
             check_index(file, table, special)
         return cls(files, tables, special, tokenizer)
@@ -232,7 +237,8 @@ def check_index(file: TokenFile, table: pa.Table, special: SpecialIds) -> None:
     wrong = (offset != end - length) | (length < 2) | (end > len(file.ids))
     if not wrong.any() and (end[-1] if len(end) else 0) != len(file.ids):
         raise DataError(
-            f"{file.path}: {len(file.ids)} tokens, its documents hold {int(end[-1]) if len(end) else 0}"
+            f"{file.path}: {len(file.ids)} tokens, its documents hold {int(end[-1]) if len(end) else 0}; "
+            f"{MAKE_AGAIN}"
         )
     if not wrong.any():
         wrong = (file.ids[offset] != special.bos) | (file.ids[end - 1] != special.eos)
@@ -244,7 +250,9 @@ def check_index(file: TokenFile, table: pa.Table, special: SpecialIds) -> None:
         )
     splits = table["split"].unique().to_pylist()
     if splits not in ([], [file.split]) or file.split not in SPLITS:
-        raise DataError(f"{file.path}: split differs: tokens of {file.split!r}, documents of {splits}")
+        raise DataError(
+            f"{file.path}: split differs: tokens of {file.split!r}, documents of {splits}; {MAKE_AGAIN}"
+        )
 
 
 def check_manifest(output: Output, tokenizer: Output) -> None:

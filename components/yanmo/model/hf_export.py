@@ -213,7 +213,9 @@ def read_config(folder: Path) -> tuple[DecoderConfig, Symbols]:
         raise DataError(f"{path}: lacks {', '.join(missing)}; expected those of a Qwen3 model")
     wrong = [f"{name} {value[name]!r:.60}" for name in names if not _is_possible(name, value[name])]
     if wrong:
-        raise DataError(f"{path}: {', '.join(wrong)}: no decoder has such a shape")
+        raise DataError(
+            f"{path}: {', '.join(wrong)}: no decoder has such a shape; expected that of a Qwen3 model"
+        )
     try:
         config = DecoderConfig(**{name: value[name] for name in names})
     except ValueError as error:

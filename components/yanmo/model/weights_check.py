@@ -6,7 +6,6 @@ later, with advice about learning rates. Files are mapped into memory and read o
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from yanmo.common.errors import DataError, wrong_in
+from yanmo.common.errors import DataError, naming, wrong_in
+from yanmo.common.plain_json import json_value
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 CONVERT = (
@@ -33,6 +33,7 @@ _EXPONENT = {
 infinity or NaN, and only there."""
 _AT_A_TIME = 1 << 22
 """Weights that are read at a time."""
+_AGAIN = "copy or download it again"
 
 
 @dataclass(frozen=True)
@@ -75,10 +76,10 @@ def weight_files(folder: Path) -> list[Path]:
 
 def _index(path: Path) -> dict[str, str]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))["weight_map"]
+        found = json_value(path.read_text(encoding="utf-8"))["weight_map"]
         if found and all(_is_plain(name) for name in found.values()):
             return dict(found)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         pass
     raise DataError(
         f"{path}: expected an object with a weight_map of files in the same folder; copy the model again"
@@ -108,33 +109,34 @@ def read_headers(folder: Path) -> dict[str, StoredTensor]:
     if index.is_file() and not (folder / WEIGHTS).is_file():
         absent = sorted(_index(index).keys() - found.keys())
         if absent:
-            raise DataError(f"{index}: names {absent[0]}, which no file holds ({len(absent)} in all)")
+            raise DataError(
+                f"{index}: names {absent[0]}, which no file holds ({len(absent)} in all); {_AGAIN}"
+            )
     return found
 
 
 def _header(path: Path) -> Iterator[tuple[str, StoredTensor]]:
     size = path.stat().st_size
-    again = "copy or download it again"
-    with path.open("rb") as file:
+    with path.open("rb") as file, naming(path):
         length = int.from_bytes(file.read(8), "little")
         if not 2 <= length <= size - 8:
             raise DataError(
                 f"{path}: not a readable safetensors file: a header of {length} bytes in a file of {size}; "
-                f"{again}"
+                f"{_AGAIN}"
             )
         try:
-            header = json.loads(file.read(length), object_pairs_hook=_once_each)
+            header = json_value(file.read(length), object_pairs_hook=_once_each)
             rows = _rows(header)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise DataError(
                 f"{path}: not a readable safetensors file: its header makes no sense "
-                f"({wrong_in(error)}); {again}"
+                f"({wrong_in(error)}); {_AGAIN}"
             ) from error
     first = 8 + length
     end = first + (rows[-1].end if rows else 0)
     if end != size:
         raise DataError(
-            f"{path}: not a readable safetensors file: expected {end} bytes, found {size}; {again}"
+            f"{path}: not a readable safetensors file: expected {end} bytes, found {size}; {_AGAIN}"
         )
     for row in rows:
         yield row.name, StoredTensor(path, row.dtype, row.shape, first + row.begin, row.end - row.begin)
@@ -232,9 +234,11 @@ def _check_shapes(
     asked = f"does not fit {folder / 'config.json'}"
     for name in sorted(shapes.keys() | found.keys()):
         if name not in found:
-            raise DataError(f"{folder}: {asked}: no file holds {name}")
+            raise DataError(f"{folder}: {asked}: no file holds {name}; copy the model again")
         if name not in shapes:
-            raise DataError(f"{found[name].file}: {asked}: holds {name}, which no such model has")
+            raise DataError(
+                f"{found[name].file}: {asked}: holds {name}, which no such model has; copy the model again"
+            )
         if tuple(shapes[name]) != found[name].shape:
             raise DataError(
                 f"{found[name].file}: {asked}: {name} has shape {list(found[name].shape)}, expected "

@@ -1,8 +1,8 @@
 """From a command line to the options of a stage, a tool or any other command: the only reader of them.
 
 A stage's options come from, in rising order: their defaults (for some an environment variable), options that
-stand for others (size, preset), the `--config` file, its part of `--options`, flags. A tool's come from
-defaults, flags and words. All of them are read by the same reader (values.py).
+stand for others (size, preset), the `--config` file, its part of `--options` (of several the last), flags. A
+tool's come from defaults, flags and words. All of them are read by the same reader (values.py).
 """
 
 from __future__ import annotations
@@ -13,19 +13,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from yanmo.common.errors import UsageError
-from yanmo.options.fields import (
-    REQUIRED,
-    Options,
-    StageOptions,
-    called,
-    flag,
-    names_of,
-    spelled,
-    values_of,
-)
+from yanmo.options.fields import REQUIRED, Options, called, flag, names_of, spelled, values_of
 from yanmo.options.help import show_commands, show_help
 from yanmo.options.nearest import did_you_mean
-from yanmo.options.one_line import read_line
+from yanmo.options.one_line import STAGES, read_line
+from yanmo.options.shared import StageOptions
 from yanmo.options.values import Values, WrongValue, brief
 from yanmo.options.yaml_file import read_yaml, shown_source
 
@@ -63,8 +55,11 @@ def load_given(cls: type[C], argv: Sequence[str], prog: str) -> tuple[C, frozens
     show_help(cls, argv, prog)
     texts = _texts(cls, argv, prog)
     source = (texts.pop("config", None) or [""])[-1]
-    from_file = _from_file(cls, source) if source else {}
-    from_line = _from_line(cls, (texts.pop("options", None) or [""])[-1], prog.rpartition(" ")[2])
+    from_file = _from_file(cls, source, prog) if source else {}
+    stage, from_line = prog.rpartition(" ")[2], dict[str, Any]()
+    known = [] if "executor_input" in texts else [*STAGES, stage]  # a pipeline's first task has looked
+    for line in texts.pop("options", None) or ():
+        from_line |= _from_line(cls, line, stage, known)
     if "executor_input" in texts:
         _refuse_twice("--config", from_file, texts)
         _refuse_twice("options", from_line, texts)
@@ -182,8 +177,12 @@ def _can_read(values: Values, text: str) -> bool:
     return True
 
 
-def _read(cls: type, given: Iterable[tuple[str, str]], see: str = "") -> dict[str, Any]:
+def _read(cls: type, given: Iterable[tuple[str, str]], see: str = "", prog: str = "") -> dict[str, Any]:
     """The values of texts, the last one of each option; without those that are `auto`.
+
+    Args:
+        see: after what is wrong with a value.
+        prog: the command whose help names all options, where some may be unknown.
 
     Raises:
         UsageError: no such option, or no value that it can have; says what was expected.
@@ -191,7 +190,10 @@ def _read(cls: type, given: Iterable[tuple[str, str]], see: str = "") -> dict[st
     known, found = values_of(cls), dict[str, Any]()
     for name, text in given:
         if name not in known:
-            raise UsageError(f"unknown option {name!r}{did_you_mean(name, known)}")
+            shown = name if len(name) <= 60 else brief(name)
+            raise UsageError(
+                f"unknown option {shown!r}{did_you_mean(name, known) or f'; see {prog} --help all'}"
+            )
         try:
             value = known[name].read(text)
         except WrongValue as error:
@@ -201,21 +203,27 @@ def _read(cls: type, given: Iterable[tuple[str, str]], see: str = "") -> dict[st
     return found
 
 
-def _from_file(cls: type, source: str) -> dict[str, Any]:
+def _from_file(cls: type, source: str, prog: str) -> dict[str, Any]:
     """The options of --config; its errors name the file."""
     texts = read_yaml(source)
     if "config" in texts:
         raise UsageError(f"{shown_source(source)}: one options file cannot name another (`config`)")
     try:
-        return _read(cls, texts.items())
+        return _read(cls, texts.items(), prog=prog)
     except UsageError as error:
         raise UsageError(f"{shown_source(source)}: {error}") from None
 
 
-def _from_line(cls: type, line: str, stage: str) -> dict[str, Any]:
-    """The options of `--options` that are of `stage`; its errors name them as the line does."""
+def _from_line(cls: type, line: str, stage: str, known: Iterable[str]) -> dict[str, Any]:
+    """The options of `--options` that are of `stage`; its errors name them as the line does.
+
+    Args:
+        known: the stages that the line may name; empty for any.
+    """
     try:
-        return _read(cls, read_line(line).get(stage, {}).items()) if line else {}
+        return (
+            _read(cls, read_line(line, known).get(stage, {}).items(), prog=f"yanmo {stage}") if line else {}
+        )
     except UsageError as error:
         raise UsageError(f"options of {stage}: {error}") from None
 

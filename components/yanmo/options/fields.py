@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import inspect
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -136,11 +135,6 @@ def input_ref(
 def word(help: str, default: Any = REQUIRED) -> Any:
     """Declare what is given without an option, in this order; the last may be a tuple, of all that follow."""
     return opt(default, help, kind="word")
-
-
-def channel_opt(help: str) -> Any:
-    """Declare the option that names a channel."""
-    return opt("dev", help, kind="environment", often=True, variable="YANMO_CHANNEL")
 
 
 def flag(name: str) -> str:
@@ -265,138 +259,6 @@ class Only:
         if name not in self._names:
             raise AttributeError(f"option {name} is not in the key of what is being made: see its `phase`")
         return getattr(self._options, name)
-
-
-@dataclasses.dataclass(frozen=True)
-class Group:
-    """A few options that a reader expects together."""
-
-    name: str
-    about: str
-    options: list[dataclasses.Field[Any]]
-
-
-def groups_of(cls: type) -> list[Group]:
-    """The groups of a command's options: its words or inputs, its own, and those that others have too."""
-    fields = {field.name: field for field in dataclasses.fields(cls)}
-    words, inputs = (list(option_fields(cls, kind)) for kind in ("word", "input"))
-    found = {"words": Group("words", "what is given without an option", words)} if words else {}
-    about = "what it reads: a file with a reference, STAGE/KEY, latest or none"
-    found |= {"inputs": Group("inputs", about, inputs)} if inputs else {}
-    for part in cls.__mro__:
-        own = [
-            fields[n]
-            for n in inspect.get_annotations(part)
-            if n in fields and fields[n].metadata["kind"] not in ("input", "word")
-        ]
-        if own:
-            about = (part.__doc__ or "").partition("\n")[0]
-            if part is cls:
-                about = f"options of this {'stage' if issubclass(cls, StageOptions) else 'command'} alone"
-            name = getattr(part, "_group", "") or "other"
-            found.setdefault(name, Group(name, about, [])).options[:0] = own
-    return list(found.values())
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class StoreOptions(Options, group="store"):
-    """Where outputs are stored."""
-
-    store: str = opt(
-        "runs/store",
-        "where outputs are stored: a folder, file:///path or s3://bucket/prefix",
-        kind="environment",
-        often=True,
-        variable="YANMO_STORE",
-    )
-    endpoint: str = opt(
-        "",
-        "address of the S3 server, http(s)://host[:port]; default: AWS_ENDPOINT_URL_S3, "
-        "AWS_ENDPOINT_URL, the mounted secret, else AWS",
-        kind="environment",
-    )
-    scratch: str = opt(
-        "",
-        "folder on a local disk for work in progress and, with an S3 store, for downloaded inputs; "
-        "default: YANMO_SCRATCH, else the user's cache folder",
-        kind="environment",
-    )
-    scratch_gib: float = opt(200.0, "largest size of the cache of downloaded inputs, GiB", kind="environment")
-    single_writer: bool = opt(
-        False,
-        "promise that only one run writes to the store at a time; needed only for S3 servers that "
-        "ignore conditional writes",
-        kind="environment",
-    )
-
-
-def store_flags(options: StoreOptions) -> list[str]:
-    """The flags that tell another command where the store's server and this machine's scratch are."""
-    defaults = {f.name: f.default for f in dataclasses.fields(StoreOptions) if f.name != "store"}
-    given = {name: getattr(options, name) for name in defaults}
-    return [f"{flag(name)}={spelled(value)}" for name, value in given.items() if value != defaults[name]]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ChannelOptions(StoreOptions, group="store"):
-    """Where outputs are stored, and which pointers are read and moved."""
-
-    channel: str = channel_opt(
-        "name of a series of runs, such as dev or nightly; inputs are the channel's latest outputs "
-        "unless others are given, and this run's output becomes the latest"
-    )
-    inputs: str = opt(
-        "latest",
-        "inputs that are not given by their own flag: 'latest' for the channel's latest outputs, or a "
-        "JSON file that maps input names to references",
-        kind="environment",
-    )
-    pointer: str = opt(
-        "",
-        "pointer of the channel that is moved on success; default: the stage's name; 'none' moves none",
-        kind="environment",
-    )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class LogOptions(Options, group="run"):
-    """This run alone: its log."""
-
-    log_level: str = opt(
-        "info",
-        "least severe log message shown",
-        kind="environment",
-        choices=("debug", "info", "warning", "error"),
-    )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class RunOptions(LogOptions, group="run"):
-    """This run alone: its log, its metrics, what it passes to a pipeline."""
-
-    reference_out: str = opt("", "file to write a reference to the main output to, JSON", kind="environment")
-    executor_input: str = opt("", "KFP's executor input, JSON; pipelines set it", kind="environment")
-    run_id: str = opt("", "id of the pipeline run, for logs and metrics", kind="environment")
-    force: bool = opt(
-        False, "make the output again even if it is already committed", kind="environment", often=True
-    )
-    metrics_port: int = opt(
-        0,
-        "TCP port of the Prometheus endpoint /metrics; 0 takes a free port, -1 serves no metrics",
-        kind="environment",
-        least=-1,
-        most=65535,
-    )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ToolOptions(StoreOptions, LogOptions):
-    """Options that every tool takes; each tool's options derive from this."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class StageOptions(ChannelOptions, RunOptions):
-    """Options that every stage takes; each stage's config derives from this."""
 
 
 def default_argv(argv: Sequence[str] | None) -> Sequence[str]:

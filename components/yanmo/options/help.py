@@ -13,19 +13,10 @@ from typing import Any, NoReturn
 from yanmo.common.answers import show
 from yanmo.common.errors import UsageError
 from yanmo.common.version import version
-from yanmo.options.fields import (
-    NONE,
-    REQUIRED,
-    Group,
-    Options,
-    StageOptions,
-    called,
-    groups_of,
-    option_fields,
-    shown,
-    values_of,
-)
+from yanmo.options.fields import NONE, REQUIRED, Options, called, option_fields, shown, values_of
+from yanmo.options.groups import Group, groups_of
 from yanmo.options.nearest import did_you_mean
+from yanmo.options.shared import StageOptions
 from yanmo.options.values import AUTO, MOST, MOST_EXACT, Bounds, brief
 
 _WIDTH, _INDENT = 100, 26

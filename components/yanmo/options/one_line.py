@@ -15,8 +15,12 @@ from yanmo.common.errors import UsageError
 from yanmo.options.nearest import did_you_mean
 from yanmo.options.values import brief
 
+STAGES = ("resolve", "curate", "balance", "tokenize", "train", "evaluate", "promote")
+"""Those that a line may be meant for, in the order of a run; a test compares them with the pipelines'."""
 MOST_CHARACTERS = 4000
-"""Of one line; KFP's server refuses 10,000 bytes of all parameters of a run together."""
+"""Of what stands on the form; KFP's server refuses 10,000 bytes of all parameters of a run together."""
+_MOST_OF_A_RUN = 40_000
+"""Of a file, and of a line with a whole form in it."""
 
 
 def read_line(text: str, stages: Iterable[str] = ()) -> dict[str, dict[str, str]]:
@@ -28,13 +32,15 @@ def read_line(text: str, stages: Iterable[str] = ()) -> dict[str, dict[str, str]
     Raises:
         UsageError: it is not such a line, names something twice, or names another stage.
     """
-    if len(text) > MOST_CHARACTERS:
-        raise UsageError(f"options: {len(text)} characters, at most {MOST_CHARACTERS}")
+    if len(text) > _MOST_OF_A_RUN:
+        raise UsageError(
+            f"options: {len(text)} characters, at most {_MOST_OF_A_RUN}; give train a preset of yours instead"
+        )
     try:
         words = shlex.split(text)
     except ValueError as error:
         raise UsageError(f"options: {str(error).lower()} in {brief(text)}; {_EXPECTED}") from None
-    known, found = list(stages), dict[str, dict[str, str]]()
+    known, found = list(dict.fromkeys(stages)), dict[str, dict[str, str]]()
     for word in words:
         name, equals, value = word.partition("=")
         stage, dot, option = name.partition(".")

@@ -60,7 +60,7 @@ def read_yaml(source: str | Path) -> dict[str, str]:
     for key, value in (tree or {}).items():
         name = key.replace("-", "_")
         if name in result:
-            raise UsageError(f"{path}: option {name!r} is named twice, with - and with _")
+            raise UsageError(f"{path}: option {name!r} is named twice, with - and with _: keep one")
         if not isinstance(value, str):
             raise UsageError(f"{path}: option {name!r}: expected a single value, found {_found(value)}")
         result[name] = value

@@ -15,8 +15,9 @@ from yanmo.common.command_end import ended
 from yanmo.common.errors import DataError, ExitCode, UsageError
 from yanmo.common.logs import setup
 from yanmo.options.command_line import load_command
-from yanmo.options.fields import REQUIRED, ToolOptions, channel_opt, default_argv, opt
+from yanmo.options.fields import REQUIRED, default_argv, opt
 from yanmo.options.nearest import did_you_mean
+from yanmo.options.shared import ToolOptions, channel_opt
 from yanmo.options.values import MOST, brief
 from yanmo.promote.config import STAGE
 from yanmo.promote.hand_over import PromoteRun
@@ -106,7 +107,7 @@ def _tool(argv: Sequence[str]) -> int:
     def serve() -> int:
         _, options = load_command(_TOOLS, argv, "yanmo promote", "")
         assert isinstance(options, HistoryOptions | RollbackOptions)
-        setup(options.log_level, STAGE.name)
+        setup(options.log_level, STAGE.name, options.log_format)
         pointer_name(options.channel, CHAMPION)
         store = store_of(options)
         return _history(store, options) if isinstance(options, HistoryOptions) else _rollback(store, options)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from yanmo.options.fields import NONE, StageOptions, input_ref, opt
+from yanmo.options.fields import NONE, input_ref, opt
+from yanmo.options.shared import StageOptions
 from yanmo.options.values import MOST_EXACT
 from yanmo.promote.gate.limits import parse_limits, parse_unmeasured
+from yanmo.promote.metrics import METRICS
 from yanmo.stage.declaration import Stage
 
 
@@ -88,7 +90,7 @@ class PromoteConfig(StageOptions, group="promote"):
         "",
         "what need not be measured for a promotion, by name: contamination",
     )
-    draws: int = opt(5000, "draws of the paired bootstrap over documents", least=2000)
+    draws: int = opt(5000, "draws of the paired bootstrap over documents", least=2000, most=1_000_000)
     seed: int = opt(0, "seed of the draws, and of the choice of the verses shown", most=MOST_EXACT)
 
     dry_run: bool = opt(
@@ -119,5 +121,6 @@ STAGE = Stage(
         "champion": "Model",
         "metrics": "Metrics",
     },
-    parameters=("promoted",),
+    parameters=("promoted", "result"),
+    metrics=METRICS,
 )

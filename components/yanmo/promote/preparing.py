@@ -123,7 +123,7 @@ def _compared(run: PromoteRun, made: Handed) -> dict[str, KeyInput]:
 def _check_dry_run(run: PromoteRun, conditions: dict[str, str]) -> None:
     """Any two evaluations may be compared, but a champion is ignored only where the command says so."""
     options = run.options
-    if run.inputs["champion"] is None and options.champion != NONE and options.inputs == "latest":
+    if run.inputs["champion"] is None and "champion" not in run.left_out:
         current = read_pointer(run.store, options.channel, CHAMPION)
         if current is not None:
             raise DataError(

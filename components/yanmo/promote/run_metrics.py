@@ -14,15 +14,18 @@ from yanmo.promote.gate.guards import found
 
 
 def run_metrics(report: Mapping[str, Any], promoted: bool) -> dict[str, float]:
-    """Bits, gain, size, cost and outcome, by names that hold the unit; without what was not measured."""
+    """Bits, gain, size, cost and outcome, by names that hold the unit; without what was not measured.
+
+    The page shows 23 characters of a name; what is behind them, the unit, would be cut.
+    """
     cost, training = report["cost"]["total"], report["training"]
     gain = found(report["verdict"]["gain"], "share")
     values = {
         "promoted_1_or_0": (float(promoted), 1),
-        "gain_over_champion_percent": (gain, 100),
+        "gain_percent": (gain, 100),
         "contamination_percent": (found(report["contamination"], "share"), 100),
         "longest_copy_characters": (report["guards"].get("longest_copy"), 1),
-        "model_parameters_millions": (found(training, "parameters"), 1e-6),
+        "parameters_millions": (found(training, "parameters"), 1e-6),
         "train_steps": (found(training, "steps"), 1),
         "train_tokens_millions": (found(training, "tokens"), 1e-6),
         "cost_wall_minutes": (cost["seconds"], 1 / 60),

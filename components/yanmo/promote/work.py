@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import logging
 import time
@@ -36,6 +37,8 @@ from yanmo.promote.history.champion import (
     named,
     settle,
 )
+from yanmo.promote.history.champion_records import last_record
+from yanmo.promote.metrics import OUTCOMES
 from yanmo.promote.page.ancestors import verdict_command
 from yanmo.promote.page.cost import Judging
 from yanmo.promote.run_metrics import run_metrics
@@ -174,8 +177,9 @@ def finish(run: PromoteRun, output: Output) -> Finish:
     verdict = read_json(output, "verdict.json")
     promoted = _promoted(run, output, verdict)
     report = read_json(output, "report.json")
+    _show(run, verdict, report, promoted)
     return Finish(
-        parameters={"promoted": str(promoted).lower()},
+        parameters={"promoted": str(promoted).lower(), "result": verdict["sentence"]["en"]},
         artifacts={
             "report": output.path("report.html"),
             "verdict_line": verdict["sentence"]["en"] + "\n",
@@ -185,13 +189,37 @@ def finish(run: PromoteRun, output: Output) -> Finish:
     )
 
 
+def _show(run: PromoteRun, verdict: dict[str, Any], report: dict[str, Any], promoted: bool) -> None:
+    """The verdict on /metrics."""
+    telemetry = run.telemetry
+    for outcome in OUTCOMES:
+        telemetry.set("verdict", outcome == verdict["outcome"], outcome=outcome)
+    telemetry.set("nights_since_promotion", 0 if promoted else len(verdict["nights"]))
+    for column in report["bits_per_character"]["columns"]:
+        if column["id"] in ("challenger", "champion"):
+            model = column["id"]
+            if column["mean"]["value"] is not None:
+                telemetry.set("mean_bits_per_character", column["mean"]["value"], model=model)
+            for genre, cell in column["rows"].items():
+                if cell["value"] is not None:
+                    telemetry.set("bits_per_character", cell["value"], model=model, genre=genre)
+    try:
+        record = last_record(run.store, run.options.channel)
+    except DataError as error:  # a figure must not undo a verdict
+        log.warning("since when the champion is one is not shown: %s", error)
+        return
+    if record:
+        since = datetime.datetime.fromisoformat(record.champion_since)
+        telemetry.set("champion_since_timestamp_seconds", since.timestamp())
+
+
 def show_pause(options: PromoteConfig, store: ObjectStore, paused: PausedOutput) -> Finish:
     """What a run shows that has no model to judge yet: the champion stays."""
     from yanmo.promote.page.paused import pause_sentence, render_pause
 
     champion = read_pointer(store, options.channel, CHAMPION)
     return Finish(
-        parameters={"promoted": "false"},
+        parameters={"promoted": "false", "result": pause_sentence(paused).en},
         artifacts={
             "report": render_pause(paused, options.channel, named(champion) if champion else ""),
             "verdict_line": pause_sentence(paused).en + "\n",

@@ -2,38 +2,93 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 
-from yanmo.options.fields import StageOptions, opt
+from yanmo.options.fields import Options, opt
+from yanmo.options.shared import StageOptions
+from yanmo.resolve.pods import Cores, Gpus, Memory, NodeLabels, Taints
 from yanmo.stage.declaration import Stage
 
 
 @dataclass(frozen=True, kw_only=True)
-class ResolveOptions(StageOptions, group="resolve"):
+class PodOptions(Options, group="pods"):
+    """Pods of training and evaluations, which KFP takes from this task"""
+
+    training_pod_cpu: Cores = opt(
+        Cores("1"),
+        "cores of the training pod and of each evaluation pod, such as 8 or 500m",
+        kind="environment",
+        form="training_pod_cpu",
+    )
+    training_pod_gpus: Gpus = opt(
+        Gpus("0"),
+        "GPUs of the training pod and of each evaluation pod, a whole number; 0 for none",
+        kind="environment",
+        form="training_pod_gpus",
+    )
+    training_pod_memory: Memory = opt(
+        Memory("3Gi"),
+        "memory of the training pod and of each evaluation pod, such as 32Gi",
+        kind="environment",
+        form="training_pod_memory",
+    )
+    training_pod_nodes: NodeLabels = opt(
+        NodeLabels(""), "labels of the nodes that these pods may run on, such as pool=gpu", kind="environment"
+    )
+    training_pod_tolerations: Taints = opt(
+        Taints(""),
+        "taints of nodes that these pods may run on all the same, such as nvidia.com/gpu:NoSchedule",
+        kind="environment",
+    )
+
+    @property
+    def pods(self) -> dict[str, str]:
+        """What KFP makes these pods of: output of this task -> its text, JSON for an object."""
+        return {
+            "training_pod_cpu": str(self.training_pod_cpu),
+            "training_pod_gpus": str(self.training_pod_gpus),
+            "training_pod_memory": str(self.training_pod_memory),
+            "training_pod_nodes": json.dumps(self.training_pod_nodes.selector),
+            "training_pod_tolerations": json.dumps(self.training_pod_tolerations.tolerations),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResolveOptions(PodOptions, StageOptions, group="resolve"):
     """Check a run's form, and pin what the channel's pointers name: no later task depends on the time."""
 
     start_from: str = opt(
         "none",
-        "model that the training starts from: none is a new one, champion the channel's (a new one while it "
-        "has none), or train/KEY",
+        "model that the training starts from: none is a new one, champion the channel's, latest the one that "
+        "the channel trained last (both a new one while there is none), or train/KEY",
         kind="environment",
         form="model_start",
     )
     use_tokenizer: str = opt(
         "auto",
-        "tokenizer of the run: auto is that of the model it starts from, else a new one; or champion, "
-        "tokenizer/KEY, none",
+        "tokenizer of the run: auto is that of the model that the training starts from, else a new one; or "
+        "champion, latest, tokenizer/KEY, none",
         kind="environment",
         form="model_tokenizer",
     )
-    stages: tuple[str, ...] = opt((), "stages of the run whose options are checked", kind="environment")
+    stages: tuple[str, ...] = opt(
+        (), "module that declares another stage of the run; may be given many times", kind="environment"
+    )
     form: tuple[str, ...] = opt(
-        (), "a field of the run form: STAGE.OPTION=VALUE; may be given many times", kind="environment"
+        (),
+        "a field of the run form: STAGE.OPTION=VALUE; an empty one has its default; may be given many times",
+        kind="environment",
+    )
+    defaults: str = opt(
+        "",
+        "what an empty field stands for, and what is set where --others does not, in one such line",
+        kind="environment",
     )
     others: str = opt(
         "",
-        "options off the form, of all stages, in one line: train.warmup_steps=20 balance.by=author; or a "
-        "file or URI that holds it",
+        "options off the form, of all stages, in one line: train.warmup_steps=20 balance.by=author; a file "
+        "or URI that holds it; or one of these and then such a line, which wins",
         kind="environment",
     )
 
@@ -44,5 +99,6 @@ STAGE = Stage(
     revision=1,
     config=ResolveOptions,
     outputs={"champion": "Model", "evaluation_set": "Dataset", "start_model": "Model", "tokenizer": "Model"},
-    parameters=("options",),
+    parameters=("options", "channel", "training_pod_cpu", "training_pod_gpus", "training_pod_memory"),
+    objects={"training_pod_nodes": dict, "training_pod_tolerations": list},
 )

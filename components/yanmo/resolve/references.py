@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Mapping
 
-from yanmo.options.fields import NONE
+from yanmo.options.fields import NONE, flag
 from yanmo.resolve.config import ResolveOptions
 from yanmo.stage.inputs import open_input
 from yanmo.store.manifest import Reference
 from yanmo.store.objects import ObjectStore
-from yanmo.store.output import Output, open_reference
+from yanmo.store.output import Output
 from yanmo.store.pointers import open_named, pointer_name, read_pointer
 
 log = logging.getLogger(__name__)
@@ -22,6 +23,8 @@ log = logging.getLogger(__name__)
 
 POINTED = ("champion", "evaluation_set")
 """Pointers that a run follows here; an output of this task has the name of each."""
+Opened = Mapping[str, Output | None]
+"""What they name."""
 
 
 def resolve(store: ObjectStore, options: ResolveOptions) -> dict[str, Reference | None]:
@@ -30,39 +33,47 @@ def resolve(store: ObjectStore, options: ResolveOptions) -> dict[str, Reference 
     Raises:
         DataError: a pointer or an option names an output that is not in the store.
     """
-    found: dict[str, Reference | None] = {}
-    channel = options.channel
-    for name in POINTED:
-        reference = found[name] = read_pointer(store, channel, name)
-        output = open_named(store, reference, pointer_name(channel, name)) if reference else NONE
-        log.info("%s of channel %s: %s", name, channel, output)
-    start = _named(store, options.start_from, "--start-from", "train", found["champion"])
-    found["start_model"] = start.reference if start else None
-    tokenizer = _tokenizer(store, options.use_tokenizer, start, found["champion"])
-    found["tokenizer"] = tokenizer.reference if tokenizer else None
-    return found
+    opened = {name: _pointed(store, options.channel, name) for name in POINTED}
+    for name, output in opened.items():
+        log.info("%s of channel %s: %s", name, options.channel, output or NONE)
+    start = _named(store, options, "start_from", "train", opened)
+    tokenizer = _tokenizer(store, options, start, opened)
+    found = {**opened, "start_model": start, "tokenizer": tokenizer}
+    return {name: output.reference if output else None for name, output in found.items()}
+
+
+def _pointed(store: ObjectStore, channel: str, name: str) -> Output | None:
+    """What a pointer of the channel names, opened; None where there is none."""
+    reference = read_pointer(store, channel, name)
+    return open_named(store, reference, pointer_name(channel, name)) if reference else None
 
 
 def _named(
-    store: ObjectStore, value: str, where: str, stage: str, champion: Reference | None
+    store: ObjectStore, options: ResolveOptions, field: str, stage: str, opened: Opened
 ) -> Output | None:
-    """The output that a field of the form names; None for none, and for a champion that is not there yet."""
-    if value == "champion":
-        if champion is None:
-            log.info("%s champion: the channel has none yet, so a new one is made", where)
-        return open_reference(store, champion) if champion else None
-    output = open_input(store, value, where, stages=(stage,))
-    log.info("%s: %s", where, output or NONE)
+    """The output of `stage` that a field of the form names.
+
+    None for none, and for the channel's champion or latest before a run has made one.
+    """
+    value, where = getattr(options, field), flag(field)
+    if value in ("champion", "latest"):
+        output = opened["champion"] if value == "champion" else _pointed(store, options.channel, stage)
+        missing = f"channel {options.channel} has none yet, so a new one is made"
+        log.info("%s %s: %s", where, value, output or missing)
+    else:
+        output = open_input(store, value, where, stages=(stage,))
+        log.info("%s: %s", where, output or NONE)
     return output
 
 
 def _tokenizer(
-    store: ObjectStore, value: str, start: Output | None, champion: Reference | None
+    store: ObjectStore, options: ResolveOptions, start: Output | None, opened: Opened
 ) -> Output | None:
     """The run's tokenizer: a model that goes on needs the one it began with."""
+    value = options.use_tokenizer
     if value not in ("auto", "champion", ""):
-        return _named(store, value, "--use-tokenizer", "tokenizer", champion)
-    model = start if value != "champion" else _named(store, "champion", "--use-tokenizer", "train", champion)
+        return _named(store, options, "use_tokenizer", "tokenizer", opened)
+    model = _named(store, options, "use_tokenizer", "train", opened) if value == "champion" else start
     cache = model.input("token_cache") if model else None
     return cache.part("tokenizer") if cache else None
 

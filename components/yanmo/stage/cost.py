@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from yanmo.common import workers
+from yanmo.common import fork_server
 from yanmo.stage.energy import EnergyMeter
 from yanmo.stage.exporter import Telemetry
 
@@ -37,7 +37,7 @@ def process_started() -> float:
 def cpu_seconds() -> float:
     """CPU time of this process so far, of the ended ones that it started, and of its workers."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(usage.ru_utime + usage.ru_stime for usage in used) + workers.cpu_seconds()
+    return sum(usage.ru_utime + usage.ru_stime for usage in used) + fork_server.cpu_seconds()
 
 
 @dataclass(frozen=True)
@@ -60,15 +60,11 @@ class CostMeter:
         now = Counted(time.monotonic(), cpu_seconds())
         seconds = now.at - self._counted.at
         began = time.time() - (time.monotonic() - self._counted.at)
-        telemetry.gauge("start_time_seconds", "Unix time at which it began").set(began)
-        telemetry.gauge("duration_seconds", "Wall time that it took").set(seconds)
-        used = now.cpu_seconds - self._counted.cpu_seconds
-        telemetry.gauge("cpu_seconds", "CPU time of the processes that made it").set(used)
+        telemetry.set("start_time_seconds", began)
+        telemetry.set("duration_seconds", seconds)
+        telemetry.set("cpu_seconds", now.cpu_seconds - self._counted.cpu_seconds)
         for device, joules in self._energy.joules().items():
-            gauge = telemetry.gauge(
-                "energy_joules", "Energy used by the machine's devices meanwhile", ("device",)
-            )
-            gauge.labels(device).set(joules)
+            telemetry.set("energy_joules", joules, device=device)
         return now
 
     def close(self) -> None:

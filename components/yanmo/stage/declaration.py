@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from yanmo.stage.metric import Metric
+
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
@@ -21,12 +23,21 @@ class Stage:
     """Output name -> KFP artifact type ("Dataset", "Model", "HTML", ...). The first is the main output:
     the stage's own key. The others are references in its manifest, or record files (HTML)."""
     parameters: tuple[str, ...] = ()
-    """Names of small text results (`promoted`) that pipeline conditions read."""
+    """Names of small text results (`promoted`), for who looks at a run, and for tasks that follow."""
+    metrics: tuple[Metric, ...] = ()
+    """What it serves on /metrics, besides what every stage does."""
+    objects: dict[str, type] = field(default_factory=dict)
+    """Name of a result that is JSON -> dict or list."""
 
     @property
     def module(self) -> str:
         """What `python -m` runs."""
         return f"yanmo.{self.name}"
+
+    @property
+    def declared_in(self) -> str:
+        """The module whose STAGE this is."""
+        return f"{self.module}.config"
 
     @property
     def main_output(self) -> str:

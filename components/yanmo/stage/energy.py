@@ -9,14 +9,13 @@ Sources: kernel.org, Documentation/power/powercap/powercap.rst; NVML API, nvmlDe
 
 from __future__ import annotations
 
-import contextlib
-import logging
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-log = logging.getLogger(__name__)
+from yanmo.stage.nvml import Gpu, Nvml
+
 _POWERCAP = Path("/sys/class/powercap")
 _PERIOD_SECONDS = 60.0
 
@@ -27,12 +26,17 @@ class EnergyMeter:
     `joules` is {"cpu": ..., "gpu": ...}, with what can be read; {} where nothing can.
     """
 
-    def __init__(self, powercap: Path = _POWERCAP, period_seconds: float = _PERIOD_SECONDS) -> None:
+    def __init__(
+        self,
+        powercap: Path = _POWERCAP,
+        period_seconds: float = _PERIOD_SECONDS,
+        open_nvml: Callable[[], Nvml | None] = Nvml.open,
+    ) -> None:
         self._zones = {zone: _zone_range(zone) for zone in _zones(powercap)}
         self._last = {zone: _microjoules(zone) for zone in self._zones}
         self._cpu_microjoules = 0
-        self._gpus = _gpus()
-        self._gpu_start = _gpu_millijoules(self._gpus)
+        self._gpus = _gpus(open_nvml)
+        self._gpu_start = _gpu_joules(self._gpus)
         self._lock, self._closed = threading.Lock(), threading.Event()
         if self._zones:
             threading.Thread(target=self._watch, args=(period_seconds,), daemon=True).start()
@@ -55,9 +59,9 @@ class EnergyMeter:
         if self._zones:
             self._read_cpu()
             found["cpu"] = self._cpu_microjoules / 1e6
-        now = _gpu_millijoules(self._gpus)
+        now = _gpu_joules(self._gpus)
         if self._gpu_start is not None and now is not None:
-            found["gpu"] = (now - self._gpu_start) / 1e3
+            found["gpu"] = now - self._gpu_start
         return found
 
     def close(self) -> None:
@@ -85,39 +89,14 @@ def _zone_range(zone: Path) -> int:
         return 2**32
 
 
-def _gpus() -> list[Any]:
-    """Handles of the GPUs that this process may use, by NVML; none where there is no driver."""
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    try:
-        import pynvml
-    except ImportError:
-        return []
-    try:
-        pynvml.nvmlInit()
-        if visible is None:
-            return [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
-        return [
-            _handle(pynvml, name.strip()) for name in visible.split(",") if name.strip() not in ("", "-1")
-        ]
-    except (pynvml.NVMLError, ValueError) as error:
-        log.debug("no GPU energy: %s", error)
-        return []
+def _gpus(open_nvml: Callable[[], Nvml | None]) -> list[Gpu]:
+    """The GPUs that this process may use; none where there is no driver."""
+    nvml = open_nvml() if os.environ.get("CUDA_VISIBLE_DEVICES") not in ("", "-1") else None
+    return nvml.gpus() if nvml else []
 
 
-def _handle(pynvml: Any, name: str) -> Any:
-    return (
-        pynvml.nvmlDeviceGetHandleByIndex(int(name))
-        if name.isdigit()
-        else pynvml.nvmlDeviceGetHandleByUUID(name)
-    )
-
-
-def _gpu_millijoules(gpus: list[Any]) -> int | None:
+def _gpu_joules(gpus: list[Gpu]) -> float | None:
     """Sum of the GPUs' counters; None where one has none."""
-    if not gpus:
-        return None
-    import pynvml
-
-    with contextlib.suppress(pynvml.NVMLError):
-        return sum(int(pynvml.nvmlDeviceGetTotalEnergyConsumption(gpu)) for gpu in gpus)
-    return None
+    found = [gpu.joules() for gpu in gpus]
+    known = [joules for joules in found if joules is not None]
+    return sum(known) if gpus and len(known) == len(found) else None

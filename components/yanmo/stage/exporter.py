@@ -1,96 +1,107 @@
-"""Prometheus metrics of a stage's process: one endpoint, `yanmo_` prefix, base units.
+"""What a stage's process measures, held until it is scraped: `Telemetry`.
 
-The supervisor of a stage serves it, so that a stalled or dead worker stays visible. `run_id` is a label
-of `yanmo_run_info` alone, so that series do not multiply with every run.
+Served by the supervisor of a stage (endpoint.py), so that a stalled or dead worker stays visible.
 """
 
 from __future__ import annotations
 
-import logging
-import threading
 import time
-from socketserver import TCPServer, ThreadingMixIn
+from collections.abc import Iterable
 from types import TracebackType
-from typing import Any
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest, make_wsgi_app
-
-log = logging.getLogger(__name__)
-
-
-class _Server(ThreadingMixIn, WSGIServer):
-    """As prometheus_client's own, but without a look-up of the machine's full name.
-
-    The standard library's HTTP servers ask for it when they bind (http.server.HTTPServer.server_bind), which
-    takes as long as a DNS server that does not answer: each stage would begin that much later.
-    """
-
-    daemon_threads = True
-
-    def server_bind(self) -> None:
-        TCPServer.server_bind(self)
-        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
-        self.setup_environ()
+from yanmo.common import waiting
+from yanmo.common.errors import exit_code
+from yanmo.common.logs import forget_progress, progress
+from yanmo.stage.measured import Measured, printable
+from yanmo.stage.metric import STATES, Metric, declared
+from yanmo.store import traffic
 
 
-class _Handler(WSGIRequestHandler):
-    def log_message(self, format: str, *args: Any) -> None:
-        """A scrape is nothing to tell."""
+class Telemetry(Measured):
+    """The metrics of one run of one stage; as a context it also serves them."""
 
-
-class Telemetry:
-    """The metrics of one run of one stage."""
-
-    def __init__(self, stage: str, run_id: str = "", port: int = 0) -> None:
+    def __init__(
+        self,
+        stage: str,
+        metrics: Iterable[Metric] = (),
+        *,
+        run_id: str = "",
+        port: int = -1,
+        everywhere: bool = False,
+        wait_seconds: float = 0.0,
+    ) -> None:
         """Args:
-        stage: prefix of the stage's own metrics.
+        stage: its name.
+        metrics: its own, besides those of every stage.
         run_id: id of the pipeline run.
         port: TCP port to serve on; 0 a free one, -1 none. A busy one is replaced by a free one.
+        everywhere: on all addresses of this machine, and not on its loopback alone.
+        wait_seconds: longest wait at the end for one more scrape, where there were some.
         """
-        self.stage = stage
-        self.registry = CollectorRegistry()
-        self._port = port
-        self._gauges: dict[str, Gauge] = {}
-        self._counters: dict[str, Counter] = {}
+        super().__init__(stage, dict(declared(stage, metrics)).values(), port=port, everywhere=everywhere)
+        self.stage, self.wait_seconds = stage, wait_seconds
+        self.source(self._of_every_stage, lasts=True)
+        self._info = {"stage": stage, "run_id": run_id}
         self._start = time.time()
-        info = Gauge("yanmo_run_info", "The run (always 1)", ["stage", "run_id"], registry=self.registry)
-        info.labels(stage, run_id).set(1)
-        self.gauge("start_time_seconds", "Unix time at which the stage began").set(self._start)
+        self._begin()
 
-    def gauge(self, name: str, help: str, labels: tuple[str, ...] = ()) -> Gauge:
-        """The gauge `yanmo_<stage>_<name>`; made at first use. `name` ends in its base unit."""
-        if name not in self._gauges:
-            full = f"yanmo_{self.stage}_{name}"
-            self._gauges[name] = Gauge(full, help, labels, registry=self.registry)
-        return self._gauges[name]
+    def _begin(self) -> None:
+        self.count_from_zero()
+        self.info()
+        self.set("start_time_seconds", self._start)
+        self.state("starting")
+        self.add("tries", room="stage")
 
-    def counter(self, name: str, help: str, labels: tuple[str, ...] = ()) -> Counter:
-        """The counter `yanmo_<stage>_<name>_total`; made at first use."""
-        if name not in self._counters:
-            full = f"yanmo_{self.stage}_{name}"
-            self._counters[name] = Counter(full, help, labels, registry=self.registry)
-        return self._counters[name]
+    def begin_again(self) -> None:
+        """Forget what the stage has counted, before it is tried again; what it waited for stays."""
+        forget_progress()
+        with self._lock:
+            self._sources = [(ask, lasts) for ask, lasts in self._sources if lasts]
+            self._values = {m: values for m, values in self._values.items() if m.lasts}
+            self._begin()
 
-    def text(self) -> str:
-        """All metrics in Prometheus' text format."""
-        return generate_latest(self.registry).decode()
+    def info(self, **labels: str) -> None:
+        """What is known of the run besides, in the place of what was said before."""
+        metric = self._metric("info", "run")
+        with self._lock:
+            self._info |= labels
+            known = {label.name: self._info.get(label.name, "") for label in metric.labels}
+            self._values[metric] = {tuple(printable(value) for value in known.values()): 1.0}
+
+    def state(self, now: str) -> None:
+        """Say what the stage does now: one of `STATES`."""
+        assert now in STATES, now
+        with self._lock:
+            for state in STATES:
+                self.set("state", float(state == now), room="stage", state=state)
+
+    def ended(self, code: int) -> None:
+        """Say how the stage has ended; where it paused, that is said already."""
+        self.set("exit_code", code, room="stage")
+        if not self.value("state", room="stage", state="paused"):
+            self.state("failed" if code else "done")
+
+    def _of_every_stage(self) -> None:
+        for reason in waiting.REASONS:
+            self.set("waiting_seconds", waiting.seconds_of(reason), reason=reason)
+            self.set("waited_seconds", waiting.total_of(reason), reason=reason)
+        for kind, counted in traffic.so_far().items():
+            self.set("requests", counted.requests, room="store", kind=kind)
+            self.set("retries", counted.retries, room="store", kind=kind)
+            self.set("request_seconds", counted.seconds, room="store", kind=kind)
+            self.set("bytes", counted.bytes, room="store", kind=kind)
+        under_way = progress()
+        for one in under_way:
+            self.set("work_done", one.done, room="stage", work=one.name)
+            self.set("work", one.total, room="stage", work=one.name)
+        if any(one.done < one.total for one in under_way):
+            self.set("work_age_seconds", min(one.age for one in under_way), room="stage")
+        else:
+            self.gone("work_age_seconds", room="stage")
 
     def __enter__(self) -> Telemetry:
-        self._server = None
-        if self._port >= 0:
-            for port in dict.fromkeys((self._port, 0)):
-                try:
-                    app = make_wsgi_app(self.registry)
-                    self._server = make_server("0.0.0.0", port, app, _Server, handler_class=_Handler)
-                except (OSError, OverflowError) as error:  # busy; not a port number
-                    log.warning("no /metrics on port %d (%s); taking a free one", port, error)
-                    continue
-                # it looks each 0.05 s whether it shall end: a stage's end waits for that
-                self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
-                self._thread.start()
-                log.debug("metrics on port %d", self._server.server_port)
-                break
+        if self.endpoint:
+            self.endpoint.start()
         return self
 
     def __exit__(
@@ -99,7 +110,10 @@ class Telemetry:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._server:
-            self._server.shutdown()
-            self._server.server_close()
-            self._thread.join()
+        if error is not None:
+            code = error.code if isinstance(error, SystemExit) else exit_code(error)
+            self.ended(code if isinstance(code, int) else 1)
+        if self.endpoint:
+            if isinstance(error, Exception | None) and not waiting.is_ending():
+                self.endpoint.wait_for_scrape(self.wait_seconds)
+            self.endpoint.close()

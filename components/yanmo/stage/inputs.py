@@ -6,16 +6,19 @@ import dataclasses
 import errno
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from yanmo.common.errors import DataError, UsageError
 from yanmo.common.given_file import given_json, read_bounded
-from yanmo.options.fields import NONE, StageOptions, flag, option_fields
+from yanmo.options.fields import NONE, flag, option_fields
+from yanmo.options.shared import StageOptions
+from yanmo.options.values import brief
 from yanmo.store.manifest import MAX_REFERENCE_BYTES, Reference
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import SHORTEST_KEY, Output, find_by_digits
 from yanmo.store.pause import PausedOutput
 from yanmo.store.pointers import MADE_BY, POINTED, check_stage, open_named, pointer_name, read_pointer
+from yanmo.store.runs.run_record import read_run
 
 
 class PausedInput(DataError):
@@ -31,7 +34,16 @@ class PausedInput(DataError):
 _NO_FILE = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ENXIO}
 
 
-def resolve_inputs(store: ObjectStore, options: StageOptions) -> dict[str, Output | None]:
+class Inputs(NamedTuple):
+    """What a stage reads."""
+
+    outputs: dict[str, Output | None]
+    """Input -> its output; None for an optional one that there is not."""
+    left_out: frozenset[str]
+    """Those that were given as `none`, by whatever says so; the others without an output were not found."""
+
+
+def resolve_inputs(store: ObjectStore, options: StageOptions) -> Inputs:
     """Every input of a stage, opened: its own flag first, else what `--inputs` says.
 
     Raises:
@@ -39,14 +51,19 @@ def resolve_inputs(store: ObjectStore, options: StageOptions) -> dict[str, Outpu
         DataError: a required input is not to be had; says what to run.
     """
     fields = list(option_fields(type(options), "input"))
-    given = _inputs_file(options.inputs, [field.name for field in fields])
+    run = _of_run(store, options)
+    given = {} if run is not None else _inputs_file(options.inputs, [field.name for field in fields])
     result: dict[str, Output | None] = {}
+    left_out = set()
     for field in fields:
         own, where = getattr(options, field.name), flag(field.name)
         if not own and field.name in given:
             where += f" of --inputs {options.inputs}"
-        value = own or given.get(field.name, "latest")
         pointers = [(options.channel, name) for name in field.metadata["stages"]]
+        of_run = next((run[name] for _, name in pointers if name in run), None) if run else None
+        if of_run and not own:
+            given[field.name], where = of_run.to_json(), f"{where} of --inputs {options.inputs}"
+        value = own or given.get(field.name, "latest")
         output = open_input(store, value, where, stages=_taken(field), pointers=pointers)
         if output is None and not field.metadata["optional"]:
             names = field.metadata["stages"]
@@ -57,7 +74,9 @@ def resolve_inputs(store: ObjectStore, options: StageOptions) -> dict[str, Outpu
                 f"`yanmo {MADE_BY.get(made, made)}` first, or give {flag(field.name)}"
             )
         result[field.name] = output
-    return result
+        if output is None and value != "latest":
+            left_out.add(field.name)
+    return Inputs(result, frozenset(left_out))
 
 
 def open_input(
@@ -102,6 +121,23 @@ def open_input(
     return open_named(store, reference, origin)
 
 
+def _of_run(store: ObjectStore, options: StageOptions) -> dict[str, Reference] | None:
+    """Pointer -> what a stage of the run `--inputs run:ID` made or found; None where it names no run.
+
+    What that run has not (the tokenize stage did not run in a rerun of one stage) is the channel's latest.
+    """
+    word, colon, run_id = options.inputs.partition(":")
+    if word != "run" or not colon:
+        return None
+    found = read_run(store, options.channel, run_id)
+    if found is None:
+        raise UsageError(
+            f"--inputs {brief(options.inputs)}: channel {options.channel!r} of {store.uri} has no run of "
+            "that id; `yanmo store ls --json` shows those that are recorded, as CHANNEL/runs/ID"
+        )
+    return found
+
+
 def _reference_in(text: str | bytes, where: str) -> Reference:
     paused = PausedOutput.from_json(text)
     if paused:
@@ -111,15 +147,16 @@ def _reference_in(text: str | bytes, where: str) -> Reference:
 
 def _inputs_file(value: str, known: Sequence[str]) -> dict[str, str]:
     """Input -> what the file `--inputs` says of it."""
-    what, shown = "'latest' or a JSON file of input names and references", f"--inputs {value}"
+    what = "'latest', run:ID or a JSON file of input names and references"
+    shown = f"--inputs {brief(value)}"
     try:
-        said = {} if value == "latest" else given_json(value, what, shown=shown, wrong=UsageError)
+        said = {} if value in ("latest", "") else given_json(value, what, shown=shown, wrong=UsageError)
     except FileNotFoundError as error:
         raise UsageError(f"{shown}: expected {what}: no such file") from error
     if not isinstance(said, dict):
-        raise UsageError(f"--inputs {value}: expected a JSON object of input name -> reference")
+        raise UsageError(f"{shown}: expected a JSON object of input name -> reference")
     if unknown := sorted(said.keys() - set(known)):
-        raise UsageError(f"--inputs {value}: no input {', '.join(unknown)}; expected {', '.join(known)}")
+        raise UsageError(f"{shown}: no input {', '.join(unknown)}; expected {', '.join(known)}")
     return {name: one if isinstance(one, str) else json.dumps(one) for name, one in said.items()}
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from yanmo.common.errors import UsageError
+from yanmo.common.plain_json import json_value
 from yanmo.options.values import brief
 
 _MOUNTS = {"minio://": "/minio/", "s3://": "/s3/", "gs://": "/gcs/"}
@@ -34,13 +35,13 @@ class ExecutorOutputs:
         if not executor_input:
             return None
         try:
-            outputs = json.loads(executor_input)["outputs"]
+            outputs = json_value(executor_input)["outputs"]
             artifacts = {
                 name: listed["artifacts"][0] for name, listed in outputs.get("artifacts", {}).items()
             }
             parameters = {n: p["outputFile"] for n, p in outputs.get("parameters", {}).items()}
             return cls(outputs["outputFile"], artifacts, parameters)
-        except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
             raise UsageError(
                 "--executor-input: expected KFP's executor input, JSON with `outputs` that a pipeline gives "
                 f"as {{{{$}}}}; found {brief(executor_input)}"

@@ -14,33 +14,54 @@ import os
 import signal
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import NoReturn
 
+from yanmo.common import waiting
 from yanmo.common.answers import only_answers
-from yanmo.common.command_end import as_process
-from yanmo.common.errors import ExitCode, UsageError, in_words
+from yanmo.common.command_end import as_process, stacks_on_request
+from yanmo.common.errors import ExitCode
 from yanmo.common.logs import human_seconds, setup
-from yanmo.common.whole_file import write_whole
 from yanmo.options.command_line import load_given
-from yanmo.options.fields import NONE, StageOptions, by_kind, default_argv, option_fields
+from yanmo.options.fields import NONE, by_kind, default_argv, option_fields
+from yanmo.options.shared import StageOptions
 from yanmo.options.yaml_file import dump_yaml
 from yanmo.stage.cost import CostMeter, process_started
 from yanmo.stage.declaration import Stage
 from yanmo.stage.exporter import Telemetry
-from yanmo.stage.failing import failed, fatal_of_this_run, forget_fatal, record_fatal
+from yanmo.stage.failing import (
+    failed,
+    fatal_of_this_run,
+    forget_fatal,
+    last_words,
+    record_fatal,
+    say_details,
+    show_earlier,
+)
 from yanmo.stage.inputs import PausedInput, resolve_inputs
 from yanmo.stage.kfp_outputs import ExecutorOutputs
+from yanmo.stage.rerun import rerun_command
+from yanmo.stage.results import (
+    check_pointers,
+    check_reference_out,
+    hand_over,
+    pass_on,
+    record_pause,
+    write_results,
+)
+from yanmo.stage.run_telemetry import telemetry_of
 from yanmo.stage.stage_run import Finish, KeyInput, Made, Options, Skip, StageRun, Steps
+from yanmo.stage.trying import until_it_ends
 from yanmo.store.commit import Attempt, Recipe, Result, commit_once, find_whole
-from yanmo.store.objects import ObjectStore
+from yanmo.store.manifest import digest
 from yanmo.store.opening import default_store, store_of
 from yanmo.store.output import Output
 from yanmo.store.pause import PausedOutput
-from yanmo.store.pointers import move_pointer, pointer_name
-from yanmo.store.runs.in_use import check_present
+from yanmo.store.runs.failure_card import RECORD as FAILURES
+from yanmo.store.runs.failure_card import Card, forget_cards, keep_card, read_cards, to_json
+from yanmo.store.runs.fatal_record import Ended
 
 log = logging.getLogger(__name__)
+_DONE = Ended(int(ExitCode.DONE), "")
 
 
 def main(
@@ -61,51 +82,97 @@ def main(
         options, given = load_given(stage.config, default_argv(argv), f"yanmo {stage.name}")
     except Exception as error:
         setup("info", stage.name)
-        return failed(stage, error)
-    setup(options.log_level, stage.name)
-    if options.endpoint:  # raw sources and child processes look where the store does
-        os.environ["AWS_ENDPOINT_URL_S3"] = options.endpoint
+        return failed(stage, error, rerun_command(stage, default_argv(argv)))
+    setup(options.log_level, stage.name, options.log_format)
+    tell_children(options)
+    again = rerun_command(stage, default_argv(argv), options)
+    with telemetry_of(stage, options) as telemetry:
+        ending = _ended(stage, options, given, steps, started, telemetry, again)
+        telemetry.ended(ending)
+        return ending
+
+
+def _ended(
+    stage: Stage,
+    options: Options,
+    given: frozenset[str],
+    steps: Steps[Options, Made],
+    started: float,
+    telemetry: Telemetry,
+    again: str,
+) -> int:
+    """All of `main` once the options are read: the exit code, with its last words said."""
     try:
-        return _serve(stage, options, given, steps, started)
+        outputs = ExecutorOutputs.parse(options.executor_input)
+        options = with_store(options, outputs)
+        with only_answers():
+
+            def one_try(number: int) -> Ended:
+                if number > 1:
+                    telemetry.begin_again()
+                return _serve(stage, options, given, steps, started, outputs, telemetry, again)
+
+            tell = functools.partial(say_details, stage=stage.name)
+            ending, why = until_it_ends(one_try, options.wait_seconds, tell=tell)
+        if why:
+            last_words(stage, ending, why, again)
+        return ending
     except KeyboardInterrupt:
         log.warning("interrupted; the same command starts it again")
         return 128 + signal.SIGINT
+    except SystemExit as error:  # SIGTERM
+        last_words(stage, int(error.code or 0), "asked to stop", again)
+        raise
     except Exception as error:
-        code = failed(stage, error)
+        ending = failed(stage, error, again, options.run_id)
         if not (steps.assist and _is_helper()):  # of several ranks it may fail alone
-            record_fatal(stage, options, code, error)
-        return code
+            record_fatal(stage, options, ending, error)
+        return ending
+
+
+def tell_children(options: StageOptions) -> None:
+    """Let raw sources and child processes look where the store does, and wait as long."""
+    if options.endpoint:
+        os.environ["AWS_ENDPOINT_URL_S3"] = options.endpoint
+    if options.wait_seconds != waiting.longest_wait():
+        os.environ[waiting.VARIABLE] = f"{options.wait_seconds:g}"
 
 
 def _serve(
-    stage: Stage, options: Options, given: frozenset[str], steps: Steps[Options, Made], started: float
-) -> int:
-    """What `main` does once the options are read."""
-    outputs = ExecutorOutputs.parse(options.executor_input)
-    options = with_store(options, outputs)
+    stage: Stage,
+    options: Options,
+    given: frozenset[str],
+    steps: Steps[Options, Made],
+    started: float,
+    outputs: ExecutorOutputs | None,
+    telemetry: Telemetry,
+    again: str,
+) -> Ended:
+    """One try of what `main` does once the options are read: the exit code, and why it is not 0."""
     store = store_of(options)
-    _check_pointers(stage, options)
-    _check_reference_out(options.reference_out)
+    check_pointers(stage, options, store)
+    check_reference_out(options.reference_out)
     fatal = fatal_of_this_run(store, stage, options)
     if fatal is not None:
         return fatal
-    with only_answers(), Telemetry(stage.name, options.run_id, options.metrics_port) as telemetry:
-        try:
-            inputs = resolve_inputs(store, options)
-        except PausedInput as error:
-            _pass_on(stage, options, error.paused, steps, store, outputs)
-            return ExitCode.DONE
-        run: StageRun[Options, Made] = StageRun(
-            stage=stage,
-            options=options,
-            store=store,
-            inputs=inputs,
-            telemetry=telemetry,
-            given=given,
-            started=started,
-        )
-        with contextlib.closing(run.session):
-            return _run(run, steps, outputs)
+    try:
+        inputs = resolve_inputs(store, options)
+    except PausedInput as error:
+        pass_on(stage, options, error.paused, steps, store, outputs)
+        return _DONE
+    run: StageRun[Options, Made] = StageRun(
+        stage=stage,
+        options=options,
+        store=store,
+        inputs=inputs.outputs,
+        left_out=inputs.left_out,
+        telemetry=telemetry,
+        given=given,
+        started=started,
+        again=again,
+    )
+    with contextlib.closing(run.session):
+        return _run(run, steps, outputs)
 
 
 def with_store(options: Options, outputs: ExecutorOutputs | None) -> Options:
@@ -119,9 +186,7 @@ def with_store(options: Options, outputs: ExecutorOutputs | None) -> Options:
     return dataclasses.replace(options, store=default_store(outputs.bucket if outputs else ""))
 
 
-def _run(
-    run: StageRun[Options, Made], steps: Steps[Options, Made], outputs: ExecutorOutputs | None
-) -> ExitCode:
+def _run(run: StageRun[Options, Made], steps: Steps[Options, Made], outputs: ExecutorOutputs | None) -> Ended:
     """Options and inputs -> key -> committed output -> pointers and references."""
     helps = steps.assist if _is_helper() else None
     try:
@@ -131,64 +196,30 @@ def _run(
         if helps:
             if find_whole(run.store, run.stage.name, recipe.key) is None:
                 helps(run)
-            return ExitCode.DONE
+            return _DONE
         output = _output_of(run, recipe, steps.work)
     except Skip as reason:
         log.info("nothing to do: %s", reason)
         if not helps:
-            _write_results(run.stage, run.options, NONE + "\n", Finish(), outputs)
-        return ExitCode.DONE
+            write_results(run.stage, run.options, NONE + "\n", Finish(), outputs)
+        return _DONE
     if output:
         run.is_made = True
-        _hand_over(run, output, steps.finish(run, output) if steps.finish else Finish(), outputs)
+        if run.has_failed_before:
+            forget_cards(run.store, run.stage.name, run.key)
+        run.telemetry.state("handing_over")
+        hand_over(run, output, steps.finish(run, output) if steps.finish else Finish(), outputs)
     else:
+        run.telemetry.state("paused")
+        if not run.pause.is_planned:  # asked to stop: whoever asked waits
+            run.telemetry.wait_seconds = 0.0
         paused = PausedOutput.of(run.stage.name, run.key, run.pause)
-        _write_results(run.stage, run.options, paused.to_json(), Finish(), outputs, status="paused")
+        record_pause(run, paused)
+        write_results(run.stage, run.options, paused.to_json(), Finish(), outputs, status="paused")
     forget_fatal(run.store, run.stage, run.options)
-    return ExitCode.DONE if output or run.pause.is_planned else ExitCode.RETRY
-
-
-def _pass_on(
-    stage: Stage,
-    options: Options,
-    paused: PausedOutput,
-    steps: Steps[Options, Made],
-    store: ObjectStore,
-    outputs: ExecutorOutputs | None,
-) -> None:
-    """End well, with the pause in the place of an output: no key is committed, no pointer moved."""
-    log.info("nothing to do: %s", paused)
-    shown = steps.show_pause(options, store, paused) if steps.show_pause else Finish()
-    _write_results(stage, options, paused.to_json(), shown, outputs, status="paused")
-
-
-def _check_pointers(stage: Stage, options: StageOptions) -> None:
-    """Refuse names of pointers that cannot be now, not after the work."""
-    for name in (
-        options.pointer or stage.name,
-        *(_part_pointer(options.pointer, each) for each in stage.outputs),
-    ):
-        pointer_name(options.channel, name)
-
-
-def _check_reference_out(name: str) -> None:
-    """Refuse what cannot be written now, not after the work.
-
-    Raises:
-        UsageError: it is a folder, below a file, or this user may not write it.
-    """
-    if not name:
-        return
-    path = Path(name)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        why = "it is a folder" if path.is_dir() else ""
-        if not os.access(path if path.exists() else path.parent, os.W_OK):
-            why = f"user {os.geteuid()} may not write there"
-    except (OSError, ValueError) as error:
-        why = in_words(error)
-    if why:
-        raise UsageError(f"--reference-out {name}: expected a file that can be written: {why}; name another")
+    if output or run.pause.is_planned:
+        return _DONE
+    return Ended(int(ExitCode.RETRY), f"{run.pause.why}, saved at {run.pause.where}")
 
 
 def _is_helper() -> bool:
@@ -211,9 +242,22 @@ def _recipe_of(run: StageRun[Options, Made], steps: Steps[Options, Made]) -> Rec
         inputs=inputs,
         execution=by_kind(options, "execution"),
         run_id=options.run_id,
+        channel=options.channel,
     )
     run.key, run.pinned = recipe.key, recipe.outputs
+    run.telemetry.info(key=recipe.key[:12], model=_model_of(run), options_digest=digest(recipe.semantic)[:12])
     return recipe
+
+
+def _model_of(run: StageRun[Options, Made]) -> str:
+    """The key of the model that the run makes, or that it measures or judges; "" where there is none."""
+    if run.stage.outputs.get(run.stage.main_output) == "Model" and run.stage.name == "train":
+        return run.key[:12]
+    measured = run.inputs.get("challenger")
+    if measured:
+        return str(measured.manifest.inputs["model"].get("key", ""))[:12]
+    model = run.inputs.get("model")
+    return model.manifest.key[:12] if model else ""
 
 
 def _output_of(
@@ -224,6 +268,7 @@ def _output_of(
         found = find_whole(run.store, run.stage.name, recipe.key)
         if found is not None:
             log.info("%s is committed already; nothing to do", found)
+            run.telemetry.add("outputs", room="stage", part=run.stage.name, result="found")
             return found
 
     def taken_up(output: Output) -> None:
@@ -237,6 +282,8 @@ def _output_of(
     else:
         made = getattr(run, "attempt", None)  # unset where we only waited for another run
         ours = made is not None and made.id == output.manifest.attempt
+        result = "made" if ours else "adopted"
+        run.telemetry.add("outputs", room="stage", part=run.stage.name, result=result)
         what = "committed %s in %s" if ours else "adopted %s, made by another run or before, after %s"
         log.info(what, output, human_seconds(time.monotonic() - run.started))
     return output
@@ -247,61 +294,31 @@ def _build(
 ) -> Result:
     """What the work gives back; its options, cost and metrics are recorded beside it."""
     run.attempt = attempt
+    run.telemetry.state("working")
     resolved = by_kind(run.options, "semantic", "execution")
     attempt.write("config.yaml", dump_yaml(resolved), role="record")
+    earlier = read_cards(run.store, run.stage.name, run.key)
+    show_earlier(earlier)
     cost = CostMeter(run.counted)
     try:
         result = work(run)
+    except Exception as error:
+        card = Card.of(run.stage.name, error, run.again, run.options.run_id)
+        keep_card(run.store, run.key, card, error)
+        raise
     finally:
         cost.close()
     if result.pause:
         run.pause = result.pause
     run.counted = cost.show(run.telemetry)
     attempt.write("metrics.prom", run.telemetry.text(), role="record")
+    if earlier:
+        run.has_failed_before = True
+        attempt.write(FAILURES, to_json(earlier), role="record")
     return result
-
-
-def _hand_over(
-    run: StageRun[Options, Made], output: Output, shown: Finish, outputs: ExecutorOutputs | None
-) -> None:
-    """Move the channel's pointers and write the references that the caller asked for."""
-    stage, options = run.stage, run.options
-    parts = {name: output.part(name) for name in output.manifest.references} | shown.references
-    if options.pointer != NONE:
-        for name, part in parts.items():
-            move_pointer(run.store, options.channel, _part_pointer(options.pointer, name), part.reference)
-        move_pointer(run.store, options.channel, options.pointer or stage.name, output.reference)
-    check_present(run.store, [output, *parts.values()])  # after the pointers: see in_use.announce
-    bodies = {name: part.reference.to_json() for name, part in parts.items()}
-    shown = dataclasses.replace(shown, artifacts={**shown.artifacts, **bodies})
-    _write_results(stage, options, output.reference.to_json(), shown, outputs)
-
-
-def _write_results(
-    stage: Stage,
-    options: StageOptions,
-    main_output: str,
-    shown: Finish,
-    outputs: ExecutorOutputs | None,
-    *,
-    status: str = "done",
-) -> None:
-    """Write what stands for the main output, and what else is shown, to where the caller asked for it."""
-    if options.reference_out:
-        path = Path(options.reference_out)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, main_output)
-    if outputs:
-        empty = dict.fromkeys(stage.parameters, "")
-        bodies = {**shown.artifacts, stage.main_output: main_output}
-        outputs.write(bodies, shown.metadata, {**empty, **shown.parameters, "status": status})
-
-
-def _part_pointer(pointer: str, part: str) -> str:
-    """The pointer of an output other than the main one: not the channel's own where another was asked for."""
-    return f"{pointer}_{part}" if pointer else part
 
 
 def run(stage: Stage, steps: Steps[Options, Made]) -> NoReturn:
     """`main`, as the last line of a stage's `__main__`."""
+    stacks_on_request()
     as_process(functools.partial(main, stage, steps, started=process_started()))

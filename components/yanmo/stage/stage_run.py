@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from yanmo.options.fields import StageOptions
+from yanmo.options.shared import StageOptions
 from yanmo.stage.cost import CostMeter, Counted
 from yanmo.stage.declaration import Stage
 from yanmo.stage.exporter import Telemetry
@@ -40,6 +40,8 @@ class StageRun(Generic[Options, Made]):
     store: ObjectStore
     inputs: dict[str, Output | None]
     telemetry: Telemetry
+    left_out: frozenset[str] = frozenset()
+    """Inputs that were given as `none`."""
     given: frozenset[str] = frozenset()
     """Options that a flag, a file or a bundle of options gave; the others are left to themselves."""
     prepared: Made = dataclasses.field(init=False)
@@ -48,6 +50,10 @@ class StageRun(Generic[Options, Made]):
     """When the process began, by the monotonic clock."""
     counted: Counted = dataclasses.field(init=False)
     """Up to where the cost of this process is recorded."""
+    again: str = ""
+    """The command that runs this again; "" where nobody can say it here."""
+    has_failed_before: bool = False
+    """Whether an earlier try of this key left word of its failure."""
     key: str = ""
     is_made: bool = False
     """Whether the output is there, so that its record of cost is closed and a part keeps one of its own."""
@@ -91,16 +97,24 @@ class StageRun(Generic[Options, Made]):
             semantic=semantic,
             inputs=dict(inputs),
             run_id=self.options.run_id,
+            channel=self.options.channel,
         )
         self.session.use(list(recipe.outputs.values()))
+        built: list[Attempt] = []
+
+        def noted(attempt: Attempt) -> Result:
+            built.append(attempt)
+            return _with_cost(self, build, attempt) if self.is_made else build(attempt)
+
         found = commit_once(
             self.store,
             recipe,
-            functools.partial(_with_cost, self, build) if self.is_made else build,
+            noted,
             force=self.options.force,
             taken_up=lambda part: self.session.use([part]),
         )
         assert found is not None
+        self.telemetry.add("outputs", room="stage", part=name, result="made" if built else "found")
         if self.key:
             self.pin([found])
         return found
@@ -121,7 +135,7 @@ class StageRun(Generic[Options, Made]):
 
 def _with_cost(run: StageRun[Any, Any], build: Callable[[Attempt], Result], attempt: Attempt) -> Result:
     """What `build` gives back; its cost is recorded beside it."""
-    cost, telemetry = CostMeter(run.counted), Telemetry(attempt.stage, port=-1)
+    cost, telemetry = CostMeter(run.counted), Telemetry(attempt.stage)
     try:
         result = build(attempt)
     finally:

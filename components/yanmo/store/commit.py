@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
-import json
 import logging
 import time
 import uuid
@@ -18,7 +17,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from yanmo.common.errors import DataError, is_out_of_space
+from yanmo.common import waiting
+from yanmo.common.errors import DataError, StorageError, is_out_of_space
+from yanmo.common.logs import human_seconds
+from yanmo.common.plain_json import json_value
 from yanmo.store.manifest import FileEntry, Manifest, Role, content_digest, make_key
 from yanmo.store.objects import AlreadyExists, Damaged, ObjectStore, check_name
 from yanmo.store.output import Output, find_output, manifest_name, superseded_name
@@ -125,6 +127,8 @@ class Recipe:
     """Input name -> `Output`, or {"content_digest": ..., "uri": ...} for raw files, or None."""
     execution: dict[str, Any] = field(default_factory=dict)
     run_id: str = ""
+    channel: str = ""
+    """For whom it is made; said in its lease alone."""
 
     @property
     def key(self) -> str:
@@ -164,7 +168,8 @@ def commit_once(
 ) -> Output | None:
     """The committed output of `recipe`, made by `build` unless it is there already.
 
-    Waits while another live run makes the same key, and adopts its result.
+    Waits while another live run makes the same key, and adopts its result: to its end, or for
+    --wait-seconds where that is set.
 
     Args:
         taken_up: called with the output before its lease is given back: no gc comes between. Where it
@@ -172,27 +177,29 @@ def commit_once(
 
     Returns:
         The output, or None when `build` paused (its work stays below `runs/`).
+
+    Raises:
+        StorageError: another run was still making it at the end of the wait.
     """
     key = recipe.key
-    lease = Lease(store, lease_name(recipe.stage, key), uuid.uuid4().hex[:12])
-    has_logged = False
-    while True:
-        found = None if force else find_whole(store, recipe.stage, key)
-        if found is not None:
-            try:
-                taken_up(found)
-                return found
-            except Removed as error:
-                if error.which != found.reference:  # an input of this run: that does not come back by itself
-                    raise
-                log.info("%s was being removed by gc when it was taken up; looking again", found)
-                continue
-        if lease.acquire():
-            break
-        if not has_logged:
-            log.info("another run is making %s/%s; waiting for it", recipe.stage, key[:12])
-            has_logged = True
-        time.sleep(wait_seconds)
+    note = {"channel": recipe.channel, "run_id": recipe.run_id}
+    lease = Lease(store, lease_name(recipe.stage, key), uuid.uuid4().hex[:12], note=note)
+    with waiting.Wait("lease") as wait:
+        while True:
+            found = None if force else find_whole(store, recipe.stage, key)
+            if found is not None:
+                try:
+                    taken_up(found)
+                    return found
+                except Removed as error:
+                    if error.which != found.reference:  # an input of this run: that does not come back alone
+                        raise
+                    log.info("%s was being removed by gc when it was taken up; looking again", found)
+                    continue
+            if lease.acquire():
+                break
+            _wait_for_another(wait, f"{recipe.stage}/{key[:12]}")
+            time.sleep(wait_seconds)
     try:
         if not force:  # it may have been committed between the look and the lease
             found = find_whole(store, recipe.stage, key)
@@ -206,6 +213,22 @@ def commit_once(
         return output
     finally:
         lease.release()
+
+
+def _wait_for_another(wait: waiting.Wait, what: str) -> None:
+    """Note that another run makes `what`.
+
+    Raises:
+        StorageError: we have waited for it long enough.
+    """
+    waited, most = wait.because(f"it is making {what}"), waiting.longest_wait()
+    if not waited:
+        log.info("another run is making %s; waiting for it", what)
+    if most and waited > most:
+        raise StorageError(
+            f"another run has been making {what} for the {human_seconds(waited)} that this one waited "
+            "(--wait-seconds); run the same command again, or stop the other one"
+        )
 
 
 def _build_and_commit(
@@ -275,7 +298,7 @@ def _is_committed(store: ObjectStore, attempt: Attempt) -> bool:
     """Whether the committed manifest names `attempt`; True when that cannot be known."""
     try:
         data, _ = store.read(manifest_name(attempt.stage, attempt.key))
-        return bool(json.loads(data)["attempt"] == attempt.id)
+        return bool(json_value(data)["attempt"] == attempt.id)
     except FileNotFoundError:
         return False
     except (OSError, ValueError, KeyError, TypeError):

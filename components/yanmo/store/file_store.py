@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import functools
 import hashlib
 import io
@@ -16,12 +15,20 @@ import os
 import shutil
 import stat
 import time
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, BinaryIO, Concatenate, ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 from yanmo.common.errors import DataError, StorageError, StoreUnusable
+from yanmo.store import traffic
+from yanmo.store.durable_files import (
+    TEMPORARY,
+    fsync_dir,
+    locked,
+    make_folders,
+    remove_abandoned,
+    temporary_file,
+)
 from yanmo.store.objects import (
     MAX_DOCUMENT_BYTES,
     AlreadyExists,
@@ -36,54 +43,10 @@ from yanmo.store.objects import (
     is_name,
 )
 
-_TEMPORARY = ".tmp-"
 _LOCKS = ".locks"
-_TRIES = 100
-"""How often a folder is made that others remove in between; each time costs them a removal."""
 _FOR_GOOD = {errno.EACCES, errno.EPERM, errno.EEXIST, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG}
 _Given = ParamSpec("_Given")
 _Answer = TypeVar("_Answer")
-
-
-def fsync_dir(path: Path) -> None:
-    """Make renames inside the folder `path` durable."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def make_folders(path: Path) -> None:
-    """Make the folder `path` and its parents, durable: a folder is an entry of its parent."""
-    missing = []
-    while not path.is_dir():
-        missing.append(path)
-        path = path.parent
-    for folder in reversed(missing):
-        try:
-            folder.mkdir()
-        except FileExistsError:  # another writer's, maybe gone again: the caller tries again
-            if _is_no_folder(folder):
-                raise
-        fsync_dir(folder.parent)
-
-
-def _is_no_folder(path: Path) -> bool:
-    """Whether something lies at `path` that is no folder: a file, or a link that leads nowhere."""
-    try:
-        return not stat.S_ISDIR(path.stat().st_mode)
-    except FileNotFoundError:
-        return path.is_symlink()
-
-
-def _opened_in_folder(path: Path) -> BinaryIO:
-    """The new file `path`, its folder made; again where `delete` took the empty folder in between."""
-    for _ in range(_TRIES):
-        with contextlib.suppress(FileNotFoundError):
-            make_folders(path.parent)
-            return path.open("xb")
-    raise StoreUnusable(f"{path.parent}: this folder cannot be made; give another --store")
 
 
 def _explained(
@@ -99,25 +62,30 @@ def _explained(
     return explained
 
 
+def _request(
+    kind: traffic.Kind,
+) -> Callable[
+    [Callable[Concatenate[FileStore, _Given], _Answer]], Callable[Concatenate[FileStore, _Given], _Answer]
+]:
+    """A method that is `_explained` and counted as a request."""
+
+    def counted(
+        method: Callable[Concatenate[FileStore, _Given], _Answer],
+    ) -> Callable[Concatenate[FileStore, _Given], _Answer]:
+        @functools.wraps(method)
+        def request(store: FileStore, /, *args: _Given.args, **options: _Given.kwargs) -> _Answer:
+            with traffic.request(kind), store.explaining():
+                return method(store, *args, **options)
+
+        return request
+
+    return counted
+
+
 def _unless_gone(error: OSError) -> None:
     """For os.walk, which passes over a folder that it cannot read: only one that is gone may be."""
     if not isinstance(error, FileNotFoundError):
         raise error
-
-
-def _remove_abandoned(path: Path) -> None:
-    """Remove a temporary file unless its writer lives, which holds its lock."""
-    with contextlib.suppress(FileNotFoundError, BlockingIOError), path.open("rb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        path.unlink()
-
-
-def _is_at(file: IO[str], path: Path) -> bool:
-    """Whether the open file is the one that lies at `path`."""
-    try:
-        return os.path.samestat(os.fstat(file.fileno()), path.stat())
-    except FileNotFoundError:
-        return False
 
 
 class FileStore:
@@ -150,7 +118,7 @@ class FileStore:
     def _path(self, name: str) -> Path:
         return self.root / check_name(name)
 
-    @_explained
+    @_request("read")
     def read(self, name: str) -> tuple[bytes, str]:
         with self._opened(name) as file:
             data = file.read(MAX_DOCUMENT_BYTES + 1)
@@ -158,6 +126,7 @@ class FileStore:
             raise DataError(
                 f"{self.uri}/{name}: over {MAX_DOCUMENT_BYTES} bytes, no document of Yanmo; restore it"
             )
+        traffic.carried("read", len(data))
         return data, hashlib.sha256(data).hexdigest()
 
     def _opened(self, name: str) -> io.BufferedReader:
@@ -186,10 +155,11 @@ class FileStore:
     def _no_object(self, name: str, found: str) -> DataError:
         return DataError(f"{self.uri}/{name}: expected a file, found {found}; remove it, or restore the file")
 
-    @_explained
+    @_request("write")
     def create(self, name: str, data: bytes) -> str:
         path = self._path(name)
-        with self._temporary(path, data) as temporary:
+        traffic.carried("write", len(data))
+        with temporary_file(path, data) as temporary:
             try:
                 os.link(temporary, path)
             except FileExistsError:
@@ -204,22 +174,23 @@ class FileStore:
         fsync_dir(path.parent)
         return hashlib.sha256(data).hexdigest()
 
-    @_explained
+    @_request("write")
     def replace(self, name: str, data: bytes, version: str) -> str:
         path = self._path(name)
-        with self._locked(name):
+        with locked(self.root / _LOCKS, name):
             try:
                 current = self.read(name)[1]
             except FileNotFoundError:
                 current = "no object"
             if current != version:
                 raise Changed(f"{self.uri}/{name}: expected version {version}, found {current}")
-            with self._temporary(path, data) as temporary:
+            traffic.carried("write", len(data))
+            with temporary_file(path, data) as temporary:
                 os.replace(temporary, path)
             fsync_dir(path.parent)
         return hashlib.sha256(data).hexdigest()
 
-    @_explained
+    @_request("stat")
     def stat(self, name: str) -> ObjectInfo | None:
         path = self._path(name)
         if path.is_file():
@@ -241,7 +212,7 @@ class FileStore:
         make_folders(path)
         return path
 
-    @_explained
+    @_request("write")
     def publish(self, prefix: str, names: Sequence[str]) -> list[Written]:
         return [self._publish(prefix, name) for name in names]
 
@@ -251,13 +222,14 @@ class FileStore:
             sha256 = hashlib.file_digest(file, "sha256").hexdigest()
             os.fsync(file.fileno())
             written = Written(file.tell(), sha256)
+        traffic.carried("write", written.bytes)
         for folder in path.parents:
             fsync_dir(folder)
             if folder == self.root / prefix:
                 break
         return written
 
-    @_explained
+    @_request("copy")
     def link(self, pairs: Sequence[tuple[Wanted, str]]) -> None:
         """Hard links: the second name costs no space, and removing the first leaves it whole."""
         for wanted, name in pairs:
@@ -286,21 +258,24 @@ class FileStore:
     def release(self, paths: Sequence[Path]) -> None:
         """The files are the objects; nothing to do."""
 
-    @_explained
+    @_request("read")
     def _fetch(self, wanted: Wanted) -> Path:
         path = self._path(wanted.name)
         check_size(f"{self.uri}/{wanted.name}", wanted, path.stat().st_size if path.is_file() else None)
         with path.open("rb") as file:
             check_sha256(f"{self.uri}/{wanted.name}", wanted, hashlib.file_digest(file, "sha256").hexdigest())
+        traffic.carried("read", wanted.bytes)
         return path
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
+        with traffic.request("list"):
+            pass  # its time is its reader's
         for path in self._files(prefix):
-            if not path.name.startswith(_TEMPORARY):
+            if not path.name.startswith(TEMPORARY):
                 with contextlib.suppress(FileNotFoundError):  # deleted while we list
                     yield self._info(path.relative_to(self.root).as_posix(), path)
 
-    @_explained
+    @_request("read")
     def digest(self, name: str) -> Written | None:
         try:
             with self._opened(name) as file:
@@ -309,7 +284,7 @@ class FileStore:
         except (FileNotFoundError, IsADirectoryError):
             return None
 
-    @_explained
+    @_request("delete")
     def delete(self, name: str) -> None:
         path = self._path(name)
         path.unlink(missing_ok=True)
@@ -329,10 +304,10 @@ class FileStore:
     def leftovers(self) -> Iterator[Leftover]:
         yield from self._empty_folders()
         for path in self._files(""):
-            if path.name.startswith(_TEMPORARY):
+            if path.name.startswith(TEMPORARY):
                 with contextlib.suppress(FileNotFoundError):
                     info = self._info(path.relative_to(self.root).as_posix(), path)
-                    remove = functools.partial(_remove_abandoned, path)
+                    remove = functools.partial(remove_abandoned, path)
                     yield Leftover(info.name, "temporary file", info.bytes, info.modified, remove)
 
     def _empty_folders(self) -> Iterator[Leftover]:
@@ -360,33 +335,3 @@ class FileStore:
     def _info(self, name: str, path: Path) -> ObjectInfo:
         status = path.stat()
         return ObjectInfo(name, status.st_size, status.st_mtime)
-
-    @contextlib.contextmanager
-    def _temporary(self, path: Path, data: bytes) -> Iterator[Path]:
-        """A durable file with `data` next to `path`, locked while it is in use and gone afterwards."""
-        temporary = path.parent / f"{_TEMPORARY}{uuid.uuid4().hex}"
-        try:
-            with _opened_in_folder(temporary) as file:
-                fcntl.flock(file, fcntl.LOCK_EX)
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-                yield temporary
-        finally:  # a full disk, but also Ctrl-C
-            temporary.unlink(missing_ok=True)
-
-    @contextlib.contextmanager
-    def _locked(self, name: str) -> Iterator[None]:
-        folder = self.root / _LOCKS
-        path = folder / hashlib.sha256(name.encode()).hexdigest()[:32]
-        while True:
-            folder.mkdir(parents=True, exist_ok=True)
-            with path.open("a") as file:
-                fcntl.flock(file, fcntl.LOCK_EX)
-                if not _is_at(file, path):
-                    continue  # its last holder removed it: the lock is another file by now
-                try:
-                    yield
-                finally:  # names of sessions are drawn: their locks would stay for ever
-                    path.unlink(missing_ok=True)
-                return

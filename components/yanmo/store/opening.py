@@ -33,14 +33,22 @@ def open_store(uri: str, settings: StoreSettings | None = None) -> ObjectStore:
 
         if parts.scheme == "file" and parts.netloc not in ("", "localhost"):
             raise UsageError(f"--store {uri}: expected file:///absolute/path")
-        path = unquote(parts.path) if parts.scheme else uri
-        if not path:
+        path = local_folder(uri)
+        if path is None or not (parts.path if parts.scheme else uri):
             raise UsageError("--store is empty: expected a folder, file:///path or s3://bucket/prefix")
-        _check_place(uri, Path(path))
-        return FileStore(Path(path))
+        _check_place(uri, path)
+        return FileStore(path)
     raise UsageError(
         f"--store {uri}: no backend for {parts.scheme}://; expected file:///path or s3://bucket/prefix"
     )
+
+
+def local_folder(uri: str) -> Path | None:
+    """The folder of the store at `uri`; None where it is on a server."""
+    parts = urlsplit(uri)
+    if parts.scheme not in ("", "file"):
+        return None
+    return Path(unquote(parts.path) if parts.scheme else uri)
 
 
 def store_of(options: Any, uri: str | None = None) -> ObjectStore:

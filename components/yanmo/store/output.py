@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import fnmatch
 import hashlib
-import json
 import logging
 import re
 from pathlib import Path
 
 from yanmo.common.errors import DataError, UsageError
+from yanmo.common.plain_json import json_value
 from yanmo.store.manifest import MAKE_AGAIN, FileEntry, Manifest, Reference, content_digest
 from yanmo.store.objects import Damaged, ObjectStore, Wanted, is_name
 
@@ -58,7 +58,7 @@ class Output:
         entries = self.entries(pattern)
         if not entries:
             have = ", ".join(f.path for f in self.manifest.files[:10])
-            raise DataError(f"{self}: no file {pattern!r}; it holds {have}")
+            raise DataError(f"{self}: no file {pattern!r}; it holds {have}: name one of them")
         wanted = [e for e in entries if not self._is_here(e)]
         try:
             found = self.store.fetch([self.wanted(e) for e in wanted])
@@ -237,7 +237,7 @@ def _note_other_manifest(store: ObjectStore, found: Output, reference: Reference
 
 def read_json(output: Output, name: str) -> dict:  # type: ignore[type-arg]
     """The JSON object in the file `name` of `output`, verified."""
-    value = json.loads(output.path(name).read_text(encoding="utf-8"))
+    value = json_value(output.path(name).read_text(encoding="utf-8"))
     if not isinstance(value, dict):
         raise DataError(f"{output}: {name}: expected a JSON object")
     return value

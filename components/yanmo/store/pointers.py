@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import re
+import contextlib
 from collections.abc import Collection
 
 from yanmo.common.errors import DataError, UsageError
+from yanmo.common.names import name_problems
 from yanmo.store.manifest import MAX_REFERENCE_BYTES, REFERENCE_SCHEMA, Reference
 from yanmo.store.objects import AlreadyExists, Changed, ObjectStore, overwrite
 from yanmo.store.output import Output, open_reference
@@ -55,7 +56,6 @@ _MEND = {
     ),
 }
 """What to do about a damaged pointer that is read before its stage would set it again, or by others only."""
-_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}\Z")
 
 
 def pointer_name(channel: str, name: str) -> str:
@@ -65,8 +65,8 @@ def pointer_name(channel: str, name: str) -> str:
         UsageError: a channel or pointer name that cannot be part of an object's name.
     """
     for what, part in (("--channel", channel), ("--pointer", name)):
-        if not _PART.match(part):
-            raise UsageError(f"{what} {part[:100]!r}: expected up to 100 letters, digits, - or _")
+        for problem in name_problems(what, part):
+            raise UsageError(problem)
     return f"pointers/{channel}/{name}.json"
 
 
@@ -153,6 +153,13 @@ def move_pointer(store: ObjectStore, channel: str, name: str, reference: Referen
     """
     path, data = pointer_name(channel, name), reference.to_json().encode()
     overwrite(store, path, data, lambda current: _refuse_later(current, f"{store.uri}/{path}"))
+
+
+def check_movable(store: ObjectStore, channel: str, name: str) -> None:
+    """Raise what `move_pointer` would raise for what lies there now: something else, or a later version's."""
+    path = pointer_name(channel, name)
+    with contextlib.suppress(FileNotFoundError):
+        _refuse_later(store.read(path)[0], f"{store.uri}/{path}")
 
 
 def _refuse_later(data: bytes, where: str) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from yanmo.options.fields import StageOptions, input_ref, opt
+from yanmo.options.fields import input_ref, opt
+from yanmo.options.shared import StageOptions
 from yanmo.stage.declaration import Stage
+from yanmo.tokenize.metrics import METRICS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,4 +93,5 @@ STAGE = Stage(
     revision=2,
     config=TokenizeConfig,
     outputs={"token_cache": "Dataset", "tokenizer": "Model"},
+    metrics=METRICS,
 )

@@ -38,7 +38,7 @@ _WORD = re.compile(r"[\u4E00-\u9FD5a-zA-Z+#&\._%\-]+")
 dictionary."""
 _REACHABLE = re.compile(r"[\u4E00-\u9FD5a-zA-Z0-9+#&\._%\-]+")
 """jieba's re_han_default: other characters end a block, and no word contains them."""
-_USER_LINE = re.compile(r"(\S+)(?: ([0-9]{1,15}))?(?: ([a-z]+))?")
+_USER_LINE = re.compile(r"([^\s\x00-\x1f\x7f-\x9f]+)(?: ([0-9]{1,15}))?(?: ([a-z]+))?")
 _MAX_WORD, _MAX_REST = 100, 40
 """Characters of a word (jieba's longest has 16), and of its frequency and tag."""
 
@@ -173,7 +173,8 @@ def user_lines(data: bytes, name: str) -> bytes:
 
     Raises:
         DataError: a line is not `word`, `word frequency`, `word tag` or `word frequency tag`. jieba reads
-            such a line as a word with spaces in it, which it then never finds.
+            such a line as a word with spaces in it, which it then never finds. One with control characters
+            comes from a file that is none of text.
     """
     try:
         text = data.decode("utf-8-sig")
@@ -193,7 +194,8 @@ def user_lines(data: bytes, name: str) -> bytes:
         if len(rest) > _MAX_REST or not _USER_LINE.fullmatch(line):
             raise DataError(
                 f"{name}:{number}: expected `word [frequency] [tag]`, one space between them, the frequency "
-                f"of at most 15 digits, the tag in small Latin letters; found {brief(line)}"
+                f"of at most 15 digits, the tag in small Latin letters, no control characters; found "
+                f"{brief(line)}"
             )
         kept.append(line)
     return "".join(line + "\n" for line in kept).encode()

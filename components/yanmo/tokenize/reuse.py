@@ -81,6 +81,7 @@ def find_parts(run: TokenizeRun, shards: list[Shard]) -> list[Output | None]:
     here = [part for part in found if part is not None]
     if here:
         run.pin(here)
+        run.telemetry.add("outputs", len(here), room="stage", part=PART, result="found")
         log.info("%d of %d files were tokenized before", len(here), len(shards))
     return found
 

@@ -7,7 +7,6 @@ stops when one id differs. Special tokens written in a text stay text: `<|eos|>`
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +15,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from yanmo.common.errors import DataError
+from yanmo.common.errors import DataError, in_words
 from yanmo.common.jit import has_numba
+from yanmo.common.plain_json import json_value
 from yanmo.tokenize.byte_level import from_byte_level, is_byte_level
 from yanmo.tokenize.kernel import Trie, build_trie, segment
 
@@ -36,6 +36,8 @@ class Segmenter:
     """Id of the piece of byte 0; the other bytes follow."""
     path: Path | None = None
     """The `tokenizer.json` it was read from."""
+    is_byte_level: bool = False
+    """Whether that is in byte-level form."""
 
     @classmethod
     def of(
@@ -52,7 +54,7 @@ class Segmenter:
             DataError: not a plain Unigram with byte fallback, the only model that the kernel supports.
         """
         try:
-            value = json.loads(path.read_text(encoding="utf-8"))
+            value = json_value(path.read_text(encoding="utf-8"))
             model = value["model"]
             level = is_byte_level(value)
             known = (model["type"], model["byte_fallback"]) == ("Unigram", not level)
@@ -64,7 +66,9 @@ class Segmenter:
                 pieces = tuple(from_byte_level(pieces))
             if [*pieces].index("<0xFF>") - [*pieces].index("<0x00>") != 255:
                 raise ValueError("its 256 byte pieces are not consecutive")
-            return cls.of(pieces, scores, model["unk_id"], path)
+            return cls(
+                tuple(pieces), tuple(scores), model["unk_id"], pieces.index("<0x00>"), path, bool(level)
+            )
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise DataError(
                 f"{path}: expected a Unigram tokenizer.json with byte_fallback (or a ByteLevel step) and "
@@ -79,7 +83,8 @@ class Segmenter:
     @functools.cached_property
     def trie(self) -> Trie:
         """The search tables of the kernel."""
-        return build_trie(self.pieces, self.scores)
+        spelled = self.scores[self.byte0 : self.byte0 + 256] if self.is_byte_level else ()
+        return build_trie(self.pieces, self.scores, spelled)
 
     @functools.cached_property
     def ids(self) -> dict[str, int]:
@@ -186,8 +191,10 @@ def text_and_offsets(column: pa.Array) -> tuple[Array, Array]:
 def check_text(column: pa.Array) -> None:
     """Raise DataError where a column is not text: the kernel relies on valid UTF-8."""
     if column.null_count:
-        raise DataError(f"{column.null_count} documents have no text (null)")
+        raise DataError(f"{column.null_count} documents have no text (null); make them by `yanmo curate`")
     try:
         column.validate(full=True)
     except pa.ArrowInvalid as error:
-        raise DataError(f"a document's text is not valid UTF-8: {error}") from error
+        raise DataError(
+            f"a document's text is not valid UTF-8: {in_words(error)}; make the documents by `yanmo curate`"
+        ) from error

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import logging
-import os
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import as_completed
@@ -13,17 +12,19 @@ from typing import Any
 
 import numpy as np
 
+from yanmo.common.control_group import usable_cpus
 from yanmo.common.errors import DataError
+from yanmo.common.fork_server import preload
 from yanmo.common.given_file import MIB, read_given
 from yanmo.common.logs import Progress, human_bytes
-from yanmo.common.workers import Workers, preload
+from yanmo.common.workers import Workers
 from yanmo.formats.documents import text_form
 from yanmo.formats.round_trip import check_round_trip, probe_texts
 from yanmo.formats.texts_at_hand import training_sample
 from yanmo.formats.token_cache import GENRES_FILE, SPLITS, TOKENIZER, SpecialIds
 from yanmo.stage.stage_run import KeyInput, Prepared, Steps
 from yanmo.store.commit import Attempt, Result
-from yanmo.store.manifest import file_sha256
+from yanmo.store.manifest import MAKE_AGAIN, file_sha256
 from yanmo.store.opening import store_of
 from yanmo.store.output import Output
 from yanmo.tokenize.config import TokenizeConfig
@@ -203,7 +204,7 @@ def work(run: TokenizeRun) -> Result:
     if segmenter.vocab_size != special.vocab_size:
         raise DataError(
             f"{tokenizer}: vocab_size differs: {special.vocab_size} in {GENRES_FILE}, "
-            f"{segmenter.vocab_size} in tokenizer.json"
+            f"{segmenter.vocab_size} in tokenizer.json; {MAKE_AGAIN}"
         )
     if run.inputs[TOKENIZER] is not None:
         texts = itertools.chain(probe_texts(), training_sample(run.input("documents")))
@@ -276,8 +277,7 @@ def _described_shards(shards: list[Shard], parts: list[Output]) -> list[dict[str
 def _workers(options: TokenizeConfig, shards: list[Shard]) -> int:
     """Processes to use: --workers, else one per CPU but no more than pay off for the text."""
     size = sum(shard.entry.bytes for shard in shards)
-    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    auto = min(cpus, 1 + size // _BYTES_PER_WORKER)
+    auto = min(usable_cpus(), 1 + size // _BYTES_PER_WORKER)
     return int(max(1, min(options.workers or auto, len(shards))))
 
 
@@ -320,11 +320,12 @@ def _report(run: TokenizeRun, counts: dict[str, Any], metadata: dict[str, Any], 
     """Report in log and metrics what was made."""
     tokens = sum(sum(one.tokens.values()) for one in done)
     characters = sum(sum(one.characters.values()) for one in done)
-    run.telemetry.gauge("tokens", "Tokens in the cache").set(tokens)
-    run.telemetry.gauge("characters", "Characters in the cache").set(characters)
-    run.telemetry.gauge("documents", "Documents in the cache").set(
-        sum(sum(one.documents.values()) for one in done)
-    )
+    documents = sum(sum(one.documents.values()) for one in done)
+    run.telemetry.set("tokens", tokens)
+    run.telemetry.set("characters", characters)
+    run.telemetry.set("documents", documents)
+    run.telemetry.set("text_bytes", sum(one.bytes for one in done))
+    run.telemetry.set("byte_tokens_ratio", metadata["byte_token_share"])
     log.info(
         "%d tokens, %.3f per character, %.2f %% of them bytes; %s of text; %d documents checked",
         tokens,
@@ -335,9 +336,7 @@ def _report(run: TokenizeRun, counts: dict[str, Any], metadata: dict[str, Any], 
     )
     if "jieba_agreement" in metadata:
         found = metadata["jieba_agreement"]
-        run.telemetry.gauge(
-            "jieba_boundary_recall_ratio", "Share of jieba's word boundaries that are token boundaries"
-        ).set(found["boundary_recall"])
+        run.telemetry.set("jieba_boundary_recall_ratio", found["boundary_recall"])
         log.info(
             "%.2f %% of jieba's word boundaries are token boundaries (%d sentences)",
             100 * found["boundary_recall"],

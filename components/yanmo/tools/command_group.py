@@ -13,9 +13,10 @@ from typing import Any, Generic, NoReturn, TypeVar
 from yanmo.common.command_end import as_process, ended
 from yanmo.common.logs import setup
 from yanmo.options.command_line import load_command
-from yanmo.options.fields import ToolOptions, default_argv
+from yanmo.options.fields import default_argv
+from yanmo.options.shared import ToolOptions
 from yanmo.store.objects import ObjectStore
-from yanmo.store.opening import store_of
+from yanmo.store.opening import default_store, store_of
 
 T = TypeVar("T", bound=ToolOptions)
 WHAT = (
@@ -50,8 +51,9 @@ def main(tool: Tool, argv: Sequence[str] | None = None) -> int:
     def serve() -> int:
         classes = {name: each.options for name, each in tool.subcommands.items()}
         name, options = load_command(classes, default_argv(argv), f"yanmo {tool.name}", tool.description)
-        setup(options.log_level, tool.name)
-        return tool.subcommands[name].run(store_of(options), options)
+        setup(options.log_level, tool.name, options.log_format)
+        store = store_of(options, options.store or default_store())
+        return tool.subcommands[name].run(store, options)
 
     return ended(tool.name, serve, "nothing half-written is visible; run the same command again to go on")
 

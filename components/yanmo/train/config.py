@@ -8,8 +8,10 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
-from yanmo.options.fields import StageOptions, flag, input_ref
+from yanmo.options.fields import flag, input_ref
+from yanmo.options.shared import StageOptions
 from yanmo.stage.declaration import Stage
+from yanmo.train.metrics.declared import METRICS
 from yanmo.train.options.data_options import DataOptions
 from yanmo.train.options.machine_options import EngineOptions, left_to_a_cpu
 from yanmo.train.options.measuring_options import CheckpointOptions, HealthOptions, MeasuringOptions
@@ -60,7 +62,7 @@ class TrainConfig(
         found = {name: getattr(self, name) for name in ("micro_batch", "night_micro_batch")}
         return [
             f"{flag(name)} {rows} does not divide the {self.rank_rows} rows of a rank "
-            "(--batch-rows / --ranks)"
+            "(--batch-rows / --ranks): give a number that does"
             for name, rows in found.items()
             if rows > 0 and self.rank_rows % rows
         ]
@@ -76,6 +78,8 @@ class TrainConfig(
             problems.append(
                 "--tied-head excludes --start bigram, as p(next|this) is not symmetric: give --start random"
             )
+        if self.width == 1 and self.start == "bigram":
+            problems.append("--width 1 has no room for --start bigram: give a larger one, or --start random")
         return problems
 
     def _unvalidated(self) -> list[str]:
@@ -119,4 +123,5 @@ STAGE = Stage(
     config=TrainConfig,
     outputs={"model": "Model"},
     parameters=("status",),
+    metrics=METRICS,
 )

@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from yanmo.common.errors import DataError
+from yanmo.common.threads import thread_pool
 from yanmo.formats.packing import PackingPlan, id_numbers, plan_epoch, tagged_documents
 from yanmo.formats.packing_settings import Packing
 from yanmo.formats.token_cache import DocumentIndex, TokenCache
@@ -101,7 +102,7 @@ class Samples:
         self._plans: dict[int, PackingPlan] = {}
         self._starts = [0]
         self._planning = threading.RLock()
-        self._thread = ThreadPoolExecutor(1, "yanmo-rows") if prefetch else None
+        self._thread = thread_pool(1, "yanmo-rows") if prefetch else None
         self._next: tuple[tuple[int, int], Future[Batch]] | None = None
 
     @property

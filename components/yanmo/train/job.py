@@ -5,6 +5,7 @@
     heartbeats/          touched while a rank makes progress                  workers -> supervisor
     metrics.jsonl        one line per interval, validation and event          workers -> supervisor
     trace.json.gz        the profiler's trace (--profile)                     workers -> supervisor
+    flops.json           FLOPs by module (--flops)                            workers -> supervisor
     micro_batch.json     rows that fitted into memory, after some did not     supervisor
     workers.log          stdout and stderr of the workers                     supervisor
     export/              the finished model and result.json; appears whole    workers -> supervisor
@@ -22,18 +23,11 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from yanmo.common.errors import (
-    DataError,
-    EnvironmentFault,
-    ExitCode,
-    StorageError,
-    UsageError,
-    WorkerLost,
     advice,
     exit_code,
 )
@@ -44,7 +38,7 @@ from yanmo.train.config import TrainConfig
 from yanmo.train.health.watchdog import forget_heartbeats
 
 STOP, METRICS, EXPORT, CHECKPOINTS, RESULT = "stop", "metrics.jsonl", "export", "checkpoints", "result.json"
-MICRO_BATCH, TRACE = "micro_batch.json", "trace.json.gz"
+MICRO_BATCH, TRACE, FLOPS = "micro_batch.json", "trace.json.gz", "flops.json"
 
 
 @dataclass(frozen=True)
@@ -121,6 +115,14 @@ class Status:
     """Whether the rank failed only because another one had failed."""
     out_of_memory: bool = False
     """Whether the micro batch did not fit."""
+    hung: bool = False
+    """Whether its watchdog ended it."""
+    waits: bool = False
+    """Whether it then stood in a collective, and so waited for another rank."""
+    doing: str = ""
+    """What it did when it failed."""
+    kind: str = ""
+    """The class of the error."""
 
     def send(self) -> None:
         """Write the status to stderr, which the supervisor reads."""
@@ -140,19 +142,33 @@ def parse_status(line: bytes) -> Status | None:
         return None
 
 
-def failure(rank: int, error: BaseException, *, follows: bool = False) -> Status:
+def failure(
+    rank: int, error: BaseException, *, follows: bool = False, waits: bool = False, doing: str = ""
+) -> Status:
     """The status of a rank that ends with `error`.
 
     Args:
         follows: whether it failed only because another rank had failed.
+        waits: whether it stood in a collective.
+        doing: what it did.
     """
-    code = exit_code(error)
     text = advice(error) if isinstance(error, Exception) else repr(error)
-    text = text.encode(errors="replace")[:_MOST].decode(errors="ignore")
-    trace = "".join(traceback.format_exception(error)).encode(errors="replace")[-_MOST:]
-    full = is_out_of_memory(error)
-    shown = trace.decode(errors="ignore")
-    return Status(rank, "failed", 0, int(code), text, shown, time.time(), follows, full)
+    return Status(
+        rank,
+        "failed",
+        exit_code=int(exit_code(error)),
+        message=text.encode(errors="replace")[:_MOST].decode(errors="ignore"),
+        trace="".join(traceback.format_exception(error))
+        .encode(errors="replace")[-_MOST:]
+        .decode(errors="ignore"),
+        time=time.time(),
+        follows=follows,
+        out_of_memory=is_out_of_memory(error),
+        hung=isinstance(error, TimeoutError),
+        waits=waits,
+        doing=doing,
+        kind=type(error).__name__,
+    )
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -166,48 +182,6 @@ def clear(folder: Path) -> None:
     """Delete what an earlier start left for its workers."""
     (folder / STOP).unlink(missing_ok=True)
     forget_heartbeats(folder)
-
-
-def raise_failure(statuses: list[Status], ranks: int, started: Collection[int], log_tail: str) -> None:
-    """Raise the error that ended the workers, so that the stage ends with its exit code.
-
-    Args:
-        started: the ranks that left a heartbeat.
-        log_tail: last lines of the workers' log, for the message.
-
-    Raises:
-        WorkerLost: a rank left no status, and no other one failed by itself.
-        UsageError, DataError, StorageError, EnvironmentFault: the first rank that failed by itself raised it.
-        RuntimeError: it raised another error, with its traceback.
-    """
-    failed = [s for s in statuses if s.state == "failed"]
-    causes = [s for s in failed if not s.follows]
-    missing = sorted(set(range(ranks)) - {s.rank for s in statuses})
-    never = [rank for rank in missing if rank not in started]
-    if never and not causes:
-        raise WorkerLost(
-            f"rank {never[0]} of {ranks} never started: torchrun could not bring the ranks together, or "
-            "Python could not begin. Mend what the last lines of the log report, and run the same "
-            f"command again:\n{log_tail}"
-        )
-    if missing and not causes:
-        raise WorkerLost(
-            f"rank {missing[0]} of {ranks} was killed (for lack of memory, or by hand); run the "
-            f"same command again to go on from the last checkpoint. Last lines of the workers:\n{log_tail}"
-        )
-    if not failed:
-        return
-    first = min(causes or failed, key=lambda s: s.time)
-    kinds: dict[int, type[Exception]] = {
-        ExitCode.USAGE: UsageError,
-        ExitCode.DATA: DataError,
-        ExitCode.RETRY: StorageError,
-        ExitCode.ENVIRONMENT: EnvironmentFault,
-    }
-    kind = kinds.get(first.exit_code)
-    if kind is None:
-        raise RuntimeError(f"rank {first.rank} failed:\n{first.trace}")
-    raise kind(f"rank {first.rank}: {first.message}")
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:

@@ -51,7 +51,8 @@ class Loop(Resumable):
         self._at = 0.0
         engine.forwarded = self._forwarded
         self.schedule = Schedule.of(options, options.batch_rows * options.context)
-        self.trace = Trace(self.folder, 0 if engine.rank else options.profile, engine.device)
+        steps = 0 if engine.rank else options.profile
+        self.trace = Trace(self.folder, steps, engine.device, options.profile_from)
         self.monitor = Monitor(
             engine, self.collectives, options.monitor, options.monitor_every, options.warmup_steps
         )
@@ -77,7 +78,7 @@ class Loop(Resumable):
         if self._line_due():
             if self._read():
                 return None
-            self.metrics_log.line(self.step, self.interval, self.watch)
+            self.metrics_log.line(self.step, self.interval, self.watch, self.figures)
         stop, over, due = self._agree()
         if self.step == self.options.steps:
             return None
@@ -103,12 +104,12 @@ class Loop(Resumable):
         options, engine = self.options, self.engine
         began, cpu_began = time.monotonic(), time.process_time()
         self.beat(f"{TRAINING} {self.step + 1}")
-        self.trace.begin_step()
+        self.trace.begin_step(self.step + 1)
         engine.set_learning_rate(self._learning_rate())
         first = self._first_sample()
         batch = self.samples.batch(first, options.batch_rows)
         num_targets = batch.num_targets
-        self._at = self.watch.add("data", began)
+        fed = self._at = self.watch.add("data", began)
         mine = engine.rank * options.rank_rows
         losses = []
         for begin in range(mine, mine + options.rank_rows, options.micro_rows):
@@ -122,6 +123,7 @@ class Loop(Resumable):
         pending = PendingStep(self.step, torch.stack(losses).sum(), num_targets, first, moved)
         self.ledger.add(pending, time.process_time() - cpu_began)
         self.interval.seconds += end - began
+        self.figures.ended(self.step, end - began, fed - began)
         self.trace.end_step()
         if watched:
             self.metrics_log.monitor(self.step, self.monitor.end(self.step, batch))
@@ -153,7 +155,10 @@ class Loop(Resumable):
             if not result.good:
                 rows = self.options.batch_rows
                 self.skipped.append(Skipped(result.first_sample, rows, result.step, "not finite"))
-                self.metrics_log.event(result.step, "skipped", first_sample=result.first_sample, samples=rows)
+                what = "gradient" if math.isfinite(result.loss) else "loss"
+                self.metrics_log.event(
+                    result.step, "skipped", first_sample=result.first_sample, samples=rows, what=what
+                )
             trouble = self.health.note(result.step, result.loss, result.good) or trouble
         if len(self.skipped) > before:
             count, last = len(self.skipped) - before, self.skipped[-1].step

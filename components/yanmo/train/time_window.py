@@ -11,12 +11,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import datetime, timedelta, tzinfo
 from datetime import time as WallTime
 from typing import Any, Literal
-from zoneinfo import ZoneInfo
 
 from yanmo.options.fields import Options, flag, opt
+from yanmo.options.time_zone import zone_of
 
 Then = Literal["paused", "changed"]
 Clock = Callable[[], float]
@@ -202,20 +202,3 @@ def night_of(text: str) -> tuple[WallTime, WallTime]:
     if found[0] == found[1]:
         raise ValueError(f"--night {text!r}: begins when it ends; give two different times")
     return found
-
-
-def zone_of(name: str) -> tzinfo:
-    """The time zone called `name`.
-
-    Raises:
-        ValueError: this machine knows no such zone.
-    """
-    if name == "UTC":  # known to every machine
-        return UTC
-    try:
-        return ZoneInfo(name)
-    except (KeyError, ValueError, OSError):
-        raise ValueError(
-            f"--timezone {name!r}: not a time zone that this machine knows; expected a name such as "
-            "Asia/Shanghai (Debian's package tzdata holds them)"
-        ) from None

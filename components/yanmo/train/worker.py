@@ -18,10 +18,17 @@ from yanmo.common.parent import end_with_parent
 from yanmo.train import job
 from yanmo.train.backends.accelerator import before_torch, check_compiler, find_device, prepare
 from yanmo.train.config import TrainConfig
-from yanmo.train.health.watchdog import FIRST_WEIGHTS, IMPORTING, JOINING, OPENING, Watchdog
+from yanmo.train.health.stacks import answer_requests
+from yanmo.train.health.watchdog import FIRST_WEIGHTS, IMPORTING, JOINING, OPENING, Watchdog, waits_for_others
 from yanmo.train.job import Status, WorkerJob, failure
+from yanmo.train.metrics.rank_figures import RankFigures
 
 log = logging.getLogger("yanmo.train.worker")  # not __name__: it runs as __main__
+_LOST = (
+    *("Connection closed by peer", "Connection reset", "Broken pipe"),
+    *("ncclRemoteError", "remote process exited"),
+)
+"""What gloo and NCCL say where a rank at the other end is gone."""
 MANY_EPOCHS = 4
 """Up to about here a text read again is worth nearly as much as new text (Muennighoff et al., 2023)."""
 
@@ -31,17 +38,20 @@ def main(path: Path) -> int:
     rank = int(os.environ.get("RANK", 0))
     end_with_parent()
     work = WorkerJob.read(path)
-    setup(work.options.log_level if rank == 0 else "warning", "train")
+    level = work.options.log_level if rank == 0 else "warning"
+    setup(level, "train", work.options.log_format, rank)
 
     def hanging(what: str) -> None:
-        failure(rank, TimeoutError(what)).send()
+        failure(rank, TimeoutError(what), waits=waits_for_others(), doing=watchdog.doing).send()
 
-    watchdog = Watchdog(work.folder, rank, work.options.hang_seconds, hanging)
+    figures = RankFigures()
+    answer_requests(work.folder, rank)
+    watchdog = Watchdog(work.folder, rank, work.options.hang_seconds, hanging, figures.write)
     watchdog.start()
     try:
-        status = train_rank(work, rank, watchdog.beat)
+        status = train_rank(work, rank, watchdog.beat, figures)
     except BaseException as error:
-        status = failure(rank, error, follows=_follows(error))
+        status = failure(rank, error, follows=_follows(error), doing=watchdog.doing)
         log.debug("rank %d failed", rank, exc_info=error)
     watchdog.stop()
     status.send()
@@ -54,15 +64,21 @@ def _follows(error: BaseException) -> bool:
     from yanmo.train.checkpoints.writer import PeerFailed
 
     text = str(error)
-    lost = "Connection closed by peer" in text or "Connection reset" in text or "gloo" in text.lower()
+    lost = any(word in text for word in _LOST) or "gloo" in text.lower()
     return isinstance(error, PeerFailed) or (isinstance(error, RuntimeError) and lost)
 
 
-def train_rank(work: WorkerJob, rank: int, beat: Callable[[str], None] = lambda doing: None) -> Status:
+def train_rank(
+    work: WorkerJob,
+    rank: int,
+    beat: Callable[[str], None] = lambda doing: None,
+    figures: RankFigures | None = None,
+) -> Status:
     """Train as one rank in this process; the environment says which one (RANK, WORLD_SIZE ...).
 
     Args:
         beat: called with what is being done, each time that changes.
+        figures: where the rank counts what it does.
     """
     options = work.options
     beat(IMPORTING)
@@ -87,6 +103,10 @@ def train_rank(work: WorkerJob, rank: int, beat: Callable[[str], None] = lambda 
     engine = open_engine(decoder, options, device)
     if rank == 0:
         _describe(engine, samples, parameters, attention)
+        if options.flops:
+            from yanmo.train.metrics.flops import write_flops
+
+            write_flops(work.folder, decoder.config, options.context)
     loop = Loop(
         options=options,
         engine=engine,
@@ -101,6 +121,7 @@ def train_rank(work: WorkerJob, rank: int, beat: Callable[[str], None] = lambda 
         reason=work.reason,
         note=work.note,
         beat=beat,
+        figures=figures or RankFigures(),
     )
     _stop_on_sigterm(loop)
     loop.resume()
@@ -123,9 +144,8 @@ def _import_torch(options: TrainConfig, rank: int) -> str:
     import torch
 
     torch.set_num_threads(options.threads)
-    torch.manual_seed(
-        options.seed * 1_000_003 + rank
-    )  # for dropout; first weights have a generator of their own
+    # For dropout; first weights have a generator of their own. torch takes 64 bits.
+    torch.manual_seed((options.seed * 1_000_003 + rank) % (1 << 63))
     _limit_memory(device, options.memory_share)
     return device
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import shlex
 import shutil
 import sys
 import tempfile
@@ -15,9 +14,11 @@ from pathlib import Path
 from yanmo.common.command_end import ended
 from yanmo.common.errors import ExitCode
 from yanmo.common.logs import setup
+from yanmo.common.shell_words import shell_line
 from yanmo.common.whole_file import write_whole
 from yanmo.options.command_line import load
-from yanmo.options.fields import ToolOptions, channel_opt, default_argv, opt, store_flags
+from yanmo.options.fields import default_argv, opt
+from yanmo.options.shared import ToolOptions, channel_opt, store_flags
 from yanmo.store.file_store import FileStore
 from yanmo.store.objects import ObjectStore
 from yanmo.store.opening import store_of
@@ -64,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def serve() -> int:
         options = load(SweepOptions, default_argv(argv), "yanmo sweep")
-        setup(options.log_level, "sweep")
+        setup(options.log_level, "sweep", options.log_format)
         store, of_store = store_of(options), store_flags(options)
         grid = read_grid(options.grid)
         plan = make_plan(read_settings(options.set), grid, options.seeds, of_store)
@@ -82,7 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _make(options: SweepOptions, store: ObjectStore, plan: Plan, of_store: Sequence[str]) -> int:
     processes = Processes()
     fixed = [f"--store={store.uri}", *of_store, f"--channel={options.channel}", "--pointer=none"]
-    fixed += [f"--log-level={options.log_level}", "--metrics-port=-1"]
+    fixed += [f"--log-level={options.log_level}", f"--log-format={options.log_format}", "--metrics-port=-1"]
     with tempfile.TemporaryDirectory(prefix="yanmo-sweep-") as folder, processes.hear_signals():
         chain = Chain(store, fixed, Path(folder), processes)
         with closing(chain.session):
@@ -104,7 +105,7 @@ def _show(options: SweepOptions, store: ObjectStore, sweep: Sweep, of_store: Seq
         return
     where = ["--store", options.store, *of_store]
     run_command = ["yanmo", "run", *where, "--channel", options.channel]
-    print("\n".join(lines(plan, results, run_command, shlex.join(["yanmo", "store", "gc", *where]))))
+    print("\n".join(lines(plan, results, run_command, shell_line(["yanmo", "store", "gc", *where]))))
     if options.csv:
         write_whole(Path(options.csv), as_csv(plan, results))
         log.info("%d runs written to %s", len(results), options.csv)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import re
 import signal
 import sys
 import time
@@ -13,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from yanmo.common.errors import DataError, ExitCode, advice, exit_code
+from yanmo.common.log_lines import last_words_in, read_line
 from yanmo.common.logs import human_bytes, human_seconds
 from yanmo.formats.stage_cost import StageCost, stage_cost
 from yanmo.options.fields import NONE, flag
@@ -34,7 +34,6 @@ from yanmo_pipelines.sweep.settings import Name
 
 log = logging.getLogger(__name__)
 EVALUATION_SET = "evaluation_set"
-_LINE = re.compile(r"^\d\d:\d\d:\d\d \S+ +")
 
 
 class Failed(Exception):
@@ -138,9 +137,10 @@ def _last_words(said: str, stage: str, code: int) -> str:
     """The line of a log that says why a stage failed."""
     if code < 0:
         return f"killed by {signal.Signals(-code).name}"
-    lines = [_LINE.sub("", line).strip() for line in said.splitlines()]
-    words = [line for line in lines if line and not line.startswith(f"{stage} error {code}: ")]  # cut short
-    return words[-1] if words else "it said nothing"
+    texts = [line.strip() for line in said.splitlines() if line.strip()]
+    lines = [read_line(text) for text in texts]
+    ended = last_words_in([line.message for line in lines if line and line.stage == stage])
+    return ended.cause or (texts[-1] if texts else "it said nothing")
 
 
 class Sweep:

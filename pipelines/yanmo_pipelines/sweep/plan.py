@@ -116,10 +116,13 @@ def _check_names(base: Values, grid: Mapping[Name, Sequence[str]]) -> None:
         if name in base:
             raise UsageError(f"{name} is given by --set and by --grid: leave one out")
         if name.stage == EVALUATE.name:
-            raise UsageError(f"--grid {name}: models that are measured in different ways cannot be compared")
+            raise UsageError(
+                f"--grid {name}: models that are measured in different ways cannot be compared; leave it out"
+            )
         if name == SEED:
             raise UsageError(
-                f"--grid {name}: --seeds N trains every setting with N seeds, and compares the means"
+                f"--grid {name}: --seeds N trains every setting with N seeds, and compares the "
+                "means: give that"
             )
 
 

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import yaml
 
 from yanmo.common.errors import UsageError
-from yanmo.options.fields import StageOptions, names_of
+from yanmo.options.fields import names_of
 from yanmo.options.nearest import did_you_mean
+from yanmo.options.shared import StageOptions
 from yanmo.options.values import brief
 from yanmo.options.yaml_file import plain_yaml
 from yanmo.stage.declaration import Stage
@@ -134,6 +135,7 @@ def expanded(grid: Mapping[Name, Sequence[str]], num_seeds: int) -> list[dict[Na
     if number > MOST_RUNS:
         sizes = " x ".join(str(len(values)) for values in grid.values()) or "1"
         raise UsageError(
-            f"--grid: {sizes} settings x {num_seeds} seeds are {number} trainings, at most {MOST_RUNS}"
+            f"--grid: {sizes} settings x {num_seeds} seeds are {number} trainings, at most {MOST_RUNS}: "
+            "leave some out"
         )
     return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from yanmo.common.aligned_table import text_table
 from yanmo.common.logs import human_bytes, human_seconds
+from yanmo.common.shell_words import shell_line
 from yanmo.tools.runs.differing import ABSENT
 from yanmo.tools.runs.export import csv_text
 from yanmo.tools.runs.table import plain, shortened
@@ -117,7 +117,7 @@ def _choice(plan: Plan, summaries: Sequence[Summary], run_command: Sequence[str]
     else:
         yield "through the gate, on the test split (the best training is found by its key):"
     yield ""
-    yield "  " + shlex.join([*run_command, *run_settings(plan, best)])
+    yield "  " + shell_line([*run_command, *run_settings(plan, best)])
     yield ""
 
 

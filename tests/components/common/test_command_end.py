@@ -123,3 +123,31 @@ as_process(main)
 def test_a_stage_with_a_handler_of_its_own_gets_sigterm_once() -> None:
     ended = subprocess.run([sys.executable, "-c", OWN_HANDLER], capture_output=True, text=True, timeout=60)
     assert ended.returncode == 1, ended.stderr
+
+
+INTERRUPTED = """
+import signal, threading
+from yanmo.common.command_end import as_process
+from yanmo.common.threads import thread_pool
+
+POOL = thread_pool(2, "pool")
+start = threading.Thread.start
+
+def interrupted(thread):
+    start(thread)
+    if thread.name.startswith("pool"):
+        signal.raise_signal(signal.SIGTERM)  # its handler raises here
+
+def main():
+    threading.Thread.start = interrupted
+    POOL.submit(print)
+    return 0
+
+as_process(main)
+"""
+
+
+def test_sigterm_while_a_pool_starts_a_thread_does_not_keep_the_process() -> None:
+    """concurrent.futures does not know such a thread, which would wait for work for ever."""
+    ended = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 128 + signal.SIGTERM, ended.stderr

@@ -5,7 +5,33 @@ import os
 
 import pytest
 
-from yanmo.common.errors import DataError, ExitCode, UsageError, advice, exit_code, in_words
+from yanmo.common.errors import (
+    DataError,
+    ExitCode,
+    StorageError,
+    UsageError,
+    advice,
+    exit_code,
+    in_words,
+    naming,
+)
+
+
+@pytest.mark.parametrize("kind", [UsageError, DataError])
+def test_a_line_break_that_was_given_leaves_one_line(kind):
+    assert advice(kind("--x a\nb: expected c")) == "--x a\\nb: expected c"
+
+
+def test_lines_of_a_log_become_one():
+    assert advice(StorageError("lost: look at\n  host: x\n  rank: 1")) == "lost: look at host: x rank: 1"
+
+
+def test_an_error_of_reading_an_open_file_names_it(tmp_path):
+    path = tmp_path / "model.safetensors"
+    path.symlink_to("/proc/self/mem")
+    with pytest.raises(OSError, match="Input/output error") as raised, path.open("rb") as file, naming(path):
+        file.read(8)
+    assert advice(raised.value).startswith(f"{path}: Input/output error; ")
 
 
 def test_a_read_only_store_says_what_to_do():
@@ -16,7 +42,7 @@ def test_a_read_only_store_says_what_to_do():
 
 def test_a_full_disk_says_where_and_that_nothing_is_lost():
     error = OSError(errno.ENOSPC, "No space left on device", "/store/cas/x")
-    assert exit_code(error) == ExitCode.RETRY
+    assert exit_code(error) == ExitCode.ENVIRONMENT
     assert "while writing /store/cas/x" in advice(error) and "run the same command again" in advice(error)
 
 
@@ -36,5 +62,10 @@ def test_errors_of_others_are_told_without_number_and_name():
     assert in_words(FileNotFoundError(errno.ENOENT, "No such file or directory", "x")) == (
         "No such file or directory"
     )
+    assert (
+        in_words(ValueError("Invalid file. No configuration found."))
+        == "Invalid file. No configuration found"
+    )
+    assert in_words(ValueError("cut here...")) == "cut here..."
     assert in_words(ValueError("not JSON")) == "not JSON" and in_words(MemoryError()) == "MemoryError"
     assert advice(UsageError("--x: 5")) == "--x: 5" and advice(DataError("y: damaged")) == "y: damaged"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -42,6 +44,12 @@ def test_a_file_holds_all_of_it_or_what_it_held(before: bytes | None, text: str,
         assert [p.name for p in Path(folder).iterdir()] == ([] if now is None else ["table.csv"])
 
 
+def test_a_device_that_is_full_is_named() -> None:
+    with pytest.raises(OSError) as raised:
+        write_whole(Path("/dev/full"), "x")
+    assert raised.value.errno == errno.ENOSPC and raised.value.filename == "/dev/full"
+
+
 def test_links_modes_and_pipes_stay_what_they_are(tmp_path: Path) -> None:
     real, link, pipe = tmp_path / "real.csv", tmp_path / "link.csv", tmp_path / "pipe"
     real.write_text("old", encoding="utf-8")
@@ -58,6 +66,16 @@ def test_links_modes_and_pipes_stay_what_they_are(tmp_path: Path) -> None:
     write_whole(pipe, "through")
     reader.join()
     assert read == ["through"] and pipe.is_fifo()
+
+
+def test_a_link_to_itself_is_left_and_named(tmp_path: Path) -> None:
+    loop = tmp_path / "loop"
+    loop.symlink_to(tmp_path / "other")
+    (tmp_path / "other").symlink_to(loop)
+    with pytest.raises(OSError, match=re.escape(str(loop))) as raised:
+        write_whole(loop, "new")
+    assert raised.value.errno == errno.ELOOP and loop.is_symlink()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["loop", "other"]
 
 
 def test_a_file_in_a_folder_that_may_not_be_changed_is_written_as_it_is(tmp_path: Path) -> None:

@@ -16,9 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from processes import is_alive, needs_proc, survivors
 
-from yanmo.common import workers as module
+from yanmo.common import fork_server as module
 from yanmo.common.errors import ExitCode, WorkerLost, exit_code
-from yanmo.common.workers import Workers, ordered_map, portable, preload
+from yanmo.common.fork_server import preload
+from yanmo.common.ordered_map import ordered_map
+from yanmo.common.workers import Workers, portable
 
 COMPONENTS = Path(__file__).parents[3] / "components"
 HERE = Path(__file__).parent
@@ -203,7 +205,9 @@ SPENDING = """
 import resource, sys
 sys.path[:0] = [{tests!r}, {components!r}]
 from asked_of_workers import spend
-from yanmo.common.workers import Workers, cpu_seconds, ordered_map
+from yanmo.common.fork_server import cpu_seconds
+from yanmo.common.ordered_map import ordered_map
+from yanmo.common.workers import Workers
 if __name__ == "__main__":
     list(ordered_map(spend, [0.1] * 20, 2))  # these stay
     with Workers(2) as some:

@@ -47,7 +47,7 @@ def test_lines_without_a_step_or_cut_by_a_kill_are_left_out(store) -> None:
 )
 def test_any_value_is_a_finite_number_or_none(value: object) -> None:
     number = finite(value)
-    assert number is None or (number == value and json.dumps(number, allow_nan=False))
+    assert number is None or (number == float(value) and json.dumps(number, allow_nan=False))
 
 
 def test_a_whole_number_beyond_every_float_is_none() -> None:

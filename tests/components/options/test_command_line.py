@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from yanmo.common.errors import UsageError
 from yanmo.options.command_line import load, load_given
-from yanmo.options.fields import StageOptions, by_kind, opt
+from yanmo.options.fields import by_kind, opt
 from yanmo.options.nearest import did_you_mean
+from yanmo.options.shared import StageOptions
 from yanmo.options.yaml_file import dump_yaml, read_yaml
 
 
@@ -53,6 +54,19 @@ def test_a_variable_is_the_default_of_the_store_and_its_channel(monkeypatch: pyt
     assert toy().store == "runs/store"
 
 
+def test_of_several_lines_of_options_the_last_wins_option_by_option() -> None:
+    """A Job gives the settings of its namespace and then its own."""
+    got = toy("--options=toy.steps=7 toy.name=诗 train.steps=9", "--options=toy.steps=8", "--options=")
+    assert (got.steps, got.name) == (8, "诗")
+    assert toy("--options=toy.steps=7", "--steps=9").steps == 9
+
+
+def test_a_line_that_names_no_stage_is_refused_where_no_first_task_has_looked() -> None:
+    with pytest.raises(UsageError, match="no stage trian; did you mean train"):
+        toy("--options=trian.steps=20")
+    assert toy("--options=mine.steps=20", "--executor-input={}").steps == 100
+
+
 @pytest.mark.parametrize(
     "text", ["steps: 7", "{steps: 7, fast: true}", "steps: 7\nfast: true\n", " steps: 7"]
 )
@@ -75,7 +89,8 @@ def test_no_config_is_an_empty_config() -> None:
         ("{run-id: a, run_id: b}", "option 'run_id' is named twice"),
         ("{[1, 2]: b}", "expected a name, found a sequence"),
         ("steps: 0x10", "--steps 0x10: expected a whole number"),
-        ("help: all", "unknown option 'help'"),
+        ("help: all", "unknown option 'help'; see .* --help all"),
+        (f"{{{'长' * 90}: 1}}", "unknown option '长{50}[.]{3} .90 characters.'; see .* --help all"),
         ("{<<: {steps: 1}}", "found a mapping"),
         ("steps: 1\n---\nsteps: 2", "expected lines of `name: value`; "),
         ("steps:", "expected a single value, found nothing"),
@@ -199,9 +214,9 @@ def test_help_shows_what_is_set_often_and_the_names_of_the_groups(capsys: pytest
         "--store TEXT",
         "toy (6)",
         "store (8)",
-        "run (6)",
+        "run (11)",
         "--help GROUP",
-        "of 20)",
+        "of 25)",
     ):
         assert name in text
     assert "--rate" not in text and "--run-id" not in text

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from yanmo.common.errors import UsageError
 from yanmo.options.command_line import load, load_command
-from yanmo.options.fields import REQUIRED, Options, ToolOptions, opt, word
+from yanmo.options.fields import REQUIRED, Options, opt, word
+from yanmo.options.shared import ToolOptions
 from yanmo.tools.cache.command import TOOL as CACHE
 from yanmo.tools.store.command import TOOL as STORE
 from yanmo.tools.store.gc import Age

@@ -4,13 +4,20 @@ import json
 import multiprocessing
 import os
 import signal
+import time
+from typing import get_args
 
 import pytest
 
 from yanmo.common.errors import DataError
+from yanmo.formats.records import GENRES
 from yanmo.promote.config import STAGE
+from yanmo.promote.gate.verdict import Outcome
 from yanmo.promote.history import champion
 from yanmo.promote.history.champion_records import all_records, last_record
+from yanmo.promote.metrics import OUTCOMES
+from yanmo.stage import run
+from yanmo.stage.run_telemetry import telemetry_of
 from yanmo.store.pause import Pause, PausedOutput
 
 
@@ -284,7 +291,7 @@ def test_kfp_gets_the_page_the_parameter_and_metrics(stage, tmp_path):
     artifacts = {
         name: {"artifacts": [{"name": name, "uri": str(tmp_path / "kfp" / name)}]} for name in STAGE.outputs
     }
-    parameters = {"promoted": {"outputFile": str(tmp_path / "kfp" / "promoted")}}
+    parameters = {name: {"outputFile": str(tmp_path / "kfp" / name)} for name in STAGE.parameters}
     asked = {
         "artifacts": artifacts,
         "parameters": parameters,
@@ -292,16 +299,18 @@ def test_kfp_gets_the_page_the_parameter_and_metrics(stage, tmp_path):
     }
     assert stage.promote("--executor-input", json.dumps({"outputs": asked})) == 0
     assert (tmp_path / "kfp" / "promoted").read_text() == "true"
+    assert "Promoted: " in (tmp_path / "kfp" / "result").read_text(encoding="utf-8")
     assert (tmp_path / "kfp" / "report").read_text(encoding="utf-8").startswith("<!doctype html>")
     written = json.loads((tmp_path / "kfp" / "out.json").read_text())["artifacts"]
     metrics = written["metrics"]["artifacts"][0]["metadata"]
     assert metrics["promoted_1_or_0"] == 1.0
     report = json.loads(stage.written("report.json"))
     share, own = report["verdict"]["gain"]["share"], report["bits_per_character"]["columns"][0]
-    assert metrics["gain_over_champion_percent"] == pytest.approx(100 * share, abs=1e-3) and share > 0
+    assert metrics["gain_percent"] == pytest.approx(100 * share, abs=1e-3) and share > 0
     assert metrics["bits_per_character_mean"] == pytest.approx(own["mean"]["value"], abs=1e-4)
     assert metrics["bits_per_character_fu"] == pytest.approx(own["rows"]["赋"]["value"], abs=1e-4)
     assert all(name.isascii() and isinstance(value, float) for name, value in metrics.items())
+    assert max(map(len, metrics)) <= 23, "KFP's page cuts what is longer, the unit first"
 
 
 def test_a_long_history_is_found_without_listing(stage, monkeypatch):
@@ -372,7 +381,7 @@ def test_a_flipped_bit_in_any_file_of_an_evaluation_is_found(stage, caplog, name
 def asked_of(folder, *names):
     """KFP's executor input that asks for these artifacts of promote, and where they will lie."""
     artifacts = {name: {"artifacts": [{"uri": str(folder / name)}]} for name in names}
-    parameters = {"promoted": {"outputFile": str(folder / "promoted")}}
+    parameters = {name: {"outputFile": str(folder / name)} for name in STAGE.parameters}
     asked = {"artifacts": artifacts, "parameters": parameters, "outputFile": str(folder / "out.json")}
     return "--executor-input=" + json.dumps({"outputs": asked})
 
@@ -390,6 +399,7 @@ def test_a_paused_training_is_reported_first_and_the_champion_stays(judged, tmp_
     assert (tmp_path / "verdict_line").read_text(encoding="utf-8").startswith("Paused at step 120 of 450")
     assert (tmp_path / "verdict").read_text(encoding="utf-8") == paused
     assert (tmp_path / "promoted").read_text(encoding="utf-8") == "false"
+    assert (tmp_path / "result").read_text(encoding="utf-8").startswith("Paused at step 120 of 450")
     assert json.loads((tmp_path / "champion").read_text(encoding="utf-8")) == vars(before[0])
     assert (judged.pointer("champion"), judged.pointer("promote"), len(judged.records())) == before
 
@@ -401,3 +411,28 @@ def test_the_champion_that_a_run_leaves_is_its_output(stage, tmp_path):
     assert stage.promote(asked_of(tmp_path, "champion", "verdict_line")) == 0
     assert json.loads((tmp_path / "champion").read_text(encoding="utf-8")) == vars(stage.pointer("champion"))
     assert (tmp_path / "verdict_line").read_text(encoding="utf-8") == stage.verdict()["sentence"]["en"] + "\n"
+
+
+def test_the_verdict_is_on_metrics(stage, monkeypatch):
+    kept = []
+
+    def keep(*given):
+        kept.append(telemetry_of(*given))
+        return kept[-1]
+
+    monkeypatch.setattr(run, "telemetry_of", keep)
+    outcomes = []
+    for seed, bits in ((1, 8.0), (2, 7.8), (3, 7.9), (4, 7.85)):
+        stage.evaluate(stage.model(seed), bits)
+        assert stage.promote() == 0
+        value = kept[-1].value
+        outcomes.append([outcome for outcome in OUTCOMES if value("verdict", outcome=outcome)])
+        shown = [value("mean_bits_per_character", model=model) for model in ("challenger", "champion")]
+        assert shown[0] == pytest.approx(bits, abs=0.05) and (shown[1] is None) == (seed == 1)
+        assert value("bits_per_character", model="challenger", genre=GENRES[0]) is not None
+        since = value("champion_since_timestamp_seconds")
+        assert time.time() - 3600 < since <= time.time()
+        nights = value("nights_since_promotion")
+        assert nights == (len(stage.verdict()["nights"]) if seed > 2 else 0)
+    assert outcomes == [["promoted"], ["promoted"], ["not promoted"], ["not promoted"]]
+    assert set(get_args(Outcome)) == set(OUTCOMES)

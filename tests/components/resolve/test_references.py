@@ -11,7 +11,7 @@ import pytest
 from yanmo.common.errors import DataError
 from yanmo.evaluate.config import STAGE as EVALUATE
 from yanmo.options.command_line import load
-from yanmo.options.fields import StageOptions
+from yanmo.options.shared import StageOptions
 from yanmo.resolve.__main__ import main
 from yanmo.resolve.config import STAGE, ResolveOptions
 from yanmo.resolve.references import resolve
@@ -98,6 +98,7 @@ def test_a_model_to_start_from_brings_its_tokenizer(store: FileStore) -> None:
         ((f"--start-from=train/{model.manifest.key[:12]}",), (model, tokenizer)),
         (("--start-from=champion", "--use-tokenizer=none"), (model, None)),
         (("--use-tokenizer=champion",), (None, tokenizer)),
+        (("--start-from=latest",), (None, None)),
         ((f"--use-tokenizer=tokenizer/{tokenizer.manifest.key}",), (None, tokenizer)),
     ]:
         found = resolve(store, options(store, *flags))
@@ -105,6 +106,29 @@ def test_a_model_to_start_from_brings_its_tokenizer(store: FileStore) -> None:
         assert got == tuple(one.reference if one else None for one in wanted), flags
     with pytest.raises(DataError, match=r"expected an output of train"):
         resolve(store, options(store, f"--start-from=tokenizer/{tokenizer.manifest.key}"))
+
+
+def test_latest_is_what_the_channel_trained_last_and_a_new_one_before_that(
+    store: FileStore, model: Reference, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    both = ("--start-from=latest", "--use-tokenizer=latest")
+    assert resolve(store, options(store, *both)) == dict.fromkeys(STAGE.outputs)
+    assert "--start-from latest: channel dev has none yet, so a new one is made" in caplog.messages
+    move_pointer(store, "dev", "train", model)
+    found = resolve(store, options(store, "--start-from=latest", "--use-tokenizer=none"))
+    assert found["start_model"] == model and found["champion"] is None, "no champion is needed"
+    of_another = options(store, "--channel=nightly", "--start-from=latest")
+    assert resolve(store, of_another)["start_model"] is None
+
+    def build(attempt: Attempt) -> Result:
+        attempt.write("tokenizer.json", "{}")
+        return Result(counts={})
+
+    tokenizer = commit_once(store, Recipe(stage="tokenizer", revision=1, semantic={}, inputs={}), build)
+    assert tokenizer is not None
+    move_pointer(store, "dev", "tokenizer", tokenizer.reference)
+    assert resolve(store, options(store, "--use-tokenizer=latest"))["tokenizer"] == tokenizer.reference
 
 
 def test_by_hand_it_prints_an_inputs_file(
@@ -133,7 +157,8 @@ def test_the_body_none_is_no_model_to_the_stage_that_gets_it(
     flags = [f"--store={store.root}", f"--model={none}", f"--evaluation-set={reference}", "--documents=none"]
     options: StageOptions = load(EVALUATE.config, flags, "yanmo evaluate")
     inputs = resolve_inputs(store, options)
-    assert inputs["model"] is None and inputs["evaluation_set"] is not None
+    assert inputs.outputs["model"] is None and inputs.outputs["evaluation_set"] is not None
+    assert inputs.left_out == {"model", "documents"}
     wrong = tmp_path / "wrong.json"
     wrong.write_text(model.to_json())
     for flag in (f"--evaluation-set={wrong}", f"--evaluation-set=train/{model.key}", f"--documents={wrong}"):

@@ -25,7 +25,7 @@ def test_a_process_knows_when_it_was_started():
 
 
 def shown(telemetry: Telemetry, name: str) -> float:
-    found = telemetry.registry.get_sample_value(f"yanmo_{telemetry.stage}_{name}")
+    found = telemetry.value(name)
     assert found is not None
     return found
 
@@ -34,7 +34,7 @@ def test_one_record_begins_where_the_one_before_ended():
     began = counted = Counted(time.monotonic(), cpu_seconds())
     sums = {"duration_seconds": 0.0, "cpu_seconds": 0.0}
     for name in ("evaluate", "baselines", "writing"):
-        telemetry, meter = Telemetry(name, port=-1), CostMeter(counted)
+        telemetry, meter = Telemetry(name), CostMeter(counted)
         sum(range(200_000))
         meter.close()
         counted = meter.show(telemetry)

@@ -12,7 +12,8 @@ import pytest
 from toy_outputs import recipe, write_text
 
 from yanmo.common.errors import DataError, UsageError
-from yanmo.options.fields import StageOptions, option_fields
+from yanmo.options.fields import option_fields
+from yanmo.options.shared import StageOptions
 from yanmo.stage.inputs import open_input, resolve_inputs
 from yanmo.store.commit import commit_once
 from yanmo.store.file_store import FileStore
@@ -69,6 +70,14 @@ def test_digits_with_which_two_keys_begin_are_refused_with_both(store: FileStore
     with pytest.raises(UsageError, match=f"{key[:16]}.*give more digits"):
         open_input(store, f"toy/{key[:12]}", "--earlier")
     assert str(open_input(store, f"toy/{key[:21]}", "--earlier")) == f"toy/{key[:12]}"
+
+
+def test_a_file_of_inputs_that_is_not_there_is_named_in_one_line(store: FileStore) -> None:
+    config = importlib.import_module("yanmo.balance.config").STAGE.config
+    for name in ("a\nb", "a\x1b[31mb"):
+        with pytest.raises(UsageError, match=r"--inputs .*: no such file") as raised:
+            resolve_inputs(store, config(inputs=name))
+        assert str(raised.value).isprintable()
 
 
 def test_a_damaged_reference_in_a_file_of_inputs_is_named_by_that_file(

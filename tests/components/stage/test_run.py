@@ -5,47 +5,30 @@ from __future__ import annotations
 import functools
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 import toy_stage
-from toy_outputs import wait_until
+from toy_outputs import latest, wait_until
 
 from yanmo.options.yaml_file import read_yaml
-from yanmo.stage.run import Result, main
+from yanmo.stage.run import Result, _serve, main
+from yanmo.stage.run_telemetry import telemetry_of
 from yanmo.stage.stage_run import StageRun, Steps
 from yanmo.store.file_store import FileStore
-from yanmo.store.output import Output, open_reference
 from yanmo.store.pointers import read_pointer
+from yanmo.store.runs.lease import held
+from yanmo.store.runs.run_record import add_to_run, parse_events, read_run
 
 Run = Callable[..., int]
-
-
-@pytest.fixture
-def toy(store: FileStore) -> Run:
-    """Runs the toy stage in this process; returns its exit code."""
-
-    def run(*flags: str) -> int:
-        old = signal.getsignal(signal.SIGTERM)
-        try:
-            argv = [f"--store={store.root}", "--metrics-port=-1", *flags]
-            return main(toy_stage.STAGE, toy_stage.STEPS, argv)
-        finally:
-            signal.signal(signal.SIGTERM, old)
-
-    return run
-
-
-def latest(store: FileStore, name: str = "toy", channel: str = "dev") -> Output:
-    pointer = read_pointer(store, channel, name)
-    assert pointer is not None
-    return open_reference(store, pointer)
 
 
 def test_a_run_commits_moves_its_pointers_and_records_its_options(store: FileStore, toy: Run) -> None:
@@ -83,21 +66,6 @@ def test_execution_and_environment_options_do_not_change_the_key(store: FileStor
     assert latest(store).reference == before
 
 
-def test_another_pointer_or_none_can_be_moved(store: FileStore, toy: Run) -> None:
-    assert toy("--pointer=best_text") == 0
-    assert read_pointer(store, "dev", "toy") is None
-    assert latest(store, "best_text").path("text.txt")
-    assert toy("--pointer=none", "--channel=quiet") == 0
-    assert read_pointer(store, "quiet", "toy") is None and read_pointer(store, "quiet", "tokenizer") is None
-
-
-def test_a_pointer_whose_parts_get_too_long_a_name_is_refused_before_the_work(
-    store: FileStore, toy: Run
-) -> None:
-    assert toy(f"--pointer={'p' * 95}", "--end=bug") == 64
-    assert toy(f"--pointer={'p' * 80}") == 0
-
-
 def test_inputs_come_by_flag_by_file_by_key_and_by_pointer(
     store: FileStore, toy: Run, tmp_path: Path
 ) -> None:
@@ -129,6 +97,65 @@ def test_an_input_without_default_follows_its_flag_then_the_inputs_file_then_the
     assert latest(store).path("text.txt").read_text(encoding="utf-8") == "月"
 
 
+def test_inputs_of_a_run_are_what_it_made_or_found_and_else_the_latest(
+    store: FileStore, toy: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    toy("--text=春", "--run-id=night-1")
+    toy("--text=江", "--run-id=night-2")
+    assert toy("--earlier=", "--inputs=run:night-1", "--text=花") == 0
+    assert latest(store).path("text.txt").read_text(encoding="utf-8") == "春花"
+    toy("--text=江", "--run-id=night-3")  # found, not made
+    toy("--text=夜", "--pointer=none", "--run-id=night-4")
+    for run in ("night-2", "night-3"):
+        assert toy("--earlier=", f"--inputs=run:{run}", "--text=月") == 0
+        assert latest(store).path("text.txt").read_text(encoding="utf-8") == "江月", run
+    add_to_run(store, "dev", "of-another-stage", {"other": latest(store).reference})
+    assert toy("--earlier=", "--inputs=run:of-another-stage", "--text=明") == 0
+    assert latest(store).path("text.txt").read_text(encoding="utf-8") == "江月明"
+    assert toy("--earlier=", "--inputs=", "--text=照") == 0, "nothing given is `latest`"
+    for nobody in ("run:night-4", "run:", "run:night-1/../night-1"):
+        assert toy("--earlier=", f"--inputs={nobody}") == 64
+    assert "has no run of that id" in caplog.text
+
+
+def test_a_run_that_paused_says_so_in_its_record_and_its_lease_says_for_whom(
+    store: FileStore, toy: Run
+) -> None:
+    assert toy("--end=pause", "--run-id=night 1", "--channel=nightly") == 0
+    assert toy("--end=stopped", "--run-id=night-2", "--channel=nightly", "--text=夜") == 75
+    name = "pointers/nightly/runs/night-1.json"
+    events = parse_events(store.read(name)[0], name)
+    assert events.paused.keys() == {"toy"} and events.ended == {}
+    name = "pointers/nightly/runs/night-2.json"
+    assert parse_events(store.read(name)[0], name).paused == {}, "somebody stopped it"
+    (lease, _) = (path.read_bytes() for path in store.root.glob("runs/toy/*/LEASE.json"))
+    assert held(lease).channel == "nightly"
+    assert toy("--end=pause", "--run-id=night-3", "--pointer=none", "--text=江") == 0
+    assert read_run(store, "dev", "night-3") is None
+
+
+def test_a_disk_is_as_large_as_a_user_may_fill_it(store: FileStore) -> None:
+    """What is kept for root is neither free nor used: counted in the size, it would make a disk look full."""
+    options = toy_stage.ToyOptions(store=str(store.root), metrics_port=-1)
+    telemetry = telemetry_of(toy_stage.STAGE, options)
+    size = None
+    while size is None:  # it is measured beside
+        telemetry.ask()
+        size = telemetry.value("disk_bytes", room="stage")
+    disk = os.statvfs(store.root.parent)
+    may_be_used = (disk.f_blocks - disk.f_bfree + disk.f_bavail) * disk.f_frsize
+    assert size == pytest.approx(may_be_used, rel=0.01)
+
+
+def test_two_tasks_of_a_run_record_their_outputs_at_once(store: FileStore, toy: Run) -> None:
+    toy()
+    reference = latest(store).reference
+    names = [f"part{number}" for number in range(12)]
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda name: add_to_run(store, "dev", "run 1", {name: reference}), names))
+    assert read_run(store, "dev", "run 1") == dict.fromkeys(names, reference)
+
+
 def test_an_input_that_is_not_keyed_does_not_change_the_key(store: FileStore, toy: Run) -> None:
     toy("--text=春")
     toy("--text=江")
@@ -157,7 +184,7 @@ def test_an_input_that_is_not_keyed_does_not_change_the_key(store: FileStore, to
         (
             ["--inputs=latset"],
             64,
-            "expected 'latest' or a JSON file of input names and references: no such file",
+            "expected 'latest', run:ID or a JSON file of input names and references: no such file",
         ),
         (["--earlier=" + "x" * 5000], 65, "expected a reference file"),
         (["--earlier=../../etc"], 65, "expected a reference file"),
@@ -373,9 +400,91 @@ def test_the_record_of_another_runs_end_is_not_obeyed(
     assert toy("--run-id=two", "--end=data") == 0
 
 
-def test_a_bug_or_a_full_disk_may_be_retried(store: FileStore, toy: Run) -> None:
+def test_a_bug_may_be_retried(store: FileStore, toy: Run) -> None:
     assert toy("--run-id=r", "--end=bug") == 70
     assert toy("--run-id=r") == 0
+
+
+def test_what_a_machine_lacks_is_remembered_for_the_retries_that_follow_at_once(
+    store: FileStore, toy: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert toy("--run-id=run/1", "--end=full disk") == 78
+    monkeypatch.setenv("TOY_MENDED", "yes")
+    assert toy("--run-id=run/1", "--end=full disk") == 78
+    said = capsys.readouterr().err
+    assert "Nothing was tried now" in said
+    assert said.splitlines()[-1].endswith("toy error 78: no space left on device while writing x; noth...")
+    an_hour_ago = time.time() - 3600
+    os.utime(fatal(store), (an_hour_ago, an_hour_ago))
+    assert toy("--run-id=run/1", "--end=full disk") == 0, "somebody has made room"
+    assert not fatal(store).exists()
+
+
+def test_a_run_whose_store_its_environment_says_is_remembered_too(
+    store: FileStore, toy: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("YANMO_STORE", str(store.root))
+    assert toy("--store=", "--run-id=run/1", "--end=data") == 65
+    monkeypatch.setenv("TOY_MENDED", "yes")
+    assert fatal(store).exists() and toy("--store=", "--run-id=run/1", "--end=data") == 65
+
+
+LAST_LINES = {
+    "shell": ("", {}, ()),
+    "pipeline": ("yanmo rerun toy --inputs=run:5a1b", {"KUBERNETES_SERVICE_HOST": "10.96.0.1"}, ("kfp",)),
+    "job": (
+        r"kubectl create job rerun-toy-\d\d-\d{6} --from=cronjob/stage-toy",
+        {"KUBERNETES_SERVICE_HOST": "10.96.0.1"},
+        (),
+    ),
+    "yanmo run": ("", {}, ("kfp",)),
+}
+
+
+@pytest.mark.parametrize("where", LAST_LINES)
+def test_a_failed_run_says_how_it_is_run_again_and_last_what_ended_it(
+    store: FileStore,
+    toy: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    where: str,
+) -> None:
+    command, environment, kfp = LAST_LINES[where]
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    empty = {"outputs": {"outputFile": str(tmp_path / "out.json")}}
+    flags = ["--run-id=5a1b", f"--executor-input={json.dumps(empty)}"] if kfp else []
+    for number in range(2):  # a retry of a pipeline ends by its record, with the same lines
+        assert toy("--end=data", "--text=a b", *flags) == 65
+        *_, before, last = capsys.readouterr().err.splitlines()
+        assert (
+            last[9:] == "toy      toy error 65: line 3 of raw.txt: not a poem; take it out"
+            and len(last) <= 80
+        )
+        asked = f"toy      to run it again, once that is mended: {command}"
+        assert bool(re.fullmatch(asked, before[9:])) == bool(command), (number, before)
+
+
+def test_a_stage_that_saved_because_of_a_signal_says_so_last(
+    toy: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert toy("--end=stopped") == 75
+    *_, before, last = capsys.readouterr().err.splitlines()
+    assert "to run it again: yanmo toy" in before
+    assert last.endswith("toy error 75: --max-seconds 1, saved at step 3 of 9")
+
+
+def test_the_command_that_is_shown_is_one_line_without_a_password(
+    toy: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    password = "hun'ter2\n \x1b[31mhun2ter"
+    assert toy("--end=stopped", f"--text=http://li:{password}@minio/x", "--run-id=a\nb") == 75
+    *_, before, _ = capsys.readouterr().err.splitlines()
+    assert "to run it again: yanmo toy" in before and "--end=stopped" in before
+    assert "http://***@minio/x" in before and "hun" not in before and before.isprintable()
+    assert toy("--end=stopped", f"--text={'长' * 100_000}") == 75
+    assert len(capsys.readouterr().err) < 3000
 
 
 def start_toy(store: FileStore, *flags: str) -> subprocess.Popen[str]:
@@ -399,6 +508,8 @@ def test_a_signal_ends_a_stage_orderly_and_the_next_start_does_not_wait(
         process.kill()
         said = process.communicate()[1]
     assert "Traceback" not in said
+    if signum == signal.SIGTERM:
+        assert said.splitlines()[-1].endswith("toy error 143: asked to stop")
     assert not any(store.root.glob("cas/toy/*/*"))
     started = time.monotonic()
     assert toy() == 0 and time.monotonic() - started < 5
@@ -433,7 +544,10 @@ def test_metrics_are_served_while_the_stage_runs_and_a_busy_port_is_replaced(sto
             except OSError:
                 return ""
 
-        wait_until(lambda: 'yanmo_run_info{run_id="r9",stage="toy"} 1.0' in text(), "metrics")
+        info = re.compile(
+            r'^yanmo_run_info\{channel="\w+",.*run_id="r9",stage="toy",version=".+"\} 1.0$', re.M
+        )
+        wait_until(lambda: bool(info.search(text())), "metrics")
         second = start_toy(store, "--text=二", f"--metrics-port={port}")
         assert second.wait(30) == 0
         said = second.communicate()[1]
@@ -454,16 +568,15 @@ def test_a_part_that_a_running_stage_uses_is_named_for_gc_before_its_commit(stor
     assert main(toy_stage.STAGE, Steps(work), [f"--store={store.root}", "--metrics-port=-1"]) == 0
 
 
-@pytest.mark.parametrize(
-    ("place", "why"),
-    [("folder", "it is a folder"), ("file/ref.json", "File exists"), ("file/a/ref.json", "Not a directory")],
-)
-def test_a_reference_that_cannot_be_written_is_refused_before_the_work(
-    store: FileStore, toy: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str], place: str, why: str
-) -> None:
-    (tmp_path / "out" / "folder").mkdir(parents=True)
-    (tmp_path / "out" / "file").write_text("", encoding="utf-8")
-    assert toy("--text=春", f"--reference-out={tmp_path}/out/{place}") == 64
-    said = capsys.readouterr().err
-    assert f"{place}: expected a file that can be written: {why}; name another" in said
-    assert read_pointer(store, "dev", "toy") is None and "Errno" not in said
+def test_who_asked_a_stage_to_stop_does_not_wait_for_a_scrape(store: FileStore) -> None:
+    """A pause by its own hours is waited for, one by a signal is not."""
+    found = {}
+    for end in ("pause", "stopped"):
+        options = toy_stage.ToyOptions(store=store.uri, end=end, metrics_port=0, metrics_wait_seconds=5.0)
+        with telemetry_of(toy_stage.STAGE, options) as telemetry:
+            _serve(
+                toy_stage.STAGE, options, frozenset(), toy_stage.STEPS, time.monotonic(), None, telemetry, ""
+            )
+            assert telemetry.value("state", room="stage", state="paused") == 1
+            found[end] = telemetry.wait_seconds
+    assert found == {"pause": 5.0, "stopped": 0.0}

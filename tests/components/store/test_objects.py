@@ -148,7 +148,7 @@ def commit_400_kilobytes(
 
 def test_a_file_size_limit_ends_in_try_again_with_nothing_half_written(store: FileStore) -> None:
     failed = commit_400_kilobytes(store, limit_bytes=100_000)
-    assert failed.returncode == ExitCode.RETRY, failed.stderr
+    assert failed.returncode == ExitCode.ENVIRONMENT, failed.stderr
     assert "file too large" in failed.stderr and "nothing half-written" in failed.stderr
     assert "Raise the limit (ulimit -f) and run the same command again" in failed.stderr
     assert not [info for info in store.list("") if info.name.startswith("cas/")]
@@ -167,10 +167,10 @@ def tiny_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(folder)], check=True)
 
 
-def test_a_full_disk_ends_in_try_again_with_nothing_half_written(tiny_disk: Path) -> None:
+def test_a_full_disk_ends_at_once_with_nothing_half_written(tiny_disk: Path) -> None:
     store = FileStore(tiny_disk / "store")
     failed = commit_400_kilobytes(store)
-    assert failed.returncode == ExitCode.RETRY, failed.stderr
+    assert failed.returncode == ExitCode.ENVIRONMENT, failed.stderr
     assert "no space left on device" in failed.stderr
     assert not [info for info in store.list("") if info.name.startswith("cas/")]
     subprocess.run(["mount", "-o", "remount,size=2m", str(tiny_disk)], check=True)
@@ -188,13 +188,15 @@ def test_a_full_disk_ends_in_try_again_with_nothing_half_written(tiny_disk: Path
         (ValueError("x"), 70),
         (KeyError("x"), 70),
         (StorageError("x"), 75),
-        (OSError(errno.ENOSPC, "x"), 75),
-        (OSError(errno.EDQUOT, "x"), 75),
         (OSError(errno.EIO, "x"), 75),
         (ConnectionResetError(104, "x"), 75),
         (TimeoutError(), 75),
         (OSError(errno.EROFS, "x"), 78),
         (OSError(errno.EMFILE, "x"), 78),
+        (OSError(errno.ENOSPC, "x"), 78),
+        (OSError(errno.EDQUOT, "x"), 78),
+        (OSError(errno.ENOMEM, "x"), 78),
+        (MemoryError(), 78),
     ],
 )
 def test_each_kind_of_error_has_its_documented_exit_code(error: BaseException, code: int) -> None:

@@ -122,6 +122,19 @@ def test_line_that_is_not_in_jiebas_format_is_refused_by_its_number(line):
         user_lines(f"好词\n{line}\n".encode(), "mine.txt")
 
 
+@pytest.mark.parametrize("word", ["\0", "\0" * 16, "云\0计算", "云计算\x7f", "\x1b[31m云"])
+def test_a_word_with_control_characters_is_refused_as_the_file_is_none_of_text(word):
+    with pytest.raises(
+        DataError, match=r"mine\.txt:2: expected `word .* no control characters; found '"
+    ) as said:
+        user_lines(f"好词\n{word} 5\n".encode(), "mine.txt")
+    assert str(said.value).isprintable()
+
+
+def test_a_byte_order_mark_and_line_ends_of_another_system_are_no_control_characters():
+    assert user_lines("\ufeff好词 5\r\n云计算\r\n".encode(), "mine.txt").decode() == "好词 5\n云计算\n"
+
+
 @pytest.mark.parametrize("length", [101, 100_000])
 def test_a_line_that_is_no_word_is_refused_before_jieba_keeps_all_its_beginnings(length):
     with pytest.raises(

@@ -83,6 +83,23 @@ def poison(rows: list[int], setattr=setattr) -> None:
     setattr(module.LossModule, "forward", forward)
 
 
+def poison_once(trigger: str, setattr=setattr) -> None:
+    """Make the loss of one micro batch NaN: the next one once a file of that name is there; it is removed."""
+    import yanmo.train.backends.loss_module as module
+
+    plain = module.LossModule.forward
+
+    def forward(self, ids_BT, *rest):
+        loss = plain(self, ids_BT, *rest)
+        try:
+            Path(trigger).unlink()
+        except FileNotFoundError:
+            return loss
+        return loss * float("nan")
+
+    setattr(module.LossModule, "forward", forward)
+
+
 def small_memory(most_rows: int, setattr=setattr) -> None:
     """Make every micro batch of more rows run out of memory."""
     import yanmo.train.backends.loss_module as module
@@ -95,6 +112,58 @@ def small_memory(most_rows: int, setattr=setattr) -> None:
         return plain(self, ids_BT, *rest)
 
     setattr(module.LossModule, "forward", forward)
+
+
+def hungry(row_bytes: int, setattr=setattr) -> None:
+    """Make every forward use so much memory for each of its rows, within some seconds."""
+    import time
+
+    import yanmo.train.backends.loss_module as module
+
+    plain, calls = module.LossModule.forward, []
+
+    def forward(self, ids_BT, *rest):
+        held = []
+        calls.append(1)
+        for number in range(50):
+            held.append(bytearray(b"x") * (len(ids_BT) * row_bytes // 50))
+            if len(calls) == 1 and number > 25:
+                time.sleep(0.1)  # so that a test can follow
+        return plain(self, ids_BT, *rest)
+
+    setattr(module.LossModule, "forward", forward)
+
+
+def at_forward(number: int, rank: int, do, setattr=setattr) -> None:
+    """Call `do` in one rank, before its forward of that number, from 1."""
+    import os
+
+    import yanmo.train.backends.loss_module as module
+
+    plain, calls = module.LossModule.forward, []
+
+    def forward(self, ids_BT, *rest):
+        calls.append(1)
+        if len(calls) == number and os.environ.get("RANK") == str(rank):
+            do()
+        return plain(self, ids_BT, *rest)
+
+    setattr(module.LossModule, "forward", forward)
+
+
+def raise_error() -> None:
+    """As a bug does."""
+    raise ZeroDivisionError("the third forward\nof this rank")
+
+
+def need_too_much() -> None:
+    """Ask for more memory than the system's limit for this process leaves."""
+    import resource
+
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    used = int(status.partition("VmSize:")[2].split()[0]) * 1024
+    resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 26), resource.RLIM_INFINITY))
+    torch.ones(1 << 28)
 
 
 def refuse_import(name: str) -> None:

@@ -82,7 +82,7 @@ def model_like(
     ("options", "found", "what_to_do"),
     [
         ({"batch_rows": 7, "ranks": 2}, "--batch-rows 7 does not divide", "multiple of the ranks"),
-        ({"micro_batch": 3}, "--micro-batch 3 does not divide the 8 rows", "--batch-rows / --ranks"),
+        ({"micro_batch": 3}, "--micro-batch 3 does not divide the 8 rows", "give a number that does"),
         ({"size": "huge"}, "huge", "small"),
         ({"size": "small", "heads": 3, "kv_heads": 2}, "--heads 3 is no multiple of --kv-heads 2", ""),
         ({"preset": "gpu-3gb"}, "--preset gpu-3gb", "gpu-4gb"),
@@ -92,6 +92,7 @@ def model_like(
         ({"attention": "flash"}, "does not keep documents apart", "--packing one"),
         ({"offload": "optimizer"}, "needs a GPU", "--device cpu"),
         ({"tied_head": "true"}, "--tied-head excludes --start bigram", ""),
+        ({"width": 1}, "--width 1 has no room for --start bigram", "--start random"),
         ({"early_stopping": 2}, "needs validations", "--valid-every"),
         ({"warmup_steps": 8}, "leaves none of --steps 8", ""),
         ({"night_micro_batch": 4}, "--night-micro-batch applies during --night", ""),
@@ -169,7 +170,7 @@ def test_a_starting_model_of_an_impossible_shape_is_refused(name, value, command
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root, to mount a tmpfs")
 @pytest.mark.parametrize(
     ("size", "used", "expected", "words"),
-    [(100, 76, 75, [" free, checkpoints and model of", "free space"]), (24, 0, 78, ["the whole disk has"])],
+    [(100, 76, 78, [" free, checkpoints and model of", "free space"]), (24, 0, 78, ["the whole disk has"])],
     ids=["full", "small"],
 )
 def test_a_disk_without_room_for_two_checkpoints_is_refused_at_the_start(

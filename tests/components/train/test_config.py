@@ -48,6 +48,8 @@ from yanmo.train.config import TrainConfig
         (["--embedding-std=-1"], "--embedding-std"),
         (["--dropout=1"], "--dropout 1: expected a number from 0 to below 1"),
         (["--adam-beta2=1"], "--adam-beta2 1"),
+        (["--hang-seconds=1e-300"], "--hang-seconds 1e-300 .*: expected 0, or 10 or more"),
+        (["--hang-seconds=9.9"], "--hang-seconds 9.9"),
         (["--memory-share=0"], "--memory-share 0: expected a number above 0 and at most 1"),
     ],
 )

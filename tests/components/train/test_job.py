@@ -6,22 +6,12 @@ from yanmo.common.errors import DataError, ExitCode, UsageError, exit_code
 from yanmo.train.job import (
     STOP,
     Status,
-    WorkerLost,
     clear,
     failure,
     parse_status,
-    raise_failure,
     read_metrics,
 )
-
-
-def test_the_first_cause_decides_not_the_ranks_that_followed():
-    statuses = [
-        Status(0, "failed", exit_code=70, message="connection closed", time=1.0, follows=True),
-        Status(1, "failed", exit_code=65, message="the cache is cut short", time=2.0),
-    ]
-    with pytest.raises(DataError, match="rank 1: the cache is cut short"):
-        raise_failure(statuses, 2, [0, 1], "")
+from yanmo.train.supervision.ending import Ending, raise_failure
 
 
 @pytest.mark.parametrize(
@@ -29,7 +19,8 @@ def test_the_first_cause_decides_not_the_ranks_that_followed():
     [
         (UsageError("x"), ExitCode.USAGE),
         (DataError("x"), ExitCode.DATA),
-        (OSError(28, "No space left on device", "f"), ExitCode.RETRY),
+        (OSError(5, "Input/output error", "f"), ExitCode.RETRY),
+        (OSError(28, "No space left on device", "f"), ExitCode.ENVIRONMENT),
         (ZeroDivisionError("x"), ExitCode.BUG),
     ],
 )
@@ -40,28 +31,12 @@ def test_a_ranks_error_keeps_its_exit_code_on_its_way_through_the_log(error, cod
     statuses = [s for s in (parse_status(line.encode()) for line in lines) if s]
     assert [s.rank for s in statuses] == [1, 0]
     with pytest.raises(Exception) as caught:
-        raise_failure(statuses, 2, [0, 1], "")
+        raise_failure(Ending(ranks=2, statuses=statuses))
     assert exit_code(caught.value) == code
 
 
-def test_a_rank_without_a_word_was_killed_and_may_be_tried_again():
-    with pytest.raises(WorkerLost, match="rank 1 of 2 was killed") as caught:
-        raise_failure([Status(0, "failed", follows=True, exit_code=70)], 2, [0, 1], "last words")
-    assert exit_code(caught.value) == ExitCode.RETRY and "last words" in str(caught.value)
-
-
-@pytest.mark.parametrize(("started", "rank"), [([], 0), ([0], 1)])
-def test_a_rank_that_never_started_is_not_reported_to_have_run_out_of_memory(started, rank):
-    statuses = [Status(r, "failed", follows=True, exit_code=70) for r in started]
-    with pytest.raises(WorkerLost, match=f"rank {rank} of 2 never started") as caught:
-        raise_failure(statuses, 2, started, "no such name")
-    assert exit_code(caught.value) == ExitCode.RETRY
-    assert "no such name" in str(caught.value) and "memory" not in str(caught.value)
-
-
-def test_done_and_paused_ranks_raise_nothing(tmp_path):
+def test_what_an_earlier_start_left_is_cleared(tmp_path):
     (tmp_path / STOP).touch()
-    raise_failure([Status(0, "paused"), Status(1, "paused")], 2, [0, 1], "")
     clear(tmp_path)
     assert not (tmp_path / STOP).exists()
 

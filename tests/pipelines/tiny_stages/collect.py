@@ -12,7 +12,8 @@ from pathlib import Path
 from tiny_stages.declare import TinyStage
 from yanmo.common.answers import answer
 from yanmo.common.errors import DataError
-from yanmo.options.fields import StageOptions, opt
+from yanmo.options.fields import opt
+from yanmo.options.shared import StageOptions
 from yanmo.stage.run import Result, run
 from yanmo.stage.stage_run import Prepared, StageRun, Steps
 from yanmo.store.manifest import file_sha256

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tiny_stages.declare import TinyStage
-from yanmo.options.fields import StageOptions, input_ref
+from yanmo.options.fields import input_ref
+from yanmo.options.shared import StageOptions
 from yanmo.stage.run import Result, run
 from yanmo.stage.stage_run import Finish, Prepared, Skip, StageRun, Steps
 from yanmo.store.output import Output

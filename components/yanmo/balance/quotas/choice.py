@@ -66,9 +66,11 @@ def plan_of_classes(quotas: str, groups: Iterable[str], by: str) -> QuotaPlan:
             continue
         if name not in names:
             hint = did_you_mean(written, names)
-            raise UsageError(f"--quotas: no documents of {by} {written}{hint}; there are {some(names)}")
+            raise UsageError(
+                f"--quotas: no documents of {by} {written}{hint}; there are {some(names)}: name one of them"
+            )
         if name in found:
-            raise UsageError(f"--quotas: {name} is named twice")
+            raise UsageError(f"--quotas: {name} is named twice: keep one")
         found[name] = quota
     rest = [name for name in names if name not in found]
     if OTHERS in plan.quotas:

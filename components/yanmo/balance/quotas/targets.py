@@ -66,12 +66,15 @@ def parse_plan(text: str) -> QuotaPlan:
     for entry in filter(None, (part.strip() for part in body.split(","))):
         name, quota = _entry(entry)
         if name in quotas:
-            raise UsageError(f"--quotas: {name} is named twice")
+            raise UsageError(f"--quotas: {name} is named twice: keep one")
         quotas[name] = quota
     if len({quota.form == "weight" for quota in quotas.values()}) > 1:
-        raise UsageError("--quotas: weights (3w) do not mix with amounts or percentages")
+        raise UsageError(
+            "--quotas: weights (3w) do not mix with amounts or percentages; give every class a "
+            "weight, or none"
+        )
     if quotas and not any(q.value for q in quotas.values()) and next(iter(quotas.values())).form == "weight":
-        raise UsageError("--quotas: all weights are 0; nothing would be left")
+        raise UsageError("--quotas: all weights are 0, so nothing would be left; give a class more")
     return QuotaPlan(quotas)
 
 
@@ -95,7 +98,9 @@ def _unwrapped(text: str) -> str:
 def _entry(entry: str) -> tuple[str, Quota]:
     found = _ENTRY.match(entry)
     if entry.replace(" ", "").startswith("alpha="):
-        raise UsageError("--quotas: alpha=X (0 to 1) stands alone; it decides over all classes")
+        raise UsageError(
+            "--quotas: alpha=X (0 to 1) stands alone, as it decides over all classes; leave the others out"
+        )
     if not found:
         raise UsageError(
             f"--quotas: expected class=amount, class=percent%, class=weight+w or alpha=X, found "

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from yanmo.common.hash_set import HashSet, distinct
-from yanmo.common.workers import ordered_map
+from yanmo.common.ordered_map import ordered_map
 from yanmo.curate.duplicates.shingle_sets import Pairs, ShingleSets, make_pairs, similarities, take_apart
 from yanmo.curate.duplicates.shingles import SHINGLE, band_keys
 from yanmo.curate.duplicates.signing import BAND_COLUMNS

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from yanmo.common.hash_set import distinct
 from yanmo.common.jit import compiled
-from yanmo.common.workers import ordered_map
+from yanmo.common.ordered_map import ordered_map
 from yanmo.curate.duplicates.shingles import shingle_hashes
 from yanmo.curate.mapped_texts import read_texts
 from yanmo.curate.plan import Candidates

@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from yanmo.common.workers import ordered_map
+from yanmo.common.ordered_map import ordered_map
 from yanmo.curate.duplicates.shingles import BANDS, band_keys
 from yanmo.curate.mapped_texts import read_texts
 from yanmo.store.commit import Attempt, Result

@@ -73,7 +73,8 @@ def read_batches(
     """
     source.check_unchanged()
     if source.form == "parquet":
-        yield from _row_batches(source, columns, batch_bytes, on_bytes)
+        for batch in _row_batches(source, columns, batch_bytes, on_bytes):
+            yield from _without_long_rows(batch, how.max_record_bytes)
     else:
         yield from _text_batches(source, batch_bytes, on_bytes, how)
     source.check_unchanged()
@@ -200,7 +201,7 @@ def _row_batches(
                     "text's with --text-field"
                 )
             rows = max(file.metadata.num_rows, 1)
-            size = _rows_at_a_time(file.metadata, batch_bytes)
+            size = rows_at_a_time(file.metadata, batch_bytes)
             for batch in file.iter_batches(size, columns=[c for c in dict.fromkeys(columns) if c in have]):
                 on_bytes(source.bytes * batch.num_rows // rows)
                 yield Batch(source=source, first=first, data=batch)
@@ -213,7 +214,24 @@ def _row_batches(
         ) from error
 
 
-def _rows_at_a_time(metadata: Any, batch_bytes: int) -> int:
+def _without_long_rows(batch: Batch, limit: int) -> Iterator[Batch]:
+    """The batch, cut at rows of more than `limit` bytes, which are left out as longer lines are."""
+    rows: pa.RecordBatch = batch.data
+    if rows.nbytes <= limit:
+        yield batch
+        return
+    start = 0
+    too_long: tuple[int, ...] = ()
+    for at in [*(n for n in range(len(rows)) if rows.slice(n, 1).nbytes > limit), len(rows)]:
+        if start < at or too_long:
+            part = rows.take(pa.array(range(start, at), pa.int64()))  # a slice would hold all of it
+            yield dataclasses.replace(
+                batch, first=batch.first + start, data=part, too_long=too_long, limit=limit
+            )
+        start, too_long = at + 1, (batch.first + at,)
+
+
+def rows_at_a_time(metadata: Any, batch_bytes: int) -> int:
     """How many rows have about `batch_bytes`, by the size of the largest row group."""
     groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
     row = max((g.total_byte_size // max(g.num_rows, 1) for g in groups), default=1)

@@ -17,6 +17,7 @@ from typing import Any
 
 from yanmo.common.errors import DataError, StorageError, UsageError, in_words
 from yanmo.common.given_file import MIB, given_text
+from yanmo.common.plain_json import json_value
 from yanmo.curate.sources.entries import NO_SETTINGS, Settings, read_entries
 from yanmo.curate.sources.raw_files import RawFile, list_files, local_path, open_file, stat_file
 from yanmo.options.values import brief
@@ -207,7 +208,7 @@ def _remembered(store: ObjectStore, name: str) -> tuple[dict[str, Any], str]:
     except FileNotFoundError:
         return {}, ""
     try:
-        value = json.loads(data)
+        value = json_value(data)
     except ValueError:
         value = {}  # damaged: it is only a cache
     return (value if isinstance(value, dict) else {}), version

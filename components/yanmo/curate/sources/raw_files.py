@@ -103,7 +103,7 @@ def _list_local(entry: str) -> Iterator[RawFile]:
         matches = [m for m in glob.glob(str(path), recursive=True) if Path(m).is_file()]
         if not matches:
             what = "matches nothing" if glob.has_magic(entry) else "no such file or folder"
-            raise DataError(f"--sources {entry}: {what}")
+            raise DataError(f"--sources {entry}: {what}; look at the path")
         yield from map(_stat_local, matches)
 
 

@@ -27,6 +27,8 @@ BOMB_BYTES = 1 << 30
 BOMB_RATIO = 1000
 """Text compresses 3 to 10 times, logs 100 times; one repeated byte 1,032 times with gzip, more with
 others."""
+_PIECE_BYTES = 1 << 20
+"""The most that is given on at a time: 4 kB of a bomb may be 170 MB, and whoever takes them makes copies."""
 
 _XZ_MEMORY = 1 << 28
 _MAGIC = {"gz": b"\x1f\x8b\x08", "xz": b"\xfd7z", "zst": b"\x28\xb5\x2f", "bz2": b"BZh"}
@@ -80,7 +82,10 @@ def unpacked(source: Source, on_bytes: Callable[[int], None]) -> Iterator[bytes]
                 f"{source.shown}: {read} bytes decompress to more than {made}, which may be a decompression "
                 "bomb; decompress it yourself if its text is real"
             )
-        yield piece
+        if len(piece) <= _PIECE_BYTES:
+            yield piece
+        else:
+            yield from (piece[at : at + _PIECE_BYTES] for at in range(0, len(piece), _PIECE_BYTES))
 
 
 def _check_packed(source: Source, head: bytes) -> None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from yanmo.common.errors import DataError, StorageError, in_words
-from yanmo.curate.sources.batches import Reading, read_batches, utf8_chunks
+from yanmo.curate.sources.batches import Reading, read_batches, rows_at_a_time, utf8_chunks
 from yanmo.curate.sources.listing import Source
 from yanmo.curate.sources.raw_files import open_file
 from yanmo.curate.text.normalize import normalize
@@ -20,19 +20,23 @@ from yanmo.curate.text.normalize import normalize
 _BATCH_BYTES = 8 << 20
 
 
-def benchmark_texts(sources: Iterable[Source], run_length: int) -> list[str]:
+def benchmark_texts(sources: Iterable[Source], run_length: int, record_bytes: int) -> list[str]:
     """Every string of the files, in text form classical-1; whatever the names of fields.
 
     A question and its answers are separate texts, so that runs are searched for inside each of them.
 
     Args:
         run_length: shorter strings cannot hold a run, and are left out.
+        record_bytes: the most that a record may have. A longer one is refused and not left out, as train
+            would hold its text.
 
     Raises:
-        DataError: a record cannot be read, or no string is long enough.
+        DataError: a record cannot be read or is too long, or no string is long enough.
     """
     sources = list(sources)
-    texts = [text for source in sources for text in _strings_of(source) if len(text) >= run_length]
+    texts = [
+        text for source in sources for text in _strings_of(source, record_bytes) if len(text) >= run_length
+    ]
     if not texts and sources:
         names = ", ".join(source.name for source in sources[:5])
         raise DataError(
@@ -42,17 +46,26 @@ def benchmark_texts(sources: Iterable[Source], run_length: int) -> list[str]:
     return normalize(texts).texts
 
 
-def _strings_of(source: Source) -> Iterator[str]:
+def _strings_of(source: Source, limit: int) -> Iterator[str]:
     if source.form == "parquet":
-        yield from _parquet_strings(source)
+        yield from _parquet_strings(source, limit)
         return
     if source.form in _DELIMITERS:
-        yield from _cells(source)
+        yield from _cells(source, limit)
         return
-    for batch in read_batches(source, [], _BATCH_BYTES, lambda _: None, Reading()):
+    for batch in read_batches(source, [], _BATCH_BYTES, lambda _: None, Reading(max_record_bytes=limit)):
+        for number in batch.too_long:
+            raise _too_long(source, number, limit)
         for line, data in enumerate(batch.data.split(b"\n"), batch.first):
             if data and not data.isspace():
                 yield from _line_strings(source, line, data)
+
+
+def _too_long(source: Source, number: int, limit: int) -> DataError:
+    return DataError(
+        f"--benchmarks {source.shown}:{number}: a record of more than {limit / (1 << 20):.3g} MiB; split it, "
+        "take it out, or raise --max-characters, for each of which a record may have 12 bytes"
+    )
 
 
 def _line_strings(source: Source, line: int, data: bytes) -> Iterator[str]:
@@ -67,31 +80,71 @@ def _line_strings(source: Source, line: int, data: bytes) -> Iterator[str]:
 
 
 _DELIMITERS = {"csv": ",", "tsv": "\t"}
-_MOST_BYTES = 1 << 30
-"""Largest table: cells may go over many lines, so a table is read whole, and benchmarks are small."""
 
 
-def _cells(source: Source) -> Iterator[str]:
-    data = bytearray()
-    for chunk in utf8_chunks(source, lambda _: None)[1]:
-        data += chunk
-        if len(data) > _MOST_BYTES:
-            raise DataError(f"--benchmarks {source.shown}: larger than 1 GiB; split it into smaller files")
-    csv.field_size_limit(_MOST_BYTES)
-    try:
-        lines = io.StringIO(data.decode(), newline="")
-        for row in csv.reader(lines, delimiter=_DELIMITERS[source.form]):
-            yield from row
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise DataError(
-            f"--benchmarks {source.shown}: expected a .{source.form} table in UTF-8: {in_words(error)}"
-        ) from error
+def _cells(source: Source, limit: int) -> Iterator[str]:
+    """The cells of a table, which may go over many lines."""
+    csv.field_size_limit(limit)
+    chunks = utf8_chunks(source, lambda _: None)[1]
+    with io.TextIOWrapper(io.BufferedReader(_Chunks(chunks)), encoding="utf-8", newline="") as lines:
+        table = csv.reader(_bounded(lines, source, limit), delimiter=_DELIMITERS[source.form])
+        try:
+            for row in table:
+                yield from row
+        except csv.Error as error:
+            if "field limit" in str(error):
+                raise _too_long(source, table.line_num, limit) from error
+            raise _no_table(source, error) from error
+        except UnicodeDecodeError as error:
+            raise _no_table(source, error) from error
 
 
-def _parquet_strings(source: Source) -> Iterator[str]:
+def _no_table(source: Source, error: Exception) -> DataError:
+    return DataError(
+        f"--benchmarks {source.shown}: expected a .{source.form} table in UTF-8: {in_words(error)}"
+    )
+
+
+def _bounded(lines: io.TextIOWrapper, source: Source, limit: int) -> Iterator[str]:
+    """The lines of a text with their ends, none of which has more than `limit` characters."""
+    number = 0
+    while line := lines.readline(limit + 1):
+        number += 1
+        if len(line) > limit:
+            raise _too_long(source, number, limit)
+        yield line
+
+
+class _Chunks(io.RawIOBase):
+    """An iterator's pieces as a file."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks, self._left = chunks, memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._left:
+            chunk = next(self._chunks, None)
+            if chunk is None:
+                return 0
+            self._left = memoryview(chunk)
+        count = min(len(buffer), len(self._left))
+        buffer[:count] = self._left[:count]
+        self._left = self._left[count:]
+        return count
+
+
+def _parquet_strings(source: Source, limit: int) -> Iterator[str]:
+    number = 0
     try:
         with open_file(source.uri) as opened, pq.ParquetFile(opened) as file:
-            for batch in file.iter_batches(1024):
+            for batch in file.iter_batches(rows_at_a_time(file.metadata, _BATCH_BYTES)):
+                for row in range(len(batch)):
+                    number += 1
+                    if batch.slice(row, 1).nbytes > limit:
+                        raise _too_long(source, number, limit)
                 yield from _strings(batch.to_pylist())
     except StorageError:
         raise  # the server is away: try again later

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from yanmo.chinese.han_runs import Hashes, Runs
 from yanmo.common.hash_set import distinct
 from yanmo.common.logs import Progress
-from yanmo.common.workers import ordered_map
+from yanmo.common.ordered_map import ordered_map
 from yanmo.curate.corpus import Corpus
 from yanmo.curate.mapped_texts import read_texts
 

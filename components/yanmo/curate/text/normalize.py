@@ -43,6 +43,8 @@ _VARIANTS = dict(
 _COMPATIBILITY = ((0xF900, 0xFB00), (0x2F00, 0x2FE0), (0x2F800, 0x2FA20))
 _LINE_BREAKS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 _REMOVED = re.compile(r"[\s\u3000\ufeff\u200b-\u200f\x00-\x1f]")
+_CONTROLS = re.compile("[\ufeff\u200b-\u200f\x00-\x08\x0e-\x1b]")
+"""Those of _REMOVED that are no white space."""
 
 OTHER, HAN, LACUNA, PRIVATE, MARK, BREAK, END, SPACE = range(8)
 """Classes of characters in normalized text. MARK: punctuation of sentences. END: between two texts."""
@@ -67,7 +69,7 @@ FORMS = {
     "modern-1": frozenset(("nfc", "compatibility", "simplified", "quotes", "controls", "code")),
 }
 CLASSICAL = FORMS["classical-1"]
-REVISIONS = {"modern-1": 2}
+REVISIONS = {"modern-1": 3}
 """Form -> number of its present rules, where they have changed. It is in the keys of that form alone, so that
 text of other forms need not be made again."""
 _LOST = "□〓\ufffd"
@@ -179,6 +181,16 @@ def _to_text(codes: CodePoints) -> str:
     return codes.tobytes().decode("utf-32-le")
 
 
+def _without_controls(texts: Sequence[str], steps: frozenset[str]) -> Sequence[str]:
+    """`texts` without what would hold two characters apart that NFC composes or OpenCC converts together.
+
+    classical-1 takes such characters out afterwards, like white space: that is how it is scored.
+    """
+    if "controls" not in steps or "white_space" in steps:
+        return texts
+    return [_CONTROLS.sub("", text) if _CONTROLS.search(text) else text for text in texts]
+
+
 def _composed(text: str, steps: frozenset[str]) -> str:
     """`text` in NFC, with unified ideographs for compatibility ones, and without NUL.
 
@@ -234,9 +246,10 @@ def _indentation(raw: CodePoints, codes: CodePoints) -> Bools:
     last = len(codes) - 1
     after = np.minimum.accumulate(np.where(leading, last, places)[::-1])[::-1]  # the first one that is not
     first = codes[after]
-    # a text's first line with anything on it comes after no character of that text
+    # a text's first line with anything on it comes after no character of that text but spaces of any kind
     text = np.maximum.accumulate(np.where(codes == 0, places, -1))
-    begun = seen - np.where(text >= 0, seen[text], 0) > 0
+    shown = np.cumsum((codes != ord(" ")) & ~edge)
+    begun = shown - np.where(text >= 0, shown[text], 0) > 0
     return np.asarray(leading & begun & (first > ord(" ")) & (first < 0x7F))
 
 
@@ -255,12 +268,15 @@ def normalize(texts: Sequence[str], steps: frozenset[str] = CLASSICAL) -> Normal
     """
     if not texts:
         return Normalized(texts=[], han=[], counts=np.zeros((0, SPACE + 1), dtype=np.int64))
-    composed = [_composed(text, steps) for text in texts]
+    bare = _without_controls(texts, steps)
+    composed = [_composed(text, steps) for text in bare]
     joined = _SEPARATOR.join(composed) + _SEPARATOR
     converted = _converter().convert(joined) if "simplified" in steps else joined
     codes = code_points(converted)
     table, bits = _final_tables(steps)
-    changed = _changes(texts, composed, converted, bits[codes], codes, steps)
+    changed = _changes(bare, composed, converted, bits[codes], codes, steps)
+    if bare is not texts:
+        changed["controls"] = _differ(texts, bare)
     raw, codes = codes, table[codes]
     stays = codes != _REMOVE
     raw, codes = raw[stays], codes[stays]
@@ -296,11 +312,16 @@ def _changes(
     starts = np.concatenate(([0], np.flatnonzero(codes == 0)[:-1] + 1))
     found = np.bitwise_or.reduceat(bits, starts)
     result = {step: (found & bit) != 0 for step, bit in _BITS.items() if step in steps}
-    result["composition"] = np.fromiter((a is not b for a, b in zip(texts, composed, strict=True)), bool)
+    result["composition"] = _differ(texts, composed)
     if "simplified" in steps:
         pairs = zip(composed, converted.split(_SEPARATOR), strict=False)
         result["simplified"] = np.fromiter((a != b for a, b in pairs), bool, len(texts))
     return result
+
+
+def _differ(before: Sequence[str], after: Sequence[str]) -> Bools:
+    """Which texts a step made again; it hands on the same object where it has nothing to do."""
+    return np.fromiter((a is not b for a, b in zip(before, after, strict=True)), bool)
 
 
 def _han(joined: str, codes: CodePoints, classes: npt.NDArray[np.uint8], steps: frozenset[str]) -> str:

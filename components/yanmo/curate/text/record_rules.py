@@ -48,7 +48,7 @@ def record_rules(options: CurateOptions) -> RecordRules:
         reading=Reading(
             encoding=options.encoding,
             layout=options.text_layout,
-            max_record_bytes=_max_record_bytes(options.max_characters),
+            max_record_bytes=max_record_bytes(options.max_characters),
         ),
         cleaning=Cleaning(
             steps=cleanings, personal=personal, squares="lacuna" in steps, code="code" in steps
@@ -59,7 +59,7 @@ def record_rules(options: CurateOptions) -> RecordRules:
     )
 
 
-def _max_record_bytes(max_characters: int) -> int:
+def max_record_bytes(max_characters: int) -> int:
     """Bytes that a record may have: enough for `max_characters` in JSON's longest spelling.
 
     At least 8 MiB, as markup that is taken out does not count as characters; at most MAX_RECORD_BYTES.

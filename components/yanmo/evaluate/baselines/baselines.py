@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from yanmo.common.workers import Workers, preload
+from yanmo.common.fork_server import preload
+from yanmo.common.workers import Workers
 from yanmo.evaluate.baselines.mixture import mixture_bits
 from yanmo.evaluate.baselines.ppmd import added_bytes as added_bytes_of_ppmd
 from yanmo.evaluate.baselines.xz import added_bytes

@@ -37,6 +37,7 @@ _DIGITS = 4
 _PIECE_TOKENS = 1 << 16
 """Tokens of one piece of the scores, the unit that a kill costs and that ranks share: some seconds of the
 demo's model."""
+_TRAIN_AGAIN = "run the train stage again on the token cache of that tokenizer"
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,7 @@ def _check_vocabulary(output: Output, tokenizer: Tokenizer, size: int, symbols: 
     if highest >= size:
         raise DataError(
             f"{output}: model of another vocabulary: its embedding has {size} rows, its tokenizer.json gives "
-            f"ids up to {highest}; run the train stage again on the token cache of that tokenizer"
+            f"ids up to {highest}; {_TRAIN_AGAIN}"
         )
     used = {"<|bos|>": symbols.bos, "<|eos|>": symbols.eos}
     found = {name: tokenizer.token_to_id(name) for name in used}
@@ -140,7 +141,7 @@ def _check_vocabulary(output: Output, tokenizer: Tokenizer, size: int, symbols: 
         f"{n}: {i} in tokenizer.json, {used[n]} in config.json" for n, i in found.items() if i != used[n]
     ]
     if wrong:
-        raise DataError(f"{output}: model of another vocabulary: {'; '.join(wrong)}")
+        raise DataError(f"{output}: model of another vocabulary: {'; '.join(wrong)}; {_TRAIN_AGAIN}")
 
 
 def score(
@@ -325,4 +326,7 @@ def _sums(
 def _check_finite(output: Output, bits: Floats) -> None:
     wrong = int((~np.isfinite(bits)).sum())
     if wrong:
-        raise DataError(f"{output}: gives no finite probability for {wrong} documents; its training diverged")
+        raise DataError(
+            f"{output}: gives no finite probability for {wrong} documents: its training diverged; "
+            "make it with lower learning rates"
+        )

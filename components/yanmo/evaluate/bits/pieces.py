@@ -20,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from yanmo.common.errors import UsageError
+from yanmo.common.plain_json import json_value
 from yanmo.store.objects import AlreadyExists, Changed, ObjectStore
 
 log = logging.getLogger(__name__)
@@ -159,7 +160,7 @@ class KeptPieces(Pieces):
     def _read(self, name: str, plan: str) -> tuple[Any] | None:
         """The value of a piece, in a tuple; None where it is absent, damaged, or of another plan."""
         try:
-            held = json.loads(self._store.read(name)[0])
+            held = json_value(self._store.read(name)[0])
             if held["plan"] != plan or held["sha256"] != _digest(held["value"]):
                 raise ValueError("it does not hold what it says, or belongs to another plan")
         except FileNotFoundError:

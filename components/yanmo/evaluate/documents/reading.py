@@ -133,7 +133,9 @@ def training_texts(documents: Output, most_characters: int) -> list[TrainingDocu
             break
         sources.append(source)
     if not sources:
-        raise DataError(f"{documents}: its train split holds no text for the baselines")
+        raise DataError(
+            f"{documents}: its train split holds no text for the baselines; see `yanmo store show` of it"
+        )
     return sources
 
 

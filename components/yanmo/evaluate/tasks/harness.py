@@ -32,6 +32,7 @@ from yanmo.evaluate.bits.of_documents import LoadedModel
 from yanmo.evaluate.bits.pieces import Pieces, PieceTask, plan_of
 from yanmo.evaluate.writing.generate import generate
 from yanmo.model.scoring import bits_and_is_greedy, token_bits
+from yanmo.options.values import brief
 
 log = logging.getLogger(__name__)
 _NATS = float(np.log(2))
@@ -49,7 +50,7 @@ def folder_digest(folder: str) -> str:
     root = Path(folder)
     paths = sorted(path for path in root.rglob("*") if path.is_file())
     if not any(path.suffix in (".yaml", ".yml") for path in paths):
-        raise UsageError(f"--harness-tasks {folder}: expected a folder with YAML files of tasks")
+        raise UsageError(f"--harness-tasks {brief(folder)}: expected a folder with YAML files of tasks")
     found = hashlib.sha256()
     for path in paths:
         name, body = path.relative_to(root).as_posix(), path.read_bytes()

@@ -11,6 +11,7 @@ between two tokens closer than the devices' last digits: from there on the text 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import cast
 
@@ -20,6 +21,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from yanmo.model.decoder import Attention, Block, Decoder, rotary_tables, rotate
+
+AT_ONCE = 1024
+"""Texts that are written at a time: the logits of all of them are in memory (100,000 took more than 3 GB)."""
+_COLDEST = 1e-30
+"""Below this temperature logits divided by it are infinite in float32, and all is the likeliest token's."""
 
 
 @torch.no_grad()
@@ -49,6 +55,19 @@ def generate(
     """
     if len({len(p) for p in prompts}) > 1:
         raise ValueError("prompts of different lengths: give them one by one")
+    if len(prompts) > AT_ONCE:
+        some = functools.partial(
+            generate,
+            model,
+            eos=eos,
+            generator=generator,
+            max_new_tokens=max_new_tokens,
+            temperature=temperature,
+            top_p=top_p,
+            forbidden=forbidden,
+        )
+        parts = [prompts[at : at + AT_ONCE] for at in range(0, len(prompts), AT_ONCE)]
+        return [text for part in parts for text in some(part)]
     reader = _Reader(model, len(prompts))
     ids = torch.tensor([list(p) for p in prompts], device=model.lm_head.weight.device)
     logits = reader.read(ids)
@@ -117,7 +136,7 @@ def _attended(
 
 def _draw(logits: Tensor, temperature: float, top_p: float, generator: torch.Generator) -> Tensor:
     """One token of each row, by one random number of each."""
-    if temperature == 0:
+    if temperature < _COLDEST:
         return logits.argmax(-1)
     probabilities = torch.softmax(logits / temperature, -1).double()
     if top_p < 1:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 import re
@@ -16,8 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from yanmo.common.errors import DataError
+from yanmo.common.plain_json import json_value
 from yanmo.formats.records import check_schema
 from yanmo.formats.training_text import training_text
+from yanmo.store.manifest import MAKE_AGAIN
 from yanmo.store.output import Output, read_json
 
 log = logging.getLogger(__name__)
@@ -44,7 +45,7 @@ class Evaluation:
             return self.summary[name]
         file = f"{name}.json"
         return (
-            json.loads(self.output.path(file).read_text(encoding="utf-8"))
+            json_value(self.output.path(file).read_text(encoding="utf-8"))
             if self.output.entries(file)
             else None
         )
@@ -75,7 +76,8 @@ def open_evaluation(output: Output) -> Evaluation:
     found = Evaluation(output, model, read_json(output, "summary.json"), read_json(output, "samples.json"))
     if not found.summary.get("genres") or not math.isfinite(found.mean):
         raise DataError(
-            f"{output}: holds no finite bits per character; an empty split or a broken model is not judged"
+            f"{output}: holds no finite bits per character; an empty split or a broken model is not judged; "
+            "see its model's metrics"
         )
     return found
 
@@ -236,7 +238,9 @@ def joined_scores(
         axis=1,
     ).astype(np.float64)
     if not np.isfinite(values).all():
-        raise DataError(f"{challenger.output} or {champion.output}: holds bits that are no finite number")
+        raise DataError(
+            f"{challenger.output} or {champion.output}: holds bits that are no finite number; {MAKE_AGAIN}"
+        )
     genres = ours["genre"].to_numpy()
     scores = {genre: values[genres == genre] for genre in dict.fromkeys(genres.tolist())}
     empty = [genre for genre, each in scores.items() if not each[:, 0].sum() > 0]

@@ -112,9 +112,18 @@ def settle(store: ObjectStore, channel: str, promotion: Promotion) -> ChampionRe
 
 def settle_evaluation(store: ObjectStore, channel: str, model: Output, evaluation: Reference) -> None:
     """Let `champion_evaluation` name an evaluation of the champion: `evaluation`, unless it does already."""
-    pointer = read_pointer(store, channel, CHAMPION_EVALUATION)
-    if pointer is None or not _measures(store, pointer, model):
+    if not is_measured(store, channel, model):
         move_pointer(store, channel, CHAMPION_EVALUATION, evaluation)
+
+
+def is_measured(store: ObjectStore, channel: str, model: Output) -> bool:
+    """Whether `champion_evaluation` names an evaluation of a model.
+
+    Raises:
+        DataError: the pointer is damaged.
+    """
+    pointer = read_pointer(store, channel, CHAMPION_EVALUATION)
+    return pointer is not None and _measures(store, pointer, model)
 
 
 def _append(

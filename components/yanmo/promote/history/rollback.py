@@ -11,12 +11,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from yanmo.common.errors import DataError
-from yanmo.promote.history.champion import CHAMPION, ChampionChanged, check_model, named, settle_evaluation
+from yanmo.promote.history.champion import (
+    CHAMPION,
+    CHAMPION_EVALUATION,
+    ChampionChanged,
+    check_model,
+    is_measured,
+    named,
+)
 from yanmo.promote.history.champion_records import ChampionRecord, RolledBack, all_records, write_record
 from yanmo.store.manifest import Reference
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output, open_reference
-from yanmo.store.pointers import read_pointer, swap_pointer
+from yanmo.store.pointers import move_pointer, read_pointer, swap_pointer
 from yanmo.store.schema import utc_now
 
 log = logging.getLogger(__name__)
@@ -63,7 +70,8 @@ def plan_rollback(store: ObjectStore, channel: str, number: int = 0) -> Rollback
         )
     if number > len(records) or number < 0:
         raise DataError(
-            f"--to {number}: the history of channel {channel!r} has the numbers 1 to {len(records)}"
+            f"--to {number}: the history of channel {channel!r} has the numbers 1 to {len(records)}; "
+            "give one of them"
         )
     last = records[-1]
     half_done = _is_half_done(records, current)
@@ -132,13 +140,15 @@ def roll_back(store: ObjectStore, plan: RollbackPlan, *, who: str, why: str) -> 
         ChampionChanged: the champion changed since the plan was made; nothing was moved.
     """
     model, target = open_reference(store, plan.target.model), plan.target
+    needs_evaluation = _needs_evaluation(store, plan.channel, model, target)  # read before anything moves
     if not plan.half_done and not swap_pointer(store, plan.channel, CHAMPION, plan.current, target.model):
         now = read_pointer(store, plan.channel, CHAMPION)
         raise ChampionChanged(
             f"channel {plan.channel!r} got another champion meanwhile ({named(now)}); nothing was moved. "
             "Look at `yanmo promote history`, then decide again"
         )
-    _settle(store, plan.channel, model, target)  # before the record, without which this is half-done
+    if needs_evaluation:  # before the record, without which this is half-done
+        move_pointer(store, plan.channel, CHAMPION_EVALUATION, target.evaluation)
     record = _record(plan, who, why)
     while not write_record(
         store, plan.channel, record
@@ -170,9 +180,10 @@ def _record(plan: RollbackPlan, who: str, why: str, last: ChampionRecord | None 
     )
 
 
-def _settle(store: ObjectStore, channel: str, model: Output, target: ChampionRecord) -> None:
+def _needs_evaluation(store: ObjectStore, channel: str, model: Output, target: ChampionRecord) -> bool:
+    """Whether the pointer to the champion's evaluation is to be moved to that of the record."""
     try:
         open_reference(store, target.evaluation)
     except DataError as error:
         log.warning("the evaluation of %s is lost (%s); run `yanmo evaluate` for it", model, error)
-    settle_evaluation(store, channel, model, target.evaluation)
+    return not is_measured(store, channel, model)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
 from yanmo.common.errors import DataError
+from yanmo.common.shell_words import shell_line
 from yanmo.formats.training_text import training_text
 from yanmo.options.fields import NONE, by_kind, flag, spelled
 from yanmo.promote.hand_over import PromoteRun
@@ -104,7 +104,7 @@ def rerun_command(output: Output) -> str:
     values = {**manifest.options, **manifest.execution}
     options = _options(output.store, f"{manifest.stage}/{manifest.key}/{manifest.attempt}", values)
     words = ["yanmo", manifest.stage, "--store", output.store.uri, *options, *inputs, *_unkeyed(output)]
-    return shlex.join([*words, "--pointer", "none"])
+    return shell_line([*words, "--pointer", "none"])
 
 
 def verdict_command(run: PromoteRun) -> str:
@@ -115,7 +115,7 @@ def verdict_command(run: PromoteRun) -> str:
     words = ["yanmo", "promote", "--store", run.store.uri, "--channel", run.options.channel, *options]
     for name, value in run.inputs.items():
         words += [flag(name), f"{value.manifest.stage}/{value.manifest.key}" if value else NONE]
-    return shlex.join([*words, "--dry-run"])
+    return shell_line([*words, "--dry-run"])
 
 
 def _options(store: ObjectStore, attempt: str, values: Mapping[str, Any]) -> list[str]:

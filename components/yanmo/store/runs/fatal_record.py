@@ -6,6 +6,9 @@ A record is obeyed by the same command of the same run id, stage revision and ve
 may take a passing fault for bad data (3328ac6 did, where an answer of the store was cut inside its headers),
 and what it wrote must not end the same command for ever. So whatever another version wrote, and every record
 of the first schema, which does not say who wrote it, is tried again once: the next record is ours.
+
+What a machine lacked (78) is obeyed for a quarter of an hour only: by the retries that follow at once, not by
+a person's, who has given it more memory or another Secret in between.
 """
 
 from __future__ import annotations
@@ -15,8 +18,10 @@ import json
 import logging
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
+from yanmo.common.errors import ExitCode
+from yanmo.common.logs import human_seconds
 from yanmo.common.made_by import code
 from yanmo.store.manifest import digest
 from yanmo.store.objects import ObjectStore, overwrite
@@ -26,11 +31,20 @@ log = logging.getLogger(__name__)
 SCHEMA = "yanmo.fatal/2"
 _MAX_BYTES = 65_536
 _MAX_MESSAGE = 10_000
+_MACHINE_SECONDS = 900.0
 _BESIDE = {
-    *("endpoint", "executor_input", "force", "log_level", "metrics_port", "reference_out", "run_id"),
-    *("scratch", "scratch_gib"),
+    *("endpoint", "executor_input", "force", "log_format", "log_level", "metrics_port"),
+    *("reference_out", "run_id", "scratch", "scratch_gib", "wait_seconds"),
+    *("metrics_address", "metrics_wait_seconds", "gpu_metrics"),
 }
 """Options that cannot change how a run ends, or differ between tries of one command."""
+
+
+class Ended(NamedTuple):
+    """What a record that is obeyed says."""
+
+    exit_code: int
+    message: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,8 +81,8 @@ def fatal_name(stage: str, run_id: str) -> str:
     return f"runs/{stage}/fatal/{safe}.json"
 
 
-def obeyed(store: ObjectStore, name: str, this_run: Callable[[], FatalRecord]) -> int | None:
-    """The exit code of the record `name`, said with what to do; None where the run shall be tried.
+def obeyed(store: ObjectStore, name: str, this_run: Callable[[], FatalRecord]) -> Ended | None:
+    """What the record `name` says, logged with what to do; None where the run shall be tried.
 
     Args:
         this_run: gives what this run would write; only what it is of is looked at.
@@ -91,6 +105,13 @@ def obeyed(store: ObjectStore, name: str, this_run: Callable[[], FatalRecord]) -
             error,
         )
         return None
+    if exit_code == ExitCode.ENVIRONMENT and (age := _age(store, name)) > _MACHINE_SECONDS:
+        log.warning(
+            "%s: an earlier try of this run ended %s ago for want of something on its machine; trying",
+            where,
+            human_seconds(age),
+        )
+        return None
     ours = this_run()
     differs = [key for key, value in theirs.items() if value != getattr(ours, key)]
     if differs:
@@ -109,7 +130,13 @@ def obeyed(store: ObjectStore, name: str, this_run: Callable[[], FatalRecord]) -
         message,
         where,
     )
-    return exit_code
+    return Ended(exit_code, message)
+
+
+def _age(store: ObjectStore, name: str) -> float:
+    """Seconds since the record was written, by the store's clock."""
+    found = store.stat(name)
+    return store.clock() - found.modified if found else 0.0
 
 
 def keep(store: ObjectStore, name: str, record: FatalRecord) -> None:

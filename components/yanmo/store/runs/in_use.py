@@ -47,8 +47,8 @@ def announce(store: ObjectStore, stage: str, key: str, outputs: dict[str, Output
     writes first and looks for the manifests afterwards. So gc sees the file, or the run that one is gone.
 
     Two processes may write at once, as what follows a committed output needs no lease (a pipeline evaluates
-    challenger and champion side by side, and they may be one model). The last one's list stays; what the other
-    uses is in its session.
+    challenger and champion side by side, and they may be one model). The last one's list stays; what the
+    other uses is in its session.
 
     Raises:
         StorageError: one of `outputs` was removed since it was opened.

@@ -1,6 +1,7 @@
 """A lease: one live run per key.
 
-LEASE.json holds owner, attempt and time to live, and is renewed by compare-and-swap. A second starter waits
+LEASE.json holds owner, attempt and time to live, and is renewed by compare-and-swap. It also notes for whom
+the work is (channel, run) and since when, which decides nothing. A second starter waits
 and adopts the result; a run that died on the same machine is recognised by its process id and start
 time, so that a rerun after kill -9 starts at once. Of another machine's lease only its silence counts: it is
 over when nobody renewed it for its time to live while we watched (half of that, where the store's own clock
@@ -17,11 +18,15 @@ import socket
 import threading
 import time
 import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from yanmo.common.errors import EnvironmentFault, LeaseLost
+from yanmo.common.plain_json import json_value
 from yanmo.store.objects import AlreadyExists, Changed, ObjectStore
+from yanmo.store.recall import Recall, under
 
 log = logging.getLogger(__name__)
 TTL_SECONDS = 60.0
@@ -29,9 +34,13 @@ _RELEASED = 0.0
 
 
 def _process_start(pid: int) -> str:
-    """When a process of this machine started (clock ticks since boot), or '' if it is gone."""
+    """When a process of this machine started (clock ticks since boot), or '' if it is gone.
+
+    A killed one whose parent does not look after it (the first process of many containers) stays as a zombie.
+    """
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return "" if fields[0] in ("Z", "X") else fields[19]
     except (OSError, IndexError):
         return ""
 
@@ -49,17 +58,26 @@ def _machine() -> str:
 class Lease:
     """Held from `acquire` to `release`; renewed by a thread in between."""
 
-    def __init__(self, store: ObjectStore, name: str, attempt: str, ttl: float = TTL_SECONDS) -> None:
+    def __init__(
+        self,
+        store: ObjectStore,
+        name: str,
+        attempt: str,
+        ttl: float = TTL_SECONDS,
+        note: Mapping[str, str] | None = None,
+    ) -> None:
         self.store, self.name, self.attempt, self.ttl = store, name, attempt, ttl
+        self._note, self._since = dict(note or {}), time.time()
         self.owner = uuid.uuid4().hex
         self._version = ""
         self._lost = ""
         self._seen, self._seen_at = "", 0.0
-        self._stop = threading.Event()
+        self._stop, self._recall = threading.Event(), Recall()
         self._thread: threading.Thread | None = None
 
     def acquire(self) -> bool:
         """Take the lease; False while another live run holds it."""
+        self._since = time.time()
         try:
             self._version = self.store.create(self.name, self._body())
         except AlreadyExists:
@@ -76,7 +94,7 @@ class Lease:
 
     def _is_silent(self, data: bytes, version: str) -> bool:
         """Whether a lease of another machine was not renewed for so long that its run must be gone."""
-        value = json.loads(data)
+        value = json_value(data)
         if _is_here(value):
             return False
         now = time.monotonic()
@@ -111,7 +129,7 @@ class Lease:
         """
         try:
             data, version = self.store.read(self.name)
-            held = json.loads(data)["owner"] == self.owner
+            held = json_value(data)["owner"] == self.owner
         except FileNotFoundError:
             return "removed by somebody while this run held it", ""
         except (ValueError, KeyError, TypeError):
@@ -140,6 +158,7 @@ class Lease:
 
     def _end_renewal(self) -> None:
         self._stop.set()
+        self._recall.set()
         if self._thread:
             self._thread.join()
 
@@ -153,14 +172,19 @@ class Lease:
             "machine": _machine(),
             "pid": pid,
             "process_start": _process_start(pid),
+            "since": self._since,
+            "note": self._note,
         }
         return json.dumps(value).encode()
 
     def _renew(self) -> None:
         while not self._stop.wait(self.ttl / 3):
             try:
-                self._renew_once()
+                with under(self._recall):
+                    self._renew_once()
             except (OSError, EnvironmentFault) as error:  # full disk, network, a rotating secret
+                if self._stop.is_set():  # called back
+                    return
                 log.warning("could not renew the lease of %s: %s", self.name, error)
             if self._lost:
                 log.error("lease of %s was %s; this run will stop", self.name, self._lost)
@@ -182,8 +206,48 @@ def is_live(data: bytes, age: float) -> bool:
     """
     if _is_given_up(data):
         return False
-    value = json.loads(data)
+    value = json_value(data)
     return _is_here(value) or age <= float(value.get("ttl_seconds", TTL_SECONDS))
+
+
+def live_holder(name: str, data: bytes, age: float) -> str:
+    """The machine of the living run that may hold the lease `name`, `runs/<stage>/<key>/LEASE.json`.
+
+    "" where nobody does, and of a session (stage/session.py), which makes nothing: its lease is no key's,
+    and its attempt is named after itself.
+
+    Args:
+        age: as in `is_live`.
+    """
+    if not is_live(data, age):
+        return ""
+    try:
+        value = json_value(data)
+        if value.get("attempt") == name.split("/")[-2][:12]:
+            return ""
+        return str(value["machine"]).partition("/")[0] or "?"
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return "?"
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a lease says of itself, for people."""
+
+    since: float | None
+    """Unix seconds, by its holder's clock; None in a lease of an earlier version."""
+    channel: str
+    """"" where it does not say."""
+
+
+def held(data: bytes) -> Held:
+    """What the lease in `data` says of itself; nothing where it is damaged."""
+    try:
+        value = json_value(data)
+        since, note = value.get("since"), value.get("note", {})
+        return Held(float(since) if since else None, str(note.get("channel", "")))
+    except (ValueError, TypeError, AttributeError):
+        return Held(None, "")
 
 
 def _is_here(value: dict[str, Any]) -> bool:
@@ -194,7 +258,7 @@ def _is_here(value: dict[str, Any]) -> bool:
 def _is_given_up(data: bytes) -> bool:
     """Whether the lease in `data` was released, its process is dead, or it cannot be read by its owner."""
     try:
-        value = json.loads(data)
+        value = json_value(data)
         float(value.get("ttl_seconds", TTL_SECONDS))
         if value["expires_at"] == _RELEASED:
             return True

@@ -20,10 +20,11 @@ from dataclasses import asdict
 from typing import Any
 
 from yanmo.common.errors import DataError
+from yanmo.common.plain_json import json_value
 from yanmo.store.file_store import FileStore
-from yanmo.store.runs.lease import Lease
 from yanmo.store.manifest import FileEntry, file_sha256
 from yanmo.store.objects import AlreadyExists, Changed, ObjectStore, Wanted
+from yanmo.store.runs.lease import Lease
 
 log = logging.getLogger(__name__)
 
@@ -132,7 +133,7 @@ class WorkFolder:
         except FileNotFoundError:
             return {}, ""
         try:
-            state = json.loads(data)
+            state = json_value(data)
             str(state["label"]), [FileEntry(**file) for file in state["files"]]
         except (ValueError, KeyError, TypeError) as error:
             raise DataError(

@@ -23,6 +23,7 @@ from minio import Minio
 from minio.time import to_amz_date, utcnow
 
 from yanmo.common.errors import UsageError
+from yanmo.store import traffic
 from yanmo.store.s3.credentials import find_credentials, find_endpoint, find_region
 from yanmo.store.s3.strict_http import CutOff, StrictPool, ca_bundle, require
 
@@ -78,6 +79,11 @@ class Client(Minio):  # type: ignore[misc]
         answer = super()._url_open(
             method, region, bucket_name, object_name, body, headers, query_params, **kw
         )
+        if object_name and method == "GET":
+            length = answer.headers.get("Content-Length", "")
+            traffic.carried("read", int(length) if length.isdigit() else 0)
+        elif object_name and body is not None:
+            traffic.carried("write", len(body))
         try:
             if object_name:
                 _check_answer(method, object_name, answer, has_body=body is not None)
@@ -158,6 +164,11 @@ def connect(scheme: str, endpoint: str, connections: int) -> Client:
     return client
 
 
+_LABEL = r"[A-Za-z0-9_](?:[\w-]{0,61}[A-Za-z0-9_])?"
+_HOST = re.compile(rf"(?:{_LABEL}(?:\.{_LABEL}){{0,50}}\.?|\[[0-9a-fA-F:.]+\])(?::[0-9]{{1,5}})?", re.ASCII)
+"""A name, an IPv4 or IPv6 address, and maybe a port: all else would be looked for again and again."""
+
+
 def _parts(url: str) -> SplitResult:
     """The parts of an endpoint; no error shows a password in it, whatever characters that has."""
     if "@" in url:
@@ -172,7 +183,9 @@ def _parts(url: str) -> SplitResult:
         parts = urlsplit(url if "://" in url else f"https://{url}")
     except ValueError as error:  # half an IPv6 address
         raise UsageError(f"S3 endpoint {url!r}: {wanted}: {error}") from error
-    if parts.scheme not in ("http", "https") or not parts.netloc or parts.path.strip("/") or parts.query:
+    is_server = parts.scheme in ("http", "https") and _HOST.fullmatch(parts.netloc)
+    is_url = url.isprintable()  # urlsplit leaves line breaks out
+    if not is_server or not is_url or parts.path.strip("/") or parts.query or parts.fragment:
         raise UsageError(f"S3 endpoint {url!r}: {wanted}")
     return parts
 

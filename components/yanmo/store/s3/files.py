@@ -52,7 +52,7 @@ def list_s3(entry: str) -> list[S3File]:
         found = [f for f in bucket.below(literal) if pattern.fullmatch(bucket.key(f))]
     if not found:
         what = "matches nothing" if _MAGIC.search(key) else "no such object or prefix"
-        raise DataError(f"--sources {entry}: {what}")
+        raise DataError(f"--sources {entry}: {what}; look at the address")
     return found
 
 
@@ -65,7 +65,7 @@ def stat_s3(uri: str) -> S3File:
     bucket, key = _split(uri)
     found = bucket.find(key)
     if found is None:
-        raise DataError(f"{uri}: no such object")
+        raise DataError(f"{uri}: no such object; look at the address")
     return found
 
 

@@ -2,7 +2,8 @@
 
 Waits grow exponentially with full jitter (Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog,
 2015), so that a thousand ranks do not come back at once. When the time is up, StorageError: exit code 75,
-try again later.
+try again later. The time is $YANMO_S3_RETRY_SECONDS, or the whole of --wait-seconds where that is longer: a
+request that is tried again keeps all the work that was done before it (common/waiting.py).
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ import contextlib
 import logging
 import os
 import random
+import socket
 import ssl
-import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -23,8 +24,11 @@ from minio.error import InvalidResponseError, MinioException, S3Error, ServerErr
 from urllib3.exceptions import HTTPError, NameResolutionError, NewConnectionError
 from urllib3.exceptions import SSLError as TransportSSLError
 
+from yanmo.common import waiting
 from yanmo.common.errors import DataError, EnvironmentFault, StorageError, UsageError
+from yanmo.store import traffic
 from yanmo.store.objects import NotSupportedHere
+from yanmo.store.recall import current
 
 if TYPE_CHECKING:
     from urllib3 import BaseHTTPResponse
@@ -76,6 +80,17 @@ _FULL_CODES = {
 }
 
 
+KIND_OF: dict[str, traffic.Kind] = {
+    "reading": "read",
+    **dict.fromkeys(("writing", "completing", "aborting"), "write"),
+    "looking": "stat",
+    "listing": "list",
+    "copying": "copy",
+    "deleting": "delete",
+}
+"""First word of what is asked -> as what it is counted."""
+
+
 class PreconditionFailed(Exception):
     """The server refused a conditional write: the object is there, or has another version."""
 
@@ -112,20 +127,24 @@ class RetryBudget:
     """Whether the server ever answered."""
     offset: Callable[[], float] = lambda: 0.0
     """The server's clock minus ours, seconds, by its last answer."""
+    longest_wait: float = 0.0
+    """How long this process may wait for the store, seconds."""
     down: bool = False
-    """One request used up its time: the next ones, which clean up after it, get little."""
+    """A request used up its time, or was given up: the next ones, which clean up after it, get little."""
 
     @property
     def limit(self) -> float:
         """Seconds that a request may take now."""
-        if self.down:
+        if self.down or waiting.is_ending():
             return min(self.seconds, _DOWN_SECONDS)
-        return self.seconds if self.reached() else min(self.seconds, _FIRST_CONTACT_SECONDS)
+        seconds = self.seconds if self.reached() else min(self.seconds, _FIRST_CONTACT_SECONDS)
+        return max(seconds, self.longest_wait)
 
     @classmethod
     def with_client(cls, client: Client) -> RetryBudget:
         """The budget of a client's own requests."""
-        return cls(retry_seconds(), lambda: client.pool.reached, lambda: client.pool.clock_offset)
+        pool, longest = client.pool, waiting.longest_wait()
+        return cls(retry_seconds(), lambda: pool.reached, lambda: pool.clock_offset, longest)
 
     def retry(self, what: str, *, absent_passes: bool = False) -> Retry:
         """A new request: `what` says in messages which one; `absent_passes` as in `Retry`."""
@@ -142,11 +161,6 @@ def body_of(answer: BaseHTTPResponse) -> Iterator[BaseHTTPResponse]:
         answer.release_conn()
 
 
-calling = threading.local()
-"""`calling.cancelled`: an Event that calls back the requests of this thread, where one is set."""
-_NEVER = threading.Event()
-
-
 class Retry:
     """Repeats one request until it succeeds, fails for good or its time is up.
 
@@ -160,7 +174,8 @@ class Retry:
             of an earlier, cut one of the same object.
         """
         self.what, self._retry_budget, self._absent_passes = what, retry_budget, absent_passes
-        self._cancelled: threading.Event = getattr(calling, "cancelled", None) or _NEVER
+        self._kind = KIND_OF.get(what.partition(" ")[0], "stat")
+        self._recall = current()
         self.failures = 0
         self._started = time.monotonic()
 
@@ -172,10 +187,19 @@ class Retry:
             EnvironmentFault, UsageError: credentials, certificate, bucket.
             StorageError: the server's time is up.
         """
+        try:
+            with waiting.Wait("store") as wait:
+                return self._run(request, wait)
+        except (SystemExit, KeyboardInterrupt):
+            self._retry_budget.down = True  # whatever cleans up now must not wait; an answer ends that
+            raise
+
+    def _run(self, request: Callable[[], T], wait: waiting.Wait) -> T:
         while True:
             offset = self._retry_budget.offset()
             try:
-                result = request()
+                with traffic.request(self._kind):
+                    result = request()
                 self._retry_budget.down = False
                 return result
             except (MinioException, HTTPError, ParseError, OSError, ValueError) as error:
@@ -185,13 +209,16 @@ class Retry:
                 if final is not None and not (self._absent_passes and _is_absent(error)):
                     raise final from error
                 self.failures += 1
+                traffic.failed(self._kind)
+                wait.because(f"{self.what}: {describe(error)}")
                 self._wait(error)
 
     def _wait(self, error: Exception) -> None:
         wait = random.uniform(0, min(_LONGEST_WAIT, _FIRST_WAIT * 2 ** min(self.failures, 20)))
         spent = time.monotonic() - self._started
-        if self._cancelled.is_set():
+        if self._recall.is_set():
             raise StorageError(f"{self.what}: called back") from error
+        self._check_name(error, spent + wait)
         if spent + wait > self._retry_budget.limit:
             self._retry_budget.down = True
             raise StorageError(
@@ -200,7 +227,19 @@ class Retry:
             ) from error
         level = logging.WARNING if self.failures in (3, 10, 30) else logging.DEBUG
         log.log(level, "%s: try %d failed (%s); again", self.what, self.failures, describe(error))
-        self._cancelled.wait(wait)
+        self._recall.wait(wait)
+
+    def _check_name(self, error: Exception, spent: float) -> None:
+        """Wait no hours for a server that has never answered and has no address: its name is wrong.
+
+        Raises:
+            EnvironmentFault: so it is.
+        """
+        if spent > _FIRST_CONTACT_SECONDS and not self._retry_budget.reached() and _has_no_address(error):
+            raise EnvironmentFault(
+                f"{self.what}: no server has the name in the store's endpoint (docs/store.md says where "
+                "that comes from); correct it"
+            ) from error
 
 
 def _final(error: Exception, what: str) -> Exception | None:
@@ -255,19 +294,32 @@ def _is_forbidden(error: Exception) -> bool:
 
 
 def _is_certificate(error: BaseException) -> bool:
-    waiting: list[object] = [error]
+    return any(
+        isinstance(one, ssl.SSLCertVerificationError)
+        or (isinstance(one, TransportSSLError) and "CERTIFICATE_VERIFY_FAILED" in str(one))
+        for one in _causes(error)
+    )
+
+
+def _has_no_address(error: BaseException) -> bool:
+    """Whether a name server has answered that there is no such name; not that it did not answer."""
+    return any(
+        isinstance(one, socket.gaierror)
+        and one.errno in (socket.EAI_NONAME, getattr(socket, "EAI_NODATA", 0))
+        for one in _causes(error)
+    )
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The error and all that led to it."""
+    left: list[object] = [error]
     seen: set[int] = set()
-    while waiting:
-        one = waiting.pop()
-        if not isinstance(one, BaseException) or id(one) in seen:
-            continue
-        seen.add(id(one))
-        if isinstance(one, ssl.SSLCertVerificationError):
-            return True
-        if isinstance(one, TransportSSLError) and "CERTIFICATE_VERIFY_FAILED" in str(one):
-            return True
-        waiting += [one.__cause__, one.__context__, getattr(one, "reason", None)]
-    return False
+    while left:
+        one = left.pop()
+        if isinstance(one, BaseException) and id(one) not in seen:
+            seen.add(id(one))
+            yield one
+            left += [one.__cause__, one.__context__, getattr(one, "reason", None)]
 
 
 def _status(error: MinioException) -> int:

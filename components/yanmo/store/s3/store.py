@@ -98,7 +98,10 @@ class S3Store:
 
         data, version = self._retry_budget.retry(f"reading {self._where(name)}").run(get)
         if len(data) > MAX_DOCUMENT_BYTES:
-            raise DataError(f"{self._where(name)}: over {MAX_DOCUMENT_BYTES} bytes; not a document of Yanmo")
+            raise DataError(
+                f"{self._where(name)}: expected a document of Yanmo, found more than {MAX_DOCUMENT_BYTES} "
+                "bytes: restore it"
+            )
         return data, version.removeprefix("W/")
 
     def create(self, name: str, data: bytes) -> str:

@@ -11,10 +11,9 @@ import contextlib
 import functools
 import hashlib
 import os
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
@@ -23,9 +22,11 @@ from minio.error import S3Error
 from urllib3 import BaseHTTPResponse
 
 from yanmo.common.errors import StorageError
+from yanmo.common.threads import thread_pool
 from yanmo.store.objects import Damaged, Wanted, Written, check_sha256, check_size
+from yanmo.store.recall import Recall, current, under
 from yanmo.store.s3.client import Client
-from yanmo.store.s3.retry import OutOfRange, RetryBudget, body_of, calling, check_length
+from yanmo.store.s3.retry import OutOfRange, RetryBudget, body_of, check_length
 
 THREADS = 8
 PART_BYTES = 8 << 20
@@ -39,7 +40,7 @@ class Transfer:
 
     def __init__(self, client: Client, bucket: str, retry_budget: RetryBudget) -> None:
         self.client, self.bucket, self._retry_budget = client, bucket, retry_budget
-        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="s3")
+        self._pool = thread_pool(THREADS, "s3")
 
     def upload(self, files: Sequence[tuple[Path, str]]) -> list[Written]:
         """Upload each (file, object name); small ones together, large ones in parts.
@@ -104,14 +105,11 @@ class Transfer:
     def _ordered(self, action: Callable[[S], T], items: Iterable[S]) -> Iterator[T]:
         """Results in order, never more than `THREADS` ahead of the reader."""
         running: deque[Future[T]] = deque()
-        cancelled = threading.Event()
+        recall = Recall(current())
 
         def run(item: S) -> T:
-            calling.cancelled = cancelled
-            try:
+            with under(recall):
                 return action(item)
-            finally:
-                calling.cancelled = None
 
         try:
             for item in items:
@@ -120,8 +118,10 @@ class Transfer:
                     yield running.popleft().result()
             while running:
                 yield running.popleft().result()
-        except BaseException:
-            cancelled.set()
+        except BaseException as error:
+            recall.set()
+            if isinstance(error, (SystemExit, KeyboardInterrupt)):
+                self._retry_budget.down = True
             raise
         finally:
             for future in running:

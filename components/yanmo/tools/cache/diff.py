@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from yanmo.common.plain_json import json_value
 from yanmo.formats.token_cache import TOKENIZER
-from yanmo.options.fields import ToolOptions, opt, word
+from yanmo.options.fields import opt, word
+from yanmo.options.shared import ToolOptions
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output
 from yanmo.tools.cache.open_cache import CACHE, CachedDocuments, find_cache
@@ -105,7 +107,7 @@ def _of_tokenizers(first: Output, second: Output) -> Iterator[tuple[str, Any, An
 
 
 def _pieces(tokenizer: Output) -> dict[str, tuple[int, Any]]:
-    model = json.loads(tokenizer.path("tokenizer.json").read_text(encoding="utf-8"))["model"]
+    model = json_value(tokenizer.path("tokenizer.json").read_text(encoding="utf-8"))["model"]
     vocabulary = model["vocab"]
     if isinstance(vocabulary, dict):  # BPE
         return {piece: (number, None) for piece, number in vocabulary.items()}

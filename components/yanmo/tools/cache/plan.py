@@ -14,7 +14,8 @@ from yanmo.common.errors import DataError
 from yanmo.formats.packing import PackingPlan, id_numbers, plan_epoch, tagged_documents
 from yanmo.formats.packing_settings import LONGEST_CONTEXT, MODES, OVERLAP_LOSS, Packing
 from yanmo.formats.token_cache import SPLITS, DocumentIndex, TokenCache
-from yanmo.options.fields import ToolOptions, opt, word
+from yanmo.options.fields import opt, word
+from yanmo.options.shared import ToolOptions
 from yanmo.options.values import MOST_EXACT
 from yanmo.store.objects import ObjectStore
 from yanmo.tools.cache.open_cache import CACHE, find_cache
@@ -49,7 +50,7 @@ def run(store: ObjectStore, options: PlanOptions) -> int:
     cache = TokenCache.open(find_cache(store, options.what))
     index = cache.split(options.split)
     if not len(index):
-        raise DataError(f"{options.what}: no documents in split {options.split}")
+        raise DataError(f"{options.what}: no documents in split {options.split}; choose another --split")
     tagged = tagged_documents(id_numbers(index.ids), options.seed, 0, options.tag_share)
     tagged &= np.array(cache.tag_ids)[index.genre] >= 0
     tagged[list(index.loss_spans)] = False  # as the trainer does: chats show no tag

@@ -11,7 +11,8 @@ from yanmo.common.aligned_table import text_table
 from yanmo.common.logs import human_bytes
 from yanmo.formats.token_cache import TOKENIZER
 from yanmo.formats.token_file import id_type
-from yanmo.options.fields import ToolOptions, opt, word
+from yanmo.options.fields import opt, word
+from yanmo.options.shared import ToolOptions
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output
 from yanmo.tools.cache.open_cache import CACHE, CachedDocuments, find_cache

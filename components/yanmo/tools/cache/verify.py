@@ -13,7 +13,8 @@ import numpy as np
 from yanmo.common.errors import DataError
 from yanmo.common.logs import Progress, human_bytes
 from yanmo.formats.token_cache import SPLITS, TOKENIZER, TokenCache, verify
-from yanmo.options.fields import ToolOptions, opt, word
+from yanmo.options.fields import opt, word
+from yanmo.options.shared import ToolOptions
 from yanmo.store.objects import ObjectStore, check_sha256, check_size
 from yanmo.store.output import Output
 from yanmo.tools.cache.open_cache import CACHE, CachedDocuments, find_cache

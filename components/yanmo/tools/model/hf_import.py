@@ -14,7 +14,8 @@ from yanmo.common.json_object import read_object
 from yanmo.formats.round_trip import check_round_trip, open_tokenizer
 from yanmo.formats.texts_at_hand import texts_at_hand
 from yanmo.model.weights_check import check_weights, weight_files
-from yanmo.options.fields import ToolOptions, channel_opt, word
+from yanmo.options.fields import word
+from yanmo.options.shared import ToolOptions, channel_opt
 from yanmo.store.commit import Attempt, Recipe, Result, commit_once
 from yanmo.store.manifest import file_sha256
 from yanmo.store.objects import ObjectStore

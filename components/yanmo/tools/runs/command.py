@@ -18,7 +18,8 @@ from yanmo.common.errors import ExitCode
 from yanmo.common.logs import setup
 from yanmo.common.whole_file import write_whole
 from yanmo.options.command_line import load
-from yanmo.options.fields import ToolOptions, default_argv, opt
+from yanmo.options.fields import default_argv, opt
+from yanmo.options.shared import ToolOptions
 from yanmo.store.objects import ObjectStore
 from yanmo.store.opening import store_of
 from yanmo.tools.runs.export import as_csv, as_json
@@ -81,7 +82,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def serve() -> int:
         options = load(RunsOptions, default_argv(argv), "yanmo runs")
-        setup(options.log_level, "runs")
+        setup(options.log_level, "runs", options.log_format)
         return compare(store_of(options), options)
 
     return ended("runs", serve)

@@ -13,7 +13,7 @@ from yanmo.tools.runs.gather import Gathered, Run
 from yanmo.tools.runs.one_change import changes
 from yanmo.tools.runs.table import champion
 
-_QUOTED = re.compile("[\",\r\n]")
+_QUOTED = re.compile('[",\r\n]')
 _COST = ("seconds", "cpu_seconds", "gpu_hours", "kwh")
 _COUNTS = ("steps", "tokens", "parameters")
 

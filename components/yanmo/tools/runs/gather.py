@@ -10,11 +10,11 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from yanmo.common.errors import DataError, UsageError
+from yanmo.common.threads import thread_pool
 from yanmo.formats.stage_cost import StageCost, stage_cost
 from yanmo.options.nearest import did_you_mean
 from yanmo.store.manifest import Reference
@@ -117,7 +117,10 @@ def gather(store: ObjectStore, channel: str = "", last: int = 0) -> Gathered:
     kept = [
         run
         for run in runs.values()
-        if not channel or run.key in mine or run.digest in measured or any(s in sets for s in _kept_apart(run))
+        if not channel
+        or run.key in mine
+        or run.digest in measured
+        or any(s in sets for s in _kept_apart(run))
     ]
     kept.sort(key=lambda run: (run.made_at, run.key), reverse=True)
     shown = kept[:last] if last else kept
@@ -136,7 +139,7 @@ def gather(store: ObjectStore, channel: str = "", last: int = 0) -> Gathered:
 
 def each(action: Callable[[S], T], items: Iterable[S]) -> list[T]:
     """`action` of every item, a few at a time, in order; the first error is raised."""
-    pool = ThreadPoolExecutor(_AT_ONCE)
+    pool = thread_pool(_AT_ONCE, "gather")
     try:
         return list(pool.map(action, items))
     finally:
@@ -162,7 +165,7 @@ def _named(store: ObjectStore, channel: str) -> list[Named]:
 
 def _is_wanted(parts: Sequence[str], channel: str) -> bool:
     if channel:
-        return parts[1] == channel
+        return parts[1] == channel and parts[2:3] != ["runs"]
     return parts[2:] == ["champion.json"] or parts[2:3] == ["history"]
 
 
@@ -197,7 +200,9 @@ def _missing(model: Output, listed: Iterable[ObjectInfo]) -> str:
     """Which file of a model (not of its records) the listing lacks or has in another size; "" for none."""
     sizes = {info.name.split("/", 4)[4]: info.bytes for info in listed}
     lost = [f.path for f in model.manifest.files if f.role == "content" and sizes.get(f.path) != f.bytes]
-    return f"{lost[0]} is missing or of another size" + f" ({len(lost)} files)" * (len(lost) > 1) if lost else ""
+    return (
+        f"{lost[0]} is missing or of another size" + f" ({len(lost)} files)" * (len(lost) > 1) if lost else ""
+    )
 
 
 def _evaluations(store: ObjectStore) -> list[Output]:

@@ -89,10 +89,12 @@ def column(found: Gathered, compared: Comparison, name: str) -> list[str]:
     values = [options.get(name) for options in compared.by_run]
     whole = [plain(compared.cell(number, run, name)) for number, run in enumerate(found.runs)]
     long = sorted({cell for cell in whole if width(cell) > _WIDEST})
-    begun = os.path.commonprefix(long) if len(long) > 1 else ""
+    begun = os.path.commonprefix(long) if len(long) > 1 else ""  # noqa: RUF071 - of characters, as is meant
     cut = {cell: shortened(f"..{cell[len(begun) :]}" if len(begun) > 8 else cell, _WIDEST) for cell in long}
     cells = [cut.get(cell, cell) for cell in whole]
-    identities = [value.identity if value else cell.encode() for value, cell in zip(values, whole, strict=True)]
+    identities = [
+        value.identity if value else cell.encode() for value, cell in zip(values, whole, strict=True)
+    ]
     if len(set(cells)) == len({(value is None, one) for value, one in zip(values, identities, strict=True)}):
         return cells
     marks = [hashlib.sha256(one).hexdigest()[:4] for one in identities]
@@ -128,7 +130,9 @@ def _measured(found: Gathered) -> str:
         return "bits per character: no run was measured"
     conditions = found.measured[0].conditions
     where = _set_of(found.measured[0])
-    more = f", {conditions['documents_per_genre']} texts a genre" if "documents_per_genre" in conditions else ""
+    more = (
+        f", {conditions['documents_per_genre']} texts a genre" if "documents_per_genre" in conditions else ""
+    )
     number = f"{len(found.measured)} of {len(found.runs)}"
     split = conditions.get("split", "test")
     return f"bits per character: {split} split of {where}{more}, {number} runs measured; lower is better"

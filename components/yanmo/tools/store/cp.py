@@ -14,8 +14,9 @@ from pathlib import Path
 
 from yanmo.common.errors import DataError, StorageError, UsageError
 from yanmo.common.logs import Progress, human_bytes
-from yanmo.options.fields import REQUIRED, ToolOptions, opt, word
-from yanmo.store.file_store import fsync_dir
+from yanmo.options.fields import REQUIRED, opt, word
+from yanmo.options.shared import ToolOptions
+from yanmo.store.durable_files import fsync_dir
 from yanmo.store.manifest import FileEntry, Reference
 from yanmo.store.objects import AlreadyExists, ObjectStore, Wanted, Written
 from yanmo.store.opening import store_of

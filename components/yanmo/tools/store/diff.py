@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from yanmo.common.errors import DataError
-from yanmo.options.fields import ToolOptions, opt, word
+from yanmo.options.fields import opt, word
+from yanmo.options.shared import ToolOptions
 from yanmo.store.manifest import Reference
 from yanmo.store.objects import ObjectStore
 from yanmo.store.opening import store_of

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from yanmo.common.errors import DataError, UsageError
+from yanmo.common.errors import DataError, UsageError, naming
 from yanmo.store.manifest import MAX_REFERENCE_BYTES, Reference
 from yanmo.store.objects import ObjectStore, is_name
 from yanmo.store.output import SHORTEST_KEY, Output, find_by_digits, open_reference
-from yanmo.store.pointers import read_pointer
+from yanmo.store.pointers import open_named, pointer_name, read_pointer
 
 _HEX = set("0123456789abcdef")
 _EXPECTED = "expected stage/key, channel/pointer or a file holding a reference"
@@ -26,19 +26,19 @@ def find(store: ObjectStore, what: str) -> Output:
         return open_reference(store, Reference.from_json(what, "WHAT"))
     path = Path(what)
     if len(what) < 1000 and "\0" not in what and path.is_file():
-        return open_reference(store, _from_file(path))
+        return open_named(store, _from_file(path), str(path))
     first, second = _two_parts(what)
     try:
         pointer = read_pointer(store, first, second)
     except UsageError:
         pointer = None
     if pointer is not None:
-        return open_reference(store, pointer)
+        return open_named(store, pointer, pointer_name(first, second))
     return _by_key(store, first, second)
 
 
 def _from_file(path: Path) -> Reference:
-    with path.open("rb") as file:
+    with path.open("rb") as file, naming(path):
         return Reference.from_json(file.read(MAX_REFERENCE_BYTES + 1), str(path))
 
 

@@ -9,7 +9,8 @@ from typing import ClassVar
 
 from yanmo.common.errors import DataError
 from yanmo.common.logs import human_bytes
-from yanmo.options.fields import ToolOptions, opt
+from yanmo.options.fields import opt
+from yanmo.options.shared import ToolOptions
 from yanmo.options.values import Bounds, number_in
 from yanmo.store.objects import Leftover, ObjectInfo, ObjectStore
 from yanmo.tools.store.find import print_json
@@ -59,14 +60,16 @@ class GcOptions(ToolOptions, group="gc"):
     files and unfinished uploads. All of it only where it was last written longer ago than
     --older-than.
 
-    Never removed: what a pointer, a record of a history, a live run, an unfinished run that may go
-    on, or a young output refers to, through inputs and parts down to the raw files' digests. Safe
-    while runs are at work (gc_sweep.py says why). Give an age longer than your longest pipeline:
-    between two of its tasks a reference may be in KFP only.
+    Never removed: what a pointer, a record of a history (every champion), one of the newest
+    --keep-runs runs of a channel, a live run, an unfinished run that may go on, or a young output
+    refers to, through inputs and parts down to the raw files' digests. Safe while runs are at work
+    (gc_sweep.py says why). Give an age longer than your longest pipeline: between two of its tasks
+    a reference may be in KFP only.
     """
 
     delete: bool = opt(False, "do it; by default only show what would be removed")
     older_than: Age = opt(Age("7d"), "only what was last written so long ago: 90s, 12h, 7d, 2w")
+    keep_runs: int = opt(0, "outputs of this many newest runs of each channel are kept, however old")
     abandoned: Age = opt(Age("30d"), "work (checkpoints) of a run that never finished is removed after this")
     explain: bool = opt(False, "show also what is kept, and why")
     json: bool = opt(False, "for scripts: one JSON document")
@@ -79,7 +82,8 @@ class GcOptions(ToolOptions, group="gc"):
 def run(store: ObjectStore, options: GcOptions) -> int:
     inventory = take(store)
     try:
-        plan = Planner(store, inventory, Ages(options.older_than.seconds, options.abandoned.seconds)).decide()
+        ages = Ages(options.older_than.seconds, options.abandoned.seconds, options.keep_runs)
+        plan = Planner(store, inventory, ages).decide()
     except DataError as error:
         raise DataError(f"nothing was removed, as what it refers to is unknown: {error}") from error
     swept = Sweep(store, plan).run() if options.delete else None
@@ -104,6 +108,7 @@ def _document(plan: GcPlan, swept: Swept | None) -> dict[str, object]:
             }
             for one in plan.to_delete
         ],
+        "runs": [info.name for info in plan.runs],
         "loose": [info.name for info, _ in plan.loose],
         "leftovers": [leftover.name for leftover in plan.leftovers],
         "kept": {"/".join(name): why for name, why in sorted(plan.kept.items())},
@@ -126,6 +131,8 @@ def _print(inventory: Inventory, plan: GcPlan, swept: Swept | None, options: GcO
             print(f"{verb} {what}, {human_bytes(one.bytes)}: {one.why}")
         else:
             groups[one.why] += [part.bytes for part in one.parts]
+    for info in plan.runs:
+        groups["the record of a run"].append(info.bytes)
     for info, why in plan.loose:
         groups[why].append(info.bytes)
     for leftover in plan.leftovers:

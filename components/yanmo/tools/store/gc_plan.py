@@ -21,6 +21,8 @@ class Ages:
     older_than: float
     abandoned: float
     """Work of a key that was never finished."""
+    keep_runs: int = 0
+    """How many of a channel's newest runs stay, however old."""
 
 
 @dataclass
@@ -59,6 +61,8 @@ class GcPlan:
     """Key and manifest sha256 of references that were met."""
     to_delete: list[ToDelete] = field(default_factory=list)
     """Outputs before those they were made from."""
+    runs: list[ObjectInfo] = field(default_factory=list)
+    """Records of runs that keep nothing any more; they go first, so that none names what is gone."""
     loose: list[tuple[ObjectInfo, str]] = field(default_factory=list)
     """Objects of no key, and what they are."""
     leftovers: list[Leftover] = field(default_factory=list)
@@ -71,7 +75,8 @@ class GcPlan:
     def bytes(self) -> int:
         """What would be freed."""
         keys = sum(one.bytes for one in self.to_delete)
-        return keys + sum(info.bytes for info, _ in self.loose) + sum(one.bytes for one in self.leftovers)
+        loose = sum(info.bytes for info in [*self.runs, *(info for info, _ in self.loose)])
+        return keys + loose + sum(one.bytes for one in self.leftovers)
 
 
 def shown_age(seconds: float) -> str:

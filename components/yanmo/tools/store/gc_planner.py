@@ -1,7 +1,7 @@
 """What gc may remove and what it must keep, decided from one listing.
 
 Kept, with all their inputs and parts, transitively:
-- what a pointer or a record of a history names;
+- what a pointer or a record of a history names, or the record of a run that is young or one of the newest;
 - what a live run makes or rests on (LEASE.json, INPUTS.json), and an unfinished one that may go on;
 - what is younger than the given age, since a pipeline may hold its reference in an artifact only.
 """
@@ -19,6 +19,7 @@ from yanmo.store.objects import ObjectInfo, ObjectStore
 from yanmo.store.output import check_manifest_at, find_output, manifest_name, superseded_name
 from yanmo.store.runs.auto_record import is_auto_record, read_record
 from yanmo.store.runs.in_use import INPUTS_SCHEMA
+from yanmo.store.runs.run_record import is_run_record
 from yanmo.tools.store.chain import edges, references_in
 from yanmo.tools.store.gc_plan import Ages, GcPlan, ToDelete, consumers_first, shown_age
 from yanmo.tools.store.inventory import Inventory, KeyFolder, KeyName, is_working
@@ -63,7 +64,7 @@ class Planner:
         return self._now - modified >= (self.ages.older_than if age is None else age)
 
     def _roots(self) -> Iterator[tuple[Reference, str]]:
-        for named in read_all(self.store, self.inventory.pointers):
+        for named in read_all(self.store, self._pointers_and_kept_runs()):
             yield self._settled(named).reference if named.is_pointer else named.reference, named.by
         for name, folder in sorted(self.inventory.keys.items()):
             if is_working(self.store, folder):
@@ -73,6 +74,22 @@ class Planner:
                 for reference in inputs_of(self.store, folder):
                     yield reference, f"input of a run of {folder}"
             yield from self._young(folder)
+
+    def _pointers_and_kept_runs(self) -> list[ObjectInfo]:
+        """All of pointers/ but the records of runs that are old and not of their channel's newest."""
+        listed, newest = self.inventory.pointers, dict[str, list[ObjectInfo]]()
+        for info in sorted(listed, key=lambda info: info.modified, reverse=True):
+            if is_run_record(info.name):
+                newest.setdefault(info.name.split("/")[1], []).append(info)
+        old = [
+            info
+            for runs in newest.values()
+            for info in runs[self.ages.keep_runs :]
+            if self._is_old(info.modified, max(self.ages.older_than, SETTLED_SECONDS))
+        ]
+        self.plan.runs = sorted(old, key=lambda info: info.name)
+        gone = {info.name for info in old}
+        return [info for info in listed if info.name not in gone]
 
     def _settled(self, named: Named) -> Named:
         """The pointer, once its output is there: a run that an earlier gc disturbed may be making it again.

@@ -31,7 +31,7 @@ from dataclasses import dataclass, field
 from yanmo.common.errors import DataError, LeaseLost
 from yanmo.common.logs import Progress
 from yanmo.store.manifest import Manifest, Reference
-from yanmo.store.objects import AlreadyExists, ObjectStore
+from yanmo.store.objects import AlreadyExists, ObjectInfo, ObjectStore
 from yanmo.store.output import deletion_marks, manifest_name, superseded_name
 from yanmo.store.runs.in_use import lease_name
 from yanmo.store.runs.lease import TTL_SECONDS, Lease, is_live
@@ -75,6 +75,8 @@ class Sweep:
         """Restore what a killed gc set aside and is needed, then remove what the plan says."""
         for name, kept in self.plan.restore:
             self._restore(name, kept)
+        for info in self.plan.runs:
+            self._forget_run(info)
         progress = Progress(log, "removed", max(1, self.plan.bytes), unit="B")
         waiting = iter(self.plan.to_delete)
         while batch := list(itertools.islice(waiting, BATCH)):
@@ -86,6 +88,14 @@ class Sweep:
             leftover.remove()
             self._count(leftover.bytes)
         return self.done
+
+    def _forget_run(self, info: ObjectInfo) -> None:
+        """Remove the record of a run, unless a retry of the run has written to it since it was listed."""
+        now = self.store.stat(info.name)
+        # S3 tells whole seconds in one of two places.
+        if now is not None and now.modified < info.modified + 1:
+            self.store.delete(info.name)
+            self._count(info.bytes)
 
     def _count(self, size: int) -> None:
         self.done.objects += 1

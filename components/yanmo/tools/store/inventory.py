@@ -33,7 +33,7 @@ _FORMS = {
 }
 """What the store makes outside of keys. A store may be a whole bucket, in which others write as well."""
 _LOOSE = re.compile(
-    rf"(?:pointers/[^/]+(?:/history)?|sources|probes|runs/{_STAGE}/(?:fatal|auto))(?:/\.tmp-[^/]+)?\Z|{_KFP}"
+    rf"(?:pointers/[^/]+(?:/history|/runs)?|sources|probes|runs/{_STAGE}/(?:fatal|auto))(?:/\.tmp-[^/]+)?\Z|{_KFP}"
 )
 """Temporary files and empty folders of these."""
 KeyName = tuple[str, str]

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from yanmo.common.errors import DataError, in_words
 from yanmo.common.logs import Progress
-from yanmo.options.fields import ToolOptions, opt, word
+from yanmo.options.fields import opt, word
+from yanmo.options.shared import ToolOptions
 from yanmo.store.objects import ObjectStore, Wanted
 from yanmo.store.output import KEY, Output, find_output
 from yanmo.tools.command_group import WHAT

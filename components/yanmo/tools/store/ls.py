@@ -9,7 +9,8 @@ from dataclasses import asdict, dataclass
 from yanmo.common.aligned_table import text_table
 from yanmo.common.errors import DataError
 from yanmo.common.logs import human_bytes, human_seconds
-from yanmo.options.fields import ToolOptions, opt
+from yanmo.options.fields import opt
+from yanmo.options.shared import ToolOptions
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output, find_output
 from yanmo.tools.store.chain import edges

@@ -11,11 +11,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from yanmo.common.errors import ExitCode
-from yanmo.options.fields import ToolOptions, opt
+from yanmo.common.plain_json import json_value
+from yanmo.options.fields import opt
+from yanmo.options.shared import ToolOptions
 from yanmo.store.manifest import MANIFEST_SCHEMA, REFERENCE_SCHEMA, sealed, unsealed
 from yanmo.store.objects import MAX_DOCUMENT_BYTES, AlreadyExists, Changed, ObjectStore
 from yanmo.store.output import superseded_name
 from yanmo.store.pointers import RECORD_SCHEMA
+from yanmo.store.runs.run_record import is_run_record
 from yanmo.store.schema import check_manifest, check_reference, parse
 from yanmo.tools.store.inventory import Inventory, take
 
@@ -45,7 +48,7 @@ class MigrateOptions(ToolOptions, group="migrate"):
 
 def run(store: ObjectStore, options: MigrateOptions) -> int:
     counts: Counter[str] = Counter()
-    faults = 0
+    faults: list[str] = []
     inventory = take(store, leftovers=False)
     for name, schema in _documents(inventory):
         try:
@@ -53,18 +56,24 @@ def run(store: ObjectStore, options: MigrateOptions) -> int:
         except FileNotFoundError:
             continue
         except ValueError as error:
-            faults += 1
-            print(f"{store.uri}/{name}: {error}")
+            faults.append(f"{store.uri}/{name}: {error}")
+            print(faults[-1])
         counts["all"] += 1
     old = sum(counts.values()) - counts["all"]
     done = "rewritten" if options.write else "to be rewritten (--write does it)"
     print(
-        f"{counts['all']} documents read: {counts['all'] - old - faults} current, {old} {done}, "
-        f"{faults} unreadable"
+        f"{counts['all']} documents read: {counts['all'] - old - len(faults)} current, {old} {done}, "
+        f"{len(faults)} unreadable"
     )
     stay = _replaced_and_old(store, inventory)
     if stay:
         print(f"{stay} manifests that were replaced stay at an older schema, as references pin their bytes")
+    if faults:
+        log.error(
+            "%d document(s) cannot be read and stay as they are; the first: %s; see `yanmo store verify`",
+            len(faults),
+            faults[0],
+        )
     return ExitCode.DATA if faults else ExitCode.DONE
 
 
@@ -75,7 +84,7 @@ def _replaced_and_old(store: ObjectStore, inventory: Inventory) -> int:
         with contextlib.suppress(FileNotFoundError, ValueError):
             data, _ = store.read(info.name)
             parse(unsealed(data), MANIFEST_SCHEMA, MAX_DOCUMENT_BYTES)
-            found += json.loads(data)["schema"] != MANIFEST_SCHEMA
+            found += json_value(data)["schema"] != MANIFEST_SCHEMA
     return found
 
 
@@ -85,7 +94,8 @@ def _documents(inventory: Inventory) -> Iterator[tuple[str, str]]:
         if folder.manifest:
             yield folder.manifest.name, MANIFEST_SCHEMA
     for info in inventory.pointers:
-        yield info.name, RECORD_SCHEMA if "/history/" in info.name else REFERENCE_SCHEMA
+        if not is_run_record(info.name):  # its schema has had one version only
+            yield info.name, RECORD_SCHEMA if "/history/" in info.name else REFERENCE_SCHEMA
 
 
 def _brought_forward(store: ObjectStore, name: str, schema: str, write: bool) -> int:
@@ -108,7 +118,7 @@ def _migrate(store: ObjectStore, name: str, schema: str, write: bool) -> int:
         check_manifest(values)
     elif schema == REFERENCE_SCHEMA:
         check_reference(values)
-    if json.loads(data)["schema"] == schema:
+    if json_value(data)["schema"] == schema:
         return 0
     if write:
         document = json.dumps(values, ensure_ascii=False, indent=1).encode()

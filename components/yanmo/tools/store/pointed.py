@@ -10,6 +10,7 @@ from yanmo.common.errors import DataError
 from yanmo.store.manifest import Reference, unsealed
 from yanmo.store.objects import MAX_DOCUMENT_BYTES, ObjectInfo, ObjectStore
 from yanmo.store.pointers import RECORD_SCHEMA, RECORDED, check_stage, parse_pointer
+from yanmo.store.runs.run_record import is_run_record, parse_run
 from yanmo.store.schema import parse
 from yanmo.tools.store.chain import references_in
 
@@ -22,13 +23,13 @@ class Named:
     """One reference in a file below pointers/."""
 
     by: str
-    """`demo/champion`, or `demo/history/000001`."""
+    """`demo/champion`, `demo/history/000001`, or `demo/runs/ID`."""
     reference: Reference
     modified: float
 
     @property
     def is_pointer(self) -> bool:
-        """A pointer, not a record of a history."""
+        """A pointer, not a record of a history or a run."""
         return self.by.count("/") == 1
 
 
@@ -63,11 +64,14 @@ def read_undamaged(store: ObjectStore, listed: Iterable[ObjectInfo]) -> tuple[li
 def _read(name: str, data: bytes, where: str) -> list[Reference]:
     if record := _RECORD.match(name):
         return _read_record(data, int(record[1]), where)
+    if is_run_record(name):
+        return list(parse_run(data, where).values())
     if pointer := _POINTER.match(name):
         return [parse_pointer(data, pointer[1], where)]
     raise DataError(
-        f"{where}: expected <channel>/<pointer>.json or <channel>/history/<number>.json here; move it out of "
-        "pointers/, or upgrade Yanmo if a later version wrote it"
+        f"{where}: expected <channel>/<pointer>.json, <channel>/history/<number>.json or "
+        "<channel>/runs/<run>.json here; move it out of pointers/, or upgrade Yanmo if a later version "
+        "wrote it"
     )
 
 

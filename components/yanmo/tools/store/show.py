@@ -8,7 +8,8 @@ from typing import Any
 
 from yanmo.common.aligned_table import text_table
 from yanmo.common.logs import human_bytes
-from yanmo.options.fields import ToolOptions, opt, word
+from yanmo.options.fields import opt, word
+from yanmo.options.shared import ToolOptions
 from yanmo.store.manifest import Manifest
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from yanmo.common.errors import DataError, ExitCode
 from yanmo.common.logs import Progress, human_bytes
-from yanmo.options.fields import ToolOptions, opt, word
+from yanmo.options.fields import opt, word
+from yanmo.options.shared import ToolOptions
 from yanmo.store.manifest import FileEntry, Reference, is_sealed
 from yanmo.store.objects import ObjectStore, Wanted, check_sha256, check_size
 from yanmo.store.output import Output, find_output, manifest_name, superseded_name

@@ -17,7 +17,8 @@ from yanmo.formats.records import GENRE_ALIASES
 from yanmo.formats.round_trip import check_round_trip, open_tokenizer
 from yanmo.formats.texts_at_hand import texts_at_hand
 from yanmo.formats.token_cache import TOKENIZER, SpecialIds
-from yanmo.options.fields import ToolOptions, channel_opt, opt, word
+from yanmo.options.fields import opt, word
+from yanmo.options.shared import ToolOptions, channel_opt
 from yanmo.store.commit import Attempt, Recipe, Result, commit_once
 from yanmo.store.objects import ObjectStore
 from yanmo.store.pointers import move_pointer
@@ -132,7 +133,10 @@ def write_adopted(attempt: Attempt, value: dict[str, Any], genres: list[str]) ->
     ids = {name: segmenter.id_of(name) for name in added_tokens(value)}
     wrong = {name: (place, ids[name]) for name, place in added_tokens(value).items() if ids[name] != place}
     if wrong:
-        raise DataError(f"{NAME}: `tokenizers` gives other ids than the file says, (file, found): {wrong}")
+        raise DataError(
+            f"{NAME}: `tokenizers` gives other ids than the file says, (file, found): {wrong}; save "
+            "it again with the library that made it"
+        )
     special = _special_ids(value, segmenter.vocab_size, genres)
     write_files(attempt, special)
     log.info("%d ids, %d of them added", segmenter.vocab_size, added)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
-import os
 import tempfile
 import time
 from concurrent.futures import as_completed
@@ -16,11 +15,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from yanmo.common.answers import answer, only_answers
+from yanmo.common.control_group import usable_cpus
 from yanmo.common.errors import ExitCode
+from yanmo.common.fork_server import preload
 from yanmo.common.logs import human_seconds
-from yanmo.common.workers import Workers, preload
+from yanmo.common.workers import Workers
 from yanmo.formats.records import num_characters
-from yanmo.options.fields import ToolOptions, opt, values_of
+from yanmo.options.fields import opt, values_of
+from yanmo.options.shared import ToolOptions
 from yanmo.options.values import MOST_EXACT
 from yanmo.store.objects import ObjectStore
 from yanmo.tokenize.config import TokenizeConfig
@@ -158,8 +160,7 @@ def _measured(
 def _trained(jobs: list[ProxyTask], workers: int) -> dict[str, Trained]:
     from yanmo.tools.tokenizer.proxy import train_proxy
 
-    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    count = max(1, min(workers or cpus, len(jobs)))
+    count = max(1, min(workers or usable_cpus(), len(jobs)))
     log.info("%d trainings of %.3g operations each, %d at a time", len(jobs), jobs[0].operations, count)
     preload(train_proxy.__module__)
     with Workers(count) as pool:

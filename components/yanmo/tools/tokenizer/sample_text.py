@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from yanmo.common.errors import DataError, in_words
+from yanmo.common.plain_json import json_value
 from yanmo.store.output import Output
 
 HELD_OUT = 20
@@ -98,7 +98,10 @@ def _documents(path: Path, text_field: str) -> Iterator[str]:
 def _parquet(path: Path, column: str = "text") -> Iterator[str]:
     with pq.ParquetFile(path) as file:
         if column not in file.schema_arrow.names:
-            raise DataError(f"{path}: no column {column!r}; found {', '.join(file.schema_arrow.names)}")
+            raise DataError(
+                f"{path}: no column {column!r}; found {', '.join(file.schema_arrow.names)}; name the "
+                "text's by --text-field"
+            )
         for batch in file.iter_batches(1024, columns=[column]):
             yield from (text for text in batch[column].to_pylist() if text)
 
@@ -106,7 +109,7 @@ def _parquet(path: Path, column: str = "text") -> Iterator[str]:
 def _lines(path: Path, text_field: str) -> Iterator[str]:
     with pa.input_stream(str(path)) as file:  # knows .gz and .zst by their names
         for number, line in enumerate(io.TextIOWrapper(file, encoding="utf-8"), 1):
-            value = json.loads(line)
+            value = json_value(line)
             if not isinstance(value, dict) or not isinstance(value.get(text_field), str):
                 raise DataError(
                     f"{path}:{number}: no text in the field {text_field!r}; give another --text-field"

@@ -29,7 +29,9 @@ from safetensors import safe_open
 from torch import Tensor
 
 from yanmo.common.errors import DataError, wrong_in
+from yanmo.common.plain_json import json_value
 from yanmo.model.weights_file import write_tensors
+from yanmo.store.durable_files import fsync_dir
 from yanmo.store.manifest import file_sha256
 from yanmo.train.backends.engine import Engine
 from yanmo.train.health.setbacks import is_calm
@@ -106,14 +108,14 @@ def commit(temporary: Path, final: Path, index: str) -> None:
     """
     entries = []
     for path in sorted(temporary.glob("rank-*.json")):
-        entries.append(json.loads(path.read_text(encoding="utf-8")))
+        entries.append(json_value(path.read_text(encoding="utf-8")))
         path.unlink()
     path = temporary / "index.json"
     path.write_text(index, encoding="utf-8")
     manifest = temporary / "manifest.json"
     manifest.write_text(json.dumps({"files": [*entries, _entry(path)]}, indent=1), encoding="utf-8")
     _entry(manifest)
-    _sync_folder(temporary)
+    fsync_dir(temporary)
     if final.exists():
         shutil.rmtree(final)
     temporary.rename(final)
@@ -127,7 +129,7 @@ def set_pointer(root: Path, pointer: str, name: str) -> None:
     path.write_text(name, encoding="utf-8")
     _entry(path)
     path.replace(root / pointer)
-    _sync_folder(root)
+    fsync_dir(root)
 
 
 def read_pointer(root: Path, pointer: str) -> Path | None:
@@ -154,7 +156,7 @@ def prune(root: Path) -> None:
 
 def _index(folder: Path) -> dict[str, Any]:
     try:
-        return dict(json.loads((folder / "index.json").read_text(encoding="utf-8")))
+        return dict(json_value((folder / "index.json").read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
         return {}
 
@@ -183,14 +185,6 @@ def _entry(path: Path) -> dict[str, Any]:
     return {"name": path.name, "bytes": path.stat().st_size, "sha256": file_sha256(path)}
 
 
-def _sync_folder(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 def _folders(root: Path) -> list[Path]:
     """The folders of all checkpoints, newest first, damaged ones included."""
     return sorted((p for p in root.glob(f"{_PREFIX}*") if p.is_dir()), reverse=True)
@@ -199,7 +193,7 @@ def _folders(root: Path) -> list[Path]:
 def damage(folder: Path) -> str | None:
     """What is wrong with a checkpoint, in words; None if it is whole."""
     try:
-        files = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["files"]
+        files = json_value((folder / "manifest.json").read_text(encoding="utf-8"))["files"]
         for entry in files:
             path = folder / entry["name"]
             size = path.stat().st_size
@@ -242,7 +236,7 @@ def load(engine: Engine, folder: Path, identity: dict[str, str]) -> Position:
     Raises:
         DataError: it was made with another token cache, data plan, model shape or options; says which.
     """
-    index = json.loads((folder / "index.json").read_text(encoding="utf-8"))
+    index = json_value((folder / "index.json").read_text(encoding="utf-8"))
     _check_identity(folder, index, identity)
     files: list[Any] = [safe_open(p, framework="pt") for p in sorted(folder.glob("rank-*.safetensors"))]
     places = {key: file for file in files for key in file.keys() if "/" in key}  # noqa: SIM118

@@ -28,6 +28,7 @@ from yanmo.train.health.setbacks import Health, Skipped, Trouble
 from yanmo.train.health.watchdog import LOADING
 from yanmo.train.metrics.interval import Interval, Ledger, Stopwatch
 from yanmo.train.metrics.metrics_log import MetricsLog
+from yanmo.train.metrics.rank_figures import RankFigures
 from yanmo.train.validation_policy import ValidationPolicy
 
 log = logging.getLogger(__name__)
@@ -47,6 +48,8 @@ class Resumable:
     """See `WorkerJob`."""
     beat: Callable[[str], None] = lambda doing: None
     """Called with what is being done, each time that changes: for the watchdog."""
+    figures: RankFigures = field(default_factory=RankFigures)
+    """What this rank counts for /metrics."""
 
     step: int = 0
     skipped: list[Skipped] = field(default_factory=list)
@@ -72,7 +75,7 @@ class Resumable:
         self.health = Health(options.nonfinite_steps, options.spike_nats)
         self.ledger = Ledger(self.collectives, options.batch_rows)
         self.watch = Stopwatch()
-        self.writer = Writer(engine, self.folder / job.CHECKPOINTS, self.collectives)
+        self.writer = Writer(engine, self.folder / job.CHECKPOINTS, self.collectives, self.figures)
         self.validation_policy = ValidationPolicy.of(options)
         self.metrics_log = MetricsLog(options, engine, self.samples, self.folder)
 

@@ -7,16 +7,20 @@ supervisor runs it.
 
 from __future__ import annotations
 
-import json
 import logging
 import shutil
 import threading
+import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from yanmo.common.errors import DataError, EnvironmentFault, LeaseLost
+from yanmo.common.plain_json import json_value
+from yanmo.stage.exporter import Telemetry
+from yanmo.store.recall import Recall, under
 from yanmo.store.runs.lease import Lease
 from yanmo.store.runs.work_folder import WorkFolder
 from yanmo.train import job
@@ -29,13 +33,33 @@ _LONGEST_PAUSE_SECONDS = 60.0
 _MANIFEST = "manifest.json"
 
 
+@dataclass(frozen=True)
+class Kept:
+    """A checkpoint that a training can go on from."""
+
+    name: str
+    saved_at: float
+    """Unix time."""
+    is_in_store: bool
+    """Whether another machine finds it too."""
+
+    @property
+    def shown(self) -> str:
+        """`step 120`, and where it is on this machine alone, that."""
+        step = int(self.name.removeprefix("step-"))
+        return f"step {step}" + ("" if self.is_in_store else ", on this machine alone")
+
+
 class Uploader:
     """A context in which a thread uploads each new checkpoint of the work folder; training does not wait."""
 
-    def __init__(self, work: WorkFolder, lease: Lease) -> None:
-        self._lease = lease
+    def __init__(self, work: WorkFolder, lease: Lease, telemetry: Telemetry | None = None) -> None:
+        """Args:
+        telemetry: where it is shown what was uploaded.
+        """
+        self._lease, self._telemetry = lease, telemetry
         self._work, self._root = work, work.path / job.CHECKPOINTS
-        self._stop = threading.Event()
+        self._stop, self._recall = threading.Event(), Recall()
         self._thread: threading.Thread | None = None
         self._saved = ""
         self._lost: LeaseLost | None = None
@@ -64,6 +88,16 @@ class Uploader:
                     shutil.rmtree(self._root / stale)
         self._saved = self._label(self._newest())
 
+    def newest(self) -> Kept | None:
+        """The newest whole checkpoint; None where there is none."""
+        name = self._newest()
+        try:
+            saved_at = (self._root / name / _MANIFEST).stat().st_mtime if name else 0.0
+        except OSError:  # replaced by a newer one meanwhile
+            return None
+        is_safe = self._work.is_in_store or self._label(name) == self._saved
+        return Kept(name, saved_at, is_safe) if name else None
+
     def save(self) -> None:
         """Upload the newest checkpoint now.
 
@@ -78,8 +112,12 @@ class Uploader:
         if metrics.exists():  # its lines up to this step belong to the state
             shutil.copyfile(metrics, self._root / name / job.METRICS)
         names = [file for other in self._companions(name) for file in self._files(other)]
+        began = time.monotonic()
         self._work.save(label, names + self._files(name), self._lease)
         self._saved = label
+        if self._telemetry:
+            self._telemetry.set("checkpoint_upload_seconds", time.monotonic() - began)
+            self._telemetry.set("checkpoint_uploaded_step", int(name.removeprefix("step-")))
 
     def check(self) -> None:
         """Check that this run still holds the lease of its key.
@@ -118,7 +156,7 @@ class Uploader:
         """Whether the files have the sizes in the manifest: a truncated checkpoint is downloaded again."""
         folder = self._root / name
         try:
-            files = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))["files"]
+            files = json_value((folder / _MANIFEST).read_text(encoding="utf-8"))["files"]
             return all((folder / file["name"]).stat().st_size == file["bytes"] for file in files)
         except (OSError, ValueError, KeyError, TypeError):
             return False
@@ -131,7 +169,7 @@ class Uploader:
     def _progress(self, name: str) -> dict[str, Any]:
         path: Path = self._root / name / "index.json"
         try:
-            return dict(json.loads(path.read_text(encoding="utf-8"))["progress"])
+            return dict(json_value(path.read_text(encoding="utf-8"))["progress"])
         except (ValueError, KeyError, TypeError):  # damaged: the workers skip it
             return {}
 
@@ -139,7 +177,8 @@ class Uploader:
         pause = _POLL_SECONDS
         while not self._stop.wait(pause):
             try:
-                self.save()
+                with under(self._recall):
+                    self.save()
                 pause = _POLL_SECONDS
             except FileNotFoundError:
                 pass  # the workers replaced it by a newer one while it was being read
@@ -147,12 +186,17 @@ class Uploader:
                 self._lost = error
                 return
             except (OSError, EnvironmentFault, DataError) as error:
+                if self._stop.is_set():  # called back
+                    return
                 log.warning("the last checkpoint is on this machine only: %s", error)
+                if self._telemetry:
+                    self._telemetry.add("checkpoint_failures", what="upload")
                 pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
     def __enter__(self) -> Uploader:
         if not self._work.is_in_store:
             self._stop.clear()
+            self._recall = Recall()
             self._thread = threading.Thread(target=self._run, daemon=True, name="uploader")
             self._thread.start()
         return self
@@ -161,5 +205,6 @@ class Uploader:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stop.set()
+        self._recall.set()
         if self._thread:
             self._thread.join()

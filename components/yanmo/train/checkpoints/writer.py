@@ -17,6 +17,7 @@ from yanmo.train.backends.engine import Engine
 from yanmo.train.checkpoints import checkpoint
 from yanmo.train.checkpoints.checkpoint import Position
 from yanmo.train.collectives import Collectives
+from yanmo.train.metrics.rank_figures import RankFigures
 
 _POLL_SECONDS = 0.01
 
@@ -28,8 +29,15 @@ class PeerFailed(RuntimeError):
 class Writer:
     """The checkpoints of one run on one rank; all ranks call every method (not the properties) together."""
 
-    def __init__(self, engine: Engine, root: Path, collectives: Collectives) -> None:
+    def __init__(
+        self, engine: Engine, root: Path, collectives: Collectives, figures: RankFigures | None = None
+    ) -> None:
+        """Args:
+        figures: where it is counted what writing took, and what failed.
+        """
         self._engine, self._root, self._collectives = engine, root, collectives
+        self._figures = figures or RankFigures()
+        self._began = 0.0
         self._thread: threading.Thread | None = None
         self._error: Exception | None = None
         self._step: int | None = None
@@ -64,6 +72,7 @@ class Writer:
             keep: whether the checkpoint is never deleted for being old.
         """
         assert self.is_idle, "one checkpoint at a time"
+        self._began = time.monotonic()
         tensors = checkpoint.snapshot(self._engine)
         self._index = checkpoint.index_of(self._engine, position, keep=keep)
         self._step = position.step
@@ -92,7 +101,13 @@ class Writer:
         if self._engine.rank == 0:
             temporary, index = self._temporary(step), self._index
             final = self._root / checkpoint.name_of(step)
-            self._start(lambda: checkpoint.commit(temporary, final, index))
+            began = self._began
+
+            def commit() -> None:
+                checkpoint.commit(temporary, final, index)
+                self._figures.checkpoint_seconds = time.monotonic() - began
+
+            self._start(commit)
 
     def finish(self) -> None:
         """Wait until a checkpoint that was begun is committed.
@@ -118,6 +133,7 @@ class Writer:
                 action()
             except Exception as error:
                 self._error = error
+                self._figures.checkpoint_failures += 1
 
         self._thread = threading.Thread(target=run, daemon=True, name="checkpoint")
         self._thread.start()

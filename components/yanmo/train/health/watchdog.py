@@ -6,6 +6,9 @@ faulthandler and ends the process with exit code 75, so that the run is tried ag
 touches a file once a second, by which the supervisor notices a rank that is itself frozen (SIGSTOP, a stuck
 driver). A second file says what the rank is doing.
 
+A third file is touched while this thread runs, whatever the training does: of two ranks that make no progress
+it tells the one whose process stands still from the one that waits for it.
+
 Time counts only while this thread runs: setting the clock, a machine that sleeps, or a container that is
 paused for hours, ends no rank.
 """
@@ -29,6 +32,9 @@ IMPORTING, OPENING, FIRST_WEIGHTS = "importing torch", "opening the token cache"
 JOINING, LOADING = "joining the other ranks", "loading a checkpoint"
 STARTS = frozenset({STARTING, IMPORTING, OPENING, FIRST_WEIGHTS, JOINING, LOADING})
 """What a rank reports before it trains; `LOADING` also when it rewinds."""
+_COLLECTIVES = ("/torch/distributed/", "/deepspeed/comm/", "/yanmo/train/collectives.py")
+"""Files whose functions wait for other ranks."""
+_ALIVE = "alive-"
 _PERIOD_SECONDS = 1.0
 _MOST_GAP_SECONDS = 5.0
 """Most seconds that count between two looks: after a longer pause this thread itself was stopped."""
@@ -55,12 +61,21 @@ class Silence:
 class Watchdog:
     """Ends the process if `beat` is not called for `limit` seconds, once it is started."""
 
-    def __init__(self, folder: Path, rank: int, limit: float, on_hang: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        rank: int,
+        limit: float,
+        on_hang: Callable[[str], None],
+        write_figures: Callable[[Path], None] = lambda path: None,
+    ) -> None:
         """Args:
         folder: the run's folder.
         limit: seconds without a beat; 0 never ends the process.
         on_hang: called with a description before the process ends; must not wait for anything.
+        write_figures: writes what the rank has counted to a file; called once a second while it trains.
         """
+        self._write_figures = write_figures
         self._path = heartbeat_path(folder, rank)
         self._limit, self._on_hang = limit, on_hang
         self._beat = time.monotonic()
@@ -73,12 +88,14 @@ class Watchdog:
         with suppress(OSError):  # a full disk is reported by whoever writes what matters
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._path.write_text(str(os.getpid()), encoding="utf-8")
+            _alive_path(self._path).touch()
         self._write_doing(self._doing)
         self._thread.start()
 
     def stop(self) -> None:
         """Stop watching: no more beats will come."""
         self._stop.set()
+        self._note_figures()
 
     def beat(self, doing: str) -> None:
         """Report that the training thread is alive, and what it begins; takes less than a microsecond."""
@@ -89,6 +106,8 @@ class Watchdog:
         while not self._stop.wait(_PERIOD_SECONDS):
             if shown != (doing := self._doing):
                 self._write_doing(shown := doing)
+            with suppress(OSError):
+                os.utime(_alive_path(self._path))
             silent = silence.look(self._beat)
             if self._limit and silent > self._limit:
                 self._end(silent)
@@ -96,6 +115,16 @@ class Watchdog:
                 touched = time.monotonic()
                 with suppress(OSError):  # a full disk is reported by whoever writes what matters
                     os.utime(self._path)
+                self._note_figures()
+
+    def _note_figures(self) -> None:
+        with suppress(OSError):
+            self._write_figures(figures_path(self._path))
+
+    @property
+    def doing(self) -> str:
+        """What the training thread reported last."""
+        return self._doing
 
     def _write_doing(self, doing: str) -> None:
         with suppress(OSError):
@@ -122,6 +151,35 @@ def doing_path(heartbeat: Path) -> Path:
     return heartbeat.with_name(f"doing-{heartbeat.name}")
 
 
+def figures_path(heartbeat: Path) -> Path:
+    """The file next to a heartbeat that says what the rank has counted (metrics/rank_figures.py)."""
+    return heartbeat.with_name(f"figures-{heartbeat.name}")
+
+
+def _alive_path(heartbeat: Path) -> Path:
+    """The file next to a heartbeat that is touched while the watchdog's thread runs."""
+    return heartbeat.with_name(f"{_ALIVE}{heartbeat.name}")
+
+
+def pid_in(folder: Path, rank: int) -> int:
+    """The process id of a rank that has begun; 0 where its file cannot be read."""
+    try:
+        return int(heartbeat_path(folder, rank).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return 0
+
+
+def waits_for_others() -> bool:
+    """Whether the main thread of this process stands in a collective, by the files of its stack."""
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    while frame is not None:
+        name = frame.f_code.co_filename.replace(os.sep, "/")
+        if any(part in name for part in _COLLECTIVES):
+            return True
+        frame = frame.f_back
+    return False
+
+
 def doings(folder: Path) -> dict[int, str]:
     """Rank -> what it is doing, for each rank that has started."""
     found = {}
@@ -137,19 +195,27 @@ def doings(folder: Path) -> dict[int, str]:
 class Heartbeats:
     """The ranks' heartbeats as the supervisor sees them: by changes of time stamps, not by their values."""
 
-    def __init__(self, folder: Path, clock: Callable[[], float] = time.monotonic) -> None:
-        self._folder, self._clock = folder / FOLDER, clock
+    def __init__(self, folder: Path, *, of: str = "", clock: Callable[[], float] = time.monotonic) -> None:
+        """Args:
+        of: begin of the files' names: of the training's progress by default.
+        """
+        self._folder, self._of, self._clock = folder / FOLDER, of, clock
         self._silence: dict[Path, Silence] = {}
 
     def silent(self, seconds: float) -> list[int]:
         """The ranks without a heartbeat for more than this many seconds, sorted; call it regularly."""
         found = []
-        for path in sorted(self._folder.glob("rank-*")):
+        for path in sorted(self._folder.glob(f"{self._of}rank-*")):
             with suppress(FileNotFoundError):
                 silence = self._silence.setdefault(path, Silence(self._clock))
                 if silence.look(path.stat().st_mtime_ns) > seconds:
-                    found.append(int(path.name.removeprefix("rank-")))
+                    found.append(int(path.name.removeprefix(f"{self._of}rank-")))
         return found
+
+
+def alive(folder: Path) -> Heartbeats:
+    """The signs that the ranks' watchdogs run."""
+    return Heartbeats(folder, of=_ALIVE)
 
 
 def forget_heartbeats(folder: Path) -> None:

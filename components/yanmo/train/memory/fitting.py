@@ -16,6 +16,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from yanmo.common.control_group import usable_cpus
+from yanmo.common.errors import EnvironmentFault
+from yanmo.common.plain_json import json_value
 from yanmo.train.backends.accelerator import check_compiler
 from yanmo.train.config import TrainConfig
 from yanmo.train.memory.estimate import (
@@ -32,6 +35,8 @@ from yanmo.train.options.model_options import shape_of
 
 log = logging.getLogger(__name__)
 _SECONDS = 300.0
+_THREADS_OF_A_CPU = 32
+"""Many times what is of use; 10,000 threads on 2 CPUs took 54 s of CPU, then SIGSEGV."""
 
 
 def fitted(options: TrainConfig, vocab_size: int) -> TrainConfig:
@@ -40,6 +45,7 @@ def fitted(options: TrainConfig, vocab_size: int) -> TrainConfig:
     Raises:
         EnvironmentFault: what was asked for does not fit, or cannot be compiled; says what would do.
     """
+    check_threads(options)
     device = _device(options)
     check_compiler(options, device)
     options = settle(options, vocab_size, device)
@@ -54,6 +60,21 @@ def fitted(options: TrainConfig, vocab_size: int) -> TrainConfig:
         options.context,
     )
     return options
+
+
+def check_threads(options: TrainConfig) -> None:
+    """Refuse more threads than this machine can start.
+
+    Raises:
+        EnvironmentFault: so many; says how many would do.
+    """
+    cpus = usable_cpus()
+    most = max(_THREADS_OF_A_CPU * cpus // options.ranks, 1)
+    if options.threads > most:
+        raise EnvironmentFault(
+            f"--threads {options.threads} for each of {options.ranks} ranks, and {cpus} CPUs here: give at "
+            f"most {most}; more than a CPU each only slows a training"
+        )
 
 
 def _device(options: TrainConfig) -> str:
@@ -79,7 +100,7 @@ def _cached(options: TrainConfig, vocab_size: int, estimated: int) -> tuple[int,
     path = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "yanmo" / "micro_batch.json"
     key = _key(options, vocab_size)
     try:
-        return int(json.loads(path.read_text(encoding="utf-8"))[key]), f"remembered in {path}"
+        return int(json_value(path.read_text(encoding="utf-8"))[key]), f"remembered in {path}"
     except (OSError, ValueError, KeyError, TypeError):
         pass
     found = _try(options, vocab_size)
@@ -93,7 +114,7 @@ def _remember(path: Path, key: str, rows: int) -> None:
     """Add an answer to the cache; a cache that cannot be written only costs time."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        known = json_value(path.read_text(encoding="utf-8")) if path.exists() else {}
     except (OSError, ValueError):
         known = {}
     temporary = path.with_suffix(f".{os.getpid()}")

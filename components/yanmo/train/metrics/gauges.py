@@ -1,51 +1,131 @@
-"""metrics.jsonl on /metrics, as its lines come; nothing here asks the workers anything."""
+"""The training on /metrics: from metrics.jsonl, and from what each rank leaves beside its heartbeat.
+
+Nothing here asks the workers anything, so that it answers whatever they do. What was measured of something
+that no longer happens is not shown as if it went on: while no step ends, rates say 0; while a rank gives no
+sign of life, the figures of the last interval are gone (`Metric.still` says which is which), and the ages
+grow.
+"""
 
 from __future__ import annotations
 
-from contextlib import suppress
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from yanmo.common.plain_json import json_value
 from yanmo.stage.exporter import Telemetry
 from yanmo.train import job
+from yanmo.train.health.watchdog import STARTS, TRAINING, Silence, doings, figures_path, heartbeat_path
+from yanmo.train.metrics.declared import DOINGS, METRICS
+from yanmo.train.metrics.rank_figures import RankFigures, read_figures
 
-_GAUGES = {
-    "loss": "Loss of the last interval, nats per token",
-    "perplexity": "exp of the loss",
-    "bits_per_character": "Training loss of the last interval, bits per character",
-    "learning_rate": "Learning rate of the matrices",
-    "grad_norm": "Norm of the gradient before clipping",
-    "tokens_per_second": "Tokens trained on per second",
-    "samples_per_second": "Rows trained on per second",
-    "memory_bytes": "Memory of rank 0 now: the device's, or the process's on a CPU",
-    "memory_peak_bytes": "Most memory of rank 0 so far",
-    "mfu": "Share of the devices' peak FLOP/s; absent on a device that is not known",
-    "seconds_left": "Seconds until the last step at this speed",
-    "step": "Optimizer steps done",
-}
+log = logging.getLogger(__name__)
+_STILL_SECONDS, _FROZEN_SECONDS = 5.0, 15.0
+"""How old the last step, or the last sign of life, may be at least before nothing is said to move."""
+_FRESH_SECONDS = 0.5
+"""How often a scrape reads the workers' files again; they write them once a second."""
+_STEPS = 3.0
+"""The same in lengths of the last step, where that is more."""
+_ZERO = {m.name for m in METRICS if m.still == "zero"}
+_GONE = {m.name for m in METRICS if m.still == "gone"}
+_OF_AN_INTERVAL = (_ZERO | _GONE) - {"memory_bytes"}
+"""What lines say; that comes from the ranks' own files."""
+_OF_A_LINE = (
+    *("loss", "perplexity", "bits_per_character", "learning_rate", "grad_norm"),
+    *("tokens_per_second", "samples_per_second", "mfu", "flops_per_second", "peak_flops_per_second"),
+    "seconds_left",
+)
+"""Fields of a line that are shown as they are."""
 _BY_LAYER = {
-    "grad_norm": ("layer_grad_norm", "Norm of a layer's gradient, clipped"),
-    "update_ratio": ("update_to_weight_ratio", "Norm of an update over that of the weights"),
-    "active_units": ("active_units_ratio", "Share of feed-forward units that are not dormant"),
-    "effective_rank": ("effective_rank", "Effective rank of the hidden states"),
-    "attention_entropy": ("attention_entropy_ratio", "Entropy of attention over that of uniform attention"),
+    "grad_norm": "layer_grad_norm",
+    "update_ratio": "update_to_weight_ratio",
+    "active_units": "active_units_ratio",
+    "effective_rank": "effective_rank",
+    "attention_entropy": "attention_entropy_ratio",
 }
-_EVENTS = {"skipped": "skipped_steps", "rewind": "rewinds"}
+_Shown = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
 class MetricsGauges:
-    """Follows one run's metrics.jsonl."""
+    """Follows one run's files."""
 
     def __init__(self, telemetry: Telemetry, folder: Path) -> None:
-        self._telemetry, self._path = telemetry, folder / job.METRICS
+        self._telemetry, self._folder = telemetry, folder
+        self._path = folder / job.METRICS
         self._read = 0
-        self._events = dict.fromkeys(_EVENTS.values(), 0)
+        self._lock = threading.Lock()
+        self._tokens = 0
+        self._seen: set[tuple[Any, ...]] = set()
+        """What was counted, here or by an earlier process: a training that goes back, or on, writes its lines
+        again."""
+        self._measured: _Shown = {}
+        """What `_GONE` and `_ZERO` said last."""
+        self._moves, self._beats = Silence(), dict[int, Silence]()
+        self._counted: dict[int, tuple[RankFigures, RankFigures]] = {}
+        """Rank -> what its processes before this one counted, and what this one has."""
+        self._runs, self._is_broken = False, False
+        self._began, self._shown = time.monotonic(), 0.0
+        self._checkpoint: tuple[str, float, int] = ("", 0.0, 0)
+        self._told: set[str] = set()
+        with self._faults_said():
+            for line in self._new_lines():
+                self._note(line)
+                telemetry.set("step", line["step"])
+        telemetry.source(lambda: self.show(_FRESH_SECONDS))
 
-    def show(self) -> None:
-        """Take in the lines that are new; costs a stat when there are none."""
-        with suppress(OSError):  # what cannot be shown now must not end the training
+    def starting(self, ranks: int, steps: int) -> None:
+        """The workers are being started."""
+        with self._lock:
+            self._runs, self._is_broken = True, False
+            self._moves, self._beats = Silence(), {}
+            self._counted = {rank: (_sum(*both), RankFigures()) for rank, both in self._counted.items()}
+            self._telemetry.set("ranks", ranks)
+            self._telemetry.set("steps", steps)
+
+    def restarting(self, reason: str) -> None:
+        """The workers are about to be started again, for one of RESTARTS."""
+        self._telemetry.add("restarts", reason=reason)
+        if reason == "smaller micro batch":
+            self._telemetry.add("out_of_memory")
+
+    def ended(self, *, well: bool) -> None:
+        """The workers have ended: there is nothing that could still move."""
+        self.show()
+        with self._lock:
+            self._runs, self._is_broken = False, not well
+        self.show()
+
+    def show(self, seconds: float = 0.0) -> None:
+        """Take in what is new, and say how old the rest is.
+
+        Args:
+            seconds: how long ago that may have been done for nothing to be done now.
+        """
+        if time.monotonic() - self._shown < seconds:
+            return
+        self._shown = time.monotonic()
+        with self._lock, self._faults_said():
             for line in self._new_lines():
                 self._take(line)
+            still, frozen = self._look_at_the_ranks()
+            self._say(still, frozen)
+            self._look_at_the_checkpoints()
+
+    @contextmanager
+    def _faults_said(self) -> Iterator[None]:
+        """Inside, nothing ends the training: what cannot be shown is said once."""
+        try:
+            yield
+        except OSError as error:  # a file that is being replaced; a disk that is away
+            log.debug("figures of the training cannot be read: %s", error)
+        except Exception as error:
+            if repr(error) not in self._told:
+                self._told.add(repr(error))
+                log.warning("figures of the training cannot be shown: %r", error)
 
     def _new_lines(self) -> list[dict[str, Any]]:
         size = self._path.stat().st_size if self._path.exists() else 0
@@ -56,7 +136,6 @@ class MetricsGauges:
                 file.seek(self._read - 1)
                 if size < self._read or file.read(1) != b"\n":  # rewritten: the training went back
                     self._read = 0
-                    self._events = dict.fromkeys(_EVENTS.values(), 0)
             file.seek(self._read)
             data = file.read()
         whole = data[: data.rfind(b"\n") + 1]
@@ -64,31 +143,170 @@ class MetricsGauges:
         return job.parse_lines(whole)
 
     def _take(self, line: dict[str, Any]) -> None:
-        gauge = self._telemetry.gauge
-        for name, help in _GAUGES.items():
-            if line.get(name) is not None and "event" not in line:
-                gauge(name, help).set(line[name])
+        event = line.get("event")
+        if event is not None:
+            self._take_event(event, line)
+            return
+        for name in _OF_A_LINE:
+            if name in line:
+                self._forget(name)  # null where it is not finite, or nothing was trained on
+                if line[name] is not None:
+                    self._set(name, line[name])
+        self._telemetry.set("step", line["step"])
+        if "tokens" in line:
+            if _identity(line) not in self._seen:
+                self._telemetry.add("tokens", max(line["tokens"] - self._tokens, 0))
+            self._note(line)
         if "attention" in line:
-            help = "Path of the attention: varlen, flash or masked; always 1"
-            gauge("attention_info", help, ("path",)).labels(line["attention"]).set(1)
-        for phase, seconds in line.get("phase_seconds", {}).items():
-            help = "Wall seconds of the last interval by what they went to"
-            gauge("interval_seconds", help, ("phase",)).labels(phase).set(seconds)
+            self._telemetry.set("attention_info", 1, path=line["attention"])
+        if "phase_seconds" in line:
+            self._forget("interval_seconds")
+            for phase, seconds in line["phase_seconds"].items():
+                self._set("interval_seconds", seconds, phase=phase)
         for genre, bits in line.get("valid_bits_per_character", {}).items():
             if bits is not None:
-                help = "Validation bits per character"
-                gauge("valid_bits_per_character", help, ("genre",)).labels(genre).set(bits)
+                self._telemetry.set("valid_bits_per_character", bits, genre=genre)
         self._take_monitor(line.get("monitor", {}))
-        if line.get("event") in _EVENTS:
-            name = _EVENTS[line["event"]]
-            self._events[name] += 1
-            gauge(name, f"{name.replace('_', ' ').capitalize()} so far").set(self._events[name])
+
+    def _note(self, line: dict[str, Any]) -> None:
+        """Remember that a line was counted."""
+        self._seen.add(_identity(line))
+        self._tokens = line.get("tokens", self._tokens)
 
     def _take_monitor(self, figures: dict[str, Any]) -> None:
-        for figure, (name, help) in _BY_LAYER.items():
+        for figure, name in _BY_LAYER.items():
             for layer, value in figures.get(figure, {}).items():
                 if value is not None:
-                    self._telemetry.gauge(name, help, ("layer",)).labels(layer).set(value)
+                    self._set(name, value, layer=str(layer))
         if figures.get("output_entropy") is not None:
-            help = "Entropy of the predictions over that of a uniform guess"
-            self._telemetry.gauge("output_entropy_ratio", help).set(figures["output_entropy"])
+            self._set("output_entropy_ratio", figures["output_entropy"])
+
+    def _take_event(self, event: str, line: dict[str, Any]) -> None:
+        if _identity(line) in self._seen:
+            return
+        self._note(line)
+        if event == "skipped":
+            self._telemetry.add("skipped_steps")
+            self._telemetry.add("nonfinite_losses", line.get("what") == "loss")
+        if event == "rewind":
+            self._telemetry.add("rewinds")
+            self._telemetry.add("rewound_steps", max(line.get("from_step", 0) - line["step"], 0))
+
+    def _set(self, name: str, value: float, **labels: str) -> None:
+        """Set a figure of the last interval, to be taken back when nothing moves."""
+        if name in _ZERO | _GONE:
+            self._measured[name, tuple(labels.items())] = value
+        else:
+            self._telemetry.set(name, value, **labels)
+
+    def _forget(self, name: str) -> None:
+        """Drop what an earlier interval said of it."""
+        self._measured = {key: value for key, value in self._measured.items() if key[0] != name}
+
+    def _look_at_the_ranks(self) -> tuple[bool, bool]:
+        """Show each rank's figures and ages; returns whether no step ends, and whether a rank is frozen."""
+        telemetry, now = self._telemetry, {}
+        found = doings(self._folder) if self._runs else {}
+        oldest = 0.0
+        for rank in found:
+            beat = heartbeat_path(self._folder, rank)
+            with suppress(OSError):
+                age = self._beats.setdefault(rank, Silence()).look(beat.stat().st_mtime_ns)
+                telemetry.set("heartbeat_age_seconds", age, rank=str(rank))
+                oldest = max(oldest, age)
+            figures = read_figures(figures_path(beat))
+            if figures:
+                now[rank] = figures
+                self._show_rank(rank, figures)
+        if not self._runs:
+            telemetry.gone("heartbeat_age_seconds", "last_step_age_seconds", "memory_bytes", "ranks_doing")
+            return True, self._is_broken
+        for doing in DOINGS:
+            count = sum(_in_few_words(text) == doing for text in found.values())
+            telemetry.set("ranks_doing", count, doing=doing)
+        age = self._moves.look(sorted((rank, figures.steps) for rank, figures in now.items()))
+        telemetry.set("last_step_age_seconds", age)
+        if any(figures.steps for figures in now.values()):
+            telemetry.set("step", max(figures.step for figures in now.values()))
+            last = max(figures.ended_at for figures in now.values())
+            telemetry.set("last_step_timestamp_seconds", last)
+        length = _STEPS * max((figures.last_seconds for figures in now.values()), default=0.0)
+        return age > max(_STILL_SECONDS, length), oldest > max(_FROZEN_SECONDS, length)
+
+    def _show_rank(self, rank: int, figures: RankFigures) -> None:
+        before = self._counted.get(rank, (RankFigures(), figures))[0]
+        self._counted[rank] = (before, figures)
+        total, telemetry, label = _sum(before, figures), self._telemetry, str(rank)
+        telemetry.set("rank_step", figures.step, rank=label)
+        telemetry.set("step_seconds", total.step_seconds, rank=label)
+        telemetry.set("data_wait_seconds", total.data_seconds, rank=label)
+        telemetry.set("allocator_retries", total.allocator_retries, rank=label)
+        if figures.memory_bytes:
+            telemetry.set("memory_bytes", figures.memory_bytes, rank=label)
+            telemetry.set("memory_peak_bytes", figures.memory_peak_bytes, rank=label)
+        if rank == 0 and figures.checkpoint_seconds:
+            telemetry.set("checkpoint_write_seconds", figures.checkpoint_seconds)
+        if rank == 0:
+            telemetry.set("checkpoint_failures", total.checkpoint_failures, what="write")
+
+    def _say(self, still: bool, frozen: bool) -> None:
+        """Show the figures of the last interval, as far as they still hold."""
+        if frozen:
+            self._telemetry.gone("memory_bytes")
+        shown = [
+            (name, 0.0 if still and name in _ZERO else value, dict(labels))
+            for (name, labels), value in self._measured.items()
+            if name in _ZERO or not frozen
+        ]
+        self._telemetry.replace(_OF_AN_INTERVAL, shown)
+
+    def _look_at_the_checkpoints(self) -> None:
+        newest = max((self._folder / job.CHECKPOINTS).glob("step-*/manifest.json"), default=None)
+        if not self._runs:  # nothing can be lost any more, and none will be written
+            self._telemetry.gone("checkpoint_age_seconds")
+        elif newest is None:
+            self._telemetry.set("checkpoint_age_seconds", time.monotonic() - self._began)
+        if newest is None:
+            return
+        at, name = newest.stat().st_mtime, newest.parent.name
+        if self._checkpoint[:2] != (name, at):
+            try:
+                files = json_value(newest.read_text(encoding="utf-8"))["files"]
+                size = sum(int(file["bytes"]) for file in files)
+            except (ValueError, KeyError, TypeError):  # damaged: the workers skip it
+                size = 0
+            self._checkpoint = (name, at, size)
+            self._telemetry.set("checkpoint_step", int(name.removeprefix("step-")))
+            self._telemetry.set("checkpoint_timestamp_seconds", at)
+            self._telemetry.set("checkpoint_bytes", size)
+        if self._runs:
+            self._telemetry.set("checkpoint_age_seconds", max(time.time() - at, 0.0))
+
+
+def _identity(line: dict[str, Any]) -> tuple[Any, ...]:
+    """What tells a line from one of the same step that was made again; of an event, the event itself."""
+    if line.get("event") is not None:
+        return line["event"], line["step"], line.get("first_sample", 0)
+    return "line", line["step"], line.get("tokens"), line.get("seconds")
+
+
+def _sum(before: RankFigures, now: RankFigures) -> RankFigures:
+    """The counters of a rank over its processes."""
+    return RankFigures(
+        steps=before.steps + now.steps,
+        step_seconds=before.step_seconds + now.step_seconds,
+        data_seconds=before.data_seconds + now.data_seconds,
+        allocator_retries=before.allocator_retries + now.allocator_retries,
+        checkpoint_failures=before.checkpoint_failures + now.checkpoint_failures,
+    )
+
+
+def _in_few_words(doing: str) -> str:
+    """One of DOINGS for what a rank reports."""
+    if doing.startswith(TRAINING):
+        return "training"
+    if "checkpoint" in doing and doing.startswith("waiting"):
+        return "waiting"
+    if "checkpoint" in doing:
+        return "loading" if doing.startswith("loading") else "checkpoint"
+    return doing if doing in DOINGS else "starting" if doing in STARTS else "waiting"

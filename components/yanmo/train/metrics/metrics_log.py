@@ -21,10 +21,16 @@ from yanmo.train.backends.engine import Engine
 from yanmo.train.config import TrainConfig
 from yanmo.train.data import Samples
 from yanmo.train.metrics.interval import Interval, Stopwatch
+from yanmo.train.metrics.rank_figures import RankFigures
 from yanmo.train.metrics.utilization import Utilization
 
 log = logging.getLogger(__name__)
 _LOG_SECONDS = 10.0
+_LOGGED = (
+    *("step", "loss", "bits_per_character", "perplexity", "learning_rate", "grad_norm"),
+    *("tokens", "tokens_per_second", "seconds_left"),
+)
+"""Figures of an interval that its line in the log has too, where that is one for programs."""
 
 
 class MetricsLog:
@@ -58,8 +64,14 @@ class MetricsLog:
         temporary.replace(self._path)
         self._file = self._path.open("a", encoding="utf-8")
 
-    def line(self, step: int, interval: Interval, watch: Stopwatch) -> None:
-        """Write the metrics of an interval; begin the next one."""
+    def line(
+        self, step: int, interval: Interval, watch: Stopwatch, figures: RankFigures | None = None
+    ) -> None:
+        """Write the metrics of an interval; begin the next one.
+
+        Args:
+            figures: of this rank, which get its memory.
+        """
         seconds = max(interval.seconds - interval.line_seconds, 1e-9)
         speed = interval.targets / seconds
         line = {
@@ -76,6 +88,9 @@ class MetricsLog:
             "phase_seconds": {name: round(value, 6) for name, value in watch.read().items()},
             **self._machine.figures(speed),
         }
+        if figures:
+            figures.memory_bytes, figures.memory_peak_bytes = line["memory_bytes"], line["memory_peak_bytes"]
+            figures.allocator_retries = self._machine.allocator_retries()
         interval.begin_line()
         self._write(line)
         if time.monotonic() - self._logged_at >= _LOG_SECONDS or step == self._options.steps:
@@ -97,14 +112,19 @@ class MetricsLog:
             log.warning("step %d of %d: every step since the last line was skipped", step, steps)
             return
         log.info(
-            "step %d of %d (%d %%): loss %.3f, %.3f bits per character, %.0f tokens/s, %s left",
+            "step %d of %d (%d %%): loss %.3f, %.3f bits per character, perplexity %s, learning rate %.3g, "
+            "gradient norm %s, %.0f tokens/s, %s left",
             step,
             steps,
             100 * step // steps,
             line["loss"],
             line["bits_per_character"],
+            _shown(line["perplexity"]),
+            line["learning_rate"],
+            _shown(line["grad_norm"]),
             line["tokens_per_second"],
             human_seconds(line["seconds_left"]),
+            extra={"figures": {name: line[name] for name in _LOGGED} | {"steps": steps}},
         )
 
     def validation(self, step: int, found: dict[str, float]) -> None:
@@ -133,6 +153,13 @@ class MetricsLog:
             self._file.write(_text(line))
             self._file.flush()
             self.count += 1
+
+
+def _shown(value: float | None) -> str:
+    """With three digits, or all of those before the point."""
+    if value is None:
+        return "not finite"
+    return f"{value:.0f}" if 1000 <= value < 1e9 else f"{value:.3g}"
 
 
 def _text(line: dict[str, Any]) -> str:

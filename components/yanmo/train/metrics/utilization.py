@@ -6,7 +6,9 @@
 as nanochat and torchtitan count (6 per weight for forward and backward, 12 = 2 products x 2 x 3 for attention
 over all T positions, without a discount for causality and without recomputation); H x E is the width of all
 query heads, T the context. Tokens are predicted tokens: padding is no work that counts. Peaks are the
-vendors' dense bf16 figures, from torchtitan/tools/utils.py; on any other device MFU is left out.
+vendors' dense bf16 figures: of data center cards as in torchtitan/tools/utils.py and in their data sheets, of
+GeForce cards as in the white papers of GA102, Ada and RTX Blackwell, "with FP32 accumulate". --peak-tflops
+gives another one; on any other device MFU is left out.
 """
 
 from __future__ import annotations
@@ -24,22 +26,45 @@ from yanmo.model.decoder import DecoderConfig
 from yanmo.train.config import TrainConfig
 
 PEAK_FLOPS = {
-    "A100": 312e12,
+    "GB200": 2.5e15,
+    "B200": 2.25e15,
+    "GH200": 989e12,
+    "H200": 989e12,
     "H100 NVL": 835e12,
     "H100 PCIe": 756e12,
     "H100": 989e12,
-    "H200": 989e12,
+    "H800": 989e12,
     "H20": 148e12,
-    "B200": 2.25e15,
+    "A100": 312e12,
+    "A800": 312e12,
+    "A40": 149.7e12,
+    "A30": 165e12,
+    "A10": 125e12,
     "L40S": 362e12,
+    "L40": 181e12,
+    "L4": 121e12,
+    "RTX 6000 Ada": 364.2e12,
+    "RTX A6000": 154.8e12,
+    "RTX 5090": 209.5e12,
+    "RTX 5080": 112.6e12,
+    "RTX 5070 Ti": 87.9e12,
+    "RTX 5070": 61.7e12,
+    "RTX 4090": 165.2e12,
+    "RTX 4080": 97.5e12,
+    "RTX 3090 Ti": 80e12,
+    "RTX 3090": 71e12,
+    "RTX 3080": 59.5e12,
+    "RTX 3070": 40.6e12,
 }
-"""Part of the device's name -> dense bf16 FLOP/s; longer names are looked at first."""
+"""Words of the device's name -> dense bf16 FLOP/s, of GeForce cards with sums in fp32."""
+_OTHER_CHIPS = r"(?! (?:Ti|SUPER|D|Laptop|Mobile|Max-Q)\b)"
+"""Words behind a card's name that make it another chip."""
 
 
 def peak_flops(device_name: str) -> float | None:
     """Dense bf16 FLOP/s of a device; None for one that is not in the table."""
     for name in sorted(PEAK_FLOPS, key=len, reverse=True):
-        if name in device_name:
+        if re.search(rf"(?<!\w){name}(?!\w){_OTHER_CHIPS}", device_name) and "Laptop" not in device_name:
             return PEAK_FLOPS[name]
     return None
 
@@ -85,18 +110,26 @@ class Utilization:
         self._attention = attention
         self._device = device
         self._flops = flops_per_token(shape, options.context)
-        self._peak = None
-        if device.type == "cuda":
-            peak = peak_flops(torch.cuda.get_device_name(device))
-            self._peak = peak * options.ranks if peak else None
+        peak = 1e12 * options.peak_tflops
+        if not peak and device.type == "cuda":
+            peak = peak_flops(torch.cuda.get_device_name(device)) or 0.0
+        self._peak = peak * options.ranks
 
     def figures(self, tokens_per_second: float) -> dict[str, Any]:
-        """Memory of this rank now and at most, bytes; MFU where the device is known."""
+        """Memory of this rank now and at most, bytes; FLOP/s; MFU where the peak is known or given."""
         now, most = self._memory()
         found: dict[str, Any] = {"attention": self._attention, "memory_bytes": now, "memory_peak_bytes": most}
+        found["flops_per_second"] = tokens_per_second * self._flops
         if self._peak:
-            found["mfu"] = tokens_per_second * self._flops / self._peak
+            found["peak_flops_per_second"] = self._peak
+            found["mfu"] = found["flops_per_second"] / self._peak
         return found
+
+    def allocator_retries(self) -> int:
+        """How often the device's allocator had to give its cache back to go on."""
+        if self._device.type != "cuda":
+            return 0
+        return int(torch.cuda.memory_stats(self._device).get("num_alloc_retries", 0))
 
     def _memory(self) -> tuple[int, int]:
         if self._device.type == "cuda":

@@ -52,7 +52,10 @@ def check_tokenizer(model: Output, cache: TokenCache) -> None:
         check_round_trip(open_tokenizer(model.path("tokenizer.json")), probe_texts(), f"{model}")
     found = read_object(model.path(CONFIG)).get("vocab_size")
     if found != cache.vocab_size:
-        raise DataError(f"{model}: vocabulary of {found}, the token cache has {cache.vocab_size}")
+        raise DataError(
+            f"{model}: vocabulary of {found}, the token cache has {cache.vocab_size}; tokenize with "
+            "the tokenizer of the model"
+        )
 
 
 def check_finite(model: Output) -> None:
@@ -96,7 +99,9 @@ def shape_in(config: Mapping[str, Any]) -> dict[str, int | bool]:
     wrong = [f"{_SHAPE[name]} {value!r}" for name, value in shape.items() if not _is_possible(name, value)]
     if wrong or shape["heads"] % shape["kv_heads"] or shape["head_width"] % 2:
         found = ", ".join(wrong or [f"{_SHAPE[name]} {value}" for name, value in shape.items()])
-        raise DataError(f"{CONFIG} of the starting model has an impossible shape: {found}")
+        raise DataError(
+            f"{CONFIG} of the starting model has an impossible shape: {found}; name another model"
+        )
     return shape
 
 

@@ -164,6 +164,17 @@ class MachineOptions(Options, group="machine"):
         kind="environment",
         trial=0,
     )
+    profile_from: int = opt(
+        0,
+        "first step of that trace; 0 begins after the third step of this start",
+        kind="environment",
+    )
+    flops: bool = opt(
+        False,
+        "count the FLOPs of each module, forward and backward, and write flops.json next to the model",
+        kind="environment",
+        trial=False,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,7 +191,9 @@ class EngineOptions(MemoryOptions, MachineOptions):
                     "nothing"
                 )
             if self.deepspeed_config:
-                problems.append("--deepspeed-config has no effect with --backend torch")
+                problems.append(
+                    "--deepspeed-config has no effect with --backend torch: leave one of them out"
+                )
             if self.offload != "none":
                 problems.append(f"--offload {self.offload} needs --backend deepspeed")
         if self.device == "mps" and (self.backend != "torch" or self.ranks != 1):

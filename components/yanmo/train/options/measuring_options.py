@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from yanmo.options.fields import Options, opt
+from yanmo.train.options.sink_names import wrong
+
+_LEAST_HANG = 10
+"""Seconds; torch is imported in half as many."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,11 +45,21 @@ class MeasuringOptions(Options, group="measuring"):
         0.5, "steps of such a training, as a share of --steps", kind="execution", above=0, most=1
     )
 
+    sinks: str = opt(
+        "",
+        "where the figures go besides: tensorboard=DIR, mlflow=URI, wandb=PROJECT (docs/sinks.md); a place "
+        "that is away costs the training nothing",
+        kind="environment",
+        variable="YANMO_SINKS",
+        metavar="NAME=TARGET,...",
+    )
+
     def contradictions(self) -> list[str]:
-        """A number of twins that measures nothing."""
-        if self.twins != 1:
-            return []
-        return ["--twins 1 measures nothing: expected 0, or 2 and more to compare"]
+        """A number of twins that measures nothing, a sink that is none."""
+        problems = list(wrong(self.sinks))
+        if self.twins == 1:
+            problems.append("--twins 1 measures nothing: expected 0, or 2 and more to compare")
+        return problems
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +105,22 @@ class HealthOptions(Options, group="health"):
     monitor_every: int = opt(100, "steps between two measurements of --monitor", kind="execution", least=1)
     hang_seconds: float = opt(
         600.0,
-        "seconds without progress after which a rank logs the stacks of its threads and exits with "
-        "code 75; 0 waits forever",
+        "seconds without progress, 10 or more, after which a rank logs the stacks of its threads and exits "
+        "with code 75; 0 waits forever",
         kind="environment",
     )
+    peak_tflops: float = opt(
+        0.0,
+        "dense bf16 peak of one device for the figure MFU, TFLOP/s (10^12); 0 takes that of a known GPU, and "
+        "shows no MFU on another",
+        kind="environment",
+    )
+
+    def contradictions(self) -> list[str]:
+        """A time in which no rank can start."""
+        if not 0 < self.hang_seconds < _LEAST_HANG:
+            return []
+        return [
+            f"--hang-seconds {self.hang_seconds:g} ends every training while it starts: expected 0, or "
+            f"{_LEAST_HANG} or more"
+        ]

@@ -23,7 +23,9 @@ class ModelOptions(Options, group="model"):
         """What cannot be together."""
         problems = []
         if self.heads % self.kv_heads:
-            problems.append(f"--heads {self.heads} is no multiple of --kv-heads {self.kv_heads}")
+            problems.append(
+                f"--heads {self.heads} is no multiple of --kv-heads {self.kv_heads}: change one of them"
+            )
         if self.head_width % 2:
             problems.append(f"--head-width {self.head_width}: rotary positions need an even width")
         return problems

@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import os
 import statistics
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from yanmo.common.answers import answer
+from yanmo.common.control_group import usable_cpus
 from yanmo.common.errors import EnvironmentFault
 from yanmo.options.yaml_file import dump_yaml
 from yanmo.stage.stage_run import Prepared, Skip
@@ -38,6 +38,7 @@ from yanmo.train.supervision.worker_group import WorkersLog, end, start, watch
 log = logging.getLogger(__name__)
 _WARM_STEPS, _STEPS = 4, 12
 Setting = dict[str, Any]
+Clock = Callable[[TrainRun, TrainConfig], float]
 
 
 def prepare(run: TrainRun) -> Prepared[None]:
@@ -54,18 +55,22 @@ def prepare(run: TrainRun) -> Prepared[None]:
     return Prepared(None)
 
 
-def best_settings(run: TrainRun) -> Setting:
+def best_settings(run: TrainRun, clock: Clock | None = None) -> Setting:
     """Try settings, print a table and the fastest as YAML to stdout.
+
+    Args:
+        clock: tokens per second of a training with other options; `tokens_per_second` by default.
 
     Raises:
         EnvironmentFault: none of them runs here.
     """
     options: TrainConfig = run.options
+    clock = clock or tokens_per_second
     settings: list[Setting] = []
     speeds: list[list[float]] = []
 
     def measure(number: int) -> float:
-        speed = _speed(run, settings[number])
+        speed = _speed(run, settings[number], clock)
         shown = _shown(settings[number])
         log.info("%s: %s", shown, f"{speed:.0f} tokens/s" if speed else "does not run here")
         return speed
@@ -77,7 +82,7 @@ def best_settings(run: TrainRun) -> Setting:
     def leader() -> Setting:
         return settings[max(range(len(settings)), key=lambda i: speeds[i][0])]
 
-    for setting in first_settings(options, os.cpu_count() or 1):
+    for setting in first_settings(options, usable_cpus()):
         first_trial(setting)
     best = leader()
     for change in second_settings(options):
@@ -90,7 +95,7 @@ def best_settings(run: TrainRun) -> Setting:
         )
     found = contest(speeds, measure)
     best, speed = settings[found.best], found.speed(found.best)
-    lines = [*_table(found, settings), _verdict(found, settings), _advice(run, best, speed)]
+    lines = [*_table(found, settings), _verdict(found, settings), _advice(run, best, speed, clock)]
     answer("".join(f"# {line}\n" for line in lines) + dump_yaml(best))
     return {**best, "tokens_per_second": round(speed)}
 
@@ -153,11 +158,11 @@ def second_settings(options: TrainConfig) -> Iterator[Setting]:
     yield {"zero_stage": 1, "backend": "torch"}
 
 
-def _advice(run: TrainRun, best: Setting, speed: float) -> str:
+def _advice(run: TrainRun, best: Setting, speed: float, clock: Clock) -> str:
     """The speed of the other precision, in a line."""
     options: TrainConfig = run.options
     other = "bf16" if options.precision == "fp32" else "fp32"
-    found = _speed(run, {**best, "precision": other})
+    found = _speed(run, {**best, "precision": other}, clock)
     if not found:
         return f"--precision {other} does not run with these settings"
     return (
@@ -166,14 +171,14 @@ def _advice(run: TrainRun, best: Setting, speed: float) -> str:
     )
 
 
-def _speed(run: TrainRun, setting: Setting) -> float:
+def _speed(run: TrainRun, setting: Setting, clock: Clock) -> float:
     """Tokens per second of a setting; 0 where it does not run, or the other options contradict it."""
     try:
         options = dataclasses.replace(run.options, **{**short(), **setting})
     except ValueError as error:
         log.debug("%s", error)
         return 0.0
-    return tokens_per_second(run, options)
+    return clock(run, options)
 
 
 def tokens_per_second(run: TrainRun, options: TrainConfig) -> float:

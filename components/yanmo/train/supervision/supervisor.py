@@ -7,25 +7,21 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import json
 import logging
-import math
 import shutil
-import signal
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
-from yanmo.common.errors import EnvironmentFault, StorageError
+from yanmo.common.errors import EnvironmentFault
 from yanmo.common.json_object import read_object
 from yanmo.common.logs import human_bytes
 from yanmo.common.made_by import made_by
+from yanmo.common.plain_json import json_value
 from yanmo.formats.documents import text_form
 from yanmo.formats.seed_noise import PART
 from yanmo.formats.token_cache import TokenCache
+from yanmo.options.fields import by_kind
 from yanmo.stage.exporter import Telemetry
 from yanmo.stage.stage_run import Finish
 from yanmo.store.commit import Result
@@ -35,13 +31,12 @@ from yanmo.train import job
 from yanmo.train.backends.hardware import this_machine
 from yanmo.train.backends.zero_config import engine_config
 from yanmo.train.checkpoints.uploader import Uploader
-from yanmo.train.config import TrainConfig
+from yanmo.train.config import STAGE, TrainConfig
 from yanmo.train.health.watchdog import FOLDER as HEARTBEATS
-from yanmo.train.health.watchdog import doings
-from yanmo.train.job import Status, WorkerJob, clear, raise_failure, read_metrics
-from yanmo.train.memory.estimate import divisors
+from yanmo.train.job import WorkerJob, clear, read_metrics
 from yanmo.train.memory.fitting import fitted
-from yanmo.train.memory.micro_batch import halve_micro_batch, largest_micro_batch
+from yanmo.train.memory.killed import FILE as RECORD
+from yanmo.train.memory.killed import KillWatch
 from yanmo.train.metrics.gauges import MetricsGauges
 from yanmo.train.models.model_card import model_card
 from yanmo.train.models.starting_model import (
@@ -52,11 +47,11 @@ from yanmo.train.models.starting_model import (
     with_shape_of,
 )
 from yanmo.train.options.model_options import num_parameters, shape_of
+from yanmo.train.sinks.process import Sinks
 from yanmo.train.supervision.automatic import Look, TrainRun, check_machine
-from yanmo.train.supervision.power import power_limit
 from yanmo.train.supervision.twins import seed_noise
-from yanmo.train.supervision.worker_group import WorkersLog, end, start, watch
-from yanmo.train.time_window import TimeWindow, TimeWindows
+from yanmo.train.supervision.windows import train_in_windows
+from yanmo.train.time_window import TimeWindows
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +66,9 @@ def work(run: TrainRun, look: Look = this_machine) -> Result:
     cache = TokenCache.open(run.input("token_cache"))
     folder = run.work_folder.path
     folder.mkdir(parents=True, exist_ok=True)
-    uploader = Uploader(run.work_folder, run.attempt.lease)
+    uploader = Uploader(run.work_folder, run.attempt.lease, run.telemetry)
+    if (run.telemetry.value("tries", room="stage") or 1) > 1:
+        run.telemetry.add("restarts", reason="another try")
     windows, parts = TimeWindows(options.hours()), dict[str, Output]()
 
     @functools.cache
@@ -82,7 +79,10 @@ def work(run: TrainRun, look: Look = this_machine) -> Result:
     if not (folder / job.EXPORT).exists():
         first = task()
         uploader.restore()
-        pause = _train(first, windows, MetricsGauges(run.telemetry, folder), uploader)
+        watched = KillWatch(run.store, run.work_folder.name, folder).begin(first.options)
+        with watched as memory, _sinks(run, first) as sinks:
+            pause = train_in_windows(first, windows, MetricsGauges(run.telemetry, folder), uploader, memory)
+            sinks.is_done = pause is None
         if pause:
             uploader.save()
             return Result(counts={}, pause=pause)
@@ -90,6 +90,18 @@ def work(run: TrainRun, look: Look = this_machine) -> Result:
         noise = seed_noise(run, task, functools.partial(_train_twin, windows))
         parts = {PART: noise} if noise else {}
     return dataclasses.replace(_result(run, cache, folder), references=parts)
+
+
+def _sinks(run: TrainRun, task: WorkerJob) -> Sinks:
+    """Where the figures of the training go besides.
+
+    Its options are shown there as config.yaml holds them: those of its surroundings may hold a password.
+    """
+    options = task.options
+    shown = by_kind(options, "semantic", "execution")
+    about = {"key": run.key, "run_id": options.run_id, "channel": options.channel, "options": shown}
+    log_options = {"log_level": options.log_level, "log_format": options.log_format}
+    return Sinks(options.sinks, task.folder, about, log_options)
 
 
 def _task(run: TrainRun, cache: TokenCache, folder: Path) -> WorkerJob:
@@ -108,8 +120,10 @@ def _task(run: TrainRun, cache: TokenCache, folder: Path) -> WorkerJob:
 
 
 def _train_twin(windows: TimeWindows, task: WorkerJob, uploader: Uploader) -> Pause | None:
-    """`_train` without metrics on /metrics, which belong to the model."""
-    return _train(task, windows, MetricsGauges(Telemetry("train"), task.folder), uploader)
+    """`train_in_windows` without metrics on /metrics, which belong to the model."""
+    return train_in_windows(
+        task, windows, MetricsGauges(Telemetry(STAGE.name, STAGE.metrics), task.folder), uploader
+    )
 
 
 def forget(run: TrainRun, output: Output) -> Finish:
@@ -123,9 +137,10 @@ def forget(run: TrainRun, output: Output) -> Finish:
         )
     folder = run.work_folder.path
     run.work_folder.forget()
+    run.store.delete(f"{run.work_folder.name}/{RECORD}")
     for name in (job.CHECKPOINTS, job.EXPORT):
         shutil.rmtree(folder / name, ignore_errors=True)
-    for name in (job.METRICS, job.TRACE, job.MICRO_BATCH, "job.json", "workers.log"):
+    for name in (job.METRICS, job.TRACE, job.FLOPS, job.MICRO_BATCH, "job.json", "workers.log"):
         (folder / name).unlink(missing_ok=True)
     clear(folder)
     with suppress(OSError):
@@ -137,7 +152,7 @@ def _checked(options: TrainConfig, cache: TokenCache, model: Output | None, fold
     """The options with a micro batch that fits, after checks of the starting model, memory and disk.
 
     Raises:
-        DataError, EnvironmentFault, StorageError: a check failed; says what to do.
+        DataError, EnvironmentFault: a check failed; says what to do.
     """
     shaped = options
     if model is not None:
@@ -154,8 +169,7 @@ def _check_space(folder: Path, options: TrainConfig, cache: TokenCache) -> None:
     """Refuse to start where two checkpoints and the model will not fit in the free space.
 
     Raises:
-        EnvironmentFault: the whole disk is too small.
-        StorageError: too little space now, how much there is and is needed.
+        EnvironmentFault: the whole disk is too small, or has too little space now; how much is needed.
     """
     parameters = num_parameters(shape_of(options), cache.vocab_size)
     needed = parameters * 4 * (3 * 3 + 2)  # weight and two states, three times; the model twice
@@ -169,128 +183,14 @@ def _check_space(folder: Path, options: TrainConfig, cache: TokenCache) -> None:
             f"{folder}: {what}, and the whole disk has {human_bytes(disk.total)}; give a --store on a larger "
             "one, or a smaller model (--size, --layers, --width)"
         )
-    raise StorageError(
+    raise EnvironmentFault(
         f"{folder}: {human_bytes(disk.free)} free, {what}; free space, or give another --store"
     )
 
 
-def _train(task: WorkerJob, windows: TimeWindows, gauges: MetricsGauges, uploader: Uploader) -> Pause | None:
-    """Run the workers, one time window after another, to the end; where and why they paused, if they did.
-
-    Raises:
-        Exception: the error that ended a worker, so that the stage has its exit code.
-    """
-    with _stop_file(task.folder / job.STOP) as stopping:
-        while True:
-            clear(task.folder)
-            window = windows.current()
-            if stopping or (window.ends_at <= time.time() and window.then == "paused"):
-                return _pause(task, _saved_step(task.folder), window, stopping)
-            statuses = _one_window(_for_window(task, window), gauges, uploader, stopping)
-            if statuses is None:
-                continue  # with a smaller micro batch
-            states = {status.state for status in statuses}
-            if states == {"done"}:
-                return None
-            if states != {"changed"}:
-                return _pause(task, max(status.step for status in statuses), window, stopping)
-
-
-def _pause(task: WorkerJob, step: int, window: TimeWindow, stopping: list[float]) -> Pause:
-    why = "asked to stop by a signal" if stopping else window.reason
-    return Pause(where=f"step {step} of {task.options.steps}", why=why, is_planned=not stopping)
-
-
-def _saved_step(folder: Path) -> int:
-    """The step of the newest checkpoint, 0 where there is none; whether it is whole, the next start sees."""
-    names = [path.name.removeprefix("step-") for path in (folder / job.CHECKPOINTS).glob("step-*")]
-    return max((int(name) for name in names if name.isdecimal()), default=0)
-
-
-def _for_window(task: WorkerJob, window: TimeWindow) -> WorkerJob:
-    """The job with the settings of a time window, and no larger a micro batch than has fitted."""
-    options = task.options.by_night() if window.is_night else task.options
-    most, note = largest_micro_batch(task.folder)
-    if most and options.micro_rows > most:
-        rows = next(n for n in divisors(options) if n <= most)  # it may be from a run with other --ranks
-        options = dataclasses.replace(options, micro_batch=rows)
-    elif window.is_night or task.options.night:
-        note = f"settings of the {'night' if window.is_night else 'day'}"
-    else:
-        note = ""
-    ends_at = None if math.isinf(window.ends_at) else window.ends_at
-    return dataclasses.replace(
-        task, options=options, ends_at=ends_at, then=window.then, reason=window.reason, note=note
-    )
-
-
-def _one_window(
-    task: WorkerJob, gauges: MetricsGauges, uploader: Uploader, stopping: list[float]
-) -> list[Status] | None:
-    """How the ranks ended; None when the micro batch was halved and they have to be started again."""
-
-    def look() -> None:
-        gauges.show()
-        uploader.check()
-
-    with power_limit(task.options.power_watts):
-        process = start(task.options, task.write())
-        workers_log = WorkersLog(process, task.folder / "workers.log")
-        workers_log.start()
-        try:
-            with uploader:
-                watch(
-                    process,
-                    workers_log,
-                    task.folder,
-                    ranks=task.options.ranks,
-                    hang_seconds=task.options.hang_seconds,
-                    stopping=stopping,
-                    each_time=look,
-                )
-        finally:
-            end(process)
-        workers_log.wait()
-    gauges.show()
-    full = [status for status in workers_log.statuses if status.out_of_memory]
-    if full:  # also while stopping: a micro batch that did not fit must not be tried again
-        halve_micro_batch(task, full[0])
-        return None
-    raise_failure(workers_log.statuses, task.options.ranks, doings(task.folder), workers_log.tail)
-    return workers_log.statuses
-
-
-@contextmanager
-def _stop_file(path: Path) -> Iterator[list[float]]:
-    """While inside, SIGTERM, SIGHUP and Ctrl-C create the file that asks the workers to save and end.
-
-    Yields:
-        A list that holds the time of the first request, once there was one.
-    """
-    asked: list[float] = []
-
-    def stop(signum: int, frame: FrameType | None) -> None:
-        if not asked:
-            asked.append(time.monotonic())
-            log.info("asked to stop: saving after this step")
-        try:
-            path.touch()
-        except OSError as error:  # an exception in here could end the stage anywhere
-            log.warning("%s cannot be written (%s): the workers end without saving", path, error)
-
-    before = {s: signal.signal(s, stop) for s in (signal.SIGTERM, signal.SIGINT)}
-    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # a terminal that is gone; nohup ignores it
-        before[signal.SIGHUP] = signal.signal(signal.SIGHUP, stop)
-    try:
-        yield asked
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
 def _result(run: TrainRun, cache: TokenCache, folder: Path) -> Result:
     export = folder / job.EXPORT
-    result: dict[str, Any] = json.loads((export / job.RESULT).read_text(encoding="utf-8"))
+    result: dict[str, Any] = json_value((export / job.RESULT).read_text(encoding="utf-8"))
     for name in result["files"]:
         shutil.copyfile(export / name, run.attempt.path(name))
         run.attempt.add(name)
@@ -299,9 +199,10 @@ def _result(run: TrainRun, cache: TokenCache, folder: Path) -> Result:
     valid: dict[str, float | None] = {}
     for line in lines:
         valid = line.get("valid_bits_per_character", valid)
-    if (folder / job.TRACE).exists():
-        shutil.copyfile(folder / job.TRACE, run.attempt.path(job.TRACE))
-        run.attempt.add(job.TRACE, role="record")
+    for name in (job.TRACE, job.FLOPS):
+        if (folder / name).exists():
+            shutil.copyfile(folder / name, run.attempt.path(name))
+            run.attempt.add(name, role="record")
     shape = shape_in(read_object(export / CONFIG))
     card = model_card(run.options, {**result, **shape}, valid, run.input("token_cache"))
     run.attempt.write("README.md", card, role="record")

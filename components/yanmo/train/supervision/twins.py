@@ -121,6 +121,7 @@ def twin_of(options: TrainConfig, number: int) -> TrainConfig:
         twins=0,
         monitor="off",
         profile=0,
+        flops=False,
     )
 
 

@@ -10,23 +10,23 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from io import FileIO
 from pathlib import Path
 
-from yanmo.common.errors import StorageError
+from yanmo.common.errors import WorkerLost
+from yanmo.common.log_lines import Line, read_line
 from yanmo.common.parent import PARENT
 from yanmo.train.config import TrainConfig
-from yanmo.train.health.watchdog import Heartbeats
+from yanmo.train.health.watchdog import Heartbeats, alive
 from yanmo.train.job import Status, parse_status
+from yanmo.train.supervision.ending import RankLook, looks_of
 from yanmo.train.supervision.startup import Startup
-from yanmo.train.supervision.torchrun import LOOPBACK, LOOPBACK_INTERFACE
+from yanmo.train.supervision.torchrun import LOOPBACK, LOOPBACK_INTERFACE, parse_codes
 
 log = logging.getLogger(__name__)
 
-_OURS = re.compile(rb"^\d\d:\d\d:\d\d train ")
-"""Lines of the workers' log that are shown at once; the rest (torchrun's) goes to workers.log."""
 _POLL_SECONDS = 0.2
 _GRACE_SECONDS = 120.0
 """How long the workers may take to save after they were asked to stop."""
@@ -34,6 +34,8 @@ _FOLLOW_SECONDS = 15.0
 """How long the other ranks may take to end after one failed: they may wait for it in a collective."""
 _FROZEN_SECONDS = 20.0
 """How long after `--hang-seconds` a silent rank counts as frozen: a live one has ended itself by then."""
+_UNHEARD_SECONDS = 5.0
+"""A rank whose watchdog's thread has not run for so long stands still, if that of another has."""
 _LAST_WORDS_SECONDS = 30.0
 """How long the workers' log is still read after they have ended."""
 
@@ -45,8 +47,13 @@ _ALONE = {
 """What torchrun would tell a rank that is alone. Nobody else connects to it, so any free port does."""
 
 
-class Frozen(StorageError):
+class Frozen(WorkerLost):
     """A rank stands still and cannot report it: stopped by a person, a debugger or a stuck driver."""
+
+    looks: Mapping[int, RankLook] = {}
+    """The ranks as they then were."""
+    rank: int | None = None
+    """The one that stands still, where it is one."""
 
 
 def start(options: TrainConfig, job_path: Path) -> subprocess.Popen[bytes]:
@@ -89,8 +96,11 @@ def watch(
     hang_seconds: float,
     stopping: list[float],
     each_time: Callable[[], None],
-) -> None:
+) -> Mapping[int, RankLook]:
     """Wait for the workers; return early if they have to be ended from outside.
+
+    Returns:
+        How the ranks looked when the first of them failed; empty where none was seen to.
 
     Args:
         stopping: holds the monotonic time of a request to stop, once there was one.
@@ -99,21 +109,25 @@ def watch(
     Raises:
         Frozen: a rank stands still, no rank ever began, or the workers do not stop when asked to.
     """
-    failed_at, heartbeats = 0.0, Heartbeats(folder)
+    failed_at, heartbeats, signs = 0.0, Heartbeats(folder), alive(folder)
+    looks: Mapping[int, RankLook] = {}
     startup = Startup(folder, ranks, lambda: workers_log.last_line)
     while process.poll() is None:
         time.sleep(_POLL_SECONDS)
         each_time()
         now = time.monotonic()
+        unheard = signs.silent(_UNHEARD_SECONDS)
         if stopping and now - stopping[0] > _GRACE_SECONDS:
-            raise Frozen(
+            error = Frozen(
                 f"the workers did not save within {_GRACE_SECONDS:.0f} s after they were asked to stop, and "
                 "were ended; run the same command again to go on from the last checkpoint"
             )
+            error.looks = looks_of(folder, unheard)
+            raise error
         if not failed_at and any(status.state == "failed" for status in workers_log.statuses):
-            failed_at = now
+            failed_at, looks = now, looks_of(folder, unheard)
         if failed_at and now - failed_at > _FOLLOW_SECONDS:
-            return
+            return looks
         nobody = startup.look()
         if hang_seconds and nobody > hang_seconds + _FROZEN_SECONDS:
             raise Frozen(
@@ -122,11 +136,16 @@ def watch(
             )
         silent = heartbeats.silent(hang_seconds + _FROZEN_SECONDS) if hang_seconds else []
         if silent and not failed_at:
-            raise Frozen(
-                f"rank {silent[0]} stands still and does not answer (a stopped process, a stuck driver): no "
+            looks = looks_of(folder, unheard)
+            rank = next((rank for rank in silent if rank in looks and looks[rank].frozen), silent[0])
+            error = Frozen(
+                f"rank {rank} stands still and does not answer (a stopped process, a stuck driver): no "
                 f"sign of life for {hang_seconds + _FROZEN_SECONDS:.0f} s (--hang-seconds); run the same "
                 "command again to go on from the last checkpoint"
             )
+            error.looks, error.rank = looks, rank
+            raise error
+    return looks
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
@@ -148,6 +167,10 @@ class WorkersLog(threading.Thread):
         self._pipe, self._path = process.stdout, path
         self._tail: deque[str] = deque(maxlen=15)
         self.statuses: list[Status] = []
+        self.codes: dict[int, int] = {}
+        """Exit codes of ranks that failed, as torchrun tells them."""
+        self.said: dict[int, str] = {}
+        """The last line of each rank."""
 
     def run(self) -> None:
         # Nothing may end this thread: workers block when nobody reads, and their last lines are here.
@@ -157,10 +180,18 @@ class WorkersLog(threading.Thread):
                 if status is not None:
                     self.statuses.append(status)
                     continue
-                self._tail.append(line.decode(errors="replace"))
+                codes = parse_codes(line)
+                if codes is not None:
+                    self.codes |= codes
+                    continue
+                text = line.decode(errors="replace")
+                self._tail.append(text)
                 with suppress(OSError):  # a full disk
                     file.write(line)
-                if _OURS.match(line):
+                own = read_line(text.rstrip("\n"))  # the rest, torchrun's and libraries', is in workers.log
+                if own and own.stage == "train":
+                    rank, words = _whose(own)
+                    self.said[rank] = words
                     with suppress(OSError, ValueError):  # a full disk, a terminal or `| tee` that is gone
                         sys.stderr.buffer.write(line)
                         sys.stderr.flush()
@@ -185,3 +216,15 @@ class WorkersLog(threading.Thread):
     def last_line(self) -> str:
         """The last line that is not empty."""
         return next((line.strip() for line in reversed(self._tail.copy()) if line.strip()), "")
+
+
+_RANK = re.compile(r"rank (\d+): ")
+
+
+def _whose(line: Line) -> tuple[int, str]:
+    """The rank that wrote a line, and what it says; plain lines of the first rank do not name it."""
+    found = _RANK.match(line.message)
+    if found:
+        return int(found[1]), line.message[found.end() :]
+    number = str(line.values.get("rank", 0))
+    return int(number) if number.isdigit() else 0, line.message

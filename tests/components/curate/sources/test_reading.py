@@ -150,3 +150,23 @@ def test_a_file_that_changes_under_the_reader_is_refused(tmp_path: Path) -> None
         file.write(b"{}\n")
     with pytest.raises(StorageError, match="changed while it was read"):
         list(batches)
+
+
+@pytest.mark.parametrize("rows", [[0], [3], [9], [0, 1, 9], [4, 5], list(range(10)), []])
+def test_rows_above_the_limit_are_left_out_by_number(tmp_path: Path, rows: list[int]) -> None:
+    texts = ["长" * 2000 if n in rows else f"{n}" for n in range(10)]
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"text": texts, "title": ["x"] * 10}), path)
+    batches = read(path, 1 << 20, how=Reading(max_record_bytes=5000))
+    assert [number for b in batches for number in b.too_long] == [n + 1 for n in rows]
+    found = {b.first + i: text for b in batches for i, text in enumerate(b.data["text"].to_pylist())}
+    assert found == {n + 1: text for n, text in enumerate(texts) if n not in rows}
+    assert all(b.limit == 5000 for b in batches if b.too_long) and max(b.data.nbytes for b in batches) < 5000
+
+
+@pytest.mark.parametrize("suffix", [".xz", ".bz2", ".zst", ".gz"])
+def test_what_unpacks_to_much_comes_in_small_pieces(tmp_path: Path, suffix: str) -> None:
+    path = write(tmp_path, "a.txt" + suffix, PACK[suffix](b" " * 30_000_000 + b"\xe6\x98\xa5\n"))
+    (source,) = digest_files(FileStore(tmp_path / "store"), find_files(str(path)))
+    sizes = [len(piece) for piece in unpacking.unpacked(source, lambda count: None)]
+    assert sum(sizes) == 30_000_004 and max(sizes) <= 1 << 20

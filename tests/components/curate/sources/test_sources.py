@@ -55,7 +55,7 @@ def test_a_single_path_may_hold_spaces(folder: Path) -> None:
         ("nothing.jsonl", "no such file or folder"),
         ("e.csv", "its name has no known extension; expected .jsonl"),
         ("array.json", r"no known extension; .*one object per line, by jq -c '.\[\]' OLD.json"),
-        ("*.xml", "matches nothing; expected .jsonl"),
+        ("*.xml", "matches nothing; look at the path; expected .jsonl"),
         (".hidden/../empty", "no files there that can be read"),
     ],
 )

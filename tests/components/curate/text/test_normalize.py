@@ -112,6 +112,9 @@ def test_han_is_what_the_scored_form_calls_han() -> None:
             "Tom 说：“你好, world!” (1.5)\n下一行 完",
         ),
         ("a\u200bb\ufeffc\x01", "abc"),
+        ("\u3000\x1c\t9\n\t9", "9\n    9"),
+        ("\u0301\x01\u0338e\ufeff\u0301", "\u0338\u0301é"),
+        ("乾\u200b隆", "乾隆"),
         ("  \n \n", ""),
         ("豈𤣥", "岂𤣥"),
     ],
@@ -131,7 +134,7 @@ def modern_reference(text: str) -> str:
     for raw in re.split("[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]", _CONTROLS.sub("", text.replace("\0", ""))):
         composed = unicodedata.normalize("NFC", raw).translate(_COMPAT)
         line = re.sub(r"\s+", " ", _CC.convert(composed).translate(_QUOTES)).strip(" ")
-        indented = _INDENTED.match(raw)
+        indented = _INDENTED.match(composed)
         if line:
             before = indented[0].replace("\t", "    ") if indented and lines else ""
             lines.append(before + line)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from yanmo.evaluate.writing.generate import generate
+from yanmo.evaluate.writing.generate import AT_ONCE, generate
 from yanmo.model.decoder import Decoder, DecoderConfig
 
 
@@ -47,8 +47,22 @@ def test_temperature_zero_and_a_tiny_nucleus_both_take_the_likeliest(model):
     greedy = generate(model, [[0, 4]], eos=1, generator=seeded(0), temperature=0, max_new_tokens=12)
     nucleus = generate(model, [[0, 4]], eos=1, generator=seeded(9), top_p=1e-9, max_new_tokens=12)
     assert greedy == nucleus
+    for tiny in (1e-300, 1e-40):  # logits divided by it are infinite
+        cold = generate(model, [[0, 4]], eos=1, generator=seeded(9), temperature=tiny, max_new_tokens=12)
+        assert cold == greedy
     expected = model(torch.tensor([[0, 4]]))[0, -1].argmax().item()
     assert greedy[0][:1] == ([] if expected == 1 else [expected])
+
+
+def test_many_texts_are_written_some_at_a_time(model):
+    number = 2 * AT_ONCE + 5
+    generator = seeded(3)
+    parts = [
+        generate(model, [[0, 4]] * count, eos=1, generator=generator, max_new_tokens=3)
+        for count in (AT_ONCE, AT_ONCE, 5)
+    ]
+    found = generate(model, [[0, 4]] * number, eos=1, generator=seeded(3), max_new_tokens=3)
+    assert found == [text for part in parts for text in part] and len(found) == number
 
 
 def test_prompts_of_different_lengths_are_refused(model):

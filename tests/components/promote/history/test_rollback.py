@@ -16,6 +16,7 @@ from processes import fields_of
 from yanmo.promote.history import rollback
 from yanmo.promote.history.champion_records import all_records
 from yanmo.store.output import open_reference
+from yanmo.store.runs.run_record import add_to_run
 
 WHY = ("--why", "writes rude verses", "--who", "li", "--yes")
 
@@ -106,6 +107,27 @@ def test_a_former_champion_with_damaged_files_is_not_brought_back(stage, three, 
     assert current_champion(stage) == three[0].reference.key
 
 
+@pytest.mark.parametrize("damage", ["pointer", "manifest"])
+def test_nothing_moves_where_the_champions_evaluation_cannot_be_read(stage, three, damage):
+    """The champion had moved before its evaluation was looked for, and no record said so."""
+    pointer = stage.folder / "pointers/dev/champion_evaluation.json"
+    evaluation = stage.pointer("champion_evaluation")
+    broken = pointer if damage == "pointer" else stage.folder / evaluation.manifest_uri
+    data = broken.read_bytes()
+    broken.unlink()
+    if damage == "pointer":
+        broken.write_text("x")
+    else:
+        broken.mkdir()
+    assert stage.tool("rollback", *WHY) == 65
+    assert current_champion(stage) == three[2].reference.key and len(stage.records()) == 3
+    if damage == "manifest":
+        broken.rmdir()
+    broken.write_bytes(data)
+    assert stage.tool("rollback", *WHY) == 0
+    assert current_champion(stage) == three[1].reference.key
+
+
 def test_a_damaged_champion_can_be_taken_down(stage, three):
     manifest = three[2].manifest
     (stage.folder / f"cas/train/{manifest.key}/{manifest.attempt}/model.safetensors").unlink()
@@ -116,7 +138,7 @@ def test_a_damaged_champion_can_be_taken_down(stage, three):
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (("--to", "9", *WHY), 65, "has the numbers 1 to 3"),
+        (("--to", "9", *WHY), 65, "has the numbers 1 to 3; give one of them"),
         (("--to", "-1", *WHY), 65, "has the numbers 1 to 3"),
         (("--to", "3", *WHY), 65, "is the champion of channel 'dev' already"),
         (("--channel", "empty", *WHY), 65, "has no champion to roll back"),
@@ -177,7 +199,7 @@ def test_a_champion_that_changes_meanwhile_is_left_alone(stage, three, caplog, m
     assert current_champion(stage) == three[0].reference.key
 
 
-@pytest.mark.parametrize("kill_at", ["swap_pointer", "write_record", "_settle"])
+@pytest.mark.parametrize("kill_at", ["swap_pointer", "write_record", "move_pointer"])
 def test_a_rollback_killed_anywhere_is_finished_by_the_same_command(stage, three, kill_at):
     def killed():
         setattr(rollback, kill_at, lambda *arguments: os.kill(os.getpid(), signal.SIGKILL))
@@ -307,4 +329,7 @@ def test_a_dry_run_does_not_pass_over_a_champion_whose_evaluation_is_lost(stage,
     stage.store.delete("pointers/dev/champion_evaluation.json")
     assert stage.promote("--dry-run") == 65
     assert "has no evaluation to compare with" in caplog.text
+    for inputs in ("", "run:night-7"):  # passed over it without a word
+        add_to_run(stage.store, "dev", "night-7", {"evaluate": stage.pointer("evaluate")})
+        assert stage.promote("--dry-run", "--inputs", inputs) == 65
     assert stage.promote("--dry-run", "--champion", "none") == 0

@@ -310,6 +310,14 @@ def with_everything():
             "answers": [said],
         },
         "harness": {"version": "0.4.9", "rows": [c3]},
+        "survived": [
+            {
+                "stage": "train",
+                "key": "7" * 64,
+                "at": "2026-11-21T23:10:05+00:00",
+                "lines": ["train failed with exit code 75", f"which: rank 1 of 2{HOSTILE}", "why: killed"],
+            }
+        ],
     }
 
 

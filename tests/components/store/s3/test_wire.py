@@ -566,6 +566,15 @@ def test_waits_grow_and_are_never_the_same_for_all(monkeypatch: pytest.MonkeyPat
         ("http://h/path", "expected http"),
         ("http://", "expected http"),
         ("http://[a", "expected"),
+        ("http://h#x", "expected http"),
+        ("a=1,b=2", "expected http"),
+        ("http://a b", "expected http"),
+        ("a\nb", "expected http"),
+        ("诗", "expected http"),
+        ("http://h:123456", "expected http"),
+        ("x" * 5000, "expected http"),
+        ("[1]", "expected http"),
+        ("--", "expected http"),
     ],
 )
 def test_a_malformed_endpoint_is_a_usage_error(
@@ -612,6 +621,32 @@ def test_a_password_of_any_characters_is_never_shown(
     if not {"'", '"'} & set(password) and not re.search(r"\s", password):
         for address in (f"http://AKIA:{password}@h/x", f"s3://AKIA:{password}@bucket/x"):
             assert "MDENG" not in redacted(f"looking at {address}, and again"), address
+
+
+@pytest.mark.parametrize(
+    "text", ["x" * 3_000_000, "@" + "http://" * 400_000, "a:///" * 400_000 + "@", "x" * 2_000_000 + "://@"]
+)
+def test_looking_for_passwords_takes_time_in_proportion_to_the_text(text: str) -> None:
+    """Hours, where each place of a word is the beginning of another search."""
+    assert redacted(text).replace("***", "") == text
+
+
+ADDRESSES = ("http://", "https://", "s3://", "a", "x.", "@", ":", "/", "?", "#", " ", "'", "9", "\n")
+
+
+@settings(deadline=None)
+@given(st.lists(st.sampled_from(ADDRESSES), max_size=14).map("".join))
+def test_no_more_and_no_less_than_passwords_is_hidden(text: str) -> None:
+    """As by the plain search, except where a digit stands before a scheme: there at least as much."""
+    plain = re.compile(
+        r"(https?://)[^\s'\"]*@|([a-z][a-z0-9+.-]*://)(?:[^\s/?#'\":]*:[^\s'\"]*|[^\s/?#'\"]*)@",
+        re.IGNORECASE,
+    )
+    expected = plain.sub(lambda found: f"{found[1] or found[2]}***@", text)
+    if re.search(r"[9.x]\w*://|ahttp", text):
+        assert len(redacted(text).replace("***", "")) <= len(expected.replace("***", ""))
+    else:
+        assert redacted(text) == expected
 
 
 def test_no_log_line_shows_the_password_of_an_address(capsys: pytest.CaptureFixture[str]) -> None:

@@ -27,7 +27,21 @@ from yanmo.tools.runs.one_change import changes
 from yanmo.tools.runs.order import ordered
 from yanmo.tools.runs.table import lines, rows
 
-NASTY = ("", "-", "lost", "1", "诗" * 40, "诗" * 40 + "词", "\x1b[31m", "\u202e", "a\nb", "\r", 'a"b', "a,b", "\ud800")
+NASTY = (
+    "",
+    "-",
+    "lost",
+    "1",
+    "诗" * 40,
+    "诗" * 40 + "词",
+    "\x1b[31m",
+    "\u202e",
+    "a\nb",
+    "\r",
+    'a"b',
+    "a,b",
+    "\ud800",
+)
 TEXTS = st.one_of(st.sampled_from(NASTY), st.text(max_size=40))
 VALUES = st.one_of(TEXTS, st.integers(-5, 5), st.floats(allow_nan=False, allow_infinity=False), st.booleans())
 NAMES = st.sampled_from(["seed", "steps", "text", "tokens", "run"])
@@ -40,7 +54,9 @@ def output(stage: str, number: int, options: dict[str, Any]) -> Output:
     manifest = Manifest(
         stage=stage, key=f"{number:064x}", revision=1, attempt="0" * 12, files=(), counts={}, options=options
     )
-    reference = Reference(stage=stage, key=manifest.key, manifest_uri="", manifest_sha256="", content_digest="")
+    reference = Reference(
+        stage=stage, key=manifest.key, manifest_uri="", manifest_sha256="", content_digest=""
+    )
     return Output(FileStore(Path("nowhere")), manifest, reference)
 
 
@@ -61,7 +77,9 @@ def runs(draw: st.DrawFn) -> Run:
         is_whole=draw(st.booleans()),
         champion_of=draw(st.lists(TEXTS, max_size=1)),
         evaluation=evaluation,
-        cost=StageCost(seconds=draw(st.none() | st.floats(0, 1e9)), gpu_hours=draw(st.none() | st.floats(0, 9))),
+        cost=StageCost(
+            seconds=draw(st.none() | st.floats(0, 1e9)), gpu_hours=draw(st.none() | st.floats(0, 9))
+        ),
     )
 
 
@@ -74,7 +92,11 @@ def of(*options: dict[str, Any]) -> Gathered:
 
 
 GATHERED = st.builds(
-    Gathered, uri=st.just("file:///x"), channel=TEXTS, runs=st.lists(runs(), max_size=5), elsewhere=st.lists(TEXTS)
+    Gathered,
+    uri=st.just("file:///x"),
+    channel=TEXTS,
+    runs=st.lists(runs(), max_size=5),
+    elsewhere=st.lists(TEXTS),
 )
 
 

@@ -71,7 +71,7 @@ def test_json_and_csv_hold_the_same_with_all_digits(three, tmp_path: Path) -> No
     said = lab.tool("--csv", str(file))
     assert said.out.startswith("file://") and file.read_text() == lab.tool("--csv", "-").out
     with no_file_above(100):
-        assert lab.tool("--csv", str(file)).code == 75
+        assert lab.tool("--csv", str(file)).code == 78
     assert file.read_text() == lab.tool("--csv", "-").out, "no piece of it on a full disk"
     for run, row in zip(document["runs"], rows, strict=True):
         assert (row["run"], row["made_at"], row["state"]) == (run["run"], run["made_at"], "done")
@@ -123,7 +123,9 @@ def test_what_is_not_there_is_a_usage_error_that_names_the_nearest(three, caplog
 
 
 @pytest.mark.parametrize("place", ["no/folder/runs.csv", "."])
-def test_a_file_that_cannot_be_written_is_named_and_the_store_stays(three, tmp_path: Path, caplog, place) -> None:
+def test_a_file_that_cannot_be_written_is_named_and_the_store_stays(
+    three, tmp_path: Path, caplog, place
+) -> None:
     lab = three[0]
     before = [info.name for info in lab.store.list("")]
     assert lab.tool("--csv", str(tmp_path / place)).code == ExitCode.DATA

@@ -22,6 +22,7 @@ from killed_writes import die_at_write
 
 from yanmo.common.errors import ExitCode, StorageError
 from yanmo.store.commit import Recipe
+from yanmo.store.durable_files import temporary_file
 from yanmo.store.objects import Leftover
 from yanmo.store.output import Output, deletion_marks, open_reference
 from yanmo.store.pointers import move_pointer
@@ -29,7 +30,11 @@ from yanmo.store.runs import in_use
 from yanmo.store.runs.auto_record import AutoRecord
 from yanmo.store.runs.in_use import announce, check_present, work_name
 from yanmo.store.runs.lease import Lease
+from yanmo.store.runs.run_record import add_to_run
+from yanmo.tools.store.gc_plan import Ages
+from yanmo.tools.store.gc_planner import SETTLED_SECONDS, Planner
 from yanmo.tools.store.gc_sweep import BATCH, Sweep, Swept
+from yanmo.tools.store.inventory import take
 
 ROOT = Path(__file__).parents[4]
 BUSY = Path(__file__).parent / "busy_writer.py"
@@ -46,6 +51,52 @@ def test_all_that_a_pointer_or_its_history_rests_on_stays(ground: Ground) -> Non
     assert all(is_there(ground, output) for output in ground.outputs.values())
     assert ground.tool("verify").code == 0
     assert not ground.names("runs"), "leases and input lists of finished runs go"
+
+
+def test_the_newest_runs_of_each_channel_keep_what_they_name_and_champions_stay_for_ever(
+    ground: Ground,
+) -> None:
+    ground.chain()
+    nights = [ground.commit("train", seed=seed, text=f"夜{seed}") for seed in range(5, 9)]
+    for number, night in enumerate(nights):
+        add_to_run(ground.store, "demo", f"night-{number}", {"train": night.reference})
+        wait_until_old(ground)
+    other = ground.commit("train", seed=20, text="别")
+    add_to_run(ground.store, "dev", "only", {"train": other.reference})
+    wait_until_old(ground)
+    assert ground.gc("--keep-runs", "2", age="7d").code == 0, "all are young"
+    assert [is_there(ground, night) for night in nights] == [True] * 4
+    shown = ground.tool("gc", "--older-than", "0", "--keep-runs", "2", "--json").json
+    assert shown["runs"] == [f"pointers/demo/runs/night-{number}.json" for number in (0, 1)]
+    assert ground.gc("--keep-runs", "2").code == 0
+    assert not any(ground.names(folder_of(night)) for night in nights[:2])
+    assert [is_there(ground, output) for output in (*nights[2:], other)] == [True] * 3
+    assert all(is_there(ground, output) for output in ground.outputs.values()), "old champions as well"
+    assert ground.tool("verify").code == 0 and ground.tool("migrate").code == 0
+    assert ground.gc().code == 0
+    assert not ground.names("pointers/demo/runs") and not ground.names(folder_of(nights[3]))
+    assert all(is_there(ground, output) for output in ground.outputs.values())
+
+
+def test_a_run_that_is_tried_again_during_gc_keeps_its_record_and_outputs(ground: Ground) -> None:
+    ground.chain()
+    night = ground.commit("train", seed=5, text="夜")
+    later = ground.commit("train", seed=6, text="晓")
+    add_to_run(ground.store, "demo", "night-1", {"train": night.reference})
+    wait_until_old(ground)
+    plan = Planner(ground.store, take(ground.store), Ages(0.0, 0.0)).decide()
+    assert [info.name for info in plan.runs] == ["pointers/demo/runs/night-1.json"]
+    add_to_run(ground.store, "demo", "night-1", {"writing": later.reference})
+    Sweep(ground.store, plan).run()
+    assert is_there(ground, night) and is_there(ground, later)
+    assert ground.tool("verify").code == 0
+
+
+def wait_until_old(ground: Ground) -> None:
+    """Until what was written last is old enough to go, and older than what comes next."""
+    newest = max(info.modified for info in ground.store.list("pointers"))
+    while ground.store.clock() - newest < SETTLED_SECONDS:
+        time.sleep(0.1)
 
 
 def test_an_output_that_nothing_refers_to_goes_with_all_its_files(ground: Ground) -> None:
@@ -178,6 +229,17 @@ def test_an_unfinished_run_is_abandoned_when_the_newest_of_its_work_is_old(folde
     os.utime(ground.folder.root / last, (1.0, 1.0))
     assert ground.gc().code == 0
     assert ground.names("runs") == []
+
+
+def test_a_lease_that_is_nested_deeply_is_one_that_is_damaged(ground: Ground) -> None:
+    name = f"runs/train/{'0' * 64}/LEASE.json"
+    ended = []
+    for body in (b"x" * 100_000, b"[" * 100_000):
+        ground.write(name, body)
+        said = ground.gc("--abandoned", "0")
+        ended.append((said.code, said.out))
+        ground.store.delete(name)
+    assert ended[0] == ended[1]
 
 
 def test_a_live_run_keeps_its_attempt_its_work_and_what_it_reads(ground: Ground) -> None:
@@ -564,7 +626,7 @@ def test_a_leftover_of_a_living_writer_is_not_removed(folder_ground: Ground) -> 
     store = folder_ground.chain().folder
     dead, alive = store.root / "pointers/demo/.tmp-dead", store.root / "pointers/demo/.tmp-alive"
     dead.write_bytes(b"1")
-    with store._temporary(alive.with_name("champion.json"), b"2") as temporary:
+    with temporary_file(alive.with_name("champion.json"), b"2") as temporary:
         time.sleep(2.1)
         assert folder_ground.gc().code == 0
         assert temporary.exists() and not dead.exists()

@@ -203,12 +203,15 @@ def test_migrate_says_of_a_current_store_that_all_is_current(ground: Ground) -> 
     )
 
 
-def test_migrate_names_a_document_of_an_unknown_schema(folder_ground: Ground) -> None:
+def test_migrate_names_a_document_of_an_unknown_schema(
+    folder_ground: Ground, caplog: pytest.LogCaptureFixture
+) -> None:
     ground = folder_ground.chain()
     path = ground.folder.root / "pointers/demo/champion.json"
     path.write_text(path.read_text().replace("yanmo.reference/1", "yanmo.reference/9"))
     said = ground.tool("migrate", "--write")
     assert said.code == ExitCode.DATA and "schema 'yanmo.reference/9'" in said.out
+    assert "1 document(s) cannot be read" in caplog.text and f"{path}: " in caplog.text
 
 
 def test_an_older_schema_is_read_as_it_is_and_rewritten_by_migrate(

@@ -36,6 +36,7 @@ _CLOCK = {
     "phase_seconds",
     "tokens_per_second",
     "samples_per_second",
+    "flops_per_second",
 }
 _CLOCK |= {"memory_bytes", "memory_peak_bytes"}
 

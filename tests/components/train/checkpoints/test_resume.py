@@ -20,7 +20,8 @@ def lines(folder: Path) -> list[dict]:
     """metrics.jsonl without what depends on the clock."""
     found = [json.loads(x) for x in (folder / job.METRICS).read_text(encoding="utf-8").splitlines()]
     clock = {"cpu_seconds", "seconds", "seconds_left", "phase_seconds"}
-    clock |= {"tokens_per_second", "samples_per_second", "memory_bytes", "memory_peak_bytes"}
+    clock |= {"tokens_per_second", "samples_per_second", "flops_per_second"}
+    clock |= {"memory_bytes", "memory_peak_bytes"}
     return [{k: v for k, v in line.items() if k not in clock} for line in found]
 
 

@@ -66,7 +66,7 @@ def test_a_poisoned_step_is_skipped_and_recorded_and_training_goes_on(train, poi
     assert train("a").state == "done"
     assert "skipped 1 of the steps up to 4: loss or gradient not finite" in caplog.text
     assert events(tmp_path / "a", "skipped") == [
-        {"step": 4, "event": "skipped", "first_sample": 3 * ROWS, "samples": ROWS}
+        {"step": 4, "event": "skipped", "first_sample": 3 * ROWS, "samples": ROWS, "what": "loss"}
     ]
     clean, poisoned = losses(tmp_path / "clean"), losses(tmp_path / "a")
     assert poisoned[4] is None

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+import json
 import os
+import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -66,6 +69,19 @@ def test_auto_takes_the_largest_micro_batch_that_fits():
         check(dataclasses.replace(asked, micro_batch=2 * rows), 8192, "cpu")
 
 
+def test_more_threads_than_the_machine_can_start_are_refused():
+    """Without a look at this, 10,000 of them end a rank by SIGSEGV: 75, run it again."""
+    for ranks in (1, 2):
+        asked = options(f"--ranks={ranks}", "--device=cpu", "--threads=10000")
+        with pytest.raises(EnvironmentFault, match=r"--threads 10000 .* give at most \d+;") as refused:
+            fitting.fitted(asked, 400)
+        most = int(re.findall(r"at most (\d+)", str(refused.value))[0])
+        fitting.fitted(dataclasses.replace(asked, threads=most), 400)
+        with pytest.raises(EnvironmentFault):
+            fitting.fitted(dataclasses.replace(asked, threads=most + 1), 400)
+    fitting.fitted(options("--ranks=1", "--device=cpu", "--threads=1"), 400)
+
+
 def test_the_answer_of_a_gpu_is_remembered(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     asked = options("--micro-batch=auto", "--ranks=1", "--device=cuda", "--memory-gib=8")
@@ -84,6 +100,19 @@ PEAK_OF = Path(__file__).parent / "peak_of.py"
 _spec = importlib.util.spec_from_file_location("peak_of", PEAK_OF)
 peak_of = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(peak_of)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the peak from /proc")
+def test_a_process_with_all_its_libraries_is_in_the_estimate(
+    trained_store: Path, tiny: Mapping[str, int | str]
+):
+    """A model of next to no weights: what its ranks take is Python, torch and all that is imported."""
+    text = next(trained_store.rglob("metrics.jsonl")).read_text(encoding="utf-8")
+    peak = max(json.loads(line).get("memory_peak_bytes", 0) for line in text.splitlines())
+    result = estimate(
+        options(*(f"--{n.replace('_', '-')}={value}" for n, value in tiny.items())), 1024, "cpu"
+    )
+    assert result.total - result.base < 30 << 20 < peak < 1.03 * result.total, (peak, str(result))
 
 
 def measured(backend: str, folder: Path) -> dict[str, int]:

@@ -15,7 +15,7 @@ from yanmo.store.manifest import Reference
 from yanmo.train.config import TrainConfig
 from yanmo.train.job import Status, WorkerJob, is_out_of_memory
 from yanmo.train.memory.micro_batch import halve_micro_batch, largest_micro_batch
-from yanmo.train.supervision.supervisor import _for_window
+from yanmo.train.supervision.windows import _for_window
 from yanmo.train.time_window import TimeWindow
 
 
@@ -80,17 +80,19 @@ def test_out_of_memory_while_stopping_is_no_bug(task, tmp_path, monkeypatch):
     from yanmo.store.runs.lease import Lease
     from yanmo.store.runs.work_folder import WorkFolder
     from yanmo.train.checkpoints.uploader import Uploader
+    from yanmo.train.health.stacks import Requests
+    from yanmo.train.metrics.declared import METRICS
     from yanmo.train.metrics.gauges import MetricsGauges
-    from yanmo.train.supervision import supervisor
+    from yanmo.train.supervision import windows
 
     code = "from yanmo.train.job import failure; failure(1, MemoryError()).send()"
     full = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    monkeypatch.setattr(supervisor, "start", lambda options, path: full)
+    monkeypatch.setattr(windows, "start", lambda options, path: full)
     store = open_store(str(tmp_path))
     lease = Lease(store, "runs/train/key/LEASE.json", "one")
     assert lease.acquire()
     uploader = Uploader(WorkFolder(store, "runs/train/key"), lease)
-    gauges = MetricsGauges(Telemetry("train", port=-1), tmp_path)
-    assert supervisor._one_window(task, gauges, uploader, [time.monotonic()]) is None
+    gauges = MetricsGauges(Telemetry("train", METRICS), tmp_path)
+    assert windows._one_window(task, gauges, uploader, [time.monotonic()], Requests(), None) is None
     assert largest_micro_batch(tmp_path)[0] == 1
     lease.release()

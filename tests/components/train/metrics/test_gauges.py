@@ -1,10 +1,21 @@
 """What the supervisor shows on /metrics of the workers' metrics.jsonl."""
 
 import json
+import os
+import re
+import time
+from pathlib import Path
+
+import pytest
 
 from yanmo.stage.exporter import Telemetry
 from yanmo.train import job
-from yanmo.train.metrics.gauges import MetricsGauges
+from yanmo.train.health.watchdog import STARTS, TRAINING, doing_path, figures_path, heartbeat_path
+from yanmo.train.metrics.declared import DOINGS, METRICS
+from yanmo.train.metrics.gauges import MetricsGauges, _in_few_words
+from yanmo.train.metrics.rank_figures import RankFigures, read_figures
+
+ROOT = Path(__file__).parents[4]
 
 
 def add(path, *lines: dict) -> None:
@@ -13,8 +24,9 @@ def add(path, *lines: dict) -> None:
 
 
 def test_lines_are_shown_as_they_come_whole(tmp_path):
-    telemetry, path = Telemetry("train", port=-1), tmp_path / job.METRICS
+    telemetry, path = Telemetry("train", METRICS), tmp_path / job.METRICS
     gauges = MetricsGauges(telemetry, tmp_path)
+    gauges.starting(ranks=1, steps=100)
     gauges.show()
     add(path, {"step": 10, "loss": 4.5, "mfu": 0.4, "phase_seconds": {"data": 0.25}})
     with path.open("a") as file:
@@ -26,13 +38,71 @@ def test_lines_are_shown_as_they_come_whole(tmp_path):
         file.write('ss": null, "tokens_per_second": 100.0}\n')
     gauges.show()
     text = telemetry.text()
-    assert "yanmo_train_step 20" in text and "yanmo_train_loss 4.5" in text
+    assert "yanmo_train_step 20" in text
     assert "yanmo_train_tokens_per_second 100" in text
 
 
-def test_the_monitor_and_events_are_shown(tmp_path):
-    telemetry, path = Telemetry("train", port=-1), tmp_path / job.METRICS
+def test_what_the_last_interval_does_not_say_is_not_shown_as_it_was_before(tmp_path):
+    telemetry, path = Telemetry("train", METRICS), tmp_path / job.METRICS
     gauges = MetricsGauges(telemetry, tmp_path)
+    gauges.starting(ranks=1, steps=100)
+    first = {"step": 10, "loss": 4.5, "grad_norm": 2.0, "phase_seconds": {"forward": 1.0, "validation": 9.0}}
+    add(path, first)
+    gauges.show()
+    assert telemetry.value("interval_seconds", phase="validation") == 9.0
+    add(path, {"step": 20, "loss": None, "grad_norm": None, "phase_seconds": {"forward": 2.0}})
+    gauges.show()
+    assert telemetry.value("loss") is None and telemetry.value("grad_norm") is None, "none of it was finite"
+    assert telemetry.value("interval_seconds", phase="validation") is None
+    assert telemetry.value("interval_seconds", phase="forward") == 2.0
+
+
+def test_what_an_earlier_process_counted_is_not_counted_again(tmp_path):
+    path = tmp_path / job.METRICS
+    skipped = {"step": 11, "event": "skipped", "first_sample": 80, "what": "loss"}
+    add(path, {"step": 10, "tokens": 100, "seconds": 1.0}, skipped, {"step": 4, "event": "rewind"})
+    telemetry = Telemetry("train", METRICS)
+    gauges = MetricsGauges(telemetry, tmp_path)
+    gauges.starting(ranks=1, steps=100)
+    add(path, {"step": 20, "tokens": 150, "seconds": 2.0}, {**skipped, "step": 22, "first_sample": 96})
+    gauges.show()
+    assert telemetry.value("tokens") == 50
+    assert telemetry.value("skipped_steps") == 1 and telemetry.value("rewinds") == 0
+
+
+def test_tokens_before_a_rewind_are_counted_once(tmp_path):
+    telemetry, path = Telemetry("train", METRICS), tmp_path / job.METRICS
+    gauges = MetricsGauges(telemetry, tmp_path)
+    before = [{"step": step, "tokens": 10 * step, "seconds": step / 8} for step in range(1, 9)]
+    add(path, *before)
+    gauges.show()
+    path.unlink()
+    rewind = {"step": 4, "event": "rewind", "from_step": 8}
+    add(path, *before[:4], rewind, {"step": 5, "tokens": 50, "seconds": 1.25})
+    gauges.show()
+    assert telemetry.value("tokens") == 80 + 10, "step 5 was made twice"
+
+
+@pytest.mark.parametrize(
+    "line", [{"step": 1, "loss": "x"}, {"step": None, "event": "rewind"}, {"step": 1, "phase_seconds": 3}]
+)
+def test_a_damaged_line_ends_no_training_and_is_said_once(tmp_path, caplog, line):
+    telemetry, path = Telemetry("train", METRICS), tmp_path / job.METRICS
+    gauges = MetricsGauges(telemetry, tmp_path)
+    gauges.starting(ranks=1, steps=100)
+    for _ in range(2):
+        add(path, line)
+        gauges.show()
+    assert len([one for one in caplog.messages if "cannot be shown" in one]) == 1
+    add(path, {"step": 7, "loss": 2.0})
+    gauges.show()
+    assert telemetry.value("step") == 7
+
+
+def test_the_monitor_and_events_are_shown(tmp_path):
+    telemetry, path = Telemetry("train", METRICS), tmp_path / job.METRICS
+    gauges = MetricsGauges(telemetry, tmp_path)
+    gauges.starting(ranks=1, steps=100)
     figures = {
         "update_ratio": {"0": 0.01, "head": None},
         "effective_rank": {"0": 20.5},
@@ -45,16 +115,125 @@ def test_the_monitor_and_events_are_shown(tmp_path):
     assert 'yanmo_train_update_to_weight_ratio{layer="0"} 0.01' in text
     assert 'layer="head"' not in text
     assert 'yanmo_train_effective_rank{layer="0"} 20.5' in text
-    assert "yanmo_train_output_entropy_ratio 0.6" in text and "yanmo_train_skipped_steps 2" in text
+    assert "yanmo_train_output_entropy_ratio 0.6" in text and "yanmo_train_skipped_steps_total 2" in text
 
 
 def test_a_file_rewritten_after_a_rewind_is_read_from_its_beginning(tmp_path):
-    telemetry, path = Telemetry("train", port=-1), tmp_path / job.METRICS
+    telemetry, path = Telemetry("train", METRICS), tmp_path / job.METRICS
     gauges = MetricsGauges(telemetry, tmp_path)
+    gauges.starting(ranks=1, steps=100)
     rewind = {"step": 4, "event": "rewind"}
     add(path, {"step": 4, "loss": 5.0}, rewind, *({"step": n, "loss": 4.0} for n in range(5, 9)))
     gauges.show()
     path.unlink()
     add(path, {"step": 4, "loss": 5.0}, rewind, {"step": 5, "loss": 3.0})
     gauges.show()
-    assert "yanmo_train_loss 3" in telemetry.text() and "yanmo_train_rewinds 1" in telemetry.text()
+    assert "yanmo_train_loss 3" in telemetry.text() and "yanmo_train_rewinds_total 1" in telemetry.text()
+
+
+def test_events_are_counted_once_though_a_rewind_writes_the_lines_again(tmp_path):
+    telemetry, path = Telemetry("train", METRICS), tmp_path / job.METRICS
+    gauges = MetricsGauges(telemetry, tmp_path)
+    skipped = {"step": 6, "event": "skipped", "first_sample": 40, "samples": 8, "what": "loss"}
+    rewind = {"step": 4, "event": "rewind", "from_step": 9, "first_sample": 32}
+    add(
+        path,
+        {"step": 5, "tokens": 50},
+        skipped,
+        {**skipped, "step": 7, "what": "gradient", "first_sample": 48},
+    )
+    gauges.show()
+    path.unlink()
+    add(path, {"step": 4, "tokens": 40}, rewind, {"step": 5, "tokens": 52})
+    gauges.show()
+    found = {
+        name: telemetry.value(name)
+        for name in ("skipped_steps", "nonfinite_losses", "rewinds", "rewound_steps", "tokens")
+    }
+    assert found == {
+        "skipped_steps": 2,
+        "nonfinite_losses": 1,
+        "rewinds": 1,
+        "rewound_steps": 5,
+        "tokens": 62,
+    }
+
+
+def beat(folder, rank: int, figures: RankFigures | None, doing: str) -> None:
+    path = heartbeat_path(folder, rank)
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("1")
+    doing_path(path).write_text(doing)
+    if figures:
+        figures.write(figures_path(path))
+
+
+def test_every_ranks_counters_go_on_over_restarts(tmp_path):
+    telemetry = Telemetry("train", METRICS)
+    gauges = MetricsGauges(telemetry, tmp_path)
+    for start in (1, 2):
+        gauges.starting(ranks=2, steps=100)
+        job.clear(tmp_path)
+        gauges.show()  # before a rank has begun
+        for count in (1, 2):
+            for rank in (0, 1):
+                figures = RankFigures(memory_bytes=7)
+                for step in range(count):
+                    figures.ended(step + 1, 2.0 + rank, 0.5)
+                beat(tmp_path, rank, figures, "training step 3\n")
+            gauges.show()
+        assert telemetry.value("step_seconds", rank="1") == start * 2 * 3.0
+        assert telemetry.value("data_wait_seconds", rank="0") == start * 2 * 0.5
+        assert telemetry.value("ranks_doing", doing="training") == 2
+        gauges.ended(well=True)
+        assert telemetry.value("memory_bytes", rank="0") is None
+        assert telemetry.value("last_step_age_seconds") is None, "an age that stands still says nothing"
+        gauges.restarting("smaller micro batch")
+    assert telemetry.value("restarts", reason="smaller micro batch") == 2
+    assert telemetry.value("out_of_memory") == 2
+
+
+def test_what_a_rank_does_is_one_of_a_few_words(tmp_path):
+    folder = ROOT / "components/yanmo/train"
+    said = {TRAINING + " 7"} | STARTS
+    for path in folder.rglob("*.py"):
+        said |= set(re.findall(r'\bbeat\("([^"]+)"\)', path.read_text(encoding="utf-8")))
+    assert len(said) > 8
+    assert {_in_few_words(doing) for doing in said} == set(DOINGS)
+
+
+def test_the_newest_checkpoint_is_shown_with_its_age_and_size(tmp_path):
+    telemetry = Telemetry("train", METRICS)
+    gauges = MetricsGauges(telemetry, tmp_path)
+    gauges.starting(ranks=1, steps=100)
+    gauges.show()
+    assert telemetry.value("checkpoint_age_seconds") >= 0 and telemetry.value("checkpoint_step") is None
+    for step in (90, 100):
+        manifest = tmp_path / job.CHECKPOINTS / f"step-{step:08d}" / "manifest.json"
+        manifest.parent.mkdir(parents=True)
+        manifest.write_text(json.dumps({"files": [{"name": "a", "bytes": step}, {"name": "b", "bytes": 1}]}))
+    os.utime(manifest, (time.time() - 500,) * 2)
+    gauges.show()
+    assert telemetry.value("checkpoint_step") == 100 and telemetry.value("checkpoint_bytes") == 101
+    assert telemetry.value("checkpoint_age_seconds") >= 500
+    gauges.ended(well=True)  # its twins may train for hours: no checkpoint of it will follow
+    assert telemetry.value("checkpoint_age_seconds") is None and telemetry.value("checkpoint_step") == 100
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"step": null}', '{"step": "x"}', "\u0000", "1" * 5000])
+def test_damaged_figures_of_a_rank_end_nothing(tmp_path, text):
+    telemetry = Telemetry("train", METRICS)
+    gauges = MetricsGauges(telemetry, tmp_path)
+    gauges.starting(ranks=1, steps=100)
+    beat(tmp_path, 0, None, "loading a checkpoint")
+    figures_path(heartbeat_path(tmp_path, 0)).write_text(text)
+    gauges.show()
+    assert telemetry.value("ranks_doing", doing="loading") == 1
+    assert telemetry.value("rank_step", rank="0") is None
+
+
+def test_figures_come_back_as_they_were_written(tmp_path):
+    figures = RankFigures(memory_bytes=3, checkpoint_seconds=0.5)
+    figures.ended(4, 2.5, 0.25)
+    figures.write(tmp_path / "x")
+    assert read_figures(tmp_path / "x") == figures

@@ -2,8 +2,12 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
-from yanmo.train.metrics.utilization import resident_memory
+from yanmo.model.decoder import DecoderConfig
+from yanmo.options.command_line import load
+from yanmo.train.config import TrainConfig
+from yanmo.train.metrics.utilization import Utilization, flops_per_token, peak_flops, resident_memory
 
 CHILD = """
 import resource
@@ -24,3 +28,57 @@ def test_the_peak_is_of_this_process_and_not_of_the_one_that_started_it():
     assert now_with - now == pytest.approx(300_000_000, rel=0.02)
     assert now_with <= most_with < 1_500_000_000
     assert resident_memory()[0] > len(ballast)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("NVIDIA H100 80GB HBM3", 989e12),
+        ("NVIDIA H100 PCIe", 756e12),
+        ("NVIDIA H100 NVL", 835e12),
+        ("NVIDIA H20", 148e12),
+        ("NVIDIA H200", 989e12),
+        ("NVIDIA GH200 480GB", 989e12),
+        ("NVIDIA GB200", 2.5e15),
+        ("NVIDIA A100-SXM4-80GB", 312e12),
+        ("NVIDIA A10", 125e12),
+        ("NVIDIA A10G", None),
+        ("NVIDIA L4", 121e12),
+        ("NVIDIA L40", 181e12),
+        ("NVIDIA L40S", 362e12),
+        ("NVIDIA GeForce RTX 4090", 165.2e12),
+        ("NVIDIA GeForce RTX 4090 D", None),
+        ("NVIDIA GeForce RTX 4090 Laptop GPU", None),
+        ("NVIDIA GeForce RTX 4080 SUPER", None),
+        ("NVIDIA GeForce RTX 3090", 71e12),
+        ("NVIDIA GeForce RTX 3090 Ti", 80e12),
+        ("NVIDIA GeForce RTX 3080 Ti", None),
+        ("NVIDIA GeForce RTX 5070 Ti", 87.9e12),
+        ("NVIDIA GeForce RTX 5070 Ti Laptop GPU", None),
+        ("NVIDIA RTX 6000 Ada Generation", 364.2e12),
+        ("NVIDIA RTX A6000", 154.8e12),
+        ("Tesla T4", None),
+    ],
+)
+def test_a_peak_is_that_of_the_very_card_or_not_known(name, expected):
+    assert peak_flops(name) == expected
+
+
+@pytest.mark.parametrize("given", [0.0, 2.0])
+def test_a_peak_that_is_given_makes_mfu_on_any_device(given):
+    options = load(TrainConfig, ["--device=cpu", "--ranks=2", f"--peak-tflops={given}"], "yanmo train")
+    shape = DecoderConfig(
+        vocab_size=100,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        head_dim=16,
+        max_position_embeddings=64,
+    )
+    found = Utilization(torch.device("cpu"), options, shape, "masked").figures(1e6)
+    flops = flops_per_token(shape, options.context) * 1e6
+    assert found["flops_per_second"] == flops
+    assert found.get("mfu") == (flops / (2 * given * 1e12) if given else None)
+    assert found.get("peak_flops_per_second") == (2 * given * 1e12 or None)

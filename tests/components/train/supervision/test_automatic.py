@@ -103,7 +103,7 @@ def run_of(place: str, *flags: str) -> StageRun:
         options=options,
         store=store,
         inputs={"token_cache": cache, "model": None},
-        telemetry=Telemetry("train", "", -1),
+        telemetry=Telemetry("train", STAGE.metrics),
         given=names,
     )
 
@@ -271,11 +271,12 @@ def test_a_gpu_that_is_asked_for_and_not_there_is_not_recorded_for_those_that_ha
     }  # fmt: skip
 
 
-def test_a_run_that_met_a_node_without_its_gpu_goes_on_where_a_retry_finds_one(store) -> None:
-    """Exit code 78 is of the machine: it is not remembered for the run, as 64 and 65 are."""
+def test_a_run_that_met_a_node_without_its_gpu_goes_on_where_one_is(store) -> None:
+    """78 is remembered for the retries of the same run that follow at once, as 64 and 65 are, by no other."""
     asked = ("--device=cuda", "--run-id=night-1")
     assert train(str(store), NONE, *asked) == 78
-    assert train(str(store), ONE, *asked) == 0
+    assert train(str(store), ONE, *asked) == 78
+    assert train(str(store), ONE, "--device=cuda", "--run-id=night-2") == 0
     assert train(str(store), NONE, *asked, "--force") == 78
     assert train(str(store), ONE, *asked, "--force") == 0
 
@@ -344,7 +345,7 @@ options, given = load_given(TrainConfig, [f"--store={uri}", *flags], "yanmo trai
 store = open_store(uri)
 cache = open_reference(store, read_pointer(store, "dev", "tokenize"))
 run = StageRun(stage=STAGE, options=options, store=store, inputs={"token_cache": cache, "model": None},
-    telemetry=Telemetry("train", "", -1), given=given)
+    telemetry=Telemetry("train", STAGE.metrics), given=given)
 print(json.dumps(by_kind(settle(run, look), "semantic", "execution")))
 """
 

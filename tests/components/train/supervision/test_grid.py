@@ -43,7 +43,7 @@ def test_ranks_that_do_not_divide_the_batch_are_left_out():
 def measured(monkeypatch):
     """What `best_settings` measures: measured(a compiler is there) -> (result, settings that were tried).
 
-    The clock is replaced: compiled layers are 1.5 times as fast, bf16 twice; with speed=0 nothing runs.
+    Its clock is not a training: compiled layers are 1.5 times as fast, bf16 twice; with speed=0 nothing runs.
     """
 
     def run(compiler: bool, *, cores: int = 1, speed: float = 1000.0, **options):
@@ -54,11 +54,10 @@ def measured(monkeypatch):
             faster = 1.5 if options.compile else 1.0
             return speed * faster * (2.0 if options.precision == "bf16" else 1.0)
 
-        monkeypatch.setattr(grid, "tokens_per_second", clocked)
         monkeypatch.setattr(grid, "compile_problem", lambda device: "" if compiler else "no compiler")
-        monkeypatch.setattr(grid.os, "cpu_count", lambda: cores)
+        monkeypatch.setattr(grid, "usable_cpus", lambda: cores)
         asked = TrainConfig(batch_rows=4, ranks=1, **{"device": "cpu", **options})
-        return grid.best_settings(SimpleNamespace(options=asked)), tried
+        return grid.best_settings(SimpleNamespace(options=asked), clocked), tried
 
     return run
 

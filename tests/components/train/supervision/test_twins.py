@@ -261,7 +261,7 @@ def making(store):
             options=values,
             store=opened,
             inputs={"token_cache": cache, "model": None},
-            telemetry=Telemetry("train", "", -1),
+            telemetry=Telemetry("train", STAGE.metrics),
             given=names,
             key=f"{len(leases):064x}",
         )

@@ -1,0 +1,71 @@
+"""What Kubeflow Pipelines adds to the stages of a run: seconds and pods of each task.
+
+    YANMO_NAMESPACE=kubeflow python benchmarks/kfp_overhead.py RUN_ID
+
+Reads the run's pods by kubectl, so the run must not be older than they are kept.
+`stage` is what the stage's process took: its first to its last line of log. `task` is from the start of the
+driver's pod, which prepares the task, to the end of the task's own; what is left goes to scheduling, images,
+launcher, uploads, and the times at which Argo looks at the run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from datetime import datetime
+from typing import Any
+
+from yanmo.common.log_lines import read_line
+
+NODE = "workflows.argoproj.io/node-name"
+
+
+def kubectl(*words: str) -> str:
+    namespace = os.environ.get("YANMO_NAMESPACE", "kubeflow")
+    command = ["kubectl", f"--namespace={namespace}", *words]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def seconds(stamp: str) -> float:
+    return datetime.fromisoformat(stamp.replace("Z", "+00:00")).timestamp()
+
+
+def span(pod: dict[str, Any]) -> tuple[float, float]:
+    """From the creation of the pod to the end of its last container."""
+    ends = [c["state"]["terminated"]["finishedAt"] for c in pod["status"]["containerStatuses"]]
+    return seconds(pod["metadata"]["creationTimestamp"]), max(map(seconds, ends))
+
+
+def stage_seconds(pod: dict[str, Any]) -> float:
+    log = kubectl("logs", pod["metadata"]["name"], "--container=main")
+    lines = [line for line in map(read_line, log.splitlines()) if line]
+    clock = [line.time.rpartition("T")[2][:8].split(":") for line in lines]  # of a plain line, all of it
+    times = [int(h) * 3600 + int(m) * 60 + int(s) for h, m, s in clock]
+    return float(times[-1] - times[0]) if times else 0.0
+
+
+def main() -> None:
+    run_id = sys.argv[1]
+    pods = json.loads(kubectl("get", "pods", "-o=json", f"--selector=pipeline/runid={run_id}"))["items"]
+    tasks: dict[str, dict[str, Any]] = {}
+    for pod in sorted(pods, key=lambda pod: span(pod)[0]):
+        node = pod["metadata"]["annotations"][NODE]
+        found = re.search(r"\.([a-z-]+?)(-driver)?(?:\(\d+\)(?:\.executor.*)?)?$", node)
+        name = found[1] if found else "root"
+        tasks.setdefault(name, {"pods": []})["pods"].append(pod)
+    print(f"{'task':<18}{'pods':>5}{'task s':>8}{'stage s':>9}{'rest s':>8}")
+    begin, end = min(span(p)[0] for p in pods), max(span(p)[1] for p in pods)
+    total = 0.0
+    for name, task in tasks.items():
+        whole = max(span(p)[1] for p in task["pods"]) - min(span(p)[0] for p in task["pods"])
+        own = sum(stage_seconds(p) for p in task["pods"] if "executor" in p["metadata"]["annotations"][NODE])
+        total += own
+        print(f"{name:<18}{len(task['pods']):>5}{whole:>8.0f}{own:>9.0f}{whole - own:>8.0f}")
+    print(f"{'all':<18}{len(pods):>5}{end - begin:>8.0f}{total:>9.0f}{end - begin - total:>8.0f}")
+
+
+if __name__ == "__main__":
+    main()

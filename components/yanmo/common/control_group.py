@@ -1,0 +1,62 @@
+"""This process's control group, by which a container's limits are set: files, CPUs.
+
+Files: kernel.org, admin-guide/cgroup-v2.rst (cpu.max) and scheduler/sched-bwc.rst (cpu.cfs_quota_us).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+from pathlib import Path
+
+ROOT, OWN = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+"""Where control groups are, and which is this process's own."""
+
+
+class ControlGroup:
+    """Its files about one resource, by either version of control groups."""
+
+    def __init__(self, controller: str, v1: str, v2: str, root: Path = ROOT, own: Path = OWN) -> None:
+        """Args:
+        controller: memory, cpu.
+        v1, v2: a file that the group has, by the two versions.
+        """
+        self.is_v1 = (root / controller).is_dir()
+        base = root / controller if self.is_v1 else root
+        inside = base / _path_of(own, controller if self.is_v1 else "").lstrip("/")
+        # A container sees only its own.
+        self._folder = inside if (inside / (v1 if self.is_v1 else v2)).is_file() else base
+
+    def read(self, name: str) -> str:
+        """What a file of it says; "" where there is none."""
+        with contextlib.suppress(OSError):
+            return (self._folder / name).read_text(encoding="ascii")
+        return ""
+
+
+def _path_of(own: Path, controller: str) -> str:
+    """Where the group is below its hierarchy: a line `4:memory:/a/b`, or `0::/a/b` of the second version."""
+    with contextlib.suppress(OSError):
+        for line in own.read_text(encoding="utf-8").splitlines():
+            _, controllers, path = line.split(":", 2)
+            if controller in controllers.split(","):
+                return path
+    return ""
+
+
+def usable_cpus(root: Path = ROOT, own: Path = OWN) -> int:
+    """CPUs that this process may use, at least 1: by its affinity, and no more than its container's limit.
+
+    A pod of 4 CPUs on a node of 64 has an affinity of 64. Of a limit of 1.5 both CPUs are of use.
+    """
+    here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    group = ControlGroup("cpu", "cpu.cfs_quota_us", "cpu.max", root, own)
+    if group.is_v1:
+        words = [group.read("cpu.cfs_quota_us"), group.read("cpu.cfs_period_us")]
+    else:
+        words = group.read("cpu.max").split()
+    numbers = [int(word) for word in words if word.strip().isdigit()]  # "max" and -1 are no limit
+    if len(numbers) != 2 or not all(numbers):
+        return here
+    return min(here, math.ceil(numbers[0] / numbers[1]))

@@ -1,0 +1,12 @@
+"""Names that people give and that become parts of objects' names in a store."""
+
+from __future__ import annotations
+
+import re
+
+_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}\Z")
+
+
+def name_problems(flag: str, name: str) -> list[str]:
+    """What is wrong with the name of a channel or a pointer; nothing where it may be one."""
+    return [] if _PART.match(name) else [f"{flag} {name[:100]!r}: expected up to 100 letters, digits, - or _"]

@@ -1,0 +1,135 @@
+"""What this process waits for outside of itself, and for how long: bounded, in its log and in its metrics.
+
+A store that does not answer and another run of the same output pass, and no new pod mends them: where nobody
+sits before the log, waiting is better than an end with 75 that an installation may not retry. How long is
+said once for a process and those that it starts, by $YANMO_WAIT_SECONDS; a stage sets it from --wait-seconds.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from typing import Literal
+
+from yanmo.common.errors import UsageError
+from yanmo.common.logs import human_seconds
+
+log = logging.getLogger(__name__)
+Reason = Literal["store", "lease", "retry"]
+REASONS: tuple[Reason, ...] = ("store", "lease", "retry")
+"""store: its requests fail; lease: another run makes the same output; retry: a pause before another try."""
+VARIABLE = "YANMO_WAIT_SECONDS"
+_ending = threading.Event()
+_FIRST_LINE_SECONDS, _MOST_BETWEEN_LINES = 30.0, 600.0
+
+
+def longest_wait() -> float:
+    """Seconds that this process may wait for one thing outside; 0 where a person waits for an answer."""
+    value = os.environ.get(VARIABLE, "") or "0"
+    try:
+        return float(value)
+    except ValueError:
+        raise UsageError(f"{VARIABLE}={value!r}: expected a number of seconds") from None
+
+
+def hurry() -> None:
+    """This process was asked to end: what it still does must not wait."""
+    _ending.set()
+
+
+def is_ending() -> bool:
+    """Whether it was."""
+    return _ending.is_set()
+
+
+class _Ledger:
+    """When which waits began; several threads that wait for one thing count once."""
+
+    def __init__(self, reason: Reason, clock: Callable[[], float] = time.monotonic) -> None:
+        self.reason, self._clock = reason, clock
+        self._lock = threading.Lock()
+        self._waiting = 0
+        self._since = self._before = 0.0
+        self._next_line, self._line_due = 0.0, 0.0
+
+    def begin(self) -> None:
+        with self._lock:
+            if not self._waiting:
+                self._since = self._clock()
+                self._next_line, self._line_due = _FIRST_LINE_SECONDS, self._since + _FIRST_LINE_SECONDS
+            self._waiting += 1
+
+    def end(self) -> None:
+        with self._lock:
+            self._waiting -= 1
+            if self._waiting:
+                return
+            waited = self._clock() - self._since
+            self._before += waited
+        if waited >= _FIRST_LINE_SECONDS:
+            log.warning("waited %s for %s", human_seconds(waited), _WORDS[self.reason])
+
+    def seconds(self) -> float:
+        """How long it has been waiting now; 0 while it does not."""
+        with self._lock:
+            return self._clock() - self._since if self._waiting else 0.0
+
+    def total(self) -> float:
+        """All waits of this process so far."""
+        with self._lock:
+            return self._before + (self._clock() - self._since if self._waiting else 0.0)
+
+    def say(self, why: str) -> None:
+        """Log why, when a line is due: after 30 s, then ever more rarely."""
+        with self._lock:
+            now = self._clock()
+            if now < self._line_due:
+                return
+            waited = now - self._since
+            self._next_line = min(2 * self._next_line, _MOST_BETWEEN_LINES)
+            self._line_due = now + self._next_line
+        most = longest_wait()
+        bound = f"; at most {human_seconds(most)} (--wait-seconds)" if most else ""
+        log.warning("waiting for %s for %s: %s%s", _WORDS[self.reason], human_seconds(waited), why, bound)
+
+
+_WORDS = {"store": "the store", "lease": "another run", "retry": "another try"}
+_ledgers = {reason: _Ledger(reason) for reason in REASONS}
+
+
+class Wait:
+    """One wait for one thing, from the first `because` to the end of the context."""
+
+    def __init__(self, reason: Reason) -> None:
+        self._ledger = _ledgers[reason]
+        self._since: float | None = None
+
+    def because(self, why: str) -> float:
+        """Begin to wait, or go on; returns the seconds so far, 0 the first time."""
+        if self._since is None:
+            self._since = time.monotonic()
+            self._ledger.begin()
+            return 0.0
+        self._ledger.say(why)
+        return time.monotonic() - self._since
+
+    def __enter__(self) -> Wait:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._since is not None:
+            self._since = None
+            self._ledger.end()
+
+
+def seconds_of(reason: Reason) -> float:
+    """How long this process has been waiting for that now; 0 while it does not."""
+    return _ledgers[reason].seconds()
+
+
+def total_of(*reasons: Reason) -> float:
+    """Seconds of all waits of this process so far, for these reasons together."""
+    return sum(_ledgers[reason].total() for reason in reasons)

@@ -1,0 +1,131 @@
+"""Where a run's results go: the channel's pointers, references, KFP's outputs.
+
+What cannot go there is refused before the work (`check_pointers`, `check_reference_out`), not after it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import os
+from pathlib import Path
+
+from yanmo.common.errors import DataError, EnvironmentFault, UsageError, in_words
+from yanmo.common.whole_file import write_whole
+from yanmo.options.fields import NONE
+from yanmo.options.shared import StageOptions
+from yanmo.stage.declaration import Stage
+from yanmo.stage.kfp_outputs import ExecutorOutputs
+from yanmo.stage.stage_run import Finish, Made, Options, StageRun, Steps
+from yanmo.store.objects import ObjectStore
+from yanmo.store.output import Output
+from yanmo.store.pause import PausedOutput
+from yanmo.store.pointers import check_movable, move_pointer, pointer_name
+from yanmo.store.runs.in_use import check_present
+from yanmo.store.runs.run_record import add_pause, add_to_run
+
+log = logging.getLogger(__name__)
+
+
+def check_pointers(stage: Stage, options: StageOptions, store: ObjectStore) -> None:
+    """Refuse names of pointers that cannot be, and a pointer that cannot be moved, before the work.
+
+    It is the stage's own pointer that is looked at, which is moved last: where it cannot be, those of parts
+    would have moved without it.
+    """
+    for name in (
+        options.pointer or stage.name,
+        *(_part_pointer(options.pointer, each) for each in stage.outputs),
+    ):
+        pointer_name(options.channel, name)
+    if options.pointer != NONE:
+        check_movable(store, options.channel, options.pointer or stage.name)
+
+
+def check_reference_out(name: str) -> None:
+    """Refuse what cannot be written now, not after the work.
+
+    Raises:
+        UsageError: it is a folder, below a file, or this user may not write it.
+    """
+    if not name:
+        return
+    path = Path(name)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        why = "it is a folder" if path.is_dir() else ""
+        if not os.access(path if path.exists() else path.parent, os.W_OK):
+            why = f"user {os.geteuid()} may not write there"
+    except (OSError, ValueError) as error:
+        why = in_words(error)
+    if why:
+        raise UsageError(f"--reference-out {name}: expected a file that can be written: {why}; name another")
+
+
+def hand_over(
+    run: StageRun[Options, Made], output: Output, shown: Finish, outputs: ExecutorOutputs | None
+) -> None:
+    """Move the channel's pointers and write the references that the caller asked for."""
+    stage, options = run.stage, run.options
+    parts = {name: output.part(name) for name in output.manifest.references} | shown.references
+    if options.pointer != NONE:
+        moved = {_part_pointer(options.pointer, name): part.reference for name, part in parts.items()}
+        moved[options.pointer or stage.name] = output.reference
+        for name, reference in moved.items():
+            move_pointer(run.store, options.channel, name, reference)
+        if options.run_id:
+            add_to_run(run.store, options.channel, options.run_id, moved)
+    check_present(run.store, [output, *parts.values()])  # after the pointers: see in_use.announce
+    bodies = {name: part.reference.to_json() for name, part in parts.items()}
+    shown = dataclasses.replace(shown, artifacts={**shown.artifacts, **bodies})
+    write_results(stage, options, output.reference.to_json(), shown, outputs)
+
+
+def pass_on(
+    stage: Stage,
+    options: Options,
+    paused: PausedOutput,
+    steps: Steps[Options, Made],
+    store: ObjectStore,
+    outputs: ExecutorOutputs | None,
+) -> None:
+    """End well, with the pause in the place of an output: no key is committed, no pointer moved."""
+    log.info("nothing to do: %s", paused)
+    shown = steps.show_pause(options, store, paused) if steps.show_pause else Finish()
+    write_results(stage, options, paused.to_json(), shown, outputs, status="paused")
+
+
+def record_pause(run: StageRun[Options, Made], paused: PausedOutput) -> None:
+    """Let the record of the run say so: a night that paused is no night that was missed."""
+    options = run.options
+    if not options.run_id or options.pointer == NONE:
+        return
+    try:
+        add_pause(run.store, options.channel, options.run_id, paused, is_planned=run.pause.is_planned)
+    except (OSError, DataError, EnvironmentFault) as error:  # the work is saved: that it paused stands
+        log.warning("could not record that this run paused: %s", error)
+
+
+def write_results(
+    stage: Stage,
+    options: StageOptions,
+    main_output: str,
+    shown: Finish,
+    outputs: ExecutorOutputs | None,
+    *,
+    status: str = "done",
+) -> None:
+    """Write what stands for the main output, and what else is shown, to where the caller asked for it."""
+    if options.reference_out:
+        path = Path(options.reference_out)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, main_output)
+    if outputs:
+        empty = dict.fromkeys(stage.parameters, "")
+        bodies = {**shown.artifacts, stage.main_output: main_output}
+        outputs.write(bodies, shown.metadata, {**empty, **shown.parameters, "status": status})
+
+
+def _part_pointer(pointer: str, part: str) -> str:
+    """The pointer of an output other than the main one: not the channel's own where another was asked for."""
+    return f"{pointer}_{part}" if pointer else part

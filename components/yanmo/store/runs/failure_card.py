@@ -1,0 +1,226 @@
+"""The card of a failure: a few lines that say which part failed, why, what is kept, and how it goes on.
+
+One card, wherever a person looks first: in the log above the error's own line (what that does not say), in
+the pod's termination message (`kubectl describe pod`), in the store beside the work in progress, where `yanmo
+status` and the next run find it, and as a record beside the output once there is one:
+
+    <store>/runs/<stage>/<key>/FAILURE.json   the last cards, newest first; removed when the key is committed
+    failures.json                             the same, of an output that came about after all
+
+KFP 2.17 keeps no artifact of a failed task, so a failure has no page; the page of a verdict shows those that
+its outputs came about after.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import math
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from yanmo.common.errors import DataError, EnvironmentFault, ExitCode, LeaseLost, advice, exit_code, redacted
+from yanmo.common.logs import human_seconds
+from yanmo.common.made_by import code
+from yanmo.store.objects import ObjectStore, overwrite
+from yanmo.store.output import Output
+from yanmo.store.runs.in_use import work_name
+from yanmo.store.schema import parse, utc_now
+
+log = logging.getLogger(__name__)
+FILE, RECORD, SCHEMA = "FAILURE.json", "failures.json", "yanmo.failures/1"
+_MAX_BYTES = 262_144
+_KEPT = 5
+_LONGEST_LINE = 600
+_MEANINGS = {
+    ExitCode.USAGE: "the options are wrong",
+    ExitCode.DATA: "an input is wrong",
+    ExitCode.BUG: "a bug",
+    ExitCode.RETRY: "may pass: try again",
+    ExitCode.ENVIRONMENT: "the machine lacks something",
+}
+_FOR_GOOD = (ExitCode.USAGE, ExitCode.DATA, ExitCode.ENVIRONMENT)
+_DETAILS = "_yanmo_details"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Details:
+    """What a stage knows of its failure beside the error; `attach` hands it on with the error."""
+
+    where: str = ""
+    """The part that failed: `rank 1 of 2, in training step 5`."""
+    why: str = ""
+    """In one line, where the error says more than that."""
+    others: tuple[str, ...] = ()
+    """What the other parts did, a line each."""
+    checkpoint: str = ""
+    """What is kept of the work: `step 4`; "" for nothing."""
+    saved_at: float = 0.0
+    """When that was saved, Unix time."""
+    is_resumable: bool = False
+    """Whether the stage keeps checkpoints at all."""
+
+
+def attach(error: BaseException, details: Details) -> None:
+    """Let `details` travel with the error."""
+    setattr(error, _DETAILS, details)
+
+
+def details_of(error: BaseException) -> Details | None:
+    """What was attached to the error, or to the one it was raised from."""
+    found = getattr(error, _DETAILS, None)
+    if found is None and error.__cause__ is not None:
+        return details_of(error.__cause__)
+    return found if isinstance(found, Details) else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Card:
+    """A failure, in the words of the card."""
+
+    stage: str
+    exit_code: int
+    why: str
+    where: str = ""
+    others: tuple[str, ...] = ()
+    checkpoint: str = ""
+    saved_at: float = 0.0
+    is_resumable: bool = False
+    command: str = ""
+    """What runs the stage again, or goes on; "" where nobody can say it here."""
+    run_id: str = ""
+    machine: str = field(default_factory=socket.gethostname)
+    made_by: str = field(default_factory=code)
+    made_at: str = field(default_factory=utc_now)
+
+    @classmethod
+    def of(cls, stage: str, error: BaseException, command: str = "", run_id: str = "") -> Card:
+        """The card of an error that ended a stage."""
+        details = details_of(error) or Details()
+        why = details.why or (advice(error) if isinstance(error, Exception) else str(error))
+        values = {f.name: getattr(details, f.name) for f in dataclasses.fields(Details)}
+        values |= {"why": _short(why), "others": tuple(map(_short, details.others))}
+        return cls(
+            stage=stage, exit_code=int(exit_code(error)), command=redacted(command), run_id=run_id, **values
+        )
+
+    @property
+    def first_line(self) -> str:
+        """Which stage, and how it ended."""
+        meaning = _MEANINGS.get(ExitCode(self.exit_code)) if self.exit_code in {*ExitCode} else None
+        return f"{self.stage} failed with exit code {self.exit_code}" + (f" ({meaning})" if meaning else "")
+
+    def details(self, now: float | None = None) -> list[str]:
+        """What the error's own line in the log does not say.
+
+        Args:
+            now: Unix time that the checkpoint's age counts to; that of the failure by default.
+        """
+        found = [f"failed: {self.where}"] if self.where else []
+        found += self.others
+        if self.checkpoint:
+            age = max((self._failed_at() if now is None else now) - self.saved_at, 0.0)
+            found.append(f"last good checkpoint: {self.checkpoint}, {human_seconds(age)} old")
+        elif self.is_resumable:
+            found.append("last good checkpoint: none yet, it begins again")
+        return found
+
+    def lines(self) -> list[str]:
+        """All of the card."""
+        where = [f"which: {self.where}"] if self.where else []
+        rest = self.details()[len(where) :]
+        how = "to go on" if self.checkpoint else "to run it again"
+        how += ", once that is mended" if self.exit_code in _FOR_GOOD else ""
+        command = [f"{how}: {self.command}"] if self.command else []
+        return [self.first_line, *where, f"why: {self.why}", *rest, *command]
+
+    def _failed_at(self) -> float:
+        try:
+            return datetime.fromisoformat(self.made_at.replace("Z", "+00:00")).timestamp()
+        except (ValueError, OverflowError):
+            return time.time()
+
+
+def _short(text: str) -> str:
+    line = " ".join(redacted(text).split())
+    return line if len(line) <= _LONGEST_LINE else line[: _LONGEST_LINE - 3] + "..."
+
+
+def failure_name(stage: str, key: str) -> str:
+    """Where the cards of a key lie."""
+    return f"{work_name(stage, key)}/{FILE}"
+
+
+def read_cards(store: ObjectStore, stage: str, key: str) -> list[Card]:
+    """The cards of a key that is not committed, newest first; none where they cannot be read."""
+    return _cards(lambda: store.read(failure_name(stage, key))[0])
+
+
+def survived(output: Output) -> list[Card]:
+    """The cards of the tries that failed before `output` was made, newest first."""
+    return _cards(lambda: output.path(RECORD).read_bytes()) if output.entries(RECORD) else []
+
+
+def _cards(read: Callable[[], bytes]) -> list[Card]:
+    try:
+        return [_card(one) for one in parse(read(), SCHEMA, _MAX_BYTES)["cards"]]
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, KeyError, TypeError, DataError, EnvironmentFault) as error:
+        log.debug("the record of earlier failures cannot be read: %s", error)
+        return []
+
+
+def _card(values: dict[str, Any]) -> Card:
+    """The card that was written so; what a later version writes besides is left out.
+
+    Raises:
+        TypeError, ValueError: a value is not what was written: what reads a card must not fail on it later.
+    """
+    sound: dict[str, Any] = {}
+    for name, empty in vars(Card(stage="", exit_code=0, why="")).items():
+        if name not in values:
+            continue
+        value: Any = tuple(values[name]) if name == "others" else values[name]
+        if not isinstance(value, (int, float) if isinstance(empty, float) else type(empty)):
+            raise TypeError(f"{name}: expected {type(empty).__name__}, found {type(value).__name__}")
+        if isinstance(value, str | tuple):
+            "".join(value).encode()  # of half a character: nothing could show it
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f"{name}: not finite")
+        sound[name] = value
+    return Card(**sound)
+
+
+def to_json(cards: list[Card]) -> str:
+    """As FAILURE.json and failures.json hold them."""
+    value = {"schema": SCHEMA, "cards": [dataclasses.asdict(card) for card in cards]}
+    return json.dumps(value, ensure_ascii=False, indent=1) + "\n"
+
+
+def keep_card(store: ObjectStore, key: str, card: Card, error: BaseException) -> None:
+    """Put a card before the others of its key; no error where the store is what failed.
+
+    Args:
+        error: whose card it is; a run that lost its lease leaves the key's folder to the one that has it.
+    """
+    if isinstance(error, LeaseLost):
+        return
+    cards = [card, *read_cards(store, card.stage, key)][:_KEPT]
+    try:
+        overwrite(store, failure_name(card.stage, key), to_json(cards).encode("utf-8", "replace"))
+    except (OSError, EnvironmentFault, DataError) as problem:
+        log.debug("could not record the failure: %s", problem)
+
+
+def forget_cards(store: ObjectStore, stage: str, key: str) -> None:
+    """Remove the cards of a key: it is committed."""
+    try:
+        store.delete(failure_name(stage, key))
+    except (OSError, EnvironmentFault) as error:
+        log.debug("could not remove the record of earlier failures: %s", error)

@@ -1,0 +1,171 @@
+"""Write docs/metrics.md and docs/metrics.zh.md: every metric, from where it is declared.
+
+    python docs/metrics.py
+
+A test compares the pages with what this writes.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from yanmo.stage.metric import EVERY_STAGE, Label, Metric
+from yanmo_pipelines.cluster.status.serving.metrics import METRICS as OF_STATUS
+from yanmo_pipelines.stages import LANGUAGE_MODEL
+
+FOLDER = Path(__file__).parent
+STILL = {
+    "en": {"stays": "stays, or grows", "zero": "0", "gone": "gone"},
+    "zh": {"stays": "不变或增长", "zero": "0", "gone": "不显示"},
+}
+HEAD = {
+    "en": """# Metrics
+
+A stage serves Prometheus metrics at `/metrics` from its start to its end, also while its workers
+are stuck or dead. In a pod it is port 9464 on all addresses; elsewhere a free port of the
+loopback (`--metrics-port`, `--metrics-address`). A pod that was scraped stays for one more scrape
+at its end, 20 seconds at most (`--metrics-wait-seconds`; 0 elsewhere). The last values lie next
+to the stage's output as `metrics.prom`.
+
+- Units are base units, at the end of the name. Bits per character are the exception that
+  `promtool check metrics` remarks on: it takes bits for a size of data.
+- The id of a run is a label of `yanmo_run_info` alone. A query joins it by pod:
+  `yanmo_train_loss * on (namespace, pod) group_left (run_id, key) yanmo_run_info`.
+- What is measured of training stops with it: while no step ends, rates say 0; while a rank gives
+  no sign of life, the figures of the last interval are gone; ages grow. The column "while nothing
+  moves" says which is which. Counters count what this process has done and never go back; a
+  training that goes on in another one begins at 0 there.
+- MFU is tokens per second times FLOPs per token over the peak of the devices, in bf16 without
+  sparsity. FLOPs per token are 6 for each weight of the matrices but the input embedding, and 12
+  x layers x width of the heads x context for attention. Peaks of data center, workstation and
+  consumer cards are known by name; `--peak-tflops` gives another one.
+- GPUs are read by NVML, from the driver alone. Where a DCGM exporter watches them, say
+  `--gpu-metrics false` (or `YANMO_GPU_METRICS=false`) and join its metrics by pod; Prometheus
+  calls the pod of the training `exported_pod` there:
+
+      label_replace(label_replace(DCGM_FI_DEV_GPU_UTIL, "pod", "$1", "exported_pod", "(.+)"),
+        "namespace", "$1", "exported_namespace", "(.+)")
+      * on (namespace, pod) group_left (run_id) yanmo_run_info
+
+- What no pod of a stage can say, as it is there when none is: `yanmo status --serve`, at the end of
+  this page and in [operators.md](operators.md#status---serve).
+- The alert that uses a metric is named beside it. Rules for Prometheus:
+  [manifests/](../manifests/README.md#prometheus).
+
+This page is written by `python docs/metrics.py` from what the code declares.""",
+    "zh": """# 指标
+
+阶段从开始到结束都在 `/metrics` 上提供 Prometheus 指标，工作进程卡住或死掉时也一样。Pod 里的端口是
+9464，在所有地址上；别处是回环地址上的空闲端口（`--metrics-port`、`--metrics-address`）。被抓取过
+的 Pod 结束时会再等一次抓取，至多 20 秒（`--metrics-wait-seconds`；别处为 0）。最后的值以
+`metrics.prom` 存放在该阶段的输出旁。
+
+- 单位都是基本单位，写在名字末尾。每字符比特数是例外，`promtool check metrics` 会为此提示：它把比
+  特当作数据量。
+- 运行的编号只是 `yanmo_run_info` 的标签。查询时按 Pod 连接：
+  `yanmo_train_loss * on (namespace, pod) group_left (run_id, key) yanmo_run_info`。
+- 对训练的测量随训练而止：没有一步结束时，速率为 0；某个进程没有生命迹象时，上一区间的数字不再显
+  示；各种时长不断增长。“停滞时”一列说明各属哪一种。计数器只计本进程所做的，从不倒退；训练换到另
+  一个进程继续时，在那里从 0 计起。
+- MFU 是每秒词元数乘以每词元的浮点次数，再除以各设备的峰值（bf16，不计稀疏）。每词元的浮点次数是：
+  除输入嵌入外的矩阵每个权重 6 次，注意力再加 12 x 层数 x 各头总宽 x 上下文。数据中心卡、工作站卡
+  和消费级卡的峰值按名字已知；`--peak-tflops` 可给出别的值。
+- GPU 由 NVML 直接从驱动读取。若已有 DCGM exporter 监视它们，请设 `--gpu-metrics false`（或
+  `YANMO_GPU_METRICS=false`），并按 Pod 连接它的指标；在那里 Prometheus 把训练所在的 Pod 叫作
+  `exported_pod`：
+
+      label_replace(label_replace(DCGM_FI_DEV_GPU_UTIL, "pod", "$1", "exported_pod", "(.+)"),
+        "namespace", "$1", "exported_namespace", "(.+)")
+      * on (namespace, pod) group_left (run_id) yanmo_run_info
+
+- 阶段的 Pod 说不出的事（因为没有 Pod 时它也在）：`yanmo status --serve`，见本页末尾和
+  [operators.zh.md](operators.zh.md#status---serve)。
+- 用到一个指标的告警写在它旁边。Prometheus 的规则见
+  [manifests/](../manifests/README.zh.md#prometheus)。
+
+本页由 `python docs/metrics.py` 按代码中的声明写成。""",
+}
+WORDS = {
+    "en": {
+        "columns": ("metric", "kind", "unit", "what it is", "while nothing moves", "alert"),
+        "gauge": "gauge",
+        "counter": "counter",
+        "every": "Every stage",
+        "labels": "Labels",
+        "label": ("label", "values"),
+        "most": "{about}; at most {most}, then `other`",
+    },
+    "zh": {
+        "columns": ("指标", "类型", "单位", "含义", "停滞时", "告警"),
+        "gauge": "gauge",
+        "counter": "counter",
+        "every": "所有阶段",
+        "labels": "标签",
+        "label": ("标签", "取值"),
+        "most": "{about}；至多 {most} 个，其余计为 `other`",
+    },
+}
+
+
+def name_of(metric: Metric, stage: str) -> str:
+    """A metric with its labels, as a query names it."""
+    labels = ",".join(label.name for label in metric.labels)
+    return metric.family(stage) + (f"{{{labels}}}" if labels else "")
+
+
+def table(metrics: tuple[Metric, ...], stage: str, language: str) -> str:
+    """A line for each metric."""
+    words = WORDS[language]
+    columns = words["columns"]
+    lines = [f"| {' | '.join(columns)} |", "|" + "---|" * len(columns)]
+    for metric in metrics:
+        cells = [
+            f"`{name_of(metric, stage)}`",
+            words[metric.kind],
+            metric.unit,
+            metric.help if language == "en" else metric.zh,
+            STILL[language][metric.still] if metric.kind == "gauge" else "",
+            f"`{metric.alert}`" if metric.alert else "",
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def labels_of(metrics: list[Metric], language: str) -> str:
+    """A line for each label that has something to say."""
+    words, found = WORDS[language], dict[str, str]()
+    for metric in metrics:
+        for label in metric.labels:
+            found.setdefault(f"{label.name} {values(label, language)}", label.name)
+    lines = [f"| {' | '.join(words['label'])} |", "|---|---|"]
+    for key in sorted(found):
+        lines.append(f"| `{found[key]}` | {key.removeprefix(found[key] + ' ')} |")
+    return "\n".join(lines)
+
+
+def values(label: Label, language: str) -> str:
+    """What a label can be."""
+    if label.values:
+        return ", ".join(f"`{value}`" for value in label.values)
+    about = label.about if language == "en" else label.zh
+    return str(WORDS[language]["most"]).format(about=about, most=label.most)
+
+
+def page(language: str) -> str:
+    """The whole page in one language."""
+    words = WORDS[language]
+    found = [HEAD[language], f"## {words['every']}", table(EVERY_STAGE, "<stage>", language)]
+    every = list(EVERY_STAGE)
+    for stage in LANGUAGE_MODEL:
+        if stage.metrics:
+            found += [f"## `{stage.name}`", table(stage.metrics, stage.name, language)]
+            every += stage.metrics
+    found += ["## `yanmo status --serve`", table(OF_STATUS, "status", language)]
+    every += OF_STATUS
+    found += [f"## {words['labels']}", labels_of(every, language)]
+    return "\n\n".join(found) + "\n"
+
+
+if __name__ == "__main__":
+    for language, name in (("en", "metrics.md"), ("zh", "metrics.zh.md")):
+        (FOLDER / name).write_text(page(language), encoding="utf-8")

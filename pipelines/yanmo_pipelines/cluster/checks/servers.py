@@ -1,0 +1,103 @@
+"""Whether KFP and Kubernetes answer, know us, and let us do what the commands need."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+from yanmo_pipelines.cluster.checks.finding import Asked, Finding
+from yanmo_pipelines.cluster.refusals import Forbidden, NotFound
+
+_TEXT = "床前明月光，疑是地上霜"
+NEEDED = (
+    ("create", "jobs", "batch", "rerun"),
+    ("get", "cronjobs", "batch", "rerun"),
+    ("list", "pods", "", "rerun, status"),
+    ("get", "pods/log", "", "rerun"),
+    ("list", "jobs", "batch", "status"),
+    ("list", "events", "", "rerun, status"),
+    ("list", "workflows", "argoproj.io", "submit"),
+    ("list", "resourcequotas", "", "submit, doctor"),
+    ("get", "configmaps", "", "doctor"),
+)
+"""Verb, resource, group, and the commands that need it."""
+
+
+def kfp(asked: Asked) -> Iterator[Finding]:
+    """KFP's API answers."""
+    health = asked.kfp.health()
+    version = health.get("tag_name") or "unknown"
+    users = "several users" if health.get("multi_user") else "one user"
+    named = f"version {version}" if version != "unknown" else "of a version that it does not say"
+    yield Finding("kfp", "ok", f"{asked.kfp.address} answers: KFP {named}, {users}")
+
+
+def auth(asked: Asked) -> Iterator[Finding]:
+    """KFP knows us, and lets us see runs."""
+    asked.kfp.runs(1)
+    where = f" of namespace {asked.kfp.namespace}" if asked.kfp.namespace else ""
+    yield Finding("auth", "ok", f"runs{where} may be listed")
+
+
+def text(asked: Asked) -> Iterator[Finding]:
+    """Chinese text comes back from KFP's database as it was sent."""
+    name = f"yanmo doctor {_TEXT} {uuid.uuid4().hex[:8]}"
+    made = asked.kfp.create_experiment(name)
+    try:
+        back = str(asked.kfp.experiment_by_id(made["experiment_id"]).get("display_name", ""))
+        if _TEXT in back:
+            yield Finding("text", "ok", f"Chinese text came back from KFP as it was sent ({_TEXT})")
+        else:
+            yield Finding(
+                "text",
+                "bad",
+                f"sent {_TEXT}, KFP gave back {back[:60]}",
+                "make KFP's database utf8mb4: ALTER DATABASE mlpipeline CHARACTER SET utf8mb4; and its "
+                "tables",
+            )
+    finally:
+        asked.kfp.delete("experiments", made["experiment_id"])
+
+
+def kubernetes(asked: Asked) -> Iterator[Finding]:
+    """Kubernetes' API answers, and the namespace is there."""
+    api = asked.kubernetes
+    version = api.get("/version", "ask for its version").get("gitVersion", "of unknown version")
+    yield Finding("kubernetes", "ok", f"{api.address} answers: Kubernetes {version}")
+    try:
+        api.get(f"/api/v1/namespaces/{api.namespace}", f"read namespace {api.namespace}")
+    except Forbidden:
+        pass  # who has rights in a namespace alone may not read it; `rights` says whether these suffice
+    except NotFound:
+        yield Finding(
+            "kubernetes",
+            "bad",
+            f"there is no namespace {api.namespace}",
+            "give --namespace, or make it: kubectl create namespace " + api.namespace,
+        )
+
+
+def rights(asked: Asked) -> Iterator[Finding]:
+    """We may do what submit, rerun, status and doctor need."""
+    missing = [
+        f"{verb} {resource} ({commands})"
+        for verb, resource, group, commands in NEEDED
+        if not asked.kubernetes.may(verb, resource, group=group)
+    ]
+    where = f"in namespace {asked.kubernetes.namespace}"
+    if missing:
+        yield Finding(
+            "rights",
+            "bad",
+            f"{where} we may not {'; '.join(missing)}",
+            "bind the role yanmo-operator of manifests/base to this user or service account",
+        )
+    else:
+        yield Finding("rights", "ok", f"{where} we may do what submit, rerun, status and doctor need")
+    if not asked.kubernetes.may("list", "nodes", namespace=""):
+        yield Finding(
+            "rights",
+            "note",
+            "nodes may not be listed: submit cannot tell that a task fits no node",
+            "ask for a ClusterRole with get and list of nodes, or let an administrator run doctor",
+        )

@@ -1,0 +1,136 @@
+"""`yanmo doctor`: what an installation lacks, each finding with what to do about it."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from yanmo.common.answers import answer
+from yanmo.common.command_end import as_process, ended
+from yanmo.common.errors import ExitCode, advice, exit_code
+from yanmo.common.logs import setup
+from yanmo.options.command_line import load
+from yanmo.options.fields import default_argv, opt
+from yanmo.options.shared import StoreOptions
+from yanmo_pipelines.cluster.checks import pod, room, servers, settings, storage
+from yanmo_pipelines.cluster.checks.finding import EXIT_CODES, RANK, Asked, Check, Finding, State
+from yanmo_pipelines.cluster.kfp_api import KfpApi
+from yanmo_pipelines.cluster.kubernetes_api import KubernetesApi, NoCluster
+from yanmo_pipelines.cluster.place import PlaceOptions, own_namespace
+from yanmo_pipelines.cluster.refusals import Forbidden
+from yanmo_pipelines.pod_options import PodOptions
+
+log = logging.getLogger(__name__)
+
+CHECKS: dict[str, Check] = {
+    "kfp": servers.kfp,
+    "auth": servers.auth,
+    "text": servers.text,
+    "kubernetes": servers.kubernetes,
+    "rights": servers.rights,
+    "secrets": storage.secrets,
+    "store": storage.store,
+    "nodes": room.nodes,
+    "gpu": room.gpu,
+    "quota": room.quota,
+    "images": room.images,
+    "retries": settings.retries,
+    "requeue": settings.requeue,
+    "timezone": settings.timezone,
+    "shm": pod.shm,
+    "pod": pod.in_pod,
+}
+_MARK: dict[State, str] = {
+    "ok": "ok",
+    "note": "note",
+    "left": "-",
+    "unasked": "?",
+    "away": "AWAY",
+    "bad": "BAD",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class DoctorOptions(PlaceOptions, PodOptions, StoreOptions, group="doctor"):
+    """Check an installation: KFP, Kubernetes, store, room and settings; say what to do about each finding.
+
+    Exit code, by the worst finding: 0 nothing to mend, 77 something may not be asked, 75 somebody does not
+    answer now, 78 something is to be mended.
+    """
+
+    store: str = opt(
+        "",
+        "store whose bucket is tried, s3://bucket/prefix; default: what a mounted Secret says",
+        often=True,
+        variable="YANMO_STORE",
+    )
+    only: tuple[str, ...] = opt(
+        (),
+        "check only this, may be given many times",
+        choices=tuple(CHECKS),
+        metavar="CHECK",
+        often=True,
+    )
+    kfp_namespace: str = opt("", "namespace of KFP itself; default: kubeflow")
+    in_pod: bool = opt(
+        False, "start a pod that tries the store, its image and /dev/shm from within", often=True
+    )
+    json: bool = opt(False, "print one JSON object a line for each finding", often=True)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Make the checks; returns the exit code of the worst finding."""
+
+    def serve() -> int:
+        options = load(DoctorOptions, default_argv(argv), "yanmo doctor")
+        setup(options.log_level, "doctor", options.log_format)
+        worst: State = "ok"
+        for finding in _findings(options):
+            answer(json.dumps(finding.as_json(), ensure_ascii=False) if options.json else _shown(finding))
+            worst = max(worst, finding.state, key=RANK.index)
+        return EXIT_CODES[worst]
+
+    return ended("doctor", serve)
+
+
+def _findings(options: DoctorOptions) -> Iterator[Finding]:
+    """What each check finds; one that cannot be made says why."""
+    asked = Asked(options, lambda: KubernetesApi.of(options), lambda: _kfp(options))
+    for name in options.only or CHECKS:
+        try:
+            yield from CHECKS[name](asked)
+        except (OSError, ValueError, RuntimeError) as error:
+            yield _failed(name, error)
+
+
+def _kfp(options: DoctorOptions) -> KfpApi:
+    try:
+        namespace = KubernetesApi.of(options).namespace
+    except NoCluster:
+        namespace = options.namespace or own_namespace()
+    return KfpApi.of(options, namespace)
+
+
+def _failed(check: str, error: Exception) -> Finding:
+    """A check that ended in an error, whose message says what to do."""
+    if isinstance(error, NoCluster):
+        return Finding(check, "unasked", advice(error))
+    if isinstance(error, Forbidden) and check not in ("auth", "kfp"):
+        return Finding(check, "unasked", advice(error))
+    code = exit_code(error)
+    if code == ExitCode.BUG:
+        raise error
+    return Finding(check, "away" if code == ExitCode.RETRY else "bad", advice(error))
+
+
+def _shown(finding: Finding) -> str:
+    indent, mark = " " * 18, _MARK[finding.state]
+    line = f"{mark:<5} {finding.check:<11} {finding.said}"
+    remedy = finding.remedy.replace("\n", f"\n{indent}   ")
+    return line + (f"\n{indent}-> {remedy}" if remedy else "")
+
+
+if __name__ == "__main__":
+    as_process(main)

@@ -1,0 +1,93 @@
+"""Whether a node could ever hold a pod, by what its whole size and its taints say, and if not, why not.
+
+Kubernetes leaves such a pod Pending without end, and KFP's graph shows nothing red. Other pods on the node
+are left out here: they end some day. So are volumes and topology: what is said to fit may still wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from yanmo_pipelines.cluster.kubernetes_api import KubernetesApi
+from yanmo_pipelines.cluster.needs import PodNeeds
+from yanmo_pipelines.cluster.quantities import quantity, shown
+
+_KEEPS_OFF = ("NoSchedule", "NoExecute")
+
+
+def nodes_of(kubernetes: KubernetesApi) -> list[dict[str, Any]]:
+    """All nodes of the cluster."""
+    return list(kubernetes.listed("/api/v1/nodes", "list nodes"))
+
+
+def no_node_holds(needs: PodNeeds, nodes: Sequence[Mapping[str, Any]]) -> str:
+    """Why no node could ever hold this pod; "" where one could."""
+    reasons: dict[str, list[str]] = {}
+    for node in nodes:
+        why = _why_not(needs, node)
+        if not why:
+            return ""
+        reasons.setdefault(why, []).append(str(node["metadata"]["name"]))
+    if not nodes:
+        return "the cluster has no node"
+    return "; ".join(f"{_names(names)}: {why}" for why, names in reasons.items())
+
+
+def _names(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{len(names)} nodes such as {names[0]}"
+
+
+def _why_not(needs: PodNeeds, node: Mapping[str, Any]) -> str:
+    labels = node["metadata"].get("labels") or {}
+    wrong = {k: v for k, v in needs.node_selector.items() if labels.get(k) != v}
+    if wrong:
+        return "lacks label " + ", ".join(f"{k}={v}" for k, v in wrong.items())
+    spec = node.get("spec") or {}
+    for taint in spec.get("taints") or []:
+        stays = taint.get("effect") in _KEEPS_OFF and not _is_passing(taint)
+        if stays and not any(_tolerates(one, taint) for one in needs.tolerations):
+            return f"has taint {taint['key']}={taint.get('value', '')}:{taint['effect']}"
+    has = (node.get("status") or {}).get("allocatable") or {}
+    short = [
+        f"{shown(name, quantity(str(has.get(name, '0'))))} where {shown(name, amount)} are asked for"
+        for name, amount in needs.requests.items()
+        if amount > quantity(str(has.get(name, "0")))
+    ]
+    return ", ".join(short)
+
+
+def _is_passing(taint: Mapping[str, Any]) -> bool:
+    """Kubernetes sets these itself, and takes them off: a node that is away or drained comes back."""
+    return str(taint.get("key", "")).startswith("node.kubernetes.io/")
+
+
+def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
+    if toleration.get("effect") and toleration["effect"] != taint.get("effect"):
+        return False
+    if toleration.get("operator", "Equal") == "Exists":
+        return not toleration.get("key") or toleration["key"] == taint["key"]
+    wanted = (taint["key"], taint.get("value", ""))
+    return (toleration.get("key"), toleration.get("value", "")) == wanted
+
+
+def over_quota(needs: Iterable[PodNeeds], quotas: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Tasks that a ResourceQuota of the namespace can never admit, even while nothing else runs."""
+    found = []
+    quotas = list(quotas)
+    for pod in needs:
+        for quota in quotas:
+            hard = (quota.get("spec") or {}).get("hard") or {}
+            for name, amount in pod.requests.items():
+                for key in _keys(name):
+                    if key in hard and amount > quantity(str(hard[key])):
+                        limit = shown(name, quantity(str(hard[key])))
+                        what = f"{pod.task}: asks for {shown(name, amount)}"
+                        found.append(f"{what}; quota {quota['metadata']['name']} allows {limit} in all")
+    return list(dict.fromkeys(found))
+
+
+def _keys(resource: str) -> tuple[str, ...]:
+    """What a quota calls it; requests equal limits here."""
+    plain = (resource,) if resource in ("cpu", "memory") else ()
+    return (*plain, f"requests.{resource}", f"limits.{resource}")

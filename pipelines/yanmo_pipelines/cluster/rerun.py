@@ -1,0 +1,155 @@
+"""`yanmo rerun STAGE`: one stage again, as a Job of its own beside KFP, from a template in the cluster."""
+
+from __future__ import annotations
+
+import logging
+import re
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import yaml
+
+from yanmo.common.answers import answer
+from yanmo.common.command_end import as_process, ended
+from yanmo.common.errors import EnvironmentFault, ExitCode, UsageError
+from yanmo.common.logs import setup
+from yanmo.common.names import name_problems
+from yanmo.options.command_line import load
+from yanmo.options.fields import default_argv, opt, word
+from yanmo.options.nearest import did_you_mean
+from yanmo.options.one_line import as_line
+from yanmo_pipelines.cluster.job_log import follow_job
+from yanmo_pipelines.cluster.kubernetes_api import KubernetesApi
+from yanmo_pipelines.cluster.place import PlaceOptions
+from yanmo_pipelines.cluster.refusals import NoAnswer, NotFound
+from yanmo_pipelines.cluster.rerun_job import by_kubectl, job_of
+from yanmo_pipelines.parameters import read_settings
+from yanmo_pipelines.stages import LANGUAGE_MODEL
+
+log = logging.getLogger(__name__)
+
+STAGES = {stage.name: stage for stage in LANGUAGE_MODEL if stage.name != "resolve"}
+_RUN = re.compile(r"run:[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
+_JOB = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?\Z")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RerunOptions(PlaceOptions, group="rerun"):
+    """Run one stage again as a Job, from the CronJob stage-STAGE of manifests/, and follow its log.
+
+    Exit code: the stage's own; 75 where the Job's time was over or nobody answers.
+    """
+
+    stage: str = word("a stage: " + ", ".join(STAGES))
+    inputs: str = opt(
+        "",
+        "inputs of the stage: latest of the channel, or run:ID: what the run of KFP's (or the Job) with that "
+        "id made; default: that of the CronJob",
+        often=True,
+        metavar="latest|run:ID",
+    )
+    set: tuple[str, ...] = opt(
+        (),
+        "an option of the stage (steps=100, or train.steps=100); may be given many times",
+        metavar="NAME=VALUE",
+        often=True,
+    )
+    channel: str = opt(
+        "",
+        "channel whose pointers are read and moved; default: that of the CronJob",
+        variable="YANMO_CHANNEL",
+        often=True,
+    )
+    name: str = opt("", "the Job's name; default: rerun-STAGE- and six digits")
+    dry_run: bool = opt(False, "print the Job as YAML, and the same by kubectl; start nothing", often=True)
+    detach: bool = opt(False, "do not follow the Job: end as soon as it is made")
+    follow: str = opt("", "follow a Job that was made before, by its name, and make none", metavar="JOB")
+
+    def contradictions(self) -> tuple[str, ...]:
+        found = []
+        if self.stage not in STAGES:
+            hint = did_you_mean(self.stage, STAGES)
+            found.append(f"STAGE {self.stage}: expected one of {', '.join(STAGES)}{hint}")
+        if self.inputs not in ("", "latest") and not _RUN.match(self.inputs):
+            found.append(f"--inputs {self.inputs}: expected latest or run:ID")
+        for flag, name in (("--name", self.name), ("--follow", self.follow)):
+            if name and not _JOB.match(name):
+                found.append(f"{flag} {name[:80]}: expected at most 63 of a to z, 0 to 9 and -")
+        found += name_problems("--channel", self.channel) if self.channel else []
+        return tuple(found)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Make and follow the Job that the command line describes; returns the exit code."""
+
+    def serve() -> int:
+        options = load(RerunOptions, default_argv(argv), "yanmo rerun")
+        setup(options.log_level, "rerun", options.log_format)
+        variables = _variables(options)
+        api = KubernetesApi.of(options)
+        name = options.follow or options.name or f"rerun-{options.stage}-{uuid.uuid4().hex[:6]}"
+        if not options.follow:
+            job = job_of(_cron_job(api, options.stage), name, variables)
+            if options.dry_run:
+                shown = by_kubectl(options.stage, api.namespace, name, variables)
+                commented = "".join(f"# {line}\n" for line in shown.splitlines())
+                answer(commented + yaml.safe_dump(job, sort_keys=False, allow_unicode=True))
+                return ExitCode.DONE
+            path = api.in_namespace("jobs", group="apis/batch/v1")
+            api.create(path, f"create Job {name}", job)
+        answer(f"job   {name}\nlog   kubectl -n {api.namespace} logs -f job/{name}")
+        return ExitCode.DONE if options.detach else _followed(api, name, options)
+
+    return ended("rerun", serve, "no Job was made")
+
+
+def _variables(options: RerunOptions) -> dict[str, str]:
+    """What the Job's environment says that the CronJob's does not; refused by the stage's own words.
+
+    Raises:
+        UsageError: an option that the stage does not have, or a value that it cannot have.
+    """
+    found = {"YANMO_INPUTS": options.inputs, "YANMO_CHANNEL": options.channel}
+    settings = {}
+    for name, value in read_settings(options.set).items():
+        stage, dot, option = name.rpartition(".")
+        if dot and stage != options.stage:
+            raise UsageError(
+                f"--set {name}: expected an option of {options.stage}, such as {options.stage}.{option}"
+            )
+        settings[f"{options.stage}.{option}"] = value
+    line = as_line(settings)
+    load(STAGES[options.stage].config, ["--store=store", f"--options={line}"], f"yanmo {options.stage}")
+    found["YANMO_OPTIONS"] = line
+    return {name: value for name, value in found.items() if value}
+
+
+def _cron_job(api: KubernetesApi, stage: str) -> dict[str, object]:
+    path = api.in_namespace("cronjobs", f"stage-{stage}", group="apis/batch/v1")
+    try:
+        return api.get(path, f"read CronJob stage-{stage}")
+    except NotFound:
+        raise EnvironmentFault(
+            f"there is no CronJob stage-{stage} in namespace {api.namespace}: apply manifests/ there "
+            "(kubectl apply -k manifests/overlays/small), or give --namespace"
+        ) from None
+
+
+def _followed(api: KubernetesApi, name: str, options: RerunOptions) -> int:
+    """`follow_job`; whatever ends it before the Job does leaves the Job alone."""
+    again = f"the Job goes on; follow it again by `yanmo rerun {options.stage} --follow {name}`"
+    try:
+        return follow_job(api, name, options.look_seconds)
+    except NoAnswer as error:
+        raise NoAnswer(f"{error}; {again}") from error
+    except KeyboardInterrupt:
+        log.warning("interrupted; %s", again)
+        return 130
+    except SystemExit:  # SIGTERM
+        log.warning("stopped; %s", again)
+        raise
+
+
+if __name__ == "__main__":
+    as_process(main)

@@ -1,0 +1,7 @@
+"""`yanmo status`."""
+
+from yanmo.common.command_end import as_process
+from yanmo_pipelines.cluster.status.command import main
+
+if __name__ == "__main__":
+    as_process(main)

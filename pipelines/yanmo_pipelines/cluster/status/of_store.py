@@ -1,0 +1,96 @@
+"""What a store says: champions and newest outputs by channel, and which work nobody has finished yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from yanmo.common.errors import DataError
+from yanmo.store.objects import ObjectStore
+from yanmo.store.runs.failure_card import FILE as _FAILURE
+from yanmo.store.runs.failure_card import read_cards
+from yanmo.store.runs.lease import live_holder
+from yanmo.tools.store.pointed import Named, read_undamaged
+
+_LEASE, _WORK = "LEASE.json", "WORK.json"
+
+
+@dataclass(frozen=True)
+class Channel:
+    """A series of runs."""
+
+    name: str
+    outputs: dict[str, Named]
+    """Pointer -> what it names: champion, train, ..."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """The work on a key that is not committed, or is being made again."""
+
+    stage: str
+    key: str
+    holder: str
+    """The machine that works on it now; "" where nobody does."""
+    age: float
+    """Seconds since it was last heard of, by the store's clock."""
+    failure: tuple[str, ...] = ()
+    """The card of its last failure, where there is one."""
+
+
+@dataclass(frozen=True)
+class StoreState:
+    """What a store holds."""
+
+    uri: str
+    channels: list[Channel]
+    work: list[Work]
+    damaged: dict[str, str]
+    """Pointer -> why it cannot be read."""
+    now: float
+    """By the store's clock."""
+
+
+def store_state(store: ObjectStore, channel: str = "") -> StoreState:
+    """What the store holds, of one channel or of all."""
+    prefix = f"pointers/{channel}" if channel else "pointers"
+    named, damaged = read_undamaged(store, store.list(prefix))
+    channels: dict[str, dict[str, Named]] = {}
+    for each in named:
+        if each.is_pointer:
+            of, _, pointer = each.by.partition("/")
+            channels.setdefault(of, {})[pointer] = each
+    now = store.clock()
+    return StoreState(
+        uri=store.uri,
+        channels=[Channel(name, outputs) for name, outputs in sorted(channels.items())],
+        work=sorted(_work(store, now), key=lambda one: one.age),
+        damaged=damaged,
+        now=now,
+    )
+
+
+def _work(store: ObjectStore, now: float) -> Iterator[Work]:
+    """Keys that are worked on, or were saved and left."""
+    seen: dict[tuple[str, str], dict[str, float]] = {}
+    for info in store.list("runs"):
+        parts = info.name.split("/")
+        if len(parts) == 4 and parts[3] in (_LEASE, _WORK, _FAILURE):
+            seen.setdefault((parts[1], parts[2]), {})[parts[3]] = info.modified
+    for (stage, key), files in seen.items():
+        holder = _holder(store, f"runs/{stage}/{key}/{_LEASE}", now - files.get(_LEASE, 0.0))
+        is_left = _WORK in files or _FAILURE in files
+        if holder or (is_left and store.stat(f"cas/{stage}/{key}/MANIFEST.json") is None):
+            cards = read_cards(store, stage, key) if _FAILURE in files else []
+            failure = (
+                (f"at {cards[0].made_at}: {cards[0].first_line}", *cards[0].lines()[1:]) if cards else ()
+            )
+            yield Work(stage, key, holder, now - max(files.values()), failure)
+
+
+def _holder(store: ObjectStore, name: str, age: float) -> str:
+    """Who holds a lease; "" where nobody does."""
+    try:
+        return live_holder(name, store.read(name)[0], age)
+    except (FileNotFoundError, DataError):
+        return ""

@@ -1,0 +1,238 @@
+"""`yanmo status --serve`: what no pod of a stage can say, on /metrics.
+
+Two threads look at the store, often for what changes and seldom for its size; scrapes are answered from what
+they saw last. So a scrape costs the store nothing, and is answered while the store is not. Times and ages
+stay true meanwhile, as they are made of times; a figure that would be of then (bits, what runs) is gone.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable
+
+from yanmo.common.errors import ExitCode, advice, exit_code
+from yanmo.stage.measured import Measured
+from yanmo.store.objects import ObjectStore
+from yanmo_pipelines.cluster.status.serving.look import Channel, Seen, Watcher, count
+from yanmo_pipelines.cluster.status.serving.metrics import METRICS, OUTCOMES, STAGES
+from yanmo_pipelines.cluster.status.serving.nights import NIGHT_STATES, Plan, Signs, nights
+from yanmo_pipelines.cluster.status.serving.options import ServeOptions
+
+log = logging.getLogger(__name__)
+_LATE_LOOKS, _LATE_SECONDS = 3.0, 10.0
+"""The store is up no longer when it was last seen so many intervals ago, and so many seconds besides."""
+
+
+class Status:
+    """What was seen of a store, as metrics."""
+
+    def __init__(
+        self,
+        plan: Plan | None,
+        night_channel: str,
+        refresh_seconds: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._clock = clock
+        self._plan, self._night_channel = plan, night_channel
+        self._late = _LATE_LOOKS * refresh_seconds + _LATE_SECONDS
+        self._lock = threading.Lock()
+        self._seen: Seen | None = None
+        self._seen_at = self._clock()
+        self._offset, self._started = 0.0, time.time()
+        self._answers, self._took = False, 0.0
+        self._looks = {"seen": 0, "failed": 0}
+        self._counted: tuple[float, dict[str, tuple[int, int]]] | None = None
+
+    def saw(self, seen: Seen, took: float) -> None:
+        """The store was seen."""
+        with self._lock:
+            self._seen, self._took, self._answers = seen, took, True
+            self._seen_at = self._clock()
+            self._offset = seen.at + took - time.time()
+            self._looks["seen"] += 1
+
+    def failed(self) -> None:
+        """The store did not answer, or may not be read."""
+        with self._lock:
+            self._answers = False
+            self._looks["failed"] += 1
+
+    def counted(self, sizes: dict[str, tuple[int, int]]) -> None:
+        """The store's objects were counted."""
+        with self._lock:
+            self._counted = self._clock(), sizes
+
+    def show(self, measured: Measured) -> None:
+        """Set all metrics to what is true now."""
+        with self._lock:
+            age = self._clock() - self._seen_at
+            is_up = self._answers and age <= self._late
+            now = time.time() + self._offset
+            measured.set("store_up", float(is_up), room="status")
+            measured.set("look_age_seconds", age, room="status")
+            for result, number in self._looks.items():
+                measured.set("looks", number, room="status", result=result)
+            if self._counted:
+                self._show_size(measured, *self._counted)
+            seen = self._seen
+            channels = seen.channels if seen else {}
+            self._show_lasting(measured, channels, now)
+            if seen and is_up:
+                measured.set("look_seconds", self._took, room="status")
+                measured.set("damaged", len(seen.damaged), room="status")
+                _show_champions(measured, channels)
+                _show_work(measured, seen, now)
+            else:
+                for metric in METRICS:
+                    if metric.still == "gone":
+                        measured.gone(metric.name, room=metric.room)
+            if self._plan:
+                self._show_nights(measured, self._plan, seen, now)
+
+    def _show_size(self, measured: Measured, at: float, sizes: dict[str, tuple[int, int]]) -> None:
+        for part, (objects, size) in sizes.items():
+            measured.set("objects", objects, room="store", part=part)
+            measured.set("size_bytes", size, room="store", part=part)
+        measured.set("size_age_seconds", self._clock() - at, room="store")
+
+    def _show_lasting(self, measured: Measured, channels: dict[str, Channel], now: float) -> None:
+        last = {
+            (name, stage): max(at for of, at in channel.ended if of == stage)
+            for name, channel in channels.items()
+            for stage in dict(channel.ended)
+        }
+        measured.show_only("last_success_timestamp_seconds", last, room="channel")
+        ages = {place: max(now - at, 0.0) for place, at in last.items()}
+        measured.show_only("last_success_age_seconds", ages, room="channel")
+        since = {(n,): c.champion_since for n, c in channels.items() if c.champion_since is not None}
+        measured.show_only("champion_since_timestamp_seconds", since, room="channel")
+        changes = {(name,): float(channel.changes) for name, channel in channels.items()}
+        measured.show_only("champion_changes", changes, room="channel")
+
+    def _show_nights(self, measured: Measured, plan: Plan, seen: Seen | None, now: float) -> None:
+        channel = seen.channels.get(self._night_channel) if seen else None
+        working = seen.working if seen else ()
+        signs = Signs(
+            ended=channel.ended if channel else (),
+            paused=channel.paused if channel else (),
+            works_since=tuple(
+                one.since if one.since is not None else now
+                for one in working
+                if one.channel in (self._night_channel, "")
+            ),
+        )
+        known_until = now - (self._clock() - self._seen_at) if seen else float("-inf")
+        first = min(self._started, channel.first) if channel else self._started
+        found = nights(plan, signs, now, known_until, first)
+        name = self._night_channel
+        states = [night.state for night in found]
+        measured.show_only(
+            "nights", {(name, s): float(states.count(s)) for s in NIGHT_STATES}, room="channel"
+        )
+        if found:
+            newest = found[-1]
+            stands = {(name, s): float(s == newest.state) for s in NIGHT_STATES}
+            measured.show_only("state", stands, room="night")
+            measured.set("due_timestamp_seconds", newest.begin, room="night", channel=name)
+        after = plan.cron.next_after(plan.zone, now)
+        if after is not None:
+            measured.set("next_timestamp_seconds", after, room="night", channel=name)
+
+
+def _show_champions(measured: Measured, channels: dict[str, Channel]) -> None:
+    bits = {(n, genre): value for n, c in channels.items() for genre, value in c.bits.items()}
+    measured.show_only("champion_bits_per_character", bits, room="channel")
+    means = {(n,): c.mean_bits for n, c in channels.items() if c.mean_bits is not None}
+    measured.show_only("champion_mean_bits_per_character", means, room="channel")
+    judged = {n: c for n, c in channels.items() if c.verdict}
+    said = {(n, o): float(o == c.verdict) for n, c in judged.items() for o in OUTCOMES}
+    measured.show_only("verdict", said, room="channel")
+    of_runs = {(n, o): float(c.verdicts[o]) for n, c in judged.items() for o in OUTCOMES}
+    measured.show_only("verdicts", of_runs, room="channel")
+
+
+def _show_work(measured: Measured, seen: Seen, now: float) -> None:
+    running: dict[tuple[str, ...], list[float | None]] = defaultdict(list)
+    for one in seen.working:
+        running[one.channel, one.stage].append(one.since)
+    measured.show_only("running", {place: float(len(found)) for place, found in running.items()}, room="work")
+    oldest = {
+        p: max(now - at for at in found if at is not None) for p, found in running.items() if any(found)
+    }
+    measured.show_only("running_seconds", {p: max(age, 0.0) for p, age in oldest.items()}, room="work")
+    for stage in STAGES:
+        measured.set("left", seen.left[stage], room="work", stage=stage)
+        measured.set("failed", seen.failed[stage], room="work", stage=stage)
+
+
+def serve(options: ServeOptions, store: ObjectStore, channel: str = "") -> int:
+    """Serve until SIGTERM or Ctrl-C; returns the exit code.
+
+    Raises:
+        EnvironmentFault: the port is taken.
+    """
+    status = Status(options.plan(), options.night_channel, options.refresh_seconds)
+    everywhere = options.serve_address == "all"
+    measured = Measured("status", METRICS, port=options.serve_port, everywhere=everywhere)
+    measured.source(lambda: status.show(measured))
+    assert measured.endpoint is not None
+    measured.endpoint.start(or_another=False)
+    stop, broken = threading.Event(), queue.SimpleQueue[BaseException]()
+    watcher = Watcher(store, channel)
+
+    def look() -> None:
+        began = time.monotonic()
+        status.saw(watcher.look(), time.monotonic() - began)
+
+    def recount() -> None:
+        status.counted(count(store))
+
+    try:
+        _again_and_again("look", look, status.failed, options.refresh_seconds, stop, broken)
+        if options.count_seconds:
+            _again_and_again("count", recount, lambda: None, options.count_seconds, stop, broken)
+        where = "http://127.0.0.1" if not everywhere else "all addresses, port "
+        log.info("serving /metrics of %s at %s:%d", store.uri, where, measured.port)
+        raise broken.get()
+    except (SystemExit, KeyboardInterrupt):  # how a service ends
+        log.info("asked to stop")
+        return ExitCode.DONE
+    finally:
+        stop.set()
+        measured.endpoint.close()
+
+
+def _again_and_again(
+    name: str,
+    act: Callable[[], None],
+    failed: Callable[[], None],
+    seconds: float,
+    stop: threading.Event,
+    broken: queue.SimpleQueue[BaseException],
+) -> None:
+    """`act` in a thread of its own, every so many seconds; why it fails is logged when that changes."""
+
+    def run() -> None:
+        said = ""
+        while not stop.is_set():
+            try:
+                act()
+                if said:
+                    log.info("%s: the store answers again", name)
+                said = ""
+            except Exception as error:
+                failed()
+                if exit_code(error) == ExitCode.BUG:
+                    broken.put(error)
+                    return
+                if advice(error) != said:
+                    said = advice(error)
+                    log.warning("%s: %s", name, said)
+            stop.wait(seconds if not said else min(seconds, 60.0))
+
+    threading.Thread(target=run, name=f"status-{name}", daemon=True).start()

@@ -1,0 +1,215 @@
+"""`yanmo submit`: a pipeline run in KFP, from the check of its form to its verdict."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from yanmo.common.answers import answer
+from yanmo.common.command_end import as_process, ended
+from yanmo.common.errors import EnvironmentFault, ExitCode, UsageError
+from yanmo.common.logs import setup
+from yanmo.common.names import name_problems
+from yanmo.options.command_line import load
+from yanmo.options.fields import default_argv, opt
+from yanmo_pipelines.cluster.fitting import no_node_holds, nodes_of, over_quota
+from yanmo_pipelines.cluster.follow import follow
+from yanmo_pipelines.cluster.kfp_api import KfpApi
+from yanmo_pipelines.cluster.kubernetes_api import KubernetesApi, NoCluster
+from yanmo_pipelines.cluster.place import PlaceOptions, own_namespace, run_link
+from yanmo_pipelines.cluster.plan import Plan, planned
+from yanmo_pipelines.cluster.refusals import Exists, Forbidden, NoAnswer
+from yanmo_pipelines.cluster.uploaded import upload
+from yanmo_pipelines.compile import PIPELINES
+from yanmo_pipelines.pod_options import PodOptions
+
+log = logging.getLogger(__name__)
+
+_MOST_NAME = 128
+"""Characters of an experiment's name: KFP's server refuses more. A run's it takes longer; nobody reads it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubmitOptions(PlaceOptions, PodOptions, group="submit"):
+    """Run a pipeline in KFP: check its form, upload it unless it is there, follow it to its verdict.
+
+    Exit code: 0, that of the stage that failed, 75 where it was terminated or nobody answers, 78 where the
+    cluster lacks something.
+    """
+
+    pipeline: str = opt(
+        "language_model",
+        f"{', '.join(PIPELINES)}, or the path of a compiled YAML",
+        metavar="NAME",
+        often=True,
+    )
+    channel: str = opt(
+        "",
+        "name of a series of runs, such as nightly; default: that of the form",
+        variable="YANMO_CHANNEL",
+        often=True,
+    )
+    store: str = opt(
+        "",
+        "where the run's outputs are stored, as its pods see it, s3://bucket/prefix; default: what the "
+        "Secret yanmo-store says, else KFP's own bucket",
+        often=True,
+    )
+    set: tuple[str, ...] = opt(
+        (),
+        "a field of the run form (train_steps=100) or any option of a stage (train.layers=4); may be given "
+        "many times",
+        metavar="NAME=VALUE",
+        often=True,
+    )
+    experiment: str = opt("Default", "experiment of KFP's that the run belongs to; made if it is not there")
+    name: str = opt("", "the run's name in KFP; default: pipeline, channel and time")
+    service_account: str = opt("", "service account of the run's pods; default: KFP's own")
+    wait_for_node: bool = opt(
+        False, "submit also where no node can hold a task: for a cluster that adds nodes by itself"
+    )
+    detach: bool = opt(False, "do not follow the run: end as soon as it is submitted", often=True)
+    follow: str = opt(
+        "", "follow a run that was submitted before, by its id, and submit nothing", metavar="ID", often=True
+    )
+
+    def contradictions(self) -> list[str]:
+        found = []
+        if self.follow and self.detach:
+            found.append("--follow and --detach contradict: expected one of them")
+        for flag, name in (("--name", self.name), ("--experiment", self.experiment)):
+            if len(name) > _MOST_NAME:
+                found.append(f"{flag}: {len(name)} characters; give at most {_MOST_NAME}")
+        return found + (name_problems("--channel", self.channel) if self.channel else [])
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Submit and follow the run that the command line describes; returns the exit code."""
+
+    def serve() -> int:
+        options = load(SubmitOptions, default_argv(argv), "yanmo submit")
+        setup(options.log_level, "submit", options.log_format)
+        if options.follow:
+            kubernetes = cluster_if_any(options)
+            api = KfpApi.of(options, options.namespace or own_namespace())
+            run_id = str(api.run(options.follow)["run_id"])
+        else:
+            plan = planned(
+                options.pipeline,
+                options.set,
+                {"store": options.store, "channel": options.channel},
+                options,
+            )
+            kubernetes = cluster_if_any(options)
+            api = KfpApi.of(options, options.namespace or (kubernetes.namespace if kubernetes else ""))
+            _check_nodes(plan, kubernetes, options.wait_for_node)
+            run_id = _submitted(api, plan, options)
+        answer(f"run   {run_id}\nlink  {run_link(options, run_id)}")
+        return ExitCode.DONE if options.detach else _followed(api, run_id, kubernetes, options.look_seconds)
+
+    return ended("submit", serve, "nothing was submitted")
+
+
+def _followed(api: KfpApi, run_id: str, kubernetes: KubernetesApi | None, look_seconds: float) -> int:
+    """`follow`; whatever ends it before the run does leaves the run alone."""
+    again = f"the run goes on; follow it again by `yanmo submit --follow {run_id}`"
+    try:
+        return follow(api, run_id, kubernetes, look_seconds)
+    except NoAnswer as error:
+        raise NoAnswer(f"{error}; {again}") from error
+    except KeyboardInterrupt:
+        log.warning("interrupted; %s", again)
+        return 130
+    except SystemExit:  # SIGTERM
+        log.warning("stopped; %s", again)
+        raise
+
+
+def cluster_if_any(options: PlaceOptions) -> KubernetesApi | None:
+    """The cluster, where one is known here; a run can be submitted without."""
+    try:
+        return KubernetesApi.of(options)
+    except NoCluster as error:
+        if options.context:
+            raise
+        log.debug("%s", error)
+        return None
+
+
+def _check_nodes(plan: Plan, kubernetes: KubernetesApi | None, waits: bool) -> None:
+    """Refuse tasks that would be Pending for ever.
+
+    Raises:
+        EnvironmentFault: no node can ever hold one, or a quota admit it.
+    """
+    if kubernetes is None:
+        log.info("whether a node can hold each task was not checked: no cluster is known here (KUBECONFIG)")
+        return
+    pods, problems = plan.pods, list[str]()
+    try:
+        nodes = nodes_of(kubernetes)
+        for pod in pods:
+            why = no_node_holds(pod, nodes)
+            problems += [f"{pod.task}: no node can hold its pod: {why}"] if why else []
+    except (Forbidden, NoAnswer) as error:
+        log.info("whether a node can hold each task was not checked: %s", error)
+    try:
+        path = kubernetes.in_namespace("resourcequotas")
+        problems += over_quota(pods, kubernetes.listed(path, "list quotas"))
+    except (Forbidden, NoAnswer) as error:
+        log.info("quotas were not checked: %s", error)
+    for problem in problems:
+        (log.warning if waits else log.error)("%s", problem)
+    if problems and not waits:
+        raise EnvironmentFault(
+            f"{len(problems)} of the run's tasks would wait for ever (above); give smaller requests "
+            "(training_pod_cpu, training_pod_memory, training_pod_gpus on the form), or --wait-for-node "
+            "where the cluster adds nodes by itself"
+        )
+
+
+def _submitted(api: KfpApi, plan: Plan, options: SubmitOptions) -> str:
+    """Upload, and create the run; its id."""
+    version = upload(api, plan.name, plan.version, plan.text, plan.about)
+    experiment = _experiment(api, options.experiment)
+    run = {
+        "display_name": options.name or _default_name(plan),
+        "description": f"yanmo submit, version {version.name}",
+        "experiment_id": experiment,
+        "pipeline_version_reference": version.reference,
+        "runtime_config": {"parameters": dict(plan.values)},
+        "service_account": options.service_account,
+    }
+    try:
+        return str(api.create_run(run)["run_id"])
+    except NoAnswer as error:  # it may have come through: a second one would do the work twice
+        raise NoAnswer(f"{error}; look first whether KFP has the run") from error
+
+
+def _default_name(plan: Plan) -> str:
+    parts = (plan.name, plan.channel, f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S}")
+    name = " ".join(filter(None, parts))
+    return name if len(name) <= _MOST_NAME else name[-_MOST_NAME:]
+
+
+def _experiment(api: KfpApi, name: str) -> str:
+    """The id of the experiment, made if it is not there.
+
+    Raises:
+        UsageError: it is archived, and takes no run.
+    """
+    found = api.experiment(name)
+    if found is None:
+        try:
+            found = api.create_experiment(name)
+        except Exists:  # another submit was faster
+            found = api.experiment(name) or {}
+    if found.get("storage_state") == "ARCHIVED":
+        raise UsageError(f"--experiment {name}: it is archived; restore it in KFP's UI, or name another")
+    return str(found["experiment_id"])
+
+
+if __name__ == "__main__":
+    as_process(main)

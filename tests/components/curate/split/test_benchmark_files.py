@@ -1,0 +1,88 @@
+"""Strings of a benchmark's records, however the file holds them, and none of a length that has no bound."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from yanmo.common.errors import DataError
+from yanmo.curate.sources.listing import BENCHMARK_FORMS, Source, digest_files, find_files
+from yanmo.curate.split.benchmark_files import _cells, benchmark_texts
+from yanmo.store.file_store import FileStore
+
+LIMIT = 1 << 20
+
+
+def source_at(path: Path) -> Source:
+    found = find_files(str(path), BENCHMARK_FORMS, "--benchmarks")
+    (source,) = digest_files(FileStore(path.parent / "store"), found)
+    return source
+
+
+def texts_of(path: Path, run_length: int = 1) -> list[str]:
+    return benchmark_texts([source_at(path)], run_length, LIMIT)
+
+
+def as_jsonl(texts: list[str]) -> bytes:
+    return "\n".join(json.dumps({"question": text}, ensure_ascii=False) for text in texts).encode()
+
+
+def as_csv(texts: list[str]) -> bytes:
+    out = io.StringIO(newline="")
+    csv.writer(out).writerows(["", text] for text in texts)
+    return out.getvalue().encode()
+
+
+def as_parquet(texts: list[str]) -> bytes:
+    out = io.BytesIO()
+    pq.write_table(pa.table({"choices": [[text, "x"] for text in texts]}), out)
+    return out.getvalue()
+
+
+FORMS: dict[str, Callable[[list[str]], bytes]] = {
+    "jsonl": as_jsonl,
+    "txt": lambda texts: "\n\n".join(texts).encode(),
+    "csv": as_csv,
+    "csv.gz": lambda texts: gzip.compress(as_csv(texts)),
+    "parquet": as_parquet,
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("long_one", [0, 7, 19])
+def test_a_record_without_bound_is_refused_by_its_number(tmp_path: Path, form: str, long_one: int) -> None:
+    """A line was left out without a word; a Parquet row of 90 MB took 1.3 GB."""
+    path = tmp_path / f"b.{form}"
+    texts = [f"春江潮水{n}" + ("长" * 3 * LIMIT if n == long_one else "") for n in range(20)]
+    path.write_bytes(FORMS[form](texts))
+    number = long_one * (2 if form == "txt" else 1) + 1
+    with pytest.raises(
+        DataError, match=rf"b\.{form}:{number}: a record of more than .*; split it, take it out"
+    ):
+        texts_of(path)
+    path.write_bytes(FORMS[form]([text[:20] for text in texts]))
+    assert len(texts_of(path, run_length=4)) == 20
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.lists(st.text('a诗,"\r\n ', max_size=9), max_size=3), max_size=9))
+def test_a_table_is_read_row_by_row_as_it_was_as_a_whole(rows: list[list[str]]) -> None:
+    out = io.StringIO(newline="")
+    csv.writer(out).writerows([*rows, ["春江潮水"]])
+    wanted = [cell for row in csv.reader(io.StringIO(out.getvalue(), newline="")) for cell in row]
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "b.csv"
+        path.write_bytes(out.getvalue().encode())
+
+        assert list(_cells(source_at(path), LIMIT)) == wanted

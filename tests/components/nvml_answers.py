@@ -1,0 +1,130 @@
+"""A driver that answers as NVML's reference says. Synthetic: no card was asked.
+
+Names, structures, units and codes are those of the NVML API Reference and of nvml.h (3: not supported, 10:
+timeout, 15: lost); the figures are invented, of the size of an H100's.
+A test may change `unsupported` and `lost`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from typing import Any
+
+NOT_SUPPORTED, TIMEOUT, LOST = 3, 10, 15
+UUIDS = ("GPU-11111111-2222-3333-4444-555555555555", "GPU-66666666-7777-8888-9999-000000000000")
+NUMBERS = {
+    "nvmlDeviceGetPowerUsage": 312_500,  # mW
+    "nvmlDeviceGetEnforcedPowerLimit": 700_000,
+    "nvmlDeviceGetTotalEnergyConsumption": 5_000_000,  # mJ
+}
+
+
+class Driver:
+    """In the place of the library that ctypes loads."""
+
+    def __init__(self, cards: int = 2) -> None:
+        self.cards, self.xids, self.hangs = cards, list[tuple[int, int]](), threading.Event()
+        self.hangs.set()
+        self.unsupported: set[str] = set()
+        self.lost: set[int] = set()
+        """Handles of cards that fell off the bus."""
+        self.calls: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("nvml"):
+            raise AttributeError(name)
+
+        def call(*arguments: Any) -> int:
+            self.calls.append(name)
+            self.hangs.wait()
+            if name in self.unsupported:
+                return NOT_SUPPORTED
+            if getattr(arguments[0] if arguments else None, "value", None) in self.lost:
+                return LOST
+            return int(getattr(self, f"_{name}", self._number)(name, *arguments))
+
+        return call
+
+    def _number(self, name: str, handle: Any, answer: Any) -> int:
+        answer._obj.value = NUMBERS[name] * handle.value
+        return 0
+
+    def _nvmlDeviceGetCount_v2(self, name: str, answer: Any) -> int:
+        answer._obj.value = self.cards
+        return 0
+
+    def _nvmlDeviceGetHandleByIndex_v2(self, name: str, index: Any, answer: Any) -> int:
+        if index.value >= self.cards:
+            return 6  # NVML_ERROR_NOT_FOUND
+        answer._obj.value = index.value + 1
+        return 0
+
+    def _nvmlDeviceGetHandleByUUID(self, name: str, uuid: Any, answer: Any) -> int:
+        text = uuid.value.decode()
+        if text not in UUIDS:
+            return 6
+        answer._obj.value = UUIDS.index(text) + 1
+        return 0
+
+    def _nvmlDeviceGetName(self, name: str, handle: Any, text: Any, length: Any) -> int:
+        text.value = b"NVIDIA H100 80GB HBM3"
+        return 0
+
+    def _nvmlDeviceGetUUID(self, name: str, handle: Any, text: Any, length: Any) -> int:
+        text.value = UUIDS[handle.value - 1].encode()
+        return 0
+
+    def _nvmlSystemGetDriverVersion(self, name: str, text: Any, length: Any) -> int:
+        text.value = b"575.57.08"
+        return 0
+
+    def _nvmlDeviceGetUtilizationRates(self, name: str, handle: Any, answer: Any) -> int:
+        answer._obj.gpu, answer._obj.memory = 97, 40  # percent
+        return 0
+
+    def _nvmlDeviceGetMemoryInfo(self, name: str, handle: Any, answer: Any) -> int:
+        answer._obj.total, answer._obj.used, answer._obj.free = 80 << 30, 60 << 30, 20 << 30
+        return 0
+
+    def _nvmlDeviceGetTemperature(self, name: str, handle: Any, sensor: Any, answer: Any) -> int:
+        assert sensor.value == 0, "NVML_TEMPERATURE_GPU"
+        answer._obj.value = 64
+        return 0
+
+    def _nvmlDeviceGetClockInfo(self, name: str, handle: Any, clock: Any, answer: Any) -> int:
+        answer._obj.value = {1: 1980, 2: 2619}[clock.value]  # MHz of SM, of memory
+        return 0
+
+    def _nvmlDeviceGetCurrentClocksThrottleReasons(self, name: str, handle: Any, answer: Any) -> int:
+        answer._obj.value = 0x4 | 0x40  # power cap, hardware thermal
+        return 0
+
+    def _nvmlDeviceGetPcieThroughput(self, name: str, handle: Any, counter: Any, answer: Any) -> int:
+        answer._obj.value = {0: 1_000, 1: 2_000}[counter.value]  # KB/s sent, received
+        return 0
+
+    def _nvmlDeviceGetFieldValues(self, name: str, handle: Any, count: Any, answer: Any) -> int:
+        field = answer._obj
+        assert count.value == 1 and field.scope == 0xFFFFFFFF
+        field.result, field.value = 0, {138: 3, 139: 5}[field.field]  # KiB of data
+        return 0
+
+    def _nvmlEventSetCreate(self, name: str, answer: Any) -> int:
+        answer._obj.value = 99
+        return 0
+
+    def _nvmlDeviceRegisterEvents(self, name: str, handle: Any, kinds: Any, events: Any) -> int:
+        assert kinds.value == 0x8 and events.value == 99, "nvmlEventTypeXidCriticalError"
+        return 0
+
+    def _nvmlEventSetWait_v2(self, name: str, events: Any, answer: Any, milliseconds: Any) -> int:
+        if not self.xids:
+            threading.Event().wait(0.02)
+            return TIMEOUT
+        place, number = self.xids.pop(0)
+        answer._obj.device, answer._obj.kind, answer._obj.data = place + 1, 0x8, number
+        return 0
+
+
+assert ctypes.sizeof(ctypes.c_ulonglong) == 8

@@ -1,0 +1,167 @@
+"""The first task refuses what a later one would refuse, by the name of the form's field."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from yanmo.options.one_line import as_line, read_line
+from yanmo.resolve.__main__ import main
+from yanmo.resolve.config import STAGE
+from yanmo.stage.options_line import options_line, with_settings
+
+STAGES = ("curate", "balance", "tokenize", "train", "evaluate", "promote")
+FORM = {"curate.sources": "poems.jsonl", "balance.quotas": "alpha=0.7", "train.steps": "auto"}
+
+
+def flags(tmp_path: Path, form: dict[str, str], line: str = "") -> list[str]:
+    given = {**FORM, **form}
+    return [
+        f"--store={tmp_path / 'store'}",
+        *(f"--stages=yanmo.{stage}.config" for stage in STAGES),
+        *(f"--form={name}={value}" for name, value in given.items()),
+        f"--others={line}",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("form", "line", "words"),
+    [
+        ({"train.steps": "many"}, "", "train_steps many: expected a whole number"),
+        ({"balance.quotas": "many"}, "", "data_quotas: expected class=amount"),
+        ({"train.steps": "0"}, "train.layers=3", "train_steps 0: expected a whole number from 1"),
+        (
+            {"resolve.training_pod_cpu": "many"},
+            "",
+            "training_pod_cpu many: expected cores above 0, such as 8",
+        ),
+        (
+            {"resolve.training_pod_memory": "32"},
+            "",
+            "training_pod_memory 32: expected an amount above 0 with",
+        ),
+        ({"resolve.training_pod_gpus": "1.5"}, "", "training_pod_gpus 1.5: expected a whole number of GPUs"),
+        (
+            {},
+            "resolve.training_pod_nodes=gpu",
+            "options of resolve: --training-pod-nodes gpu: expected",
+        ),
+        ({}, "train.warmup=3", "error 64: options of train: unknown option 'warmup'"),
+        ({}, "train.ranks=5", "train: --batch-rows 32 does not divide among --ranks 5"),
+        ({}, "train.steps=5", "options: train.steps is the form's field train_steps; set it there"),
+        ({"train.steps": ""}, "train.steps=5", "options: train.steps is the form's field train_steps"),
+        ({"resolve.channel": "a/b"}, "", "channel 'a/b': expected up to 100 letters"),
+        ({}, "resolve.channel=dev", "resolve: options names --channel"),
+        ({}, "tran.steps=5", "options: tran.steps: no stage tran, did you mean train?"),
+        ({}, "warmup_steps: 20", "options: warmup_steps:: expected STAGE.OPTION=VALUE"),
+        ({}, "train.warmup_steps=20 train.warmup-steps=30", "train.warmup_steps is given twice"),
+        ({}, "balance.by='author", "no closing quotation"),
+        ({}, "absent.txt", "options: absent.txt: no such file"),
+        ({}, "x" * 5000 + "=", "5001 characters, at most 4000"),
+    ],
+)
+def test_a_wrong_value_is_refused_by_the_name_of_its_field(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], form: dict[str, str], line: str, words: str
+) -> None:
+    assert main(flags(tmp_path, form, line)) == 64
+    said = capsys.readouterr().err
+    assert words in said.replace("; did you", ", did you"), said
+    assert "Traceback" not in said and "resolve error 64: " in said.splitlines()[-1]
+
+
+def handed_on(tmp_path: Path, argv: list[str]) -> dict[str, str]:
+    """What the first task hands on."""
+    names = [*STAGE.parameters, *STAGE.objects]
+    outputs = {name: {"outputFile": str(tmp_path / "out" / name)} for name in names}
+    given = {"outputs": {"parameters": outputs, "outputFile": str(tmp_path / "out.json")}}
+    assert main([*argv, f"--executor-input={json.dumps(given)}"]) == 0
+    return {name: (tmp_path / "out" / name).read_text(encoding="utf-8") for name in names}
+
+
+MORE = "train.layers=3 train.warmup-steps='30'"
+
+
+@pytest.mark.parametrize(
+    ("kind", "more"), [("line", ""), ("file", ""), ("uri", ""), ("file", MORE), ("uri", MORE)]
+)
+def test_the_line_of_options_is_read_once_and_handed_on(tmp_path: Path, kind: str, more: str) -> None:
+    line = "train.warmup_steps=20 curate.default_genre='白话 文' promote.draws=2500"
+    file = tmp_path / ("options.txt" if kind == "uri" else "my options.txt")
+    file.write_text("# a night\n" + line.replace(" p", "\np") + "\n", encoding="utf-8")
+    given = {"line": line, "file": shlex.quote(str(file)), "uri": file.as_uri()}[kind]
+    found = read_line(handed_on(tmp_path, flags(tmp_path, {}, f"{given} {more}"))["options"])
+    assert found.pop("balance") == {"quotas": "alpha=0.7"}, "fields of the form are in it"
+    assert found.pop("curate") == {"sources": "poems.jsonl", "default_genre": "白话 文"}
+    expected = {"warmup_steps": "30", "layers": "3"} if more else {"warmup_steps": "20"}
+    assert found == {"train": expected, "promote": {"draws": "2500"}}, "what follows a file wins over it"
+
+
+def test_an_empty_field_has_the_pipelines_default_and_wins_over_no_other(tmp_path: Path) -> None:
+    defaults = "--defaults=curate.sources=bundled resolve.channel=main train.layers=6 train.size=small"
+    form = {"curate.sources": " ", "balance.quotas": "", "resolve.channel": "", "train.size": "auto"}
+    found = handed_on(tmp_path, [*flags(tmp_path, form, "train.width=96"), defaults])
+    assert read_line(found["options"]) == {
+        "curate": {"sources": "bundled"},
+        "train": {"layers": "6", "width": "96"},
+    }
+    assert found["channel"] == "main"
+    found = handed_on(tmp_path, [*flags(tmp_path, form, "train.layers=3"), defaults])
+    assert read_line(found["options"])["train"] == {"layers": "3"}, "the line wins over the pipeline"
+
+
+def test_a_stage_that_is_none_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for module in ("yanmo.curat.config", "json", "", "..x", "yanmo.train"):
+        assert main([f"--store={tmp_path}", f"--stages={module}"]) == 64
+        assert "expected the module of a STAGE" in capsys.readouterr().err
+
+
+def test_it_reads_the_options_of_every_stage_with_neither_images_libraries(tmp_path: Path) -> None:
+    """It runs in the data image, where torch is not, and must not need the data libraries either."""
+    hide = (
+        "import sys; [sys.modules.__setitem__(n, None) for n in ('torch', 'deepspeed', 'jieba', 'numpy')]; "
+    )
+    run = f"from yanmo.resolve.__main__ import main; sys.exit(main({flags(tmp_path, {})!r}))"
+    done = subprocess.run([sys.executable, "-c", hide + run], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+NAMES = st.sampled_from(["train.layers", "train.warmup_steps", "curate.default_genre"])
+TEXTS = st.text(st.characters(blacklist_categories=["Cs", "Cc"]), min_size=1, max_size=8)
+
+
+@given(
+    in_file=st.dictionaries(NAMES, TEXTS),
+    after_it=st.dictionaries(NAMES, TEXTS),
+    by_flags=st.dictionaries(NAMES, TEXTS),
+    dashed=st.booleans(),
+)
+@hypothesis_settings(max_examples=50, deadline=None)
+def test_flags_win_over_what_follows_a_file_and_that_over_the_file(
+    in_file: dict[str, str], after_it: dict[str, str], by_flags: dict[str, str], dashed: bool
+) -> None:
+    """`yanmo run --set options=FILE --set train.layers=4`."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "of a night.txt"
+        file.write_text(as_line(in_file), encoding="utf-8")
+        given_flags = {n.replace("_", "-") if dashed else n: text for n, text in by_flags.items()}
+        line = with_settings(f"{shlex.quote(str(file))} {as_line(after_it)}", given_flags)
+        found = read_line(options_line(line))
+        expected = read_line(as_line({**in_file, **after_it, **by_flags}))
+        assert found == expected
+        assert read_line(options_line(with_settings(as_line(in_file), given_flags))) == read_line(
+            as_line({**in_file, **by_flags})
+        )
+
+
+def test_a_line_without_settings_is_left_as_it_is() -> None:
+    for text in ("", "train.layers=4", "'a b.txt'", "s3://bucket/a=b/night.txt", "balance.by='author"):
+        assert with_settings(text, {}) == text

@@ -1,0 +1,156 @@
+"""The GPUs on /metrics. The driver's answers are made from its documentation (nvml_answers.py)."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import time
+from pathlib import Path
+
+import pytest
+from nvml_answers import UUIDS, Driver
+
+from yanmo.stage import energy, nvml
+from yanmo.stage.exporter import Telemetry
+from yanmo.stage.gpu import GpuMetrics
+from yanmo.stage.metric import GPU_METRICS, THROTTLES
+from yanmo.stage.nvml import Nvml
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def driver(monkeypatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    made = Driver()
+    yield made
+    made.hangs.set()
+
+
+def watched(driver: Driver, until="yanmo_gpu_info", **seconds: float) -> tuple[Telemetry, str]:
+    telemetry = Telemetry("train", GPU_METRICS)
+    GpuMetrics(telemetry, lambda: Nvml(driver), **seconds).start()
+    return telemetry, wait_for(telemetry, until)
+
+
+def wait_for(telemetry: Telemetry, until: str) -> str:
+    end = time.monotonic() + 60
+    while until not in (text := telemetry.text()):
+        assert time.monotonic() < end, text
+        time.sleep(0.02)
+    return text
+
+
+def test_every_metric_is_shown_in_base_units(driver):
+    driver.xids = [(1, 79), (1, 79), (0, 31)]
+    telemetry, _ = watched(driver)
+    text = wait_for(telemetry, 'xid="31"')
+    for line in (
+        f'yanmo_gpu_info{{driver="575.57.08",gpu="1",name="NVIDIA H100 80GB HBM3",uuid="{UUIDS[1]}"}} 1.0',
+        'yanmo_gpu_utilization_ratio{gpu="0"} 0.97',
+        'yanmo_gpu_memory_used_bytes{gpu="0"} 6.442450944e+010',
+        'yanmo_gpu_memory_bytes{gpu="0"} 8.589934592e+010',
+        'yanmo_gpu_power_watts{gpu="0"} 312.5',
+        'yanmo_gpu_power_limit_watts{gpu="1"} 1400.0',
+        'yanmo_gpu_energy_joules_total{gpu="0"} 5000.0',
+        'yanmo_gpu_temperature_celsius{gpu="0"} 64.0',
+        'yanmo_gpu_clock_hertz{clock="sm",gpu="0"} 1.98e+09',
+        'yanmo_gpu_clock_hertz{clock="memory",gpu="0"} 2.619e+09',
+        'yanmo_gpu_throttled{gpu="0",reason="hardware_thermal"} 1.0',
+        'yanmo_gpu_throttled{gpu="0",reason="software_power_cap"} 1.0',
+        'yanmo_gpu_throttled{gpu="0",reason="hardware_slowdown"} 0.0',
+        'yanmo_gpu_pcie_bytes_per_second{direction="sent",gpu="0"} 1e+06',
+        'yanmo_gpu_pcie_bytes_per_second{direction="received",gpu="0"} 2e+06',
+        'yanmo_gpu_nvlink_bytes_total{direction="sent",gpu="0"} 3072.0',
+        'yanmo_gpu_xid_errors_total{gpu="1",xid="79"} 2.0',
+    ):
+        name, value = line.rsplit(" ", 1)
+        found = [shown.rsplit(" ", 1)[1] for shown in text.splitlines() if shown.startswith(f"{name} ")]
+        assert [float(one) for one in found] == [float(value)], line
+    assert {f for f in (m.family("train") for m in GPU_METRICS) if f"# TYPE {f} " not in text} == set()
+
+
+def test_what_a_card_does_not_support_is_left_out(driver):
+    driver.unsupported = {
+        *("nvmlDeviceGetTotalEnergyConsumption", "nvmlDeviceGetFieldValues", "nvmlEventSetCreate"),
+        *("nvmlDeviceGetUtilizationRates", "nvmlDeviceGetMemoryInfo", "nvmlDeviceGetPowerUsage"),
+        "nvmlDeviceGetCurrentClocksThrottleReasons",
+    }
+    _, text = watched(driver)
+    shown = {m.name for m in GPU_METRICS if f"# TYPE {m.family('train')} " in text}
+    kept = {"info", "power_limit_watts", "temperature_celsius", "clock_hertz", "pcie_bytes_per_second"}
+    assert shown == kept
+
+
+def test_of_two_cards_the_one_that_is_lost_shows_no_old_figures(driver):
+    telemetry, text = watched(driver, fresh_seconds=0.1)
+    assert 'yanmo_gpu_power_watts{gpu="1"}' in text
+    driver.lost = {2}
+    end = time.monotonic() + 60
+    while 'yanmo_gpu_power_watts{gpu="1"}' in (text := telemetry.text()):
+        assert time.monotonic() < end, text
+        time.sleep(0.02)
+    shown = [line for line in text.splitlines() if 'gpu="1"' in line]
+    assert len(shown) == 1 and UUIDS[1] in shown[0], "which card it was"
+    assert 'yanmo_gpu_power_watts{gpu="0"} 312.5' in text
+
+
+def test_a_driver_that_hangs_keeps_no_scrape_and_its_old_figures_go(driver):
+    telemetry, _ = watched(driver, old_seconds=5.5)  # a new one is made after five
+    driver.hangs.clear()
+    end = time.monotonic() + 60
+    while "yanmo_gpu_utilization_ratio" in telemetry.text():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    driver.hangs.set()
+    wait_for(telemetry, "yanmo_gpu_utilization_ratio")
+
+
+@pytest.mark.parametrize(
+    ("visible", "expected"),
+    [("1", [2]), (f"{UUIDS[1]},0", [2, 1]), ("", []), ("-1", []), ("7", []), ("0, 1", [1, 2])],
+)
+def test_only_the_gpus_of_this_process_are_watched(driver, monkeypatch, visible, expected):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert [gpu.handle.value for gpu in Nvml(driver).gpus()] == expected
+
+
+def test_a_machine_without_a_driver_shows_nothing():
+    absent = functools.partial(Nvml.open, "libno-such-driver.so.1")
+    assert absent() is None
+    telemetry = Telemetry("train", GPU_METRICS)
+    GpuMetrics(telemetry, open=absent).start()
+    assert "yanmo_gpu" not in telemetry.text()
+
+
+def test_energy_is_summed_over_the_gpus(driver, tmp_path):
+    meter = energy.EnergyMeter(tmp_path, open_nvml=lambda: Nvml(driver))
+    assert meter.joules() == {"gpu": 0.0}
+    assert meter._gpu_start == 5_000 + 10_000
+    driver.unsupported = {"nvmlDeviceGetTotalEnergyConsumption"}
+    assert meter.joules() == {}
+
+
+def test_throttle_reasons_and_structures_are_those_of_the_header():
+    assert tuple(nvml.REASONS) == THROTTLES
+    assert [ctypes.sizeof(one) for one in (nvml._Utilization, nvml._Memory, nvml._Field, nvml._Event)] == [
+        8,
+        24,
+        40,
+        32,
+    ]
+
+
+def test_the_check_of_a_real_card_says_what_it_found(driver, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    import gpu_machine
+
+    monkeypatch.setattr(gpu_machine.Nvml, "open", lambda: Nvml(driver))
+    monkeypatch.setattr(gpu_machine.torch.cuda, "mem_get_info", lambda: (0, 80 << 30))
+    measures = {m.name: m for m in gpu_machine._driver()}
+    assert {m.status for m in measures.values()} == {"pass"}
+    assert "temperature_celsius 64" in measures["NVML 575.57.08"].reason
+    driver.unsupported = {"nvmlDeviceGetPowerUsage"}
+    measures = {m.name: m for m in gpu_machine._driver()}
+    assert measures["NVML, power_watts"].status == "skipped"
+    assert "power_watts" in measures["NVML, not supported by this card"].reason

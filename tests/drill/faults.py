@@ -1,0 +1,271 @@
+"""The faults of the drill: each sets its scene, then breaks one thing, and says which alert must come."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from servers import s3
+from servers.fault_proxy import FaultProxy, Faults
+
+from drill.training import Training, module_of, tiny_cache
+from drill.watchers import free_port, get
+
+_TMPFS_BYTES = 256 << 20
+
+
+class NotHere(Exception):
+    """This machine lacks what the fault needs; says what."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scene:
+    """What is watched, and how it is broken."""
+
+    target: str
+    break_it: Callable[[], float]
+    """Returns when the fault began, Unix seconds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """One fault."""
+
+    name: str
+    what: str
+    zh: str
+    alert: str
+    waits: str
+    """What the rule waits for before it fires, at its real times."""
+    waits_zh: str
+    scene: Callable[[Path, float], contextlib.AbstractContextManager[Scene]]
+    """Folder and factor of times -> what is watched."""
+
+
+@contextmanager
+def frozen_rank(folder: Path, factor: float) -> Iterator[Scene]:
+    store = tiny_cache().make_store(folder / "store")
+    with Training(folder / "run", str(store), {}) as training:
+
+        def stop() -> float:
+            os.kill(training.rank(1), signal.SIGSTOP)
+            return time.time()
+
+        yield Scene(target=training.target, break_it=stop)
+
+
+@contextmanager
+def killed_rank(folder: Path, factor: float) -> Iterator[Scene]:
+    store = tiny_cache().make_store(folder / "store")
+    with Training(folder / "run", str(store), {}) as training:
+
+        def kill() -> float:
+            os.kill(training.rank(1), signal.SIGKILL)
+            return time.time()
+
+        yield Scene(target=training.target, break_it=kill)
+
+
+@contextmanager
+def poisoned_batch(folder: Path, factor: float) -> Iterator[Scene]:
+    """The loss of one micro batch becomes NaN in one rank; what follows from it is the product's own."""
+    store, trigger = tiny_cache().make_store(folder / "store"), folder / "poison"
+    site = module_of("components/train/faults.py").install(
+        folder / "site", f"faults.poison_once({str(trigger)!r})"
+    )
+    with Training(folder / "run", str(store), {"PYTHONPATH": site}) as training:
+
+        def poison() -> float:
+            trigger.touch()
+            return time.time()
+
+        yield Scene(target=training.target, break_it=poison)
+
+
+@contextmanager
+def throttled_store(folder: Path, factor: float) -> Iterator[Scene]:
+    if reason := s3.absent():
+        raise NotHere(reason)
+    server = s3.borrow(f"drill-{os.getpid()}")
+    bucket = server.new_bucket()
+    try:
+        with FaultProxy(server.endpoint, Faults(rates={}), 1) as proxy:
+            environment = server.environment(proxy.endpoint)
+            before = {name: os.environ.get(name) for name in environment}
+            os.environ.update(environment)
+            try:
+                tiny_cache().make_store(f"s3://{bucket}/store")
+            finally:
+                for name, value in before.items():
+                    os.environ.pop(name)
+                    os.environ.update({name: value} if value is not None else {})
+            where = f"s3://{bucket}/store"
+            with Training(folder / "run", where, environment, checkpoint_seconds=1) as training:
+
+                def throttle() -> float:
+                    proxy.faults = Faults(rates={"status": 0.25})
+                    return time.time()
+
+                yield Scene(target=training.target, break_it=throttle)
+                proxy.faults = Faults(rates={})
+    finally:
+        server.remove_bucket(bucket)
+
+
+@contextmanager
+def full_disk(folder: Path, factor: float) -> Iterator[Scene]:
+    place = folder / "disk"
+    place.mkdir()
+    mounted = (
+        subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", f"size={_TMPFS_BYTES}", "drill", str(place)],
+            capture_output=True,
+            text=True,
+        )
+        if os.geteuid() == 0 and shutil.which("mount")
+        else None
+    )
+    if mounted is None or mounted.returncode:
+        why = mounted.stderr.strip() if mounted else "this user may not mount"
+        raise NotHere(f"a small disk (tmpfs) needs root's rights: {why}")
+    try:
+        store = tiny_cache().make_store(place / "store")
+        with Training(folder / "run", str(store), {}) as training:
+
+            def fill() -> float:
+                usage = shutil.disk_usage(place)
+                with (place / "filler").open("wb") as file:
+                    file.write(bytes(usage.free - usage.total // 20))
+                return time.time()
+
+            yield Scene(target=training.target, break_it=fill)
+    finally:
+        subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+@contextmanager
+def _nights(folder: Path, *flags: str) -> Iterator[tuple[str, Path]]:
+    store, port = tiny_cache().make_store(folder / "store"), free_port()
+    command = [sys.executable, "-m", "yanmo_pipelines.cluster.status", "--serve", f"--store={store}"]
+    command += [f"--serve-port={port}", "--refresh-seconds=1", "--night-channel=dev", *flags]
+    with (folder / "status.log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+    try:
+        while "yanmo_status_store_up 1" not in _text(port):
+            if process.poll() is not None:
+                raise RuntimeError(f"yanmo status --serve ended; look at {folder}/status.log")
+            time.sleep(0.1)
+        yield f"127.0.0.1:{port}", store
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _text(port: int) -> str:
+    try:
+        return get(f"http://127.0.0.1:{port}/metrics")
+    except OSError:
+        return ""
+
+
+@contextmanager
+def skipped_night(folder: Path, factor: float) -> Iterator[Scene]:
+    """A night that is due half a minute from now, or a little later; nobody begins it."""
+    due = ((time.time() + 30) // 60 + 1) * 60
+    at = time.gmtime(due)
+    begin = 1800 / factor
+    flags = [f"--cron={at.tm_min} {at.tm_hour} * * *", f"--begin-seconds={begin}", "--night-seconds=3600"]
+    with _nights(folder, *flags) as (target, _):
+
+        def wait() -> float:
+            time.sleep(max(0.0, due - time.time()))
+            return due
+
+        yield Scene(target=target, break_it=wait)
+
+
+@contextmanager
+def lost_store(folder: Path, factor: float) -> Iterator[Scene]:
+    with _nights(folder) as (target, store):
+
+        def take_away() -> float:
+            store.rename(store.with_name("away"))
+            return time.time()
+
+        yield Scene(target=target, break_it=take_away)
+
+
+FAULTS = (
+    Fault(
+        name="frozen",
+        what="a rank is frozen (SIGSTOP)",
+        zh="冻结一个进程（SIGSTOP）",
+        alert="YanmoTrainStalled",
+        waits="no sign of life for 2 min, then 1 min",
+        waits_zh="2 分钟没有生命迹象，再加 1 分钟",
+        scene=frozen_rank,
+    ),
+    Fault(
+        name="poisoned",
+        what="a batch is poisoned: its loss is not a number",
+        zh="一批数据被投毒：其损失不是数",
+        alert="YanmoTrainNonFinite",
+        waits="nothing",
+        waits_zh="不等待",
+        scene=poisoned_batch,
+    ),
+    Fault(
+        name="throttled",
+        what="the store answers a quarter of the requests with 500, 503 or 429",
+        zh="存储以 500、503 或 429 回答四分之一的请求",
+        alert="YanmoStoreErrors",
+        waits="more than 5 % of 5 min, for 5 min",
+        waits_zh="5 分钟内超过 5 %，持续 5 分钟",
+        scene=throttled_store,
+    ),
+    Fault(
+        name="killed",
+        what="a rank is killed (SIGKILL)",
+        zh="杀死一个进程（SIGKILL）",
+        alert="YanmoStageFailed",
+        waits="nothing",
+        waits_zh="不等待",
+        scene=killed_rank,
+    ),
+    Fault(
+        name="disk",
+        what="the disk of the work fills up to 95 %",
+        zh="工作所在的磁盘被填到 95 %",
+        alert="YanmoDiskNearlyFull",
+        waits="2 min",
+        waits_zh="2 分钟",
+        scene=full_disk,
+    ),
+    Fault(
+        name="night",
+        what="a night is due, and nobody begins it",
+        zh="到了该开始的夜，没有人开始",
+        alert="YanmoMissedNight",
+        waits="30 min (`--begin-seconds`), then 1 min",
+        waits_zh="30 分钟（`--begin-seconds`），再加 1 分钟",
+        scene=skipped_night,
+    ),
+    Fault(
+        name="store",
+        what="the store is gone (its folder is moved away)",
+        zh="存储不见了（其文件夹被移走）",
+        alert="YanmoStoreUnseen",
+        waits="5 min",
+        waits_zh="5 分钟",
+        scene=lost_store,
+    ),
+)

@@ -1,0 +1,79 @@
+"""The drill's own parts: its rules, its table, and what it says where it cannot be held."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from drill.faults import FAULTS
+from drill.scaled import scaled, scaled_expression
+
+ROOT = Path(__file__).parents[2]
+RULES = yaml.safe_load((ROOT / "manifests/components/prometheus/rules.yaml").read_text(encoding="utf-8"))
+NO_TIMES = {"85", "20", "10", "14"}
+"""Numbers above 9 in the rules that are no times: degrees, samples, retries; days (each one is scaled)."""
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("rate(a_total[5m]) > 0.05", "rate(a_total[30000ms]) > 0.05"),
+        ("quantile_over_time(0.5, (m > 0)[6h:1m])", "quantile_over_time(0.5, (m > 0)[2160000ms:6000ms])"),
+        ("a_age_seconds > 600", "a_age_seconds > 60"),
+        ("max without (rank) (b_age_seconds) > 120", "max without (rank) (b_age_seconds) > 12"),
+        ("yanmo:stage_waiting_seconds:max > 900", "yanmo:stage_waiting_seconds:max > 90"),
+        ("a offset 15m unless b", "a offset 90000ms unless b"),
+        ("time() - max_over_time(t[2d]) > 14 * 86400", "time() - max_over_time(t[17280000ms]) > 14 * 8640"),
+        ("gpu_temperature_celsius > 85", "gpu_temperature_celsius > 85"),
+    ],
+)
+def test_times_are_scaled_and_nothing_else(expression: str, expected: str) -> None:
+    assert scaled_expression(expression, 10) == expected
+
+
+def test_every_time_in_the_rules_is_scaled() -> None:
+    """A number that stays as it was must be known to be no time."""
+    plain = re.compile(r"(?<![\w.:])\d+(?:ms)?(?![\w.])")
+    for fast, slow in zip(scaled(RULES, 10)["groups"], scaled(RULES, 1)["groups"], strict=True):
+        for one, other in zip(fast["rules"], slow["rules"], strict=True):
+            pairs = zip(plain.findall(one["expr"]), plain.findall(other["expr"]), strict=True)
+            kept = {now for now, before in pairs if now == before and len(now) > 1}
+            assert kept <= NO_TIMES, one
+            assert ("for" in one) == ("for" in other)
+            if "for" in one:
+                assert one["for"].endswith("ms")
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool")
+@pytest.mark.parametrize("factor", [1, 10, 60])
+def test_prometheus_takes_the_scaled_rules(factor: int, tmp_path: Path) -> None:
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump(scaled(RULES, factor)), encoding="utf-8")
+    done = subprocess.run(
+        ["promtool", "check", "rules", str(tmp_path / "rules.yaml")], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_each_fault_waits_for_an_alert_of_the_rules() -> None:
+    alerts = {rule.get("alert") for group in RULES["groups"] for rule in group["rules"]}
+    assert {fault.alert for fault in FAULTS} <= alerts
+    assert len({fault.name for fault in FAULTS}) == len(FAULTS)
+
+
+def test_where_a_program_is_missing_it_says_which_and_how_it_comes(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "drill"],
+        env={**os.environ, "PATH": str(tmp_path), "PYTHONPATH": str(ROOT / "tests")},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 78
+    assert "not on this machine: prometheus, prometheus-alertmanager" in done.stderr
+    assert "apt-get install" in done.stderr

@@ -1,0 +1,164 @@
+"""`yanmo status` with a store, with a cluster, with both and with neither."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from servers.replayed import answers, kubeconfig, one, serving
+
+from yanmo.common.errors import WorkerLost
+from yanmo.store.file_store import FileStore
+from yanmo.store.manifest import Reference
+from yanmo.store.pointers import move_pointer
+from yanmo.store.runs.failure_card import Card, Details, attach, keep_card
+from yanmo.store.runs.lease import Lease
+from yanmo_pipelines.cluster.status import command
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Nothing of this machine's."""
+    for name in ("KFP_ENDPOINT", "KUBERNETES_SERVICE_HOST", "YANMO_STORE", "KF_PIPELINES_SA_TOKEN_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+
+
+def reference(stage: str, digit: str) -> Reference:
+    key = digit * 64
+    return Reference(
+        stage=stage,
+        key=key,
+        manifest_uri=f"cas/{stage}/{key}/MANIFEST.json",
+        manifest_sha256=key,
+        content_digest=key,
+    )
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> FileStore:
+    """Two channels; one training goes on, one was left."""
+    place = FileStore(tmp_path / "store")
+    move_pointer(place, "main", "train", reference("train", "a"))
+    move_pointer(place, "main", "champion", reference("train", "b"))
+    move_pointer(place, "nightly", "curate", reference("curate", "c"))
+    place.create(f"runs/train/{'d' * 64}/WORK.json", b"{}")
+    return place
+
+
+def test_a_store_alone_is_shown_and_what_could_not_be_asked_said(
+    store: FileStore, capfd: pytest.CaptureFixture[str]
+) -> None:
+    lease = Lease(store, f"runs/train/{'e' * 64}/LEASE.json", "a")
+    assert lease.acquire()
+    try:
+        code = command.main([f"--store={store.root}"])
+    finally:
+        lease.release()
+    out = capfd.readouterr().out
+    assert code == 0
+    assert "channel main\n  champion   train/bbbbbbbbbbbb  " in out
+    assert "\n  train      train/aaaaaaaaaaaa  " in out
+    assert "channel nightly\n  champion   none yet\n  curate     curate/cccccccccccc  " in out
+    assert "unfinished train/eeeeeeeeeeee  held by " in out
+    assert "unfinished train/dddddddddddd  nobody works on it; last saved " in out
+    assert "not asked: kfp: --host is missing" in out
+    assert "not asked: kubernetes: no Kubernetes cluster is known here" in out
+
+
+def test_work_that_failed_is_shown_with_its_card_until_it_is_committed(
+    store: FileStore, capfd: pytest.CaptureFixture[str]
+) -> None:
+    error = WorkerLost("rank 1 of 2 was killed")
+    attach(error, Details(where="rank 1 of 2, in training step 5", why="was killed by SIGKILL"))
+    key = "e" * 64
+    keep_card(store, key, Card.of("train", error, "yanmo rerun train"), error)
+    assert command.main([f"--store={store.root}"]) == 0
+    lines = [line.strip() for line in capfd.readouterr().out.splitlines()]
+    at = next(number for number, line in enumerate(lines) if "unfinished train/eeeeeeeeeeee" in line)
+    assert "train failed with exit code 75 (may pass: try again)" in lines[at + 1]
+    assert lines[at + 2 : at + 5] == [
+        "which: rank 1 of 2, in training step 5",
+        "why: was killed by SIGKILL",
+        "to run it again: yanmo rerun train",
+    ]
+    assert command.main([f"--store={store.root}", "--json"]) == 0
+    assert "was killed by SIGKILL" in capfd.readouterr().out
+    store.create(f"cas/train/{key}/MANIFEST.json", b"{}")
+    assert command.main([f"--store={store.root}"]) == 0
+    assert "eeeeeeeeeeee" not in capfd.readouterr().out
+
+
+def job_that_failed() -> list[dict[str, Any]]:
+    """Synthetic: a Job whose second pod left a card."""
+    meta = {"name": "rerun-train-1", "labels": {"yanmo.dev/stage": "train"}}
+    condition = {"type": "Failed", "status": "True", "message": "exit code 78 matching FailJob"}
+    card = "train failed with exit code 78 (the machine lacks something)\nwhy: out of \u202ememory\n"
+    ends = [{"exitCode": 75, "message": "the first"}, {"exitCode": 78, "message": card}]
+    pods = [
+        {
+            "metadata": {"name": f"p{number}", "creationTimestamp": f"2026-11-22T20:0{number}:00Z"},
+            "status": {"containerStatuses": [{"state": {"terminated": end}}]},
+        }
+        for number, end in enumerate(ends)
+    ]
+    jobs = "jobs?limit=500&labelSelector=app.kubernetes.io%2Fname%3Dyanmo"
+    of_job = "pods?limit=500&labelSelector=batch.kubernetes.io%2Fjob-name%3Drerun-train-1"
+    job = {"metadata": meta, "status": {"conditions": [condition]}}
+    return [
+        one(f"GET /apis/batch/v1/namespaces/kubeflow/{jobs}", 200, {"items": [job]}),
+        one(f"GET /api/v1/namespaces/kubeflow/{of_job}", 200, {"items": pods}),
+    ]
+
+
+def test_the_last_message_of_a_failed_jobs_pods_is_shown(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with serving(job_that_failed()) as (cluster, server):
+        monkeypatch.setenv("KUBECONFIG", kubeconfig(tmp_path, cluster))
+        command.main([])
+    out = capfd.readouterr().out
+    assert "why: out of \\u202ememory" in out and "the first" not in out, server.asked
+
+
+def test_a_released_lease_is_no_work(store: FileStore, capfd: pytest.CaptureFixture[str]) -> None:
+    lease = Lease(store, f"runs/train/{'e' * 64}/LEASE.json", "a")
+    assert lease.acquire()
+    lease.release()
+    assert command.main([f"--store={store.root}", "--channel=main"]) == 0
+    out = capfd.readouterr().out
+    assert "eeeeeeeeeeee" not in out and "channel nightly" not in out
+
+
+def test_a_damaged_pointer_is_named(store: FileStore, capfd: pytest.CaptureFixture[str]) -> None:
+    (Path(store.root) / "pointers/main/train.json").write_text("{", encoding="utf-8")
+    assert command.main([f"--store={store.root}"]) == 0
+    out = capfd.readouterr().out
+    assert "damaged main/train: " in out and "champion   train/bbbb" in out
+
+
+def test_a_cluster_alone_is_shown(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with serving(answers("status")) as (kfp, _), serving(answers("status-kubernetes")) as (cluster, _):
+        monkeypatch.setenv("KUBECONFIG", kubeconfig(tmp_path, cluster))
+        code = command.main([f"--host={kfp}", "--runs=5", "--json"])
+        found: dict[str, Any] = json.loads(capfd.readouterr().out)
+        assert command.main([f"--host={kfp}", "--runs=5"]) == 0
+    shown = capfd.readouterr().out
+    assert code == 0 and found["store"] is None and "store" in found["unasked"]
+    failed = [run for run in found["runs"] if run["state"] == "FAILED"]
+    assert failed and all("failed with exit code 6" in run["at"] for run in failed)
+    assert {pod["state"] for pod in found["pods"]} <= {"running", "starting", "waits"}
+    waits = [pod for pod in found["pods"] if pod["state"] == "waits"]
+    assert all("Insufficient cpu" in pod["where"] for pod in waits)
+    for each in (*found["runs"], *found["pods"], *found["jobs"]):
+        assert each.get("id", each["name"]) in shown
+
+
+def test_with_neither_it_ends_with_what_is_missing(capfd: pytest.CaptureFixture[str]) -> None:
+    assert command.main([]) == 64
+    out = capfd.readouterr().out
+    assert [line.split(":")[1].strip() for line in out.splitlines()] == ["store", "kubernetes", "kfp"]

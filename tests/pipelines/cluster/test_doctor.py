@@ -1,0 +1,218 @@
+"""`yanmo doctor` against what a real cluster answered, sound and not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from servers import s3
+from servers.replayed import answers, kubeconfig, one, serving
+
+from yanmo_pipelines.cluster import doctor
+from yanmo_pipelines.cluster.checks import pod
+
+Doctor = Callable[..., tuple[int, dict[str, list[dict[str, Any]]]]]
+HEALTH = "GET /apis/v2beta1/healthz"
+
+
+@pytest.fixture
+def examined(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> Iterator[Doctor]:
+    """Doctor's exit code and findings by check, of a cluster that answers as recorded."""
+    for name in ("KFP_ENDPOINT", "KF_PIPELINES_SA_TOKEN_PATH", "KUBERNETES_SERVICE_HOST", "YANMO_STORE"):
+        monkeypatch.delenv(name, raising=False)
+    with ExitStack() as servers:
+
+        def examine(kfp: list[Any], cluster: list[Any] | None, *flags: str) -> Any:
+            address, _ = servers.enter_context(serving(kfp))
+            config = str(tmp_path / "none")
+            if cluster is not None:
+                config = kubeconfig(tmp_path, servers.enter_context(serving(cluster))[0])
+            monkeypatch.setenv("KUBECONFIG", config)
+            code = doctor.main([f"--host={address}", "--json", "--look-seconds=0", *flags])
+            found: dict[str, list[dict[str, Any]]] = {}
+            for line in capfd.readouterr().out.splitlines():
+                finding = json.loads(line)
+                found.setdefault(finding["check"], []).append(finding)
+            return code, found
+
+        yield examine
+
+
+def replaced(recorded: list[Any], *others: dict[str, Any]) -> list[Any]:
+    """A recording with other answers to some requests."""
+    requests = {other["request"] for other in others}
+    return [*others, *(a for a in recorded if a["request"] not in requests)]
+
+
+def config_map(data: dict[str, str]) -> dict[str, Any]:
+    path = "/api/v1/namespaces/kubeflow/configmaps/workflow-controller-configmap"
+    return one(f"GET {path}", 200, {"data": data})
+
+
+def test_a_sound_installation_is_green_and_what_is_worth_knowing_is_said(examined: Doctor) -> None:
+    code, found = examined(answers("doctor"), answers("doctor-kubernetes"))
+    assert code == 0
+    assert found.keys() == doctor.CHECKS.keys()
+    assert {f["state"] for each in found.values() for f in each} == {"ok", "note", "left"}
+    assert found["kfp"][0]["state"] == found["auth"][0]["state"] == "ok"
+    assert found["retries"][0]["said"].startswith("OnError (workflowDefaults)")
+    assert found["retries"][0]["remedy"].endswith('limit: "0"\n  retryPolicy: Always')
+
+
+def test_without_a_cluster_what_could_not_be_asked_is_not_green(examined: Doctor) -> None:
+    code, found = examined(answers("doctor"), None)
+    assert code == 77
+    assert found["kfp"][0]["state"] == "ok"
+    assert found["nodes"][0]["state"] == found["secrets"][0]["state"] == "unasked"
+    assert "set KUBECONFIG, or give --context" in found["nodes"][0]["said"]
+
+
+def test_what_may_not_be_asked_is_not_green(examined: Doctor) -> None:
+    code, found = examined(answers("nobody"), answers("nobody-kubernetes"), "--namespace=operators-full")
+    assert code == 78
+    assert found["rights"][0]["state"] == "bad"
+    assert "create jobs (rerun)" in found["rights"][0]["said"]
+    for check in ("secrets", "nodes", "gpu", "quota", "images", "retries"):
+        assert [f["state"] for f in found[check]] == ["unasked"], check
+        assert "no right to that; ask for the role of yanmo-operator" in found[check][0]["said"]
+
+
+def test_missing_secrets_and_a_quota_that_never_admits_a_stage(examined: Doctor) -> None:
+    flags = ("--namespace=operators-full", "--only=secrets", "--only=quota")
+    code, found = examined(answers("full"), answers("full-kubernetes"), *flags)
+    assert code == 78
+    assert "neither Secret yanmo-store nor KFP's mlpipeline-minio-artifact" in found["secrets"][0]["said"]
+    assert found["secrets"][0]["remedy"].startswith("kubectl create secret generic yanmo-store")
+    never = [f["said"] for f in found["quota"] if f["state"] == "bad"]
+    assert "train: asks for 3 GiB of memory; quota team allows 2 GiB of memory in all" in never
+    now = [f["said"] for f in found["quota"] if f["state"] == "note"]
+    assert any(
+        said.startswith("curate: asks for 1 CPU; quota team allows 0.9 CPU more now: its pod waits")
+        for said in now
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "state"), [(401, 78, "bad"), (403, 78, "bad"), (500, 75, "away"), (503, 75, "away")]
+)
+def test_kfp_that_says_no(examined: Doctor, status: int, code: int, state: str) -> None:
+    refused = one("GET /apis/v2beta1/runs?page_size=1&sort_by=created_at+desc", status, {"message": "no"})
+    got, found = examined(replaced(answers("doctor"), refused), None, "--only=auth")
+    assert (got, found["auth"][0]["state"]) == (code, state)
+    assert f"answered {status} (no)" in found["auth"][0]["said"]
+
+
+def test_chinese_that_comes_back_as_question_marks(examined: Doctor) -> None:
+    made = one("POST /apis/v2beta1/experiments", 200, {"experiment_id": "e1"})
+    listed = one("GET /apis/v2beta1/experiments/e1", 200, {"display_name": "yanmo ????"})
+    recorded = [one(HEALTH, 200, {"multi_user": False}), made, listed]
+    recorded += [one("DELETE /apis/v2beta1/experiments/e1", 200, {})]
+    code, found = examined(recorded, None, "--only=text")
+    assert code == 78
+    assert "KFP gave back yanmo ????" in found["text"][0]["said"]
+    assert "utf8mb4" in found["text"][0]["remedy"]
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (
+            {},
+            "OnFailure (Argo's own default): a failed pod comes back; one that was deleted without notice",
+        ),
+        (
+            {"workflowDefaults": "spec: {templateDefaults: {retryStrategy: {retryPolicy: OnError}}}"},
+            "OnError (workflowDefaults): a pod that was deleted without notice comes back; one that was "
+            "evicted or drained not always",
+        ),
+        ({"workflowDefaults": "spec: {templateDefaults: {retryStrategy: {retryPolicy: Always}}}"}, "Always"),
+        (
+            {"workflowDefaults": "spec:\n  templateDefaults:\n   retryStrategy: {limit: 0}"},
+            "OnFailure (Argo's",
+        ),
+        ({"workflowDefaults": "{no: ["}, "OnFailure (Argo's own default)"),
+    ],
+)
+def test_what_is_retried_is_read_as_argo_reads_it(examined: Doctor, data: Any, said: str) -> None:
+    cluster = replaced(answers("doctor-kubernetes"), config_map(data))
+    code, found = examined(answers("doctor"), cluster, "--only=retries")
+    assert code == 0 and found["retries"][0]["said"].startswith(said)
+
+
+@pytest.mark.parametrize("policy", ["{limit: 2}", '{limit: "2", retryPolicy: Always}'])
+def test_a_limit_that_tries_each_layer_of_the_graph_again_is_to_be_mended(
+    examined: Doctor, policy: str
+) -> None:
+    defaults = {"workflowDefaults": f"spec: {{templateDefaults: {{retryStrategy: {policy}}}}}"}
+    code, found = examined(
+        answers("doctor"), replaced(answers("doctor-kubernetes"), config_map(defaults)), "--only=retries"
+    )
+    assert code == 78 and "a failure is tried many times" in found["retries"][0]["said"]
+    assert 'limit: "0"\n  retryPolicy: Always' in found["retries"][0]["remedy"]
+
+
+def test_settings_of_deployments_are_read_where_they_are(examined: Doctor) -> None:
+    def deployment(name: str, variable: str, value: str) -> dict[str, Any]:
+        env = [{"name": variable, "value": value}]
+        spec = {"spec": {"template": {"spec": {"containers": [{"env": env}]}}}}
+        return one(f"GET /apis/apps/v1/namespaces/kubeflow/deployments/{name}", 200, spec)
+
+    cluster = replaced(
+        answers("doctor-kubernetes"),
+        deployment("workflow-controller", "DEFAULT_REQUEUE_TIME", "1s"),
+        deployment("ml-pipeline-scheduledworkflow", "CRON_SCHEDULE_TIMEZONE", "Asia/Shanghai"),
+    )
+    _, found = examined(answers("doctor"), cluster, "--only=requeue", "--only=timezone")
+    assert "every 1s (DEFAULT_REQUEUE_TIME)" in found["requeue"][0]["said"]
+    assert found["timezone"][0]["said"] == "recurring runs start by the clock of Asia/Shanghai"
+
+
+def test_a_column_that_no_node_holds(examined: Doctor) -> None:
+    flags = ("--only=nodes", "--only=gpu", "--only=images", "--resources=gpu", "--image-prefix=far.example/")
+    code, found = examined(answers("doctor"), answers("doctor-kubernetes"), *flags)
+    assert code == 78
+    assert any("no node can hold train: lab: 2 CPU where 8 CPU" in f["said"] for f in found["nodes"])
+    assert found["gpu"][0]["state"] == "bad" and "device plugin" in found["gpu"][0]["remedy"]
+    assert found["images"][0]["said"].startswith("far.example/yanmo-data:0.1.0 is on no node")
+
+
+def test_a_round_trip_through_a_real_bucket(
+    examined: Doctor, s3_server: s3.S3Server, s3_place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in s3_server.environment().items():
+        monkeypatch.setenv(name, value)
+    code, found = examined([], None, "--only=store", f"--store=s3://{s3_place}/doctor")
+    assert code == 0, found
+    assert found["store"][0]["said"].endswith("written, read, removed; conditional writes are honoured")
+    code, found = examined([], None, "--only=store", "--store=s3://no-such-bucket/doctor")
+    assert code == 78 and "there is no such bucket" in found["store"][0]["said"]
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
+    code, found = examined([], None, "--only=store", f"--store=s3://{s3_place}/doctor")
+    assert code == 78 and "403" in found["store"][0]["said"]
+
+
+def test_the_pods_job_is_restricted_and_has_no_rights() -> None:
+    options = doctor.DoctorOptions(store="s3://b/p", image_prefix="r.example/", store_secret="team-b")
+    made = pod.job("yanmo-doctor-1", options)
+    spec = made["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    assert container["image"] == "r.example/yanmo-cluster:0.1.0"
+    assert container["args"] == [
+        "doctor",
+        "--only=store",
+        "--only=shm",
+        "--store=s3://b/p",
+        "--resources=small",
+        "--json",
+    ]
+    mounted = {one["name"]: one["mountPath"] for one in container["volumeMounts"]}
+    assert mounted["team-b"] == "/etc/yanmo/store" and "yanmo-store" not in mounted
+    assert spec["automountServiceAccountToken"] is False and spec["securityContext"]["runAsNonRoot"]
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert made["spec"]["ttlSecondsAfterFinished"]

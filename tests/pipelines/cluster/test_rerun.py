@@ -1,0 +1,175 @@
+"""`yanmo rerun STAGE` against what a real cluster answered."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from servers.replayed import answers, kubeconfig, one, serving
+
+from yanmo_pipelines.cluster import rerun
+from yanmo_pipelines.cluster.rerun import STAGES
+from yanmo_pipelines.cluster.rerun_job import job_of
+
+JOBS = "POST /apis/batch/v1/namespaces/kubeflow/jobs"
+LISTED = "GET /api/v1/namespaces/kubeflow/pods?limit=500&labelSelector=batch.kubernetes.io%2Fjob-name%3Dj1"
+POD = {"metadata": {"name": "p1", "creationTimestamp": "2026-11-22T20:00:00Z"}, "spec": {"nodeName": "n1"}}
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Any:
+    """Exit code, stdout, stderr and the server, of a rerun in a cluster that answers as recorded."""
+
+    def ask(cluster: list[Any], *words: str) -> Any:
+        with serving(cluster) as (address, server):
+            monkeypatch.setenv("KUBECONFIG", kubeconfig(tmp_path, address))
+            code = rerun.main([*words, "--look-seconds=0"])
+        said = capfd.readouterr()
+        return code, said.out, said.err, server
+
+    return ask
+
+
+def test_a_rerun_makes_the_job_of_its_cron_job_and_shows_its_log(asked: Any) -> None:
+    words = ("balance", "--name=operators-balance", "--inputs=latest", "--set=by=author")
+    code, out, err, server = asked(answers("rerun-kubernetes"), *words)
+    assert code == 0
+    assert out.startswith(
+        "job   operators-balance\nlog   kubectl -n kubeflow logs -f job/operators-balance\n"
+    )
+    (job,) = server.sent(JOBS)
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    env = {each["name"]: each.get("value") for each in container["env"]}
+    assert env["YANMO_INPUTS"] == "latest" and env["YANMO_OPTIONS"] == "balance.by=author"
+    assert job["metadata"]["ownerReferences"][0]["name"] == "stage-balance"
+    said = [line for line in err.splitlines() if " balance " in line]
+    assert sum("is committed already; nothing to do" in line for line in said) == 1
+    assert "Job operators-balance is complete" in err
+
+
+def test_a_rerun_that_fails_ends_with_the_stages_own_code(asked: Any) -> None:
+    words = ("tokenize", "--name=operators-tokenize", "--inputs=run:nope", "--channel=operators")
+    code, _, err, _ = asked(answers("rerun-red-kubernetes"), *words)
+    assert code == 64
+    assert "tokenize error 64" in err
+    assert "Job operators-tokenize failed with exit code 64" in err
+
+
+def test_a_dry_run_prints_the_job_and_the_same_by_kubectl(asked: Any) -> None:
+    code, out, _, server = asked(
+        answers("rerun-kubernetes"),
+        "balance",
+        "--name=r1",
+        "--set=by=author",
+        "--inputs=run:a-1",
+        "--dry-run",
+    )
+    assert code == 0 and not server.sent(JOBS)
+    assert out.startswith(
+        "# kubectl -n kubeflow create job r1 --from=cronjob/stage-balance --dry-run=client -o yaml \\\n"
+        "#   | kubectl set env --local -f - YANMO_INPUTS=run:a-1 YANMO_OPTIONS=balance.by=author -o yaml \\\n"
+        "#   | kubectl -n kubeflow create -f -\n"
+    )
+    job = yaml.safe_load(out)
+    assert job["kind"] == "Job" and job["metadata"]["name"] == "r1"
+
+
+WRONG = {
+    "no stage": (("trian",), 64, "STAGE trian: expected one of curate"),
+    "resolve is no stage of its own": (("resolve",), 64, "expected one of"),
+    "an unknown option": (("balance", "--set=bye=author"), 64, "unknown option 'bye'"),
+    "no option at all": (("balance", "--set=诗=5"), 64, "unknown option '诗'; see yanmo balance --help all"),
+    "an option of another stage": (("balance", "--set=train.steps=1"), 64, "expected an option of balance"),
+    "a value that it cannot have": (("train", "--set=steps=-5"), 64, "--steps -5"),
+    "inputs": (("balance", "--inputs=newest"), 64, "expected latest or run:ID"),
+    "a name too long": (("balance", "--name=" + "x" * 64), 64, "at most 63"),
+    "a name in Chinese": (("balance", "--name=夜"), 64, "expected at most 63 of a to z"),
+    "a channel that cannot be one": (("balance", "--channel=" + "c" * 300), 64, "expected up to 100 letters"),
+    "no CronJob": (("evaluate",), 78, "there is no CronJob stage-evaluate in namespace kubeflow: apply"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_cannot_be_rerun_is_said_before_a_job_is_made(asked: Any, case: str) -> None:
+    words, code, said = WRONG[case]
+    got, _, err, server = asked(answers("rerun-kubernetes"), *words)
+    assert got == code and said in err and not server.sent(JOBS)
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "said"),
+    [
+        (403, 78, "no right to that; ask for the role of yanmo-operator"),
+        (409, 64, "it is there already"),
+        (500, 75, "run the same command again"),
+    ],
+)
+def test_a_job_that_kubernetes_refuses(asked: Any, status: int, code: int, said: str) -> None:
+    message = {"kind": "Status", "message": "jobs.batch is forbidden: exceeded"}
+    recorded = [a for a in answers("rerun-kubernetes") if not a["request"].startswith("POST")]
+    got, _, err, _ = asked([*recorded, one(JOBS, status, message)], "balance", "--name=operators-balance")
+    assert got == code and said in err
+
+
+def pod(code: int, reason: str = "Error") -> dict[str, Any]:
+    ended = {"state": {"terminated": {"exitCode": code, "reason": reason}}}
+    return {**POD, "status": {"phase": "Failed", "containerStatuses": [ended]}}
+
+
+@pytest.mark.parametrize(
+    ("pods", "code"),
+    [([pod(64)], 64), ([pod(75), pod(78)], 78), ([pod(137, "OOMKilled")], 75), ([], 75), ([pod(70)], 70)],
+)
+def test_the_code_of_a_failed_job(asked: Any, pods: list[Any], code: int) -> None:
+    path = "/apis/batch/v1/namespaces/kubeflow/jobs/j1"
+    failed = {"status": {"conditions": [{"type": "Failed", "status": "True", "message": "why"}]}}
+    cluster = [one(f"GET {path}", 200, failed), one(LISTED, 200, {"items": pods})]
+    got, _, err, _ = asked(cluster, "train", "--follow=j1")
+    assert got == code and f"Job j1 failed with exit code {code}: why" in err
+
+
+def test_lines_of_a_log_are_shown_once_however_often_it_is_read(asked: Any) -> None:
+    path, logs = "/apis/batch/v1/namespaces/kubeflow/jobs/j1", "/api/v1/namespaces/kubeflow/pods/p1/log"
+    running = {**POD, "status": {"phase": "Running", "containerStatuses": [{"state": {"running": {}}}]}}
+    done = {"status": {"conditions": [{"type": "Complete", "status": "True"}]}}
+    first = "2026-11-22T20:00:00.1Z step 1\n2026-11-22T20:00:00.2Z step 2\n"
+    cluster = [
+        one(f"GET {path}", 200, {"status": {}}),
+        one(f"GET {path}", 200, done),
+        one(LISTED, 200, {"items": [running]}),
+        one(f"GET {logs}?timestamps=true", 200, first, "text/plain"),
+        one(
+            f"GET {logs}?sinceTime=2026-11-22T20%3A00%3A00.2Z&timestamps=true",
+            200,
+            first.splitlines()[1] + "\n2026-11-22T20:00:01Z step 3\n",
+            "text/plain",
+        ),
+    ]
+    code, _, err, _ = asked(cluster, "train", "--follow=j1")
+    assert code == 0
+    assert [line for line in err.splitlines() if line.startswith("step")] == ["step 1", "step 2", "step 3"]
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_every_cron_job_of_the_manifests_makes_a_job(stage: str) -> None:
+    root = Path(__file__).resolve().parents[3] / "manifests/base/stages.yaml"
+    found = {d["metadata"]["name"]: d for d in yaml.safe_load_all(root.read_text(encoding="utf-8")) if d}
+    job = job_of(found[f"stage-{stage}"], "r", {"YANMO_OPTIONS": f"{stage}.log_level=debug"})
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    assert {"name": "YANMO_OPTIONS", "value": f"{stage}.log_level=debug"} in container["env"]
+    assert (
+        "--options=$(YANMO_OPTIONS)" in container["args"] and "--inputs=$(YANMO_INPUTS)" in container["args"]
+    )
+    assert json.dumps(job)
+
+
+def test_the_shells_channel_is_that_of_a_rerun_as_of_a_submit(
+    asked: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen on a cluster: with YANMO_CHANNEL set, submit ran in that channel and rerun in the CronJob's."""
+    monkeypatch.setenv("YANMO_CHANNEL", "nightly")
+    code, out, _, _ = asked(answers("rerun-kubernetes"), "balance", "--name=r1", "--dry-run")
+    assert code == 0 and "set env --local -f - YANMO_CHANNEL=nightly" in out
