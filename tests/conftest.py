@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,6 +29,37 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     skipped = [r.longrepr for r in terminalreporter.stats.get("skipped", [])]
     for line in summary(r[2] if isinstance(r, tuple) else str(r) for r in skipped):
         terminalreporter.write_line(line)
+
+
+@pytest.fixture(autouse=True)
+def log_as_before() -> Iterator[None]:
+    """A command that a test ran in this process sets up its log; the next test has the one of before.
+
+    Else its lines would go to a stream that pytest has closed.
+    """
+    root, ours = logging.getLogger(), [logging.getLogger(name) for name in ("yanmo", "yanmo_pipelines")]
+    before, levels = set(root.handlers), [(logger, logger.level) for logger in (root, *ours)]
+    yield
+    for handler in set(root.handlers) - before:
+        if not type(handler).__module__.startswith("_pytest"):
+            root.removeHandler(handler)
+    for logger, level in levels:
+        logger.setLevel(level)
+
+
+@pytest.fixture(autouse=True)
+def no_thread_runs_on() -> Iterator[None]:
+    """A thread of ours that a test leaves behind would speak in the log of a later one."""
+    before = set(threading.enumerate())
+    yield
+    left = [thread for thread in threading.enumerate() if thread not in before and _is_ours(thread)]
+    for thread in left:
+        thread.join(10)
+    assert not [thread.name for thread in left if thread.is_alive()], "threads that this test left running"
+
+
+def _is_ours(thread: threading.Thread) -> bool:
+    return str(getattr(getattr(thread, "_target", None), "__module__", "")).startswith("yanmo")
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ import ctypes
 import threading
 from typing import Any
 
-NOT_SUPPORTED, TIMEOUT, LOST = 3, 10, 15
+NOT_SUPPORTED, TIMEOUT, LOST, UNINITIALIZED = 3, 10, 15, 1
 UUIDS = ("GPU-11111111-2222-3333-4444-555555555555", "GPU-66666666-7777-8888-9999-000000000000")
 NUMBERS = {
     "nvmlDeviceGetPowerUsage": 312_500,  # mW
@@ -26,6 +26,7 @@ class Driver:
     def __init__(self, cards: int = 2) -> None:
         self.cards, self.xids, self.hangs = cards, list[tuple[int, int]](), threading.Event()
         self.hangs.set()
+        self.is_gone = threading.Event()
         self.unsupported: set[str] = set()
         self.lost: set[int] = set()
         """Handles of cards that fell off the bus."""
@@ -119,8 +120,9 @@ class Driver:
         return 0
 
     def _nvmlEventSetWait_v2(self, name: str, events: Any, answer: Any, milliseconds: Any) -> int:
+        if self.is_gone.wait(0.02):
+            return UNINITIALIZED
         if not self.xids:
-            threading.Event().wait(0.02)
             return TIMEOUT
         place, number = self.xids.pop(0)
         answer._obj.device, answer._obj.kind, answer._obj.data = place + 1, 0x8, number

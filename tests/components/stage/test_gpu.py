@@ -25,6 +25,7 @@ def driver(monkeypatch):
     made = Driver()
     yield made
     made.hangs.set()
+    made.is_gone.set()
 
 
 def watched(driver: Driver, until="yanmo_gpu_info", **seconds: float) -> tuple[Telemetry, str]:

@@ -285,6 +285,7 @@ def test_a_work_folder_goes_on_where_another_machine_left_it(
         another.remove()
         there.forget()
         assert not here.restore("")
+    lease.release()
 
 
 @pytest.fixture(autouse=True)

@@ -160,8 +160,10 @@ def test_a_machine_that_slept_does_not_count_as_a_start_that_takes_long(folder, 
 def test_the_first_look_after_a_rank_was_started_finds_what_it_does(folder):
     (folder / "heartbeats" / "rank-00001").write_text("17")
     assert doings(folder) == {1: "starting"}, "the second file is not there yet"
-    Watchdog(folder, 0, 0, lambda text: None).start()
+    watchdog = Watchdog(folder, 0, 0, lambda text: None)
+    watchdog.start()
     assert doings(folder) == {0: "starting", 1: "starting"}
+    watchdog.stop()
     forget_heartbeats(folder)
     assert not list((folder / "heartbeats").iterdir())
 
