@@ -1,4 +1,4 @@
-# make demo | demo-modern | test | test-cluster | check | torture | drill | format | compile | images | lock | clean; see README.md
+# make demo | demo-modern | test | test-cluster | check | torture | drill | nights | format | compile | images | lock | clean; see README.md
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
@@ -12,7 +12,7 @@ TORCH ?=
 TORCH_INDEX ?=
 export VENV TORCH TORCH_INDEX
 
-.PHONY: install manifest-tools check-manifests lock demo demo-modern test test-cluster check lint types unit torture drill format compile images clean again
+.PHONY: install manifest-tools check-manifests lock demo demo-modern test test-cluster check lint types unit torture drill nights format compile images clean again
 
 install: $(VENV)/.ready
 
@@ -89,6 +89,12 @@ torture: install
 DRILL ?=
 drill: install
 	PYTHONPATH=tests $(BIN)/python -m drill $(DRILL)
+
+# Nights of one channel with faults, on the cluster that KUBECONFIG and KFP_ENDPOINT name: docs/thirty-nights.md.
+# make nights NIGHTS="--local --nights 3"    # here, without a cluster
+NIGHTS ?=
+nights: install
+	PYTHONPATH=tests $(BIN)/python -m nights $(NIGHTS)
 
 format: install
 	$(BIN)/ruff format .

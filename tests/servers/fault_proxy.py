@@ -71,11 +71,12 @@ class FaultProxy(Proxy):
     kinds = KINDS
     head_limit = _HEAD_LIMIT
 
-    def __init__(self, upstream: str, faults: Faults, seed: int) -> None:
+    def __init__(self, upstream: str, faults: Faults, seed: int, host: str = "127.0.0.1") -> None:
         """Args:
         upstream: http://host:port of the server.
+        host: address to listen on.
         """
-        super().__init__(upstream, seed)
+        super().__init__(upstream, seed, host)
         self.faults = faults
         self.cuts: Counter[str] = Counter()
         """One of PLACES -> answers whose head ended there."""

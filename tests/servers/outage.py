@@ -14,8 +14,8 @@ Kind = Literal["status", "swallow", "refused"]
 class Outage(FaultProxy):
     """Between `begin` and `end` no request gets an answer that helps; before and after all of them do."""
 
-    def __init__(self, upstream: str, seed: int = 0) -> None:
-        super().__init__(upstream, Faults(rates={}), seed)
+    def __init__(self, upstream: str, seed: int = 0, host: str = "127.0.0.1") -> None:
+        super().__init__(upstream, Faults(rates={}), seed, host)
 
     def begin(self, kind: Kind) -> None:
         """Args:

@@ -27,6 +27,12 @@ class Place(Protocol):
     def names(self) -> list[str]:
         """Every object, temporary files included, sorted."""
 
+    def sizes(self) -> dict[str, int]:
+        """Every object -> its bytes."""
+
+    def uploads(self) -> list[str]:
+        """Names of objects whose upload in parts was begun and neither ended nor given up."""
+
     def read(self, name: str) -> bytes:
         """An object's bytes."""
 
@@ -71,6 +77,12 @@ class FilePlace:
     def names(self) -> list[str]:
         found = (p.relative_to(self.root).as_posix() for p in self.root.rglob("*") if p.is_file())
         return sorted(name for name in found if not name.startswith(".locks/"))
+
+    def sizes(self) -> dict[str, int]:
+        return {name: (self.root / name).stat().st_size for name in self.names()}
+
+    def uploads(self) -> list[str]:
+        return []
 
     def read(self, name: str) -> bytes:
         return (self.root / name).read_bytes()
@@ -131,8 +143,15 @@ class S3Place:
         return f"s3://{self.bucket}/{self.prefix}"
 
     def names(self) -> list[str]:
+        return sorted(self.sizes())
+
+    def sizes(self) -> dict[str, int]:
         listed = self.client.list_objects(self.bucket, prefix=f"{self.prefix}/", recursive=True)
-        return sorted(item.object_name.removeprefix(f"{self.prefix}/") for item in listed)
+        return {item.object_name.removeprefix(f"{self.prefix}/"): item.size for item in listed}
+
+    def uploads(self) -> list[str]:
+        found = self.client._list_multipart_uploads(self.bucket, prefix=f"{self.prefix}/")
+        return sorted(upload.object_name.removeprefix(f"{self.prefix}/") for upload in found.uploads)
 
     def read(self, name: str) -> bytes:
         answer = self.client.get_object(self.bucket, f"{self.prefix}/{name}")

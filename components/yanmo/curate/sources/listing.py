@@ -131,7 +131,21 @@ def _readable(place: str, forms: Sequence[str], option: str) -> list[RawFile]:
         if any(file.name.lower().endswith(".json") for file in files):
             hint = "; a JSON file becomes .jsonl, one object per line, by jq -c '.[]' OLD.json > NEW.jsonl"
         raise DataError(f"{option} {place}: {what}; {expected}{hint}")
-    return readable
+    return _with_bytes(readable)
+
+
+def _with_bytes(files: list[RawFile]) -> list[RawFile]:
+    """Files of a folder, prefix or pattern without the empty ones; all of them where all are empty.
+
+    A folder that others write into has a file at times whose upload has only begun. It is taken when it has
+    text; a night does not end for it. A file that was named by itself, or has no other beside it, is refused
+    later, by its name.
+    """
+    full = [file for file in files if file.bytes]
+    for file in files if full else ():
+        if not file.bytes:
+            log.warning("%s is empty and is left out; it is taken once it has text", file.uri)
+    return full or files
 
 
 def are_many_small(sizes: Iterable[int]) -> bool:

@@ -119,6 +119,21 @@ def test_an_empty_file_is_refused_by_name(folder: Path, tmp_path: Path) -> None:
         digest_files(FileStore(tmp_path / "store"), find_files(str(folder / "b.jsonl")))
 
 
+def test_an_empty_file_beside_others_is_left_out_with_a_warning(
+    folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A file that is still being uploaded does not end a night."""
+    store = FileStore(tmp_path / "store")
+    before = sources_input(digest_files(store, find_files(str(folder))))
+    (folder / "begun.jsonl").write_bytes(b"")
+    assert sources_input(digest_files(store, find_files(str(folder)))) == before
+    assert "begun.jsonl is empty and is left out" in caplog.text
+    for file in filter(Path.is_file, folder.rglob("*")):
+        file.write_bytes(b"")
+    with pytest.raises(DataError, match=r"in/\S+: is empty; remove it"):
+        digest_files(store, find_files(str(folder)))
+
+
 def test_take_down_lists_allow_comments_and_nothing_else(tmp_path: Path) -> None:
     path = tmp_path / "ids.txt"
     path.write_text(f"# asked for on Monday\n{'a' * 64}\n\n{'b' * 64}  # a poem\n")
