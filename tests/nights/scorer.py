@@ -29,6 +29,7 @@ def bits_per_character(folder: Path, texts: Sequence[str]) -> float:
     from transformers.utils import logging
 
     logging.disable_progress_bar()
+    torch.set_num_threads(1)
 
     tokenizer: Any = Tokenizer.from_file(str(folder / "tokenizer.json"))
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()

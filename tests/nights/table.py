@@ -98,7 +98,21 @@ def summary(record: Record, language: str) -> str:
             f"{expected / 1e6:.1f} MB were predicted. Findings: {findings}. By the seed alone two models "
             f"differ by more than {limit} bits per character on the fresh texts in one case of a hundred."
         )
-    return "\n".join([said, *(f"\n- {note}" for note in (*record.notes, *record.findings))]) + "\n"
+    notes = "".join(f"\n- {wrapped(note[:300])}" for note in (*record.notes, *record.findings))
+    return wrapped(said) + "\n" + notes + "\n"
+
+
+def wrapped(text: str) -> str:
+    """Lines of at most 98 columns; a Chinese character has two, and may end a line."""
+    lines, width = [""], 0
+    for word in re.findall(r"[ -~]+?(?: |$|(?=[^ -~]))|[^ -~]", text):
+        columns = sum(1 + (ord(character) > 0x2E7F) for character in word)
+        if width + columns > 98 and word not in "，。；：、）":
+            lines.append("")
+            width = 0
+        lines[-1] += word
+        width += columns
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def write_tables(docs: Path, record: Record) -> None:

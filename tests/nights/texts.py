@@ -22,7 +22,7 @@ from nights.plan import COPY, EMPTY, MOJIBAKE, Shard
 
 CORPUS = ROOT / "corpus/small.jsonl.zst"
 _HELD_BACK = 64
-_SHORT, _MOST_FRESH = 60, 200
+_SHORT, _MOST_FRESH = 60, 120
 """Characters of a text that is scored at most, and how many texts."""
 
 
