@@ -20,7 +20,7 @@ import pytest
 
 from yanmo.common.errors import ExitCode
 from yanmo.options.fields import flag, option_fields
-from yanmo.promote.command import HistoryOptions, RollbackOptions
+from yanmo.promote.command import ApproveOptions, HistoryOptions, RejectOptions, RollbackOptions
 from yanmo.stage.metric import declared
 from yanmo.tools.runs.command import RunsOptions
 from yanmo_pipelines.cluster.status.command import StatusOptions
@@ -184,7 +184,12 @@ def known() -> dict[str, set[str]]:
     for group in ("store", "cache", "tokenizer", "model"):
         for name, sub in importlib.import_module(f"yanmo.tools.{group}.command").TOOL.subcommands.items():
             found[f"yanmo {group} {name}"] = flags_of(sub.options)
-    for name, cls in (("history", HistoryOptions), ("rollback", RollbackOptions)):
+    for name, cls in (
+        ("history", HistoryOptions),
+        ("rollback", RollbackOptions),
+        ("approve", ApproveOptions),
+        ("reject", RejectOptions),
+    ):
         found[f"yanmo promote {name}"] = flags_of(cls)
     found |= {"yanmo runs": flags_of(RunsOptions), "yanmo status": flags_of(StatusOptions)}
     found |= {"yanmo run": flags_of(PipelineRunOptions), "yanmo compile": flags_of(CompileOptions)}

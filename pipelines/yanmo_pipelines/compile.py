@@ -30,7 +30,10 @@ PIPELINES = {
     "language_model": "yanmo_pipelines.language_model",
     "data_only": "yanmo_pipelines.data_only",
 }
-"""Name of a pipeline -> module with `build`."""
+"""Name of a pipeline of stages -> module with `build`."""
+
+OTHERS = {"decide_promotion": "yanmo_pipelines.decide"}
+"""The same of those that make nothing: compiled and uploaded like the others."""
 
 COMPILED = Path(__file__).resolve().parents[1] / "compiled"
 """Where the committed YAML lies in a checkout."""
@@ -40,7 +43,7 @@ def load_pipeline(
     name: str, column: resources.Column = resources.SMALL, store_secret: str = resources.STORE_SECRET
 ) -> Any:
     """The pipeline called `name`, built with a column of the table of resources."""
-    return importlib.import_module(PIPELINES[name]).build(column, store_secret)
+    return importlib.import_module((PIPELINES | OTHERS)[name]).build(column, store_secret)
 
 
 def compile_pipeline(pipeline: Any, path: Path, image_prefix: str = "") -> None:
@@ -116,7 +119,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def serve() -> int:
         options = load(CompileOptions, default_argv(argv), "yanmo compile")
-        for name in PIPELINES:
+        for name in (*PIPELINES, *OTHERS):
             path = Path(options.out) / f"{name}.yaml"
             with only_answers():
                 pipeline = load_pipeline(name, options.resources, options.store_secret)

@@ -10,8 +10,10 @@ import pytest
 import yaml
 from custom_resources import faults_of
 
-from yanmo_pipelines.compile import PIPELINES, main
+from yanmo_pipelines.compile import OTHERS, main
+from yanmo_pipelines.compile import PIPELINES as OF_STAGES
 
+PIPELINES = (*OF_STAGES, *OTHERS)
 NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 
@@ -54,8 +56,11 @@ def test_a_version_is_the_compiled_pipeline_with_its_drop_downs(
     assert version["spec"]["pipelineName"] == pipeline["metadata"]["name"] == spec["pipelineInfo"]["name"]
     form = version["spec"]["pipelineSpec"]["root"]["inputDefinitions"]["parameters"]
     drop_downs = {field for field, declared in form.items() if "literals" in declared}
-    expected = {"model_size", "train_optimizer", "train_precision", "train_preset"}
-    assert drop_downs == (expected if name == "language_model" else set())
+    expected = {
+        "language_model": {"model_size", "train_optimizer", "train_precision", "train_preset"},
+        "decide_promotion": {"decision"},
+    }
+    assert drop_downs == expected.get(name, set())
 
 
 def test_equal_names_of_versions_stand_for_equal_pipelines(

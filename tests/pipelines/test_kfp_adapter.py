@@ -23,7 +23,15 @@ from yanmo.options.fields import by_kind
 from yanmo.options.one_line import MOST_CHARACTERS
 from yanmo.resolve.__main__ import main as resolve
 from yanmo.stage.declaration import Stage
-from yanmo_pipelines.compile import COMPILED, PIPELINES, compile_pipeline, load_pipeline, main, version_name
+from yanmo_pipelines.compile import (
+    COMPILED,
+    OTHERS,
+    PIPELINES,
+    compile_pipeline,
+    load_pipeline,
+    main,
+    version_name,
+)
 from yanmo_pipelines.kfp_adapter import MAX_FORM_FIELDS, component, form_fields
 from yanmo_pipelines.parameters import MAX_PARAMETER_BYTES, pipeline_parameters
 from yanmo_pipelines.resources import (
@@ -543,7 +551,7 @@ def test_a_row_with_labels_and_taints_of_nodes_reaches_its_pod(tmp_path: Path) -
 
 def test_another_secret_may_name_the_store(tmp_path: Path) -> None:
     assert main([f"--out={tmp_path}", "--store-secret=team-b"]) == 0
-    for name in PIPELINES:
+    for name in (*PIPELINES, *OTHERS):
         for _, pod in pods_of(tmp_path / f"{name}.yaml").values():
             mounted = {s["secretName"]: s["mountPath"] for s in pod["secretAsVolume"]}
             assert mounted == {"team-b": SECRETS["yanmo-store"], **dict(list(SECRETS.items())[1:])}
@@ -579,17 +587,17 @@ def test_a_versions_name_is_one_that_kubernetes_takes_and_changes_with_the_bytes
 
 def test_the_committed_yaml_is_what_compiling_gives(tmp_path: Path) -> None:
     assert main(["--out", str(tmp_path)]) == 0
-    for name in PIPELINES:
+    for name in (*PIPELINES, *OTHERS):
         fresh = (tmp_path / f"{name}.yaml").read_bytes()
         assert (COMPILED / f"{name}.yaml").read_bytes() == fresh, "run `yanmo compile` and commit the result"
-    assert sorted(p.name for p in tmp_path.iterdir()) == sorted(f"{n}.yaml" for n in PIPELINES), (
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted(f"{n}.yaml" for n in (*PIPELINES, *OTHERS)), (
         "no temporary is left"
     )
 
 
 def test_a_registry_is_put_before_every_image(tmp_path: Path) -> None:
     main(["--out", str(tmp_path), "--image-prefix=registry.example/team/"])
-    for name in PIPELINES:
+    for name in (*PIPELINES, *OTHERS):
         images = {c["image"] for c in executors(tmp_path / f"{name}.yaml").values()}
         assert images and all(image.startswith("registry.example/team/yanmo-") for image in images)
 

@@ -131,6 +131,26 @@ def _openssl(*words: str | Path) -> None:
     subprocess.run(["openssl", *map(str, words)], check=True, capture_output=True, timeout=60)
 
 
+def make_user(folder: Path, name: str) -> tuple[str, str]:
+    """A user of the server in `folder`, made when absent; its access key and its secret key."""
+    keys = f"{ACCESS_KEY}-{name}", f"{SECRET_KEY}-{name}"
+    words = (f"--uid={name}", f"--display-name={name}", f"--access-key={keys[0]}", f"--secret-key={keys[1]}")
+    done = subprocess.run(
+        ["radosgw-admin", "user", "create", *words],
+        env=environment(folder), cwd=folder, capture_output=True, timeout=_COMMAND_SECONDS,
+    )  # fmt: skip
+    if done.returncode and b"exists" not in done.stderr:
+        raise RuntimeError(f"radosgw-admin user create: {done.stderr.decode(errors='replace')}")
+    return keys
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """For Ceph's programs."""
+    # PYTHONPATH would reach `ceph`, a script of the system's own Python.
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "CEPH", "AWS"))}
+    return {**kept, "CEPH_CONF": str(folder / "ceph.conf"), "PATH": os.defpath + ":/usr/sbin"}
+
+
 class Ceph:
     """The three daemons, from `start` to `stop`."""
 
@@ -212,14 +232,13 @@ class Ceph:
         self._run("ceph-osd", "-i", "0", "--mkfs", "--osd-uuid", ident, "--osd-objectstore", "memstore")
         self._daemons.append(self._daemon("ceph-osd", "-i", "0"))
 
-    def _environment(self) -> dict[str, str]:
-        # PYTHONPATH would reach `ceph`, a script of the system's own Python.
-        kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "CEPH", "AWS"))}
-        return {**kept, "CEPH_CONF": str(self.folder / "ceph.conf"), "PATH": os.defpath + ":/usr/sbin"}
-
     def _run(self, *command: str) -> None:
         done = subprocess.run(
-            command, env=self._environment(), cwd=self.folder, capture_output=True, timeout=_COMMAND_SECONDS
+            command,
+            env=environment(self.folder),
+            cwd=self.folder,
+            capture_output=True,
+            timeout=_COMMAND_SECONDS,
         )
         if done.returncode:
             raise subprocess.SubprocessError(f"{' '.join(command)}: {done.stderr.decode(errors='replace')}")
@@ -227,7 +246,7 @@ class Ceph:
     def _daemon(self, *command: str) -> subprocess.Popen[bytes]:
         with (self.folder / f"{command[0]}.out").open("ab") as output:
             return subprocess.Popen(
-                [*command, "-f"], env=self._environment(), cwd=self.folder, preexec_fn=die_with_parent,
+                [*command, "-f"], env=environment(self.folder), cwd=self.folder, preexec_fn=die_with_parent,
                 stdin=subprocess.DEVNULL, stdout=output, stderr=output,
             )  # fmt: skip
 

@@ -8,6 +8,7 @@ together replace Ceph, so that the same tests judge MinIO, SeaweedFS or AWS.
 
 from __future__ import annotations
 
+import dataclasses
 import fcntl
 import json
 import os
@@ -67,6 +68,17 @@ class S3Server:
             endpoint=parts.netloc, access_key=self.access_key, secret_key=self.secret_key, region=self.region,
             secure=parts.scheme == "https", http_client=pool,
         )  # fmt: skip
+
+    def user(self, name: str) -> S3Server:
+        """The same server for another user, made when absent, who has no rights but what policies give.
+
+        Raises:
+            RuntimeError: the server is a given one, where nobody may make users.
+        """
+        if self.bucket:
+            raise RuntimeError("users are made on our own server only")
+        keys = ceph.make_user(Path(self.ca_path).parent, name)
+        return dataclasses.replace(self, access_key=keys[0], secret_key=keys[1])
 
     def new_bucket(self) -> str:
         """An empty bucket (or, on a given server, a prefix in its bucket) as `bucket` or `bucket/prefix`."""

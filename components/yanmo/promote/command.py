@@ -1,37 +1,35 @@
-"""The command line of `yanmo promote`: the stage itself, `history` and `rollback`."""
+"""The command line of `yanmo promote`: the stage itself, `history`, `rollback`, `approve` and `reject`."""
 
 from __future__ import annotations
 
 import getpass
-import json
 import logging
 import socket
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
-from yanmo.common.aligned_table import text_table
 from yanmo.common.command_end import ended
-from yanmo.common.errors import DataError, ExitCode, UsageError
+from yanmo.common.errors import ExitCode, UsageError
 from yanmo.common.logs import setup
 from yanmo.options.command_line import load_command
-from yanmo.options.fields import REQUIRED, default_argv, opt
+from yanmo.options.fields import REQUIRED, default_argv, opt, word
 from yanmo.options.nearest import did_you_mean
 from yanmo.options.shared import ToolOptions, channel_opt
 from yanmo.options.values import MOST, brief
 from yanmo.promote.config import STAGE
 from yanmo.promote.hand_over import PromoteRun
+from yanmo.promote.history.approval import Signature, approve, choose, reject
 from yanmo.promote.history.champion import CHAMPION, ChampionChanged, named
-from yanmo.promote.history.champion_records import ChampionRecord, all_records
 from yanmo.promote.history.rollback import plan_rollback, roll_back
+from yanmo.promote.history.shown import show_history, shown_entry
 from yanmo.promote.preparing import prepare
 from yanmo.promote.work import finish, show_pause, work
 from yanmo.stage.run import main as stage_main
 from yanmo.stage.stage_run import Finish, Steps
-from yanmo.store.manifest import Reference
 from yanmo.store.objects import ObjectStore
-from yanmo.store.opening import store_of
-from yanmo.store.output import Output, open_reference, read_json
+from yanmo.store.opening import default_store, store_of
+from yanmo.store.output import Output
 from yanmo.store.pointers import pointer_name, read_pointer
 
 log = logging.getLogger(__name__)
@@ -102,65 +100,57 @@ class RollbackOptions(ToolOptions, group="rollback"):
         return [] if is_said else ["--why is empty; say for the history why the champion is taken down"]
 
 
+_HELD = word(
+    "the model: train/KEY, the first 4 digits of the key are enough (or evaluate/KEY, promote/KEY of its "
+    "comparison); without it the only one that waits",
+    "",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecisionOptions(ToolOptions, group="decision"):
+    """Decide about a model that waits."""
+
+    what: str = _HELD
+    channel: str = channel_opt("channel that the model waits in")
+    why: str = opt(REQUIRED, "the reason, for the history")
+    who: str = opt("", "who decides, for the history; default: user@host")
+    yes: bool = opt(False, "do not ask")
+
+    def contradictions(self) -> list[str]:
+        is_said = bool(self.why.strip())
+        return [] if is_said else ["--why is empty; say for the history why this is decided"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApproveOptions(DecisionOptions, group="approve"):
+    """Make a model champion that won and waits for a person (yanmo promote --hold)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RejectOptions(DecisionOptions, group="reject"):
+    """Let a model that won wait no longer; it is not held again."""
+
+
 def _tool(argv: Sequence[str]) -> int:
 
     def serve() -> int:
         _, options = load_command(_TOOLS, argv, "yanmo promote", "")
-        assert isinstance(options, HistoryOptions | RollbackOptions)
         setup(options.log_level, STAGE.name, options.log_format)
-        pointer_name(options.channel, CHAMPION)
-        store = store_of(options)
-        return _history(store, options) if isinstance(options, HistoryOptions) else _rollback(store, options)
+        store = store_of(options, options.store or default_store())
+        match options:
+            case HistoryOptions():
+                pointer_name(options.channel, CHAMPION)
+                return show_history(store, options.channel, as_json=options.json)
+            case RollbackOptions():
+                pointer_name(options.channel, CHAMPION)
+                return _rollback(store, options)
+            case ApproveOptions() | RejectOptions():
+                pointer_name(options.channel, CHAMPION)
+                return _decide(store, options)
+        raise AssertionError(options)
 
     return ended(STAGE.name, serve, "nothing half-written is visible; run the same command again to go on")
-
-
-def _history(store: ObjectStore, options: HistoryOptions) -> int:
-    records, now = all_records(store, options.channel), read_pointer(store, options.channel, CHAMPION)
-    if options.json:
-        document = {"channel": options.channel, "champion": asdict(now) if now else None}
-        print(json.dumps({**document, "records": [asdict(r) for r in records]}, ensure_ascii=False, indent=1))
-        return ExitCode.DONE
-    if not records:
-        print(f"channel {options.channel} of {store.uri} has no champion yet")
-        return ExitCode.DONE
-    rows = [["number", "since (UTC)", "champion", "bits", "how"]]
-    rows += [_row(store, record) for record in records]
-    print("\n".join(text_table(rows)))
-    print(_current(records, now))
-    return ExitCode.DONE
-
-
-def _row(store: ObjectStore, record: ChampionRecord) -> list[str]:
-    how = f"verdict {named(record.verdict)}"
-    if record.kind == "rollback":
-        how = f"rollback to {record.restores} by {record.who}: {record.why}"
-    since = record.since.removesuffix(" UTC")
-    return [str(record.number), since, named(record.model), _bits(store, record.evaluation), how]
-
-
-def _bits(store: ObjectStore, evaluation: Reference) -> str:
-    try:
-        summary = read_json(open_reference(store, evaluation), "summary.json")
-        return f"{summary['mean']['bits_per_character']:.3f}"
-    except (DataError, KeyError, TypeError):
-        return "lost"
-
-
-def _current(records: Sequence[ChampionRecord], now: Reference | None) -> str:
-    last, names = records[-1], {record.model.content_digest: named(record.model) for record in records}
-    lines = [f"\nchampion: {named(now)}"]
-    if now is None:
-        lines.append(
-            "The pointer to the champion is lost; a rollback without --to brings the last one back, and "
-            "until then no model is promoted."
-        )
-    elif now.content_digest != last.model.content_digest:
-        lines.append(
-            "The last change is not in the history yet; the next promote or the same rollback enters it."
-        )
-    lines += [f"rolled back: {names.get(one.model, one.model[:12])}, {one}" for one in last.rolled_back]
-    return "\n".join(lines)
 
 
 def _rollback(store: ObjectStore, options: RollbackOptions) -> int:
@@ -174,6 +164,25 @@ def _rollback(store: ObjectStore, options: RollbackOptions) -> int:
         return ExitCode.DONE
     record = roll_back(store, plan, who=options.who or _user(), why=options.why.strip())
     print(f"{named(record.model)} is champion of channel {options.channel!r} (number {record.number})")
+    return ExitCode.DONE
+
+
+def _decide(store: ObjectStore, options: ApproveOptions | RejectOptions) -> int:
+    if options.yes and not options.who.strip() and not sys.stdin.isatty():
+        raise UsageError("--who is empty, and nobody is at a terminal; say for the history who decides this")
+    channel, signature = options.channel, Signature(options.who.strip() or _user(), options.why.strip())
+    entry = choose(store, channel, options.what)
+    print(shown_entry(entry, read_pointer(store, channel, CHAMPION)))
+    if not options.yes and not _agreed():
+        print("nothing moved")
+        return ExitCode.DONE
+    if isinstance(options, RejectOptions):
+        entry = reject(store, channel, entry, signature)
+        print(f"{named(entry.model)} is rejected by {entry.who}: {entry.why}")
+        return ExitCode.DONE
+    record = approve(store, channel, entry, signature)
+    by = f", approved by {record.who}: {record.why}" if record.who else ""
+    print(f"{named(record.model)} is champion of channel {channel!r} (number {record.number}){by}")
     return ExitCode.DONE
 
 
@@ -191,4 +200,9 @@ def _user() -> str:
     return f"{name}@{socket.gethostname()}"
 
 
-_TOOLS: dict[str, type[ToolOptions]] = {"history": HistoryOptions, "rollback": RollbackOptions}
+_TOOLS: dict[str, type[ToolOptions]] = {
+    "history": HistoryOptions,
+    "rollback": RollbackOptions,
+    "approve": ApproveOptions,
+    "reject": RejectOptions,
+}

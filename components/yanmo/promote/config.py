@@ -16,7 +16,8 @@ from yanmo.stage.declaration import Stage
 class PromoteConfig(StageOptions, group="promote"):
     """Compare a challenger with the champion, write verdict and page, promote the better model.
 
-    `yanmo promote history` shows a channel's champions, `yanmo promote rollback` brings one back.
+    `yanmo promote history` shows a channel's champions and who waits, `yanmo promote rollback` brings one
+    back; `yanmo promote approve` and `yanmo promote reject` decide about a model that --hold keeps waiting.
     """
 
     challenger: str = input_ref("evaluation of the new model", stages=("evaluate",))
@@ -95,6 +96,20 @@ class PromoteConfig(StageOptions, group="promote"):
 
     dry_run: bool = opt(
         False, "judge and write the page, but move no pointer", kind="environment", often=True
+    )
+
+    hold: bool = opt(
+        False,
+        "let a model that wins wait for a person instead of promoting it: yanmo promote approve, or reject",
+        kind="environment",
+        often=True,
+    )
+    hold_days: float = opt(
+        14.0,
+        "how long it waits, days; then its comparison is too old to approve, and gc may take it",
+        kind="environment",
+        above=0,
+        most=3650,
     )
 
     def __post_init__(self) -> None:

@@ -7,9 +7,10 @@ import json
 import logging
 import time
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
-from yanmo.common.errors import DataError
+from yanmo.common.errors import DataError, EnvironmentFault
 from yanmo.formats.stage_cost import Span
 from yanmo.options.fields import by_kind
 from yanmo.promote.config import PromoteConfig
@@ -27,7 +28,7 @@ from yanmo.promote.gate.limits import MEASURED, parse_limits, parse_unmeasured
 from yanmo.promote.gate.nights import recipe_of, with_tonight
 from yanmo.promote.gate.noise import goes_on, noise_of
 from yanmo.promote.gate.rules import ABOUT_ONE, first_champion, judge
-from yanmo.promote.gate.verdict import VERDICT_SCHEMA, Evidence, Rules, Verdict
+from yanmo.promote.gate.verdict import VERDICT_SCHEMA, Evidence, Rules, Verdict, Words
 from yanmo.promote.hand_over import PromoteRun
 from yanmo.promote.history.champion import (
     CHAMPION,
@@ -38,12 +39,14 @@ from yanmo.promote.history.champion import (
     settle,
 )
 from yanmo.promote.history.champion_records import last_record
+from yanmo.promote.history.holding import hold, hold_sentence, place_of, withdraw
 from yanmo.promote.metrics import OUTCOMES
 from yanmo.promote.page.ancestors import verdict_command
 from yanmo.promote.page.cost import Judging
 from yanmo.promote.run_metrics import run_metrics
 from yanmo.stage.cost import cpu_seconds
 from yanmo.stage.stage_run import Finish
+from yanmo.store.channel.held import Entry, read_held
 from yanmo.store.commit import Result
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output, read_json
@@ -175,14 +178,20 @@ def _verdict_record(
 def finish(run: PromoteRun, output: Output) -> Finish:
     """Move the champion pointer if the verdict says so; the same for a verdict made now or before."""
     verdict = read_json(output, "verdict.json")
-    promoted = _promoted(run, output, verdict)
+    promoted, entry = _promoted(run, output, verdict)
     report = read_json(output, "report.json")
     _show(run, verdict, report, promoted)
+    sentence: str = verdict["sentence"]["en"]
+    page: str | Path = output.path("report.html")
+    if entry is not None:
+        words = hold_sentence(entry, place_of(run.store, run.options.channel))
+        log.warning("%s", words.en)
+        sentence, page = f"{words.en} {sentence}", _page_with(page, report, words)
     return Finish(
-        parameters={"promoted": str(promoted).lower(), "result": verdict["sentence"]["en"]},
+        parameters={"promoted": str(promoted).lower(), "result": sentence},
         artifacts={
-            "report": output.path("report.html"),
-            "verdict_line": verdict["sentence"]["en"] + "\n",
+            "report": page,
+            "verdict_line": sentence + "\n",
             **_champion(run.store, run.options.channel),
         },
         metadata={"metrics": run_metrics(report, promoted)},
@@ -203,6 +212,7 @@ def _show(run: PromoteRun, verdict: dict[str, Any], report: dict[str, Any], prom
             for genre, cell in column["rows"].items():
                 if cell["value"] is not None:
                     telemetry.set("bits_per_character", cell["value"], model=model, genre=genre)
+    _show_waiting(run)
     try:
         record = last_record(run.store, run.options.channel)
     except DataError as error:  # a figure must not undo a verdict
@@ -211,6 +221,19 @@ def _show(run: PromoteRun, verdict: dict[str, Any], report: dict[str, Any], prom
     if record:
         since = datetime.datetime.fromisoformat(record.champion_since)
         telemetry.set("champion_since_timestamp_seconds", since.timestamp())
+
+
+def _show_waiting(run: PromoteRun) -> None:
+    """How many models of the channel wait for a person, and since when."""
+    try:
+        waiting = read_held(run.store, run.options.channel).open(time.time())
+    except DataError as error:
+        log.warning("who waits to be approved is not shown: %s", error)
+        return
+    run.telemetry.set("held", len(waiting))
+    if waiting:
+        since = min(datetime.datetime.fromisoformat(entry.held_at).timestamp() for entry in waiting)
+        run.telemetry.set("held_since_timestamp_seconds", since)
 
 
 def show_pause(options: PromoteConfig, store: ObjectStore, paused: PausedOutput) -> Finish:
@@ -234,11 +257,24 @@ def _champion(store: ObjectStore, channel: str) -> dict[str, str]:
     return {"champion": champion.to_json()} if champion else {}
 
 
-def _promoted(run: PromoteRun, output: Output, verdict: dict[str, Any]) -> bool:
-    """Whether the challenger is champion when this returns."""
+def _page_with(page: str | Path, report: dict[str, Any], words: Words) -> str | Path:
+    """The page of a model that waits, which says so; the verdict's own page says what the gate found."""
+    from jinja2 import UndefinedError
+
+    from yanmo.promote.page.rendering import render
+
+    try:
+        return render(report, words)
+    except UndefinedError as error:  # of another version, which knew less
+        log.warning("the page does not say that the model waits: %s", error)
+        return page
+
+
+def _promoted(run: PromoteRun, output: Output, verdict: dict[str, Any]) -> tuple[bool, Entry | None]:
+    """Whether the challenger is champion when this returns, and how it waits where it is held."""
     if run.options.dry_run:
         log.info("dry run, nothing moved. %s", verdict["sentence"]["en"])
-        return False
+        return False, None
     store, channel, evaluation = run.store, run.options.channel, run.input("challenger")
     promotion = Promotion(
         model=open_evaluation(evaluation).model,
@@ -252,13 +288,35 @@ def _promoted(run: PromoteRun, output: Output, verdict: dict[str, Any]) -> bool:
         record = settle(store, channel, promotion)
         _keep_writing(run)
         log.info("%s is already champion of channel %r since %s", promotion.model, channel, record.since)
-        return True
+        return True, None
     log.info("%s", verdict["sentence"]["en"])
-    if verdict["promote"]:
+    if not verdict["promote"]:
+        withdraw(store, channel, promotion.model, verdict["sentence"]["en"])
+        return False, None
+    if run.options.hold:
+        return False, _held(run, promotion, verdict)
+    try:
         record = make_champion(store, channel, promotion)
-        log.info("%s is champion of channel %r (number %d)", promotion.model, channel, record.number)
-        _keep_writing(run)
-    return bool(verdict["promote"])
+    except EnvironmentFault as error:
+        raise EnvironmentFault(
+            f"{error}. The verdict is kept and no pointer was moved: with --hold the model waits for a "
+            f"person who may write pointers/{channel}/ (docs/approval.md)"
+        ) from error
+    log.info("%s is champion of channel %r (number %d)", promotion.model, channel, record.number)
+    _keep_writing(run)
+    return True, None
+
+
+def _held(run: PromoteRun, promotion: Promotion, verdict: dict[str, Any]) -> Entry:
+    return hold(
+        run.store,
+        run.options.channel,
+        promotion,
+        sentence=verdict["sentence"]["en"],
+        writing=run.inputs["writing"],
+        run_id=run.options.run_id,
+        days=run.options.hold_days,
+    )
 
 
 def _keep_writing(run: PromoteRun) -> None:

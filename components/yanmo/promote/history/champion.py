@@ -5,6 +5,7 @@
     pointers/<channel>/champion_evaluation_writing.json
                                                 how it writes, for the page
     pointers/<channel>/history/                 see champion_records.py
+    pointers/<channel>/records/held.json        who won and waits for a person: see holding.py, approval.py
 
 The pointer counts; a record is written after it moved. What a run that is killed in between left undone, the
 next one does: it finds that its challenger is champion and that the record is missing.
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 
 from yanmo.common.errors import DataError, StorageError
 from yanmo.promote.history.champion_records import ChampionRecord, last_record, write_record
+from yanmo.store.channel.held import read_held
 from yanmo.store.manifest import Reference
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output, open_reference
@@ -83,6 +85,9 @@ class Promotion:
     """What the champion pointer named when they were compared."""
     compared_with: Output | None
     """The evaluation of that champion."""
+    who: str = ""
+    """Who approved it, where a person did."""
+    why: str = ""
 
 
 def make_champion(store: ObjectStore, channel: str, promotion: Promotion) -> ChampionRecord:
@@ -134,6 +139,7 @@ def _append(
         previous and previous.content_digest == promotion.model.content_digest
     ):  # the pointer had moved before a kill
         previous = last.model if last else None
+    who, why = _signature(store, channel, promotion)
     record = ChampionRecord(
         number=last.number + 1 if last else 1,
         champion_since=utc_now(),
@@ -142,6 +148,8 @@ def _append(
         verdict=promotion.verdict.reference,
         previous=previous,
         compared_with=promotion.compared_with.reference if promotion.compared_with else None,
+        who=who,
+        why=why,
         rolled_back=last.rolled_back if last else (),
     )
     if not write_record(store, channel, record):  # another run of the same promotion wrote it
@@ -149,6 +157,14 @@ def _append(
         assert found is not None
         return found
     return record
+
+
+def _signature(store: ObjectStore, channel: str, promotion: Promotion) -> tuple[str, str]:
+    """Who approved the promotion, and why; also where the approval was killed once the pointer had moved."""
+    if promotion.who:
+        return promotion.who, promotion.why
+    entry = read_held(store, channel).of(promotion.model.content_digest)
+    return (entry.who, entry.why) if entry and entry.state in ("signed", "approved") else ("", "")
 
 
 def _measures(store: ObjectStore, evaluation: Reference, model: Output) -> bool:

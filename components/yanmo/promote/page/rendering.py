@@ -33,11 +33,12 @@ _LIMITS = {
 """Members of a list and characters of a text on the page; report.json has all of them."""
 
 
-def render(report: Mapping[str, Any]) -> str:
+def render(report: Mapping[str, Any], hold: Words | None = None) -> str:
     """The page as HTML, below 2 MB.
 
     Args:
         report: as `yanmo.promote.page.report.make_report` gives it.
+        hold: what a person has to decide about the model, or has decided.
     """
     table = report["bits_per_character"]
     documents = _largest(table["documents"])
@@ -47,6 +48,7 @@ def render(report: Mapping[str, Any]) -> str:
         _TEMPLATE,
         {"option": shown, "of_shown": lambda genres: {g: genres[g] for g in documents if g in genres}},
         r=report,
+        hold=hold,
         documents=documents,
         columns=columns,
         dots=dot_chart(drawn),

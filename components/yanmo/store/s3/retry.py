@@ -91,6 +91,17 @@ KIND_OF: dict[str, traffic.Kind] = {
 """First word of what is asked -> as what it is counted."""
 
 
+_RIGHTS = {
+    "reading": "s3:GetObject",
+    "looking": "s3:GetObject",
+    "listing": "s3:ListBucket",
+    "deleting": "s3:DeleteObject",
+    "aborting": "s3:AbortMultipartUpload",
+    **dict.fromkeys(("writing", "completing", "copying"), "s3:PutObject"),
+}
+"""First word of what is asked -> the right that it takes, as policies name it."""
+
+
 class PreconditionFailed(Exception):
     """The server refused a conditional write: the object is there, or has another version."""
 
@@ -281,7 +292,11 @@ def _final_answer(error: S3Error, what: str) -> Exception | None:
     if error.code in _PASSING_CODES or status in _PASSING_STATUS:
         return None
     if error.code in _CREDENTIAL_CODES or status in (401, 403):
-        return EnvironmentFault(f"{what}: {describe(error)}; check the credentials and the bucket's policy")
+        missing = _RIGHTS.get(what.partition(" ")[0]) if error.code == "AccessDenied" else ""
+        right = f", which may not grant them {missing}" if missing else ""
+        return EnvironmentFault(
+            f"{what}: {describe(error)}; check the credentials and the bucket's policy{right}"
+        )
     return StorageError(f"{what}: {describe(error)}")
 
 

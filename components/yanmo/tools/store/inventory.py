@@ -33,7 +33,7 @@ _FORMS = {
 }
 """What the store makes outside of keys. A store may be a whole bucket, in which others write as well."""
 _LOOSE = re.compile(
-    rf"(?:pointers/[^/]+(?:/history|/runs)?|sources|probes|runs/{_STAGE}/(?:fatal|auto))(?:/\.tmp-[^/]+)?\Z|{_KFP}"
+    rf"(?:pointers/[^/]+(?:/history|/runs|/records)?|sources|probes|runs/{_STAGE}/(?:fatal|auto))(?:/\.tmp-[^/]+)?\Z|{_KFP}"
 )
 """Temporary files and empty folders of these."""
 KeyName = tuple[str, str]
@@ -110,7 +110,7 @@ class Inventory:
 
     keys: dict[KeyName, KeyFolder] = field(default_factory=dict)
     pointers: list[ObjectInfo] = field(default_factory=list)
-    """Below pointers/: pointers and histories."""
+    """Below pointers/: pointers, histories, records of runs and of channels."""
     runs: list[ObjectInfo] = field(default_factory=list)
     """Below runs/ but in no key's folder: records of runs that ended for good, and of what `auto` became."""
     kfp: list[ObjectInfo] = field(default_factory=list)

@@ -14,6 +14,7 @@ from yanmo.common.errors import ExitCode
 from yanmo.common.plain_json import json_value
 from yanmo.options.fields import opt
 from yanmo.options.shared import ToolOptions
+from yanmo.store.channel.document import kind_of_document
 from yanmo.store.manifest import MANIFEST_SCHEMA, REFERENCE_SCHEMA, sealed, unsealed
 from yanmo.store.objects import MAX_DOCUMENT_BYTES, AlreadyExists, Changed, ObjectStore
 from yanmo.store.output import superseded_name
@@ -94,7 +95,7 @@ def _documents(inventory: Inventory) -> Iterator[tuple[str, str]]:
         if folder.manifest:
             yield folder.manifest.name, MANIFEST_SCHEMA
     for info in inventory.pointers:
-        if not is_run_record(info.name):  # its schema has had one version only
+        if not is_run_record(info.name) and not kind_of_document(info.name):  # of one version only
             yield info.name, RECORD_SCHEMA if "/history/" in info.name else REFERENCE_SCHEMA
 
 

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from yanmo.common.errors import DataError
+from yanmo.store.channel.document import DOCUMENTS, kind_of_document
+from yanmo.store.channel.held import HELD, parse_held
 from yanmo.store.manifest import Reference, unsealed
 from yanmo.store.objects import MAX_DOCUMENT_BYTES, ObjectInfo, ObjectStore
 from yanmo.store.pointers import RECORD_SCHEMA, RECORDED, check_stage, parse_pointer
@@ -29,7 +31,7 @@ class Named:
 
     @property
     def is_pointer(self) -> bool:
-        """A pointer, not a record of a history or a run."""
+        """A pointer, not a record of a history, a run or a channel."""
         return self.by.count("/") == 1
 
 
@@ -45,7 +47,7 @@ def read_all(store: ObjectStore, listed: Iterable[ObjectInfo]) -> Iterator[Named
         except FileNotFoundError:
             continue  # removed by hand since it was listed
         by = info.name.removeprefix("pointers/").removesuffix(".json")
-        for reference in _read(info.name, data, f"{store.uri}/{info.name}"):
+        for reference in _read(info.name, data, f"{store.uri}/{info.name}", store.clock()):
             yield Named(by, reference, info.modified)
 
 
@@ -61,17 +63,21 @@ def read_undamaged(store: ObjectStore, listed: Iterable[ObjectInfo]) -> tuple[li
     return found, damaged
 
 
-def _read(name: str, data: bytes, where: str) -> list[Reference]:
+def _read(name: str, data: bytes, where: str, now: float) -> list[Reference]:
     if record := _RECORD.match(name):
         return _read_record(data, int(record[1]), where)
     if is_run_record(name):
         return list(parse_run(data, where).values())
+    if kind_of_document(name) == HELD:
+        return [reference for entry in parse_held(data, where).open(now) for reference in entry.references]
     if pointer := _POINTER.match(name):
         return [parse_pointer(data, pointer[1], where)]
+    if kind_of_document(name) in DOCUMENTS:
+        return []
     raise DataError(
-        f"{where}: expected <channel>/<pointer>.json, <channel>/history/<number>.json or "
-        "<channel>/runs/<run>.json here; move it out of pointers/, or upgrade Yanmo if a later version "
-        "wrote it"
+        f"{where}: expected <channel>/<pointer>.json, <channel>/history/<number>.json, "
+        f"<channel>/runs/<run>.json or <channel>/records/ ({', '.join(DOCUMENTS)}) here; move it out of "
+        "pointers/, or upgrade Yanmo if a later version wrote it"
     )
 
 

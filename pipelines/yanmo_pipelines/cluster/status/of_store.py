@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from yanmo.common.errors import DataError
+from yanmo.store.channel.held import HELD, read_held
 from yanmo.store.objects import ObjectStore
 from yanmo.store.runs.failure_card import FILE as _FAILURE
 from yanmo.store.runs.failure_card import read_cards
@@ -16,12 +17,26 @@ _LEASE, _WORK = "LEASE.json", "WORK.json"
 
 
 @dataclass(frozen=True)
+class Waiting:
+    """A model that won and waits for a person."""
+
+    model: str
+    """`train/KEY`, its first 12 digits."""
+    standing: str
+    """waits, stale (the champion changed since) or signed (its approval was not finished)."""
+    seconds: float
+    """Since when, by the store's clock."""
+
+
+@dataclass(frozen=True)
 class Channel:
     """A series of runs."""
 
     name: str
     outputs: dict[str, Named]
     """Pointer -> what it names: champion, train, ..."""
+    held: list[Waiting] = field(default_factory=list)
+    """Models that won and wait for a person."""
 
 
 @dataclass(frozen=True)
@@ -63,11 +78,24 @@ def store_state(store: ObjectStore, channel: str = "") -> StoreState:
     now = store.clock()
     return StoreState(
         uri=store.uri,
-        channels=[Channel(name, outputs) for name, outputs in sorted(channels.items())],
+        channels=[Channel(n, o, _waiting(store, n, o, now, damaged)) for n, o in sorted(channels.items())],
         work=sorted(_work(store, now), key=lambda one: one.age),
         damaged=damaged,
         now=now,
     )
+
+
+def _waiting(
+    store: ObjectStore, channel: str, outputs: dict[str, Named], now: float, damaged: dict[str, str]
+) -> list[Waiting]:
+    """Who waits in a channel; a damaged list is named among what is damaged already."""
+    if f"{channel}/records/{HELD}" in damaged:
+        return []
+    champion = outputs["champion"].reference if "champion" in outputs else None
+    return [
+        Waiting(f"{e.model.stage}/{e.model.key[:12]}", e.standing(champion, now), e.waited(now))
+        for e in read_held(store, channel).open(now)
+    ]
 
 
 def _work(store: ObjectStore, now: float) -> Iterator[Work]:

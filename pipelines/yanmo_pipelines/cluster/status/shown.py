@@ -13,6 +13,13 @@ _FIRST = ("champion", "curate", "balance", "tokenize", "train", "evaluate", "pro
 """Pointers that are shown, in this order; `--json` has all."""
 
 
+_STANDING = {
+    "waits": "waits for a person since {}: yanmo promote approve, or reject",
+    "stale": "waits since {}, and the champion has changed: compare it again with yanmo promote --hold",
+    "signed": "approved, and not champion yet after {}: yanmo promote approve goes on",
+}
+
+
 def shown(found: Status) -> str:
     """All of it, in lines."""
     return "\n".join(_lines(found))
@@ -66,6 +73,8 @@ def _channel(channel: Channel, now: float) -> Iterator[str]:
             named = channel.outputs[name]
             what = f"{named.reference.stage}/{named.reference.key[:12]}"
             yield f"  {name:<10} {what}  {human_seconds(max(now - named.modified, 0))} ago"
+    for one in channel.held:
+        yield f"  held       {one.model}  {_STANDING[one.standing].format(human_seconds(one.seconds))}"
 
 
 def _ago(when: str) -> str:

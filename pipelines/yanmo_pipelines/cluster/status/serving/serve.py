@@ -113,6 +113,10 @@ class Status:
         measured.show_only("champion_since_timestamp_seconds", since, room="channel")
         changes = {(name,): float(channel.changes) for name, channel in channels.items()}
         measured.show_only("champion_changes", changes, room="channel")
+        held = {(name,): float(len(channel.held)) for name, channel in channels.items()}
+        measured.show_only("held", held, room="channel")
+        waits = {(n,): max((now - at for at in c.held), default=0.0) for n, c in channels.items()}
+        measured.show_only("held_seconds", {of: max(age, 0.0) for of, age in waits.items()}, room="channel")
 
     def _show_nights(self, measured: Measured, plan: Plan, seen: Seen | None, now: float) -> None:
         channel = seen.channels.get(self._night_channel) if seen else None

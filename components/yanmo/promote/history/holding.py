@@ -1,0 +1,108 @@
+"""A winner that waits for a person: how promote enters it, and how it tells so."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from yanmo.promote.gate.verdict import Words
+from yanmo.promote.history.champion import Promotion, named
+from yanmo.promote.history.champion_records import shown_time
+from yanmo.store.channel.held import Entry, days_from, move, put, read_held
+from yanmo.store.manifest import Reference
+from yanmo.store.objects import ObjectStore
+from yanmo.store.output import Output
+from yanmo.store.schema import utc_now
+
+log = logging.getLogger(__name__)
+
+
+def hold(
+    store: ObjectStore,
+    channel: str,
+    promotion: Promotion,
+    *,
+    sentence: str,
+    writing: Output | None,
+    run_id: str,
+    days: float,
+) -> Entry:
+    """Let a winner wait; the entry as it is then.
+
+    The same comparison keeps its place and its time. A new one, with the champion of today, takes the place
+    of an older one of the same model. A model that a person rejected stays rejected.
+    """
+    now = utc_now()
+    entry = Entry(
+        model=promotion.model.reference,
+        evaluation=promotion.evaluation.reference,
+        verdict=promotion.verdict.reference,
+        previous=promotion.previous,
+        compared_with=promotion.compared_with.reference if promotion.compared_with else None,
+        writing=writing.reference if writing else None,
+        sentence=sentence,
+        held_at=now,
+        expires_at=days_from(now, days),
+        run_id=run_id,
+    )
+
+    def replaces(older: Entry | None) -> bool:
+        if older is None or older.state == "withdrawn":
+            return True
+        if older.state in ("rejected", "signed"):
+            return False
+        same = older.verdict.content_digest == entry.verdict.content_digest
+        is_waiting = older.state == "waiting" and not older.is_over(time.time())
+        return not (is_waiting and same and older.previous == entry.previous)
+
+    put(store, channel, entry, replaces)
+    found = read_held(store, channel).of(promotion.model.content_digest)
+    assert found is not None
+    return found
+
+
+def withdraw(store: ObjectStore, channel: str, model: Output, why: str) -> None:
+    """Let a model wait no longer that a newer verdict does not promote."""
+    entry = read_held(store, channel).of(model.content_digest)
+    if entry is not None and entry.state == "waiting":
+        done = move(store, channel, entry, state="withdrawn", why=why, decided_at=utc_now())
+        if done:
+            log.warning("%s waits no longer to be approved: %s", model, why)
+
+
+def hold_sentence(entry: Entry, place: str) -> Words:
+    """How a held model stands, and what a person does about it.
+
+    Args:
+        place: flags that name store and channel.
+    """
+    name = named(entry.model)
+    if entry.state == "rejected":
+        when = shown_time(entry.decided_at)
+        return Words(
+            f"Rejected by {entry.who}, {when}: {entry.why}. The champion stays.",
+            f"已由 {entry.who} 于 {when} 否决：{entry.why}。现任冠军不变。",
+        )
+    if entry.state == "signed":
+        command = f"yanmo promote approve {name} {place} --why ..."
+        return Words(
+            f"Approved by {entry.who}, and not champion yet: {command} goes on.",
+            f"已由 {entry.who} 批准，但尚未成为冠军：{command} 可继续完成。",
+        )
+    until = shown_time(entry.expires_at)
+    commands = f"yanmo promote approve {name} {place} --why ..., or reject in the place of approve"
+    return Words(
+        f"Held for approval until {until}; the champion stays until then: {commands}.",
+        f"等待人工批准，至 {until} 为止；在此之前冠军不变：yanmo promote approve {name} {place} --why ...，"
+        "或将 approve 换成 reject。",
+    )
+
+
+def place_of(store: ObjectStore, channel: str) -> str:
+    """The flags that name a store and a channel."""
+    return f"--store {store.uri} --channel {channel}"
+
+
+def waiting_names(entries: list[Entry], champion: Reference | None, now: float) -> str:
+    """Entries as a person tells them apart."""
+    return ", ".join(f"{named(e.model)} ({e.standing(champion, now)})" for e in entries)
