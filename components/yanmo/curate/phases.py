@@ -80,6 +80,8 @@ class Handed:
     benchmarks: list[Source] = dataclasses.field(default_factory=list)
     corpus: Corpus | None = None
     """Read once, by the first who asks for it."""
+    read: list[Output] = dataclasses.field(default_factory=list)
+    """What it was read from: the mapped files and their band keys, which the next night uses again."""
     evaluation_set: Output | None = None
 
 
@@ -258,6 +260,7 @@ def _corpus(run: CurateRun, made: Handed) -> Corpus:
         options = run.options
         mapped = _map_all(run, bundles(_sorted(made.sources)))
         signed = [_signed(run, part) for part in mapped]
+        made.read = [*mapped, *signed]
         corpus = Corpus.read(mapped, signed, of_phases(options, _READ)[1])
         if options.near_duplicate_similarity:
             corpus.drop_near_duplicates(_similar(run, corpus, mapped))
@@ -366,7 +369,7 @@ def work(run: CurateRun) -> Result:
     )
     result = write_documents(run.attempt, corpus, held_out, benchmarks, run.options)
     _export(run, corpus)
-    return dataclasses.replace(result, references={EVALUATION_SET: part})
+    return dataclasses.replace(result, references={EVALUATION_SET: part}, used=run.prepared.read)
 
 
 def _export(run: CurateRun, corpus: Corpus) -> None:

@@ -9,6 +9,7 @@ from yanmo.common.errors import DataError, UsageError
 from yanmo.common.names import name_problems
 from yanmo.store.manifest import MAX_REFERENCE_BYTES, REFERENCE_SCHEMA, Reference
 from yanmo.store.objects import AlreadyExists, Changed, ObjectStore, overwrite
+from yanmo.store.output import MADE_BY as MADE_BY
 from yanmo.store.output import Output, open_reference
 from yanmo.store.schema import LaterSchema, parse
 
@@ -34,11 +35,6 @@ RECORDED = {
     "compared_with": "evaluate",
 }
 """Field of a record -> the stage of what it names."""
-MADE_BY = {
-    **{"evaluation_set": "curate", "tokenizer": "tokenize", "seed_noise": "train"},
-    **dict.fromkeys(("baselines", "writing", "contamination"), "evaluate"),
-}
-"""Part -> the stage that makes it together with its own output."""
 _MEND = {
     "evaluation_set": (
         "restore it, or name the channel's own set once: `yanmo curate --evaluation-set evaluation_set/KEY` "

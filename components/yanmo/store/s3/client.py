@@ -24,7 +24,7 @@ from minio.time import to_amz_date, utcnow
 
 from yanmo.common.errors import UsageError
 from yanmo.store import traffic
-from yanmo.store.s3.credentials import find_credentials, find_endpoint, find_region
+from yanmo.store.s3.credentials import Guarded, find_credentials, find_endpoint, find_region
 from yanmo.store.s3.strict_http import CutOff, StrictPool, ca_bundle, require
 
 CONNECT_SECONDS = 10.0
@@ -56,9 +56,10 @@ class Pool(StrictPool):
 class Client(Minio):  # type: ignore[misc]
     """minio's client with bodies checked by the server and requests dated by the server's clock."""
 
-    def __init__(self, endpoint: str, pool: Pool, **kw: Any) -> None:
-        super().__init__(endpoint, http_client=pool, **kw)
+    def __init__(self, endpoint: str, pool: Pool, credentials: Guarded, **kw: Any) -> None:
+        super().__init__(endpoint, http_client=pool, credentials=credentials, **kw)
         self.pool = pool
+        self.key_source = credentials.source
 
     def _url_open(
         self,

@@ -71,17 +71,37 @@ class MountedSecret(Provider):  # type: ignore[misc]
             ValueError: no folder has both.
         """
         for folder in secret_folders():
-            access, secret = _value(folder, _ACCESS), _value(folder, _SECRET)
+            access, secret, token = _pair(folder)
             if access and secret:
-                return Credentials(access, secret, _value(folder, _TOKEN) or None)
+                return Credentials(access, secret, token or None)
         raise ValueError("no mounted secret")
 
 
-class _Guarded(Provider):  # type: ignore[misc]
+def _pair(folder: Path) -> tuple[str, str, str]:
+    """Key, secret and token of one folder; read again where they were exchanged meanwhile."""
+    found = before = None
+    for _ in range(5):
+        found, before = tuple(_value(folder, names) for names in (_ACCESS, _SECRET, _TOKEN)), found
+        if found == before:
+            break
+    assert found is not None
+    return found[0], found[1], found[2]
+
+
+class Guarded(Provider):  # type: ignore[misc]
     """A provider whose errors say what to do and never what it sent (a web identity token is in its URL)."""
 
     def __init__(self, provider: Provider) -> None:
         self._provider = provider
+
+    @property
+    def source(self) -> str:
+        """Where new keys may arrive while this process runs, in words; empty where none can."""
+        if isinstance(self._provider, MountedSecret):
+            return f"the mounted Secret ({', '.join(map(str, secret_folders()))})"
+        if isinstance(self._provider, AWSConfigProvider):
+            return "the AWS credentials file"
+        return "" if isinstance(self._provider, EnvAWSProvider | EnvMinioProvider) else "the role"
 
     def retrieve(self) -> Credentials:
         """The credentials.
@@ -106,7 +126,7 @@ class _Guarded(Provider):  # type: ignore[misc]
         )
 
 
-def find_credentials() -> Provider:
+def find_credentials() -> Guarded:
     """The provider that has credentials here.
 
     Raises:
@@ -115,7 +135,7 @@ def find_credentials() -> Provider:
     """
     logging.getLogger("urllib3").setLevel(logging.ERROR)  # its warnings and debug lines show whole URLs
     for provider in _providers():
-        guarded = _Guarded(provider)
+        guarded = Guarded(provider)
         try:
             guarded.retrieve()
         except ConnectionError as error:

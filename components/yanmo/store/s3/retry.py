@@ -13,10 +13,9 @@ import logging
 import os
 import random
 import socket
-import ssl
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 from xml.etree.ElementTree import ParseError
 
@@ -29,6 +28,7 @@ from yanmo.common.errors import DataError, EnvironmentFault, StorageError, Usage
 from yanmo.store import traffic
 from yanmo.store.objects import NotSupportedHere
 from yanmo.store.recall import current
+from yanmo.store.s3.renewal import Renewal, causes, is_certificate
 
 if TYPE_CHECKING:
     from urllib3 import BaseHTTPResponse
@@ -140,6 +140,8 @@ class RetryBudget:
     """The server's clock minus ours, seconds, by its last answer."""
     longest_wait: float = 0.0
     """How long this process may wait for the store, seconds."""
+    renewal: Renewal = field(default_factory=Renewal)
+    """Whether a key or certificate that is refused may be followed by another one."""
     down: bool = False
     """A request used up its time, or was given up: the next ones, which clean up after it, get little."""
 
@@ -155,7 +157,8 @@ class RetryBudget:
     def with_client(cls, client: Client) -> RetryBudget:
         """The budget of a client's own requests."""
         pool, longest = client.pool, waiting.longest_wait()
-        return cls(retry_seconds(), lambda: pool.reached, lambda: pool.clock_offset, longest)
+        renewal = Renewal(client.key_source, longest > 0, client.list_buckets)
+        return cls(retry_seconds(), lambda: pool.reached, lambda: pool.clock_offset, longest, renewal)
 
     def retry(self, what: str, *, absent_passes: bool = False) -> Retry:
         """A new request: `what` says in messages which one; `absent_passes` as in `Retry`."""
@@ -206,23 +209,48 @@ class Retry:
             raise
 
     def _run(self, request: Callable[[], T], wait: waiting.Wait) -> T:
+        renewal = self._retry_budget.renewal
         while True:
-            offset = self._retry_budget.offset()
+            offset, awaited = self._retry_budget.offset(), ""
             try:
                 with traffic.request(self._kind):
                     result = request()
                 self._retry_budget.down = False
+                renewal.accepted = renewal.met = True
                 return result
             except (MinioException, HTTPError, ParseError, OSError, ValueError) as error:
                 final = _final(error, self.what)
+                renewal.met = renewal.met or self._retry_budget.reached()
+                renewal.accepted = renewal.accepted or isinstance(
+                    final, FileNotFoundError | PreconditionFailed
+                )
                 if _is_forbidden(error) and self._retry_budget.offset() != offset:
                     final = None  # its Date tells that our clock was off: sign again with the server's
+                awaited = renewal.of(error) if isinstance(final, EnvironmentFault) else ""
+                if awaited and self._is_in_time(renewal.seconds(awaited, self._retry_budget.limit)):
+                    final = None  # a new one may be on its way
+                elif awaited:
+                    final = self._never_came(error, awaited)
                 if final is not None and not (self._absent_passes and _is_absent(error)):
                     raise final from error
                 self.failures += 1
                 traffic.failed(self._kind)
                 wait.because(f"{self.what}: {describe(error)}")
                 self._wait(error)
+
+    def _is_in_time(self, seconds: float) -> bool:
+        """Whether a key or certificate that is awaited for at most `seconds` may still come."""
+        return not self._recall.is_set() and time.monotonic() - self._started + _LONGEST_WAIT < seconds
+
+    def _never_came(self, error: Exception, awaited: str) -> Exception:
+        """What ends the wait for a new key or certificate: 75 where the old one had been good, else 78."""
+        renewal, budget = self._retry_budget.renewal, self._retry_budget
+        was_good = renewal.accepted if awaited == "key" else renewal.met
+        text = f"{self.what}: {describe(error)}; {renewal.advice(awaited)}"
+        if not was_good:
+            return EnvironmentFault(text)
+        budget.down = True
+        return StorageError(f"{text}. The same command goes on where this one ended")
 
     def _wait(self, error: Exception) -> None:
         wait = random.uniform(0, min(_LONGEST_WAIT, _FIRST_WAIT * 2 ** min(self.failures, 20)))
@@ -262,7 +290,7 @@ def _final(error: Exception, what: str) -> Exception | None:
             return PreconditionFailed(what)
         passing = _status(error) in _PASSING_STATUS
         return None if passing else StorageError(f"{what}: {describe(error)}; is this an S3 server?")
-    if _is_certificate(error):
+    if is_certificate(error):
         return EnvironmentFault(
             f"{what}: {describe(error)}; give the server's CA in AWS_CA_BUNDLE (a PEM file)"
         )
@@ -308,33 +336,13 @@ def _is_forbidden(error: Exception) -> bool:
     return isinstance(error, S3Error) and error.response.status == 403
 
 
-def _is_certificate(error: BaseException) -> bool:
-    return any(
-        isinstance(one, ssl.SSLCertVerificationError)
-        or (isinstance(one, TransportSSLError) and "CERTIFICATE_VERIFY_FAILED" in str(one))
-        for one in _causes(error)
-    )
-
-
 def _has_no_address(error: BaseException) -> bool:
     """Whether a name server has answered that there is no such name; not that it did not answer."""
     return any(
         isinstance(one, socket.gaierror)
         and one.errno in (socket.EAI_NONAME, getattr(socket, "EAI_NODATA", 0))
-        for one in _causes(error)
+        for one in causes(error)
     )
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """The error and all that led to it."""
-    left: list[object] = [error]
-    seen: set[int] = set()
-    while left:
-        one = left.pop()
-        if isinstance(one, BaseException) and id(one) not in seen:
-            seen.add(id(one))
-            yield one
-            left += [one.__cause__, one.__context__, getattr(one, "reason", None)]
 
 
 def _status(error: MinioException) -> int:

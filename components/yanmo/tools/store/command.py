@@ -7,7 +7,7 @@ from typing import NoReturn
 
 from yanmo.tools import command_group as tool
 from yanmo.tools.command_group import Subcommand
-from yanmo.tools.store import cp, diff, gc, lineage, ls, migrate, show, verify
+from yanmo.tools.store import cp, diff, gc, lineage, ls, mend, migrate, show, verify
 
 TOOL = tool.Tool(
     "store",
@@ -20,6 +20,7 @@ TOOL = tool.Tool(
         "gc": Subcommand(gc.GcOptions, gc.run),
         "cp": Subcommand(cp.CpOptions, cp.run),
         "lineage": Subcommand(lineage.LineageOptions, lineage.run),
+        "mend": Subcommand(mend.MendOptions, mend.run),
         "migrate": Subcommand(migrate.MigrateOptions, migrate.run),
     },
 )

@@ -11,6 +11,7 @@ from yanmo.common.errors import DataError
 from yanmo.common.logs import human_bytes
 from yanmo.options.fields import opt
 from yanmo.options.shared import ToolOptions
+from yanmo.options.time_zone import zone_of
 from yanmo.options.values import Bounds, number_in
 from yanmo.store.objects import Leftover, ObjectInfo, ObjectStore
 from yanmo.tools.store.find import print_json
@@ -18,6 +19,7 @@ from yanmo.tools.store.gc_plan import Ages, GcPlan, shown_age
 from yanmo.tools.store.gc_planner import Planner
 from yanmo.tools.store.gc_sweep import Sweep, Swept
 from yanmo.tools.store.inventory import Inventory, take
+from yanmo.tools.store.kept_runs import Newest
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _AGE = Bounds(most=100 * 365 * 86400)
@@ -61,28 +63,40 @@ class GcOptions(ToolOptions, group="gc"):
     --older-than.
 
     Never removed: what a pointer, a record of a history (every champion), one of the newest
-    --keep-runs runs of a channel, a live run, an unfinished run that may go on, or a young output
-    refers to, through inputs and parts down to the raw files' digests. Safe while runs are at work
-    (gc_sweep.py says why). Give an age longer than your longest pipeline: between two of its tasks
-    a reference may be in KFP only.
+    --keep-runs runs or --keep-nights nights of a channel, a live run, an unfinished run that may go
+    on, or a young output refers to, through inputs and parts down to the raw files' digests. Safe
+    while runs are at work (gc_sweep.py says why). Give an age longer than your longest pipeline:
+    between two of its tasks a reference may be in KFP only.
     """
 
     delete: bool = opt(False, "do it; by default only show what would be removed")
     older_than: Age = opt(Age("7d"), "only what was last written so long ago: 90s, 12h, 7d, 2w")
     keep_runs: int = opt(0, "outputs of this many newest runs of each channel are kept, however old")
+    keep_nights: int = opt(
+        0, "the same for all runs of its newest nights: from noon to noon, those in which something ran"
+    )
+    timezone: str = opt(
+        "UTC", "time zone whose noon divides the nights, such as Asia/Shanghai", variable="YANMO_TIMEZONE"
+    )
     abandoned: Age = opt(Age("30d"), "work (checkpoints) of a run that never finished is removed after this")
     explain: bool = opt(False, "show also what is kept, and why")
     json: bool = opt(False, "for scripts: one JSON document")
 
     def contradictions(self) -> list[str]:
         is_short = self.abandoned.seconds < self.older_than.seconds
+        zone_of(self.timezone)  # raises by itself
         return ["--abandoned is shorter than --older-than: expected at least as long"] if is_short else []
+
+    @property
+    def newest(self) -> Newest:
+        """What stays of each channel, however old."""
+        return Newest(self.keep_runs, self.keep_nights, zone_of(self.timezone))
 
 
 def run(store: ObjectStore, options: GcOptions) -> int:
     inventory = take(store)
     try:
-        ages = Ages(options.older_than.seconds, options.abandoned.seconds, options.keep_runs)
+        ages = Ages(options.older_than.seconds, options.abandoned.seconds, options.newest)
         plan = Planner(store, inventory, ages).decide()
     except DataError as error:
         raise DataError(f"nothing was removed, as what it refers to is unknown: {error}") from error

@@ -10,6 +10,7 @@ from yanmo.store.manifest import Manifest
 from yanmo.store.objects import Leftover, ObjectInfo
 from yanmo.tools.store.chain import edges
 from yanmo.tools.store.inventory import KeyFolder, KeyName
+from yanmo.tools.store.kept_runs import Newest
 
 _DAY = 86400
 
@@ -21,8 +22,8 @@ class Ages:
     older_than: float
     abandoned: float
     """Work of a key that was never finished."""
-    keep_runs: int = 0
-    """How many of a channel's newest runs stay, however old."""
+    newest: Newest = field(default_factory=Newest)
+    """What stays of each channel, however old."""
 
 
 @dataclass

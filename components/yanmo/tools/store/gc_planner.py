@@ -1,8 +1,11 @@
 """What gc may remove and what it must keep, decided from one listing.
 
 Kept, with all their inputs and parts, transitively:
-- what a pointer or a record of a history names, or the record of a run that is young or one of the newest;
+- what a pointer or a record of a history names, or the record of a run that is young or of the newest runs
+  or nights (kept_runs.py);
 - what a live run makes or rests on (LEASE.json, INPUTS.json), and an unfinished one that may go on;
+- what a channel's newest output was made of file by file (the rest of its INPUTS.json): a night curates and
+  tokenizes only what is new, however long ago the last one was;
 - what is younger than the given age, since a pipeline may hold its reference in an artifact only.
 """
 
@@ -19,10 +22,10 @@ from yanmo.store.objects import ObjectInfo, ObjectStore
 from yanmo.store.output import check_manifest_at, find_output, manifest_name, superseded_name
 from yanmo.store.runs.auto_record import is_auto_record, read_record
 from yanmo.store.runs.in_use import INPUTS_SCHEMA
-from yanmo.store.runs.run_record import is_run_record
 from yanmo.tools.store.chain import edges, references_in
 from yanmo.tools.store.gc_plan import Ages, GcPlan, ToDelete, consumers_first, shown_age
 from yanmo.tools.store.inventory import Inventory, KeyFolder, KeyName, is_working
+from yanmo.tools.store.kept_runs import passed_over
 from yanmo.tools.store.pointed import Named, read_all
 
 log = logging.getLogger(__name__)
@@ -43,6 +46,8 @@ class Planner:
         self.plan = GcPlan()
         self._now = store.clock()
         self._live: set[KeyName] = set()
+        self._newest: set[KeyName] = set()
+        """Channels' newest outputs: what these were made of, file by file, the next night uses again."""
         self._seen: set[tuple[KeyName, str]] = set()
         self._manifests: dict[str, tuple[Manifest, bytes] | None] = {}
 
@@ -65,7 +70,10 @@ class Planner:
 
     def _roots(self) -> Iterator[tuple[Reference, str]]:
         for named in read_all(self.store, self._pointers_and_kept_runs()):
-            yield self._settled(named).reference if named.is_pointer else named.reference, named.by
+            reference = self._settled(named).reference if named.is_pointer else named.reference
+            if named.is_pointer and named.by.endswith(f"/{reference.stage}"):
+                self._newest.add((reference.stage, reference.key))
+            yield reference, named.by
         for name, folder in sorted(self.inventory.keys.items()):
             if is_working(self.store, folder):
                 self._live.add(name)
@@ -77,18 +85,10 @@ class Planner:
 
     def _pointers_and_kept_runs(self) -> list[ObjectInfo]:
         """All of pointers/ but the records of runs that are old and not of their channel's newest."""
-        listed, newest = self.inventory.pointers, dict[str, list[ObjectInfo]]()
-        for info in sorted(listed, key=lambda info: info.modified, reverse=True):
-            if is_run_record(info.name):
-                newest.setdefault(info.name.split("/")[1], []).append(info)
-        old = [
-            info
-            for runs in newest.values()
-            for info in runs[self.ages.keep_runs :]
-            if self._is_old(info.modified, max(self.ages.older_than, SETTLED_SECONDS))
-        ]
-        self.plan.runs = sorted(old, key=lambda info: info.name)
-        gone = {info.name for info in old}
+        age = max(self.ages.older_than, SETTLED_SECONDS)
+        listed = self.inventory.pointers
+        self.plan.runs = passed_over(listed, self.ages.newest, lambda modified: self._is_old(modified, age))
+        gone = {info.name for info in self.plan.runs}
         return [info for info in listed if info.name not in gone]
 
     def _settled(self, named: Named) -> Named:
@@ -132,11 +132,13 @@ class Planner:
                 yield edge.reference, f"{edge.label} of {folder}"
 
     def _may_go_on(self, folder: KeyFolder) -> bool:
-        """Whether a run of the key lives, or may be started again and needs its inputs."""
+        """Whether what a key rests on is needed: by a live run, by one that goes on, by the next night."""
         if folder.name in self._live:
             return True
         if folder.inputs is None:
             return False
+        if folder.name in self._newest:
+            return True
         return not self._is_old(folder.inputs.modified) or (
             not folder.manifest and self._has_kept_work(folder)
         )
@@ -309,7 +311,8 @@ class Planner:
             return []
         if folder.manifest is None and self._has_kept_work(folder):
             return []
-        return [*folder.checkpoints, *(info for info in (folder.inputs, folder.lease) if info)]
+        inputs = None if folder.name in self._newest else folder.inputs
+        return [*folder.checkpoints, *(info for info in (inputs, folder.lease) if info)]
 
     def _judge_loose(self) -> None:
         age = max(self.ages.older_than, SETTLED_SECONDS)

@@ -43,6 +43,12 @@ def run(store: ObjectStore, options: VerifyOptions) -> int:
     except _Enough:
         pass
     if faults.found:
+        if faults.is_pointed:
+            log.error(
+                "pointers or records name outputs that are not there, as after a restore from a copy: `yanmo "
+                "store mend --store %s` shows how to bring them back to what is there",
+                store.uri,
+            )
         log.error("%d fault(s); the first: %s", len(faults.found), faults.found[0])
         return ExitCode.DATA
     print(f"whole: {len(outputs)} outputs, {files} files, {human_bytes(total)} read and compared")
@@ -69,6 +75,8 @@ class Faults:
 
     def __init__(self, first_only: bool) -> None:
         self.found: list[str] = []
+        self.is_pointed = False
+        """Whether a file below pointers/ names what is not there."""
         self._first_only = first_only
 
     def note(self, fault: str) -> None:
@@ -161,7 +169,9 @@ def _everything(store: ObjectStore, opener: Opener, faults: Faults) -> Iterator[
             faults.note(str(error))
             continue
         for one in named:
-            yield from _opened(opener, one.reference, one.by, faults)
+            opened = _opened(opener, one.reference, one.by, faults)
+            faults.is_pointed |= not opened
+            yield from opened
     for folder in inventory.keys.values():
         try:
             found = find_output(store, folder.stage, folder.key) if folder.manifest else None

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from ground import RAW, Ground, folder_of, work_of
 from killed_writes import die_at_write
 
 from yanmo.common.errors import ExitCode, StorageError
-from yanmo.store.commit import Recipe
+from yanmo.store.commit import Attempt, Recipe, Result, commit_once
 from yanmo.store.durable_files import temporary_file
 from yanmo.store.objects import Leftover
 from yanmo.store.output import Output, deletion_marks, open_reference
@@ -76,6 +77,62 @@ def test_the_newest_runs_of_each_channel_keep_what_they_name_and_champions_stay_
     assert ground.gc().code == 0
     assert not ground.names("pointers/demo/runs") and not ground.names(folder_of(nights[3]))
     assert all(is_there(ground, output) for output in ground.outputs.values())
+
+
+def test_the_runs_of_the_newest_nights_stay_and_nights_without_a_run_do_not_count(tmp_path: Path) -> None:
+    """A night is from noon to noon where --timezone says; in another channel another night is the newest."""
+    ground = Ground(str(tmp_path / "store"))
+    evening = datetime(2026, 3, 3, 13, 30, tzinfo=UTC).timestamp()  # 21:30 in Shanghai
+    kept: dict[str, Output] = {}
+    runs = [("main", "first", 0), ("main", "first-again", 9), ("main", "second", 24)]
+    runs += [("main", "third", 24 * 20), ("dev", "only", -24 * 50)]
+    for seed, (channel, run, hours) in enumerate(runs):
+        kept[run] = ground.commit("train", seed=seed, text=run)
+        add_to_run(ground.store, channel, run, {"train": kept[run].reference})
+        record = Path(ground.uri) / f"pointers/{channel}/runs/{run}.json"
+        os.utime(record, (evening + hours * 3600,) * 2)
+
+    def removed(*words: str) -> set[str]:
+        shown = ground.tool("gc", "--older-than", "0", "--timezone", "Asia/Shanghai", "--json", *words).json
+        return {name.rpartition("/")[2].removesuffix(".json") for name in shown["runs"]}
+
+    assert removed() == set(kept)
+    assert removed("--keep-nights", "1") == {"first", "first-again", "second"}
+    assert removed("--keep-nights", "2") == {"first", "first-again"}
+    assert removed("--keep-nights", "3") == set()
+    assert removed("--keep-nights", "1", "--keep-runs", "2") == {"first", "first-again"}
+    assert removed("--keep-nights", "2", "--timezone", "America/New_York") == {"first"}, "noon is elsewhere"
+    wait_until_old(ground)
+    for path in Path(ground.uri).rglob("*"):
+        os.utime(path, (evening,) * 2) if path.is_file() and "pointers" not in path.parts else None
+    assert ground.gc("--keep-nights", "1", "--timezone", "Asia/Shanghai").code == 0
+    assert [run for run in kept if ground.names(folder_of(kept[run]))] == ["third", "only"]
+    assert ground.tool("gc", "--timezone", "Mars/Olympus").code == 64
+
+
+def test_what_the_newest_output_was_made_of_file_by_file_stays_however_old(ground: Ground) -> None:
+    """The next night reads only new files; what an output before the newest was made of goes."""
+    files = [ground.commit("map", seed=seed, text=f"卷{seed}") for seed in range(3)]
+
+    def curated(number: int, used: list[Output]) -> Output:
+        def build(attempt: Attempt) -> Result:
+            attempt.write("content.txt", f"第{number}夜")
+            return Result(counts={}, references={"evaluation_set": files[0]}, used=used)
+
+        made = commit_once(
+            ground.store, Recipe(stage="curate", revision=1, semantic={"n": number}, inputs={}), build
+        )
+        assert made is not None
+        move_pointer(ground.store, "main", "curate", made.reference)
+        return made
+
+    curated(1, files)
+    newest = curated(2, files[:2])
+    assert ground.gc().code == 0
+    assert [bool(ground.names(folder_of(one))) for one in files] == [True, True, False]
+    assert ground.names(work_of(newest)) == [f"{work_of(newest)}/INPUTS.json"]
+    assert ground.gc().code == 0 and ground.names(folder_of(files[1])), "and at every later gc"
+    assert ground.tool("verify").code == 0
 
 
 def test_a_run_that_is_tried_again_during_gc_keeps_its_record_and_outputs(ground: Ground) -> None:
