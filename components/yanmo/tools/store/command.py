@@ -7,7 +7,7 @@ from typing import NoReturn
 
 from yanmo.tools import command_group as tool
 from yanmo.tools.command_group import Subcommand
-from yanmo.tools.store import cp, diff, gc, lineage, ls, mend, migrate, show, verify
+from yanmo.tools.store import cost, cp, diff, gc, lineage, ls, mend, migrate, show, verify
 
 TOOL = tool.Tool(
     "store",
@@ -18,6 +18,7 @@ TOOL = tool.Tool(
         "verify": Subcommand(verify.VerifyOptions, verify.run),
         "diff": Subcommand(diff.DiffOptions, diff.run),
         "gc": Subcommand(gc.GcOptions, gc.run),
+        "cost": Subcommand(cost.CostOptions, cost.run),
         "cp": Subcommand(cp.CpOptions, cp.run),
         "lineage": Subcommand(lineage.LineageOptions, lineage.run),
         "mend": Subcommand(mend.MendOptions, mend.run),
