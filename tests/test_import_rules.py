@@ -33,27 +33,29 @@ MAY_IMPORT: dict[str, set[str]] = {
     "chinese": {"common"},
     "model": {"common"},
     "formats": {"common", "store"},
-    "stage": {"common", "options", "store"},
+    "nights": {"common", "store", "formats"},
+    "stage": {"common", "options", "store", "nights"},
     "resolve": GROUND - {"chinese", "formats"},
     "curate": GROUND,
     "balance": GROUND,
     "tokenize": GROUND - {"chinese"},
     "train": GROUND - {"chinese"} | {"model"},
     "evaluate": GROUND | {"model"},
-    "promote": GROUND - {"chinese"},
+    "promote": GROUND - {"chinese"} | {"nights"},
     # `tools tokenizer` builds vocabularies with the stage's own code and trains proxies with the model's.
-    "tools": GROUND - {"chinese", "stage"} | {"model", "tokenize"},
+    "tools": GROUND - {"chinese", "stage"} | {"model", "nights", "tokenize"},
     "cli": {"common", "options"},
 }
 """Room below `yanmo` -> the rooms that it may import: docs/architecture.md, floor by floor."""
 
 FORBIDDEN: dict[str, set[str]] = {
-    **{f"yanmo.{room}": {*TRAINING, *DATA, *CLUSTER} for room in GROUND - {"chinese"}},
+    **{f"yanmo.{room}": {*TRAINING, *DATA, *CLUSTER} for room in GROUND - {"chinese"} | {"nights"}},
     "yanmo.chinese": {*TRAINING, *CLUSTER},
     "yanmo.model": {*DATA, *CLUSTER},
     **{f"yanmo.{stage}": {*CLUSTER, *DATA} for stage in ("train", "evaluate", "promote", "resolve")},
     **{f"yanmo.{stage}": {*CLUSTER, *TRAINING} for stage in ("curate", "balance", "tokenize")},
     "yanmo.tools.store": {*TRAINING, *DATA, *CLUSTER, "yanmo.model", "yanmo.tokenize"},
+    "yanmo.tools.nights": {*TRAINING, *DATA, *CLUSTER, "yanmo.model", "yanmo.tokenize"},
     "yanmo.tools.runs": {*TRAINING, *DATA, *CLUSTER, "yanmo.model", "yanmo.tokenize"},
     "yanmo.tools.cache": {*TRAINING, *DATA, *CLUSTER, "yanmo.model", "yanmo.tokenize"},
     "yanmo.tools.tokenizer": CLUSTER,

@@ -25,7 +25,7 @@ class Room(NamedTuple):
 ROOMS = {
     "pipelines": Room(0, 0, 4, "yanmo_pipelines", "the graph, KFP adapter, local runner 流水线"),
     "cli": Room(4, 0, 4, "cli", "the table of commands 命令表"),
-    "tools": Room(8, 0, 4, "tools", "runs, store, cache, tokenizer, model 工具"),
+    "tools": Room(8, 0, 4, "tools", "runs, nights, store, cache, model 工具"),
     "stages": Room(
         0,
         1,
@@ -34,12 +34,13 @@ ROOMS = {
         "the stages; none imports another 各阶段互不导入",
     ),
     "stage": Room(0, 2, 3, "stage", "from flags to commit 阶段框架"),
-    "formats": Room(3, 2, 3, "formats", "documents, tokens, rows 格式"),
+    "nights": Room(0, 3, 3, "nights", "pages, feed, chat 夜训页面"),
+    "formats": Room(3, 4, 3, "formats", "documents, tokens, rows 格式"),
     "model": Room(6, 2, 3, "model", "decoder, export, bits 模型"),
     "chinese": Room(9, 2, 3, "chinese", "rhymes, shared runs 汉语"),
-    "options": Room(0, 3, 3, "options", "one line for each option 选项"),
-    "store": Room(3, 3, 3, "store", "objects, manifests, pointers 存储"),
-    "common": Room(0, 4, 12, "common", "errors, logs, compiled loops 基础"),
+    "options": Room(0, 5, 3, "options", "one line for each option 选项"),
+    "store": Room(3, 5, 3, "store", "objects, manifests, pointers 存储"),
+    "common": Room(0, 6, 12, "common", "errors, logs, compiled loops 基础"),
 }
 ARROWS = [
     ("pipelines", "stages"),
@@ -48,7 +49,8 @@ ARROWS = [
     ("stages", "formats"),
     ("stages", "model"),
     ("stages", "chinese"),
-    ("stage", "options"),
+    ("stage", "nights"),
+    ("nights", "formats"),
     ("stage", "store"),
     ("formats", "store"),
     ("model", "common"),
@@ -59,7 +61,7 @@ ARROWS = [
 """Who imports whom; `common` is for all. The table of commands runs a stage by its name."""
 
 LEFT, TOP, COLUMN, GAP, BOX, FLOOR = 40, 44, 75, 20, 58, 98
-WIDTH, HEIGHT = 960, 44 + 4 * 98 + 58 + 22
+WIDTH, HEIGHT = 960, 44 + 6 * 98 + 58 + 22
 HEAD = f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" \
 font-family="system-ui, sans-serif" font-size="15">
   <style>

@@ -12,6 +12,8 @@ from typing import Any
 
 from yanmo.common.errors import DataError, EnvironmentFault
 from yanmo.formats.stage_cost import Span
+from yanmo.nights.record import NightFound
+from yanmo.nights.verdicts import found_of
 from yanmo.options.fields import by_kind
 from yanmo.promote.config import PromoteConfig
 from yanmo.promote.gate.confirmation import confirmed
@@ -195,7 +197,17 @@ def finish(run: PromoteRun, output: Output) -> Finish:
             **_champion(run.store, run.options.channel),
         },
         metadata={"metrics": run_metrics(report, promoted)},
+        night=_night(run, report),
     )
+
+
+def _night(run: PromoteRun, report: dict[str, Any]) -> NightFound:
+    """What the channel's pages of nights say of this verdict."""
+    from yanmo.promote.page.rendering import render
+    from yanmo.promote.page.summary import chosen_verses
+
+    row = found_of(report, chosen_verses(report["samples"], run.options.seed))
+    return NightFound(row=row, page=lambda serial: render(report, night_serial=serial))
 
 
 def _show(run: PromoteRun, verdict: dict[str, Any], report: dict[str, Any], promoted: bool) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
+import time
 from collections.abc import Sequence
 
 from yanmo.common.answers import answer, only_answers
 from yanmo.common.command_end import as_process, ended
-from yanmo.common.errors import ExitCode
+from yanmo.common.errors import ExitCode, UsageError
 from yanmo.common.logs import setup
 from yanmo.options.command_line import load
 from yanmo.options.fields import default_argv
@@ -22,7 +24,9 @@ from yanmo.stage.options_line import options_line
 from yanmo.stage.rerun import rerun_command
 from yanmo.stage.run import tell_children, with_store
 from yanmo.stage.run_telemetry import telemetry_of
+from yanmo.stage.telling import Teller
 from yanmo.stage.trying import until_it_ends
+from yanmo.store.objects import ObjectStore
 from yanmo.store.opening import store_of
 
 
@@ -30,24 +34,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Resolve the channel's pointers; returns the exit code."""
 
     def serve() -> int:
-        options, words = None, default_argv(argv)
+        options, words, started = None, default_argv(argv), time.monotonic()
         try:
             options = load(ResolveOptions, words, "yanmo resolve")
             setup(options.log_level, STAGE.name, options.log_format)
             tell_children(options)
             with telemetry_of(STAGE, options) as telemetry:
                 telemetry.state("working")
-                until_it_ends(functools.partial(_resolve, options), options.wait_seconds)
+                until_it_ends(functools.partial(_resolve, options, started), options.wait_seconds)
                 telemetry.ended(ExitCode.DONE)
         except (OSError, ValueError, RuntimeError) as error:
+            if options is not None:
+                _tell_failure(options, started, error)
             return failed(STAGE, error, rerun_command(STAGE, words, options))
         return ExitCode.DONE
 
     return ended(STAGE.name, serve)
 
 
-def _resolve(options: ResolveOptions, number: int) -> None:
-    outputs = ExecutorOutputs.parse(options.executor_input)
+def _resolve(options: ResolveOptions, started: float, number: int) -> None:
+    outputs = _outputs(options)
     options = with_store(options, outputs)
     with only_answers():
         store = store_of(options)
@@ -55,11 +61,36 @@ def _resolve(options: ResolveOptions, number: int) -> None:
         run = read_form(STAGE, options.stages, options.form, options.defaults, line)
         options = _with_own(options, run)
         references = resolve(store, options)
+        _begin_night(store, options, run, started)
     if outputs:
         found = {"options": run.line(but=STAGE.name), "channel": options.channel, **options.pods}
         outputs.write({name: body(r) for name, r in references.items()}, {}, found)
     else:
         answer(inputs_json(references))
+
+
+def _begin_night(store: ObjectStore, options: ResolveOptions, run: WholeRun, started: float) -> None:
+    """Show that a night has begun, and what became of those before it that never said so."""
+    train = run.options.get("train")
+    hours = str(getattr(train, "night", ""))
+    teller = Teller(STAGE.name, options, started, hours, str(getattr(train, "timezone", "")) if hours else "")
+    teller.opens(store)
+
+
+def _tell_failure(options: ResolveOptions, started: float, error: Exception) -> None:
+    """Show that a night has failed at its begin; the channel may be on the form alone."""
+    channel = next(
+        (each.partition("=")[2] for each in options.form if each.startswith("resolve.channel=")), ""
+    )
+    with contextlib.suppress(UsageError):
+        options = with_store(
+            dataclasses.replace(options, channel=channel or options.channel), _outputs(options)
+        )
+        Teller(STAGE.name, options, started).failed(error, "")
+
+
+def _outputs(options: ResolveOptions) -> ExecutorOutputs | None:
+    return ExecutorOutputs.parse(options.executor_input)
 
 
 def _with_own(options: ResolveOptions, run: WholeRun) -> ResolveOptions:

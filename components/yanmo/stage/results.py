@@ -64,8 +64,8 @@ def check_reference_out(name: str) -> None:
 
 def hand_over(
     run: StageRun[Options, Made], output: Output, shown: Finish, outputs: ExecutorOutputs | None
-) -> None:
-    """Move the channel's pointers and write the references that the caller asked for."""
+) -> dict[str, Output]:
+    """Move the channel's pointers and write the references that the caller asked for; gives the parts."""
     stage, options = run.stage, run.options
     parts = {name: output.part(name) for name in output.manifest.references} | shown.references
     if options.pointer != NONE:
@@ -79,6 +79,7 @@ def hand_over(
     bodies = {name: part.reference.to_json() for name, part in parts.items()}
     shown = dataclasses.replace(shown, artifacts={**shown.artifacts, **bodies})
     write_results(stage, options, output.reference.to_json(), shown, outputs)
+    return parts
 
 
 def pass_on(

@@ -50,6 +50,7 @@ from yanmo.stage.results import (
 )
 from yanmo.stage.run_telemetry import telemetry_of
 from yanmo.stage.stage_run import Finish, KeyInput, Made, Options, Skip, StageRun, Steps
+from yanmo.stage.telling import Teller
 from yanmo.stage.trying import until_it_ends
 from yanmo.store.commit import Attempt, Recipe, Result, commit_once, find_whole
 from yanmo.store.manifest import digest
@@ -117,14 +118,17 @@ def _ended(
         if why:
             last_words(stage, ending, why, again)
         return ending
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         log.warning("interrupted; the same command starts it again")
+        Teller(stage.name, options, started).stopped(error)
         return 128 + signal.SIGINT
     except SystemExit as error:  # SIGTERM
         last_words(stage, int(error.code or 0), "asked to stop", again)
+        Teller(stage.name, options, started).stopped(error)
         raise
     except Exception as error:
         ending = failed(stage, error, again, options.run_id)
+        Teller(stage.name, options, started).failed(error, again)
         if not (steps.assist and _is_helper()):  # of several ranks it may fail alone
             record_fatal(stage, options, ending, error)
         return ending
@@ -208,13 +212,16 @@ def _run(run: StageRun[Options, Made], steps: Steps[Options, Made], outputs: Exe
         if run.has_failed_before:
             forget_cards(run.store, run.stage.name, run.key)
         run.telemetry.state("handing_over")
-        hand_over(run, output, steps.finish(run, output) if steps.finish else Finish(), outputs)
+        shown = steps.finish(run, output) if steps.finish else Finish()
+        parts = hand_over(run, output, shown, outputs)
+        run.teller.done(run.store, output, parts, shown.night)
     else:
         run.telemetry.state("paused")
         if not run.pause.is_planned:  # asked to stop: whoever asked waits
             run.telemetry.wait_seconds = 0.0
         paused = PausedOutput.of(run.stage.name, run.key, run.pause)
         record_pause(run, paused)
+        run.teller.paused(run.store, paused)
         write_results(run.stage, run.options, paused.to_json(), Finish(), outputs, status="paused")
     forget_fatal(run.store, run.stage, run.options)
     if output or run.pause.is_planned:
@@ -295,6 +302,7 @@ def _build(
     """What the work gives back; its options, cost and metrics are recorded beside it."""
     run.attempt = attempt
     run.telemetry.state("working")
+    run.teller.begins(run.store, run.key)
     resolved = by_kind(run.options, "semantic", "execution")
     attempt.write("config.yaml", dump_yaml(resolved), role="record")
     earlier = read_cards(run.store, run.stage.name, run.key)

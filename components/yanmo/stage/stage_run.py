@@ -10,11 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from yanmo.nights.record import NightFound
 from yanmo.options.shared import StageOptions
 from yanmo.stage.cost import CostMeter, Counted
 from yanmo.stage.declaration import Stage
 from yanmo.stage.exporter import Telemetry
 from yanmo.stage.session import Session
+from yanmo.stage.telling import Teller
 from yanmo.store.commit import Attempt, Recipe, Result, commit_once
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output
@@ -61,6 +63,8 @@ class StageRun(Generic[Options, Made]):
     """Outputs that this run rests on: inputs, and parts as they are made."""
     session: Session = dataclasses.field(init=False, repr=False)
     """What this process uses besides, while it lives."""
+    teller: Teller = dataclasses.field(init=False, repr=False)
+    """Says how this stage stands, for the pages of nights."""
     _pinning: threading.Lock = dataclasses.field(default_factory=threading.Lock, repr=False)
     pause: Pause = dataclasses.field(init=False)
     """Where and why the work stopped; set where it gave no output."""
@@ -70,6 +74,7 @@ class StageRun(Generic[Options, Made]):
     def __post_init__(self) -> None:
         self.session = Session(self.store, self.stage.name)
         self.counted = Counted(self.started)
+        self.teller = Teller(self.stage.name, self.options, self.started)
 
     def input(self, name: str) -> Output:
         """The required input `name`."""
@@ -171,6 +176,8 @@ class Finish:
     """Parts made along with the output that are not in its manifest (baselines)."""
     metadata: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
     """Output name -> scalars for KFP's UI (Metrics)."""
+    night: NightFound | None = None
+    """What a verdict says of the night."""
 
 
 @dataclasses.dataclass(frozen=True)

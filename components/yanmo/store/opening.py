@@ -65,7 +65,7 @@ def default_store(kfp_bucket: str = "") -> str:
     Raises:
         UsageError: neither is there.
     """
-    from yanmo.store.s3.credentials import mounted
+    from yanmo.store.mounted import mounted
 
     uri = mounted("store") or os.environ.get("YANMO_STORE", "") or (kfp_bucket and f"{kfp_bucket}/yanmo")
     if not uri:

@@ -24,7 +24,7 @@ from jinja2 import BytecodeCache, Environment, FileSystemLoader, StrictUndefined
 from jinja2.bccache import Bucket
 
 from yanmo.common.answers import visible
-from yanmo.common.logs import human_bytes, human_seconds
+from yanmo.common.logs import human_bytes, human_seconds, human_seconds_zh
 
 _HERE = Path(__file__).parent
 _MOST_OF_A_NAME = 80
@@ -110,14 +110,6 @@ def first(rows: Iterable[Any], number: int) -> list[Any]:
     return list(islice(rows.items() if isinstance(rows, Mapping) else rows, number))
 
 
-def seconds_zh(seconds: float) -> str:
-    """A duration in Chinese: `8 秒`, `3 分 20 秒`, `2 小时 05 分`."""
-    words = human_seconds(seconds)
-    for english, chinese in ((" h ", " 小时 "), (" min", " 分"), (" s", " 秒")):
-        words = words.replace(english, chinese)
-    return words
-
-
 def minus(text: str) -> str:
     """`text` with true minus signs."""
     return text.replace("-", "−")
@@ -142,7 +134,7 @@ _FILTERS: dict[str, Callable[..., Any]] = {
     "count": lambda v: "–" if v is None else f"{v:,}",
     "number": number,
     "seconds": lambda v: "–" if v is None else human_seconds(v),
-    "seconds_zh": lambda v: "–" if v is None else seconds_zh(v),
+    "seconds_zh": lambda v: "–" if v is None else human_seconds_zh(v),
     "size": human_bytes,
     "cut": cut,
     "first": first,

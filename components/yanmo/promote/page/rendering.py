@@ -33,12 +33,15 @@ _LIMITS = {
 """Members of a list and characters of a text on the page; report.json has all of them."""
 
 
-def render(report: Mapping[str, Any], hold: Words | None = None) -> str:
+def render(
+    report: Mapping[str, Any], hold: Words | None = None, night_serial: int | None = None
+) -> str:
     """The page as HTML, below 2 MB.
 
     Args:
         report: as `yanmo.promote.page.report.make_report` gives it.
         hold: what a person has to decide about the model, or has decided.
+        night_serial: what the page of a night says in its head; such a page leads to the channel's others.
     """
     table = report["bits_per_character"]
     documents = _largest(table["documents"])
@@ -49,6 +52,7 @@ def render(report: Mapping[str, Any], hold: Words | None = None) -> str:
         {"option": shown, "of_shown": lambda genres: {g: genres[g] for g in documents if g in genres}},
         r=report,
         hold=hold,
+        night_serial=night_serial,
         documents=documents,
         columns=columns,
         dots=dot_chart(drawn),

@@ -27,38 +27,12 @@ from urllib3 import Retry, Timeout
 from urllib3.exceptions import HTTPError
 
 from yanmo.common.errors import EnvironmentFault, StorageError
+from yanmo.store.mounted import mounted, secret_folders, value_in
 from yanmo.store.s3.strict_http import StrictPool, ca_bundle
 
-SECRET_FOLDERS = ("/etc/yanmo/store", "/etc/yanmo/mlpipeline-minio-artifact")
 _ACCESS = ("access_key_id", "accesskey", "AWS_ACCESS_KEY_ID")
 _SECRET = ("secret_access_key", "secretkey", "AWS_SECRET_ACCESS_KEY")
 _TOKEN = ("session_token", "AWS_SESSION_TOKEN")
-_MAX_SECRET_BYTES = 16384
-
-
-def secret_folders() -> list[Path]:
-    """Folders of mounted Secrets, most specific first; they need not exist."""
-    given = os.environ.get("YANMO_S3_SECRET_DIR")
-    return [Path(given)] if given else [Path(folder) for folder in SECRET_FOLDERS]
-
-
-def mounted(*names: str) -> str:
-    """The value of the first mounted secret file of one of these names; "" where there is none."""
-    for folder in secret_folders():
-        value = _value(folder, names)
-        if value:
-            return value
-    return ""
-
-
-def _value(folder: Path, names: tuple[str, ...]) -> str:
-    for name in names:
-        try:
-            with (folder / name).open(encoding="utf-8") as file:
-                return file.read(_MAX_SECRET_BYTES).strip()
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-    return ""
 
 
 class MountedSecret(Provider):  # type: ignore[misc]
@@ -81,7 +55,7 @@ def _pair(folder: Path) -> tuple[str, str, str]:
     """Key, secret and token of one folder; read again where they were exchanged meanwhile."""
     found = before = None
     for _ in range(5):
-        found, before = tuple(_value(folder, names) for names in (_ACCESS, _SECRET, _TOKEN)), found
+        found, before = tuple(value_in(folder, names) for names in (_ACCESS, _SECRET, _TOKEN)), found
         if found == before:
             break
     assert found is not None

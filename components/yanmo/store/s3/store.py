@@ -127,12 +127,12 @@ class S3Store:
         Raises:
             PreconditionFailed: another writer's object is there, or there is none to replace.
         """
-        key = self._key(name)
+        key, headers = self._key(name), _shown_as(name) | condition
         retry = self._retry_budget.retry(
             f"writing {self._where(name)}", absent_passes="If-None-Match" in condition
         )
         try:
-            result = retry.run(lambda: self.client._put_object(self.bucket, key, data, dict(condition)))
+            result = retry.run(lambda: self.client._put_object(self.bucket, key, data, dict(headers)))
             return f'"{result.etag}"'
         except (PreconditionFailed, FileNotFoundError) as refusal:
             if retry.failures:
@@ -193,7 +193,7 @@ class S3Store:
         key = self._key(name)
         self._check_version(name, version)
         retry = self._retry_budget.retry(f"writing {self._where(name)}")
-        retry.run(lambda: self.client._put_object(self.bucket, key, data))
+        retry.run(lambda: self.client._put_object(self.bucket, key, data, _shown_as(name)))
         if not self._single_writer:
             time.sleep(_SETTLE_SECONDS)
         found, written = self.read(name)
@@ -347,6 +347,13 @@ class S3Store:
         return self.client._list_multipart_uploads(
             self.bucket, prefix=self._base(""), key_marker=marker or None, max_uploads=_PAGE
         )
+
+
+def _shown_as(name: str) -> dict[str, str]:
+    """What a browser that opens the object is told of it: without that it saves a page as a file."""
+    kinds = {"html": "text/html; charset=utf-8", "xml": "application/atom+xml; charset=utf-8"}
+    kind = kinds.get(name.rpartition(".")[2])
+    return {"Content-Type": kind} if kind else {}
 
 
 def _info(name: str, found: Any) -> ObjectInfo:

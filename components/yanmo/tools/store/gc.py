@@ -185,6 +185,7 @@ def _explain(inventory: Inventory, plan: GcPlan) -> None:
             print(f"keep {folder}, {human_bytes(folder.bytes)}: {why}")
     kept: dict[str, list[ObjectInfo | Leftover]] = {
         "digests of raw files": [*inventory.sources],
+        "pages of nights": [*inventory.nights],
         "not of the store's making": [*inventory.strays, *inventory.foreign],
     }
     for what, infos in kept.items():

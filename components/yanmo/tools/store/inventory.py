@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from yanmo.common.errors import EnvironmentFault
+from yanmo.nights.places import NIGHTS
 from yanmo.store.manifest import Manifest
 from yanmo.store.objects import Leftover, NotSupportedHere, ObjectInfo, ObjectStore
 from yanmo.store.output import KEY
@@ -30,10 +31,12 @@ _FORMS = {
     "sources": re.compile(r"sources/[0-9a-f]{64}\.json\Z"),
     "probes": re.compile(r"probes/[0-9a-f]{32}\Z"),
     "pointers": re.compile(r"pointers/"),
+    "nights": NIGHTS,
 }
 """What the store makes outside of keys. A store may be a whole bucket, in which others write as well."""
 _LOOSE = re.compile(
-    rf"(?:pointers/[^/]+(?:/history|/runs|/records)?|sources|probes|runs/{_STAGE}/(?:fatal|auto))(?:/\.tmp-[^/]+)?\Z|{_KFP}"
+    rf"(?:(?:pointers|nights)/[^/]+(?:/history|/runs|/records)?|nights|sources|probes|runs/{_STAGE}/(?:fatal|auto))"
+    rf"(?:/\.tmp-[^/]+)?\Z|{_KFP}"
 )
 """Temporary files and empty folders of these."""
 KeyName = tuple[str, str]
@@ -113,6 +116,8 @@ class Inventory:
     """Below pointers/: pointers, histories, records of runs and of channels."""
     runs: list[ObjectInfo] = field(default_factory=list)
     """Below runs/ but in no key's folder: records of runs that ended for good, and of what `auto` became."""
+    nights: list[ObjectInfo] = field(default_factory=list)
+    """Below nights/: what people read of a channel's nights. It keeps nothing, and gc removes none of it."""
     kfp: list[ObjectInfo] = field(default_factory=list)
     sources: list[ObjectInfo] = field(default_factory=list)
     probes: list[ObjectInfo] = field(default_factory=list)
@@ -128,7 +133,7 @@ class Inventory:
 
     @property
     def bytes(self) -> int:
-        lists = (self.pointers, self.runs, self.kfp, self.sources, self.probes, self.strays)
+        lists = (self.pointers, self.runs, self.nights, self.kfp, self.sources, self.probes, self.strays)
         others = sum(info.bytes for infos in lists for info in infos)
         keys = sum(folder.bytes for folder in self.keys.values())
         work = sum(
@@ -183,6 +188,7 @@ def _sort_in(found: Inventory, info: ObjectInfo) -> None:
         places = {
             "pointers": found.pointers,
             "runs": found.runs,
+            "nights": found.nights,
             "kfp": found.kfp,
             "sources": found.sources,
             "probes": found.probes,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from yanmo.common.errors import DataError, ExitCode
 from yanmo.common.logs import Progress, human_bytes
+from yanmo.nights.checking import fault_of
 from yanmo.options.fields import opt, word
 from yanmo.options.shared import ToolOptions
 from yanmo.store.manifest import FileEntry, Reference, is_sealed
@@ -172,6 +173,8 @@ def _everything(store: ObjectStore, opener: Opener, faults: Faults) -> Iterator[
             opened = _opened(opener, one.reference, one.by, faults)
             faults.is_pointed |= not opened
             yield from opened
+    for info in inventory.nights:
+        faults.note_of(fault_of(store, info.name))
     for folder in inventory.keys.values():
         try:
             found = find_output(store, folder.stage, folder.key) if folder.manifest else None

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from yanmo.common.errors import EnvironmentFault, StorageError
-from yanmo.store.s3 import credentials as s3_credentials
+from yanmo.store import mounted as store_mounted
 from yanmo.store.s3.credentials import find_credentials, find_endpoint, find_region
 
 
@@ -24,7 +24,7 @@ def nothing_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         if name.startswith(("AWS_", "MINIO_", "YANMO_S3")):
             monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr(s3_credentials, "SECRET_FOLDERS", (str(tmp_path / "own"), str(tmp_path / "kfp")))
+    monkeypatch.setattr(store_mounted, "SECRET_FOLDERS", (str(tmp_path / "own"), str(tmp_path / "kfp")))
 
 
 def keys() -> tuple[str, str, str | None]:

@@ -8,7 +8,7 @@ from yanmo_pipelines.cluster.status.serving.nights import NIGHT_STATES
 STAGES = ("curate", "balance", "tokenize", "train", "evaluate", "promote")
 OUTCOMES = ("promoted", "not promoted", "not valid")
 """As in promote/metrics.py; a test compares both."""
-PARTS = ("cas", "runs", "pointers", "sources", "kfp", "other")
+PARTS = ("cas", "runs", "pointers", "nights", "sources", "kfp", "other")
 """Folders of a store, and what else lies in it."""
 _CHANNEL = Label(name="channel", about="series of runs, by its name", zh="频道名", most=32)
 _STAGE = Label(name="stage", values=STAGES)

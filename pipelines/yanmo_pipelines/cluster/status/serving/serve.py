@@ -19,8 +19,9 @@ from yanmo.stage.measured import Measured
 from yanmo.store.objects import ObjectStore
 from yanmo_pipelines.cluster.status.serving.look import Channel, Seen, Watcher, count
 from yanmo_pipelines.cluster.status.serving.metrics import METRICS, OUTCOMES, STAGES
-from yanmo_pipelines.cluster.status.serving.nights import NIGHT_STATES, Plan, Signs, nights
+from yanmo_pipelines.cluster.status.serving.nights import NIGHT_STATES, Night, Plan, Signs, nights
 from yanmo_pipelines.cluster.status.serving.options import ServeOptions
+from yanmo_pipelines.cluster.status.serving.telling import NightTeller
 
 log = logging.getLogger(__name__)
 _LATE_LOOKS, _LATE_SECONDS = 3.0, 10.0
@@ -118,7 +119,15 @@ class Status:
         waits = {(n,): max((now - at for at in c.held), default=0.0) for n, c in channels.items()}
         measured.show_only("held_seconds", {of: max(age, 0.0) for of, age in waits.items()}, room="channel")
 
-    def _show_nights(self, measured: Measured, plan: Plan, seen: Seen | None, now: float) -> None:
+    def due(self) -> tuple[list[str], list[Night], float]:
+        """Channels that were seen, the plan's nights as they stand, and the time by the store's clock."""
+        with self._lock:
+            now = time.time() + self._offset
+            seen = self._seen
+            found = self._nights(self._plan, seen, now) if self._plan and seen else []
+            return list(seen.channels) if seen else [], found, now
+
+    def _nights(self, plan: Plan, seen: Seen | None, now: float) -> list[Night]:
         channel = seen.channels.get(self._night_channel) if seen else None
         working = seen.working if seen else ()
         signs = Signs(
@@ -132,8 +141,10 @@ class Status:
         )
         known_until = now - (self._clock() - self._seen_at) if seen else float("-inf")
         first = min(self._started, channel.first) if channel else self._started
-        found = nights(plan, signs, now, known_until, first)
-        name = self._night_channel
+        return nights(plan, signs, now, known_until, first)
+
+    def _show_nights(self, measured: Measured, plan: Plan, seen: Seen | None, now: float) -> None:
+        found, name = self._nights(plan, seen, now), self._night_channel
         states = [night.state for night in found]
         measured.show_only(
             "nights", {(name, s): float(states.count(s)) for s in NIGHT_STATES}, room="channel"
@@ -196,7 +207,18 @@ def serve(options: ServeOptions, store: ObjectStore, channel: str = "") -> int:
     def recount() -> None:
         status.counted(count(store))
 
+    teller = NightTeller(store, options.night_channel, options.plan(), options.timezone)
+
     try:
+        if options.tell_nights:
+            _again_and_again(
+                "nights",
+                lambda: teller.tell(*status.due()),
+                lambda: None,
+                options.refresh_seconds,
+                stop,
+                broken,
+            )
         _again_and_again("look", look, status.failed, options.refresh_seconds, stop, broken)
         if options.count_seconds:
             _again_and_again("count", recount, lambda: None, options.count_seconds, stop, broken)

@@ -1,0 +1,112 @@
+"""Documents that several writers change, and pages made of them: the newest one stays.
+
+A document is changed by compare-and-swap and counts its changes (`serial`). A page says of which change it
+was made, and is replaced by a later one only: a writer that was slow, or that comes back after another, can
+not bring an older page back. A page that a kill left behind is mended by the next writer of the channel.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+from yanmo.common.errors import DataError, StorageError
+from yanmo.store.objects import MAX_DOCUMENT_BYTES, AlreadyExists, Changed, ObjectStore
+from yanmo.store.schema import LaterSchema, parse
+
+SERIAL = "yanmo-serial"
+"""What a page says of itself: `<meta name="yanmo-serial" content="17">`; a feed in a comment."""
+_MARK = re.compile(rb"yanmo-serial[^0-9<>]{1,20}([0-9]{1,15})")
+_HEAD = 2048
+_TRIES = 30
+Values = dict[str, Any]
+
+
+def read_document(store: ObjectStore, name: str, schema: str) -> tuple[Values | None, str]:
+    """The document and its version; None and "" where there is none.
+
+    Raises:
+        DataError: it is damaged, or of a later version.
+    """
+    try:
+        data, version = store.read(name)
+    except FileNotFoundError:
+        return None, ""
+    try:
+        values = parse(data, schema, MAX_DOCUMENT_BYTES)
+        if not isinstance(values.get("serial"), int):
+            raise ValueError("it lacks its serial")
+        return values, version
+    except LaterSchema as error:
+        raise DataError(f"{store.uri}/{name}: {error}") from error
+    except ValueError as error:
+        raise DataError(
+            f"{store.uri}/{name}: damaged: {error}; restore it, or delete it and run `yanmo nights rebuild`"
+        ) from error
+
+
+def change(store: ObjectStore, name: str, schema: str, change: Callable[[Values], Values]) -> Values:
+    """The document after `change`, which is given what is there now (empty at first); written if it differs.
+
+    Args:
+        change: gives the new values; may be called again with newer ones.
+
+    Raises:
+        StorageError: it changed under every try.
+        DataError: what is there is damaged.
+    """
+    for _ in range(_TRIES):
+        before, version = read_document(store, name, schema)
+        values = change(dict(before or {}))
+        values |= {"schema": schema, "serial": (before or {}).get("serial", 0)}
+        if values == before:
+            return values
+        values["serial"] += 1
+        data = json.dumps(values, ensure_ascii=False, indent=1).encode("utf-8") + b"\n"
+        try:
+            if before is None:
+                store.create(name, data)
+            else:
+                store.replace(name, data, version)
+            return values
+        except (Changed, AlreadyExists, FileNotFoundError):
+            continue
+    raise StorageError(f"{store.uri}/{name}: changed under {_TRIES} tries to add to it; try again")
+
+
+def put_page(
+    store: ObjectStore, name: str, serial: int, make: Callable[[], str], *, again: bool = False
+) -> None:
+    """Let the page be that of change `serial`, unless it is that of a later one.
+
+    Args:
+        make: gives the text, which says its serial; called only where the page is written.
+        again: write it also where it is of this change already.
+    """
+    data = b""
+    for _ in range(_TRIES):
+        try:
+            current, version = store.read(name)
+        except FileNotFoundError:
+            current, version = b"", ""
+        there = serial_of(current)
+        if there > serial or (there == serial and not again):
+            return
+        data = data or make().encode("utf-8", "replace")
+        try:
+            if version:
+                store.replace(name, data, version)
+            else:
+                store.create(name, data)
+            return
+        except (Changed, AlreadyExists, FileNotFoundError):
+            continue
+    raise StorageError(f"{store.uri}/{name}: changed under {_TRIES} tries to write it; try again")
+
+
+def serial_of(page: bytes) -> int:
+    """Of which change a page is; -1 where it does not say."""
+    found = _MARK.search(page[:_HEAD])
+    return int(found[1]) if found else -1

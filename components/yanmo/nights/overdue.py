@@ -1,0 +1,147 @@
+"""Nights that nobody has ended: killed without a word, behind after a kill, or never begun.
+
+A process that is killed cannot say so. So whoever sees the channel next looks at its nights that go on: the
+first task of the next run, and `yanmo status --serve` every few seconds. A night is dead where a stage of it
+was at work and nobody renews its lease, or where nothing was heard of it for half a day.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime, tzinfo
+
+from yanmo.nights.changing import Values
+from yanmo.nights.lists import read_index, rows_in
+from yanmo.nights.night import BEGUN, Row, Words, night_date, seconds_of
+from yanmo.nights.places import page_name, record_name
+from yanmo.nights.publishing import hide_row, publish
+from yanmo.nights.record import FAILED, WORKING, StageEnd, read_record, record_end, record_verdict
+from yanmo.nights.telling import Run, announce, never_failing
+from yanmo.store.objects import ObjectStore
+from yanmo.store.runs.in_use import lease_name
+from yanmo.store.runs.lease import is_live
+
+log = logging.getLogger(__name__)
+SILENT_SECONDS = 12 * 3600.0
+"""A night of which nothing is at work is given up after so long: a pod may wait for a node for hours."""
+_GRACE_SECONDS = 300.0
+"""How long a lease must have been silent: a pod that was deleted may be started again at once."""
+_MISSED = "missed-"
+_KILLED = Words(
+    "its process was killed: out of memory, a lost node, a deleted pod",
+    "进程被杀：内存不足、节点丢失或 Pod 被删",
+)
+_SILENT = Words("nothing was heard of it for half a day", "半天没有任何消息")
+
+
+def tell_earlier(run: Run) -> None:
+    """What became of the channel's nights that never said so themselves; never fails, as all of telling."""
+    with never_failing(run):
+        settle(run.store, run.channel, but=run.run_id)
+
+
+def settle(store: ObjectStore, channel: str, *, but: str = "") -> int:
+    """Enter what became of nights that go on in the index, and of those behind it; gives how many changed.
+
+    Args:
+        but: the run that asks.
+
+    Raises:
+        OSError, DataError, EnvironmentFault: the store does not answer, or the lists are damaged.
+    """
+    changed = 0
+    for row in rows_in(read_index(store, channel)):
+        if row.state != BEGUN or row.run_id == but:
+            continue
+        record = read_record(store, channel, row.run_id)
+        if record is None:
+            continue
+        if record["state"] == BEGUN:
+            dead = _death(store, record)
+            if dead is None:
+                continue
+            log.warning("night of %s (run %s): %s", row.date, row.run_id, dead.sentence.en)
+            record = record_end(store, channel, row.run_id, row.date, str(record["timezone"]), dead)
+        publish(store, record)
+        announce(store, record)
+        changed += 1
+    return changed
+
+
+def _death(store: ObjectStore, record: Values) -> StageEnd | None:
+    """How a night that goes on has ended without saying so; None where it may go on."""
+    now = store.clock()
+    last, heard = "", seconds_of(str(record["began"]))
+    for task, stage in record["stages"].items():
+        at = seconds_of(str(stage["at"]))
+        heard = max(heard, at)
+        if stage["state"] != WORKING:
+            continue
+        last = task
+        if stage["key"] and now - at > _GRACE_SECONDS and _is_silent(store, stage, now):
+            return _ended(task, stage, _KILLED)
+    if now - heard <= SILENT_SECONDS:
+        return None
+    task = last or "resolve"
+    stage = record["stages"].get(task, {})
+    return _ended(task, stage, _SILENT)
+
+
+def _is_silent(store: ObjectStore, stage: Values, now: float) -> bool:
+    name = lease_name(str(stage["stage"]), str(stage["key"]))
+    info = store.stat(name)
+    if info is None:
+        return True
+    age = now - info.modified
+    try:
+        return age > _GRACE_SECONDS or not is_live(store.read(name)[0], age)
+    except FileNotFoundError:
+        return True
+
+
+def _ended(task: str, stage: Values, why: Words) -> StageEnd:
+    return StageEnd(
+        task=task,
+        stage=str(stage.get("stage", task)),
+        key=str(stage.get("key", "")),
+        state=FAILED,
+        sentence=Words(
+            f"{task} ended without a word: {why.en}. The next run goes on where it was saved.",
+            f"{task} 未留一言即告中断：{why.zh}。下一次运行从已保存处继续。",
+        ),
+    )
+
+
+def tell_missed(store: ObjectStore, channel: str, due: float, zone: tzinfo, timezone: str) -> bool:
+    """Enter that a night that was due never began; whether that is news. Raises as `settle`."""
+    run_id = missed_id(due, zone)
+    if read_record(store, channel, run_id) is not None:
+        return False
+    at = datetime.fromtimestamp(due, zone).strftime("%H:%M")
+    words = {
+        "en": f"It was due at {at} ({timezone}), and nothing of it was seen.",
+        "zh": f"本应于 {at}（{timezone}）开始，但毫无动静。",
+    }
+    said = {"state": "missed", "sentence": words}
+    record = record_verdict(store, channel, run_id, night_date(due, zone), timezone, said)
+    publish(store, record)
+    announce(store, record)
+    return True
+
+
+def forget_missed(store: ObjectStore, channel: str, due: float, zone: tzinfo) -> bool:
+    """Take back that a night was missed: it has begun after all; whether it was said. Raises as `settle`."""
+    run_id, date = missed_id(due, zone), night_date(due, zone)
+    record = read_record(store, channel, run_id)
+    if record is None:
+        return False
+    row = Row(date=date, run_id=run_id, began=str(record["began"]), state="missed")
+    hide_row(store, channel, row)
+    store.delete(page_name(channel, row))
+    store.delete(record_name(channel, run_id))
+    return True
+
+
+def missed_id(due: float, zone: tzinfo) -> str:
+    """What stands in the place of a run's id where there was none."""
+    return datetime.fromtimestamp(due, zone).strftime(f"{_MISSED}%Y%m%d-%H%M")

@@ -1,0 +1,163 @@
+"""What is known of one night, gathered as its stages end: nights/<channel>/runs/<run>.json.
+
+Each stage of a run says when it begins its work, and how it ended: done, paused, failed. The verdict says the
+rest. How the night stands follows from that, here alone. A stage that was killed says nothing more; who sees
+the channel next finds that (overdue.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from yanmo.nights.changing import Values, change, read_document
+from yanmo.nights.night import BEGUN, Row, Words, plain, run_part, summed
+from yanmo.nights.places import record_name
+from yanmo.store.objects import ObjectStore
+from yanmo.store.schema import utc_now
+
+SCHEMA = "yanmo.night/1"
+WORKING, DONE, PAUSED, FAILED = "working", "done", "paused", "failed"
+_MOST_STAGES, _MOST_LINES, _MOST_OF_A_LINE = 40, 20, 800
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageEnd:
+    """How a stage of a night stands."""
+
+    task: str
+    """`train`, `evaluate`, `evaluate-champion`."""
+    state: str
+    sentence: Words = field(default_factory=Words)
+    lines: tuple[str, ...] = ()
+    """The card of a failure."""
+    key: str = ""
+    """What it works on: its lease says whether it still does."""
+    stage: str = ""
+    cost: Mapping[str, float | None] = field(default_factory=dict)
+    survived: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class NightFound:
+    """What a verdict says of the night."""
+
+    row: Mapping[str, Any]
+    """As `record_verdict` takes it."""
+    page: Callable[[int], str] | None = None
+    """The night's page; is given the serial that stands in its head."""
+
+
+def record_end(
+    store: ObjectStore, channel: str, run_id: str, date: str, timezone: str, end: StageEnd
+) -> Values:
+    """Enter how a stage of a run stands; gives the record as it is then.
+
+    Args:
+        date: of the night, used where this is the first that is said of it.
+
+    Raises:
+        StorageError, DataError: as `change`.
+    """
+
+    def with_end(values: Values) -> Values:
+        values = _begun(values, channel, run_id, date, timezone)
+        stages = dict(values["stages"])
+        before = stages.get(end.task, {})
+        spent = summed([before.get("cost", {}), end.cost])
+        stages[end.task] = {
+            "state": end.state,
+            "stage": end.stage or end.task,
+            "key": end.key or before.get("key", ""),
+            "at": utc_now(),
+            "sentence": vars(Words.of(vars(end.sentence))),
+            "lines": [plain(line, _MOST_OF_A_LINE) for line in end.lines[:_MOST_LINES]],
+            "survived": max(end.survived, int(before.get("survived", 0))),
+            "cost": spent,
+        }
+        values["stages"] = dict(list(stages.items())[-_MOST_STAGES:])
+        return _judged(values)
+
+    return change(store, record_name(channel, run_id), SCHEMA, with_end)
+
+
+def record_verdict(
+    store: ObjectStore, channel: str, run_id: str, date: str, timezone: str, found: Mapping[str, Any]
+) -> Values:
+    """Enter what the night's verdict says, or what a person or the pipeline decided of it.
+
+    Args:
+        found: some of `state`, `sentence`, `bits`, `gain`, `verse`, `genre`, `page` (see `Row`).
+    """
+
+    def with_verdict(values: Values) -> Values:
+        values = _begun(values, channel, run_id, date, timezone)
+        values["verdict"] = {**values.get("verdict", {}), **_plain(found)}
+        return _judged(values)
+
+    return change(store, record_name(channel, run_id), SCHEMA, with_verdict)
+
+
+def _plain(found: Mapping[str, Any]) -> Values:
+    """What a verdict says, with texts that every reader of JSON, HTML and XML takes."""
+    shown = {name: plain(value) if isinstance(value, str) else value for name, value in found.items()}
+    return {**shown, **({"sentence": vars(Words.of(found["sentence"]))} if "sentence" in found else {})}
+
+
+def _begun(values: Values, channel: str, run_id: str, date: str, timezone: str) -> Values:
+    if values:
+        return values
+    now = utc_now()
+    said = {"channel": channel, "run_id": plain(run_id, 200), "date": date, "timezone": timezone}
+    return {**said, "began": now, "changed": now, "state": BEGUN, "stages": {}}
+
+
+def _judged(values: Values) -> Values:
+    """The record with the state that follows from what was said."""
+    state = _state(values)
+    if state != values["state"]:
+        values["changed"] = utc_now()
+    return {**values, "state": state}
+
+
+def _state(values: Values) -> str:
+    states = [stage["state"] for stage in values["stages"].values()]
+    decided = str(values.get("verdict", {}).get("state", ""))
+    if decided:  # of promote, which comes last, or of who ended the night in its place
+        return decided
+    if FAILED in states:
+        return "failed"
+    return "paused" if PAUSED in states else BEGUN
+
+
+def row_of(values: Values) -> Row:
+    """The night on the index.
+
+    Raises:
+        ValueError, KeyError, TypeError: the record is damaged.
+    """
+    verdict, stages = values.get("verdict", {}), values["stages"]
+    own = _sentence(values)
+    row = Row.of({**verdict, **values, "sentence": own})
+    costs = [stage.get("cost", {}) for stage in stages.values()]
+    survived = sum(int(stage.get("survived", 0)) for stage in stages.values())
+    return replace(row, cost=summed([*costs, verdict.get("cost", {})]), survived=survived)
+
+
+def _sentence(values: Values) -> dict[str, str]:
+    """What a person reads first: the verdict's words, else those of the stage that ended last so."""
+    verdict = values.get("verdict", {})
+    if verdict.get("sentence"):
+        return dict(verdict["sentence"])
+    of_state = {"failed": FAILED, "paused": PAUSED}.get(values["state"], WORKING)
+    found = [stage for stage in values["stages"].values() if stage["state"] == of_state]
+    last = max(found, key=lambda stage: str(stage["at"]), default=None)
+    if last and any(last["sentence"].values()):
+        return dict(last["sentence"])
+    return {"en": "It goes on.", "zh": "正在进行。"}
+
+
+def read_record(store: ObjectStore, channel: str, run_id: str) -> Values | None:
+    """What is known of a night; None for nothing. Raises DataError where it is damaged."""
+    return read_document(store, record_name(channel, run_part(run_id)), SCHEMA)[0]

@@ -1,0 +1,121 @@
+"""Nights that nobody ended: a killed process, a kill between two writes, a night that never began."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+sys.path.insert(0, str(Path(__file__).parent))  # importlib mode leaves it out
+
+from conftest import VERDICT, end_of, run_of, text_of
+
+from yanmo.nights.changing import change
+from yanmo.nights.overdue import forget_missed, settle, tell_missed
+from yanmo.nights.places import record_name
+from yanmo.nights.publishing import rows_shown
+from yanmo.nights.record import SCHEMA, record_verdict
+from yanmo.nights.telling import tell_begin, tell_end
+from yanmo.store.objects import ObjectStore
+from yanmo.store.runs.in_use import lease_name
+from yanmo.store.runs.lease import Lease
+
+KEY = "ab" * 32
+SHANGHAI = ZoneInfo("Asia/Shanghai")
+HOLDER = """
+import sys, time
+from pathlib import Path
+from yanmo.store.file_store import FileStore
+from yanmo.store.runs.lease import Lease
+assert Lease(FileStore(Path(sys.argv[1])), sys.argv[2], "attempt").acquire()
+print("held", flush=True)
+time.sleep(600)
+"""
+
+
+def age(store: ObjectStore, hours: float, run_id: str = "run-1") -> None:
+    """Let all that is known of a night be so much older."""
+    before = time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime(time.time() - hours * 3600))
+
+    def older(values: dict) -> dict:
+        stages = {task: {**stage, "at": before} for task, stage in values["stages"].items()}
+        return {**values, "began": before, "stages": stages}
+
+    change(store, record_name("nightly", run_id), SCHEMA, older)
+
+
+def state(store: ObjectStore) -> str:
+    return rows_shown(store, "nightly")[0].state
+
+
+def begun(store: ObjectStore) -> None:
+    tell_end(run_of(store), end_of("resolve"), by_chat=False)
+    tell_begin(run_of(store), end_of("train", "working", key=KEY, cost={}))
+
+
+def test_a_training_killed_with_9_is_found_by_the_next_that_looks(store: ObjectStore, tmp_path: Path) -> None:
+    begun(store)
+    name = lease_name("train", KEY)
+    command = [sys.executable, "-c", HOLDER, str(tmp_path / "store"), name]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None and holder.stdout.readline() == "held\n"
+        age(store, 1)
+        assert settle(store, "nightly") == 0 and state(store) == "begun", "it lives"
+        holder.kill()
+        holder.wait()
+    assert settle(store, "nightly", but="run-1") == 0, "not by the run itself"
+    assert settle(store, "nightly") == 1
+    row = rows_shown(store, "nightly")[0]
+    assert row.state == "failed" and "train ended without a word: its process was killed" in row.sentence.en
+    assert "its process was killed" in text_of(store, "nights/nightly/2026-11-23-run-1.html")
+    assert settle(store, "nightly") == 0, "said once"
+
+
+def test_a_lease_of_another_machine_is_dead_when_it_is_silent(store: ObjectStore, tmp_path: Path) -> None:
+    begun(store)
+    name = lease_name("train", KEY)
+    lease = Lease(store, name, "attempt")
+    assert lease.acquire()
+    lease._end_renewal()
+    said = json.loads(store.read(name)[0]) | {"machine": "node-7/boot/ns"}
+    (tmp_path / "store" / name).write_text(json.dumps(said))
+    age(store, 1)
+    assert settle(store, "nightly") == 0, "renewed a moment ago"
+    long_ago = time.time() - 400
+    os.utime(tmp_path / "store" / name, (long_ago, long_ago))
+    assert settle(store, "nightly") == 1 and state(store) == "failed"
+
+
+def test_a_night_that_waits_for_a_node_is_given_half_a_day(store: ObjectStore) -> None:
+    tell_end(run_of(store), end_of("resolve"), by_chat=False)
+    age(store, 11)
+    assert settle(store, "nightly") == 0 and state(store) == "begun"
+    age(store, 13)
+    assert settle(store, "nightly") == 1 and state(store) == "failed"
+    tell_end(run_of(store), end_of("resolve"))  # the pod came up at last
+    assert state(store) == "begun", "and goes on where it goes on after all"
+
+
+def test_an_index_that_is_behind_its_record_is_mended(store: ObjectStore) -> None:
+    """A kill after the verdict was entered, and before it was shown."""
+    begun(store)
+    record_verdict(store, "nightly", "run-1", "2026-11-23", "UTC", VERDICT)
+    assert state(store) == "begun"
+    assert settle(store, "nightly") == 1 and state(store) == "promoted"
+
+
+def test_a_night_that_never_began_is_shown_and_taken_back_when_it_begins(store: ObjectStore) -> None:
+    due = 1795438800.0  # 2026-11-23 21:00 in Shanghai
+    assert tell_missed(store, "nightly", due, SHANGHAI, "Asia/Shanghai")
+    assert not tell_missed(store, "nightly", due, SHANGHAI, "Asia/Shanghai"), "no news"
+    row = rows_shown(store, "nightly")[0]
+    assert (row.date, row.state, row.run_id) == ("2026-11-23", "missed", "missed-20261123-2100")
+    assert "It was due at 21:00 (Asia/Shanghai)" in text_of(store, f"nights/nightly/{row.name}.html")
+    assert "缺" in text_of(store, "nights/nightly/index.html")
+    assert forget_missed(store, "nightly", due, SHANGHAI) and not rows_shown(store, "nightly")
+    assert not forget_missed(store, "nightly", due, SHANGHAI)
+    assert [info.name for info in store.list("nights") if "missed" in info.name] == []
