@@ -1,0 +1,38 @@
+"""A verdict on the pages of nights: its figures in the index, the report as the night's page."""
+
+from __future__ import annotations
+
+from yanmo.nights.publishing import rows_shown
+
+
+def promote(stage, run_id, *more):
+    assert stage.promote("--run-id", run_id, *more) == 0
+
+
+def test_a_verdict_is_on_the_index_with_its_page(stage):
+    stage.evaluate(stage.model(1), 8.0, texts=("床前明月光\n疑是地上霜",))
+    promote(stage, "run-1")
+    stage.evaluate(stage.model(2), 8.3)
+    promote(stage, "run-2")
+    second, first = sorted(rows_shown(stage.store, "dev"), key=lambda row: row.run_id, reverse=True)
+    assert (first.state, second.state) == ("promoted", "not promoted")
+    assert first.verse == "床前明月光\n疑是地上霜" and first.genre == "诗"
+    assert abs(first.bits - 8.0) < 0.1 and first.gain is None and second.gain < 0
+    assert first.sentence.en.startswith("Promoted") and first.sentence.zh
+    page = stage.store.read(f"nights/dev/{first.name}.html")[0].decode()
+    assert "Rules of promotion" in page and 'href="index.html"' in page
+    assert 'href="index.html"' not in stage.written("report.html"), "the report by itself leads nowhere"
+
+
+def test_a_verdict_found_again_keeps_its_row(stage):
+    stage.evaluate(stage.model(1), 8.0)
+    promote(stage, "run-1")
+    promote(stage, "run-1")
+    assert [row.state for row in rows_shown(stage.store, "dev")] == ["promoted"]
+
+
+def test_a_dry_run_and_a_verdict_by_hand_are_no_nights(stage):
+    stage.evaluate(stage.model(1), 8.0)
+    promote(stage, "run-1", "--dry-run")
+    assert stage.promote() == 0
+    assert not list(stage.store.list("nights"))
