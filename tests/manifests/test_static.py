@@ -187,7 +187,7 @@ def test_no_service_account_may_more_than_it_needs() -> None:
 
 
 OF_CHOICE = {"prometheus", "dashboards", "webhook"}
-"""Components that no overlay has: some need another project (test_rules.py and test_dashboards.py look at them),
+"""Components that no overlay has: two need another project (test_rules.py, test_dashboards.py look at them),
 one opens a way out."""
 NOT_APPLIED = {"components/prometheus/rules.yaml", "components/prometheus/scrape.yaml"}
 """Files for a Prometheus without its operator."""
