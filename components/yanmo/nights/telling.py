@@ -80,7 +80,7 @@ def tell_verdict(run: Run, found: Mapping[str, Any], page: PageOf | None = None)
         page: of the verdict.
     """
     with never_failing(run):
-        said = {**found, "page": page is not None}
+        said = {**found, **({"page": True} if page else {})}
         record = record_verdict(run.store, run.channel, run.run_id, run.date, run.timezone, said)
         publish(run.store, record, page)
         announce(run.store, record)

@@ -21,8 +21,10 @@ from yanmo.promote.config import STAGE
 from yanmo.promote.hand_over import PromoteRun
 from yanmo.promote.history.approval import Signature, approve, choose, reject
 from yanmo.promote.history.champion import CHAMPION, ChampionChanged, named
+from yanmo.promote.history.holding import hold_sentence
 from yanmo.promote.history.rollback import plan_rollback, roll_back
 from yanmo.promote.history.shown import show_history, shown_entry
+from yanmo.promote.history.told_night import approved_sentence, tell_decision
 from yanmo.promote.preparing import prepare
 from yanmo.promote.work import finish, show_pause, work
 from yanmo.stage.run import main as stage_main
@@ -179,10 +181,12 @@ def _decide(store: ObjectStore, options: ApproveOptions | RejectOptions) -> int:
     if isinstance(options, RejectOptions):
         entry = reject(store, channel, entry, signature)
         print(f"{named(entry.model)} is rejected by {entry.who}: {entry.why}")
+        tell_decision(store, channel, entry, hold_sentence(entry, ""), promoted=False)
         return ExitCode.DONE
     record = approve(store, channel, entry, signature)
     by = f", approved by {record.who}: {record.why}" if record.who else ""
     print(f"{named(record.model)} is champion of channel {channel!r} (number {record.number}){by}")
+    tell_decision(store, channel, entry, approved_sentence(record.who, record.why), promoted=True)
     return ExitCode.DONE
 
 

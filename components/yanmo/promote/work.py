@@ -42,6 +42,7 @@ from yanmo.promote.history.champion import (
 )
 from yanmo.promote.history.champion_records import last_record
 from yanmo.promote.history.holding import hold, hold_sentence, place_of, withdraw
+from yanmo.promote.history.told_night import held_row
 from yanmo.promote.metrics import OUTCOMES
 from yanmo.promote.page.ancestors import verdict_command
 from yanmo.promote.page.cost import Judging
@@ -184,6 +185,7 @@ def finish(run: PromoteRun, output: Output) -> Finish:
     report = read_json(output, "report.json")
     _show(run, verdict, report, promoted)
     sentence: str = verdict["sentence"]["en"]
+    words: Words | None = None
     page: str | Path = output.path("report.html")
     if entry is not None:
         words = hold_sentence(entry, place_of(run.store, run.options.channel))
@@ -197,17 +199,19 @@ def finish(run: PromoteRun, output: Output) -> Finish:
             **_champion(run.store, run.options.channel),
         },
         metadata={"metrics": run_metrics(report, promoted)},
-        night=_night(run, report),
+        night=_night(run, report, entry, words),
     )
 
 
-def _night(run: PromoteRun, report: dict[str, Any]) -> NightFound:
+def _night(run: PromoteRun, report: dict[str, Any], entry: Entry | None, words: Words | None) -> NightFound:
     """What the channel's pages of nights say of this verdict."""
     from yanmo.promote.page.rendering import render
     from yanmo.promote.page.summary import chosen_verses
 
     row = found_of(report, chosen_verses(report["samples"], run.options.seed))
-    return NightFound(row=row, page=lambda serial: render(report, night_serial=serial))
+    if entry is not None and words is not None:
+        row = held_row(row, entry, words)
+    return NightFound(row=row, page=lambda serial: render(report, words, serial))
 
 
 def _show(run: PromoteRun, verdict: dict[str, Any], report: dict[str, Any], promoted: bool) -> None:

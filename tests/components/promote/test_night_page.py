@@ -36,3 +36,15 @@ def test_a_dry_run_and_a_verdict_by_hand_are_no_nights(stage):
     promote(stage, "run-1", "--dry-run")
     assert stage.promote() == 0
     assert not list(stage.store.list("nights"))
+
+
+def test_a_model_that_is_held_waits_on_the_index_until_a_person_decides(stage):
+    stage.evaluate(stage.model(1), 8.0)
+    promote(stage, "run-1", "--hold")
+    [row] = rows_shown(stage.store, "dev")
+    assert row.state == "held" and row.sentence.en.startswith("Held for approval until ")
+    model = stage.pointer("evaluate") and stage.pointer("train").key
+    assert stage.tool("approve", f"train/{model}", "--who", "li", "--why", "reads well", "--yes") == 0
+    [row] = rows_shown(stage.store, "dev")
+    assert (row.state, row.sentence.en) == ("promoted", "Promoted: approved by li: reads well.")
+    assert "Rules of promotion" in stage.store.read(f"nights/dev/{row.name}.html")[0].decode()

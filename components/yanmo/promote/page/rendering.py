@@ -33,9 +33,7 @@ _LIMITS = {
 """Members of a list and characters of a text on the page; report.json has all of them."""
 
 
-def render(
-    report: Mapping[str, Any], hold: Words | None = None, night_serial: int | None = None
-) -> str:
+def render(report: Mapping[str, Any], hold: Words | None = None, night_serial: int | None = None) -> str:
     """The page as HTML, below 2 MB.
 
     Args:
