@@ -160,7 +160,7 @@ def champions_of(nights: Sequence[Night]) -> set[int]:
 def retention_of(night: Night) -> Retention:
     """What gc was told in a measured night."""
     words = dict(word.removeprefix("--").split("=") for word in night["gc"])
-    return Retention(int(words.get("keep-nights", 0)), float(words["older-than"].removesuffix("d")))
+    return Retention(int(words.get("keep-nights", 0)), float(words.get("older-than", "7d").removesuffix("d")))
 
 
 def check(nights: Sequence[Night], fitted: int) -> list[tuple[int, float, float, float, float]]:

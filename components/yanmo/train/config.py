@@ -12,6 +12,7 @@ from yanmo.options.fields import flag, input_ref
 from yanmo.options.shared import StageOptions
 from yanmo.stage.declaration import Stage
 from yanmo.train.metrics.declared import METRICS
+from yanmo.train.options.budget_options import BudgetOptions
 from yanmo.train.options.data_options import DataOptions
 from yanmo.train.options.machine_options import EngineOptions, left_to_a_cpu
 from yanmo.train.options.measuring_options import CheckpointOptions, HealthOptions, MeasuringOptions
@@ -35,6 +36,7 @@ class TrainConfig(
     CheckpointOptions,
     HealthOptions,
     HoursOptions,
+    BudgetOptions,
     StageOptions,
 ):
     """Train a language model on a token cache, with DeepSpeed under torchrun and exact resume."""

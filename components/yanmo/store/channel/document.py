@@ -22,7 +22,7 @@ from yanmo.store.manifest import sealed, unsealed
 from yanmo.store.objects import MAX_DOCUMENT_BYTES, AlreadyExists, Changed, ObjectStore
 from yanmo.store.schema import LaterSchema, parse
 
-DOCUMENTS = ("held", "licenses", "takedown")
+DOCUMENTS = ("held", "licenses", "spending", "takedown")
 """Those of this version; tools refuse others, which a later one may have written."""
 T = TypeVar("T")
 _TRIES = 20

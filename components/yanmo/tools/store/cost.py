@@ -207,7 +207,9 @@ def _document(costs: _Costs) -> dict[str, object]:
 def _print(found: dict[str, _Costs], options: CostOptions) -> None:
     for channel, costs in found.items():
         print(f"channel {channel}")
-        rows = [("", "outputs", "wall h", "CPU h", "GPU h", "kWh", f"cost {options.currency}".strip())]
+        rows: list[tuple[str, ...]] = [
+            ("", "outputs", "wall h", "CPU h", "GPU h", "kWh", f"cost {options.currency}".strip())
+        ]
         rows += [(f"night {name}", *_cells(each)) for name, each in sorted(costs.nights.items())]
         rows += [(f"month {name}", *_cells(each)) for name, each in sorted(costs.months.items())]
         rows += [(f"champion {n} {m.stage}/{m.key[:12]}", *_cells(each)) for n, m, each in costs.champions]

@@ -49,6 +49,7 @@ from yanmo.train.models.starting_model import (
 from yanmo.train.options.model_options import num_parameters, shape_of
 from yanmo.train.sinks.process import Sinks
 from yanmo.train.supervision.automatic import Look, TrainRun, check_machine
+from yanmo.train.supervision.budget import within
 from yanmo.train.supervision.twins import seed_noise
 from yanmo.train.supervision.windows import train_in_windows
 from yanmo.train.time_window import TimeWindows
@@ -57,11 +58,16 @@ log = logging.getLogger(__name__)
 
 
 def work(run: TrainRun, look: Look = this_machine) -> Result:
-    """Train, and put the model into the attempt.
+    """Train within the channel's budget, and put the model into the attempt.
 
     Args:
         look: returns what this machine has.
     """
+    with within(run.store, run.options) as spent:
+        return _work(run, look, spent)
+
+
+def _work(run: TrainRun, look: Look, spent: tuple[float, str]) -> Result:
     options: TrainConfig = run.options
     cache = TokenCache.open(run.input("token_cache"))
     folder = run.work_folder.path
@@ -69,7 +75,7 @@ def work(run: TrainRun, look: Look = this_machine) -> Result:
     uploader = Uploader(run.work_folder, run.attempt.lease, run.telemetry)
     if (run.telemetry.value("tries", room="stage") or 1) > 1:
         run.telemetry.add("restarts", reason="another try")
-    windows, parts = TimeWindows(options.hours()), dict[str, Output]()
+    windows, parts = TimeWindows(dataclasses.replace(options.hours(), budget=spent)), dict[str, Output]()
 
     @functools.cache
     def task() -> WorkerJob:
