@@ -52,6 +52,42 @@ to the stage's output as `metrics.prom`.
 - The alert that uses a metric is named beside it. Rules for Prometheus:
   [manifests/](../manifests/README.md#prometheus).
 
+## Pushgateway
+
+A stage that is over within a scrape's interval, or that Prometheus cannot reach, can leave its
+final figures at a [Pushgateway](https://github.com/prometheus/pushgateway):
+
+    yanmo curate --pushgateway http://pushgateway:9091
+
+Pushed are the facts of a run that has ended, marked "pushed" in the tables; never what is live
+(rates, ages, GPUs, `yanmo_run_info`), which a Pushgateway would repeat for ever.
+
+| how the run ended | what is pushed |
+|---|---|
+| well, with its output handed over | all final figures (PUT), in the place of those of the run before |
+| failed, paused, nothing to do | exit code and time of the end (POST); the figures of the last success stay |
+| killed (SIGKILL, out of memory), or refused with its options | nothing |
+
+- They stand under `job="yanmo"`, `stage` and `channel`: each run of a stage replaces those of the
+  one before, so there is no series for each run. Prometheus scrapes the Pushgateway with
+  `honor_labels: true`.
+- A run that finds its output in the store pushes what the output says of itself (documents, bits)
+  from its record, and no cost.
+- `--pushgateway-delete start` deletes them when the next run of the stage begins, `success` at once
+  where it ends well, so that only failures stay. `never`, the default: they stay until the next
+  run.
+- The rules of `manifests/` do not read what is pushed: no alert fires for a run of yesterday. To be
+  told of a run that failed: `yanmo_stage_exit_code{stage!=""} > 0`; of one that did not come:
+  `time() - yanmo_stage_last_success_timestamp_seconds{stage!=""} > 26 * 3600`.
+- User and password: `YANMO_PUSHGATEWAY_USERNAME` and `YANMO_PUSHGATEWAY_PASSWORD`. In the address
+  they are refused. Neither is logged, nor is the address in a warning.
+- A Pushgateway that is away, refuses or hangs is one warning in the log and at most 5 s at the end
+  of the stage (2 s where it was told to end); the exit code stays what it is.
+- In pods: the variables `YANMO_PUSHGATEWAY_URL` and `YANMO_PUSHGATEWAY_DELETE`, for Jobs in the
+  ConfigMap `yanmo-settings` (component [pushgateway](../manifests/README.md#pushgateway), which
+  also opens the way), or in the Secret `yanmo-store`, which tasks in KFP read too:
+  `pushgateway_url`, `pushgateway_username`, `pushgateway_password`.
+
 This page is written by `python docs/metrics.py` from what the code declares.""",
     "zh": """# 指标
 
@@ -83,6 +119,39 @@ This page is written by `python docs/metrics.py` from what the code declares."""
 - 用到一个指标的告警写在它旁边。Prometheus 的规则见
   [manifests/](../manifests/README.zh.md#prometheus)。
 
+## Pushgateway
+
+在一次抓取的间隔之内就结束、或 Prometheus 够不到的阶段，可以把最终的数字留在
+[Pushgateway](https://github.com/prometheus/pushgateway) 上：
+
+    yanmo curate --pushgateway http://pushgateway:9091
+
+推送的是已结束的运行的事实，表中标有“推送”；正在变化的（速率、时长、GPU、`yanmo_run_info`）从不推
+送，Pushgateway 会把它们永远重复下去。
+
+| 运行怎样结束 | 推送什么 |
+|---|---|
+| 正常，输出已交出 | 所有最终数字（PUT），取代上一次运行的 |
+| 失败、暂停、无事可做 | 退出码和结束时间（POST）；上次成功的数字保留 |
+| 被杀（SIGKILL、内存不足），或选项被拒绝 | 什么也不推送 |
+
+- 它们位于 `job="yanmo"`、`stage` 和 `channel` 之下：阶段的每次运行取代上一次的，所以不会每次运行多
+  一个序列。Prometheus 抓取 Pushgateway 时用 `honor_labels: true`。
+- 在存储中找到输出的运行，按记录推送输出自身的数字（文档数、比特数），不含花费。
+- `--pushgateway-delete start` 在该阶段下一次运行开始时删除它们；`success` 在正常结束时立即删除，于
+  是只留下失败。默认 `never`：保留到下一次运行。
+- `manifests/` 的规则不读推送的数字：不会为昨天的运行触发告警。想知道失败的运行：
+  `yanmo_stage_exit_code{stage!=""} > 0`；没有到来的运行：
+  `time() - yanmo_stage_last_success_timestamp_seconds{stage!=""} > 26 * 3600`。
+- 用户与密码：`YANMO_PUSHGATEWAY_USERNAME` 和 `YANMO_PUSHGATEWAY_PASSWORD`。写在地址里会被拒绝。两者
+  都不进日志，警告里也没有地址。
+- Pushgateway 不在、拒绝或挂起时，日志中只有一条警告，阶段结束时至多多用 5 秒（被要求结束时 2 秒）；
+  退出码不变。
+- 在 Pod 里：变量 `YANMO_PUSHGATEWAY_URL` 和 `YANMO_PUSHGATEWAY_DELETE`；Job 写在 ConfigMap
+  `yanmo-settings` 里（部件 [pushgateway](../manifests/README.zh.md#pushgateway) 同时放行），或写在
+  KFP 的任务也会读的 Secret `yanmo-store` 里：`pushgateway_url`、`pushgateway_username`、
+  `pushgateway_password`。
+
 本页由 `python docs/metrics.py` 按代码中的声明写成。""",
 }
 WORDS = {
@@ -91,6 +160,7 @@ WORDS = {
         "gauge": "gauge",
         "counter": "counter",
         "every": "Every stage",
+        "pushed": "pushed",
         "labels": "Labels",
         "label": ("label", "values"),
         "most": "{about}; at most {most}, then `other`",
@@ -100,6 +170,7 @@ WORDS = {
         "gauge": "gauge",
         "counter": "counter",
         "every": "所有阶段",
+        "pushed": "推送",
         "labels": "标签",
         "label": ("标签", "取值"),
         "most": "{about}；至多 {most} 个，其余计为 `other`",
@@ -124,7 +195,10 @@ def table(metrics: tuple[Metric, ...], stage: str, language: str) -> str:
             words[metric.kind],
             metric.unit,
             metric.help if language == "en" else metric.zh,
-            STILL[language][metric.still] if metric.kind == "gauge" else "",
+            "; ".join(
+                ([STILL[language][metric.still]] if metric.kind == "gauge" else [])
+                + ([str(words["pushed"])] if metric.final else [])
+            ),
             f"`{metric.alert}`" if metric.alert else "",
         ]
         lines.append(f"| {' | '.join(cells)} |")

@@ -12,6 +12,7 @@ _APT = {
     "needs script": "bsdutils",
     "needs promtool": "prometheus",
     "needs prometheus": "prometheus",
+    "needs pushgateway": "prometheus-pushgateway",
 }
 """Beginning of a reason -> Debian packages that end it."""
 _PIP = {

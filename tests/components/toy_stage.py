@@ -40,6 +40,7 @@ class ToyOptions(StageOptions):
     late_seconds: float = opt(0.0, "seconds to sleep around a part made before and after", kind="environment")
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.text:
             raise UsageError("--text is empty: expected a text")
 
@@ -51,7 +52,9 @@ STAGE = Stage(
     config=ToyOptions,
     outputs={"written": "Dataset", "tokenizer": "Model", "page": "HTML", "metrics": "Metrics"},
     parameters=("status", "length"),
-    metrics=(Metric(name="documents", kind="counter", help="Documents written", zh="写出的文档数"),),
+    metrics=(
+        Metric(name="documents", kind="counter", help="Documents written", zh="写出的文档数", final=True),
+    ),
 )
 
 

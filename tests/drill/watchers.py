@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any
-from urllib.error import URLError
 from urllib.parse import quote
-from urllib.request import ProxyHandler, build_opener
 
 import yaml
+from servers.program import OPEN, started
+from servers.prometheus import command as prometheus
 from servers.prometheus import free_port
 
 ALERTMANAGERS = ("prometheus-alertmanager", "alertmanager")
 """Debian's name, and its own."""
-_READY_SECONDS = 60.0
 
 
 def missing() -> str:
@@ -41,7 +39,7 @@ def get(url: str) -> str:
     Raises:
         OSError: nothing.
     """
-    with build_opener(ProxyHandler({})).open(url, timeout=10) as answer:
+    with OPEN(url, timeout=10) as answer:
         return str(answer.read().decode())
 
 
@@ -53,7 +51,7 @@ class Watchers:
         Args:
             targets: host:port of what is scraped, every second.
         """
-        self._folder, self._processes = folder, list[subprocess.Popen[bytes]]()
+        self._folder = folder
         self._prometheus, self._alertmanager = free_port(), free_port()
         folder.mkdir(parents=True)
         (folder / "rules.yaml").write_text(yaml.safe_dump(dict(rules)), encoding="utf-8")
@@ -71,53 +69,21 @@ class Watchers:
 
     def __enter__(self) -> Watchers:
         alertmanager = next(name for name in ALERTMANAGERS if shutil.which(name))
-        try:
-            self._start(
-                *(alertmanager, "--config.file=alertmanager.yml", "--storage.path=alerts"),
-                *(f"--web.listen-address=127.0.0.1:{self._alertmanager}", "--cluster.listen-address="),
-            )
-            self._start(
-                *("prometheus", "--config.file=prometheus.yml", "--storage.tsdb.path=data"),
-                f"--web.listen-address=127.0.0.1:{self._prometheus}",
-            )
-            for port in (self._alertmanager, self._prometheus):
-                self._wait_for(f"http://127.0.0.1:{port}/-/ready")
-        except BaseException:
-            self._end()
-            raise
+        flags = ("--config.file=alertmanager.yml", "--storage.path=alerts", "--cluster.listen-address=")
+        address = f"--web.listen-address=127.0.0.1:{self._alertmanager}"
+        with ExitStack() as running:
+            for command, port in (
+                ([alertmanager, *flags, address], self._alertmanager),
+                (prometheus(self._prometheus), self._prometheus),
+            ):
+                running.enter_context(started(command, self._folder, f"http://127.0.0.1:{port}/-/ready"))
+            self._running = running.pop_all()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._end()
-
-    def _start(self, *command: str) -> None:
-        with (self._folder / f"{command[0]}.log").open("wb") as log:
-            self._processes.append(
-                subprocess.Popen(command, cwd=self._folder, stdout=log, stderr=log, start_new_session=True)
-            )
-
-    def _wait_for(self, url: str) -> None:
-        end = time.monotonic() + _READY_SECONDS
-        while True:
-            try:
-                get(url)
-                return
-            except (OSError, URLError):
-                if time.monotonic() > end:
-                    raise RuntimeError(f"{url} does not answer; look at {self._folder}/*.log") from None
-                time.sleep(0.1)
-
-    def _end(self) -> None:
-        for process in self._processes:
-            process.terminate()
-        for process in self._processes:
-            try:
-                process.wait(20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        self._running.close()
 
     def ask(self, query: str) -> list[dict[str, Any]]:
         """What Prometheus says."""

@@ -186,9 +186,9 @@ def test_no_service_account_may_more_than_it_needs() -> None:
         assert "create" not in rule["verbs"] or rule["resources"] == ["jobs"]
 
 
-OF_CHOICE = {"prometheus", "dashboards", "webhook"}
-"""Components that no overlay has: two need another project (test_rules.py, test_dashboards.py look at them),
-one opens a way out."""
+OF_CHOICE = {"prometheus", "dashboards", "webhook", "pushgateway"}
+"""Components that no overlay has: three need another project (test_rules.py, test_dashboards.py and
+test_pushgateway.py look at them), one opens a way out."""
 NOT_APPLIED = {"components/prometheus/rules.yaml", "components/prometheus/scrape.yaml"}
 """Files for a Prometheus without its operator."""
 

@@ -18,17 +18,16 @@ import socketserver
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlencode
-from urllib.request import ProxyHandler, build_opener
 
 from processes import fields_of, listening
 
-_OPEN = build_opener(ProxyHandler({})).open
+from servers.program import OPEN, started
+
 _LOOK_SECONDS, _WAYS = 0.05, 24
 NAMESPACE = "here"
 CONFIG = """
@@ -45,6 +44,14 @@ def absent() -> str:
     if not shutil.which("prometheus"):
         return "needs prometheus"
     return "" if Path("/proc/net/tcp").exists() else "needs Linux: finds processes in /proc"
+
+
+def command(port: int) -> list[str]:
+    """Starts one on a port of the loopback, in a folder that holds prometheus.yml."""
+    return [
+        *("prometheus", "--config.file=prometheus.yml", "--storage.tsdb.path=data"),
+        *("--storage.tsdb.retention.time=10y", f"--web.listen-address=127.0.0.1:{port}"),
+    ]
 
 
 class Prometheus:
@@ -64,28 +71,12 @@ class Prometheus:
         (folder / "prometheus.yml").write_text(text, encoding="utf-8")
 
     def __enter__(self) -> Self:
-        self._log = (self._folder / "log").open("wb")
-        self._process = subprocess.Popen(
-            [
-                *("prometheus", "--config.file=prometheus.yml", "--storage.tsdb.path=data"),
-                *("--storage.tsdb.retention.time=10y", f"--web.listen-address=127.0.0.1:{self.port}"),
-            ],
-            cwd=self._folder,
-            stdout=self._log,
-            stderr=subprocess.STDOUT,
-        )
-        while True:
-            try:
-                self.ask("query", query="vector(1)")
-                return self
-            except OSError:
-                assert self._process.poll() is None, (self._folder / "log").read_text()
-                time.sleep(0.1)
+        self._running = started(command(self.port), self._folder, f"http://127.0.0.1:{self.port}/-/ready")
+        self._running.__enter__()
+        return self
 
     def __exit__(self, *error: object) -> None:
-        self._process.terminate()
-        self._process.wait()
-        self._log.close()
+        self._running.__exit__(None, None, None)
         for way in self._ways:
             way.shutdown()
             way.server_close()
@@ -96,7 +87,7 @@ class Prometheus:
         Raises:
             OSError: it is not there, or refuses the question.
         """
-        with _OPEN(
+        with OPEN(
             f"http://127.0.0.1:{self.port}/api/v1/{what}?{urlencode(parameters)}", timeout=30
         ) as answer:
             return json.load(answer)["data"]
@@ -161,7 +152,7 @@ class Prometheus:
 
 def _ask_once(port: int) -> None:
     with suppress(OSError):  # it is over, or speaks something else
-        _OPEN(f"http://127.0.0.1:{port}/metrics", timeout=30).read()
+        OPEN(f"http://127.0.0.1:{port}/metrics", timeout=30).read()
 
 
 class _Way(socketserver.ThreadingTCPServer):

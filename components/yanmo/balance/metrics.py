@@ -11,6 +11,7 @@ METRICS = (
         help="Documents read",
         zh="读入的文档数",
         labels=(GENRE,),
+        final=True,
     ),
     Metric(
         name="documents_kept",
@@ -18,6 +19,7 @@ METRICS = (
         help="Documents written, copies included",
         zh="写出的文档数，含重复的",
         labels=(GENRE,),
+        final=True,
     ),
     Metric(
         name="characters_kept",
@@ -25,11 +27,13 @@ METRICS = (
         help="Characters written, copies included",
         zh="写出的字符数，含重复的",
         labels=(GENRE,),
+        final=True,
     ),
     Metric(
         name="epochs",
         help="Times a character of the genre is read per epoch",
         zh="每轮中该体裁的字符被读的次数",
         labels=(GENRE,),
+        final=True,
     ),
 )

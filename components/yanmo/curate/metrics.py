@@ -18,6 +18,7 @@ METRICS = (
         help="Documents read",
         zh="读入的文档数",
         labels=(GENRE,),
+        final=True,
     ),
     Metric(
         name="documents_kept",
@@ -25,6 +26,7 @@ METRICS = (
         help="Documents in the train split",
         zh="训练集中的文档数",
         labels=(GENRE,),
+        final=True,
     ),
     Metric(
         name="characters_kept",
@@ -32,6 +34,7 @@ METRICS = (
         help="Characters in the train split",
         zh="训练集中的字符数",
         labels=(GENRE,),
+        final=True,
     ),
     Metric(
         name="documents_dropped",
@@ -39,16 +42,19 @@ METRICS = (
         help="Documents dropped",
         zh="去掉的文档数",
         labels=(_REASON,),
+        final=True,
     ),
     Metric(
         name="lines_malformed",
         kind="counter",
         help="Lines that are not documents",
         zh="不成文档的行数",
+        final=True,
     ),
     Metric(
         name="source_bytes",
         help="Size of the raw files, as they are stored",
         zh="原始文件的大小（按其存储形式）",
+        final=True,
     ),
 )

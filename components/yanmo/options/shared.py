@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from typing import Any
+from urllib.parse import urlsplit
 
 from yanmo.common.names import name_problems
 from yanmo.options.fields import Options, flag, opt, spelled
@@ -77,6 +79,30 @@ class ChannelOptions(StoreOptions, group="store"):
         return name_problems("--channel", self.channel)
 
 
+def address_problems(name: str, address: str) -> Iterator[str]:
+    """What is wrong with the address of an HTTP server, without what may be secret in it; "" is none."""
+    if not address:
+        return
+    try:
+        parts = urlsplit(address)
+        is_one = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        is_one, parts = False, None
+    if "@" in address:
+        yield (
+            f"{name} has a user or a password in its address: give them by the environment (docs/metrics.md)"
+        )
+    elif (
+        not is_one
+        or not parts
+        or parts.query
+        or parts.fragment
+        or not address.isprintable()
+        or " " in address
+    ):
+        yield f"{name}: expected http(s)://host[:port], such as http://pushgateway:9091"
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LogOptions(Options, group="run"):
     """This run alone: its log."""
@@ -140,6 +166,25 @@ class RunOptions(LogOptions, group="run"):
         kind="environment",
         variable="YANMO_GPU_METRICS",
     )
+    pushgateway: str = opt(
+        "",
+        "address of a Prometheus Pushgateway that gets the final figures, http(s)://host[:port]; user and "
+        "password come from the environment; default: the mounted secret, else none",
+        kind="environment",
+        variable="YANMO_PUSHGATEWAY_URL",
+    )
+    pushgateway_delete: str = opt(
+        "never",
+        "when the stage's figures are deleted from the Pushgateway: never, as those of the next run replace "
+        "them; start: when the next run begins; success: at once where it ends well, so that failures alone "
+        "stay",
+        kind="environment",
+        choices=("never", "start", "success"),
+        variable="YANMO_PUSHGATEWAY_DELETE",
+    )
+
+    def contradictions(self) -> list[str]:
+        return list(address_problems("--pushgateway", self.pushgateway))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ Served by the supervisor of a stage (endpoint.py), so that a stalled or dead wor
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 
 from yanmo.common import waiting
@@ -38,7 +38,12 @@ class Telemetry(Measured):
         everywhere: on all addresses of this machine, and not on its loopback alone.
         wait_seconds: longest wait at the end for one more scrape, where there were some.
         """
-        super().__init__(stage, dict(declared(stage, metrics)).values(), port=port, everywhere=everywhere)
+        self.own_metrics = tuple(metrics)
+        super().__init__(
+            stage, dict(declared(stage, self.own_metrics)).values(), port=port, everywhere=everywhere
+        )
+        self.recorded: Callable[[], str] | None = None
+        """Reads the record of the run that made the output, where that was not this one."""
         self.stage, self.wait_seconds = stage, wait_seconds
         self.source(self._of_every_stage, lasts=True)
         self._info = {"stage": stage, "run_id": run_id}
@@ -78,8 +83,16 @@ class Telemetry(Measured):
     def ended(self, code: int) -> None:
         """Say how the stage has ended; where it paused, that is said already."""
         self.set("exit_code", code, room="stage")
+        self.set("end_timestamp_seconds", time.time(), room="stage")
+        if not code and self.value("state", room="stage", state="handing_over"):
+            self.set("last_success_timestamp_seconds", time.time(), room="stage")
         if not self.value("state", room="stage", state="paused"):
             self.state("failed" if code else "done")
+
+    def ended_by(self, error: BaseException) -> None:
+        """The same, of a stage that an error ends."""
+        code = error.code if isinstance(error, SystemExit) else exit_code(error)
+        self.ended(code if isinstance(code, int) else 1)
 
     def _of_every_stage(self) -> None:
         for reason in waiting.REASONS:
@@ -111,8 +124,7 @@ class Telemetry(Measured):
         traceback: TracebackType | None,
     ) -> None:
         if error is not None:
-            code = error.code if isinstance(error, SystemExit) else exit_code(error)
-            self.ended(code if isinstance(code, int) else 1)
+            self.ended_by(error)
         if self.endpoint:
             if isinstance(error, Exception | None) and not waiting.is_ending():
                 self.endpoint.wait_for_scrape(self.wait_seconds)

@@ -148,12 +148,12 @@ class Measured:
         seen.add(value)
         return value
 
-    def families(self) -> Iterator[Family]:
-        """What is shown now, as Prometheus' client wants it."""
+    def families(self, wanted: Callable[[Metric], bool] = lambda metric: True) -> Iterator[Family]:
+        """What is shown now of the metrics that are wanted, as Prometheus' client wants it."""
         with self._lock:
             shown = {metric: dict(values) for metric, values in self._values.items()}
         for (room, name), metric in self._metrics.items():
-            if values := shown.get(metric):
+            if (values := shown.get(metric)) and wanted(metric):
                 kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
                 labels = [label.name for label in metric.labels]
                 family = kind(f"yanmo_{room}_{name}", metric.help, labels=labels)

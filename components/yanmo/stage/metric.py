@@ -66,6 +66,9 @@ class Metric:
     """Whether it survives another try of the stage in the same process (`Telemetry.begin_again`)."""
     alert: str = ""
     """The alert that is made of it; "" for none."""
+    final: bool = False
+    """Whether it is a fact of a run that has ended, which a Pushgateway may show until the next one ends. No
+    rule and no dashboard may read it without joining a pod: pushed, it never changes and belongs to none."""
 
     def __post_init__(self) -> None:
         assert _NAME.match(self.name) and self.help and self.zh, self.name
@@ -73,6 +76,7 @@ class Metric:
         assert not self.name.endswith(("_total", "_count", "_sum", "_bucket")), self.name
         assert self.kind == "gauge" or self.still == "stays", f"{self.name}: a counter always stays"
         assert self.still == "stays" or not self.name.endswith(("_age_seconds", "_info")), self.name
+        assert not (self.final and (self.alert or self.still != "stays")), f"{self.name}: not for ever true"
         runs = {"run_id", "run", "step", "file", "document"} & {label.name for label in self.labels}
         assert not runs or (self.room, self.name) == ("run", "info"), f"{self.name}: series without end"
 
@@ -140,6 +144,21 @@ EVERY_STAGE: tuple[Metric, ...] = (
         name="exit_code",
         help="Exit code, once the stage has ended",
         zh="阶段结束后的退出码",
+        final=True,
+    ),
+    Metric(
+        room="stage",
+        name="end_timestamp_seconds",
+        help="Unix time at which the stage ended",
+        zh="阶段结束的 Unix 时间",
+        final=True,
+    ),
+    Metric(
+        room="stage",
+        name="last_success_timestamp_seconds",
+        help="Unix time at which the stage ended with its output handed over",
+        zh="阶段交出输出并结束的 Unix 时间",
+        final=True,
     ),
     Metric(
         room="stage",
@@ -161,6 +180,7 @@ EVERY_STAGE: tuple[Metric, ...] = (
             Label(name="result", values=("found", "made", "adopted")),
         ),
         lasts=True,
+        final=True,
     ),
     Metric(
         room="stage",
@@ -212,17 +232,20 @@ EVERY_STAGE: tuple[Metric, ...] = (
         name="duration_seconds",
         help="Wall time that it took, once the work has ended",
         zh="工作结束后：所用的挂钟时间",
+        final=True,
     ),
     Metric(
         name="cpu_seconds",
         help="CPU time of the processes that made it, once the work has ended",
         zh="工作结束后：各进程所用的 CPU 时间",
+        final=True,
     ),
     Metric(
         name="energy_joules",
         help="Energy used by the machine's devices meanwhile, once the work has ended",
         zh="工作结束后：其间机器各设备所用的能量",
         labels=(Label(name="device", values=("cpu", "gpu")),),
+        final=True,
     ),
     Metric(
         name="waiting_seconds",

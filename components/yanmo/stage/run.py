@@ -39,6 +39,7 @@ from yanmo.stage.failing import (
 )
 from yanmo.stage.inputs import PausedInput, resolve_inputs
 from yanmo.stage.kfp_outputs import ExecutorOutputs
+from yanmo.stage.pushgateway import pushed
 from yanmo.stage.rerun import rerun_command
 from yanmo.stage.results import (
     check_pointers,
@@ -87,7 +88,7 @@ def main(
     setup(options.log_level, stage.name, options.log_format)
     tell_children(options)
     again = rerun_command(stage, default_argv(argv), options)
-    with telemetry_of(stage, options) as telemetry:
+    with telemetry_of(stage, options) as telemetry, pushed(telemetry, options):
         ending = _ended(stage, options, given, steps, started, telemetry, again)
         telemetry.ended(ending)
         return ending
@@ -276,6 +277,7 @@ def _output_of(
         if found is not None:
             log.info("%s is committed already; nothing to do", found)
             run.telemetry.add("outputs", room="stage", part=run.stage.name, result="found")
+            run.telemetry.recorded = functools.partial(_record_of, found)
             return found
 
     def taken_up(output: Output) -> None:
@@ -291,9 +293,16 @@ def _output_of(
         ours = made is not None and made.id == output.manifest.attempt
         result = "made" if ours else "adopted"
         run.telemetry.add("outputs", room="stage", part=run.stage.name, result=result)
+        run.telemetry.recorded = None if ours else functools.partial(_record_of, output)
         what = "committed %s in %s" if ours else "adopted %s, made by another run or before, after %s"
         log.info(what, output, human_seconds(time.monotonic() - run.started))
     return output
+
+
+def _record_of(output: Output) -> str:
+    """The metrics of the run that made it; "" where it kept none, as of a model that was brought in."""
+    name = "metrics.prom"
+    return output.path(name).read_text(encoding="utf-8") if output.entries(name) else ""
 
 
 def _build(

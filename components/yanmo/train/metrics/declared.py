@@ -17,8 +17,8 @@ _PHASE = Label(
 _LAYER = Label(name="layer", about="layer of the model", zh="模型的层", most=256)
 
 PROGRESS = (
-    Metric(name="step", help="Optimizer steps done", zh="已完成的优化步数"),
-    Metric(name="steps", help="Optimizer steps in all", zh="优化步的总数"),
+    Metric(name="step", help="Optimizer steps done", zh="已完成的优化步数", final=True),
+    Metric(name="steps", help="Optimizer steps in all", zh="优化步的总数", final=True),
     Metric(
         name="last_step_timestamp_seconds",
         help="Unix time at which the last step ended",
@@ -36,7 +36,13 @@ PROGRESS = (
         zh="按当前速度到最后一步的秒数",
         still="gone",
     ),
-    Metric(name="tokens", kind="counter", help="Predicted tokens trained on", zh="训练过的被预测词元数"),
+    Metric(
+        name="tokens",
+        kind="counter",
+        help="Predicted tokens trained on",
+        zh="训练过的被预测词元数",
+        final=True,
+    ),
     Metric(
         name="tokens_per_second",
         help="Tokens trained on per second",
@@ -95,6 +101,7 @@ QUALITY = (
         help="Validation bits per character",
         zh="验证集的每字符比特数",
         labels=(GENRE,),
+        final=True,
     ),
     Metric(name="learning_rate", help="Learning rate of the matrices", zh="矩阵参数的学习率", still="gone"),
     Metric(
@@ -165,13 +172,18 @@ QUALITY = (
         alert="YanmoTrainNonFinite",
     ),
     Metric(
-        name="rewinds", kind="counter", help="Returns to an earlier checkpoint", zh="退回更早检查点的次数"
+        name="rewinds",
+        kind="counter",
+        help="Returns to an earlier checkpoint",
+        zh="退回更早检查点的次数",
+        final=True,
     ),
     Metric(
         name="rewound_steps",
         kind="counter",
         help="Steps that such returns threw away",
         zh="因退回而作废的步数",
+        final=True,
     ),
 )
 RANKS = (
@@ -258,6 +270,12 @@ CHECKPOINTS = (
         name="checkpoint_age_seconds",
         help="Seconds since it was whole, or since the training began where there is none",
         zh="距它写完整的秒数；还没有检查点时为距训练开始的秒数",
+        alert="YanmoCheckpointTooOld",
+    ),
+    Metric(
+        name="checkpoint_interval_seconds",
+        help="Longest time between two of them, as --checkpoint-seconds says; absent where it says none",
+        zh="两个检查点之间的最长时间，即 --checkpoint-seconds；未规定时没有",
         alert="YanmoCheckpointTooOld",
     ),
     Metric(name="checkpoint_bytes", help="Its size", zh="它的大小"),

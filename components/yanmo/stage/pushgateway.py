@@ -1,0 +1,194 @@
+"""The final figures of a stage at a Prometheus Pushgateway, for stages that end before a scrape sees them.
+
+Only facts of a run that has ended are pushed (`Metric.final`), under job, stage and channel: the next run of
+the stage replaces them, so there are never more of them than stages and channels. What is live (rates, ages,
+what a pod does now) stays with /metrics: a Pushgateway repeats the last value for ever, and knows no pod.
+
+    ended well, its output handed over   PUT: these figures, and none of an earlier run
+    paused, failed, nothing to do        POST: exit code and time of the end; the last success stays readable
+
+A Pushgateway that is away, refuses or hangs costs a warning and a few seconds, never the stage: requests are
+made in threads that nobody waits for any longer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.client import HTTPException
+from typing import Any
+from urllib.error import HTTPError, URLError
+
+from prometheus_client.core import Metric as Family
+from prometheus_client.exposition import (
+    basic_auth_handler,
+    default_handler,
+    delete_from_gateway,
+    push_to_gateway,
+    pushadd_to_gateway,
+)
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector, CollectorRegistry
+
+from yanmo.common import waiting
+from yanmo.common.errors import in_words
+from yanmo.options.shared import StageOptions, address_problems
+from yanmo.stage.exporter import Telemetry
+from yanmo.store.mounted import mounted
+
+log = logging.getLogger(__name__)
+JOB = "yanmo"
+_USER, _PASSWORD = "YANMO_PUSHGATEWAY_USERNAME", "YANMO_PUSHGATEWAY_PASSWORD"
+_SECONDS, _ENDING_SECONDS = 5.0, 2.0
+"""Longest wait for it at the end of a stage, and of one that was told to end."""
+_MOST_OF_ANSWER = 300
+"""Characters of a refusal that are said."""
+
+
+@contextlib.contextmanager
+def pushed(telemetry: Telemetry, options: StageOptions) -> Iterator[None]:
+    """A context after which the stage's figures are at the Pushgateway, where there is one."""
+    gateway = _gateway_of(telemetry.stage, options)
+    if gateway is None:
+        yield
+        return
+    gateway.begin()
+    try:
+        yield
+    except BaseException as error:
+        telemetry.ended_by(error)
+        gateway.end(telemetry)
+        raise
+    gateway.end(telemetry)
+
+
+def _gateway_of(stage: str, options: StageOptions) -> Pushgateway | None:
+    """What the options say; None for no Pushgateway, and for all ranks of a training but the first."""
+    if any(os.environ.get(name, "0") not in ("", "0") for name in ("RANK", "LOCAL_RANK")):
+        return None
+    try:
+        address = options.pushgateway or mounted("pushgateway_url")
+        user = os.environ.get(_USER) or mounted("pushgateway_username")
+        password = os.environ.get(_PASSWORD) or mounted("pushgateway_password")
+        problem = next(address_problems("pushgateway_url of the mounted secret", address), "")
+    except (OSError, UnicodeDecodeError) as error:
+        problem = f"the mounted secret cannot be read: {in_words(error)}"
+    if problem:
+        log.warning("Pushgateway: %s", problem)
+    if problem or not address:
+        return None
+    return Pushgateway(address, stage, options.channel, options.pushgateway_delete, user, password)
+
+
+class Pushgateway:
+    """The figures of one stage of a channel at one Pushgateway."""
+
+    def __init__(
+        self, address: str, stage: str, channel: str, delete: str, user: str = "", password: str = ""
+    ) -> None:
+        """Args:
+        address: http(s)://host[:port], and a path where it lies below one.
+        delete: `never`, `start` or `success`, as --pushgateway-delete.
+        """
+        self._delete = delete
+        self._begun: _Request | None = None
+        handler = functools.partial(basic_auth_handler, username=user, password=password) if user else None
+        self._call: dict[str, Any] = {
+            "gateway": address,
+            "job": JOB,
+            "grouping_key": {"stage": stage, "channel": channel},
+            "timeout": _SECONDS,
+            "handler": handler or default_handler,
+        }
+
+    def begin(self) -> None:
+        """Delete what the run before left there, if that is wanted; does not wait for it."""
+        if self._delete == "start":
+            self._begun = _Request(functools.partial(delete_from_gateway, **self._call))
+
+    def end(self, telemetry: Telemetry) -> None:
+        """Hand the figures over, or delete them; warns where that cannot be done in time."""
+        until = time.monotonic() + (_ENDING_SECONDS if waiting.is_ending() else _SECONDS)
+        if self._begun:  # it must not come after what is pushed now
+            problem = self._begun.problem(until)
+            if problem is not None:
+                self._warn("the figures of the run before were not deleted", problem)
+                return
+        is_good = telemetry.value("last_success_timestamp_seconds", room="stage") is not None
+        if is_good and self._delete == "success":
+            problem = _Request(functools.partial(delete_from_gateway, **self._call)).problem(until)
+        else:
+            push = push_to_gateway if is_good else pushadd_to_gateway
+            problem = _Request(functools.partial(self._push, push, telemetry, is_good)).problem(until)
+        if problem is not None:
+            self._warn("the final figures of this run are not there", problem)
+
+    def _push(self, push: Callable[..., None], telemetry: Telemetry, is_good: bool) -> None:
+        registry = CollectorRegistry()
+        registry.register(_Figures(final_figures(telemetry) if is_good else ending_of(telemetry)))
+        push(registry=registry, **self._call)
+
+    def _warn(self, what: str, why: str) -> None:
+        log.warning("Pushgateway: %s: %s", what, why)
+
+
+def ending_of(telemetry: Telemetry) -> list[Family]:
+    """Exit code and time of the end: all that is pushed of a run that handed nothing over."""
+    ending = {"yanmo_stage_exit_code", "yanmo_stage_end_timestamp_seconds"}
+    return [family for family in telemetry.families() if family.name in ending]
+
+
+def final_figures(telemetry: Telemetry) -> list[Family]:
+    """What is true of the run now that it has ended.
+
+    What an output says of itself (documents, bits) comes from its record where this run found it.
+    """
+    found = {family.name: family for family in telemetry.families(lambda metric: metric.final)}
+    if telemetry.recorded:
+        own = (metric for metric in telemetry.own_metrics if metric.final)
+        of_output = {metric.family(telemetry.stage).removesuffix("_total") for metric in own}
+        recorded = text_string_to_metric_families(telemetry.recorded())
+        found |= {family.name: family for family in recorded if family.name in of_output}
+    return list(found.values())
+
+
+class _Request:
+    """A request in a thread of its own, from now on."""
+
+    def __init__(self, ask: Callable[[], None]) -> None:
+        self._ask, self._problem = ask, ""
+        self._thread = threading.Thread(target=self._run, daemon=True, name="pushgateway")
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._ask()
+        except HTTPError as error:
+            with contextlib.suppress(OSError, HTTPException):
+                said = error.read(_MOST_OF_ANSWER * 4).decode("utf-8", "replace")
+                self._problem = " ".join("".join(c for c in said if c.isprintable() or c == " ").split())
+            self._problem = f"it answered {error.code} {self._problem[:_MOST_OF_ANSWER]}".rstrip()
+        except URLError as error:
+            self._problem = (
+                in_words(error.reason) if isinstance(error.reason, Exception) else str(error.reason)
+            )
+        except Exception as error:  # no figure is worth a stage; it may answer anything
+            self._problem = in_words(error)
+
+    def problem(self, until: float) -> str | None:
+        """Why it failed; None where it is done. Waits for it, up to that time of the monotonic clock."""
+        self._thread.join(max(0.0, until - time.monotonic()))
+        return "no answer in time" if self._thread.is_alive() else self._problem or None
+
+
+class _Figures(Collector):
+    def __init__(self, families: list[Family]) -> None:
+        self._families = families
+
+    def collect(self) -> list[Family]:
+        return self._families

@@ -1,0 +1,103 @@
+"""The component `pushgateway`, and that nothing takes what is pushed for what is live."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+from network_policies import Peer, allowed
+from rendered import MANIFESTS, kubectl
+
+from yanmo.options.shared import RunOptions
+from yanmo.stage.metric import declared
+from yanmo_pipelines.resources import labels_of
+from yanmo_pipelines.stages import LANGUAGE_MODEL
+
+FINAL = sorted(
+    {name for stage in LANGUAGE_MODEL for name, metric in declared(stage.name, stage.metrics) if metric.final}
+)
+GATEWAY = Peer(
+    labels={"app": "pushgateway"}, namespace="monitoring", namespace_labels={"yanmo.dev/pushgateway": "true"}
+)
+
+
+@pytest.fixture(scope="module", params=[[], ["kfp-tasks"]], ids=["alone", "with kfp-tasks"])
+def rendered(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> list[dict[str, Any]]:
+    """The base with the component in it, and maybe others."""
+    folder = tmp_path_factory.mktemp("manifests")
+    for name in ("base", "components"):
+        shutil.copytree(MANIFESTS / name, folder / name)
+    overlay = folder / "overlays/here"
+    overlay.mkdir(parents=True)
+    components = [f"../../components/{name}" for name in ("pushgateway", *request.param)]
+    text = {"namespace": "kubeflow", "resources": ["../../base"], "components": components}
+    (overlay / "kustomization.yaml").write_text(yaml.safe_dump(text), encoding="utf-8")
+    done = subprocess.run([kubectl(), "kustomize", str(overlay)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return [each for each in yaml.safe_load_all(done.stdout) if each]
+
+
+def test_jobs_get_the_address_as_the_option_reads_it(rendered: list[dict[str, Any]]) -> None:
+    (settings,) = (each["data"] for each in rendered if each["kind"] == "ConfigMap")
+    field = RunOptions.__dataclass_fields__["pushgateway"]
+    address = settings[field.metadata["variable"]]
+    assert RunOptions(pushgateway=address).pushgateway == address
+    assert settings["YANMO_CHANNEL"] == "main", "what the base says stays"
+
+
+@pytest.mark.parametrize("stage", [stage.name for stage in LANGUAGE_MODEL])
+def test_the_pods_of_each_stage_reach_it_and_nothing_else_there(
+    rendered: list[dict[str, Any]], stage: str
+) -> None:
+    policies = [each for each in rendered if each["kind"] == "NetworkPolicy"]
+    job = {**labels_of(stage), "batch.kubernetes.io/controller-uid": "any"}
+    task = {**labels_of(stage), "pipelines.kubeflow.org/v2_component": "true"}
+    are_tasks_bound = any(each["metadata"]["name"] == "yanmo-kfp-tasks" for each in policies)
+    for labels, is_bound in ((job, True), (task, are_tasks_bound)):
+        pod = Peer(labels=labels, namespace="kubeflow")
+        assert allowed(policies, pod, GATEWAY, 9091)
+        assert allowed(policies, pod, GATEWAY, 9090) is not is_bound
+        assert allowed(policies, pod, dataclasses.replace(GATEWAY, namespace_labels={}), 9091) is not is_bound
+
+
+def _expressions(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        if isinstance(expression := value.get("expr"), str):
+            yield expression
+        value = list(value.values())
+    if isinstance(value, list):
+        for each in value:
+            yield from _expressions(each)
+
+
+def _queries() -> dict[str, str]:
+    """Where -> expression, of rules and dashboards."""
+    rules = yaml.safe_load((MANIFESTS / "components/prometheus/rules.yaml").read_text(encoding="utf-8"))
+    found = {
+        rule.get("alert") or rule["record"]: rule["expr"]
+        for group in rules["groups"]
+        for rule in group["rules"]
+    }
+    for path in sorted((MANIFESTS / "components/dashboards").glob("*.json")):
+        for number, query in enumerate(_expressions(json.loads(path.read_text(encoding="utf-8")))):
+            found[f"{path.name} {number}"] = query
+    return found
+
+
+def test_no_rule_and_no_panel_takes_a_pushed_figure_for_a_pods() -> None:
+    """Pushed, it never changes: an alert would never end, and a panel would show yesterday's run as alive."""
+    queries = _queries()
+    assert len(queries) > 60
+    for where, query in queries.items():
+        for name in FINAL:
+            if re.search(rf"\b{name}\b", query):
+                assert re.search(r"on \((job, )?instance\b", query), f"{where}: {name} of no pod: {query}"
