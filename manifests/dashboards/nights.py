@@ -6,7 +6,7 @@ is looked for over a day, as its pod is long gone when somebody looks.
 
 from __future__ import annotations
 
-from panels import ALERTS_NOW, CHANNEL, NAMESPACE, Dashboard, Panel, Query, Row, Variable
+from panels import ALERTS_NOW, CHANNEL, NAMESPACE, Dashboard, Panel, Query, Row, Variable, one
 
 _CHOSEN = '{namespace=~"$namespace",channel=~"$channel"}'
 _DAY = "[1d]"
@@ -16,7 +16,7 @@ _POD = "instance, pod"
 
 def _of(metric: str, *more: str) -> str:
     """A metric of the exporter, of the channels that are chosen."""
-    return metric + _CHOSEN.replace("}", "".join(f",{one}" for one in more) + "}")
+    return metric + _CHOSEN.replace("}", "".join(f",{each}" for each in more) + "}")
 
 
 def _last_of_a_day(metric: str, *labels: str) -> str:
@@ -33,8 +33,7 @@ def _cost(name: str, *labels: str) -> str:
 
 
 def _one(title: str, expression: str, legend: str = "{{channel}}", **more: object) -> Panel:
-    """A panel with one query."""
-    return Panel(title=title, queries=(Query(expression, legend),), **more)  # type: ignore[arg-type]
+    return one(title, expression, legend, **more)
 
 
 NOW = Row(

@@ -97,6 +97,11 @@ class Panel:
         return " ".join(text for text in (self.about, needs) if text)
 
 
+def one(title: str, expression: str, legend: str = "{{run_id}}", **more: object) -> Panel:
+    """A panel with one query."""
+    return Panel(title=title, queries=(Query(expression, legend),), **more)  # type: ignore[arg-type]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Row:
     """Panels under one heading."""

@@ -41,6 +41,8 @@ GOES_WELL = {
     'yanmo_train_restarts_total{reason="time window"}': "0+1x150",
     'yanmo_train_restarts_total{reason="another try"}': "0x150",
     "yanmo_train_checkpoint_age_seconds": "0+60x50 0+60x50 0+60x50",
+    "yanmo_train_checkpoint_interval_seconds": "1500x150",
+    "yanmo_train_start_time_seconds": "0x150",
     'yanmo_train_checkpoint_failures_total{what="write"}': "0x150",
     'yanmo_gpu_utilization_ratio{gpu="0"}': "0.97x150",
     'yanmo_gpu_temperature_celsius{gpu="0"}': "71x150",
@@ -90,6 +92,10 @@ FIRE: dict[str, list[dict[str, str]]] = {
     ],
     "YanmoCheckpointTooOld": [
         {"yanmo_train_checkpoint_age_seconds": "0+60x150"},
+        {  # no rule of time: an hour is long
+            "yanmo_train_checkpoint_age_seconds": "0+60x30 0+60x120",
+            "yanmo_train_checkpoint_interval_seconds": "_x150",
+        },
         {'yanmo_train_checkpoint_failures_total{what="write"}': "0x90 1x60"},
     ],
     "YanmoGpuIdle": [{'yanmo_gpu_utilization_ratio{gpu="0"}': "0.97x60 0x90"}],
@@ -137,6 +143,14 @@ QUIET: dict[str, dict[str, str]] = {
         'yanmo_train_ranks_doing{doing="loading"}': "0x60 1x90",
     },
     "YanmoTrainLossSpike": {"yanmo_train_loss": "4x90 5x60"},
+    "YanmoTrainLossSpike, another training": {  # at the address of one that has learned something
+        "yanmo_train_loss": "4x84 _ 9x60",
+        "yanmo_train_start_time_seconds": f"0x84 {85 * 60}x60",
+    },
+    "YanmoCheckpointTooOld": {  # asked for every 90 minutes
+        "yanmo_train_checkpoint_age_seconds": "0+60x150",
+        "yanmo_train_checkpoint_interval_seconds": "5400x150",
+    },
     "YanmoTrainMfuLow": {"yanmo_train_mfu": "0.4x90 0.3x60"},
     "YanmoGpuIdle": {  # a stage that has ended, or reads its inputs
         'yanmo_gpu_utilization_ratio{gpu="0"}': "0x150",

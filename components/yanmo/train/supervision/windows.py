@@ -131,7 +131,8 @@ def _one_window(
         if memory:
             memory.look()
 
-    gauges.starting(task.options.ranks, task.options.steps)
+    options = task.options
+    gauges.starting(options.ranks, options.steps, options.checkpoint_seconds)
     with power_limit(task.options.power_watts):
         process = start(task.options, task.write())
         workers_log = WorkersLog(process, task.folder / "workers.log")

@@ -237,3 +237,10 @@ def test_figures_come_back_as_they_were_written(tmp_path):
     figures.ended(4, 2.5, 0.25)
     figures.write(tmp_path / "x")
     assert read_figures(tmp_path / "x") == figures
+
+
+@pytest.mark.parametrize(("seconds", "said"), [(5400.0, 5400.0), (0.0, None)])
+def test_how_often_a_checkpoint_is_due_is_shown_where_time_says_it(tmp_path, seconds, said):
+    telemetry = Telemetry("train", METRICS)
+    MetricsGauges(telemetry, tmp_path).starting(ranks=1, steps=100, checkpoint_seconds=seconds)
+    assert telemetry.value("checkpoint_interval_seconds") == said
