@@ -82,8 +82,12 @@ class Gpu:
 
     def _text(self, function: str) -> str:
         text = ctypes.create_string_buffer(96)
-        call = getattr(self._library, function)
-        return "" if call(self.handle, text, ctypes.c_uint(96)) else text.value.decode(errors="replace")
+        call = _call(self._library, function)
+        return (
+            ""
+            if call is None or call(self.handle, text, ctypes.c_uint(96))
+            else text.value.decode(errors="replace")
+        )
 
     @property
     def name(self) -> str:
@@ -141,6 +145,11 @@ class Gpu:
         return int(field.value) * 1024
 
 
+def _call(library: Any, name: str) -> Any:
+    """The driver's function, by its newer name or the one before; None where an old driver has neither."""
+    return getattr(library, name, None) or getattr(library, name.removesuffix("_v2"), None)
+
+
 def _scaled(value: int | None, factor: float) -> float | None:
     return None if value is None else value * factor
 
@@ -158,9 +167,10 @@ class Nvml:
             library = ctypes.CDLL(name)
         except OSError:
             return None
-        result = library.nvmlInit_v2()
+        begin = _call(library, "nvmlInit_v2")
+        result = begin() if begin else "no nvmlInit"
         if result:
-            log.debug("NVML cannot be used: error %d", result)
+            log.debug("NVML cannot be used: error %s", result)
             return None
         return cls(library)
 
@@ -169,7 +179,8 @@ class Nvml:
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         count = ctypes.c_uint()
         if visible is None:
-            if self._library.nvmlDeviceGetCount_v2(ctypes.byref(count)):
+            count_gpus = _call(self._library, "nvmlDeviceGetCount_v2")
+            if count_gpus is None or count_gpus(ctypes.byref(count)):
                 return []
             names = list(map(str, range(count.value)))
         else:
@@ -180,9 +191,8 @@ class Nvml:
     def _handle(self, name: str) -> ctypes.c_void_p | None:
         handle = ctypes.c_void_p()
         if name.isdigit():
-            failed = self._library.nvmlDeviceGetHandleByIndex_v2(
-                ctypes.c_uint(int(name)), ctypes.byref(handle)
-            )
+            by_index = _call(self._library, "nvmlDeviceGetHandleByIndex_v2")
+            failed = by_index is None or by_index(ctypes.c_uint(int(name)), ctypes.byref(handle))
         else:
             failed = self._library.nvmlDeviceGetHandleByUUID(
                 ctypes.c_char_p(name.encode()), ctypes.byref(handle)
@@ -192,26 +202,26 @@ class Nvml:
     def driver(self) -> str:
         """The driver's version."""
         text = ctypes.create_string_buffer(80)
-        failed = self._library.nvmlSystemGetDriverVersion(text, ctypes.c_uint(80))
-        return "" if failed else text.value.decode(errors="replace")
+        ask = _call(self._library, "nvmlSystemGetDriverVersion")
+        return "" if ask is None or ask(text, ctypes.c_uint(80)) else text.value.decode(errors="replace")
 
     def xids(self, gpus: list[Gpu], seconds: float) -> Iterator[tuple[int, int] | None]:
         """(Place in `gpus`, number) of each critical error that the driver reports; None after a wait.
 
         Ends where the driver cannot report them.
         """
+        names = ("nvmlEventSetCreate", "nvmlDeviceRegisterEvents", "nvmlEventSetWait_v2")
+        create, register, wait = (_call(self._library, name) for name in names)
         events = ctypes.c_void_p()
-        if self._library.nvmlEventSetCreate(ctypes.byref(events)):
+        if not (create and register and wait) or create(ctypes.byref(events)):
             return
         for gpu in gpus:
-            if self._library.nvmlDeviceRegisterEvents(gpu.handle, ctypes.c_ulonglong(_XID), events):
+            if register(gpu.handle, ctypes.c_ulonglong(_XID), events):
                 return
         places = {gpu.handle.value: place for place, gpu in enumerate(gpus)}
         while True:
-            event = _Event()
-            result = self._library.nvmlEventSetWait_v2(
-                events, ctypes.byref(event), ctypes.c_uint(int(1000 * seconds))
-            )
+            event = _Event()  # the older function writes its first three fields
+            result = wait(events, ctypes.byref(event), ctypes.c_uint(int(1000 * seconds)))
             if result == _TIMEOUT:
                 yield None
             elif result:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import ctypes
+import ctypes.util
 import functools
+import shutil
+import subprocess
+import threading
 import time
 from pathlib import Path
 
 import pytest
 from nvml_answers import UUIDS, Driver
+from toy_outputs import wait_until
 
 from yanmo.stage import energy, nvml
 from yanmo.stage.exporter import Telemetry
@@ -155,3 +160,51 @@ def test_the_check_of_a_real_card_says_what_it_found(driver, monkeypatch):
     measures = {m.name: m for m in gpu_machine._driver()}
     assert measures["NVML, power_watts"].status == "skipped"
     assert "power_watts" in measures["NVML, not supported by this card"].reason
+
+
+OLD_DRIVER = """
+#include <string.h>
+typedef struct { void *device; unsigned long long type, data; } event_t;
+static int card, told;
+int nvmlInit(void) { return 0; }
+int nvmlDeviceGetCount(unsigned *count) { *count = 1; return 0; }
+int nvmlDeviceGetHandleByIndex(unsigned index, void **handle) { *handle = &card; return index > 0; }
+int nvmlDeviceGetName(void *handle, char *name, unsigned length) { strncpy(name, "K40m", length); return 0; }
+int nvmlDeviceGetTemperature(void *handle, int sensor, unsigned *degrees) { *degrees = 51; return 0; }
+#ifdef EVENTS
+int nvmlEventSetCreate(void **set) { *set = &card; return 0; }
+int nvmlDeviceRegisterEvents(void *handle, unsigned long long types, void *set) { return 0; }
+int nvmlEventSetWait(void *set, event_t *event, unsigned milliseconds) {
+    if (told++) return 10;  /* a time-out */
+    event->device = &card; event->type = 8; event->data = 79;
+    return 0;
+}
+#endif
+"""
+"""The functions of a driver from before the ones whose names end in _v2."""
+
+
+@pytest.mark.parametrize("events", [True, False])
+@pytest.mark.skipif(not shutil.which("g++"), reason="needs a C++ compiler")
+def test_a_driver_of_before_answers_as_far_as_it_can(tmp_path, monkeypatch, events):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    source, library = tmp_path / "old.cc", tmp_path / "libnvidia-ml.so.1"
+    source.write_text(f'extern "C" {{\n{OLD_DRIVER}\n}}'.replace("#include <string.h>", ""), encoding="utf-8")
+    command = ["g++", "-shared", "-fPIC", "-include", "string.h", "-o", str(library), str(source)]
+    subprocess.run([*command, *(["-DEVENTS"] if events else [])], check=True)
+    failed, before = [], set(threading.enumerate())
+    monkeypatch.setattr(threading, "excepthook", failed.append)
+    telemetry = Telemetry("train", GPU_METRICS)
+    GpuMetrics(telemetry, functools.partial(Nvml.open, str(library))).start()
+    text = wait_for(telemetry, 'xid="79"' if events else "yanmo_gpu_temperature_celsius")
+    assert 'yanmo_gpu_info{driver="",gpu="0",name="K40m",uuid=""} 1.0' in text
+    assert 'yanmo_gpu_temperature_celsius{gpu="0"} 51.0' in text
+    assert "yanmo_gpu_power_watts" not in text
+    assert ('yanmo_gpu_xid_errors_total{gpu="0",xid="79"} 1.0' in text) is events
+    if not events:
+        wait_until(lambda: all(one.name != "gpus" for one in {*threading.enumerate()} - before), "it ends")
+    assert not failed, failed
+
+
+def test_a_library_that_is_none_of_a_driver_shows_nothing():
+    assert Nvml.open(ctypes.util.find_library("c") or "libc.so.6") is None
