@@ -1,11 +1,10 @@
 """What /metrics costs: a step, a scrape at many ranks, series of a pod.
 
-    python benchmarks/telemetry.py [--ranks 64] [--store STORE --channel demo --steps 40 --pairs 4]
+    python benchmarks/telemetry.py [--ranks 64] [--store STORE --channel demo --seconds 600]
 
 Without a store: what is added to a step, measured by itself; a scrape of a pod of so many simulated ranks,
-with metrics of 32 layers, each answer made again; its series. With the store of `make demo`: its training,
-for so many steps, everything on (served, scraped each second) and everything off, in turns; CPU time of the
-steps is compared, as it is less moved by what else runs on the machine.
+with metrics of 32 layers, each answer made again; its series. With the store of `make demo`: one training of
+its model, in which telemetry goes on and off every few seconds (telemetry_training.py).
 """
 
 from __future__ import annotations
@@ -16,19 +15,17 @@ import json
 import os
 import platform
 import statistics
-import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from urllib.request import ProxyHandler, Request, build_opener
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "benchmarks")]
 
-from processes import listening  # noqa: E402
+from telemetry_training import measure  # noqa: E402
 
 from yanmo.common.made_by import code, processor  # noqa: E402
 from yanmo.stage.exporter import Telemetry  # noqa: E402
@@ -122,43 +119,6 @@ def of_a_scrape(folder: Path, ranks: int) -> None:
         print(f"  the supervisor's own look, once a second: {10 * (time.process_time() - before):.2f} ms CPU")
 
 
-def trained(store: str, channel: str, steps: int, seed: int, on: bool) -> tuple[float, float]:
-    """CPU and wall seconds of a step of the demo's training, without its first ones."""
-    with tempfile.TemporaryDirectory() as temporary:
-        flags = [f"--store={store}", f"--channel={channel}", "--pointer=none", f"--steps={steps}"]
-        flags.append(f"--seed={seed}")  # an equal model would be kept with its first record
-        flags += ["--valid-every=0", "--log-every=5", "--log-level=warning", f"--scratch={temporary}"]
-        flags += [
-            "--checkpoint-steps=0",
-            "--checkpoint-seconds=0",
-            "--valid-points=0",
-            f"--metrics-port={0 if on else -1}",
-        ]
-        process = subprocess.Popen([sys.executable, "-m", "yanmo.train", *flags])
-        ended = threading.Event()
-        if on:
-            threading.Thread(target=scrape_each_second, args=(process.pid, ended), daemon=True).start()
-        failed = process.wait()
-        ended.set()
-        assert not failed, failed
-    newest = max(Path(store).glob("cas/train/*/*/metrics.jsonl"), key=lambda path: path.stat().st_mtime)
-    lines = [json.loads(line) for line in newest.read_text(encoding="utf-8").splitlines()]
-    lines = [line for line in lines if "cpu_seconds" in line]
-    first, last = lines[0], lines[-1]
-    count = last["step"] - first["step"]
-    return tuple((last[name] - first[name]) / count for name in ("cpu_seconds", "seconds"))  # type: ignore[return-value]
-
-
-def scrape_each_second(pid: int, ended: threading.Event) -> None:
-    """Find the port of a process in /proc, then scrape."""
-    while not ended.wait(1.0):
-        for port in listening(pid):
-            try:
-                scraped(port, "application/openmetrics-text")
-            except OSError:
-                continue
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -166,8 +126,9 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, default=64, help="of a scraped pod; 0 scrapes none")
     parser.add_argument("--store", default="", help="of make demo; its training is made again in it")
     parser.add_argument("--channel", default="demo")
-    parser.add_argument("--steps", type=int, default=40)
-    parser.add_argument("--pairs", type=int, default=4)
+    parser.add_argument("--seconds", type=float, default=600.0, help="how long its training is watched")
+    parser.add_argument("--block", type=float, default=5.0, help="seconds of telemetry on, and of off")
+    parser.add_argument("--batch-rows", type=int, default=8, help="of its steps; fewer make more steps")
     options = parser.parse_args()
     load = os.getloadavg()[0]
     print(
@@ -179,22 +140,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             of_a_scrape(Path(folder), ranks)
     if options.store:
-        ratios, seeds = [], int(time.time())
-        for pair in range(options.pairs):
-            order = (True, False) if pair % 2 else (False, True)
-            found = {
-                on: trained(options.store, options.channel, options.steps, seeds + 2 * pair + on, on)
-                for on in order
-            }
-            ratios.append([found[True][n] / found[False][n] - 1 for n in (0, 1)])
-            print(
-                f"pair {pair + 1}: CPU {found[True][0]:.4f} s a step on, {found[False][0]:.4f} off; wall "
-                f"{found[True][1]:.3f} on, {found[False][1]:.3f} off",
-                flush=True,
-            )
-        for n, name in enumerate(("CPU", "wall")):
-            each = sorted(100 * ratio[n] for ratio in ratios)
-            print(f"{name} of a step, on beside off: median {statistics.median(each):+.2f} %, {each}")
+        measure(options.store, options.channel, options.seconds, options.block, options.batch_rows)
 
 
 if __name__ == "__main__":

@@ -280,9 +280,11 @@ class FileStore:
         try:
             with self._opened(name) as file:
                 sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-                return Written(file.tell(), sha256)
+                written = Written(file.tell(), sha256)
         except (FileNotFoundError, IsADirectoryError):
             return None
+        traffic.carried("read", written.bytes)
+        return written
 
     @_request("delete")
     def delete(self, name: str) -> None:

@@ -210,7 +210,8 @@ def _describe(engine: Any, samples: Any, parameters: int, attention: str) -> Non
     if epochs > MANY_EPOCHS and not int(os.environ.get("RANK", 0)):  # the other ranks would say it too
         log.warning(
             "little text for so many steps: %d steps read its %s tokens %.1f times. From about %d times on a "
-            "model mostly learns its text by heart (arXiv 2305.16264): give more text, or --steps %d",
+            "model mostly learns its text by heart (arXiv 2305.16264): give more text, or --steps %d "
+            "(train_steps on a run's form, and with `yanmo run --set`)",
             options.steps,
             f"{plan.num_tokens:,}",
             epochs,

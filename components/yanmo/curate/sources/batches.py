@@ -198,7 +198,7 @@ def _row_batches(
             elif columns[0] not in have:
                 raise DataError(
                     f"{source.shown}: no column {columns[0]!r}; it has {', '.join(have[:20])}: name the "
-                    "text's with --text-field"
+                    "text's with --text-field, or behind the source: 'notes.parquet;text_field=content'"
                 )
             rows = max(file.metadata.num_rows, 1)
             size = rows_at_a_time(file.metadata, batch_bytes)
