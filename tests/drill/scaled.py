@@ -10,7 +10,7 @@ from typing import Any
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _IN_BRACKETS = re.compile(r"\[[^]]*\]|offset \w+")
 _DURATION = re.compile(r"(\d+)([smhd])\b")
-_AGE_ABOVE = re.compile(r"((?:_seconds|_seconds:max)\)? > )(\d+)")
+_AGE_ABOVE = re.compile(r"((?:_seconds|_seconds:max)\)? > )(\d+)\b(?! \*)")
 _DAYS = re.compile(r"\b86400\b")
 
 

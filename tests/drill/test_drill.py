@@ -31,6 +31,7 @@ NO_TIMES = {"85", "20", "10", "14"}
         ("yanmo:stage_waiting_seconds:max > 900", "yanmo:stage_waiting_seconds:max > 90"),
         ("a offset 15m unless b", "a offset 90000ms unless b"),
         ("time() - max_over_time(t[2d]) > 14 * 86400", "time() - max_over_time(t[17280000ms]) > 14 * 8640"),
+        ("held_seconds > 2 * 86400", "held_seconds > 2 * 8640"),
         ("gpu_temperature_celsius > 85", "gpu_temperature_celsius > 85"),
     ],
 )
