@@ -20,11 +20,11 @@ from nights.local_road import local_road
 from nights.plan import BLOCK, FAULTS, nights
 from nights.record import Record, read_record
 from nights.road import CHANNEL, NotHere, Road
-from nights.sitting import Sitting, say
+from nights.sitting import SEEDS, Sitting, say
 from nights.table import write_tables
 
 THIRTY = ROOT / "tests/nights/thirty.json"
-"""The record of the nights on the lab; the pages of docs are made from it."""
+"""The record of nights on a cluster with `--docs`: the pages are made from it, and later sittings go on."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -58,6 +58,12 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--record", type=Path, metavar="FILE", help="of nights that were run; default: in --out"
     )
+    parser.add_argument(
+        "--seeds",
+        type=int,
+        default=SEEDS,
+        help=f"models that differ by their seed ({SEEDS}; 0: champions unjudged)",
+    )
     parser.add_argument("--docs", action="store_true", help="write docs/thirty-nights.md and .zh.md")
     return parser.parse_args(argv)
 
@@ -71,14 +77,15 @@ def _road(given: argparse.Namespace) -> AbstractContextManager[Road]:
 
 
 def _sit(road: Road, given: argparse.Namespace) -> list[str]:
-    path = given.record or given.out / f"{road.name}-{given.seed}.json"
+    of_docs = THIRTY if given.docs and not given.local else given.out / f"{road.name}-{given.seed}.json"
+    path = given.record or of_docs
     record = _record(path, road, given.seed)
     record.commits.append(commit())
     deck = road.deck
     if given.only:
         deck = (*(given.only[n % len(given.only)] for n in range(BLOCK - 2)), "quiet", "quiet")
     planned = nights(given.seed, len(record.nights) + given.nights, deck)
-    sitting = Sitting(road, record, planned)
+    sitting = Sitting(road, record, planned, given.seeds)
     say(f"{road.name}, seed {given.seed}: nights {len(record.nights) + 1} to {len(planned)}")
     try:
         sitting.hold()
@@ -103,8 +110,11 @@ def _record(path: Path, road: Road, seed: int) -> Record:
         )
     champion = (checks.reference(road.place, CHANNEL, "champion") or {}).get("content_digest", "")
     if record.nights and champion[:12] != record.nights[-1].champion:
-        said = f"from night {len(record.nights) + 1} on: a new store, as that of the nights before is gone"
+        number = len(record.nights) + 1
+        said = f"from night {number} on: a new store, as that of the nights before is gone"
         record.notes.append(said)
+        record.starts.append(number)
+        record.pinned = ""
         say(said)
     return record
 

@@ -26,7 +26,7 @@ from nights.road import CHANNEL, FORM, LATE, OPTIONS, NotHere, RunEnd
 
 OUTAGE_SECONDS, KUBELET_SECONDS, API_SECONDS, OVERLAP_SECONDS = 10.0, 20.0, 5.0, 30.0
 """How long what is stopped stays away; how long an old key still works after a new one is in the Secret."""
-_LONGEST_RUN, _LONGEST_START = 1200.0, 600.0
+_LONGEST_RUN, _LONGEST_START = 3600.0, 1800.0
 _VARIABLES = ("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 T = TypeVar("T")
 
@@ -187,6 +187,7 @@ class ClusterRoad:
     def _why(self, run_id: str) -> str:
         states = patient(lambda: self.cluster.states(run_id))
         red = [task for task, state in states.items() if state == "FAILED"]
+        red = [task for task in red if patient(lambda t=task: self.cluster.pods(run_id, t))]  # else no log
         try:
             return "; ".join(f"{task}: {self.cluster.log(run_id, task)[-1200:]}" for task in red) or str(
                 states

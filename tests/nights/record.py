@@ -53,10 +53,16 @@ class Record:
     machine: str = ""
     commits: list[str] = field(default_factory=list)
     """The commit of each sitting."""
+    first_cache: str = ""
+    """Key of the token cache of the first night."""
     seeds_bits: list[float] = field(default_factory=list)
     """Bits per character on the fresh texts, of the first night's model with other seeds."""
     measures: dict[str, float] = field(default_factory=dict)
     """What the prediction of growth rests on (growth.py)."""
+    starts: list[int] = field(default_factory=lambda: [1])
+    """Nights that began with an empty store: the first one, and each after which the store was gone."""
+    pinned: str = ""
+    """Content digest of the evaluation set."""
     notes: list[str] = field(default_factory=list)
     """What a later sitting could not take over."""
     nights: list[Outcome] = field(default_factory=list)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 import sys
@@ -33,7 +34,6 @@ class Sitting:
         self.road, self.record, self.planned, self.seeds = road, record, planned, seeds
         self.number = 1 + max((night.sitting for night in record.nights), default=0)
         self._survey: Survey | None = None
-        self._pinned = ""
 
     def hold(self) -> None:
         """Run all planned nights that the record does not have yet."""
@@ -49,8 +49,9 @@ class Sitting:
             )
             for finding in outcome.findings:
                 say(f"    FINDING: {finding[:1500]}")
-            if night.number == 1:
-                self._measure_seeds()
+        is_first = self.record.starts == [1]  # a later store has not the text of the first night
+        if is_first and self.record.first_cache and len(self.record.seeds_bits) < self.seeds:
+            self._measure_seeds()
 
     def night(self, night: Night) -> Outcome:
         """One night, and what is found after it."""
@@ -114,7 +115,7 @@ class Sitting:
         now, found = checks.store_is_whole(place, self._survey, lambda: command(self.road, "store", "verify"))
         outcome.findings += found
         self._survey = now
-        self._pinned, found = checks.evaluation_set_stays(place, CHANNEL, self._pinned)
+        self.record.pinned, found = checks.evaluation_set_stays(place, CHANNEL, self.record.pinned)
         outcome.findings += found
         poisoned = [shard.name for shard in night.shards if shard.kind in POISONS]
         texts = [json.loads(row)["text"] for name in poisoned for row in files[name].decode().splitlines()]
@@ -128,7 +129,11 @@ class Sitting:
             outcome.findings.append("the channel has no champion")
             return
         outcome.champion = champion["content_digest"][:12]
-        last = self.record.nights[-1] if self.record.nights else None
+        cache = checks.reference(self.road.place, CHANNEL, "tokenize")
+        if outcome.number == 1 and cache:
+            self.record.first_cache = cache["key"]
+        starts = outcome.number in self.record.starts
+        last = None if starts else self.record.nights[-1]
         if last and last.champion == outcome.champion:
             outcome.fresh_bits = last.fresh_bits
             return
@@ -147,33 +152,36 @@ class Sitting:
         came = growth.added(before, growth.sizes(self.road.place))
         outcome.added_bytes = sum(came.values())
         size = sum(map(len, files.values()))
-        if not self.record.measures:
+        if outcome.number in self.record.starts:
             self.record.measures = growth.measured(came, size)
             outcome.predicted_bytes = outcome.added_bytes
             return
-        number, earlier = night.number, self.planned[: night.number - 1]
+        earlier = self.planned[self.record.starts[-1] - 1 : night.number - 1]
         known = {shard.name for other in earlier for shard in other.shards}
         fresh = sum(len(data) for name, data in files.items() if name not in known)
-        moved = (
-            len(self.record.nights) > 1 and self.record.nights[-1].champion != self.record.nights[-2].champion
-        )
+        is_other = all(text(night) != text(other) for other in earlier)
         outcome.predicted_bytes = growth.predicted(
             self.record.measures, size, fresh,
             has_other_files=night.data != SAME,
-            makes=moved or number == 2 or all(text(night) != text(other) for other in earlier),
+            makes=is_other or self._champion_moved(),
         )  # fmt: skip
-        nights = [*self.record.nights, outcome]
+        nights = [*self.record.nights[self.record.starts[-1] - 1 :], outcome]
         total, expected = sum(n.added_bytes for n in nights), sum(n.predicted_bytes for n in nights)
         if not growth.is_as_predicted(total, expected):
             outcome.findings.append(f"all nights added {total:,} bytes, {expected:,} were predicted: {came}")
 
+    def _champion_moved(self) -> bool:
+        """Whether the night goes on from another champion than the night before."""
+        nights = self.record.nights
+        return nights[-1].number in self.record.starts or nights[-1].champion != nights[-2].champion
+
     def _measure_seeds(self) -> None:
-        """Train the first night's model with other seeds, in a channel of their own, and score each."""
-        cache = checks.reference(self.road.place, CHANNEL, "tokenize")
-        if cache is None:
-            return
+        """Train the first night's model with other seeds, in a channel of their own, and score each.
+
+        Then judge the champions of the nights so far, for which the spread was not known.
+        """
         words = OF_TRAINING.replace("train.", "--").replace("_", "-").split()
-        for seed in range(2, 2 + self.seeds):
+        for seed in range(2 + len(self.record.seeds_bits), 2 + self.seeds):
             run = start(
                 "yanmo.train",
                 (
@@ -187,7 +195,7 @@ class Sitting:
                     ),
                     *(
                         "--token-cache",
-                        f"tokenize/{cache['key']}",
+                        f"tokenize/{self.record.first_cache}",
                         "--seed",
                         str(seed),
                         "--steps",
@@ -203,7 +211,13 @@ class Sitting:
             model = checks.reference(self.road.place, f"{CHANNEL}-seeds", "train")
             assert model is not None
             self.record.seeds_bits.append(round(self._bits(model), 4))
+            self.record.save()
             say(f"seed {seed}: {self.record.seeds_bits[-1]} bits on fresh texts")
+        for before, night in itertools.pairwise(self.record.nights):
+            if night.fresh_bits is not None and night.number not in self.record.starts:
+                night.findings += checks.champion_is_no_worse(
+                    before.fresh_bits, night.fresh_bits, self.record.seeds_bits
+                )
         self.record.save()
 
     def leave_clean(self) -> list[str]:

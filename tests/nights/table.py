@@ -36,6 +36,18 @@ _FAULT = {
     "disk": ("scratch disk full in train", "train 的临时盘写满"),
     "lab": ("everything down and up before", "之前全部关闭再启动"),
 }
+_SPREAD = {
+    "en": (
+        "The spread of the seed is not measured yet, so new champions are not judged.",
+        "By the seed alone two models differ by more than {limit} bits per character on the fresh texts in "
+        "one case of a hundred.",
+    ),
+    "zh": (
+        "种子造成的差异尚未测量，所以新冠军未作判断。",
+        "仅凭种子，两个模型在未见文本上一百次有一次相差超过每字 {limit} 比特。",
+    ),
+}
+"""Whether the spread is known -> sentence."""
 _WORDS = {
     "promoted": "晋升", "not promoted": "未晋升", "not valid": "无效", "nothing new": "无新内容",
     "LOST": "失去",
@@ -79,7 +91,9 @@ def summary(record: Record, language: str) -> str:
     seconds = sorted(night.seconds for night in nights)
     middle = seconds[len(seconds) // 2] if seconds else 0.0
     added, expected = sum(n.added_bytes for n in nights), sum(n.predicted_bytes for n in nights)
-    limit = f"{allowed(record.seeds_bits):.3f}" if len(record.seeds_bits) > 3 else "-"
+    spread = _SPREAD[language][len(record.seeds_bits) > 3]
+    if len(record.seeds_bits) > 3:
+        spread = spread.format(limit=f"{allowed(record.seeds_bits):.3f}")
     sittings, commits = len({night.sitting for night in nights}), ", ".join(dict.fromkeys(record.commits))
     findings = len(record.findings)
     if language == "zh":
@@ -88,15 +102,14 @@ def summary(record: Record, language: str) -> str:
             f"（提交 {commits}；{record.machine}）。"
             f"失去 {lost} 夜；{saved} 夜由后续运行补回；新冠军 {new} 个；一夜时长中位数 {middle:.0f} 秒；"
             f"存储增加 {added / 1e6:.1f} MB，预计 {expected / 1e6:.1f} MB；发现 {findings} 项。"
-            f"仅凭种子，两个模型在未见文本上一百次有一次相差超过每字 {limit} 比特。"
+            f"{spread}"
         )
     else:
         said = (
             f"Seed {record.seed}, {len(nights)} nights in {sittings} sittings (commit {commits}; "
             f"{record.machine}). Nights lost: {lost}. Saved by a further run: {saved}. New champions: {new}. "
             f"Median of a night: {middle:.0f} s. The store grew by {added / 1e6:.1f} MB, "
-            f"{expected / 1e6:.1f} MB were predicted. Findings: {findings}. By the seed alone two models "
-            f"differ by more than {limit} bits per character on the fresh texts in one case of a hundred."
+            f"{expected / 1e6:.1f} MB were predicted. Findings: {findings}. {spread}"
         )
     notes = "".join(f"\n- {wrapped(note[:300])}" for note in (*record.notes, *record.findings))
     return wrapped(said) + "\n" + notes + "\n"

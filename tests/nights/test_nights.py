@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from torture.place import FilePlace
 
 from nights import checks, growth, texts, variants
+from nights.__main__ import THIRTY
 from nights.local_road import LocalRoad, clock_variables
 from nights.plan import BLOCK, EVENTS, GROW, HERE, ON_A_CLUSTER, ON_A_LAB, POISONS, QUIET, SAME, nights
 from nights.record import Outcome, Record, read_record
@@ -173,6 +174,14 @@ def test_a_record_is_read_as_it_was_written_and_the_pages_show_it(tmp_path: Path
         said = summary(record, language)
         assert "too | much" in said
         assert all(sum(1 + (ord(c) > 0x2E7F) for c in line) <= 100 for line in said.splitlines())
+
+
+def test_the_pages_show_the_record_that_lies_beside_the_harness() -> None:
+    record = read_record(THIRTY) if THIRTY.exists() else None
+    for language, name in PAGES.items():
+        page = (ROOT / "docs" / name).read_text(encoding="utf-8")
+        assert (record is None) == ("<!-- nights -->\n<!-- /nights -->" in page)
+        assert record is None or (table(record, language) in page and summary(record, language) in page)
 
 
 def test_variants_of_the_pipeline_differ_in_one_stage_alone(tmp_path: Path) -> None:
