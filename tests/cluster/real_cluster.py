@@ -62,7 +62,9 @@ class RealCluster:
             with urllib.request.urlopen(request, timeout=60) as answer:
                 return json.loads(answer.read() or b"{}")
         except urllib.error.HTTPError as error:
-            raise RuntimeError(f"{request.method} {address}: {error.code} {error.read()[:2000]!r}") from error
+            raise RuntimeError(
+                f"{request.get_method()} {address}: {error.code} {error.read()[:2000]!r}"
+            ) from error
 
     def kubectl(self, *words: str, stdin: str = "") -> str:
         """What kubectl prints; tried again for a minute while the API server is away."""

@@ -91,7 +91,7 @@ def _sit(road: Road, given: argparse.Namespace) -> list[str]:
         sitting.hold()
         found = sitting.leave_clean()
     finally:
-        if given.docs:
+        if given.docs and record.nights:
             write_tables(ROOT / "docs", record)
     return record.findings + found
 

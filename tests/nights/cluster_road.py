@@ -44,8 +44,7 @@ class ClusterRoad:
         self._apply(self._secret())
 
     def lay(self, files: dict[str, bytes]) -> str:
-        above = self.place.prefix.rpartition("/")[0]
-        client, bucket, prefix = self.place.client, self.place.bucket, f"{above}/data/"
+        client, bucket, prefix = self.place.client, self.place.bucket, f"{self.place.prefix}-data/"
         listed = {item.object_name: item.etag for item in client.list_objects(bucket, prefix=prefix)}
         wanted = {prefix + name: data for name, data in files.items()}
         for name in listed.keys() - wanted.keys():
@@ -235,5 +234,5 @@ def cluster_road(folder: Path, lab: Path | None, host: str) -> Iterator[ClusterR
         road = ClusterRoad(place, folder, Lab(lab) if lab else None, outage)
         road.own_keys()
         stack.callback(road.void_keys)
+        stack.callback(road.cluster.clean)
         yield road
-        road.cluster.clean()

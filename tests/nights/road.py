@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from torture.place import Place
 from torture.stages import start
@@ -14,7 +14,12 @@ from nights.plan import Night
 
 CHANNEL = "nights"
 STEPS = 20
-FORM = {"train_steps": str(STEPS), "train_seed": "1", "model_start": "champion", "model_vocabulary": "2048"}
+FORM: dict[str, Any] = {
+    "train_steps": str(STEPS),
+    "train_seed": "1",
+    "model_start": "champion",
+    "model_vocabulary": 2048,
+}
 """Fields of the run form, the same in every night: a night goes on from the champion."""
 OF_TRAINING = (
     "train.layers=2 train.width=64 train.heads=1 train.head_width=64 train.feed_forward=128 "

@@ -23,6 +23,7 @@ from nights.texts import bytes_of, fresh_texts, stored_texts
 
 _OF_LOCAL_RUNS = ("kfp/", "report.html")
 """What `yanmo run` leaves in a store on a folder: KFP's small files, and the newest page."""
+_ALL_RUNS = 100_000
 SEEDS = 5
 """Models that differ by their seed alone, for the spread of fresh texts' bits."""
 
@@ -221,8 +222,13 @@ class Sitting:
         self.record.save()
 
     def leave_clean(self) -> list[str]:
-        """What is in the store after `yanmo store gc --delete` that nothing accounts for."""
-        code, said = command(self.road, "store", "gc", "--delete", "--log-level", "warning")
+        """What is in the store after `yanmo store gc --delete` that nothing accounts for.
+
+        No run is at work, so an age of a second is enough.
+        """
+        time.sleep(2)
+        words = ("--delete", "--older-than", "1s", "--keep-runs", str(_ALL_RUNS), "--log-level", "warning")
+        code, said = command(self.road, "store", "gc", *words)
         if code:
             return [f"yanmo store gc ended with {code}: {said[-600:]}"]
         now, found = checks.store_is_whole(
