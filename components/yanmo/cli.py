@@ -41,6 +41,10 @@ COMMANDS = {
         "yanmo_pipelines.cluster.submit",
         "run a pipeline in a cluster's KFP, and follow it to its verdict",
     ),
+    "schedule": (
+        "yanmo_pipelines.cluster.schedules",
+        "runs by the clock from a file: recurring runs of KFP, CronJobs",
+    ),
     "rerun": (
         "yanmo_pipelines.cluster.rerun",
         "run one stage again in a cluster, as a Job",
@@ -85,7 +89,7 @@ def main() -> None:
             f"yanmo {name}: the Python package {error.name!r} is not installed; `pip install` Yanmo with its "
             "extra: data for curate, balance, tokenize, tokenizer and cache; train for train, evaluate, "
             "promote, model and tokenizer compare; pipeline for run, sweep and compile; cluster for submit, "
-            "rerun, status and doctor",
+            "schedule, rerun, status and doctor",
             file=sys.stderr,
         )
         sys.exit(_ENVIRONMENT)

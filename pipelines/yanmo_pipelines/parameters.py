@@ -16,6 +16,7 @@ from yanmo.options.whole_run import read_run
 from yanmo.options.yaml_file import yaml_problem
 from yanmo.stage.declaration import Stage
 from yanmo.stage.options_line import options_line, with_settings
+from yanmo_pipelines.compiled_yaml import documents_of
 from yanmo_pipelines.kfp_adapter import fields_of
 
 MAX_PARAMETER_BYTES = 8000
@@ -87,9 +88,9 @@ def form_of(path: Path) -> dict[str, dict[str, Any]]:
     what, shown = "a pipeline as `yanmo compile` writes it", f"--pipeline {path}"
     text = given_text(path, what, shown=shown, most_bytes=_MOST_BYTES, wrong=UsageError)
     try:
-        root = next(yaml.safe_load_all(text))["root"]
+        root = documents_of(text)[0]["root"]
         return dict(root.get("inputDefinitions", {}).get("parameters", {}))
-    except (KeyError, TypeError, AttributeError, StopIteration):
+    except (KeyError, TypeError, AttributeError, IndexError):
         raise UsageError(f"{shown}: expected {what}: it has no root") from None
     except (ValueError, RecursionError, yaml.YAMLError) as error:
         raise UsageError(f"{shown}: expected {what}; {yaml_problem(error)}") from error

@@ -28,8 +28,8 @@ def test_it_reads_its_command_line_and_the_settings(overlay: str, monkeypatch: p
     assert verb == "status" and options.serve and options.store == ""
     assert options.serve_address == "all" and options.night_channel == "main"
     assert options.serve_port == METRICS_PORT == pod.container["ports"][0]["containerPort"]
-    plan = options.plan()
-    assert plan is not None and str(plan.zone) == "Asia/Shanghai"
+    (plan,) = options.plans().values()
+    assert str(plan.zone) == "Asia/Shanghai"
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)

@@ -25,6 +25,7 @@ from yanmo.options.command_line import load_given
 from yanmo.options.fields import NONE, by_kind, default_argv, option_fields
 from yanmo.options.shared import StageOptions
 from yanmo.options.yaml_file import dump_yaml
+from yanmo.stage.channel_lease import Busy
 from yanmo.stage.cost import CostMeter, process_started
 from yanmo.stage.declaration import Stage
 from yanmo.stage.exporter import Telemetry
@@ -57,7 +58,7 @@ from yanmo.store.commit import Attempt, Recipe, Result, commit_once, find_whole
 from yanmo.store.manifest import digest
 from yanmo.store.opening import default_store, store_of
 from yanmo.store.output import Output
-from yanmo.store.pause import PausedOutput
+from yanmo.store.pause import Pause, PausedOutput
 from yanmo.store.runs.failure_card import RECORD as FAILURES
 from yanmo.store.runs.failure_card import Card, forget_cards, keep_card, read_cards, to_json
 from yanmo.store.runs.fatal_record import Ended
@@ -202,7 +203,11 @@ def _run(run: StageRun[Options, Made], steps: Steps[Options, Made], outputs: Exe
             if find_whole(run.store, run.stage.name, recipe.key) is None:
                 helps(run)
             return _DONE
-        output = _output_of(run, recipe, steps.work)
+        output = _output_of(run, recipe, steps)
+    except Busy as reason:
+        paused = PausedOutput.of(run.stage.name, run.key, Pause(where="its beginning", why=str(reason)))
+        pass_on(run.stage, run.options, paused, steps, run.store, outputs)
+        return _DONE
     except Skip as reason:
         log.info("nothing to do: %s", reason)
         if not helps:
@@ -268,10 +273,8 @@ def _model_of(run: StageRun[Options, Made]) -> str:
     return model.manifest.key[:12] if model else ""
 
 
-def _output_of(
-    run: StageRun[Options, Made], recipe: Recipe, work: Callable[[StageRun[Options, Made]], Result]
-) -> Output | None:
-    """The output of the key: the committed one, else what `work` makes; None where it paused."""
+def _output_of(run: StageRun[Options, Made], recipe: Recipe, steps: Steps[Options, Made]) -> Output | None:
+    """The output of the key: the committed one, else what `steps.work` makes; None where it paused."""
     if not run.options.force:
         found = find_whole(run.store, run.stage.name, recipe.key)
         if found is not None:
@@ -284,8 +287,9 @@ def _output_of(
         run.session.use([output, *(one for one in run.inputs.values() if one)])
 
     log.info("making %s/%s", run.stage.name, recipe.key[:12])
-    build = functools.partial(_build, run, work)
-    output = commit_once(run.store, recipe, build, force=run.options.force, taken_up=taken_up)
+    build = functools.partial(_build, run, steps.work)
+    with steps.alone(run) if steps.alone else contextlib.nullcontext():
+        output = commit_once(run.store, recipe, build, force=run.options.force, taken_up=taken_up)
     if output is None:
         log.info("paused at %s (%s); run the same command to go on", run.pause.where, run.pause.why)
     else:

@@ -7,6 +7,7 @@ import functools
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -191,6 +192,9 @@ class Steps(Generic[Options, Made]):
     called before the key is made, so it must give the same for ever (store/runs/auto_record.py)."""
     prepare: Callable[[StageRun[Options, Made]], Prepared[Made]] | None = None
     """What the work needs besides its inputs, and what else the key depends on."""
+    alone: Callable[[StageRun[Options, Made]], AbstractContextManager[None]] | None = None
+    """Held while the output is made, and not where it is there already; raises Busy where another run of the
+    channel is at work."""
     finish: Callable[[StageRun[Options, Made], Output], Finish] | None = None
     """Called with the output whether it was made now or before."""
     show_pause: Callable[[Options, ObjectStore, PausedOutput], Finish] | None = None

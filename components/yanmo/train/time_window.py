@@ -77,6 +77,13 @@ class HoursOptions(Options, group="hours"):
     timezone: str = opt(
         "UTC", "time zone of --stop-at and --night, such as Asia/Shanghai", kind="environment"
     )
+    when_busy: str = opt(
+        "train",
+        "what a night does while another training of the channel that was told end or wait is at work: train "
+        "beside it, end without one, or wait for it",
+        kind="environment",
+        choices=("train", "end", "wait"),
+    )
     night_micro_batch: int = opt(
         0, "--micro-batch during --night; 0 is the same as by day", kind="execution", trial=0
     )

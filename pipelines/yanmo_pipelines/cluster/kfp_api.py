@@ -152,6 +152,18 @@ class KfpApi:
         """A run as it is now, with its tasks."""
         return self._get(f"/runs/{quote(run_id, safe='')}", f"read run {run_id}")
 
+    def run_called(self, name: str) -> dict[str, Any] | None:
+        """The newest run called `name`, which several may be."""
+        found = self._get(
+            "/runs",
+            f"find run {name}",
+            page_size=1,
+            sort_by="created_at desc",
+            filter=_equals("display_name", name),
+            namespace=self.namespace,
+        )
+        return next(iter(found.get("runs") or []), None)
+
     def runs(self, most: int) -> list[dict[str, Any]]:
         """The newest runs, newest first."""
         found = self._get(
@@ -162,6 +174,34 @@ class KfpApi:
             namespace=self.namespace,
         )
         return list(found.get("runs") or [])
+
+    def recurring_runs(self, name: str = "") -> list[dict[str, Any]]:
+        """The recurring runs called `name`, which several may be, or all."""
+        asked = f"find recurring run {name}" if name else "list recurring runs"
+        found = self._listed(
+            "/recurringruns",
+            "recurringRuns",
+            asked,
+            filter=_equals("display_name", name) if name else "",
+            namespace=self.namespace,
+        )
+        return list(found)
+
+    def create_recurring_run(self, run: Mapping[str, Any]) -> dict[str, Any]:
+        """A new recurring run."""
+        return self._post("/recurringruns", f"create recurring run {run.get('display_name', '')}", run)
+
+    def switch_recurring_run(self, id: str, *, on: bool) -> None:
+        """Let it fire, or not."""
+        verb = "enable" if on else "disable"
+        self._ask(
+            "POST", f"{V2}/recurringruns/{quote(id, safe='')}:{verb}", f"{verb} recurring run {id}", b"{}"
+        )
+
+    def delete_recurring_run(self, id: str) -> None:
+        """Delete a recurring run; its runs, which are deleted with it by default, go on."""
+        path = f"{V2}/recurringruns/{quote(id, safe='')}?propagation_policy=ORPHAN"
+        self._ask("DELETE", path, f"delete recurring run {id}")
 
     def delete(self, what: str, id: str) -> None:
         """Delete `runs`, `pipelines` or `experiments` of that id."""

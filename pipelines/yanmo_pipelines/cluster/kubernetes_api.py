@@ -21,6 +21,8 @@ from yanmo_pipelines.cluster.refusals import KUBERNETES, NotThatServer, refusal,
 
 _SECONDS = (5.0, 60.0)
 _PAGE = 500
+_JSON, _MERGE = "application/json", "application/merge-patch+json"
+_APPLY = "application/apply-patch+yaml"
 
 
 class NoCluster(EnvironmentFault):
@@ -90,8 +92,28 @@ class KubernetesApi:
     def create(self, path: str, asked: str, body: Mapping[str, Any]) -> dict[str, Any]:
         return self._object(self._ask("POST", path, asked, body=body), asked)
 
-    def delete(self, path: str, asked: str) -> None:
-        self._ask("DELETE", path, asked, {"propagationPolicy": "Background"})
+    def delete(self, path: str, asked: str, *, dependents: str = "Background") -> None:
+        """
+        Args:
+            dependents: what becomes of what it owns: Background deletes it, Orphan leaves it.
+        """
+        self._ask("DELETE", path, asked, {"propagationPolicy": dependents})
+
+    def apply(
+        self, path: str, asked: str, body: Mapping[str, Any], manager: str, *, only_try: bool = False
+    ) -> dict[str, Any]:
+        """Make an object so, or change it where it is there: server-side apply; the object as it then is.
+
+        Args:
+            manager: whose fields these are.
+            only_try: change nothing.
+        """
+        query = {"fieldManager": manager, "force": "true", "dryRun": "All" if only_try else ""}
+        return self._object(self._ask("PATCH", path, asked, query, body, _APPLY), asked)
+
+    def merge(self, path: str, asked: str, changes: Mapping[str, Any]) -> dict[str, Any]:
+        """Change these fields of an object."""
+        return self._object(self._ask("PATCH", path, asked, None, changes, _MERGE), asked)
 
     def log(self, pod: str, container: str = "", since: str = "") -> bytes:
         """What a container has said so far."""
@@ -112,12 +134,18 @@ class KubernetesApi:
         return bool(self.create(path, f"ask whether we may {verb} {resource}", body)["status"].get("allowed"))
 
     def _ask(
-        self, method: str, path: str, asked: str, query: Mapping[str, Any] | None = None, body: Any = None
+        self,
+        method: str,
+        path: str,
+        asked: str,
+        query: Mapping[str, Any] | None = None,
+        body: Any = None,
+        kind: str = _JSON,
     ) -> bytes:
         from kubernetes.client.exceptions import ApiException
 
         given = [(name, value) for name, value in (query or {}).items() if value not in ("", None)]
-        headers = {"Accept": "application/json", "Content-Type": "application/json"}
+        headers = {"Accept": _JSON, "Content-Type": kind}
         try:
             answer = self._client.call_api(
                 path,

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import yaml
 
 from yanmo.common.answers import only_answers
 from yanmo.common.errors import UsageError
@@ -19,6 +18,7 @@ from yanmo.options.nearest import did_you_mean
 from yanmo.stage.options_line import options_line
 from yanmo_pipelines.cluster.needs import PodNeeds, pods_of
 from yanmo_pipelines.compile import COMPILED, PIPELINES, compile_pipeline, load_pipeline, version_name
+from yanmo_pipelines.compiled_yaml import documents_of
 from yanmo_pipelines.parameters import check_stage_options, form_of, pipeline_parameters, read_settings
 from yanmo_pipelines.pod_options import PodOptions
 from yanmo_pipelines.stages import STAGES
@@ -40,10 +40,10 @@ class Plan:
     values: Mapping[str, Any]
     """Of the form's fields that are not left at their default."""
 
-    @property
+    @functools.cached_property
     def documents(self) -> list[dict[str, Any]]:
         """Of the YAML: the pipeline, and what is Kubernetes' own of it."""
-        return list(yaml.safe_load_all(self.text))
+        return documents_of(self.text)
 
     @property
     def name(self) -> str:

@@ -70,6 +70,7 @@ class SubmitOptions(PlaceOptions, PodOptions, group="submit"):
     wait_for_node: bool = opt(
         False, "submit also where no node can hold a task: for a cluster that adds nodes by itself"
     )
+    once: bool = opt(False, "follow the run that KFP has under --name, if there is one; else submit it")
     detach: bool = opt(False, "do not follow the run: end as soon as it is submitted", often=True)
     follow: str = opt(
         "", "follow a run that was submitted before, by its id, and submit nothing", metavar="ID", often=True
@@ -79,6 +80,8 @@ class SubmitOptions(PlaceOptions, PodOptions, group="submit"):
         found = []
         if self.follow and self.detach:
             found.append("--follow and --detach contradict: expected one of them")
+        if self.once and not self.name:
+            found.append("--once: needs --name, by which a run is known again")
         for flag, name in (("--name", self.name), ("--experiment", self.experiment)):
             if len(name) > _MOST_NAME:
                 found.append(f"{flag}: {len(name)} characters; give at most {_MOST_NAME}")
@@ -104,8 +107,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             )
             kubernetes = cluster_if_any(options)
             api = KfpApi.of(options, options.namespace or (kubernetes.namespace if kubernetes else ""))
-            _check_nodes(plan, kubernetes, options.wait_for_node)
-            run_id = _submitted(api, plan, options)
+            earlier = api.run_called(options.name) if options.once else None
+            if earlier:
+                log.info("KFP has run %s already; nothing was submitted", options.name)
+                run_id = str(earlier["run_id"])
+            else:
+                _check_nodes(plan, kubernetes, options.wait_for_node)
+                run_id = _submitted(api, plan, options)
         answer(f"run   {run_id}\nlink  {run_link(options, run_id)}")
         return ExitCode.DONE if options.detach else _followed(api, run_id, kubernetes, options.look_seconds)
 
@@ -173,7 +181,7 @@ def _check_nodes(plan: Plan, kubernetes: KubernetesApi | None, waits: bool) -> N
 def _submitted(api: KfpApi, plan: Plan, options: SubmitOptions) -> str:
     """Upload, and create the run; its id."""
     version = upload(api, plan.name, plan.version, plan.text, plan.about)
-    experiment = _experiment(api, options.experiment)
+    experiment = experiment_of(api, options.experiment)
     run = {
         "display_name": options.name or _default_name(plan),
         "description": f"yanmo submit, version {version.name}",
@@ -194,7 +202,7 @@ def _default_name(plan: Plan) -> str:
     return name if len(name) <= _MOST_NAME else name[-_MOST_NAME:]
 
 
-def _experiment(api: KfpApi, name: str) -> str:
+def experiment_of(api: KfpApi, name: str) -> str:
     """The id of the experiment, made if it is not there.
 
     Raises:

@@ -11,12 +11,11 @@ import logging
 from dataclasses import dataclass
 from typing import Any
 
-import yaml
-
 from yanmo.common.errors import DataError
 from yanmo.common.version import version
 from yanmo_pipelines.cluster.kfp_api import KfpApi
 from yanmo_pipelines.cluster.refusals import Exists
+from yanmo_pipelines.compiled_yaml import documents_of
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +71,7 @@ def _pipeline(api: KfpApi, name: str, about: str) -> dict[str, Any]:
 
 
 def _check_same(found: dict[str, Any], text: str, where: str) -> None:
-    documents = list(yaml.safe_load_all(text))
+    documents = documents_of(text)
     held = found.get("pipeline_spec") or {}
     spec, platform = held.get("pipeline_spec", held), held.get("platform_spec")
     given = documents[1] if len(documents) > 1 else None

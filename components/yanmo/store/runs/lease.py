@@ -20,6 +20,7 @@ import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -248,6 +249,18 @@ def held(data: bytes) -> Held:
         return Held(float(since) if since else None, str(note.get("channel", "")))
     except (ValueError, TypeError, AttributeError):
         return Held(None, "")
+
+
+def holder_in(data: bytes) -> str:
+    """Who holds the lease in `data`, for people: `run 4f1c2a3e on node-7 since 21:00 UTC`."""
+    try:
+        value = json_value(data)
+        run_id = str(value.get("note", {}).get("run_id", ""))
+        since = datetime.fromtimestamp(float(value["since"]), UTC)
+        machine = str(value["machine"]).partition("/")[0] or "?"
+        return f"{f'run {run_id[:40]} ' if run_id else ''}on {machine} since {since:%Y-%m-%d %H:%M} UTC"
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, OSError):
+        return "by whom is not known"
 
 
 def _is_here(value: dict[str, Any]) -> bool:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from datetime import tzinfo
 from itertools import pairwise
 
-from yanmo_pipelines.cluster.status.serving.cron import Cron
+from yanmo_pipelines.cluster.schedules.cron import Cron
 
 NIGHT_STATES = ("due", "begun", "met", "paused", "failed", "missed", "unknown")
 _KEPT = 14
@@ -39,6 +39,18 @@ class Plan:
     """How soon something of it must be seen."""
     stage: str
     """Its last stage."""
+    also: tuple[tuple[Cron, tzinfo], ...] = ()
+    """Other schedules of the same channel."""
+
+    def begins(self, since: float, until: float) -> list[float]:
+        """When nights begin after `since` and not after `until`, in order."""
+        clocks = ((self.cron, self.zone), *self.also)
+        return sorted({at for cron, zone in clocks for at in cron.between(zone, since, until)})
+
+    def next_after(self, since: float) -> float | None:
+        """When the next one begins."""
+        clocks = ((self.cron, self.zone), *self.also)
+        return min((at for cron, zone in clocks if (at := cron.next_after(zone, since))), default=None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +81,7 @@ def nights(plan: Plan, signs: Signs, now: float, known_until: float, first: floa
         first: nights before are nobody's business.
     """
     since = max(first, now - _LOOK_BACK_SECONDS)
-    begins = list(plan.cron.between(plan.zone, since - 1e-3, now))[-_KEPT:]
+    begins = plan.begins(since - 1e-3, now)[-_KEPT:]
     if not begins:
         return []
     ends = [min(begin + plan.seconds, after) for begin, after in pairwise([*begins, float("inf")])]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from datetime import tzinfo
 
 from yanmo.options.fields import Options, opt
 from yanmo.options.time_zone import zone_of
-from yanmo_pipelines.cluster.status.serving.cron import parse_cron
+from yanmo_pipelines.cluster.schedules.cron import Cron, parse_cron
+from yanmo_pipelines.cluster.schedules.file import read_schedules
 from yanmo_pipelines.cluster.status.serving.metrics import STAGES
 from yanmo_pipelines.cluster.status.serving.nights import Plan
 from yanmo_pipelines.resources import METRICS_PORT
@@ -37,6 +39,13 @@ class ServeOptions(Options, group="serve"):
         variable="YANMO_CRON",
         metavar="LINE",
     )
+    schedules: str = opt(
+        "",
+        "file of `yanmo schedule`, in the place of --cron: when the nights of each of its channels are due; "
+        "read again when it changes",
+        variable="YANMO_SCHEDULES",
+        metavar="FILE",
+    )
     timezone: str = opt("UTC", "time zone of --cron, such as Asia/Shanghai", variable="YANMO_TIMEZONE")
     night_channel: str = opt("main", "channel of the nights", variable="YANMO_CHANNEL")
     night_seconds: float = opt(
@@ -50,6 +59,8 @@ class ServeOptions(Options, group="serve"):
 
     def contradictions(self) -> Iterator[str]:
         """What cannot be."""
+        if self.cron and self.schedules:
+            yield "--cron and --schedules contradict: expected one of them"
         try:
             zone_of(self.timezone)
             if self.cron:
@@ -57,13 +68,25 @@ class ServeOptions(Options, group="serve"):
         except ValueError as error:
             yield str(error)
 
-    def plan(self) -> Plan | None:
-        """When nights are due; None where they never are."""
-        if not self.cron:
-            return None
+    def plans(self) -> dict[str, Plan]:
+        """Channel -> when its nights are due.
+
+        Raises:
+            UsageError: the file of schedules is not there, or wrong.
+        """
+        if self.cron:
+            return {self.night_channel: self._plan((parse_cron(self.cron), zone_of(self.timezone)))}
+        clocks: dict[str, list[tuple[Cron, tzinfo]]] = {}
+        for schedule in read_schedules(self.schedules).values() if self.schedules else ():
+            if not schedule.options.suspend:
+                clocks.setdefault(schedule.options.channel, []).append((schedule.cron, schedule.zone))
+        return {channel: self._plan(*found) for channel, found in clocks.items()}
+
+    def _plan(self, first: tuple[Cron, tzinfo], *also: tuple[Cron, tzinfo]) -> Plan:
         return Plan(
-            cron=parse_cron(self.cron),
-            zone=zone_of(self.timezone),
+            cron=first[0],
+            zone=first[1],
+            also=also,
             seconds=self.night_seconds,
             begin_seconds=self.begin_seconds,
             stage=self.night_stage,

@@ -12,9 +12,9 @@ import queue
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-from yanmo.common.errors import ExitCode, advice, exit_code
+from yanmo.common.errors import ExitCode, UsageError, advice, exit_code
 from yanmo.stage.measured import Measured
 from yanmo.store.objects import ObjectStore
 from yanmo_pipelines.cluster.status.serving.look import Channel, Seen, Watcher, count
@@ -33,13 +33,12 @@ class Status:
 
     def __init__(
         self,
-        plan: Plan | None,
-        night_channel: str,
+        plans: Mapping[str, Plan],
         refresh_seconds: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._clock = clock
-        self._plan, self._night_channel = plan, night_channel
+        self.plans = plans
         self._late = _LATE_LOOKS * refresh_seconds + _LATE_SECONDS
         self._lock = threading.Lock()
         self._seen: Seen | None = None
@@ -48,6 +47,11 @@ class Status:
         self._answers, self._took = False, 0.0
         self._looks = {"seen": 0, "failed": 0}
         self._counted: tuple[float, dict[str, tuple[int, int]]] | None = None
+
+    def plan(self, plans: Mapping[str, Plan]) -> None:
+        """Nights are due so from now on."""
+        with self._lock:
+            self.plans = plans
 
     def saw(self, seen: Seen, took: float) -> None:
         """The store was seen."""
@@ -92,8 +96,7 @@ class Status:
                 for metric in METRICS:
                     if metric.still == "gone":
                         measured.gone(metric.name, room=metric.room)
-            if self._plan:
-                self._show_nights(measured, self._plan, seen, now)
+            self._show_nights(measured, seen, now)
 
     def _show_size(self, measured: Measured, at: float, sizes: dict[str, tuple[int, int]]) -> None:
         for part, (objects, size) in sizes.items():
@@ -119,44 +122,45 @@ class Status:
         waits = {(n,): max((now - at for at in c.held), default=0.0) for n, c in channels.items()}
         measured.show_only("held_seconds", {of: max(age, 0.0) for of, age in waits.items()}, room="channel")
 
-    def due(self) -> tuple[list[str], list[Night], float]:
-        """Channels that were seen, the plan's nights as they stand, and the time by the store's clock."""
+    def due(self) -> tuple[list[str], dict[str, tuple[Plan, list[Night]]], float]:
+        """Channels that were seen, each plan with its nights as they stand, and the store's time."""
         with self._lock:
             now = time.time() + self._offset
             seen = self._seen
-            found = self._nights(self._plan, seen, now) if self._plan and seen else []
+            found = {n: (plan, self._nights(n, plan, seen, now)) for n, plan in self.plans.items() if seen}
             return list(seen.channels) if seen else [], found, now
 
-    def _nights(self, plan: Plan, seen: Seen | None, now: float) -> list[Night]:
-        channel = seen.channels.get(self._night_channel) if seen else None
+    def _show_nights(self, measured: Measured, seen: Seen | None, now: float) -> None:
+        counts: dict[tuple[str, str], float] = {}
+        stands: dict[tuple[str, str], float] = {}
+        for name, plan in self.plans.items():
+            found = self._nights(name, plan, seen, now)
+            states = [night.state for night in found]
+            counts |= {(name, s): float(states.count(s)) for s in NIGHT_STATES}
+            if found:
+                stands |= {(name, s): float(s == states[-1]) for s in NIGHT_STATES}
+                measured.set("due_timestamp_seconds", found[-1].begin, room="night", channel=name)
+            after = plan.next_after(now)
+            if after is not None:
+                measured.set("next_timestamp_seconds", after, room="night", channel=name)
+        if counts:
+            measured.show_only("nights", counts, room="channel")
+        if stands:
+            measured.show_only("state", stands, room="night")
+
+    def _nights(self, name: str, plan: Plan, seen: Seen | None, now: float) -> list[Night]:
+        channel = seen.channels.get(name) if seen else None
         working = seen.working if seen else ()
         signs = Signs(
             ended=channel.ended if channel else (),
             paused=channel.paused if channel else (),
             works_since=tuple(
-                one.since if one.since is not None else now
-                for one in working
-                if one.channel in (self._night_channel, "")
+                one.since if one.since is not None else now for one in working if one.channel in (name, "")
             ),
         )
         known_until = now - (self._clock() - self._seen_at) if seen else float("-inf")
         first = min(self._started, channel.first) if channel else self._started
         return nights(plan, signs, now, known_until, first)
-
-    def _show_nights(self, measured: Measured, plan: Plan, seen: Seen | None, now: float) -> None:
-        found, name = self._nights(plan, seen, now), self._night_channel
-        states = [night.state for night in found]
-        measured.show_only(
-            "nights", {(name, s): float(states.count(s)) for s in NIGHT_STATES}, room="channel"
-        )
-        if found:
-            newest = found[-1]
-            stands = {(name, s): float(s == newest.state) for s in NIGHT_STATES}
-            measured.show_only("state", stands, room="night")
-            measured.set("due_timestamp_seconds", newest.begin, room="night", channel=name)
-        after = plan.cron.next_after(plan.zone, now)
-        if after is not None:
-            measured.set("next_timestamp_seconds", after, room="night", channel=name)
 
 
 def _show_champions(measured: Measured, channels: dict[str, Channel]) -> None:
@@ -191,7 +195,7 @@ def serve(options: ServeOptions, store: ObjectStore, channel: str = "") -> int:
     Raises:
         EnvironmentFault: the port is taken.
     """
-    status = Status(options.plan(), options.night_channel, options.refresh_seconds)
+    status = Status(options.plans(), options.refresh_seconds)
     everywhere = options.serve_address == "all"
     measured = Measured("status", METRICS, port=options.serve_port, everywhere=everywhere)
     measured.source(lambda: status.show(measured))
@@ -202,12 +206,14 @@ def serve(options: ServeOptions, store: ObjectStore, channel: str = "") -> int:
 
     def look() -> None:
         began = time.monotonic()
+        if options.schedules:
+            status.plan(_plans_or(options, status.plans))
         status.saw(watcher.look(), time.monotonic() - began)
 
     def recount() -> None:
         status.counted(count(store))
 
-    teller = NightTeller(store, options.night_channel, options.plan(), options.timezone)
+    teller = NightTeller(store)
 
     try:
         if options.tell_nights:
@@ -231,6 +237,15 @@ def serve(options: ServeOptions, store: ObjectStore, channel: str = "") -> int:
     finally:
         stop.set()
         measured.endpoint.close()
+
+
+def _plans_or(options: ServeOptions, before: Mapping[str, Plan]) -> Mapping[str, Plan]:
+    """What the file of schedules says now; what it said before, while it cannot be read."""
+    try:
+        return options.plans()
+    except UsageError as error:
+        log.warning("%s; nights stay due as they were", error)
+        return before
 
 
 def _again_and_again(

@@ -7,9 +7,9 @@ gc`. A night that begins after all is missed no more.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from yanmo.nights.night import Row, night_date, seconds_of
+from yanmo.nights.night import night_date, seconds_of
 from yanmo.nights.overdue import forget_missed, settle, tell_missed
 from yanmo.nights.publishing import rows_shown
 from yanmo.store.objects import ObjectStore
@@ -23,42 +23,38 @@ _HAS_BEGUN = ("begun", "met", "paused", "failed")
 class NightTeller:
     """Tells of the nights of one store, as they are seen."""
 
-    def __init__(self, store: ObjectStore, channel: str, plan: Plan | None, timezone: str) -> None:
-        """
-        Args:
-            channel: that of the plan's nights.
-            timezone: name of the plan's zone.
-        """
-        self._store, self._channel, self._plan, self._timezone = store, channel, plan, timezone
-        self._told: dict[float, str] = {}
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self._told: dict[tuple[str, float], str] = {}
 
-    def tell(self, channels: Iterable[str], nights: Iterable[Night], now: float) -> None:
+    def tell(
+        self, channels: Iterable[str], due: Mapping[str, tuple[Plan, Iterable[Night]]], now: float
+    ) -> None:
         """Enter what is new.
 
         Args:
-            nights: those of the plan that are due, as they stand.
+            due: channel -> its plan, and the nights of it that are due, as they stand.
 
         Raises:
             OSError, DataError, EnvironmentFault: the store cannot be read or written now.
         """
         for channel in channels:
             settle(self._store, channel)
-        for night in nights:
-            if now - night.begin < _RECENT_SECONDS and self._told.get(night.begin) != night.state:
-                self._tell_of(night)
-                self._told[night.begin] = night.state
+        for channel, (plan, nights) in due.items():
+            for night in nights:
+                told = channel, night.begin
+                if now - night.begin < _RECENT_SECONDS and self._told.get(told) != night.state:
+                    self._tell_of(channel, plan, night)
+                    self._told[told] = night.state
 
-    def _tell_of(self, night: Night) -> None:
-        assert self._plan
-        zone = self._plan.zone
+    def _tell_of(self, channel: str, plan: Plan, night: Night) -> None:
+        zone = plan.zone
         if night.state == "missed":
-            began = [seconds_of(row.began) for row in self._rows() if row.state != "missed"]
+            rows = rows_shown(self._store, channel)
+            began = [seconds_of(row.began) for row in rows if row.state != "missed"]
             if any(night.begin <= at < night.end for at in began):
                 return
-            if tell_missed(self._store, self._channel, night.begin, zone, self._timezone):
+            if tell_missed(self._store, channel, night.begin, zone, str(zone)):
                 log.warning("night of %s: missed", night_date(night.begin, zone))
-        elif night.state in _HAS_BEGUN and forget_missed(self._store, self._channel, night.begin, zone):
+        elif night.state in _HAS_BEGUN and forget_missed(self._store, channel, night.begin, zone):
             log.info("night of %s: begun after all", night_date(night.begin, zone))
-
-    def _rows(self) -> list[Row]:
-        return rows_shown(self._store, self._channel)

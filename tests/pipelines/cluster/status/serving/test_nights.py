@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from yanmo_pipelines.cluster.status.serving.cron import parse_cron
+from yanmo_pipelines.cluster.schedules.cron import parse_cron
 from yanmo_pipelines.cluster.status.serving.nights import NIGHT_STATES, Plan, Signs, nights
 
 HOUR = 3600.0

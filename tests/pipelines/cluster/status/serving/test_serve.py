@@ -10,11 +10,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from pathlib import Path
 from urllib.request import ProxyHandler, build_opener
+from zoneinfo import ZoneInfo
 
 import pytest
 
+from yanmo.common.errors import UsageError
 from yanmo.promote.metrics import OUTCOMES as of_promote
 from yanmo.stage.measured import Measured
 from yanmo.store.file_store import FileStore
@@ -22,6 +25,7 @@ from yanmo.store.manifest import Reference
 from yanmo.store.pointers import move_pointer
 from yanmo_pipelines.cluster.status.serving.look import Watcher
 from yanmo_pipelines.cluster.status.serving.metrics import METRICS, OUTCOMES
+from yanmo_pipelines.cluster.status.serving.options import ServeOptions
 from yanmo_pipelines.cluster.status.serving.serve import Status
 
 
@@ -140,7 +144,7 @@ def test_many_scrapers_are_all_answered(server: Server) -> None:
 def test_a_look_that_hangs_is_a_store_that_is_not_up(store: FileStore) -> None:
     """No error comes from a server that never answers: only time tells."""
     now = [1000.0]
-    status = Status(None, "main", refresh_seconds=30, clock=lambda: now[0])
+    status = Status({}, refresh_seconds=30, clock=lambda: now[0])
     measured = Measured("status", METRICS)
     status.saw(Watcher(store).look(), 0.1)
     for later, is_up in ((0.0, 1.0), (99.0, 1.0), (101.0, 0.0)):
@@ -151,12 +155,36 @@ def test_a_look_that_hangs_is_a_store_that_is_not_up(store: FileStore) -> None:
         assert (measured.value("left", room="work", stage="train") is not None) == (is_up == 1.0)
 
 
+def test_nights_of_every_channel_of_a_file_of_schedules(store: FileStore, tmp_path: Path) -> None:
+    """The file of `yanmo schedule`: two channels, one with two schedules, and one that is suspended."""
+    path = tmp_path / "schedules.yaml"
+    path.write_text(
+        "timezone: Asia/Shanghai\nschedules:\n"
+        "  a: {cron: '0 21 * * 1-5', channel: nightly}\n  b: {cron: '0 9 * * 0,6', channel: nightly}\n"
+        "  c: {cron: '30 1 * * *', channel: other}\n  d: {cron: '0 2 * * *', channel: off, suspend: true}\n",
+        encoding="utf-8",
+    )
+    plans = ServeOptions(schedules=str(path)).plans()
+    status, measured = Status(plans, 30), Measured("status", METRICS)
+    status.saw(Watcher(store).look(), 0.1)
+    status.show(measured)
+    due = {c: measured.value("next_timestamp_seconds", room="night", channel=c) for c in plans}
+    assert set(due) == {"nightly", "other"}
+    at = datetime.fromtimestamp(due["nightly"] or 0, ZoneInfo("Asia/Shanghai"))
+    assert at.hour == (21 if at.isoweekday() < 6 else 9)
+    assert list(ServeOptions(cron="0 21 * * *").plans()) == ["main"]
+    with pytest.raises(ValueError, match="contradict"):
+        ServeOptions(cron="0 21 * * *", schedules=str(path))
+    with pytest.raises(UsageError, match="no such file"):
+        ServeOptions(schedules=str(tmp_path / "none")).plans()
+
+
 def test_outcomes_are_those_of_the_verdict() -> None:
     assert of_promote == OUTCOMES
 
 
 def test_before_the_first_look_it_says_that_it_has_seen_nothing() -> None:
-    status, measured = Status(None, "main", 30), Measured("status", METRICS)
+    status, measured = Status({}, 30), Measured("status", METRICS)
     status.show(measured)
     text = measured.text()
     assert "yanmo_status_store_up 0.0" in text and "yanmo_channel" not in text

@@ -1,7 +1,9 @@
 """When a cron line fires: five fields as Kubernetes' CronJobs have them, or six as KFP's recurring runs do.
 
-Times of day are those of a time zone. As in Kubernetes, a time that a change of the clock leaves out does not
-fire, and one that it repeats fires once, the first time.
+Times of day are those of a time zone. A time that a change of the clock leaves out does not fire, and one
+that it repeats fires twice: so do both servers (robfig/cron 1.2 in KFP, 3.0 in Kubernetes; their answers are
+in tests/pipelines/cluster/schedules/cron_answers.json). In zones whose clocks change by half an hour
+(Australia/Lord_Howe) both leave out or move what would fire within a day of a change: not done here.
 
 Alternative not taken: croniter, for 80 lines that only count days.
 """
@@ -42,6 +44,19 @@ class Cron:
     weekdays: frozenset[int]
     any_day: bool
     any_weekday: bool
+    fields: tuple[str, ...] = ()
+    """Second, minute, hour, day, month, weekday as both servers take them: Sunday is 0, `@daily` is written
+    out."""
+
+    @property
+    def is_ambiguous(self) -> bool:
+        """Whether KFP and Kubernetes read it differently: `*/2` beside another restriction of days.
+
+        To KFP both must hold, as crontab(5) has it of what begins with `*`; to Kubernetes either will do.
+        """
+        day, weekday = self.fields[3], self.fields[5]
+        steps = [text.startswith(("*/", "?/")) for text in (day, weekday)]
+        return any(steps) and day not in "*?" and weekday not in "*?"
 
     def between(self, zone: tzinfo, since: float, until: float) -> Iterator[float]:
         """When it fires after `since` and not after `until`, in order; Unix seconds."""
@@ -69,11 +84,20 @@ class Cron:
         for hour in self.hours:
             for minute in self.minutes:
                 for second in self.seconds:
-                    at = datetime(day.year, day.month, day.day, hour, minute, second, tzinfo=zone)
-                    back = at.astimezone(UTC).astimezone(zone)
-                    if back.replace(tzinfo=None) == at.replace(tzinfo=None):  # else the clock leaves it out
-                        found.add(at.timestamp())
+                    wall = datetime(day.year, day.month, day.day, hour, minute, second)
+                    found |= set(_shown_at(wall, zone))
         return sorted(found)
+
+
+def _shown_at(wall: datetime, zone: tzinfo) -> Iterator[float]:
+    """When clocks show it: once, never where the clock leaves it out, twice where it repeats it."""
+    first, second = wall.replace(tzinfo=zone), wall.replace(tzinfo=zone, fold=1)
+    if first.utcoffset() == second.utcoffset():  # no change of the clock is near
+        yield first.timestamp()
+        return
+    for at in (first, second):
+        if at.astimezone(UTC).astimezone(zone).replace(tzinfo=None) == wall:
+            yield at.timestamp()
 
 
 def parse_cron(text: str) -> Cron:
@@ -109,10 +133,16 @@ def parse_cron(text: str) -> Cron:
         frozenset(day % 7 for day in weekdays),
         any_day=fields[3][0] in "*?",
         any_weekday=fields[5][0] in "*?",
+        fields=(*fields[:5], _sunday_as_0(fields[5], weekdays)),
     )
     if cron.next_after(UTC, 0.0) is None:
         raise ValueError(f"--cron {text[:100]!r}: never fires: no month has such a day")
     return cron
+
+
+def _sunday_as_0(text: str, weekdays: frozenset[int]) -> str:
+    """Neither server takes 7."""
+    return ",".join(str(day) for day in sorted({day % 7 for day in weekdays})) if "7" in text else text
 
 
 def _field(text: str, least: int, most: int, names: Sequence[str] = (), first: int = 0) -> frozenset[int]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from yanmo_pipelines.cluster.status.serving.cron import parse_cron
+from yanmo_pipelines.cluster.schedules.cron import parse_cron
 
 BERLIN = ZoneInfo("Europe/Berlin")
 
@@ -85,12 +87,51 @@ def test_the_users_nights_begin_at_nine_in_shanghai() -> None:
     ), "six fields, as KFP has them"
 
 
-def test_an_hour_that_the_clock_leaves_out_does_not_fire_and_one_that_it_repeats_fires_once() -> None:
+ANSWERS = json.loads((Path(__file__).parent / "cron_answers.json").read_text(encoding="utf-8"))
+"""What robfig/cron 1.2.0 (KFP 2.17) and 3.0.1 (Kubernetes) gave, 2026-11-23; times are Unix seconds."""
+
+
+@pytest.mark.parametrize("server", ["kfp", "kubernetes"])
+def test_lines_fire_when_both_servers_fire_also_where_the_clock_changes(server: str) -> None:
+    compared = 0
+    for said in ANSWERS:
+        if said["zone"] == "Australia/Lord_Howe" or isinstance(said[server], str):
+            continue
+        cron = parse_cron(said["line"])
+        if cron.is_ambiguous:
+            continue
+        found = list(cron.between(ZoneInfo(said["zone"]), said["since"], said["until"]))
+        assert found == said[server], f"{said['line']} {said['zone']}"
+        compared += 1
+    assert compared == 50
+
+
+def test_lines_that_the_servers_read_differently_are_known() -> None:
+    for said in ANSWERS:
+        if said["line"] == "0 21 */2 * 1":
+            assert said["kfp"] != said["kubernetes"] and parse_cron(said["line"]).is_ambiguous
+    assert not parse_cron("0 21 */2 * *").is_ambiguous
+
+
+def test_what_the_servers_refuse_is_written_as_they_take_it_or_refused() -> None:
+    refused = {said["line"] for said in ANSWERS if isinstance(said["kfp"], str)}
+    assert refused == {"0 0 * * 7", "0 22-2 * * *"}
+    assert parse_cron("0 0 * * 7").fields == ("0", "0", "0", "*", "*", "0")
+    assert parse_cron("0 0 * * 5-7").fields[5] == "0,5,6"
+    with pytest.raises(ValueError, match="exchanged"):
+        parse_cron("0 22-2 * * *")
+
+
+def test_an_hour_that_the_clock_leaves_out_does_not_fire_and_one_that_it_repeats_fires_twice() -> None:
     spring, autumn = datetime(2026, 3, 28, tzinfo=UTC), datetime(2026, 10, 24, tzinfo=UTC)
     found = times("30 2 * * *", BERLIN, spring, spring + timedelta(days=3))
     assert found == ["2026-03-28T02:30:00+01:00", "2026-03-30T02:30:00+02:00"]
     found = times("30 2 * * *", BERLIN, autumn, autumn + timedelta(days=2))
-    assert found == ["2026-10-24T02:30:00+02:00", "2026-10-25T02:30:00+02:00"]
+    assert found == [
+        "2026-10-24T02:30:00+02:00",
+        "2026-10-25T02:30:00+02:00",
+        "2026-10-25T02:30:00+01:00",
+    ]
 
 
 def test_names_and_short_forms() -> None:

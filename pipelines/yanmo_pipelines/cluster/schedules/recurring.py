@@ -1,0 +1,209 @@
+"""A schedule as a recurring run of KFP's.
+
+KFP cannot change one, and fires an enabled one at once for the last time that fell between its making (or its
+last run) and now, whatever `no_catchup` says. So a changed schedule is a new recurring run:
+
+    1. the new one is made, disabled           killed here: the old one fires as before
+    2. the old one is disabled                 killed here: none fires, until the next apply
+    3. the new one is enabled                  a time that fell between 1 and 3 fires now, once
+    4. the old one is deleted, its runs left   killed here: the new one fires
+
+At no moment do two fire. What an apply that was killed left behind is known by the mark in the description:
+the next one takes a disabled one for nothing, begins again, and leaves one. Nothing without it is touched.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from yanmo.common.errors import UsageError
+from yanmo_pipelines.cluster.kfp_api import KfpApi
+from yanmo_pipelines.cluster.plan import Plan
+from yanmo_pipelines.cluster.refusals import NotFound
+from yanmo_pipelines.cluster.schedules.difference import Difference, lines_of
+from yanmo_pipelines.cluster.schedules.file import Schedule
+from yanmo_pipelines.cluster.schedules.zones import written_in
+from yanmo_pipelines.cluster.submit import experiment_of
+from yanmo_pipelines.cluster.uploaded import upload
+
+log = logging.getLogger(__name__)
+WHAT = "recurring run of KFP"
+_MARK = "yanmo.dev/schedule="
+_SAYS = "Made by `yanmo schedule apply`, which changes it from its file; "
+
+
+class RecurringRuns:
+    """The recurring runs of one KFP that schedules made."""
+
+    def __init__(self, api: KfpApi, zone: str) -> None:
+        """
+        Args:
+            zone: KFP's time zone.
+        """
+        self._api, self._zone = api, zone
+        self._experiments: dict[str, str] = {}
+
+    def made(self, name: str) -> list[dict[str, Any]]:
+        """Those of a schedule, the oldest first.
+
+        Raises:
+            UsageError: one of that name is somebody else's.
+        """
+        found = self._api.recurring_runs(name)
+        foreign = [run for run in found if not _is_ours(run, name)]
+        if foreign:
+            raise UsageError(
+                f"{self._api.address}: recurring run {name} ({foreign[0]['recurring_run_id']}) was not made "
+                "by `yanmo schedule`; give the schedule another name, or delete that one in KFP's UI"
+            )
+        return sorted(found, key=lambda run: str(run.get("created_at", "")))
+
+    def names(self) -> set[str]:
+        """All schedules that have one."""
+        found = self._api.recurring_runs()
+        return {run["display_name"] for run in found if _is_ours(run, run.get("display_name", ""))}
+
+    def difference(self, schedule: Schedule, plan: Plan) -> Difference:
+        """What an apply would change."""
+        wanted, found = self._wanted(schedule, plan), self.made(schedule.name)
+        if not found:
+            return Difference(WHAT, lines_of({}, wanted))
+        current = next((run for run in found if _is_enabled(run)), found[-1])
+        lines = lines_of(self._shown(current, wanted), wanted)
+        left = len(found) - 1
+        return Difference(
+            WHAT, (*lines, *([f"- {left} more of this schedule, left by an apply"] * bool(left)))
+        )
+
+    def apply(self, schedule: Schedule, plan: Plan) -> str:
+        """Make it so; says what was done."""
+        found = self.made(schedule.name)
+        wanted = self._wanted(schedule, plan)
+        good = [run for run in found if not lines_of(self._shown(run, wanted), wanted)]
+        kept = good[0] if good else None
+        if kept is None:
+            kept = self._api.create_recurring_run(self._body(schedule, plan))
+            self._replace(found, kept, schedule)
+            self._leave_one(schedule.name)
+            return f"{'changed' if found else 'made'}: {WHAT} {kept['recurring_run_id']}"
+        others = [run for run in found if run is not kept]
+        self._remove(others)
+        did = f"removed {len(others)} that an apply had left" if others else "unchanged"
+        return f"{did}: {WHAT} {kept['recurring_run_id']}"
+
+    def _replace(self, old: list[dict[str, Any]], new: Mapping[str, Any], schedule: Schedule) -> None:
+        for run in old:
+            self._api.switch_recurring_run(run["recurring_run_id"], on=False)
+        if not schedule.options.suspend:
+            self._api.switch_recurring_run(new["recurring_run_id"], on=True)
+        self._remove(old)
+
+    def _leave_one(self, name: str) -> None:
+        """Of those that two applies made at once the oldest stays, to both."""
+        self._remove([run for run in self.made(name) if _is_enabled(run)][1:])
+
+    def delete(self, name: str) -> int:
+        """Delete those of a schedule; how many there were. Runs that go on go on."""
+        found = self.made(name)
+        self._remove(found)
+        return len(found)
+
+    def _remove(self, runs: list[dict[str, Any]]) -> None:
+        for run in runs:
+            try:
+                self._api.switch_recurring_run(run["recurring_run_id"], on=False)
+                self._api.delete_recurring_run(run["recurring_run_id"])
+            except NotFound:
+                log.info("recurring run %s is gone already", run["recurring_run_id"])
+
+    def _line(self, schedule: Schedule) -> str:
+        """Six fields, in KFP's zone."""
+        try:
+            cron = written_in(schedule.cron, schedule.options.timezone, self._zone, time.time())
+        except ValueError as error:
+            raise UsageError(f"schedule {schedule.name}: {error}") from error
+        return " ".join(cron.fields)
+
+    def _wanted(self, schedule: Schedule, plan: Plan) -> dict[str, Any]:
+        """What it says, by names that a person reads."""
+        options = schedule.options
+        found = {
+            "cron": self._line(schedule),
+            "suspend": options.suspend,
+            "catch_up": options.catch_up,
+            "runs at once": 1,
+            "pipeline": f"{plan.name} {_contents(plan.version)}",
+            "experiment": options.experiment,
+            **{f"parameter {name}": value for name, value in plan.values.items()},
+        }
+        return found | ({"service_account": options.service_account} if options.service_account else {})
+
+    def _shown(self, run: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+        """The same of one that KFP has."""
+        parameters = (run.get("runtime_config") or {}).get("parameters") or {}
+        found = {
+            "cron": (run.get("trigger") or {}).get("cron_schedule", {}).get("cron", ""),
+            "suspend": not _is_enabled(run),
+            "catch_up": not run.get("no_catchup", False),
+            "runs at once": int(run.get("max_concurrency") or 0),
+            "pipeline": self._pipeline(run),
+            "experiment": self._experiment(str(run.get("experiment_id", ""))),
+            **{f"parameter {name}": value for name, value in parameters.items()},
+        }
+        return found | (
+            {"service_account": run.get("service_account", "")} if "service_account" in wanted else {}
+        )
+
+    def _pipeline(self, run: Mapping[str, Any]) -> str:
+        reference = run.get("pipeline_version_reference") or {}
+        try:
+            found = self._api.version_by_id(
+                reference.get("pipeline_id", ""), reference.get("pipeline_version_id", "")
+            )
+        except NotFound:
+            return f"a version that was deleted ({reference.get('pipeline_version_id', '')})"
+        info = (found.get("pipeline_spec") or {}).get("pipeline_spec", found.get("pipeline_spec") or {})
+        return (
+            f"{info.get('pipelineInfo', {}).get('name', '?')} {_contents(str(found.get('display_name', '')))}"
+        )
+
+    def _experiment(self, id: str) -> str:
+        if id not in self._experiments:
+            try:
+                self._experiments[id] = str(self._api.experiment_by_id(id).get("display_name", ""))
+            except NotFound:
+                self._experiments[id] = f"one that was deleted ({id})"
+        return self._experiments[id]
+
+    def _body(self, schedule: Schedule, plan: Plan) -> dict[str, Any]:
+        """As KFP is asked to make it: disabled."""
+        options = schedule.options
+        version = upload(self._api, plan.name, plan.version, plan.text, plan.about)
+        return {
+            "display_name": schedule.name,
+            "description": f"{_SAYS}{_MARK}{schedule.name}",
+            "experiment_id": experiment_of(self._api, options.experiment),
+            "pipeline_version_reference": version.reference,
+            "runtime_config": {"parameters": dict(plan.values)},
+            "service_account": options.service_account,
+            "max_concurrency": "1",
+            "trigger": {"cron_schedule": {"cron": self._line(schedule)}},
+            "mode": "DISABLE",
+            "no_catchup": not options.catch_up,
+        }
+
+
+def _is_ours(run: Mapping[str, Any], name: str) -> bool:
+    return f"{_MARK}{name}" in str(run.get("description", "")).split()
+
+
+def _contents(version: str) -> str:
+    """Of a version's name what says what is in it: another commit may have compiled the same."""
+    return "-".join(version.rsplit("-", 2)[1:]) or version
+
+
+def _is_enabled(run: Mapping[str, Any]) -> bool:
+    return str(run.get("status") or run.get("mode") or "") in ("ENABLED", "ENABLE")

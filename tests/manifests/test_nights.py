@@ -1,0 +1,105 @@
+"""Nights without KFP and by Kueue: known field by field; the command lines are those of the pipeline."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from rendered import MANIFESTS
+
+from yanmo.options.command_line import load
+from yanmo.stage.kfp_outputs import ExecutorOutputs
+from yanmo_pipelines.cluster.schedules.command import COMMANDS
+from yanmo_pipelines.cluster.schedules.cron_job import manifest
+from yanmo_pipelines.cluster.schedules.file import schedules_in
+from yanmo_pipelines.cluster.submit import SubmitOptions
+from yanmo_pipelines.stages import LANGUAGE_MODEL
+
+validate = pytest.importorskip("kubernetes_validate", reason="kubernetes-validate is not installed")
+NIGHT = MANIFESTS / "components/night/cron-job.yaml"
+WINDOW = MANIFESTS / "components/night-window"
+
+
+def written() -> Any:
+    spec = importlib.util.spec_from_file_location("night_write", MANIFESTS / "night/write.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def documents(path: Path) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
+
+
+def pod_of(cron_job: dict[str, Any]) -> dict[str, Any]:
+    return dict(cron_job["spec"]["jobTemplate"]["spec"]["template"]["spec"])
+
+
+def test_the_nights_pod_is_the_compiled_pipeline() -> None:
+    assert NIGHT.read_text(encoding="utf-8") == written().text("standard"), "run manifests/night/write.py"
+
+
+@pytest.mark.parametrize("version", ["1.30", "1.34"])
+def test_every_object_is_known_field_by_field(version: str) -> None:
+    (schedule,) = schedules_in("schedules: {a: {cron: 0 21 * * *, by: cronjob}}", "x").values()
+    found = [*documents(NIGHT), manifest(schedule, "team-a")]
+    found += [each for name in ("rights", "cron-jobs") for each in documents(WINDOW / f"{name}.yaml")]
+    assert len(found) == 8
+    for each in found:
+        validate.validate(each, version, strict=True)
+
+
+def test_each_stage_of_the_night_reads_its_command_line(tmp_path: Path) -> None:
+    (tmp_path / "options").write_text(
+        "curate.sources=bundled train.night=21:00-08:00 train.when_busy=end", encoding="utf-8"
+    )
+    pod = pod_of(documents(NIGHT)[0])
+    stages = {stage.name: stage for stage in LANGUAGE_MODEL}
+    seen = []
+    made = {"none"}
+    for container in (*pod["initContainers"], *pod["containers"]):
+        verb, *flags = container["args"]
+        placed = [flag.replace("@/run/yanmo/resolve", f"@{tmp_path}") for flag in flags]
+        placed = [flag.replace("$(YANMO_CHANNEL)", "main").replace("$(YANMO_OPTIONS)", "") for flag in placed]
+        placed = [flag.replace("$(YANMO_DEFAULTS)", "curate.sources=bundled") for flag in placed]
+        options = load(stages[verb].config, placed, f"yanmo {verb}")
+        if verb == "train":
+            assert options.when_busy == "end" and options.night == "21:00-08:00"
+        read = {flag.partition("=")[2] for flag in flags if "=/run/yanmo/" in flag}
+        assert read <= made, "a file that no earlier stage leaves"
+        outputs = ExecutorOutputs.parse(options.executor_input)
+        assert outputs
+        made |= {artifact["uri"] for artifact in outputs.artifacts.values()}
+        seen.append(verb)
+    order = ["resolve", "curate", "balance", "tokenize", "train", "evaluate", "evaluate", "promote"]
+    assert seen == order
+
+
+def test_the_window_is_held_and_released_by_a_right_to_one_queue() -> None:
+    for each in documents(WINDOW / "cron-jobs.yaml"):
+        verb, name, *flags = pod_of(each)["containers"][0]["args"]
+        options = load(COMMANDS[name], flags, "yanmo schedule")
+        assert verb == "schedule" and options.queue == "yanmo-night"
+    (role,) = [each for each in documents(WINDOW / "rights.yaml") if each["kind"] == "Role"]
+    (rule,) = role["rules"]
+    assert rule["resourceNames"] == ["yanmo-night"] and set(rule["verbs"]) == {"get", "patch"}
+
+
+def test_a_cron_job_submits_with_what_the_schedule_says() -> None:
+    text = (
+        "schedules: {a: {cron: '0 0 21 * * *', timezone: Europe/Berlin, by: cronjob, night: 21:00-08:00, "
+        "set: {train_steps: 20, data_quotas: 'ci=200%'}}}"
+    )
+    (schedule,) = schedules_in(text, "x").values()
+    found = manifest(schedule, "team-a")
+    assert found["spec"]["schedule"] == "0 21 * * *" and found["spec"]["timeZone"] == "Europe/Berlin"
+    verb, *flags = pod_of(found)["containers"][0]["args"]
+    options = load(SubmitOptions, flags, "yanmo submit")
+    assert verb == "submit" and options.detach and options.once and options.name == "$(YANMO_JOB)"
+    assert "train.night=21:00-08:00" in options.set and "data_quotas=ci=200%" in options.set
+    assert options.namespace == "team-a" and json.dumps(found)

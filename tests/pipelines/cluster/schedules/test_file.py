@@ -1,0 +1,112 @@
+"""A file of schedules: what is wrong with it is refused before anything is asked."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from yanmo.common.errors import UsageError
+from yanmo_pipelines.cluster.schedules.file import read_schedules, schedules_in, shown_time
+
+NIGHT = """\
+timezone: Asia/Shanghai
+schedules:
+  nightly:
+    cron: "0 21 * * *"
+    night: 21:00-08:00
+    set: {train_steps: 400, train.layers: 4}
+"""
+
+
+def one(line: str, rest: str = "") -> str:
+    return f"schedules:\n  nightly:\n    cron: {line}\n{rest}"
+
+
+def test_a_schedule_says_when_it_fires_in_the_teams_zone() -> None:
+    (nightly,) = schedules_in(NIGHT, "x.yaml").values()
+    since = datetime(2026, 11, 23, 13, 30, tzinfo=UTC).timestamp()
+    assert [shown_time(at, nightly.zone) for at in nightly.next_times(since)] == [
+        "Tue 2026-11-24 21:00 +0800",
+        "Wed 2026-11-25 21:00 +0800",
+        "Thu 2026-11-26 21:00 +0800",
+    ]
+    assert nightly.settings == {
+        "train.when_busy": "end",
+        "train.night": "21:00-08:00",
+        "train.timezone": "Asia/Shanghai",
+        "train_steps": "400",
+        "train.layers": "4",
+    }
+    assert not nightly.options.catch_up and nightly.options.by == "kfp"
+
+
+def test_one_of_the_file_may_wait_in_the_place_of_ending() -> None:
+    (found,) = schedules_in(one("0 21 * * *", "    set: {train.when_busy: wait}\n"), "x").values()
+    assert found.settings["train.when_busy"] == "wait"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "expected a YAML file of schedules"),
+        ("- a\n", "expected a YAML file of schedules"),
+        ("schedules: {}\n", "0 schedules; expected 1 to 50"),
+        ("schedule:\n  a: {cron: 0 21 * * *}\n", "unknown key schedule; did you mean schedules?"),
+        ("schedules:\n  a:\n", "schedule a: expected `cron:`"),
+        ("schedules:\n  a: {channel: main}\n", "cron is missing"),
+        (one("0 21 * * *", "    timeZone: Asia/Shanghai\n"), "unknown key timeZone; did you mean timezone?"),
+        (one("0 21 * * *", "    suspended: true\n"), "unknown key suspended; did you mean suspend?"),
+        (one("0 21 * * *", "    timezone: Asia/Shangai\n"), "'Asia/Shangai': not a time zone"),
+        (one("0 21 * * *", "    timezone: ../../etc/passwd\n"), "not a time zone"),
+        (one("0 21 * * *", "    suspend: maybe\n"), "suspend: maybe: expected true or false"),
+        (one("0 21 * * *", "    by: argo\n"), "by: argo: expected one of kfp, cronjob"),
+        (one("0 21 * * *", "    set: [a]\n"), "set: expected a mapping"),
+        (one("0 21 * * *", "    set: {a: {b: c}}\n"), "set: a: expected a single value"),
+        (one("0 21 * * *", "    channel: a/b\n"), "channel 'a/b': expected up to 100 letters"),
+        (one("0 21 * * *", "    night: 21:00-08:00\n    set: {train.night: 1-2}\n"), "is said by night"),
+        (one("0 21 * * *", "    by: cronjob\n    catch_up: true\n"), "catch_up: a CronJob fires only"),
+        (one("0 21 30 2 *"), "never fires: no month has such a day"),
+        (one("0 21 * *"), "expected minute, hour, day, month and day of the week"),
+        (one("0 21 */2 * mon"), "KFP fires where day and weekday both fit"),
+        (one("5 0 21 * * *", "    by: cronjob\n"), "a CronJob fires at whole minutes"),
+        ("schedules:\n  a:\n    cron: */5 * * * *\n", "stands in quotation marks"),
+        ("schedules:\n  a:\n    cron: @daily\n", "stands in quotation marks"),
+        ("schedules:\n  Nightly: {cron: 0 21 * * *}\n", "schedule Nightly: expected a name of at most 36"),
+        ("schedules:\n  " + "a" * 37 + ": {cron: 0 21 * * *}\n", "expected a name of at most 36"),
+        ("schedules:\n  ../x: {cron: 0 21 * * *}\n", "expected a name of at most 36"),
+        ("schedules:\n  a: {cron: 0 21 * * *}\n  a: {cron: 0 1 * * *}\n", "'a' is named twice"),
+        ("schedules: {a: &a [*a]}\n", "expected"),
+        ("a: " * 5000, "expected a YAML file of schedules"),
+    ],
+)
+def test_what_is_wrong_is_named_with_what_was_expected(text: str, said: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        schedules_in(text, "night.yaml")
+    assert said in str(refused.value) and str(refused.value).startswith("night.yaml")
+    assert "\n" not in str(refused.value) and len(str(refused.value)) < 700
+
+
+def test_a_file_that_is_not_there_or_no_text_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no such file"):
+        read_schedules(str(tmp_path / "none.yaml"))
+    (tmp_path / "bytes").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UsageError, match="in UTF-8"):
+        read_schedules(str(tmp_path / "bytes"))
+
+
+def two(first: str, second: str, more: str = "", zone: str = "UTC") -> str:
+    return (
+        f"schedules:\n  a: {{cron: '{first}', channel: n}}\n"
+        f"  b: {{cron: '{second}', channel: n, timezone: {zone}{more}}}\n"
+    )
+
+
+def test_two_schedules_of_a_channel_may_not_fire_at_once() -> None:
+    for text in (two("0 21 * * *", "0 21 1 * *"), two("0 13 * * *", "0 21 * * *", zone="Asia/Shanghai")):
+        with pytest.raises(UsageError, match="schedules a and b both start a run of channel n on "):
+            schedules_in(text, "x")
+    assert len(schedules_in(two("0 21 * * 1-5", "0 9 * * 0,6"), "x")) == 2
+    assert len(schedules_in(two("0 21 * * *", "0 21 * * *", ", suspend: true"), "x")) == 2
+    assert len(schedules_in(two("0 21 * * *", "0 21 * * *", ", store: 's3://b/p'"), "x")) == 2
