@@ -10,7 +10,10 @@ from yanmo_pipelines.kfp_adapter import Form, Tasks, add_drop_downs, fields_of, 
 from yanmo_pipelines.resources import Column
 from yanmo_pipelines.stages import BALANCE, CURATE, DATA_ONLY, RESOLVE, TOKENIZE
 
-_OF_TRAINING = ("model_start", "training_pod_cpu", "training_pod_gpus", "training_pod_memory")
+_OF_TRAINING = (
+    *("model_start", "train_unfinished"),
+    *("training_pod_cpu", "training_pod_gpus", "training_pod_memory"),
+)
 """Fields of the first task that mean nothing here."""
 
 

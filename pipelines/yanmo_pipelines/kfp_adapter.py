@@ -26,7 +26,7 @@ from yanmo.options.one_line import as_line
 from yanmo.stage.declaration import Stage
 from yanmo_pipelines import resources
 
-MAX_FORM_FIELDS = 20
+MAX_FORM_FIELDS = 25
 OWN_FIELDS = {
     "channel": "whose pointers are read and moved: main, dev, nightly ...",
     "store": "where outputs are kept: s3://bucket/prefix; empty: what the Secret yanmo-store says, else "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -117,7 +117,7 @@ class Corpus:
         self.kept = np.flatnonzero(stays)[np.argsort(self.cluster[stays], kind="stable")]
         self.count("near_duplicate", self.copies.unique[~stays])
 
-    def take_down(self, excluded: set[str]) -> None:
+    def take_down(self, excluded: Set[str]) -> None:
         """Drop every cluster that holds an excluded id."""
         listed = np.array([bytes.fromhex(id)[:16] for id in sorted(excluded)], dtype="S16")
         is_listed = np.isin(self.candidates.id, listed)

@@ -10,7 +10,6 @@ import dataclasses
 import functools
 import logging
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NoReturn
 
 from yanmo.common.errors import DataError, StorageError, UsageError
@@ -30,7 +29,6 @@ from yanmo.curate.sources.listing import (
     Source,
     digest_files,
     find_files,
-    iterate_excluded,
     sources_input,
 )
 from yanmo.curate.split.benchmark_files import benchmark_texts
@@ -42,6 +40,7 @@ from yanmo.curate.text.record_rules import check_record_rules, max_record_bytes,
 from yanmo.formats.records import CONFIRM
 from yanmo.options.fields import NONE, Only, Scalar, names_of
 from yanmo.stage.stage_run import Finish, KeyInput, Prepared, Skip, StageRun, Steps
+from yanmo.stage.taken_down import digest_of, taken_down
 from yanmo.store.commit import Attempt, Result
 from yanmo.store.manifest import digest
 from yanmo.store.output import Output, open_reference
@@ -75,7 +74,7 @@ class Handed:
     """What `prepare` hands to the work."""
 
     sources: list[Source]
-    excluded: set[str] = dataclasses.field(default_factory=set)
+    excluded: frozenset[str] = frozenset()
     """Ids to take down."""
     benchmarks: list[Source] = dataclasses.field(default_factory=list)
     corpus: Corpus | None = None
@@ -98,10 +97,9 @@ def prepare(run: CurateRun) -> Prepared[Handed]:
     if options.shard:
         _map_shard(run, made)
     inputs: dict[str, KeyInput] = {"sources": sources_input(sources), **_form_input(options)}
-    if options.exclude:
-        made.excluded = set(iterate_excluded(Path(options.exclude)))
+    made.excluded = taken_down(options.exclude, options)
     if made.excluded:
-        inputs["exclude"] = {"content_digest": digest(sorted(made.excluded)), "uri": options.exclude}
+        inputs["exclude"] = {"content_digest": digest_of(made.excluded), "uri": options.exclude}
     if options.benchmarks:
         found = find_files(options.benchmarks, BENCHMARK_FORMS, "--benchmarks")
         made.benchmarks = digest_files(run.store, found)

@@ -74,6 +74,12 @@ class ChannelOptions(StoreOptions, group="store"):
         "pointer of the channel that is moved on success; default: the stage's name; 'none' moves none",
         kind="environment",
     )
+    take: str = opt(
+        "",
+        "output of this stage, <stage>/<key> or a reference, that is handed on as it is: nothing is made and "
+        "no pointer moved; pipelines give it where they finish an earlier run's training",
+        kind="environment",
+    )
 
     def contradictions(self) -> list[str]:
         return name_problems("--channel", self.channel)

@@ -39,6 +39,11 @@ class WholeRun:
     options: Mapping[str, StageOptions]
     """Stage -> its options, read by its own reader."""
 
+    def with_stage(self, stage: str, own: Mapping[str, str]) -> WholeRun:
+        """With these settings of a stage in the place of what was said of it; raises as `read_run`."""
+        read = _read(stage, type(self.options[stage]), {}, own, ())
+        return WholeRun({**self.settings, stage: own}, {**self.options, stage: read})
+
     def line(self, but: str) -> str:
         """The settings of all stages but one in one line, as their `--options` takes it."""
         handed_on = {stage: own for stage, own in self.settings.items() if stage != but}

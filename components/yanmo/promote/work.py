@@ -55,6 +55,7 @@ from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output, read_json
 from yanmo.store.pause import PausedOutput
 from yanmo.store.pointers import move_pointer, read_pointer
+from yanmo.store.runs.unfinished import change_unfinished
 from yanmo.store.schema import utc_now
 
 log = logging.getLogger(__name__)
@@ -180,10 +181,14 @@ def _verdict_record(
 
 def finish(run: PromoteRun, output: Output) -> Finish:
     """Move the champion pointer if the verdict says so; the same for a verdict made now or before."""
+    from yanmo.promote.page.about_the_run import about_the_run, with_words
+
     verdict = read_json(output, "verdict.json")
     promoted, entry = _promoted(run, output, verdict)
     report = read_json(output, "report.json")
     _show(run, verdict, report, promoted)
+    model = open_evaluation(run.input("challenger")).model
+    _no_longer_unfinished(run, model)
     sentence: str = verdict["sentence"]["en"]
     words: Words | None = None
     page: str | Path = output.path("report.html")
@@ -191,6 +196,10 @@ def finish(run: PromoteRun, output: Output) -> Finish:
         words = hold_sentence(entry, place_of(run.store, run.options.channel))
         log.warning("%s", words.en)
         sentence, page = f"{words.en} {sentence}", _page_with(page, report, words)
+    about = about_the_run(run.store, run.options, model)
+    if about is not None:
+        text = page if isinstance(page, str) else page.read_text(encoding="utf-8")
+        sentence, page = f"{about.en} {sentence}", with_words(text, about)
     return Finish(
         parameters={"promoted": str(promoted).lower(), "result": sentence},
         artifacts={
@@ -199,19 +208,37 @@ def finish(run: PromoteRun, output: Output) -> Finish:
             **_champion(run.store, run.options.channel),
         },
         metadata={"metrics": run_metrics(report, promoted)},
-        night=_night(run, report, entry, words),
+        night=_night(run, report, entry, words, about),
     )
 
 
-def _night(run: PromoteRun, report: dict[str, Any], entry: Entry | None, words: Words | None) -> NightFound:
-    """What the channel's pages of nights say of this verdict."""
+def _night(
+    run: PromoteRun,
+    report: dict[str, Any],
+    entry: Entry | None,
+    words: Words | None,
+    about: Words | None,
+) -> NightFound:
+    """What the channel's pages of nights say of this verdict.
+
+    Args:
+        words: how the model waits for a person.
+        about: what the run was about.
+    """
+    from yanmo.promote.page.about_the_run import with_words
     from yanmo.promote.page.rendering import render
     from yanmo.promote.page.summary import chosen_verses
 
     row = found_of(report, chosen_verses(report["samples"], run.options.seed))
     if entry is not None and words is not None:
         row = held_row(row, entry, words)
-    return NightFound(row=row, page=lambda serial: render(report, words, serial))
+    return NightFound(row=row, page=lambda serial: with_words(render(report, words, serial), about))
+
+
+def _no_longer_unfinished(run: PromoteRun, model: Output) -> None:
+    """The model was judged: the channel's next run need not finish it. A person's dry run changes nothing."""
+    if run.options.run_id or not run.options.dry_run:
+        change_unfinished(run.store, run.options.channel, lambda record: record.without(model.manifest.key))
 
 
 def _show(run: PromoteRun, verdict: dict[str, Any], report: dict[str, Any], promoted: bool) -> None:

@@ -17,6 +17,7 @@ from yanmo.options.fields import default_argv
 from yanmo.options.whole_run import WholeRun
 from yanmo.resolve.config import STAGE, ResolveOptions
 from yanmo.resolve.references import body, inputs_json, resolve
+from yanmo.resolve.unfinished import note_the_run, training_to_finish
 from yanmo.stage.failing import failed
 from yanmo.stage.form import read_form
 from yanmo.stage.kfp_outputs import ExecutorOutputs
@@ -60,11 +61,16 @@ def _resolve(options: ResolveOptions, started: float, number: int) -> None:
         line = options_line(options.others)
         run = read_form(STAGE, options.stages, options.form, options.defaults, line)
         options = _with_own(options, run)
-        references = resolve(store, options)
+        finishing = training_to_finish(store, options, run) if outputs else None
+        references = resolve(store, options, run.options.get("tokenize"), finishing)
         _begin_night(store, options, run, started)
+        if outputs:
+            note_the_run(store, options, run, finishing)
     if outputs:
-        found = {"options": run.line(but=STAGE.name), "channel": options.channel, **options.pods}
-        outputs.write({name: body(r) for name, r in references.items()}, {}, found)
+        shown = finishing.run if finishing else run
+        training = f"finish train/{finishing.training.key[:12]}" if finishing else "new"
+        found = {"options": shown.line(but=STAGE.name), "channel": options.channel, "training": training}
+        outputs.write({name: body(r) for name, r in references.items()}, {}, {**found, **options.pods})
     else:
         answer(inputs_json(references))
 

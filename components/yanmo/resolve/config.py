@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 
 from yanmo.options.fields import Options, opt
 from yanmo.options.shared import StageOptions
+from yanmo.options.values import brief
 from yanmo.resolve.pods import Cores, Gpus, Memory, NodeLabels, Taints
 from yanmo.stage.declaration import Stage
 
@@ -67,10 +69,19 @@ class ResolveOptions(PodOptions, StageOptions, group="resolve"):
     )
     use_tokenizer: str = opt(
         "auto",
-        "tokenizer of the run: auto is that of the model that the training starts from, else a new one; or "
-        "champion, latest, tokenizer/KEY, none",
+        "tokenizer of the run: auto is that of the model that the training starts from, else the channel's, "
+        "else (none yet, or made with other options of the vocabulary) a new one; or champion, latest, "
+        "tokenizer/KEY, new",
         kind="environment",
         form="model_tokenizer",
+    )
+    unfinished: str = opt(
+        "finish",
+        "a training of the channel that was paused, killed or not judged: finish it first, with the data and "
+        "options that it began with; leave it, and train what this form says; or train/KEY, to finish one "
+        "that was left or given up",
+        kind="environment",
+        form="train_unfinished",
     )
     stages: tuple[str, ...] = opt(
         (), "module that declares another stage of the run; may be given many times", kind="environment"
@@ -92,6 +103,12 @@ class ResolveOptions(PodOptions, StageOptions, group="resolve"):
         kind="environment",
     )
 
+    def contradictions(self) -> list[str]:
+        """What `unfinished` cannot be."""
+        if re.fullmatch(r"finish|leave|train/[0-9a-f]{4,64}", self.unfinished):
+            return []
+        return [f"--unfinished {brief(self.unfinished)}: expected finish, leave or train/KEY"]
+
 
 STAGE = Stage(
     name="resolve",
@@ -99,6 +116,13 @@ STAGE = Stage(
     revision=1,
     config=ResolveOptions,
     outputs={"champion": "Model", "evaluation_set": "Dataset", "start_model": "Model", "tokenizer": "Model"},
-    parameters=("options", "channel", "training_pod_cpu", "training_pod_gpus", "training_pod_memory"),
+    parameters=(
+        "options",
+        "channel",
+        "training",
+        "training_pod_cpu",
+        "training_pod_gpus",
+        "training_pod_memory",
+    ),
     objects={"training_pod_nodes": dict, "training_pod_tolerations": list},
 )

@@ -11,7 +11,10 @@ import logging
 from collections.abc import Mapping
 
 from yanmo.options.fields import NONE, flag
+from yanmo.options.shared import StageOptions
+from yanmo.resolve.channel_tokenizer import channels_tokenizer, tokenizer_of
 from yanmo.resolve.config import ResolveOptions
+from yanmo.resolve.unfinished import Finishing
 from yanmo.stage.inputs import open_input
 from yanmo.store.manifest import Reference
 from yanmo.store.objects import ObjectStore
@@ -21,14 +24,24 @@ from yanmo.store.pointers import open_named, pointer_name, read_pointer
 log = logging.getLogger(__name__)
 
 
+NEW = "new"
 POINTED = ("champion", "evaluation_set")
 """Pointers that a run follows here; an output of this task has the name of each."""
 Opened = Mapping[str, Output | None]
 """What they name."""
 
 
-def resolve(store: ObjectStore, options: ResolveOptions) -> dict[str, Reference | None]:
+def resolve(
+    store: ObjectStore,
+    options: ResolveOptions,
+    vocabulary: StageOptions | None = None,
+    finishing: Finishing | None = None,
+) -> dict[str, Reference | None]:
     """Each output of this task -> what it refers to; None for nothing.
+
+    Args:
+        vocabulary: the options of `tokenize`; None where the run's are not known.
+        finishing: the training that this run finishes, and what it began with.
 
     Raises:
         DataError: a pointer or an option names an output that is not in the store.
@@ -36,8 +49,12 @@ def resolve(store: ObjectStore, options: ResolveOptions) -> dict[str, Reference 
     opened = {name: _pointed(store, options.channel, name) for name in POINTED}
     for name, output in opened.items():
         log.info("%s of channel %s: %s", name, options.channel, output or NONE)
-    start = _named(store, options, "start_from", "train", opened)
-    tokenizer = _tokenizer(store, options, start, opened)
+    start: Output | None
+    if finishing:
+        start, tokenizer = finishing.model, finishing.cache.part("tokenizer")
+    else:
+        start = _named(store, options, "start_from", "train", opened)
+        tokenizer = _tokenizer(store, options, start, opened, vocabulary)
     found = {**opened, "start_model": start, "tokenizer": tokenizer}
     return {name: output.reference if output else None for name, output in found.items()}
 
@@ -67,15 +84,27 @@ def _named(
 
 
 def _tokenizer(
-    store: ObjectStore, options: ResolveOptions, start: Output | None, opened: Opened
+    store: ObjectStore,
+    options: ResolveOptions,
+    start: Output | None,
+    opened: Opened,
+    vocabulary: StageOptions | None,
 ) -> Output | None:
-    """The run's tokenizer: a model that goes on needs the one it began with."""
+    """The run's tokenizer; None for a new one.
+
+    A model that goes on needs the one it began with. Without one the channel's is kept, so that a run on more
+    text can be compared, continued and cached like those before it.
+    """
     value = options.use_tokenizer
+    if value == NEW:
+        return None
     if value not in ("auto", "champion", ""):
         return _named(store, options, "use_tokenizer", "tokenizer", opened)
-    model = _named(store, options, "use_tokenizer", "train", opened) if value == "champion" else start
-    cache = model.input("token_cache") if model else None
-    return cache.part("tokenizer") if cache else None
+    if value == "champion":
+        return tokenizer_of(_named(store, options, "use_tokenizer", "train", opened))
+    return (
+        tokenizer_of(start) if start else channels_tokenizer(store, options, opened["champion"], vocabulary)
+    )
 
 
 def body(reference: Reference | None) -> str:

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 from yanmo.common.errors import UsageError
 from yanmo.options.one_line import read_line
-from yanmo.options.shared import StageOptions
 from yanmo.options.values import brief
 from yanmo.options.whole_run import WholeRun, read_run
 from yanmo.stage.declaration import Stage
@@ -29,8 +28,8 @@ def read_form(first: Stage, stages: Sequence[str], form: Sequence[str], defaults
     Raises:
         UsageError: a value that an option cannot have; begins with the field's name.
     """
-    declared = {first.name: first.config} | dict(map(_declared, stages))
-    return read_run(declared, _by_stage(form), read_line(defaults), line)
+    configs = {stage.name: stage.config for stage in (first, *declared(stages))}
+    return read_run(configs, _by_stage(form), read_line(defaults), line)
 
 
 def _by_stage(form: Sequence[str]) -> dict[str, dict[str, str]]:
@@ -44,15 +43,24 @@ def _by_stage(form: Sequence[str]) -> dict[str, dict[str, str]]:
     return found
 
 
-def _declared(module: str) -> tuple[str, type[StageOptions]]:
-    """A stage and its options, by where it is declared: no stage knows another.
+def declared(modules: Sequence[str]) -> list[Stage]:
+    """The stages that modules declare: no stage knows another.
 
     Such a `config.py` needs the standard library alone.
+
+    Raises:
+        UsageError: a module that declares none.
     """
+    return [_declared(module) for module in modules]
+
+
+def _declared(module: str) -> Stage:
     try:
-        stage: Stage = importlib.import_module(module).STAGE
+        found = importlib.import_module(module).STAGE
     except (ImportError, AttributeError, TypeError, ValueError):
+        found = None
+    if not isinstance(found, Stage):
         raise UsageError(
             f"--stages {brief(module)}: expected the module of a STAGE, such as yanmo.train.config"
-        ) from None
-    return stage.name, stage.config
+        )
+    return found

@@ -15,6 +15,7 @@ from yanmo.common.whole_file import write_whole
 from yanmo.options.fields import NONE
 from yanmo.options.shared import StageOptions
 from yanmo.stage.declaration import Stage
+from yanmo.stage.inputs import open_input
 from yanmo.stage.kfp_outputs import ExecutorOutputs
 from yanmo.stage.stage_run import Finish, Made, Options, StageRun, Steps
 from yanmo.store.objects import ObjectStore
@@ -80,6 +81,25 @@ def hand_over(
     shown = dataclasses.replace(shown, artifacts={**shown.artifacts, **bodies})
     write_results(stage, options, output.reference.to_json(), shown, outputs)
     return parts
+
+
+def hand_on(stage: Stage, options: Options, store: ObjectStore, outputs: ExecutorOutputs | None) -> None:
+    """Hand over the output that --take names, made by an earlier run, in the place of one of this run.
+
+    Raises:
+        DataError, UsageError: it names none of this stage.
+    """
+    output = open_input(store, options.take, "--take", stages=(stage.name,))
+    if output is None:
+        raise UsageError(f"--take {options.take}: expected an output of {stage.name}, or no --take at all")
+    parts = {name: output.part(name) for name in output.manifest.references}
+    log.info("handing on %s of an earlier run, with which a training is finished; nothing is made", output)
+    if options.pointer != NONE and options.run_id:
+        named = {_part_pointer(options.pointer, name): part.reference for name, part in parts.items()}
+        named[options.pointer or stage.name] = output.reference
+        add_to_run(store, options.channel, options.run_id, named)
+    bodies = {name: part.reference.to_json() for name, part in parts.items()}
+    write_results(stage, options, output.reference.to_json(), Finish(artifacts=bodies), outputs)
 
 
 def pass_on(

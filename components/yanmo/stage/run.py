@@ -45,6 +45,7 @@ from yanmo.stage.rerun import rerun_command
 from yanmo.stage.results import (
     check_pointers,
     check_reference_out,
+    hand_on,
     hand_over,
     pass_on,
     record_pause,
@@ -133,6 +134,8 @@ def _ended(
         Teller(stage.name, options, started).failed(error, again)
         if not (steps.assist and _is_helper()):  # of several ranks it may fail alone
             record_fatal(stage, options, ending, error)
+            if steps.failed:
+                steps.failed(options, error)
         return ending
 
 
@@ -161,6 +164,10 @@ def _serve(
     fatal = fatal_of_this_run(store, stage, options)
     if fatal is not None:
         return fatal
+    if options.take:
+        hand_on(stage, options, store, outputs)
+        forget_fatal(store, stage, options)
+        return _DONE
     try:
         inputs = resolve_inputs(store, options)
     except PausedInput as error:

@@ -187,6 +187,32 @@ def overwrite(
     raise StorageError(f"{store.uri}/{name}: changed under {_TRIES} tries to replace it; try again")
 
 
+def amend(store: ObjectStore, name: str, change: Callable[[bytes], bytes]) -> None:
+    """Write what `change` makes of the object as it is, by compare-and-swap: no other writer's word is lost.
+
+    Args:
+        change: given the bytes, b"" where there is no object; may be called again, where another writer was
+            faster. Nothing is written where it gives back what it was given.
+
+    Raises:
+        StorageError: it changed under every try.
+    """
+    for _ in range(_TRIES):
+        try:
+            data, version = store.read(name)
+        except FileNotFoundError:
+            data, version = b"", ""
+        changed = change(data)
+        if changed == data:
+            return
+        try:
+            store.replace(name, changed, version) if version else store.create(name, changed)
+            return
+        except (Changed, AlreadyExists, FileNotFoundError):
+            continue
+    raise StorageError(f"{store.uri}/{name}: changed under {_TRIES} tries to change it; try again")
+
+
 def is_name(name: str) -> bool:
     """Whether `name` can be an object's: each part from the allow-list, at most 900 characters."""
     return len(name) <= 900 and _NAME.match(name) is not None

@@ -6,7 +6,8 @@ from yanmo.train.config import STAGE
 from yanmo.train.supervision.automatic import settle
 from yanmo.train.supervision.busy import alone
 from yanmo.train.supervision.grid import prepare
+from yanmo.train.supervision.of_channel import failed
 from yanmo.train.supervision.supervisor import forget, work
 
 if __name__ == "__main__":
-    run(STAGE, Steps(work, settle=settle, prepare=prepare, alone=alone, finish=forget))
+    run(STAGE, Steps(work, settle=settle, prepare=prepare, alone=alone, finish=forget, failed=failed))

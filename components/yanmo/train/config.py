@@ -13,6 +13,7 @@ from yanmo.options.shared import StageOptions
 from yanmo.stage.declaration import Stage
 from yanmo.train.metrics.declared import METRICS
 from yanmo.train.options.budget_options import BudgetOptions
+from yanmo.train.options.continued_options import ContinuedOptions
 from yanmo.train.options.data_options import DataOptions
 from yanmo.train.options.machine_options import EngineOptions, left_to_a_cpu
 from yanmo.train.options.measuring_options import CheckpointOptions, HealthOptions, MeasuringOptions
@@ -31,6 +32,7 @@ class TrainConfig(
     DataOptions,
     OptimizerOptions,
     ScheduleOptions,
+    ContinuedOptions,
     EngineOptions,
     MeasuringOptions,
     CheckpointOptions,

@@ -154,6 +154,12 @@ class TimeWindows:
         ends_at, then, reason = min(ends, default=(float("inf"), "paused", ""), key=lambda end: end[0])
         return TimeWindow(is_night, ends_at, then, reason)
 
+    @property
+    def is_over(self) -> bool:
+        """Whether there is nothing to train now: the hours have not begun, or are over."""
+        window = self.current()
+        return window.then == "paused" and window.ends_at <= self._clock()
+
     def _stops(self) -> list[tuple[float, Then, str]]:
         hours, found = self._hours, list[tuple[float, Then, str]]()
         if hours.max_seconds:

@@ -93,12 +93,14 @@ def test_a_model_to_start_from_brings_its_tokenizer(store: FileStore) -> None:
     model = part("train", {"token_cache": cache}, {})
     move_pointer(store, "dev", "champion", model.reference)
     for flags, wanted in [
-        ((), (None, None)),
+        ((), (None, tokenizer)),
+        (("--use-tokenizer=new",), (None, None)),
+        (("--use-tokenizer=none",), (None, None)),
         (("--start-from=champion",), (model, tokenizer)),
         ((f"--start-from=train/{model.manifest.key[:12]}",), (model, tokenizer)),
         (("--start-from=champion", "--use-tokenizer=none"), (model, None)),
         (("--use-tokenizer=champion",), (None, tokenizer)),
-        (("--start-from=latest",), (None, None)),
+        (("--start-from=latest",), (None, tokenizer)),
         ((f"--use-tokenizer=tokenizer/{tokenizer.manifest.key}",), (None, tokenizer)),
     ]:
         found = resolve(store, options(store, *flags))

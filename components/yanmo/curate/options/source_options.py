@@ -28,7 +28,8 @@ class SourceOptions(Options, group="sources"):
     )
     exclude: str = opt(
         "",
-        "file of document ids to remove, one per line; every copy of their text is removed too",
+        "file, or object s3://bucket/name, of document ids to remove, one per line; every copy of their text "
+        "is removed too",
         kind="environment",
         often=True,
     )

@@ -10,17 +10,14 @@ import hashlib
 import json
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from yanmo.common.errors import DataError, StorageError, UsageError, in_words
-from yanmo.common.given_file import MIB, given_text
 from yanmo.common.plain_json import json_value
 from yanmo.curate.sources.entries import NO_SETTINGS, Settings, read_entries
 from yanmo.curate.sources.raw_files import RawFile, list_files, local_path, open_file, stat_file
-from yanmo.options.values import brief
 from yanmo.store.manifest import digest
 from yanmo.store.objects import AlreadyExists, Changed, ObjectStore
 
@@ -34,8 +31,6 @@ _NAME = re.compile(
     r".*\.(?:(parquet)|(jsonl|txt|csv|tsv)(?:\.(gz|zst|xz|bz2))?)\Z", re.IGNORECASE | re.DOTALL
 )
 _HASHED_AT_A_TIME = 1 << 20
-_MOST_EXCLUDED_BYTES = 64 * MIB
-"""Of --exclude; a million ids."""
 SMALL_BYTES = 64 << 10
 """A file below this is small."""
 MANY_SMALL = 100
@@ -250,24 +245,3 @@ def sources_input(sources: list[Source]) -> dict[str, Any]:
             for n, sha, size, *settings in files
         ],
     }
-
-
-def iterate_excluded(path: Path) -> Iterator[str]:
-    """The document ids in a take-down file; `#` begins a comment.
-
-    Raises:
-        DataError: it cannot be read, or a line is not an id.
-    """
-    what, shown = "a text file with one id per line", f"--exclude {path}"
-    try:
-        text = given_text(path, what, shown=shown, most_bytes=_MOST_EXCLUDED_BYTES)
-    except FileNotFoundError as error:
-        raise DataError(f"{shown}: expected {what}: no such file") from error
-    for number, line in enumerate(text.splitlines(), 1):
-        found = line.partition("#")[0].strip()
-        if found and not re.fullmatch(r"[0-9a-f]{64}", found):
-            raise DataError(
-                f"--exclude {path}:{number}: expected an id of 64 hexadecimal digits, got {brief(found)}"
-            )
-        if found:
-            yield found

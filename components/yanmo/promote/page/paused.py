@@ -14,9 +14,9 @@ _TEMPLATE = Path(__file__).with_name("paused.html.jinja")
 def pause_sentence(paused: PausedOutput) -> Words:
     """At which step, why, and how it goes on."""
     return Words(
-        f"Paused at {paused.where} ({paused.why}): the next run with the same data and options goes on "
-        "there.",
-        f"已暂停于 {paused.where}（{paused.why}）：下一次以同样的数据和选项运行时，从该处继续。",
+        f"Paused at {paused.where} ({paused.why}): the channel's next run goes on there, with the data and "
+        "options that this training began with.",
+        f"已暂停于 {paused.where}（{paused.why}）：该频道的下一次运行从该处继续，数据与选项同训练开始时。",
     )
 
 

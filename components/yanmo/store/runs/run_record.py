@@ -19,15 +19,14 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from yanmo.common.errors import DataError, StorageError, wrong_in
+from yanmo.common.errors import DataError, wrong_in
 from yanmo.store.manifest import Reference
-from yanmo.store.objects import AlreadyExists, Changed, ObjectStore
+from yanmo.store.objects import ObjectStore, amend
 from yanmo.store.pause import PausedOutput
 from yanmo.store.schema import LaterSchema, parse, utc_now
 
 RUN_SCHEMA = "yanmo.run/1"
 _MAX_BYTES = 262_144
-_TRIES = 20
 _NAME = re.compile(r"pointers/[^/]+/runs/[^/]+\.json\Z")
 
 
@@ -140,29 +139,51 @@ def add_pause(
     _change(store, channel, run_id, with_pause)
 
 
+def note_night(store: ObjectStore, channel: str, run_id: str, said: Mapping[str, Any]) -> None:
+    """Record what the run is about, beside what it was noted to be about before; raises as `add_to_run`.
+
+    Args:
+        said: JSON values; `training` ("new", or "finish" of an earlier run's), `finishes` (which),
+            `set_aside` (earlier trainings, and why), `data_sources`, `nothing_new` (since which run).
+    """
+
+    def with_night(values: dict[str, Any]) -> None:
+        values["night"] = {**values.get("night", {}), **said}
+
+    _change(store, channel, run_id, with_night)
+
+
+def parse_night(data: bytes, where: str) -> dict[str, Any]:
+    """What the run of a record was about (`note_night`); empty in one of an earlier version."""
+    values = _values(data, where)
+    night = values.get("night", {})
+    if not isinstance(night, dict):
+        raise _damaged(where, ValueError("night is no object"))
+    return night
+
+
+def read_night(store: ObjectStore, channel: str, run_id: str) -> dict[str, Any]:
+    """`parse_night` of a run; empty where no such run is recorded."""
+    name = run_record_name(channel, run_id)
+    try:
+        return parse_night(store.read(name)[0], f"{store.uri}/{name}")
+    except FileNotFoundError:
+        return {}
+
+
 def _change(store: ObjectStore, channel: str, run_id: str, change: Callable[[dict[str, Any]], None]) -> None:
     name = run_record_name(channel, run_id)
-    for _ in range(_TRIES):
-        try:
-            data, version = store.read(name)
-        except FileNotFoundError:
-            data, version = b"", ""
-        where = f"{store.uri}/{name}"
+    where = f"{store.uri}/{name}"
+
+    def written(data: bytes) -> bytes:
         if data:
-            parse_run(data, where), parse_events(data, where)
+            parse_run(data, where), parse_events(data, where), parse_night(data, where)
         values = _values(data, where) if data else {"schema": RUN_SCHEMA, "run_id": run_id, "outputs": {}}
         before = json.dumps(values)
         change(values)
         if data and json.dumps(values) == before:
-            return
+            return data
         values["written_at"] = utc_now()
-        document = json.dumps(values, ensure_ascii=False, indent=1).encode() + b"\n"
-        try:
-            if data:
-                store.replace(name, document, version)
-            else:
-                store.create(name, document)
-            return
-        except (Changed, AlreadyExists, FileNotFoundError):
-            continue
-    raise StorageError(f"{store.uri}/{name}: changed under {_TRIES} tries to add to it; try again")
+        return json.dumps(values, ensure_ascii=False, indent=1).encode() + b"\n"
+
+    amend(store, name, written)

@@ -95,6 +95,15 @@ class WorkFolder:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
+    @property
+    def saved_label(self) -> str:
+        """The label of the saved state; "" where there is none, or where the folder is in the store itself.
+
+        Raises:
+            DataError: WORK.json is damaged.
+        """
+        return "" if self.is_in_store else str(self._read()[0].get("label", ""))
+
     def restore(self, label: str) -> bool:
         """Bring the saved state here if it is newer than `label` ("" for none); whether it was.
 

@@ -88,6 +88,15 @@ class Uploader:
                     shutil.rmtree(self._root / stale)
         self._saved = self._label(self._newest())
 
+    @property
+    def label(self) -> str:
+        """Names the newest checkpoint, here or uploaded, so that a later one sorts after it; "" for none.
+
+        Raises:
+            DataError: the record of what was uploaded is damaged.
+        """
+        return max(self._label(self._newest()), self._work.saved_label)
+
     def newest(self) -> Kept | None:
         """The newest whole checkpoint; None where there is none."""
         name = self._newest()

@@ -77,6 +77,13 @@ class CheckpointOptions(Options, group="checkpoints"):
         "keep one checkpoint in this many to the end, besides the last two and the best; 0 keeps no others",
         kind="execution",
     )
+    stalled_runs: int = opt(
+        3,
+        "runs of a pipeline, one after another, that come no further than the checkpoint that they found, "
+        "after which the channel gives the training up; 0 never does",
+        kind="environment",
+        most=100,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,6 +34,7 @@ from yanmo.train.backends.hardware import Machine, gpu_files, this_machine
 from yanmo.train.config import TrainConfig
 from yanmo.train.models.starting_model import CONFIG, shape_in
 from yanmo.train.options.machine_options import CPU_RANKS, fitting_ranks
+from yanmo.train.supervision.continued import as_continued
 
 log = logging.getLogger(__name__)
 TrainRun = StageRun[TrainConfig, None]
@@ -55,6 +56,7 @@ def settle(run: TrainRun, look: Look = this_machine) -> TrainConfig:
         EnvironmentFault: the values contradict a given option, or this machine is the first and cannot do it;
             nothing is recorded then.
     """
+    run.options = as_continued(run.options, run.given, goes_on=run.inputs["model"] is not None)
     options = _settled(run, look)
     if _lacks_deepspeed(options) and "backend" not in run.given:
         with contextlib.suppress(ValueError):  # what was given needs DeepSpeed: `check_machine` says so

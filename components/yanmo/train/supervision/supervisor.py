@@ -50,6 +50,7 @@ from yanmo.train.options.model_options import num_parameters, shape_of
 from yanmo.train.sinks.process import Sinks
 from yanmo.train.supervision.automatic import Look, TrainRun, check_machine
 from yanmo.train.supervision.budget import within
+from yanmo.train.supervision.of_channel import begins, ends, is_trained, pauses
 from yanmo.train.supervision.twins import seed_noise
 from yanmo.train.supervision.windows import train_in_windows
 from yanmo.train.time_window import TimeWindows
@@ -76,22 +77,30 @@ def _work(run: TrainRun, look: Look, spent: tuple[float, str]) -> Result:
     if (run.telemetry.value("tries", room="stage") or 1) > 1:
         run.telemetry.add("restarts", reason="another try")
     windows, parts = TimeWindows(dataclasses.replace(options.hours(), budget=spent)), dict[str, Output]()
+    if not windows.is_over:
+        begins(run, uploader.label)
 
     @functools.cache
     def task() -> WorkerJob:
         check_machine(run, look)
         return _task(run, cache, folder)
 
-    if not (folder / job.EXPORT).exists():
-        first = task()
-        uploader.restore()
-        watched = KillWatch(run.store, run.work_folder.name, folder).begin(first.options)
-        with watched as memory, _sinks(run, first) as sinks:
-            pause = train_in_windows(first, windows, MetricsGauges(run.telemetry, folder), uploader, memory)
-            sinks.is_done = pause is None
-        if pause:
-            uploader.save()
-            return Result(counts={}, pause=pause)
+    try:
+        if not (folder / job.EXPORT).exists():
+            first = task()
+            uploader.restore()
+            watched = KillWatch(run.store, run.work_folder.name, folder).begin(first.options)
+            with watched as memory, _sinks(run, first) as sinks:
+                gauges = MetricsGauges(run.telemetry, folder)
+                pause = train_in_windows(first, windows, gauges, uploader, memory)
+                sinks.is_done = pause is None
+            if pause:
+                uploader.save()
+                pauses(run, uploader.label, pause)
+                return Result(counts={}, pause=pause)
+    except Exception:
+        ends(run, uploader.label)
+        raise
     if options.twins:
         noise = seed_noise(run, task, functools.partial(_train_twin, windows))
         parts = {PART: noise} if noise else {}
@@ -141,6 +150,7 @@ def forget(run: TrainRun, output: Output) -> Finish:
             output,
             run.options.twins,
         )
+    is_trained(run, output)
     folder = run.work_folder.path
     run.work_folder.forget()
     run.store.delete(f"{run.work_folder.name}/{RECORD}")

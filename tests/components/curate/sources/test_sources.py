@@ -7,7 +7,7 @@ import pytest
 
 from yanmo.common.errors import DataError, UsageError
 from yanmo.curate.sources.entries import read_entries
-from yanmo.curate.sources.listing import digest_files, find_files, iterate_excluded, sources_input
+from yanmo.curate.sources.listing import digest_files, find_files, sources_input
 from yanmo.store.file_store import FileStore
 from yanmo.store.manifest import file_sha256
 
@@ -132,17 +132,6 @@ def test_an_empty_file_beside_others_is_left_out_with_a_warning(
         file.write_bytes(b"")
     with pytest.raises(DataError, match=r"in/\S+: is empty; remove it"):
         digest_files(store, find_files(str(folder)))
-
-
-def test_take_down_lists_allow_comments_and_nothing_else(tmp_path: Path) -> None:
-    path = tmp_path / "ids.txt"
-    path.write_text(f"# asked for on Monday\n{'a' * 64}\n\n{'b' * 64}  # a poem\n")
-    assert list(iterate_excluded(path)) == ["a" * 64, "b" * 64]
-    path.write_text("a" * 64 + "\nnot an id\n")
-    with pytest.raises(DataError, match=r"ids\.txt:2: expected an id of 64 hexadecimal digits"):
-        list(iterate_excluded(path))
-    with pytest.raises(DataError, match="expected a text file with one id per line: no such file"):
-        list(iterate_excluded(tmp_path / "missing"))
 
 
 def test_a_list_of_sources_may_be_longer_than_any_file_name() -> None:

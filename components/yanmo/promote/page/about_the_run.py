@@ -1,0 +1,83 @@
+"""What a run was about, beside its verdict: nothing new to train, or an earlier run's training finished.
+
+The verdict, and the page that is kept with it, are of two models, whichever run asks for them again. So what
+is of the run stands above the verdict in what this run hands over, and in its record in the store.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from yanmo.common.errors import DataError, EnvironmentFault
+from yanmo.common.pages import html
+from yanmo.options.shared import StageOptions
+from yanmo.promote.gate.verdict import Words
+from yanmo.store.objects import ObjectStore
+from yanmo.store.output import Output
+from yanmo.store.runs.run_record import note_night, read_night
+
+log = logging.getLogger(__name__)
+_TEMPLATE = Path(__file__).with_name("about_the_run.html.jinja")
+_HEADER = '<header class="verdict">'
+
+
+def about_the_run(store: ObjectStore, options: StageOptions, model: Output) -> Words | None:
+    """What there is to say of a run of a pipeline that comes to judge `model`; it is recorded as well.
+
+    None for a run that trained the model that its form asks for, and where the run left no record.
+    """
+    if not options.run_id:
+        return None
+    try:
+        night = read_night(store, options.channel, options.run_id)
+        made = model.manifest
+        if night.get("training") == "finish":
+            words = finished(night, f"{model}")
+        elif night.get("training") == "new" and made.run_id != options.run_id:
+            words = nothing_new(f"{model}", made.run_id, made.created_at)
+            since = {"since": made.run_id, "at": made.created_at, "model": made.key}
+            note_night(store, options.channel, options.run_id, {"nothing_new": since})
+        else:
+            return None
+    except (OSError, DataError, EnvironmentFault) as error:  # must not undo a verdict
+        log.warning("what this run was about is not said on the page: %s", error)
+        return None
+    log.info("%s", words)
+    return words
+
+
+def nothing_new(model: str, run_id: str, made_at: str) -> Words:
+    """That the data and options of this run make a model that was there."""
+    run, day = run_id or "without an id", _shown(made_at)
+    return Words(
+        f"Nothing new since run {run}: the same data and options make {model}, which it trained on {day}; "
+        "nothing was trained now.",
+        f"自运行 {run} 以来没有新内容：同样的数据与选项得到 {model}，"
+        f"该模型已于 {day} 训练完成；这次没有训练。",
+    )
+
+
+def finished(night: dict[str, object], model: str) -> Words:
+    """That this run finished what an earlier one began."""
+    begun = night.get("finishes")
+    begun = begun if isinstance(begun, dict) else {}
+    run, day = begun.get("run_id") or "?", _shown(str(begun.get("begun_at", "?")))
+    return Words(
+        f"This run finished {model}, which run {run} began on {day}, with the data and options of then; new "
+        "data and changed options wait for the next run.",
+        f"本次运行完成了 {model}：它由运行 {run} 于 {day} 开始，数据与选项同当时；"
+        "新的数据与改动的选项留待下一次运行。",
+    )
+
+
+def _shown(at: str) -> str:
+    return at.replace("T", " ").removesuffix("+00:00") + " UTC"
+
+
+def with_words(page: str, words: Words | None) -> str:
+    """The page with these words above its verdict."""
+    if words is None:
+        return page
+    note = html.render(_TEMPLATE, {}, words=words)
+    return page.replace(_HEADER, f"{note}\n{_HEADER}", 1)

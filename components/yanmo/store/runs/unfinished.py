@@ -1,0 +1,247 @@
+"""The trainings that a channel has begun and not judged: its next run finishes the first of them first.
+
+    <store>/runs/train/unfinished/<channel>.json
+
+`train` writes it when the work on a key begins, with all that the key was made from; `promote` takes the key
+out once its model was judged. So a run that was paused or killed, in whatever stage, leaves word of what it
+was at, and nobody has to list the store for it. Every change is a compare-and-swap. gc keeps what a training
+rests on that may be finished.
+
+A run that begins or goes on with a training is noted as a try, with the newest checkpoint that it found. Some
+tries in a row that all found the same one have made no progress: the training is then given up. It stays in
+the record among those that were set aside, so that a person can resume it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from yanmo.common.errors import DataError, wrong_in
+from yanmo.store.manifest import Reference
+from yanmo.store.objects import ObjectStore, amend
+from yanmo.store.output import KEY
+from yanmo.store.schema import LaterSchema, parse, utc_now
+
+SCHEMA = "yanmo.unfinished/1"
+OPEN, TRAINED = "open", "trained"
+GIVEN_UP, LEFT, OUTDATED = "given up", "left", "outdated"
+_STATES = (OPEN, TRAINED, GIVEN_UP, LEFT, OUTDATED)
+_NAME = re.compile(r"runs/train/unfinished/[^/]+\.json\Z")
+_MAX_BYTES = 1_048_576
+_KEPT_TRIES, _KEPT_ASIDE = 30, 20
+Scalar = str | int | float | bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Try:
+    """One run that began a training, or went on with it."""
+
+    run_id: str
+    at: str
+    checkpoint: str
+    """Label of the newest checkpoint that it found, "" for none; labels sort by age."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """One training, and all that its key was made from."""
+
+    key: str
+    revision: int
+    options: dict[str, Scalar]
+    """The semantic ones, resolved."""
+    execution: dict[str, Scalar]
+    inputs: dict[str, Reference | None]
+    run_id: str
+    """The run that began it."""
+    begun_at: str = field(default_factory=utc_now)
+    checkpoint: str = ""
+    """The newest one that is known of."""
+    tries: tuple[Try, ...] = ()
+    state: str = OPEN
+    """trained: its model is committed, and not judged yet. Else open, or why it was set aside."""
+    why: str = ""
+    """Why it was set aside, in words."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the channel's next run finishes it."""
+        return self.state in (OPEN, TRAINED)
+
+    @property
+    def step(self) -> int:
+        """The step of its newest known checkpoint."""
+        return int(self.checkpoint.rpartition("-")[2] or 0)
+
+    def stalled(self, checkpoint: str, but: str = "") -> int:
+        """How many of its last tries found a checkpoint that was no older than this.
+
+        Args:
+            but: a run that does not count, as it has not ended.
+        """
+        ended = [one for one in self.tries if one.run_id != but]
+        return sum(1 for _ in itertools.takewhile(lambda one: one.checkpoint >= checkpoint, reversed(ended)))
+
+    def tried(self, run_id: str, checkpoint: str) -> Training:
+        """With the run as its last try, and what that found."""
+        last = self.tries[-1].run_id if self.tries else None
+        more = [Try(run_id=run_id, at=utc_now(), checkpoint=checkpoint)] if last != run_id else []
+        tries = tuple([*self.tries, *more][-_KEPT_TRIES:])
+        return dataclasses.replace(self, tries=tries, checkpoint=checkpoint)
+
+    def aside(self, state: str, why: str) -> Training:
+        """Set aside; it is not finished by itself any more."""
+        return dataclasses.replace(self, state=state, why=why)
+
+    def __str__(self) -> str:
+        at = f"step {self.step}" if self.checkpoint else "no checkpoint yet"
+        if self.state == TRAINED:
+            at = "trained, not judged"
+        return f"train/{self.key[:12]} ({at}; begun {self.begun_at} by run {self.run_id})"
+
+
+@dataclass(frozen=True)
+class Unfinished:
+    """What the record of a channel says."""
+
+    trainings: tuple[Training, ...] = ()
+
+    @property
+    def open(self) -> list[Training]:
+        """Those to finish, the first one first."""
+        return [one for one in self.trainings if one.is_open]
+
+    @property
+    def set_aside(self) -> list[Training]:
+        """Those that a person may resume, the newest last."""
+        return [one for one in self.trainings if not one.is_open]
+
+    def of(self, key: str) -> Training | None:
+        """The training of this key."""
+        return next((one for one in self.trainings if one.key == key), None)
+
+    def with_(self, training: Training, *, first: bool = False) -> Unfinished:
+        """With this training in its place, else as the last, or as the first."""
+        if self.of(training.key) is not None and not first:
+            return Unfinished(tuple(training if t.key == training.key else t for t in self.trainings))
+        others = self.without(training.key).trainings
+        return Unfinished((training, *others) if first else (*others, training))
+
+    def without(self, key: str) -> Unfinished:
+        """Without the training of this key."""
+        return Unfinished(tuple(one for one in self.trainings if one.key != key))
+
+
+def unfinished_name(channel: str) -> str:
+    """Where the record of a channel lies."""
+    return f"runs/train/unfinished/{channel}.json"
+
+
+def is_unfinished_record(name: str) -> bool:
+    """Whether an object of the store is such a record, by its name."""
+    return _NAME.match(name) is not None
+
+
+def read_unfinished(store: ObjectStore, channel: str) -> Unfinished:
+    """The record of a channel; an empty one where there is none.
+
+    Raises:
+        DataError: it is damaged.
+    """
+    name = unfinished_name(channel)
+    try:
+        data, _ = store.read(name)
+    except FileNotFoundError:
+        return Unfinished()
+    return parse_unfinished(data, f"{store.uri}/{name}")
+
+
+def parse_unfinished(data: bytes, where: str) -> Unfinished:
+    """What the record says that was read from `where`; raises as `read_unfinished`."""
+    try:
+        values = parse(data, SCHEMA, _MAX_BYTES)
+        return Unfinished(tuple(map(_training, values["trainings"])))
+    except LaterSchema as error:
+        raise DataError(f"{where}: {error}") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DataError(
+            f"{where}: damaged: {wrong_in(error)}; restore it, or delete it: what was begun and not finished "
+            "then begins again only if a run has the same data and options"
+        ) from error
+
+
+def _training(values: Mapping[str, Any]) -> Training:
+    inputs = {name: Reference.from_dict(one) if one else None for name, one in values["inputs"].items()}
+    tries = tuple(
+        Try(**{name: str(one[name]) for name in ("run_id", "at", "checkpoint")}) for one in values["tries"]
+    )
+    texts = {name: str(values[name]) for name in ("key", "run_id", "begun_at", "checkpoint", "state", "why")}
+    if not KEY.fullmatch(texts["key"]) or texts["state"] not in _STATES:
+        raise ValueError(f"key {texts['key'][:70]!r} or state {texts['state'][:20]!r} cannot be")
+    if not re.fullmatch(r"|[^\s]*-[0-9]{1,18}", texts["checkpoint"]):
+        raise ValueError(f"checkpoint {texts['checkpoint'][:40]!r} cannot be")
+    return Training(
+        **texts,
+        revision=int(values["revision"]),
+        options=_scalars(values["options"]),
+        execution=_scalars(values["execution"]),
+        inputs=inputs,
+        tries=tries,
+    )
+
+
+def _scalars(values: Mapping[str, Any]) -> dict[str, Scalar]:
+    if not all(isinstance(value, (str, int, float, bool)) for value in values.values()):
+        raise ValueError("an option is no single value")
+    return dict(values)
+
+
+def change_unfinished(
+    store: ObjectStore, channel: str, change: Callable[[Unfinished], Unfinished]
+) -> Unfinished:
+    """What `change` makes of the record, once it is written; no record is made for nothing.
+
+    Args:
+        change: may be called again, where another run changed the record meanwhile.
+
+    Raises:
+        StorageError: it changed under every try.
+        DataError: it is damaged.
+    """
+    name, result = unfinished_name(channel), Unfinished()
+
+    def written(data: bytes) -> bytes:
+        nonlocal result
+        before = parse_unfinished(data, f"{store.uri}/{name}") if data else Unfinished()
+        result = _bounded(change(before))
+        return data if result == before else _document(result, channel)
+
+    amend(store, name, written)
+    return result
+
+
+def _bounded(record: Unfinished) -> Unfinished:
+    """Without the oldest of many that were set aside."""
+    gone = {one.key for one in record.set_aside[:-_KEPT_ASIDE]}
+    return Unfinished(tuple(one for one in record.trainings if one.key not in gone))
+
+
+def _document(record: Unfinished, channel: str) -> bytes:
+    values = {
+        "schema": SCHEMA,
+        "channel": channel,
+        "trainings": [asdict(one) for one in record.trainings],
+        "written_at": utc_now(),
+    }
+    return json.dumps(values, ensure_ascii=False, indent=1).encode() + b"\n"
+
+
+def open_references(data: bytes, where: str) -> Sequence[Reference]:
+    """What the trainings of a record rest on that may be finished; raises as `read_unfinished`."""
+    return [each for one in parse_unfinished(data, where).open for each in one.inputs.values() if each]

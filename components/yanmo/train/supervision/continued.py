@@ -1,0 +1,53 @@
+"""The options of a training that goes on from a model: those of its own schedule settled into the others."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Collection
+from typing import Any
+
+from yanmo.options.fields import flag, names_of, spelled
+from yanmo.train.config import TrainConfig
+from yanmo.train.options.continued_options import ContinuedOptions
+from yanmo.train.schedule import ScheduleOptions
+
+log = logging.getLogger(__name__)
+RATES = ("muon_learning_rate", "adam_learning_rate", "head_learning_rate", "norm_learning_rate")
+_DIGITS = 12
+
+
+def as_continued(options: TrainConfig, given: Collection[str], *, goes_on: bool) -> TrainConfig:
+    """The options that a training really has, with those of this group settled into the others.
+
+    Args:
+        given: options that somebody gave: a warm-up that nobody did follows from the steps.
+        goes_on: whether it starts from a model.
+
+    Raises:
+        UsageError: the others do not allow it.
+    """
+    own = {name: getattr(options, name) for name in names_of(ContinuedOptions)}
+    defaults = {f.name: f.default for f in dataclasses.fields(ContinuedOptions)}
+    said = {name: value for name, value in own.items() if value != defaults[name]}
+    if not said:
+        return options
+    shown = ", ".join(f"{flag(name)} {spelled(value)}" for name, value in said.items())
+    if not goes_on:
+        log.info("a new model is trained: %s is for one that goes on", shown)
+        return dataclasses.replace(options, **defaults)
+    changes: dict[str, Any] = {"steps": options.continued_steps or options.steps}
+    if options.continued_warmup_steps:
+        changes["warmup_steps"] = options.continued_warmup_steps
+    elif "warmup_steps" not in given:
+        changes["warmup_steps"] = ScheduleOptions.left_open(changes)["warmup_steps"]
+    rates = {name: getattr(options, name) * options.continued_peak for name in RATES}
+    changes |= {name: float(f"{rate:.{_DIGITS}g}") for name, rate in rates.items()}
+    log.info(
+        "the training goes on from a model, with %s: %d steps, %s of them warm-up, muon_learning_rate %g",
+        shown,
+        changes["steps"],
+        changes.get("warmup_steps", options.warmup_steps),
+        changes["muon_learning_rate"],
+    )
+    return dataclasses.replace(options, **defaults, **changes)
