@@ -54,8 +54,7 @@ def _entry(root: xml.Element, feed: uuid.UUID, channel: str, row: Row) -> None:
     _element(entry, "title", f"{row.date}: {row.state}")
     _element(entry, "updated", row.changed)
     _element(entry, "published", row.began)
-    where = page_name(channel, row) if row.has_page else list_name(channel).removesuffix("json") + "html"
-    _link(entry, "alternate", _address(where), "text/html")
+    _link(entry, "alternate", _address(page_name(channel, row)), "text/html")
     category = _element(entry, "category", "")
     category.set("term", row.state)
     if row.state in SAD:

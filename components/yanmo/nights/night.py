@@ -108,11 +108,6 @@ class Row:
         """YYYY-MM."""
         return self.date[:7]
 
-    @property
-    def has_page(self) -> bool:
-        """Whether there is a page of its own; a night that never began has none."""
-        return self.state != "missed"
-
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 

@@ -42,7 +42,7 @@ from yanmo.promote.history.champion import (
 )
 from yanmo.promote.history.champion_records import last_record
 from yanmo.promote.history.holding import hold, hold_sentence, place_of, withdraw
-from yanmo.promote.history.told_night import held_row
+from yanmo.promote.history.told_night import about_row, found_row, held_row
 from yanmo.promote.metrics import OUTCOMES
 from yanmo.promote.page.ancestors import verdict_command
 from yanmo.promote.page.cost import Judging
@@ -208,12 +208,13 @@ def finish(run: PromoteRun, output: Output) -> Finish:
             **_champion(run.store, run.options.channel),
         },
         metadata={"metrics": run_metrics(report, promoted)},
-        night=_night(run, report, entry, words, about),
+        night=_night(run, output, report, entry, words, about),
     )
 
 
 def _night(
     run: PromoteRun,
+    output: Output,
     report: dict[str, Any],
     entry: Entry | None,
     words: Words | None,
@@ -232,6 +233,10 @@ def _night(
     row = found_of(report, chosen_verses(report["samples"], run.options.seed))
     if entry is not None and words is not None:
         row = held_row(row, entry, words)
+    elif output.manifest.run_id not in ("", run.options.run_id):
+        row = found_row(row, output, about)
+    elif about is not None:
+        row = about_row(row, about)
     return NightFound(row=row, page=lambda serial: with_words(render(report, words, serial), about))
 
 

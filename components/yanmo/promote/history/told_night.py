@@ -9,15 +9,29 @@ from yanmo.nights.record import read_record
 from yanmo.nights.settings import team_zone
 from yanmo.nights.telling import Run, never_failing, tell_verdict
 from yanmo.promote.gate.verdict import Words
+from yanmo.promote.history.champion_records import shown_time
 from yanmo.store.channel.held import Entry
 from yanmo.store.objects import ObjectStore
+from yanmo.store.output import Output
 
 
 def held_row(row: dict[str, Any], entry: Entry, words: Words) -> dict[str, Any]:
     """What the index says of a verdict whose model waits, or was rejected."""
+    state = "not promoted" if entry.state == "rejected" else "held"
+    return {**about_row(row, words), "state": state}
+
+
+def found_row(row: dict[str, Any], verdict: Output, about: Words | None) -> dict[str, Any]:
+    """What the index says of a night that found its verdict made: there was nothing new to judge."""
+    at = shown_time(verdict.manifest.created_at)
+    since = Words(f"Nothing new to judge since {at}.", f"自 {at} 起没有新的可判。")
+    return {**about_row(row, about or since), "state": "nothing new"}
+
+
+def about_row(row: dict[str, Any], about: Words) -> dict[str, Any]:
+    """What the index says of a verdict, with what its run was about before it."""
     said = row["sentence"]
-    sentence = {"en": f"{words.en} {said['en']}", "zh": f"{words.zh}{said['zh']}"}
-    return {**row, "state": "not promoted" if entry.state == "rejected" else "held", "sentence": sentence}
+    return {**row, "sentence": {"en": f"{about.en} {said['en']}", "zh": f"{about.zh}{said['zh']}"}}
 
 
 def approved_sentence(who: str, why: str) -> Words:

@@ -1,0 +1,72 @@
+"""Nights on a real S3 server: a page in a browser, two writers at once, a server without conditions."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from datetime import timedelta
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+from servers.s3 import S3Server
+
+sys.path.insert(0, str(Path(__file__).parent))  # importlib mode leaves it out
+
+from conftest import VERDICT, failure, run_of, text_of
+
+from yanmo.nights.publishing import rows_shown
+from yanmo.nights.telling import tell_end, tell_verdict
+from yanmo.store.objects import ObjectStore
+from yanmo.store.opening import open_store
+from yanmo.store.s3.store import S3Store
+from yanmo.store.settings import StoreSettings
+
+
+@pytest.fixture
+def place(s3_server: S3Server, s3_place: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+    for name, value in s3_server.environment().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("YANMO_SCRATCH", str(tmp_path / "scratch"))
+    return f"s3://{s3_place}/{tmp_path.name}"
+
+
+def test_an_address_signed_for_a_page_shows_it_in_a_browser(place: str) -> None:
+    store = open_store(place)
+    assert isinstance(store, S3Store)
+    tell_verdict(run_of(store), VERDICT)
+    for name, kind in (("index.html", "text/html"), ("feed.xml", "application/atom+xml")):
+        key = store._key(f"nights/nightly/{name}")
+        with urlopen(store.client.presigned_get_object(store.bucket, key, timedelta(minutes=5))) as answer:
+            assert answer.headers["Content-Type"] == f"{kind}; charset=utf-8"
+            assert "晋升：少用 1.00 % 比特。" in answer.read().decode()
+
+
+def test_two_runs_at_once_lose_no_night(place: str) -> None:
+    stores = [open_store(place), open_store(place)]
+
+    def tell(number: int, store: ObjectStore) -> None:
+        for night in range(4):
+            tell_verdict(run_of(store, f"run-{number}-{night}"), VERDICT)
+            tell_end(run_of(store, f"bad-{number}-{night}"), failure())
+
+    threads = [threading.Thread(target=tell, args=each) for each in enumerate(stores)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    rows = rows_shown(stores[0], "nightly")
+    assert len(rows) == 16 and {row.state for row in rows} == {"promoted", "failed"}
+    page = text_of(stores[0], "nights/nightly/index.html")
+    assert all(f"{row.name}.html" in page for row in rows)
+
+
+def test_a_server_without_conditions_is_enough_for_one_writer(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(place, StoreSettings(single_writer=True))
+    assert isinstance(store, S3Store)
+    store._conditional = False  # as the probe finds on such a server
+    for night in range(3):
+        tell_verdict(run_of(store, f"run-{night}"), VERDICT)
+    assert len(rows_shown(store, "nightly")) == 3
