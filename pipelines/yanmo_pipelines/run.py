@@ -56,6 +56,12 @@ class PipelineRunOptions(ToolOptions, group="pipeline"):
         metavar="NAME=VALUE",
     )
 
+    go_on: bool = opt(
+        False,
+        "where the run only finished an earlier training of the channel, run again at once: for the new data "
+        "and changed options that waited",
+    )
+
     def contradictions(self) -> list[str]:
         return name_problems("--channel", self.channel)
 
@@ -69,6 +75,7 @@ def main(argv: Sequence[str] | None = None, *, started: float | None = None) -> 
     began = time.monotonic() if started is None else started
 
     def serve() -> int:
+        nonlocal began
         options = load(PipelineRunOptions, default_argv(argv), "yanmo run")
         setup(options.log_level, "run", options.log_format)
         store, of_store = store_of(options), store_flags(options)
@@ -77,15 +84,27 @@ def main(argv: Sequence[str] | None = None, *, started: float | None = None) -> 
         values |= {"store": store.uri, "channel": options.channel}
         defaults = {name: field.get("defaultValue", "") for name, field in form_of(path).items()}
         check_stage_options(stages, {**defaults, **values}, of_store)
+        environment = {**_shown_here(stages), VARIABLE: options.log_format}
+
+        def one_run() -> list[TaskRun]:
+            return run_pipeline(path, values, _kfp_folder(store), of_store, environment)
+
         try:
-            environment = {**_shown_here(stages), VARIABLE: options.log_format}
-            tasks = run_pipeline(path, values, _kfp_folder(store), of_store, environment)
+            tasks = one_run()
+            while options.go_on and _has_finished_another(tasks):
+                _show(store, tasks, time.monotonic() - began)
+                log.info("that training is finished and judged; running again, for what waited")
+                began, tasks = time.monotonic(), one_run()
         except TaskFailed as failure:
             code = failure.task.exit_code or ExitCode.BUG
             log.error("%s; its own message is above. %s", failure, _advice(code))
             return code if code > 0 else 128 - code
         except Stopped as stopped:
-            log.warning("%s; finished stages are kept: run the same command again to go on", stopped)
+            log.warning(
+                "%s; finished stages are kept: run the same command again to go on; a training that was "
+                "begun is finished first, unless you give --set train_unfinished=leave",
+                stopped,
+            )
             return 128 + stopped.signum
         _show(store, tasks, time.monotonic() - began)
         return ExitCode.DONE
@@ -116,6 +135,9 @@ def _find(pipeline: str) -> tuple[Path, Any]:
     return path, stages
 
 
+_OR_LEAVE = "(to train something else instead: --set train_unfinished=leave)\n"
+
+
 def _shown_here(stages: Any) -> dict[str, str]:
     """What tells the stages that their results are printed here, at the end."""
     return {RESULTS_LATER: "1"} if any(stage.name == "promote" for stage in stages) else {}
@@ -130,7 +152,7 @@ def _show(store: Any, tasks: list[TaskRun], seconds: float) -> None:
     """Print what a person wants to see at the end: the verdict, the page, times, size."""
     paused, promoted = _paused(tasks), next((t for t in tasks if t.name == "promote"), None)
     if paused:
-        print(f"\n{paused}; run the same command again to go on\n")
+        print(f"\n{paused}; run the same command again to go on\n{_OR_LEAVE}")
     elif promoted is not None:
         _show_verdict(store, promoted)
     _show_cost(tasks, seconds)
@@ -147,6 +169,11 @@ def _show_cost(tasks: list[TaskRun], seconds: float) -> None:
     for name, wall, cpu in rows:
         shown = f"   ({human_seconds(seconds)})" if name == "all" else ""
         print(f"{name:<20}{wall:>9.1f}{cpu:>9.1f}{shown}")
+
+
+def _has_finished_another(tasks: Sequence[TaskRun]) -> bool:
+    """Whether the run finished, to its verdict, a training that an earlier one began."""
+    return not _paused(tasks) and any(task.parameter("training").startswith("finish") for task in tasks)
 
 
 def _paused(tasks: list[TaskRun]) -> PausedOutput | None:

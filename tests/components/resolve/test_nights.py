@@ -5,154 +5,32 @@ The stores are real, and so is every reader of options; the outputs are small fi
 
 from __future__ import annotations
 
-import dataclasses
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from yanmo.curate.config import CurateOptions
 from yanmo.options.command_line import load
 from yanmo.options.fields import by_kind
 from yanmo.options.one_line import read_line
 from yanmo.resolve.__main__ import main
 from yanmo.stage.taken_down import digest_of
-from yanmo.store.commit import Attempt, Recipe, Result, commit_once
-from yanmo.store.file_store import FileStore
-from yanmo.store.manifest import digest
-from yanmo.store.output import Output
 from yanmo.store.pointers import move_pointer
-from yanmo.store.runs.run_record import note_night, read_night
+from yanmo.store.runs.run_record import read_night
 from yanmo.store.runs.unfinished import (
     GIVEN_UP,
     LEFT,
     OUTDATED,
     TRAINED,
-    Training,
-    change_unfinished,
-    read_unfinished,
 )
-from yanmo.tokenize.config import TokenizeConfig
 from yanmo.train.config import STAGE as TRAIN
 from yanmo.train.config import TrainConfig
 
-STAGES = [f"--stages=yanmo.{name}.config" for name in ("curate", "balance", "tokenize", "train", "evaluate")]
+Channel = Any
+"""The one of conftest.py."""
 DOWN = frozenset({"a" * 64})
-Made = tuple[int, dict[str, str], dict[str, Any]]
-"""Exit code, output parameters, and artifacts: the reference, or None."""
-
-
-class Channel:
-    """A store with a channel, and runs of `resolve` as a pipeline makes them."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.store = folder, FileStore(folder / "store")
-        self.runs = 0
-
-    def output(
-        self,
-        stage: str,
-        inputs: Mapping[str, Any] | None = None,
-        options: Mapping[str, Any] | None = None,
-        references: Mapping[str, Output] | None = None,
-        revision: int = 1,
-        text: str = "",
-    ) -> Output:
-        def build(attempt: Attempt) -> Result:
-            attempt.write("file", text or stage)
-            return Result(counts={}, references=dict(references or {}))
-
-        recipe = Recipe(
-            stage=stage, revision=revision, semantic=dict(options or {}), inputs=dict(inputs or {})
-        )
-        made = commit_once(self.store, recipe, build)
-        assert made is not None
-        return made
-
-    def tokenizer(self, text: str = "tokenizer", **options: object) -> Output:
-        config = load(TokenizeConfig, [], "yanmo tokenize")
-        names = ("vocab_size", "min_character_count", "character_share", "dictionary_weight", "byte_level")
-        semantic = {name: getattr(config, name) for name in names} | options
-        return self.output("tokenizer", {}, semantic, text=text)
-
-    def cache(self, text: str = "", exclude: str = "", **curated: object) -> Output:
-        """A token cache by way of curate and balance, as the form's defaults make them."""
-        semantic = by_kind(load(CurateOptions, ["--sources=texts"], "yanmo curate"), "semantic") | curated
-        inputs = {"sources": {"content_digest": digest(text), "uri": "texts"}}
-        inputs |= {"exclude": {"content_digest": exclude, "uri": "ids.txt"}} if exclude else {}
-        curate = self.output("curate", inputs, semantic, text=f"documents {text}")
-        balance = self.output("balance", {"documents": curate}, text=f"balanced {text}")
-        parts = {"tokenizer": self.tokenizer()}
-        return self.output("tokenize", {"documents": balance}, references=parts, text=f"tokens {text}")
-
-    def begun(
-        self, cache: Output, *flags: str, asked: str = "curate.sources=texts", **changed: Any
-    ) -> Training:
-        """A training that a run began and did not finish."""
-        options = load(TrainConfig, list(flags), "yanmo train")
-        semantic = by_kind(options, "semantic")
-        recipe = Recipe(
-            stage="train", revision=TRAIN.revision, semantic=semantic, inputs={"token_cache": cache}
-        )
-        training = Training(
-            key=recipe.key,
-            revision=TRAIN.revision,
-            options=semantic,
-            execution=by_kind(options, "execution"),
-            inputs={"token_cache": cache.reference, "model": None},
-            run_id=f"began-{recipe.key[:6]}",
-            checkpoint="step-00000120",
-        )
-        training = dataclasses.replace(training, **changed)
-        if asked:
-            note_night(self.store, "main", training.run_id, {"training": "new", "asked": asked})
-        change_unfinished(self.store, "main", lambda record: record.with_(training))
-        return training
-
-    def run(self, *fields: str, others: str = "", run_id: str = "") -> Made:
-        """One run's first task; `fields` are those of the form."""
-        self.runs += 1
-        folder = self.folder / f"kfp-{self.runs}"
-        names = ("champion", "evaluation_set", "start_model", "tokenizer")
-        parameters = ("options", "channel", "training", "training_pod_cpu", "training_pod_nodes")
-        wanted = {
-            "artifacts": {n: {"artifacts": [{"name": n, "uri": str(folder / n)}]} for n in names},
-            "parameters": {n: {"outputFile": str(folder / f"{n}.txt")} for n in parameters},
-            "outputFile": str(folder / "executor_output.json"),
-        }
-        form = ["--form=curate.sources=texts", *(f"--form={field}" for field in fields)]
-        code = main(
-            [
-                f"--store={self.store.root}",
-                "--channel=main",
-                f"--run-id={run_id or f'night-{self.runs}'}",
-                f"--executor-input={json.dumps({'outputs': wanted})}",
-                *STAGES,
-                *form,
-                f"--others={others}",
-            ]
-        )
-        if code:
-            return code, {}, {}
-        found = {n: (folder / f"{n}.txt").read_text(encoding="utf-8") for n in parameters}
-        bodies = {n: (folder / n).read_text(encoding="utf-8") for n in names}
-        return code, found, {n: None if b == "none\n" else json.loads(b) for n, b in bodies.items()}
-
-    def handed_on(self, *fields: str, others: str = "") -> tuple[str, dict[str, dict[str, str]]]:
-        """What the run is about, and the options that its stages get."""
-        code, found, _ = self.run(*fields, others=others)
-        assert code == 0
-        return found["training"], read_line(found["options"])
-
-    def states(self) -> dict[str, str]:
-        return {one.key: one.state for one in read_unfinished(self.store, "main").trainings}
-
-
-@pytest.fixture
-def channel(tmp_path: Path) -> Channel:
-    return Channel(tmp_path)
 
 
 def test_a_channel_keeps_its_tokenizer_until_another_vocabulary_is_asked_for(

@@ -3,6 +3,7 @@
 Kept, with all their inputs and parts, transitively:
 - what a pointer or a record of a history names, or the record of a run that is young or of the newest runs
   or nights (kept_runs.py);
+- what a training rests on that a channel has begun and not judged;
 - what a live run makes or rests on (LEASE.json, INPUTS.json), and an unfinished one that may go on;
 - what a channel's newest output was made of file by file (the rest of its INPUTS.json): a night curates and
   tokenizes only what is new, however long ago the last one was;
@@ -11,6 +12,7 @@ Kept, with all their inputs and parts, transitively:
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import time
@@ -22,6 +24,7 @@ from yanmo.store.objects import ObjectInfo, ObjectStore
 from yanmo.store.output import check_manifest_at, find_output, manifest_name, superseded_name
 from yanmo.store.runs.auto_record import is_auto_record, read_record
 from yanmo.store.runs.in_use import INPUTS_SCHEMA
+from yanmo.store.runs.unfinished import is_unfinished_record, open_references
 from yanmo.tools.store.chain import edges, references_in
 from yanmo.tools.store.gc_plan import Ages, GcPlan, ToDelete, consumers_first, shown_age
 from yanmo.tools.store.inventory import Inventory, KeyFolder, KeyName, is_working
@@ -74,6 +77,7 @@ class Planner:
             if named.is_pointer and named.by.endswith(f"/{reference.stage}"):
                 self._newest.add((reference.stage, reference.key))
             yield reference, named.by
+        yield from self._unfinished()
         for name, folder in sorted(self.inventory.keys.items()):
             if is_working(self.store, folder):
                 self._live.add(name)
@@ -82,6 +86,15 @@ class Planner:
                 for reference in inputs_of(self.store, folder):
                     yield reference, f"input of a run of {folder}"
             yield from self._young(folder)
+
+    def _unfinished(self) -> Iterator[tuple[Reference, str]]:
+        """What the trainings rest on that a channel's next run finishes."""
+        for info in self.inventory.runs:
+            if is_unfinished_record(info.name):
+                with contextlib.suppress(FileNotFoundError):
+                    data, _ = self.store.read(info.name)
+                    for reference in open_references(data, f"{self.store.uri}/{info.name}"):
+                        yield reference, f"input of an unfinished training ({info.name})"
 
     def _pointers_and_kept_runs(self) -> list[ObjectInfo]:
         """All of pointers/ but the records of runs that are old and not of their channel's newest."""
@@ -318,6 +331,8 @@ class Planner:
         age = max(self.ages.older_than, SETTLED_SECONDS)
         for info in self.inventory.runs:
             if not self._is_old(info.modified, age):
+                continue
+            if is_unfinished_record(info.name):
                 continue
             if is_auto_record(info.name):
                 if not self._is_needed_record(info.name):

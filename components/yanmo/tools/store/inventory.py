@@ -26,7 +26,7 @@ _KFP = r"kfp/(?:kfp\.log\Z|[a-z0-9-]+-\d{4}(?:-\d\d){5}-\d{6}/)"
 """kfp.local's folder of one run (executor_input_utils.construct_local_output_directory) and our log of it."""
 _IS_STAGE = re.compile(rf"{_STAGE}\Z").match
 _FORMS = {
-    "runs": re.compile(rf"runs/{_STAGE}/(?:fatal/[^/]+|auto/[0-9a-f]{{64}})\.json\Z"),
+    "runs": re.compile(rf"runs/{_STAGE}/(?:fatal/[^/]+|unfinished/[^/]+|auto/[0-9a-f]{{64}})\.json\Z"),
     "kfp": re.compile(_KFP),
     "sources": re.compile(r"sources/[0-9a-f]{64}\.json\Z"),
     "probes": re.compile(r"probes/[0-9a-f]{32}\Z"),
@@ -35,8 +35,8 @@ _FORMS = {
 }
 """What the store makes outside of keys. A store may be a whole bucket, in which others write as well."""
 _LOOSE = re.compile(
-    rf"(?:(?:pointers|nights)/[^/]+(?:/history|/runs|/records)?|nights|sources|probes|runs/{_STAGE}/(?:fatal|auto))"
-    rf"(?:/\.tmp-[^/]+)?\Z|{_KFP}"
+    rf"(?:(?:pointers|nights)/[^/]+(?:/history|/runs|/records)?|nights|sources|probes"
+    rf"|runs/{_STAGE}/(?:fatal|auto|unfinished))(?:/\.tmp-[^/]+)?\Z|{_KFP}"
 )
 """Temporary files and empty folders of these."""
 KeyName = tuple[str, str]
@@ -115,7 +115,8 @@ class Inventory:
     pointers: list[ObjectInfo] = field(default_factory=list)
     """Below pointers/: pointers, histories, records of runs and of channels."""
     runs: list[ObjectInfo] = field(default_factory=list)
-    """Below runs/ but in no key's folder: records of runs that ended for good, and of what `auto` became."""
+    """Below runs/ but in no key's folder: records of runs that ended for good, of what `auto` became, and of
+    what channels have begun and not judged."""
     nights: list[ObjectInfo] = field(default_factory=list)
     """Below nights/: what people read of a channel's nights. It keeps nothing, and gc removes none of it."""
     kfp: list[ObjectInfo] = field(default_factory=list)
