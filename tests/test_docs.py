@@ -181,7 +181,7 @@ def flags_of(cls: type) -> set[str]:
 def known() -> dict[str, set[str]]:
     """Command (`yanmo train`, `yanmo cache plan`) -> its options."""
     found = {f"yanmo {s.name}": {flag(f.name) for f in option_fields(s.config)} for s in LANGUAGE_MODEL}
-    for group in ("store", "cache", "tokenizer", "model", "nights"):
+    for group in ("store", "channel", "cache", "tokenizer", "model", "nights"):
         for name, sub in importlib.import_module(f"yanmo.tools.{group}.command").TOOL.subcommands.items():
             found[f"yanmo {group} {name}"] = flags_of(sub.options)
     for name, cls in (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from yanmo.common.errors import DataError
@@ -25,6 +27,7 @@ from yanmo.curate.text.filter_sets import REASONS
 from yanmo.curate.text.record_rules import allowed_shares
 from yanmo.formats.documents import take_rows
 from yanmo.options.nearest import did_you_mean
+from yanmo.store.channel.licenses import UNKNOWN, Allowed
 from yanmo.store.output import Output
 
 log = logging.getLogger(__name__)
@@ -32,10 +35,18 @@ log = logging.getLogger(__name__)
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
-PLAN_REASONS = ("duplicate", "near_duplicate", "excluded", "evaluation_set", "overlap", "benchmark")
+PLAN_REASONS = (
+    "duplicate",
+    "near_duplicate",
+    "excluded",
+    "license",
+    "evaluation_set",
+    "overlap",
+    "benchmark",
+)
 """Why a document that passed the filters is not in train: it has the same Han characters as another one, or
-nearly the same; its id is excluded; it, a near duplicate or its author is held out; it shares a run of
-characters with the evaluation set, or with a benchmark."""
+nearly the same; its id is excluded; the channel does not allow its licence; it, a near duplicate or its
+author is held out; it shares a run of characters with the evaluation set, or with a benchmark."""
 
 _SHOWN_REASONS = 5
 _FEW_DOCUMENTS = 100
@@ -67,8 +78,17 @@ class Corpus:
     """Reason -> candidates that `show_examples` shows for it."""
 
     @classmethod
-    def read(cls, mapped: Sequence[Output], signed: Sequence[Output], options: CurateOptions) -> Corpus:
+    def read(
+        cls,
+        mapped: Sequence[Output],
+        signed: Sequence[Output],
+        options: CurateOptions,
+        allowed: Allowed | None = None,
+    ) -> Corpus:
         """All mapped documents, without copies of the same Han characters.
+
+        Args:
+            allowed: licences that the channel allows; of several copies one under such a licence is kept.
 
         Raises:
             DataError: nothing is left, or too many lines were malformed or filtered.
@@ -84,6 +104,8 @@ class Corpus:
         columns = [path for part in signed for path in part.paths("signed-*.parquet")]
         group = "" if options.split_by == "cluster" else options.split_by
         candidates = read_candidates(paths, columns, group)
+        if allowed is not None:
+            candidates = dataclasses.replace(candidates, forbidden=_forbidden(paths, allowed))
         if not len(candidates):
             raise DataError(
                 f"no document passed the filters: {_summary(report)}; look whether --sources are the right "
@@ -129,6 +151,28 @@ class Corpus:
         self.is_excluded, self.excluded_ids = hit[self.cluster], frozenset(excluded)
         self.count("excluded", self.copies.unique[self.kept[self.is_excluded[self.kept]]])
         self.kept = self.kept[~self.is_excluded[self.kept]]
+
+    def drop_forbidden(self, allowed: Allowed) -> None:
+        """Drop what is under no allowed licence.
+
+        Raises:
+            DataError: nothing else is there.
+        """
+        assert self.candidates.forbidden is not None
+        hit = self.candidates.forbidden[self.chosen]
+        if not hit.any():
+            return
+        self.count("license", self.chosen[hit])
+        licenses = self.rows(self.chosen[hit], ("license",))["license"]
+        counts = {each["values"]: each["counts"] for each in pc.value_counts(licenses).to_pylist()}
+        shown = ", ".join(f"{name or UNKNOWN} {number}" for name, number in sorted(counts.items()))
+        if hit.all():
+            raise DataError(
+                f"the channel allows no licence of this text: it is under {shown}, expected {allowed.shown}. "
+                "Change --sources, or the list: yanmo channel licenses --set"
+            )
+        log.warning("left out, as the channel allows only %s: %s", allowed.shown, shown)
+        self.kept = self.kept[~hit]
 
     def check_genres(self, options: CurateOptions) -> None:
         """Raise `DataError` when no document of a required genre is left."""
@@ -195,6 +239,18 @@ class Corpus:
         for name, row in zip(names, rows, strict=True):
             self.report.tally.show(name, [{**row, "text": row["text"][:80]}])
         self.examples.clear()
+
+
+def _forbidden(paths: Sequence[Path], allowed: Allowed) -> Bools:
+    """For each row of the mapped files, whether its licence is not allowed."""
+    found = [np.zeros(0, np.bool_)]
+    for path in paths:
+        column = pq.read_table(path, columns=["license"], partitioning=None)["license"].cast(pa.string())
+        coded = pc.dictionary_encode(pa.concat_arrays(column.chunks)) if column.num_chunks else None
+        if coded is not None:
+            names = [not allowed.allows(name or "") for name in coded.dictionary.to_pylist()] or [False]
+            found.append(np.array(names, np.bool_)[coded.indices.to_numpy()])
+    return np.concatenate(found)
 
 
 def _check_malformed(report: MapReport, options: CurateOptions) -> None:

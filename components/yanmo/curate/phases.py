@@ -21,6 +21,8 @@ from yanmo.curate.config import CurateOptions
 from yanmo.curate.corpus import Corpus
 from yanmo.curate.duplicates import near_duplicates, signing
 from yanmo.curate.duplicates.near_duplicates import Edges
+from yanmo.curate.left_out import allowed_licenses, left_out_inputs
+from yanmo.curate.left_out import names_of as names_of_licenses
 from yanmo.curate.likely_form import settle
 from yanmo.curate.sources.bundles import bundles
 from yanmo.curate.sources.cutting import announce_layouts
@@ -40,7 +42,8 @@ from yanmo.curate.text.record_rules import check_record_rules, max_record_bytes,
 from yanmo.formats.records import CONFIRM
 from yanmo.options.fields import NONE, Only, Scalar, names_of
 from yanmo.stage.stage_run import Finish, KeyInput, Prepared, Skip, StageRun, Steps
-from yanmo.stage.taken_down import digest_of, taken_down
+from yanmo.stage.taken_down import left_out_ids
+from yanmo.store.channel.licenses import Allowed
 from yanmo.store.commit import Attempt, Result
 from yanmo.store.manifest import digest
 from yanmo.store.output import Output, open_reference
@@ -76,6 +79,8 @@ class Handed:
     sources: list[Source]
     excluded: frozenset[str] = frozenset()
     """Ids to take down."""
+    allowed: Allowed | None = None
+    """Licences that the channel allows; None for all."""
     benchmarks: list[Source] = dataclasses.field(default_factory=list)
     corpus: Corpus | None = None
     """Read once, by the first who asks for it."""
@@ -97,9 +102,9 @@ def prepare(run: CurateRun) -> Prepared[Handed]:
     if options.shard:
         _map_shard(run, made)
     inputs: dict[str, KeyInput] = {"sources": sources_input(sources), **_form_input(options)}
-    made.excluded = taken_down(options.exclude, options)
-    if made.excluded:
-        inputs["exclude"] = {"content_digest": digest_of(made.excluded), "uri": options.exclude}
+    made.excluded = left_out_ids(run.store, options.channel, options.exclude, options)
+    made.allowed = allowed_licenses(run.store, options)
+    inputs |= left_out_inputs(options, made.excluded, made.allowed)
     if options.benchmarks:
         found = find_files(options.benchmarks, BENCHMARK_FORMS, "--benchmarks")
         made.benchmarks = digest_files(run.store, found)
@@ -259,11 +264,13 @@ def _corpus(run: CurateRun, made: Handed) -> Corpus:
         mapped = _map_all(run, bundles(_sorted(made.sources)))
         signed = [_signed(run, part) for part in mapped]
         made.read = [*mapped, *signed]
-        corpus = Corpus.read(mapped, signed, of_phases(options, _READ)[1])
+        corpus = Corpus.read(mapped, signed, of_phases(options, _READ)[1], made.allowed)
         if options.near_duplicate_similarity:
-            corpus.drop_near_duplicates(_similar(run, corpus, mapped))
+            corpus.drop_near_duplicates(_similar(run, corpus, mapped, made.allowed))
         if made.excluded:
             corpus.take_down(made.excluded)
+        if made.allowed:
+            corpus.drop_forbidden(made.allowed)
         corpus.check_genres(options)
         made.corpus = corpus
     return made.corpus
@@ -302,7 +309,7 @@ def _signed(run: CurateRun, mapped: Output) -> Output:
     return run.part("curate_sign", signing.REVISION, {}, {"mapped": mapped}, build)
 
 
-def _similar(run: CurateRun, corpus: Corpus, mapped: Sequence[Output]) -> Edges:
+def _similar(run: CurateRun, corpus: Corpus, mapped: Sequence[Output], allowed: Allowed | None) -> Edges:
     """The pairs of near duplicates in the corpus."""
     options = run.options
     build = functools.partial(
@@ -315,7 +322,9 @@ def _similar(run: CurateRun, corpus: Corpus, mapped: Sequence[Output]) -> Edges:
         workers=options.workers,
     )
     revision = [near_duplicates.REVISION, signing.REVISION]
-    semantic = {"similarity": options.near_duplicate_similarity, "revision": revision}
+    semantic: dict[str, Any] = {"similarity": options.near_duplicate_similarity, "revision": revision}
+    if allowed:  # which copy is the best depends on it
+        semantic["licenses"] = names_of_licenses(allowed)
     digests = digest([part.content_digest for part in mapped])
     inputs = {"mapped": {"content_digest": digests, "uri": f"{len(mapped)} mapped files"}}
     part = run.part("curate_similar", near_duplicates.REVISION, semantic, inputs, build)

@@ -50,6 +50,8 @@ class Candidates:
     marks: Ints32
     han: Ints32
     lacunae: Ints32
+    forbidden: Bools | None = None
+    """Whether the channel allows no text of its licence; None where it allows every licence."""
 
     def __len__(self) -> int:
         return len(self.file)
@@ -62,10 +64,11 @@ class Candidates:
     def order(self) -> Ints:
         """Indexes of the documents, so that the best of any set of copies comes first.
 
-        Punctuated before unpunctuated, then fewer lost characters, longer, more punctuation, smaller id.
+        Allowed before forbidden, punctuated before unpunctuated, then fewer lost characters, longer, more
+        punctuation, smaller id.
         """
         worse = (self.whole, self.id, -self.marks, -self.han, self.lacunae, ~self.is_punctuated)
-        return np.lexsort(worse)
+        return np.lexsort(worse if self.forbidden is None else (*worse, self.forbidden))
 
     @cached_property
     def ranks(self) -> Ints32:

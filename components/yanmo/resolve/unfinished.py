@@ -26,7 +26,7 @@ from yanmo.options.values import AUTO
 from yanmo.options.whole_run import Settings, WholeRun
 from yanmo.resolve.config import ResolveOptions
 from yanmo.stage.form import declared
-from yanmo.stage.taken_down import digest_of, taken_down
+from yanmo.stage.taken_down import digest_of, left_out_ids
 from yanmo.store.manifest import make_key
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output, open_reference
@@ -197,12 +197,14 @@ def _check_texts(
         )
     excluded = curated.manifest.inputs.get("exclude")
     try:
-        listed = digest_of(taken_down(getattr(now, "exclude", ""), options))
+        ids = left_out_ids(curated.store, options.channel, getattr(now, "exclude", ""), options)
+        listed = digest_of(ids)
     except DataError as error:
         raise Outdated(f"whether its texts were taken down cannot be read: {error}") from error
     if listed != (excluded["content_digest"] if excluded else ""):
         raise Outdated(
-            "the list of texts that are taken down (curate.exclude) has changed since it was begun"
+            "the list of texts that are taken down (curate.exclude, yanmo channel takedown) changed since "
+            "it was begun"
         )
     if before and not _places(before.get("sources", "")) <= _places(said.get("sources", "")):
         raise Outdated(

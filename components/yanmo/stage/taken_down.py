@@ -11,7 +11,9 @@ from yanmo.common.errors import DataError
 from yanmo.common.given_file import MIB, given_text
 from yanmo.options.shared import StoreOptions
 from yanmo.options.values import brief
+from yanmo.store.channel.takedown import read_takedown
 from yanmo.store.manifest import digest
+from yanmo.store.objects import ObjectStore
 from yanmo.store.opening import store_of
 
 _MOST_BYTES = 64 * MIB
@@ -40,6 +42,11 @@ def taken_down(place: str, options: StoreOptions) -> frozenset[str]:
             )
         found.add(name)
     return frozenset(found - {""})
+
+
+def left_out_ids(store: ObjectStore, channel: str, place: str, options: StoreOptions) -> frozenset[str]:
+    """The ids that `place` names (`taken_down`) and those that the channel took down for good."""
+    return taken_down(place, options) | frozenset(read_takedown(store, channel))
 
 
 def digest_of(ids: frozenset[str]) -> str:

@@ -28,8 +28,8 @@ class SourceOptions(Options, group="sources"):
     )
     exclude: str = opt(
         "",
-        "file, or object s3://bucket/name, of document ids to remove, one per line; every copy of their text "
-        "is removed too",
+        "file, or object s3://bucket/name, of document ids to remove in this run, one a line; every copy of "
+        "their text is removed too. What yanmo channel takedown lists is removed in every run",
         kind="environment",
         often=True,
     )
@@ -89,8 +89,18 @@ class FieldOptions(Options, group="fields"):
         "beginning of a document's source",
     )
 
+    allow_licenses: str = opt(
+        "",
+        "licences whose texts the channel may learn from, separated by commas, such as "
+        "MIT,CC-BY-SA-4.0,unknown; the first run sets the channel's list, which holds for every later one",
+        kind="environment",
+        often=True,
+    )
+
     def contradictions(self) -> list[str]:
         """What is not of the form it should have."""
+        if self.allow_licenses and not self.allow_licenses.replace(",", " ").strip():
+            return ["--allow-licenses: expected names of licences with commas between, found none"]
         problem = genre_problem(self.default_genre.strip())
         if problem:
             return [f"--default-genre: {problem}"]

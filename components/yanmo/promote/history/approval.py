@@ -14,6 +14,7 @@ import time
 from dataclasses import dataclass
 
 from yanmo.common.errors import DataError, EnvironmentFault, UsageError
+from yanmo.formats.forbidden_text import forbidden_in
 from yanmo.promote.history.champion import (
     CHAMPION,
     CHAMPION_WRITING,
@@ -137,8 +138,8 @@ def _promotion(store: ObjectStore, channel: str, entry: Entry) -> Promotion:
     standing = as_waiting.standing(champion, time.time())
     if standing == "expired":
         raise DataError(
-            f"{name} waited until {shown_time(entry.expires_at)}, and its comparison is too old now; "
-            f"{_compare_again(store, channel, entry)}"
+            f"{name} waited until {shown_time(entry.expires_at)}, and its comparison is too old now: make "
+            f"a new one. {_compare_again(store, channel, entry)}"
         )
     if standing == "stale":
         raise DataError(_stale(store, channel, entry))
@@ -148,7 +149,10 @@ def _promotion(store: ObjectStore, channel: str, entry: Entry) -> Promotion:
             if standing == "approved"
             else f"waits no longer: {entry.why}"
         )
-        raise DataError(f"{name} {why}, and is not the champion now; {_compare_again(store, channel, entry)}")
+        raise DataError(
+            f"{name} {why}, and is not the champion now: make a new comparison. "
+            f"{_compare_again(store, channel, entry)}"
+        )
     last = last_record(store, channel)
     taken_down = last.rollback_of(entry.model.content_digest) if last else None
     if taken_down:
@@ -158,6 +162,8 @@ def _promotion(store: ObjectStore, channel: str, entry: Entry) -> Promotion:
         )
     model = open_reference(store, entry.model)
     check_model(model, "held model")
+    if found := forbidden_in(store, channel, model):
+        raise DataError(f"{name} may not be served: {'; '.join(found)}. Reject it; see docs/licences.md")
     promotion = _opened(store, entry, model, champion)
     _check_verdict(promotion, entry)
     return promotion

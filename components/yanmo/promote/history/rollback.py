@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from yanmo.common.errors import DataError
+from yanmo.formats.forbidden_text import forbidden_in
 from yanmo.promote.history.champion import (
     CHAMPION,
     CHAMPION_EVALUATION,
@@ -81,7 +82,13 @@ def plan_rollback(store: ObjectStore, channel: str, number: int = 0) -> Rollback
         target = _before(records, last.model if half_done else current, channel)
     if current is not None:
         _check_target(records, current, target, channel, half_done)
-    check_model(open_reference(store, target.model), f"model of number {target.number}, the former champion")
+    model = open_reference(store, target.model)
+    check_model(model, f"model of number {target.number}, the former champion")
+    if found := forbidden_in(store, channel, model):
+        raise DataError(
+            f"number {target.number}, {named(target.model)}, may not be served: {'; '.join(found)}. Give "
+            "another number by --to (yanmo promote history has them); docs/licences.md"
+        )
     return RollbackPlan(channel=channel, current=current, target=target, last=last, half_done=half_done)
 
 

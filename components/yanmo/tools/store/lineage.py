@@ -6,10 +6,10 @@ import logging
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from yanmo.common.errors import DataError, in_words
 from yanmo.common.logs import Progress
+from yanmo.formats.forbidden_text import rows_with
 from yanmo.options.fields import opt, word
 from yanmo.options.shared import ToolOptions
 from yanmo.store.objects import ObjectStore, Wanted
@@ -18,14 +18,11 @@ from yanmo.tools.command_group import WHAT
 from yanmo.tools.store.chain import edges
 from yanmo.tools.store.find import find, print_json
 from yanmo.tools.store.inventory import KeyName, take
+from yanmo.tools.store.learned import learned
 from yanmo.tools.store.pointed import read_all
 from yanmo.tools.store.show import described
 
-if TYPE_CHECKING:
-    import pyarrow.parquet as pq
-
 log = logging.getLogger(__name__)
-_ID_COLUMNS = ("id", "parent_id")
 
 
 @dataclass
@@ -77,9 +74,10 @@ class Web:
 class LineageOptions(ToolOptions, group="lineage"):
     """List what holds a document, or what an output rests on.
 
-    For a document, the outputs that hold it and what rests on them; for an output, what it rests
-    on, and what on it. Documents are looked up in every committed Parquet file with an `id` column:
-    documents, evaluation sets, token caches, evaluations. A document made from another
+    For a document, the outputs that hold it and what rests on them, which models learned it, directly or
+    through the model that they started from, and what to run so that the next champion has not; for an
+    output, what it rests on, and what on it. Documents are looked up in every committed Parquet file with
+    an `id` column: documents, evaluation sets, token caches, evaluations. A document made from another
     (augmentation) counts too. Statistics of the row groups, which are sorted by id, spare most of
     the reading.
     """
@@ -116,8 +114,13 @@ def _document(web: Web, document: str, holders: Holders, as_json: bool) -> dict[
         print("  and these rest on them" * bool(down), end="\n" * bool(down))
         for name, how in down:
             print(f"    {web.shown(name)}  {how}")
+    what = learned(web.store, web.outputs, web.pointers, document, names, [name for name, _ in down])
+    if not as_json:
+        for line in what.lines(web.shown):
+            print(f"  {line}")
     return {
         "document": document,
+        **what.as_json(),
         "held_by": {"/".join(name): files for name, files in holders.rows.items()},
         "rests_on_them": ["/".join(name) for name, _ in down],
     }
@@ -171,49 +174,11 @@ def find_documents(web: Web, ids: Sequence[str]) -> dict[str, Holders]:
         manifest = output.manifest
         name = f"cas/{manifest.stage}/{manifest.key}/{manifest.attempt}/{entry.path}"
         path = web.store.fetch([Wanted(name, entry.bytes, entry.sha256)])[0]
-        for document, rows in _rows_with(path, ids).items():
+        for document, rows in rows_with(path, ids).items():
             result[document].rows[manifest.stage, manifest.key][entry.path] = rows
         web.store.release([path])
         progress.add(entry.bytes, note=str(output))
     return result
-
-
-def _rows_with(path: Any, ids: Sequence[str]) -> dict[str, int]:
-    """How many rows of a Parquet file are about each of `ids`."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-    import pyarrow.parquet as pq
-
-    found: dict[str, int] = defaultdict(int)
-    try:
-        file = pq.ParquetFile(path)
-        columns = [name for name in _ID_COLUMNS if name in file.schema_arrow.names]
-        for group in range(file.num_row_groups):
-            for column in columns:
-                wanted = [i for i in ids if _may_hold(file, group, column, i)]
-                if not wanted:
-                    continue
-                values = file.read_row_group(group, columns=[column])[column].cast(pa.string())
-                values = values.filter(pc.is_in(values, pa.array(wanted)))
-                for row in pc.value_counts(values.combine_chunks()).to_pylist():
-                    found[row["values"]] += row["counts"]
-    except (pa.ArrowInvalid, OSError) as error:
-        raise DataError(f"{path}: not a readable Parquet file: {in_words(error)}; restore it") from error
-    return dict(found)
-
-
-def _may_hold(file: pq.ParquetFile, group: int, column: str, value: str) -> bool:
-    """Whether the statistics of a row group leave room for `value`."""
-    row_group = file.metadata.row_group(group)
-    index = next(
-        (i for i in range(row_group.num_columns) if row_group.column(i).path_in_schema == column), None
-    )
-    if index is None:
-        return False
-    statistics = row_group.column(index).statistics
-    if statistics is None or not statistics.has_min_max:
-        return True
-    return bool(str(statistics.min) <= value <= str(statistics.max))
 
 
 def _short(name: KeyName) -> str:

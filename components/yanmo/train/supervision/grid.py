@@ -22,7 +22,8 @@ from typing import Any
 
 from yanmo.common.answers import answer
 from yanmo.common.control_group import usable_cpus
-from yanmo.common.errors import EnvironmentFault
+from yanmo.common.errors import DataError, EnvironmentFault
+from yanmo.formats.forbidden_text import forbidden_in
 from yanmo.options.yaml_file import dump_yaml
 from yanmo.stage.stage_run import Prepared, Skip
 from yanmo.train import job
@@ -47,12 +48,25 @@ def prepare(run: TrainRun) -> Prepared[None]:
     Raises:
         Skip: the benchmark is done.
         UsageError: --deepspeed-config contradicts an option; also where the model is committed already.
+        DataError: the channel forbids a text in the token cache, or one that the starting model learned.
     """
+    _refuse_forbidden(run)
     if run.options.benchmark:
         raise Skip(f"--benchmark trains no model; the fastest settings: {best_settings(run)}")
     if run.options.deepspeed_config:
         engine_config(run.options, check_batch=run.options.micro_batch != AUTO)
     return Prepared(None)
+
+
+def _refuse_forbidden(run: TrainRun) -> None:
+    """Learn from no text that the channel forbids, whoever made the cache and when."""
+    channel, model = run.options.channel, run.inputs["model"]
+    if found := forbidden_in(run.store, channel, run.input("token_cache")):
+        raise DataError(
+            f"{'; '.join(found)}. Run curate, balance and tokenize of this channel again: they leave it out"
+        )
+    if model is not None and (found := forbidden_in(run.store, channel, model)):
+        raise DataError(f"{'; '.join(found)}. Give another --model, or none to begin a new one")
 
 
 def best_settings(run: TrainRun, clock: Clock | None = None) -> Setting:

@@ -186,7 +186,9 @@ def test_one_that_waited_too_long_is_not_approved_and_gc_may_take_it(stage, capl
     model = hold(stage, 2, 7.8, "--hold-days", "0.00002")
     time.sleep(2)
     assert stage.tool("approve", short(model), *SIGNED) == 65
-    assert "its comparison is too old now; Compare it again: yanmo promote --hold" in caplog.text
+    assert (
+        "its comparison is too old now: make a new one. Compare it again: yanmo promote --hold" in caplog.text
+    )
     for name in ("train", "evaluate", "promote"):
         (stage.folder / f"pointers/dev/{name}.json").unlink(missing_ok=True)
     assert store_tool(["gc", "--store", str(stage.folder), "--older-than", "0s", "--delete"]) == 0

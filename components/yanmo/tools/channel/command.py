@@ -1,0 +1,141 @@
+"""The command line of `yanmo channel`: the lists that hold for every run of a channel."""
+
+from __future__ import annotations
+
+import getpass
+import re
+import socket
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import NoReturn
+
+from yanmo.common.errors import ExitCode, UsageError
+from yanmo.options.fields import opt, word
+from yanmo.options.shared import ToolOptions, channel_opt
+from yanmo.options.values import brief
+from yanmo.store.channel.licenses import names_in, read_states, set_allowed
+from yanmo.store.channel.takedown import read_takedown, take_down
+from yanmo.store.objects import ObjectStore
+from yanmo.tools import command_group as tool
+from yanmo.tools.command_group import Subcommand
+from yanmo.tools.store.find import print_json
+
+ALL = "all"
+"""Value of --set that allows every licence."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LicensesOptions(ToolOptions, group="licenses"):
+    """Show or change the licences whose texts a channel may learn from.
+
+    Without a list every licence is allowed. With one, curate leaves other texts out, train refuses
+    a token cache that holds one, and promote serves no model that learned one.
+    """
+
+    channel: str = channel_opt("channel whose list is shown or changed")
+    set: str = opt(
+        "",
+        "the new list, with commas: MIT,CC-BY-SA-4.0; unknown stands for texts without a licence, all alone "
+        "for every licence",
+    )
+    why: str = opt("", "the reason, kept with the list; needed with --set")
+    who: str = opt("", "kept with the list; default: user@host")
+    json: bool = opt(False, "for scripts: one JSON document")
+
+    def contradictions(self) -> list[str]:
+        if self.set.strip() and not self.why.strip():
+            return ["--set needs --why: say for later readers why the list is changed"]
+        return []
+
+
+@dataclass(frozen=True, kw_only=True)
+class TakedownOptions(ToolOptions, group="takedown"):
+    """Take texts down for good: no later run of the channel reads them; without ids, show the list.
+
+    `yanmo store lineage ID` says what holds a text, which models learned it, and what to run so that
+    the next champion has not. Nothing takes a text off the list.
+    """
+
+    ids: tuple[str, ...] = word("ids of documents, 64 digits of 0-9a-f each", ())
+    channel: str = channel_opt("channel that takes them down")
+    why: str = opt("", "the reason, kept with the list; needed with ids")
+    who: str = opt("", "kept with the list; default: user@host")
+    json: bool = opt(False, "for scripts: one JSON document")
+
+    def contradictions(self) -> list[str]:
+        wrong = [
+            f"{brief(one)}: expected an id of 64 digits of 0-9a-f, as `yanmo store lineage` takes it"
+            for one in self.ids
+            if not re.fullmatch(r"[0-9a-f]{64}", one)
+        ]
+        if self.ids and not self.why.strip():
+            wrong.append("--why is missing: say for later readers why these texts are taken down")
+        return wrong
+
+
+def licenses(store: ObjectStore, options: LicensesOptions) -> int:
+    channel = options.channel
+    if options.set.strip():
+        try:
+            names = () if options.set.strip() == ALL else names_in(options.set)
+        except ValueError as error:
+            raise UsageError(f"--set: {error}") from error
+        set_allowed(store, channel, names, who=options.who or _user(), why=options.why.strip())
+    states = read_states(store, channel)
+    if options.json:
+        print_json({"channel": channel, "states": [asdict(one) for one in states]})
+        return ExitCode.DONE
+    now = states[-1].shown if states else ""
+    print(f"channel {channel} of {store.uri} allows {now or 'every licence'}")
+    for one in states:
+        print(f"  {one.when}  {one.shown or 'every licence'}  by {one.who or 'a run'}: {one.why}")
+    return ExitCode.DONE
+
+
+def takedown(store: ObjectStore, options: TakedownOptions) -> int:
+    channel = options.channel
+    if options.ids:
+        added = take_down(store, channel, options.ids, who=options.who or _user(), why=options.why.strip())
+        print(f"{len(added)} of {len(options.ids)} are new on the takedown list of channel {channel}")
+    entries = read_takedown(store, channel)
+    if options.json:
+        print_json({"channel": channel, "texts": [asdict(one) for one in entries.values()]})
+        return ExitCode.DONE
+    if options.ids:
+        print(
+            "the next run of curate leaves them and their copies out; yanmo store lineage says which models "
+            "learned them and what to run"
+        )
+        return ExitCode.DONE
+    print(f"{len(entries)} texts are on the takedown list of channel {channel} of {store.uri}")
+    for one in entries.values():
+        print(f"  {one.id}  {one.when}  by {one.who}: {one.why}")
+    return ExitCode.DONE
+
+
+def _user() -> str:
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):  # a pod's user id that has no name
+        name = "unknown"
+    return f"{name}@{socket.gethostname()}"
+
+
+TOOL = tool.Tool(
+    "channel",
+    "What a channel allows and what it took down: lists that hold for every run of it.",
+    {
+        "licenses": Subcommand(LicensesOptions, licenses),
+        "takedown": Subcommand(TakedownOptions, takedown),
+    },
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one subcommand and return the process's exit code."""
+    return tool.main(TOOL, argv)
+
+
+def run() -> NoReturn:
+    """`main` as a process."""
+    tool.run(TOOL)
