@@ -8,9 +8,11 @@ Exit code 0 where nothing was found, 1 where something was, 78 where this machin
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from contextlib import AbstractContextManager
 from pathlib import Path
+from types import FrameType
 
 from torture.ground import commit, machine
 from torture.stages import ROOT
@@ -30,14 +32,25 @@ THIRTY = ROOT / "tests/nights/thirty.json"
 def main(argv: list[str] | None = None) -> int:
     """Run what the command line asks for; returns the exit code."""
     given = _arguments(argv)
+    for number in (signal.SIGINT, signal.SIGTERM):  # a shell's background command ignores SIGINT
+        signal.signal(number, _interrupt)
     try:
         with _road(given) as road:
             found = _sit(road, given)
     except NotHere as reason:
         print(reason, file=sys.stderr)
         return 78
+    except KeyboardInterrupt:
+        print(
+            "interrupted; finished nights are kept, and the next sitting goes on after them", file=sys.stderr
+        )
+        return 130
     print(f"{len(found)} findings" + "".join(f"\n- {finding[:2000]}" for finding in found))
     return 1 if found else 0
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
 
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
