@@ -50,6 +50,7 @@ def resolve(
     for name, output in opened.items():
         log.info("%s of channel %s: %s", name, options.channel, output or NONE)
     start: Output | None
+    tokenizer: Output | None
     if finishing:
         start, tokenizer = finishing.model, finishing.cache.part("tokenizer")
     else:

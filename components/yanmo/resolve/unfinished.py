@@ -18,6 +18,7 @@ import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from yanmo.common.errors import DataError, UsageError, redacted
 from yanmo.options.fields import by_kind, names_of, spelled, values_of
@@ -185,7 +186,8 @@ def _check_texts(
     """
     now = run.options["curate"]
     then = curated.manifest.options
-    for name, values in values_of(type(now)).items():
+    of_curate: Any = type(now)
+    for name, values in values_of(of_curate).items():
         if name not in then or then[name] == getattr(now, name):
             continue
         asked, asks = (of.get(name, AUTO).strip() or AUTO for of in (before, said))

@@ -28,7 +28,7 @@ def as_continued(options: TrainConfig, given: Collection[str], *, goes_on: bool)
         UsageError: the others do not allow it.
     """
     own = {name: getattr(options, name) for name in names_of(ContinuedOptions)}
-    defaults = {f.name: f.default for f in dataclasses.fields(ContinuedOptions)}
+    defaults: dict[str, Any] = {f.name: f.default for f in dataclasses.fields(ContinuedOptions)}
     said = {name: value for name, value in own.items() if value != defaults[name]}
     if not said:
         return options
