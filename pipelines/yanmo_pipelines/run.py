@@ -176,7 +176,7 @@ def _has_finished_another(tasks: Sequence[TaskRun]) -> bool:
     return not _paused(tasks) and any(task.parameter("training").startswith("finish") for task in tasks)
 
 
-def _paused(tasks: list[TaskRun]) -> PausedOutput | None:
+def _paused(tasks: Sequence[TaskRun]) -> PausedOutput | None:
     """The first pause that a task handed on."""
     names = [(task, name) for task in tasks if task.outputs for name in task.outputs.artifacts]
     found = (PausedOutput.from_json(task.artifact(name)) for task, name in names)
