@@ -95,7 +95,7 @@ def _held_by(line: str) -> str:
     try:
         return given_text(line[1:], "a line of options", shown=f"--options {line}", wrong=UsageError)
     except FileNotFoundError:
-        raise UsageError(f"--options {brief(line)}: no such file") from None
+        raise UsageError(f"--options {brief(line)}: no such file; look at its path") from None
 
 
 def _defaults(cls: type[Options]) -> dict[str, Any]:

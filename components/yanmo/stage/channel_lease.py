@@ -73,7 +73,10 @@ def _take(lease: Lease, what: str, waits: bool) -> None:
                 seen = version
                 log.info("%s: another run has a training at work (%s); looking whether it lives", what, who)
             elif version and version != seen and not waits:
-                raise Busy(f"another training of {what} is at work ({who}); this run ends without one")
+                raise Busy(
+                    f"another training of {what} is at work ({who}); this run ends without one; run it "
+                    "again later"
+                )
             _check_patience(wait, what, who)
             time.sleep(min(_LOOK_SECONDS, lease.ttl / 10))
 

@@ -118,8 +118,8 @@ def _chosen(options: FileOptions, schedules: dict[str, Schedule]) -> dict[str, S
     for name in options.only:
         if name not in schedules:
             raise UsageError(
-                f"--only {name}: {options.file} has no such schedule{did_you_mean(name, schedules)}; it has "
-                f"{', '.join(schedules)}"
+                f"--only {name}: {options.file} has no such schedule{did_you_mean(name, schedules)}; "
+                f"expected one of {', '.join(schedules)}"
             )
     return {name: each for name, each in schedules.items() if not options.only or name in options.only}
 

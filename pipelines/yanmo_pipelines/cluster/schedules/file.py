@@ -125,7 +125,9 @@ def schedules_in(text: str, path: str) -> dict[str, Schedule]:
     tree = _mapping(tree, path, f"{_WHAT}: `schedules:` and under it names")
     for key in tree:
         if key not in _OF_FILE:
-            raise UsageError(f"{path}: unknown key {brief(key)}{did_you_mean(key, _OF_FILE)}")
+            raise UsageError(
+                f"{path}: unknown key {brief(key)}{did_you_mean(key, _OF_FILE)}; expected timezone, schedules"
+            )
     entries = _mapping(tree.get("schedules"), f"{path}: schedules", "a mapping of names, such as `nightly:`")
     if not entries or len(entries) > _MOST_SCHEDULES:
         raise UsageError(f"{path}: {len(entries)} schedules; expected 1 to {_MOST_SCHEDULES}")
@@ -180,7 +182,7 @@ def _options(tree: Mapping[str, Any]) -> ScheduleOptions:
     for key, text in tree.items():
         if key not in known:
             hint = did_you_mean(key.replace("_", ""), names) or did_you_mean(key, names)
-            raise UsageError(f"unknown key {brief(key)}{hint}; it may have {', '.join(names)}")
+            raise UsageError(f"unknown key {brief(key)}{hint}; expected one of {', '.join(names)}")
         if not isinstance(text, str | None):
             raise UsageError(f"{key}: expected a single value")
         try:
