@@ -7,6 +7,7 @@ characters that are no white space.
 
 from __future__ import annotations
 
+import importlib
 import math
 import statistics
 from collections.abc import Sequence
@@ -25,14 +26,13 @@ def bits_per_character(folder: Path, texts: Sequence[str]) -> float:
     """
     import torch
     from tokenizers import Tokenizer
-    from transformers import AutoModelForCausalLM
-    from transformers.utils import logging
 
-    logging.disable_progress_bar()
+    transformers = importlib.import_module("transformers")  # an extra: whoever asks for this has it
+    transformers.utils.logging.disable_progress_bar()
     torch.set_num_threads(1)
 
     tokenizer: Any = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     begin, end = tokenizer.token_to_id("<|bos|>"), tokenizer.token_to_id("<|eos|>")
     window = model.config.max_position_embeddings - 1
     nats, characters = 0.0, 0
