@@ -175,7 +175,7 @@ int nvmlDeviceGetTemperature(void *handle, int sensor, unsigned *degrees) { *deg
 int nvmlEventSetCreate(void **set) { *set = &card; return 0; }
 int nvmlDeviceRegisterEvents(void *handle, unsigned long long types, void *set) { return 0; }
 int nvmlEventSetWait(void *set, event_t *event, unsigned milliseconds) {
-    if (told++) return 10;  /* a time-out */
+    if (told++) return told < 9 ? 10 : 1;  /* time-outs, and the driver is unloaded */
     event->device = &card; event->type = 8; event->data = 79;
     return 0;
 }

@@ -106,6 +106,7 @@ def test_one_in_a_bucket_is_shown_as_of_its_last_checkpoint(
     assert balance.acquire()
     assert others_at_work(open_store(place)) == ["balance/b41ab0931ad2"], "a session makes nothing"
     session.close()
+    balance.release()
 
     for number, steps in (("0000000010", (10,)), ("0000000020", (10, 20))):
         file = work.path / f"checkpoints/step-{number}/metrics.jsonl"
