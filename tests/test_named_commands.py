@@ -172,7 +172,7 @@ def test_every_command_answers_help_version_and_an_unknown_option_in_the_same_wa
 
 
 STAGES = {stage.name for stage in LANGUAGE_MODEL}
-GROUPS = {(group, "") for group in ("store", "channel", "cache", "tokenizer", "model", "nights")}
+GROUPS = {(group, "") for group in ("store", "channel", "cache", "tokenizer", "model", "nights", "schedule")}
 
 
 def test_help_of_any_option_of_any_command_shows_that_option() -> None:

@@ -178,3 +178,4 @@ def test_a_run_that_lost_its_key_hears_of_it(far, monkeypatch):
             uploader.check()
             uploader._stop.wait(0.05)
     lease.store.delete(lease.name)
+    lease.release()
