@@ -144,7 +144,7 @@ def test_answers_of_chats_have_the_form_of_their_own_words(curate: Run, write_js
     assert options_of(curate(write_jsonl("c.jsonl", chats)))["text_form"] == MODERN
 
 
-def test_many_files_are_looked_at_evenly_and_empty_ones_are_refused_by_name(
+def test_many_files_are_looked_at_evenly_and_empty_ones_are_refused_where_no_other_is(
     curate: Run, tmp_path: Path
 ) -> None:
     folder = tmp_path / "many"
@@ -153,4 +153,8 @@ def test_many_files_are_looked_at_evenly_and_empty_ones_are_refused_by_name(
         (folder / f"{i:03}.txt").write_text(record["text"], encoding="gb18030", errors="ignore")
     assert options_of(curate(f"{folder};layout=file"))["text_form"] == MODERN
     (folder / "x.txt").touch()
-    curate(f"{folder};layout=file", store="other", expect=65)
+    assert options_of(curate(f"{folder};layout=file", store="other"))["text_form"] == MODERN
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    (empty / "x.txt").touch()
+    curate(f"{empty};layout=file", store="another", expect=65)
