@@ -110,15 +110,19 @@ Start = Callable[..., KillWatch]
 
 
 @pytest.fixture
-def start(kept: FileStore, tmp_path: Path, folder: Path) -> Start:
+def start(kept: FileStore, tmp_path: Path, folder: Path) -> Iterator[Start]:
     """Starts a watch as a new container does: what the one before held in memory is gone."""
+    begun: list[KillWatch] = []
 
     def begin(options: TrainConfig = OPTIONS, limit: int = 1000) -> KillWatch:
         (folder / "micro_batch.json").unlink(missing_ok=True)
         group = Group(tmp_path / "group", limit)
-        return KillWatch(kept, "runs/train/" + "0" * 64, folder, group).begin(options)
+        begun.append(KillWatch(kept, "runs/train/" + "0" * 64, folder, group).begin(options))
+        return begun[-1]
 
-    return begin
+    yield begin
+    for watch in begun:
+        watch.__exit__(None, None, None)
 
 
 def record(kept: FileStore) -> MemoryRecord:
