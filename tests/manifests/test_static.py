@@ -186,9 +186,10 @@ def test_no_service_account_may_more_than_it_needs() -> None:
         assert "create" not in rule["verbs"] or rule["resources"] == ["jobs"]
 
 
-OF_CHOICE = {"prometheus", "dashboards", "webhook", "pushgateway"}
+OF_CHOICE = {"prometheus", "dashboards", "webhook", "pushgateway", "night", "night-window"}
 """Components that no overlay has: three need another project (test_rules.py, test_dashboards.py and
-test_pushgateway.py look at them), one opens a way out."""
+test_pushgateway.py look at them), one opens a way out, two are ways of running nights that a team chooses
+(test_nights.py looks at them)."""
 NOT_APPLIED = {"components/prometheus/rules.yaml", "components/prometheus/scrape.yaml"}
 """Files for a Prometheus without its operator."""
 

@@ -633,7 +633,8 @@ from yanmo.train.supervision.supervisor import forget, work
 
 gpus = int(sys.argv.pop(1))
 look = lambda: Machine(gpus=gpus, name="fake", capability=(9, 0), has_varlen=True, compiles=False)
-run(STAGE, Steps(functools.partial(work, look=look), functools.partial(settle, look=look), prepare, forget))
+seen = [functools.partial(one, look=look) for one in (work, settle)]
+run(STAGE, Steps(*seen, prepare=prepare, finish=forget))
 """
 
 
