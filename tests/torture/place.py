@@ -275,8 +275,8 @@ def lost(before: Survey, after: Survey) -> list[str]:
     ]
 
 
-_KEPT = ("runs/", "sources/", "probes/")
-"""Work in progress, which its next run takes up, and memories."""
+_KEPT = ("runs/", "sources/", "probes/", "nights/")
+"""Work in progress, which its next run takes up, memories, and the pages of nights."""
 
 
 def leftovers(found: Survey) -> list[str]:

@@ -213,10 +213,10 @@ def test_help_shows_what_is_set_often_and_the_names_of_the_groups(capsys: pytest
         "--steps N",
         "--store TEXT",
         "toy (6)",
-        "store (8)",
-        "run (11)",
+        "store (9)",
+        "run (13)",
         "--help GROUP",
-        "of 25)",
+        "of 28)",
     ):
         assert name in text
     assert "--rate" not in text and "--run-id" not in text
