@@ -11,14 +11,22 @@ from yanmo.common.errors import UsageError
 from yanmo.curate.config import CurateOptions
 from yanmo.options.fields import NONE
 from yanmo.store.channel.document import document_name
-from yanmo.store.channel.licenses import Allowed, folded, names_in, read_allowed, same_names, set_allowed
+from yanmo.store.channel.licenses import (
+    Allowed,
+    folded,
+    names_in,
+    read_allowed,
+    read_states,
+    same_names,
+    set_allowed,
+)
 from yanmo.store.channel.takedown import TAKEDOWN
 from yanmo.store.manifest import digest
 from yanmo.store.objects import ObjectStore
 
 
 def allowed_licenses(store: ObjectStore, options: CurateOptions) -> Allowed | None:
-    """The licences that the channel allows; the first run that names some sets them for all later ones.
+    """The licences that the channel allows, or those that its first run with some names.
 
     Raises:
         UsageError: --allow-licenses is another list than the channel's.
@@ -26,11 +34,9 @@ def allowed_licenses(store: ObjectStore, options: CurateOptions) -> Allowed | No
     channel, of_channel = options.channel, read_allowed(store, options.channel)
     if not options.allow_licenses.strip():
         return of_channel
-    names, why = names_in(options.allow_licenses), "the first run with --allow-licenses"
-    if of_channel is None and options.pointer == NONE:
-        return Allowed(names=names, who="", why=why, when="")
-    if of_channel is None:
-        of_channel = set_allowed(store, channel, names, who=options.run_id, why=why, only_first=True)
+    names = names_in(options.allow_licenses)
+    if of_channel is None and (options.pointer == NONE or not read_states(store, channel)):
+        return Allowed(names=names, who="", why="", when="")
     if of_channel is None or not same_names(of_channel.names, names):
         raise UsageError(
             f"--allow-licenses {', '.join(names)}: channel {channel!r} allows "
@@ -38,6 +44,18 @@ def allowed_licenses(store: ObjectStore, options: CurateOptions) -> Allowed | No
             f"list: yanmo channel licenses --set {','.join(names)} --why ... --channel {channel}"
         )
     return of_channel
+
+
+def keep_allowed(store: ObjectStore, options: CurateOptions) -> None:
+    """Set the list of the channel's first run with one for all later ones.
+
+    Called once there is an output: a run that failed, perhaps for a wrong list, sets none.
+    """
+    if options.allow_licenses.strip() and options.pointer != NONE:
+        why = "the first run with --allow-licenses"
+        names = names_in(options.allow_licenses)
+        set_allowed(store, options.channel, names, who=options.run_id, why=why, only_first=True)
+        allowed_licenses(store, options)  # of two first runs one was faster
 
 
 def left_out_inputs(options: CurateOptions, ids: frozenset[str], allowed: Allowed | None) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from yanmo.curate.config import CurateOptions
 from yanmo.curate.corpus import Corpus
 from yanmo.curate.duplicates import near_duplicates, signing
 from yanmo.curate.duplicates.near_duplicates import Edges
-from yanmo.curate.left_out import allowed_licenses, left_out_inputs
+from yanmo.curate.left_out import allowed_licenses, keep_allowed, left_out_inputs
 from yanmo.curate.left_out import names_of as names_of_licenses
 from yanmo.curate.likely_form import settle
 from yanmo.curate.sources.bundles import bundles
@@ -392,6 +392,7 @@ def _export(run: CurateRun, corpus: Corpus) -> None:
 
 def finish(run: CurateRun, output: Output) -> Finish:
     """Documents and characters for the UI."""
+    keep_allowed(run.store, run.options)
     counts: dict[str, Any] = output.manifest.counts
     shown = {
         f"{split}_{what}": sum(counts[what][split].values()) for what in counts for split in counts[what]
