@@ -177,7 +177,10 @@ def test_the_two_images_keep_their_heavy_packages_apart() -> None:
     assert not data & {"torch", "deepspeed", "transformers", "safetensors"}
     assert not train & {"jieba", "opencc", "kfp", "kubernetes"}
     assert names(EXTRAS["pipeline"]) == {"kfp", "kfp-kubernetes"}
-    assert EXTRAS["cluster"][0] == "yanmo[pipeline]" and names(EXTRAS["cluster"][1:]) == {"kubernetes"}
+    assert EXTRAS["cluster"][0] == "yanmo[pipeline]" and names(EXTRAS["cluster"][1:]) == {
+        "kubernetes",
+        "jinja2",
+    }
     assert not (data | train) & {"kubernetes", "kfp"}
     assert not {"torch", "pyarrow", "numpy", "jieba", "deepspeed"} & constrained("cluster").keys()
 
