@@ -27,7 +27,7 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models import common as common_models
 from grafana_foundation_sdk.models import dashboard as models
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
-from nights import NIGHTS
+from of_nights import NIGHTS
 from panels import ALERTS, STATE_COLORS, STATES, Dashboard, Panel, Query, Row, Variable
 from training_run import TRAINING_RUN
 

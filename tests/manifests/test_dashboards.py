@@ -30,7 +30,7 @@ COMMITTED = ROOT / "manifests/components/dashboards"
 RULES = ROOT / "manifests/components/prometheus/rules.yaml"
 sys.path.insert(0, str(SOURCES))
 
-from nights import NIGHTS  # noqa: E402
+from of_nights import NIGHTS  # noqa: E402
 from training_run import TRAINING_RUN  # noqa: E402
 
 DASHBOARDS = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in COMMITTED.glob("*.json")}
