@@ -1,9 +1,9 @@
 """Keys and certificates that are exchanged while a process runs: what is refused now may be good in a minute.
 
-Keys in files (a mounted Secret, an AWS file, web identity) and the authorities in AWS_CA_BUNDLE are read anew
-for every request or connection. Kubernetes brings a changed Secret into a pod within about a minute (the
-kubelet's sync period and its cache), so that between the end of the old key and the arrival of the new one a
-pod's requests are refused. They are tried again, as in any outage of the store:
+Keys in files (a mounted Secret, an AWS file, web identity) and the authorities in AWS_CA_BUNDLE are read
+again for every request or connection. Kubernetes brings a changed Secret into a pod within about a minute
+(the kubelet's sync period and its cache), so that between the end of the old key and the arrival of the new
+one a pod's requests are refused. They are tried again, as in any outage of the store:
 
 - of a process whose key or certificate the server had accepted: as long as requests are tried at all;
 - of one that begins just then: for `_ARRIVAL_SECONDS`, and only where --wait-seconds says that nobody sits

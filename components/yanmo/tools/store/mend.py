@@ -176,7 +176,7 @@ class _Channel:
         if not newest and later:
             self._plan.faults.append(
                 f"channel {self._plan.channel!r} of {self._store.uri}: no champion of its history is whole; "
-                "restore one (`yanmo store cp` from another copy), or begin anew in another channel"
+                "restore one (`yanmo store cp` from another copy), or begin with another channel"
             )
         else:
             self._plan.aside += later
