@@ -39,6 +39,7 @@ from yanmo.promote.history.champion import (
     CHAMPION_WRITING,
     Promotion,
     make_champion,
+    name_beside_champion,
     named,
     settle,
 )
@@ -53,10 +54,11 @@ from yanmo.stage.cost import cpu_seconds
 from yanmo.stage.stage_run import Finish
 from yanmo.store.channel.held import Entry, read_held
 from yanmo.store.commit import Result
+from yanmo.store.manifest import Reference
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output, read_json
 from yanmo.store.pause import PausedOutput
-from yanmo.store.pointers import move_pointer, read_pointer
+from yanmo.store.pointers import read_pointer
 from yanmo.store.runs.unfinished import change_unfinished
 from yanmo.store.schema import utc_now
 
@@ -349,7 +351,7 @@ def _promoted(run: PromoteRun, output: Output, verdict: dict[str, Any]) -> tuple
     now = read_pointer(store, channel, CHAMPION)
     if now is not None and now.content_digest == promotion.model.content_digest:
         record = settle(store, channel, promotion)
-        _keep_writing(run)
+        _keep_writing(run, promotion.model.reference)
         log.info("%s is already champion of channel %r since %s", promotion.model, channel, record.since)
         return True, None
     log.info("%s", verdict["sentence"]["en"])
@@ -366,7 +368,7 @@ def _promoted(run: PromoteRun, output: Output, verdict: dict[str, Any]) -> tuple
             f"person who may write pointers/{channel}/ (docs/approval.md)"
         ) from error
     log.info("%s is champion of channel %r (number %d)", promotion.model, channel, record.number)
-    _keep_writing(run)
+    _keep_writing(run, promotion.model.reference)
     return True, None
 
 
@@ -382,11 +384,11 @@ def _held(run: PromoteRun, promotion: Promotion, verdict: dict[str, Any]) -> Ent
     )
 
 
-def _keep_writing(run: PromoteRun) -> None:
+def _keep_writing(run: PromoteRun, model: Reference) -> None:
     """Let the next page show how this champion writes."""
     writing = run.inputs["writing"]
     if writing is not None:
-        move_pointer(run.store, run.options.channel, CHAMPION_WRITING, writing.reference)
+        name_beside_champion(run.store, run.options.channel, CHAMPION_WRITING, model, writing.reference)
 
 
 def _json(value: Any) -> str:

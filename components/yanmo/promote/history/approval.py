@@ -22,6 +22,7 @@ from yanmo.promote.history.champion import (
     Promotion,
     check_model,
     make_champion,
+    name_beside_champion,
     named,
     settle,
 )
@@ -31,7 +32,7 @@ from yanmo.store.channel.held import Entry, Held, move, read_held
 from yanmo.store.manifest import Reference
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import SHORTEST_KEY, Output, open_reference, read_json
-from yanmo.store.pointers import move_pointer, read_pointer
+from yanmo.store.pointers import read_pointer
 from yanmo.store.schema import utc_now
 
 log = logging.getLogger(__name__)
@@ -238,7 +239,7 @@ def _unsign(store: ObjectStore, channel: str, signed: Entry) -> None:
 def _close(store: ObjectStore, channel: str, entry: Entry) -> None:
     """Note that the model is champion; what its page shows next night is known from then on."""
     if entry.writing is not None:
-        move_pointer(store, channel, CHAMPION_WRITING, entry.writing)
+        name_beside_champion(store, channel, CHAMPION_WRITING, entry.model, entry.writing)
     if entry.state == "signed":
         move(store, channel, entry, state="approved")
 

@@ -22,7 +22,7 @@ from yanmo.store.channel.held import read_held
 from yanmo.store.manifest import Reference
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output, open_reference, read_json
-from yanmo.store.pointers import move_pointer, open_named, pointer_name, read_pointer, swap_pointer
+from yanmo.store.pointers import open_named, pointer_name, read_pointer, swap_pointer
 from yanmo.store.schema import utc_now
 
 log = logging.getLogger(__name__)
@@ -118,7 +118,24 @@ def settle(store: ObjectStore, channel: str, promotion: Promotion) -> ChampionRe
 def settle_evaluation(store: ObjectStore, channel: str, model: Output, evaluation: Reference) -> None:
     """Let `champion_evaluation` name an evaluation of the champion: `evaluation`, unless it does already."""
     if not is_measured(store, channel, model):
-        move_pointer(store, channel, CHAMPION_EVALUATION, evaluation)
+        name_beside_champion(store, channel, CHAMPION_EVALUATION, model.reference, evaluation)
+
+
+def name_beside_champion(
+    store: ObjectStore, channel: str, name: str, model: Reference, reference: Reference
+) -> None:
+    """Let a pointer that goes with the champion name `reference`, as long as `model` is the champion.
+
+    Where another model was promoted meanwhile, its promotion sets the pointer, and this leaves it alone: the
+    pointer is read before the champion and moved only if nobody moved it since.
+    """
+    while True:
+        found = read_pointer(store, channel, name)
+        champion = read_pointer(store, channel, CHAMPION)
+        if champion is None or champion.content_digest != model.content_digest:
+            return
+        if found == reference or swap_pointer(store, channel, name, found, reference):
+            return
 
 
 def is_measured(store: ObjectStore, channel: str, model: Output) -> bool:

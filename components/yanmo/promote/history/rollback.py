@@ -18,13 +18,14 @@ from yanmo.promote.history.champion import (
     ChampionChanged,
     check_model,
     is_measured,
+    name_beside_champion,
     named,
 )
 from yanmo.promote.history.champion_records import ChampionRecord, RolledBack, all_records, write_record
 from yanmo.store.manifest import Reference
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output, open_reference
-from yanmo.store.pointers import move_pointer, read_pointer, swap_pointer
+from yanmo.store.pointers import read_pointer, swap_pointer
 from yanmo.store.schema import utc_now
 
 log = logging.getLogger(__name__)
@@ -155,7 +156,7 @@ def roll_back(store: ObjectStore, plan: RollbackPlan, *, who: str, why: str) -> 
             "Look at `yanmo promote history`, then decide again"
         )
     if needs_evaluation:  # before the record, without which this is half-done
-        move_pointer(store, plan.channel, CHAMPION_EVALUATION, target.evaluation)
+        name_beside_champion(store, plan.channel, CHAMPION_EVALUATION, target.model, target.evaluation)
     record = _record(plan, who, why)
     while not write_record(
         store, plan.channel, record

@@ -77,7 +77,7 @@ def _status(options: StatusOptions) -> Status:
         lambda: store_state(store_of(options, options.store or default_store()), options.channel),
     )
     kubernetes = _ask(found, "kubernetes", lambda: KubernetesApi.of(options))
-    found.runs = _ask(found, "kfp", lambda: runs_of(_kfp(options, kubernetes), options.runs))
+    found.runs = _ask(found, "kfp", lambda: runs_of(_kfp(options, kubernetes), options.runs, kubernetes))
     if kubernetes:
         found.pods = _ask(found, "pods", lambda: pods_now(kubernetes))
         found.jobs = _ask(found, "jobs", lambda: jobs_now(kubernetes, options.runs))

@@ -158,6 +158,37 @@ def test_a_cluster_alone_is_shown(
         assert each.get("id", each["name"]) in shown
 
 
+def pod_node(run_id: str, name: str, phase: str, message: str) -> dict[str, Any]:
+    """Synthetic: what Argo's workflow of a run says of one pod."""
+    path = "/apis/argoproj.io/v1alpha1/namespaces/kubeflow/workflows"
+    node = {"type": "Pod", "phase": phase, "name": name, "message": message}
+    asked = f"GET {path}?limit=500&labelSelector=pipeline%2Frunid%3D{run_id}"
+    return one(asked, 200, {"items": [{"status": {"nodes": {"a": node}}}]})
+
+
+def test_what_only_argo_knows_of_kfps_pods_is_shown(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Of a pod that was killed for its memory no log is left; one that a quota refuses was never made."""
+    recorded = [answer for answer in answers("status") if "/log" not in answer["request"]]
+    listed = next(answer for answer in recorded if answer["request"].startswith("GET /apis/v2beta1/runs?"))
+    runs = json.loads(listed["body"])["runs"]
+    killed = next(run for run in runs if run["state"] == "FAILED")  # its task resolve
+    refused = next(run for run in runs if run["state"] == "RUNNING")  # its task resolve goes on
+    listed["body"] = json.dumps({"runs": [killed, refused]})
+    first, why = "language-model-a(0).root(0)", 'pods "a-1" is forbidden: exceeded quota: team'
+    oom = "main: OOMKilled (exit code 137)"
+    of_killed = pod_node(killed["run_id"], f"{first}.resolve(0)", "Failed", oom)
+    of_refused = pod_node(refused["run_id"], f"{first}.resolve(0)", "Pending", why)
+    kubernetes = [*answers("status-kubernetes"), of_killed, of_refused]
+    with serving(recorded) as (kfp, _), serving(kubernetes) as (cluster, _):
+        monkeypatch.setenv("KUBECONFIG", kubeconfig(tmp_path, cluster))
+        assert command.main([f"--host={kfp}", "--runs=5"]) == 0
+    out = capfd.readouterr().out
+    assert f"resolve failed without a word of its own: {oom}: it needed more memory than its limit" in out
+    assert "resolve running; resolve: its pod is forbidden: exceeded quota: team" in out
+
+
 def test_with_neither_it_ends_with_what_is_missing(capfd: pytest.CaptureFixture[str]) -> None:
     assert command.main([]) == 64
     out = capfd.readouterr().out
