@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from yanmo.stage.metric import EVERY_STAGE, Label, Metric
+from yanmo.stage.metric import Label, Metric
+from yanmo.stage.shared_metrics import EVERY_STAGE
 from yanmo_pipelines.cluster.status.serving.metrics import METRICS as OF_STATUS
 from yanmo_pipelines.stages import LANGUAGE_MODEL
 

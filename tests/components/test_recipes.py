@@ -17,7 +17,8 @@ import pytest
 
 from yanmo.common.errors import UsageError
 from yanmo.curate.config import CurateOptions
-from yanmo.curate.phases import ADDED, CHOSEN, MAP, of_phases
+from yanmo.curate.mapped_corpus import MAP, of_phases
+from yanmo.curate.split.pinned_set import ADDED, CHOSEN
 from yanmo.curate.text.record_rules import record_rules
 from yanmo.options.command_line import load
 from yanmo.options.fields import by_kind, names_of, opt, values_of

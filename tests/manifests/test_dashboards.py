@@ -21,7 +21,8 @@ import zstandard
 from rendered import ROOT, kubectl
 from servers import prometheus
 
-from yanmo.stage.metric import Metric, declared
+from yanmo.stage.metric import Metric
+from yanmo.stage.shared_metrics import declared
 from yanmo_pipelines.cluster.status.serving.metrics import METRICS as OF_STATUS
 from yanmo_pipelines.stages import LANGUAGE_MODEL
 

@@ -16,7 +16,7 @@ from network_policies import Peer, allowed
 from rendered import MANIFESTS, kubectl
 
 from yanmo.options.shared import RunOptions
-from yanmo.stage.metric import declared
+from yanmo.stage.shared_metrics import declared
 from yanmo_pipelines.resources import labels_of
 from yanmo_pipelines.stages import LANGUAGE_MODEL
 

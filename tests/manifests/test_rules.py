@@ -13,7 +13,7 @@ import yaml
 from custom_resources import faults_of
 from rendered import named, objects
 
-from yanmo.stage.metric import declared
+from yanmo.stage.shared_metrics import declared
 from yanmo_pipelines.cluster.status.serving.metrics import METRICS as OF_STATUS
 from yanmo_pipelines.resources import METRICS_PORT, labels_of
 from yanmo_pipelines.stages import LANGUAGE_MODEL

@@ -2,7 +2,7 @@
 
 `phase` is the first phase whose output an option changes; without it that is the first of all, `map`, whose
 work on a file is kept for other runs. So an option without a phase is part of every key, and no outdated text
-is reused because of it (phases.py).
+is reused because of it (mapped_corpus.py).
 """
 
 from __future__ import annotations

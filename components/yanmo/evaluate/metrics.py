@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from yanmo.stage.metric import GENRE, GPU_METRICS, Metric
+from yanmo.stage.gpu_metrics import GPU_METRICS
+from yanmo.stage.metric import GENRE, Metric
 
 METRICS = (
     *GPU_METRICS,

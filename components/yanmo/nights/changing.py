@@ -7,43 +7,47 @@ not bring an older page back. A page that a kill left behind is mended by the ne
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Callable
 from typing import Any
 
-from yanmo.common.errors import DataError, StorageError
-from yanmo.store.objects import MAX_DOCUMENT_BYTES, AlreadyExists, Changed, ObjectStore
+from yanmo.common.errors import DataError
+from yanmo.store.objects import MAX_DOCUMENT_BYTES, ObjectStore, amend
 from yanmo.store.schema import LaterSchema, parse
 
 SERIAL = "yanmo-serial"
 """What a page says of itself: `<meta name="yanmo-serial" content="17">`; a feed in a comment."""
 _MARK = re.compile(rb"yanmo-serial[^0-9<>]{1,20}([0-9]{1,15})")
 _HEAD = 2048
-_TRIES = 30
 Values = dict[str, Any]
 
 
-def read_document(store: ObjectStore, name: str, schema: str) -> tuple[Values | None, str]:
-    """The document and its version; None and "" where there is none.
+def read_document(store: ObjectStore, name: str, schema: str) -> Values | None:
+    """The document; None where there is none.
 
     Raises:
         DataError: it is damaged, or of a later version.
     """
     try:
-        data, version = store.read(name)
+        data, _ = store.read(name)
     except FileNotFoundError:
-        return None, ""
+        return None
+    return _parsed(data, schema, f"{store.uri}/{name}")
+
+
+def _parsed(data: bytes, schema: str, where: str) -> Values:
     try:
         values = parse(data, schema, MAX_DOCUMENT_BYTES)
         if not isinstance(values.get("serial"), int):
             raise ValueError("it lacks its serial")
-        return values, version
+        return values
     except LaterSchema as error:
-        raise DataError(f"{store.uri}/{name}: {error}") from error
+        raise DataError(f"{where}: {error}") from error
     except ValueError as error:
         raise DataError(
-            f"{store.uri}/{name}: damaged: {error}; restore it, or delete it and run `yanmo nights rebuild`"
+            f"{where}: damaged: {error}; restore it, or delete it and run `yanmo nights rebuild`"
         ) from error
 
 
@@ -57,23 +61,19 @@ def change(store: ObjectStore, name: str, schema: str, change: Callable[[Values]
         StorageError: it changed under every try.
         DataError: what is there is damaged.
     """
-    for _ in range(_TRIES):
-        before, version = read_document(store, name, schema)
-        values = change(dict(before or {}))
-        values |= {"schema": schema, "serial": (before or {}).get("serial", 0)}
+    values: Values = {}
+
+    def changed(data: bytes | None) -> bytes | None:
+        nonlocal values
+        before = {} if data is None else _parsed(data, schema, f"{store.uri}/{name}")
+        values = change(dict(before)) | {"schema": schema, "serial": before.get("serial", 0)}
         if values == before:
-            return values
+            return None
         values["serial"] += 1
-        data = json.dumps(values, ensure_ascii=False, indent=1).encode("utf-8") + b"\n"
-        try:
-            if before is None:
-                store.create(name, data)
-            else:
-                store.replace(name, data, version)
-            return values
-        except (Changed, AlreadyExists, FileNotFoundError):
-            continue
-    raise StorageError(f"{store.uri}/{name}: changed under {_TRIES} tries to add to it; try again")
+        return json.dumps(values, ensure_ascii=False, indent=1).encode("utf-8") + b"\n"
+
+    amend(store, name, changed)
+    return values
 
 
 def put_page(
@@ -82,28 +82,18 @@ def put_page(
     """Let the page be that of change `serial`, unless it is that of a later one.
 
     Args:
-        make: gives the text, which says its serial; called only where the page is written.
+        make: gives the text, which says its serial; called only where the page is written, and once.
         again: write it also where it is of this change already.
     """
-    data = b""
-    for _ in range(_TRIES):
-        try:
-            current, version = store.read(name)
-        except FileNotFoundError:
-            current, version = b"", ""
-        there = serial_of(current)
+    page = functools.cache(make)
+
+    def newer(data: bytes | None) -> bytes | None:
+        there = serial_of(data or b"")
         if there > serial or (there == serial and not again):
-            return
-        data = data or make().encode("utf-8", "replace")
-        try:
-            if version:
-                store.replace(name, data, version)
-            else:
-                store.create(name, data)
-            return
-        except (Changed, AlreadyExists, FileNotFoundError):
-            continue
-    raise StorageError(f"{store.uri}/{name}: changed under {_TRIES} tries to write it; try again")
+            return None
+        return page().encode("utf-8", "replace")
+
+    amend(store, name, newer)
 
 
 def serial_of(page: bytes) -> int:

@@ -19,7 +19,7 @@ def fault_of(store: ObjectStore, name: str) -> str | None:
     is_record = name.split("/")[-2] == "runs"
     schema = NIGHT if is_record else CHANNELS_SCHEMA if name == CHANNELS else LIST
     try:
-        values, _ = read_document(store, name, schema)
+        values = read_document(store, name, schema)
     except DataError as error:
         return str(error)
     if values is None or name == CHANNELS:

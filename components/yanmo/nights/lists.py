@@ -76,12 +76,12 @@ def _counts(rows: list[Row]) -> dict[str, int]:
 
 def read_index(store: ObjectStore, channel: str) -> Values | None:
     """The newest nights and the months; None for none. Raises DataError where damaged."""
-    return read_document(store, list_name(channel), SCHEMA)[0]
+    return read_document(store, list_name(channel), SCHEMA)
 
 
 def read_month(store: ObjectStore, channel: str, month: str) -> Values | None:
     """The nights of a month; raises as `read_index`."""
-    return read_document(store, list_name(channel, month), SCHEMA)[0]
+    return read_document(store, list_name(channel, month), SCHEMA)
 
 
 def add_channel(store: ObjectStore, channel: str) -> Values:

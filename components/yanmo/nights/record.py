@@ -160,4 +160,4 @@ def _sentence(values: Values) -> dict[str, str]:
 
 def read_record(store: ObjectStore, channel: str, run_id: str) -> Values | None:
     """What is known of a night; None for nothing. Raises DataError where it is damaged."""
-    return read_document(store, record_name(channel, run_part(run_id)), SCHEMA)[0]
+    return read_document(store, record_name(channel, run_part(run_id)), SCHEMA)

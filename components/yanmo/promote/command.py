@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import getpass
 import logging
-import socket
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,6 +10,7 @@ from dataclasses import dataclass
 from yanmo.common.command_end import ended
 from yanmo.common.errors import ExitCode, UsageError
 from yanmo.common.logs import setup
+from yanmo.common.user import user
 from yanmo.options.command_line import load_command
 from yanmo.options.fields import REQUIRED, default_argv, opt, word
 from yanmo.options.nearest import did_you_mean
@@ -164,7 +163,7 @@ def _rollback(store: ObjectStore, options: RollbackOptions) -> int:
     if not options.yes and not _agreed():
         print("nothing moved")
         return ExitCode.DONE
-    record = roll_back(store, plan, who=options.who or _user(), why=options.why.strip())
+    record = roll_back(store, plan, who=options.who or user(), why=options.why.strip())
     print(f"{named(record.model)} is champion of channel {options.channel!r} (number {record.number})")
     return ExitCode.DONE
 
@@ -172,7 +171,7 @@ def _rollback(store: ObjectStore, options: RollbackOptions) -> int:
 def _decide(store: ObjectStore, options: ApproveOptions | RejectOptions) -> int:
     if options.yes and not options.who.strip() and not sys.stdin.isatty():
         raise UsageError("--who is empty, and nobody is at a terminal; say for the history who decides this")
-    channel, signature = options.channel, Signature(options.who.strip() or _user(), options.why.strip())
+    channel, signature = options.channel, Signature(options.who.strip() or user(), options.why.strip())
     entry = choose(store, channel, options.what)
     print(shown_entry(entry, read_pointer(store, channel, CHAMPION)))
     if not options.yes and not _agreed():
@@ -194,14 +193,6 @@ def _agreed() -> bool:
     if not sys.stdin.isatty():
         raise UsageError("nobody to ask: this is no terminal; give --yes to do it, or --dry-run")
     return input("Go on? [y/N] ").strip().lower() in ("y", "yes")
-
-
-def _user() -> str:
-    try:
-        name = getpass.getuser()
-    except (KeyError, OSError):  # a pod's user id that has no name
-        name = "unknown"
-    return f"{name}@{socket.gethostname()}"
 
 
 _TOOLS: dict[str, type[ToolOptions]] = {

@@ -13,7 +13,8 @@ from yanmo.common import waiting
 from yanmo.common.errors import exit_code
 from yanmo.common.logs import forget_progress, progress
 from yanmo.stage.measured import Measured, printable
-from yanmo.stage.metric import STATES, Metric, declared
+from yanmo.stage.metric import Metric
+from yanmo.stage.shared_metrics import STATES, declared
 from yanmo.store import traffic
 
 

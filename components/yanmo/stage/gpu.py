@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from yanmo.stage.exporter import Telemetry
+from yanmo.stage.gpu_metrics import DIRECTIONS, GPU_METRICS
 from yanmo.stage.measured import Figure
-from yanmo.stage.metric import DIRECTIONS, GPU_METRICS
 from yanmo.stage.nvml import Gpu, Nvml
 from yanmo.stage.sampling import Sampler
 

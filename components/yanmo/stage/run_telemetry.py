@@ -12,7 +12,7 @@ from yanmo.options.shared import StageOptions
 from yanmo.stage.declaration import Stage
 from yanmo.stage.exporter import Telemetry
 from yanmo.stage.gpu import GpuMetrics
-from yanmo.stage.metric import GPU_METRICS
+from yanmo.stage.gpu_metrics import GPU_METRICS
 from yanmo.stage.sampling import Sampler
 from yanmo.store.opening import local_folder
 from yanmo.store.settings import StoreSettings

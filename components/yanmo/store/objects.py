@@ -6,6 +6,7 @@ becomes visible is whole, and `create` / `replace` are conditional (S3's If-None
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from yanmo.common.errors import DataError, StorageError
 
 _PART = r"(?!\.+(?:/|\Z))[A-Za-z0-9._=-]{1,200}"  # not only dots
 _NAME = re.compile(rf"{_PART}(?:/{_PART})*\Z")
-_TRIES = 20
+_TRIES = 30
 MAX_DOCUMENT_BYTES = 32 * 1024 * 1024
 """The largest object that `read` returns; manifests of 100,000 files have about 18 MB."""
 
@@ -187,26 +188,25 @@ def overwrite(
     raise StorageError(f"{store.uri}/{name}: changed under {_TRIES} tries to replace it; try again")
 
 
-def amend(store: ObjectStore, name: str, change: Callable[[bytes], bytes]) -> None:
+def amend(store: ObjectStore, name: str, change: Callable[[bytes | None], bytes | None]) -> None:
     """Write what `change` makes of the object as it is, by compare-and-swap: no other writer's word is lost.
 
     Args:
-        change: given the bytes, b"" where there is no object; may be called again, where another writer was
-            faster. Nothing is written where it gives back what it was given.
+        change: given the bytes, None where there is no object; may be called again, where another writer was
+            faster. Nothing is written where it gives back what it was given, or None.
 
     Raises:
         StorageError: it changed under every try.
     """
     for _ in range(_TRIES):
-        try:
+        data, version = None, ""
+        with contextlib.suppress(FileNotFoundError):
             data, version = store.read(name)
-        except FileNotFoundError:
-            data, version = b"", ""
         changed = change(data)
-        if changed == data:
+        if changed is None or changed == data:
             return
         try:
-            store.replace(name, changed, version) if version else store.create(name, changed)
+            store.create(name, changed) if data is None else store.replace(name, changed, version)
             return
         except (Changed, AlreadyExists, FileNotFoundError):
             continue

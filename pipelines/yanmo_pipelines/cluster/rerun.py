@@ -21,8 +21,9 @@ from yanmo.options.nearest import did_you_mean
 from yanmo.options.one_line import as_line
 from yanmo_pipelines.cluster.job_log import follow_job
 from yanmo_pipelines.cluster.kubernetes_api import KubernetesApi
+from yanmo_pipelines.cluster.left_running import left_running
 from yanmo_pipelines.cluster.place import PlaceOptions
-from yanmo_pipelines.cluster.refusals import NoAnswer, NotFound
+from yanmo_pipelines.cluster.refusals import NotFound
 from yanmo_pipelines.cluster.rerun_job import by_kubectl, job_of
 from yanmo_pipelines.parameters import read_settings
 from yanmo_pipelines.stages import LANGUAGE_MODEL
@@ -99,7 +100,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             path = api.in_namespace("jobs", group="apis/batch/v1")
             api.create(path, f"create Job {name}", job)
         answer(f"job   {name}\nlog   kubectl -n {api.namespace} logs -f job/{name}")
-        return ExitCode.DONE if options.detach else _followed(api, name, options)
+        if options.detach:
+            return ExitCode.DONE
+        again = f"yanmo rerun {options.stage} --follow {name}"
+        return left_running(lambda: follow_job(api, name, options.look_seconds), "the Job", again)
 
     return ended("rerun", serve, "no Job was made")
 
@@ -134,21 +138,6 @@ def _cron_job(api: KubernetesApi, stage: str) -> dict[str, object]:
             f"there is no CronJob stage-{stage} in namespace {api.namespace}: apply manifests/ there "
             "(kubectl apply -k manifests/overlays/small), or give --namespace"
         ) from None
-
-
-def _followed(api: KubernetesApi, name: str, options: RerunOptions) -> int:
-    """`follow_job`; whatever ends it before the Job does leaves the Job alone."""
-    again = f"the Job goes on; follow it again by `yanmo rerun {options.stage} --follow {name}`"
-    try:
-        return follow_job(api, name, options.look_seconds)
-    except NoAnswer as error:
-        raise NoAnswer(f"{error}; {again}") from error
-    except KeyboardInterrupt:
-        log.warning("interrupted; %s", again)
-        return 130
-    except SystemExit:  # SIGTERM
-        log.warning("stopped; %s", again)
-        raise
 
 
 if __name__ == "__main__":

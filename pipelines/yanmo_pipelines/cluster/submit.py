@@ -18,6 +18,7 @@ from yanmo_pipelines.cluster.fitting import no_node_holds, nodes_of, over_quota
 from yanmo_pipelines.cluster.follow import follow
 from yanmo_pipelines.cluster.kfp_api import KfpApi
 from yanmo_pipelines.cluster.kubernetes_api import KubernetesApi, NoCluster
+from yanmo_pipelines.cluster.left_running import left_running
 from yanmo_pipelines.cluster.place import PlaceOptions, own_namespace, run_link
 from yanmo_pipelines.cluster.plan import Plan, planned
 from yanmo_pipelines.cluster.refusals import Exists, Forbidden, NoAnswer
@@ -115,24 +116,12 @@ def main(argv: Sequence[str] | None = None) -> int:
                 _check_nodes(plan, kubernetes, options.wait_for_node)
                 run_id = _submitted(api, plan, options)
         answer(f"run   {run_id}\nlink  {run_link(options, run_id)}")
-        return ExitCode.DONE if options.detach else _followed(api, run_id, kubernetes, options.look_seconds)
+        if options.detach:
+            return ExitCode.DONE
+        again = f"yanmo submit --follow {run_id}"
+        return left_running(lambda: follow(api, run_id, kubernetes, options.look_seconds), "the run", again)
 
     return ended("submit", serve, "nothing was submitted")
-
-
-def _followed(api: KfpApi, run_id: str, kubernetes: KubernetesApi | None, look_seconds: float) -> int:
-    """`follow`; whatever ends it before the run does leaves the run alone."""
-    again = f"the run goes on; follow it again by `yanmo submit --follow {run_id}`"
-    try:
-        return follow(api, run_id, kubernetes, look_seconds)
-    except NoAnswer as error:
-        raise NoAnswer(f"{error}; {again}") from error
-    except KeyboardInterrupt:
-        log.warning("interrupted; %s", again)
-        return 130
-    except SystemExit:  # SIGTERM
-        log.warning("stopped; %s", again)
-        raise
 
 
 def cluster_if_any(options: PlaceOptions) -> KubernetesApi | None:

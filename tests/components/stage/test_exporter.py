@@ -24,7 +24,8 @@ from yanmo.common import waiting
 from yanmo.common.logs import Progress
 from yanmo.stage import endpoint
 from yanmo.stage.exporter import Telemetry
-from yanmo.stage.metric import OTHER, REASONS, REQUESTS, Label, Metric, declared
+from yanmo.stage.metric import OTHER, Label, Metric
+from yanmo.stage.shared_metrics import REASONS, REQUESTS, declared
 from yanmo.store import traffic
 from yanmo.store.s3.retry import KIND_OF
 

@@ -18,7 +18,7 @@ from toy_outputs import wait_until
 from yanmo.stage import energy, nvml
 from yanmo.stage.exporter import Telemetry
 from yanmo.stage.gpu import GpuMetrics
-from yanmo.stage.metric import GPU_METRICS, THROTTLES
+from yanmo.stage.gpu_metrics import GPU_METRICS, THROTTLES
 from yanmo.stage.nvml import Nvml
 
 ROOT = Path(__file__).parents[3]

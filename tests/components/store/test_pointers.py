@@ -92,7 +92,7 @@ def test_a_pointer_that_never_stands_still_ends_in_try_again(
         raise Changed("again")
 
     monkeypatch.setattr(FileStore, "replace", moved)
-    with pytest.raises(StorageError, match="changed under 20 tries"):
+    with pytest.raises(StorageError, match="changed under 30 tries"):
         move_pointer(store, "dev", "toy", other)
 
 

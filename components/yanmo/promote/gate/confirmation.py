@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from yanmo.common.errors import DataError
-from yanmo.promote.gate import sentences as words
+from yanmo.promote.gate import findings, sentences
 from yanmo.promote.gate.evaluation import CONTAMINATION, Evaluation, evaluate_command, joined_scores
 from yanmo.promote.gate.guards import found
 from yanmo.promote.gate.spread import CHALLENGER, CHAMPION, CHARACTERS, Floats, drawn_gains
@@ -63,10 +63,10 @@ def confirmed(
             challenger.summary["conditions"],
             is_champion=unscored[0] is champion,
         )
-        return _refused(verdict, words.unscored(str(unscored[0].output), command))
+        return _refused(verdict, findings.unscored(str(unscored[0].output), command))
     seen = _share_read(challenger)
     if seen is not None and seen > rules.max_contamination:
-        return _refused(verdict, words.read_before(seen))
+        return _refused(verdict, findings.read_before(seen))
     by_champion = _share_read(champion)
     if by_champion:
         log.warning(
@@ -75,13 +75,13 @@ def confirmed(
             100 * by_champion,
         )
     gain = gain_of(joined_scores(challenger, champion, FILES), rules)
-    finding = words.on_confirmation(gain, rules.level)
+    finding = findings.on_confirmation(gain, rules.level)
     if gain["lowest"] is None or not gain["lowest"] > 0:
         return replace(_refused(verdict, finding), confirmation=gain)
     return replace(
         verdict,
-        sentence=words.confirmed(verdict.sentence, finding),
-        checks=(*verdict.checks, Check("confirmed", True, words.CONFIRMED, finding)),
+        sentence=sentences.confirmed(verdict.sentence, finding),
+        checks=(*verdict.checks, Check("confirmed", True, findings.CONFIRMED, finding)),
         confirmation=gain,
     )
 
@@ -106,13 +106,13 @@ def gain_of(scores: Mapping[str, Floats], rules: Rules) -> dict[str, Any]:
 
 def _without_split(verdict: Verdict, challenger: Evaluation, without: str) -> Verdict:
     """The verdict where neither was scored on such a split: it says so first."""
-    finding = words.UNSCORED if _has_split(challenger) else words.NO_SPLIT
+    finding = findings.UNSCORED if _has_split(challenger) else findings.NO_SPLIT
     if without == "refuse":
         return _refused(verdict, finding)
     return replace(
         verdict,
-        sentence=words.unconfirmed(finding, verdict.sentence),
-        checks=(*verdict.checks, Check("confirmed", None, words.CONFIRMED, finding)),
+        sentence=sentences.unconfirmed(finding, verdict.sentence),
+        checks=(*verdict.checks, Check("confirmed", None, findings.CONFIRMED, finding)),
     )
 
 
@@ -136,6 +136,6 @@ def _refused(verdict: Verdict, finding: Words) -> Verdict:
     return replace(
         verdict,
         outcome="not promoted",
-        sentence=words.not_confirmed(finding, verdict.sentence),
-        checks=(*verdict.checks, Check("confirmed", False, words.CONFIRMED, finding)),
+        sentence=sentences.not_confirmed(finding, verdict.sentence),
+        checks=(*verdict.checks, Check("confirmed", False, findings.CONFIRMED, finding)),
     )

@@ -38,7 +38,7 @@ from typing import Any
 import numpy as np
 
 from yanmo.common.bootstrap import interval
-from yanmo.promote.gate import sentences as words
+from yanmo.promote.gate import findings, sentences
 from yanmo.promote.gate.limits import Limit
 from yanmo.promote.gate.noise import MEAN_SHARE, RUN, Noise, margin, told_apart
 from yanmo.promote.gate.spread import (
@@ -73,8 +73,8 @@ def first_champion(mean: float, rules: Rules, evidence: Evidence = _NO_EVIDENCE)
     checks = fitness(rules, evidence)
     outcome = _outcome(checks)
     if outcome == "promoted":
-        return Verdict(outcome, _with_caveat(words.first(mean), checks), checks)
-    return Verdict(outcome, words.refused(_failed(checks)), checks)
+        return Verdict(outcome, _with_caveat(sentences.first(mean), checks), checks)
+    return Verdict(outcome, sentences.refused(_failed(checks)), checks)
 
 
 def judge(scores: Mapping[str, Floats], rules: Rules, evidence: Evidence = _NO_EVIDENCE) -> Verdict:
@@ -96,19 +96,21 @@ def judge(scores: Mapping[str, Floats], rules: Rules, evidence: Evidence = _NO_E
     enough = by_mean or gain["share"] >= noise["margin"]
     checks = (
         *fitness(rules, evidence),
-        Check("another_model", not evidence.same_model, words.ANOTHER, words.which(evidence.same_model)),
-        Check("beyond_doubt", sure, words.DOUBT, words.sure(gain, rules.level)),
-        Check("large_enough", enough, words.least(noise), words.size(gain, mean)),
+        Check(
+            "another_model", not evidence.same_model, findings.ANOTHER, findings.which(evidence.same_model)
+        ),
+        Check("beyond_doubt", sure, findings.DOUBT, findings.sure(gain, rules.level)),
+        Check("large_enough", enough, findings.least(noise), findings.size(gain, mean)),
         _no_genre_lost(genres, rules),
     )
     outcome = _outcome(checks)
     if outcome == "promoted":
-        sentence = _with_caveat(words.with_noise(words.promoted(gain, rules, noise), noise), checks)
+        sentence = _with_caveat(sentences.with_noise(sentences.promoted(gain, rules, noise), noise), checks)
         return Verdict(outcome, sentence, checks, gain, genres, noise=noise)
     failed = _failed(checks)
-    sentence = words.refused(failed, gain, rules, noise)
+    sentence = sentences.refused(failed, gain, rules, noise)
     if failed.name == "large_enough" and gain["bits"] > 0:  # any other reason does not rest on the noise
-        sentence = words.with_noise(sentence, noise)
+        sentence = sentences.with_noise(sentence, noise)
     return Verdict(outcome, sentence, checks, gain, genres, noise=noise)
 
 
@@ -117,7 +119,12 @@ def fitness(rules: Rules, evidence: Evidence) -> tuple[Check, ...]:
     return (
         _contamination(rules, evidence),
         *(_within(limit, evidence.guard_metrics.get(limit.metric)) for limit in rules.limits),
-        Check("not_rolled_back", not evidence.rolled_back, words.NEW, words.taken_down(evidence.rolled_back)),
+        Check(
+            "not_rolled_back",
+            not evidence.rolled_back,
+            findings.NEW,
+            findings.taken_down(evidence.rolled_back),
+        ),
     )
 
 
@@ -126,9 +133,9 @@ def _contamination(rules: Rules, evidence: Evidence) -> Check:
     if share is None:
         passed = False if "contamination" in rules.must_measure else None
         return Check(
-            "contamination_measured", passed, words.clean(rules.max_contamination), words.share(None)
+            "contamination_measured", passed, findings.clean(rules.max_contamination), findings.share(None)
         )
-    rule, finding = words.clean(rules.max_contamination), words.share(share)
+    rule, finding = findings.clean(rules.max_contamination), findings.share(share)
     return Check("not_contaminated", share <= rules.max_contamination, rule, finding)
 
 
@@ -169,12 +176,14 @@ def mean_of(before: tuple[float, ...], tonight: float) -> float | None:
 
 def _within(limit: Limit, value: float | None) -> Check:
     name = "not_collapsed" if limit.metric in COLLAPSE else "within_limits"
-    return Check(name, value is not None and limit.holds(value), words.limit(limit), words.number(value))
+    return Check(
+        name, value is not None and limit.holds(value), findings.limit(limit), findings.number(value)
+    )
 
 
 def _no_genre_lost(genres: Mapping[str, dict[str, Any]], rules: Rules) -> Check:
     worse = {name: g for name, g in genres.items() if -g["gain"] > rules.max_genre_loss}
-    return Check("no_genre_lost", not worse, words.no_worse(rules.max_genre_loss), words.worse(worse))
+    return Check("no_genre_lost", not worse, findings.no_worse(rules.max_genre_loss), findings.worse(worse))
 
 
 def _with_caveat(sentence: Words, checks: tuple[Check, ...]) -> Words:
@@ -182,7 +191,7 @@ def _with_caveat(sentence: Words, checks: tuple[Check, ...]) -> Words:
 
     A refusal needs none: contamination only makes a challenger look better.
     """
-    return words.unsearched(sentence) if any(check.passed is None for check in checks) else sentence
+    return sentences.unsearched(sentence) if any(check.passed is None for check in checks) else sentence
 
 
 def _failed(checks: tuple[Check, ...]) -> Check:

@@ -1,119 +1,12 @@
-"""Every sentence of a verdict, in English and in Chinese."""
+"""The one sentence of a verdict, in English and in Chinese."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from yanmo.promote.gate.limits import VERSE, Limit
+from yanmo.promote.gate.findings import UNMEASURED, apart_from_luck, margin_of, percent, sure
 from yanmo.promote.gate.verdict import Check, Rules, Words
-
-ANOTHER = Words("another model than the champion", "与现任冠军不是同一个模型")
-DOUBT = Words("gain above 0 beyond doubt", "提升确实大于零")
-NEW = Words("not rolled back before", "不曾被人工撤下")
-_UNMEASURED = Words("not measured", "未测量")
-VERSE_ZH = {
-    "form": "四句或八句，五言或七言",
-    "equal_lines": "句数为偶，五言或七言",
-    "rhyme": "偶句通押平水韵",
-    "rhyme_pairs": "相邻偶句押韵",
-    "alternation": "二四六平仄相间（近体）",
-    "alternation_any": "二四六平仄相间（各体）",
-    "opposition": "对：一联之内平仄相对",
-    "adhesion": "粘：两联之间平仄相粘",
-    "no_lone_level": "不犯孤平",
-    "mixed_ending": "不犯三平尾、三仄尾",
-    "parallel": "中间两联对仗（近似判断）",
-    "fresh": "诗中不重字",
-    "own_tune": "合本词牌常见句式",
-    "any_tune": "合某词牌常见句式",
-    "sentence_rhyme": "相邻韵句押韵",
-}
-_METRICS_ZH = {
-    "distinct_2": "最重复的体裁中不同字对的比例",
-    "written_share": "有文字的样例比例",
-    "ended_share": "自行收尾的样例比例",
-    "loop_share": "陷入循环的样例比例",
-    "copied_8grams": "生成的八字片段见于训练文本的比例",
-    "longest_copy": "照抄训练文本的最长片段（字）",
-    "genre_obedience": "体裁相符的样例比例",
-    "repeated_share": "最重复的体裁中与他篇雷同的样例比例",
-    **{name: f"生成诗词合“{rule}”的比例" for name, rule in VERSE_ZH.items()},
-}
-_METRICS_EN = {
-    "distinct_2": "different character pairs in samples",
-    "written_share": "samples that hold text",
-    "ended_share": "samples ended by the model",
-    "loop_share": "samples in a loop",
-    "copied_8grams": "generated 8-grams found in the training text",
-    "longest_copy": "longest copied run, characters",
-    "genre_obedience": "samples of the genre asked for",
-    "repeated_share": "samples equal to another one of their genre",
-    **VERSE,
-}
-
-
-def which(same_model: bool) -> Words:
-    """Finding of rule 6."""
-    return (
-        Words("the champion itself", "正是现任冠军") if same_model else Words("another model", "另一个模型")
-    )
-
-
-def sure(gain: Mapping[str, Any], level: float) -> Words:
-    """Finding of rule 7."""
-    if gain["interval"] is None:
-        return Words("no interval: one text in each genre", "没有区间：每个体裁只有一篇")
-    low, high = gain["interval"]
-    return Words(
-        f"{100 * level:g} % interval {low:+.3f} to {high:+.3f} bits",
-        f"{100 * level:g} % 区间 {low:+.3f} 至 {high:+.3f} 比特",
-    )
-
-
-def least(noise: Mapping[str, Any]) -> Words:
-    """Rule 8: the margin, and what makes it."""
-    asked, mean, why = percent(noise["margin"]), percent(noise["margin_of_mean"]), margin_of(noise)
-    apart = apart_from_luck(noise)
-    return Words(
-        f"gain of at least {asked}, or of {mean} as the mean of three nights ({why.en}); {apart.en}",
-        f"提升至少 {asked}，或三夜平均提升至少 {mean}（{why.zh}）；{apart.zh}",
-    )
-
-
-def apart_from_luck(noise: Mapping[str, Any]) -> Words:
-    """The least gain that this channel can see."""
-    apart = percent(noise["told_apart"])
-    return Words(
-        f"a true gain under {apart} may take more than three nights to be told from luck",
-        f"真实提升若不足 {apart}，三夜之内未必能与运气区分",
-    )
-
-
-def margin_of(noise: Mapping[str, Any]) -> Words:
-    """What the margin comes from."""
-    if noise["of_noise"] <= noise["min_gain"]:
-        return Words("the least gain asked for", "所要求的最小提升")
-    times = f"{noise['of_noise'] / noise['margin_sd']:.1f}"
-    sd, error = percent(noise["margin_sd"]), percent(noise["month_error"])
-    nights = noise["nights_per_month"]
-    return Words(
-        f"{times} times the seed's noise of {sd}, {_known_from(noise).en}: what luck reaches in "
-        f"{error} of months of {nights} nights",
-        f"种子噪声 {sd} 的 {times} 倍，{_known_from(noise).zh}：{nights} 夜之月仅 {error} 凭运气可及",
-    )
-
-
-def _known_from(noise: Mapping[str, Any]) -> Words:
-    if not noise["measured"]:
-        return Words("which is assumed", "此为假定值")
-    measured, twins = percent(noise["sd"]), noise["twins"]
-    if noise["margin_sd"] != noise["sd"]:  # few twins make a wide margin also where they measured little
-        return Words(
-            f"the least that is used; {twins} twins measured {measured}",
-            f"此为所信之最小值；{twins} 次短训测得 {measured}",
-        )
-    return Words(f"measured by {twins} twins", f"由 {twins} 次短训测得")
 
 
 def with_noise(sentence: Words, noise: Mapping[str, Any]) -> Words:
@@ -125,68 +18,6 @@ def with_noise(sentence: Words, noise: Mapping[str, Any]) -> Words:
         f"The seed's noise was not measured, {sd} is assumed. {sentence.en}",
         f"种子噪声未测量，假定为 {sd}。{sentence.zh}",
     )
-
-
-def percent(share: float) -> str:
-    """A share as a person reads it, three digits of it."""
-    return f"{100 * share:.3g} %"
-
-
-def size(gain: Mapping[str, Any], mean: float | None) -> Words:
-    """Finding of rule 8; `mean` is that of the last three nights, where there are three."""
-    share = f"{100 * gain['share']:+.2f} %"
-    found = Words(f"{share} of {gain['champion']:.3f} bits", f"{gain['champion']:.3f} 比特的 {share}")
-    if mean is None:
-        return found
-    nights = f"{100 * mean:+.2f} %"
-    return Words(f"{found.en}; {nights} as the mean of three nights", f"{found.zh}；三夜平均 {nights}")
-
-
-def no_worse(limit: float) -> Words:
-    """Rule 9."""
-    return Words(f"no genre worse by more than {limit:g} bits", f"任一体裁变差不超过 {limit:g} 比特")
-
-
-def worse(genres: Mapping[str, Mapping[str, Any]]) -> Words:
-    """Finding of rule 9: the genres that are worse by too much."""
-    english, chinese = [], []
-    for name, g in genres.items():
-        few = g["documents"] if g["few_documents"] else 0
-        english.append(f"{name} by {-g['gain']:.3f} bits" + (f" ({few} texts only)" if few else ""))
-        chinese.append(f"{name}差 {-g['gain']:.3f} 比特" + (f"（仅 {few} 篇）" if few else ""))
-    return Words(", ".join(english) or "none", "，".join(chinese) or "无")
-
-
-def clean(limit: float) -> Words:
-    """Rule 1."""
-    return Words(
-        f"at most {100 * limit:g} % of the evaluated texts in the training text",
-        f"评测文本见于训练文本的不超过 {100 * limit:g} %",
-    )
-
-
-def share(value: float | None) -> Words:
-    """Finding of rule 1."""
-    return _UNMEASURED if value is None else Words(f"{100 * value:.2f} %", f"{100 * value:.2f} %")
-
-
-def limit(bound: Limit) -> Words:
-    """Rules 2 and 3."""
-    en, zh = ("at most", "至多") if bound.sign == "<=" else ("at least", "至少")
-    return Words(
-        f"{_METRICS_EN[bound.metric]}: {en} {bound.bound:g}",
-        f"{_METRICS_ZH[bound.metric]}：{zh} {bound.bound:g}",
-    )
-
-
-def number(value: float | None) -> Words:
-    """Finding of rules 2 and 3."""
-    return _UNMEASURED if value is None else Words(f"{value:.3g}", f"{value:.3g}")
-
-
-def taken_down(when: str) -> Words:
-    """Finding of rule 4."""
-    return Words(f"rolled back {when}", f"曾被撤下：{when}") if when else Words("no", "否")
 
 
 def first(mean: float) -> Words:
@@ -247,7 +78,7 @@ def refused(
 
 def _out_of_bounds(check: Check, what: Words) -> Words:
     """The sentence for a limit that is exceeded, or whose metric nobody measured."""
-    if check.finding == _UNMEASURED:
+    if check.finding == UNMEASURED:
         return Words(
             f"Not promoted: a limit is set on a metric that was not measured: {check.rule.en}. Evaluate with "
             "--samples and --documents, or leave it out of --limits.",
@@ -333,53 +164,6 @@ def _compared(check: Check, gain: Mapping[str, Any], rules: Rules, noise: Mappin
             f"不晋升：平均更好，但{check.finding.zh}（至多允许 {rules.max_genre_loss:g}）：{against.zh}。",
         )
     return None
-
-
-CONFIRMED = Words(
-    "gain above 0 on the confirmation split, which is looked at only now",
-    "在此时才启用的确认集上，提升大于零",
-)
-NO_SPLIT = Words(
-    "the evaluation set of this channel has no confirmation split; "
-    "`yanmo curate --add-confirmation` adds one",
-    "此频道的评测集没有确认集；`yanmo curate --add-confirmation` 可以补上",
-)
-UNSCORED = Words(
-    "the models were not scored on the confirmation split (evaluate scores it with the test split)",
-    "两个模型都没有在确认集上评分（只有评测测试集时才一并评分）",
-)
-
-
-def unscored(evaluation: str, command: str) -> Words:
-    """Finding of rule 10 where only one of the models was scored."""
-    return Words(
-        f"{evaluation} was not scored on the confirmation split; measure it again: {command}",
-        f"{evaluation} 没有在确认集上评分；请重新评测：{command}",
-    )
-
-
-def read_before(share: float) -> Words:
-    """Finding of rule 10 for a challenger that was trained on the texts."""
-    return Words(
-        f"{100 * share:.2f} % of the confirmation texts are in the challenger's training text, so they "
-        "confirm nothing and were not looked at",
-        f"确认集有 {100 * share:.2f} % 的文本见于挑战者的训练文本，不足为证，故未启用",
-    )
-
-
-def on_confirmation(gain: Mapping[str, Any], level: float) -> Words:
-    """Finding of rule 10."""
-    bits, number, sure = f"{gain['bits']:+.3f}", f"{gain['documents']:,}", f"{100 * level:g} %"
-    if gain["lowest"] is None:
-        return Words(
-            f"{bits} bits on {number} texts kept apart, and no bound: one text in each genre",
-            f"{number} 篇另存的文本上提升 {bits} 比特，没有下限：每个体裁只有一篇",
-        )
-    low = f"{gain['lowest']:+.3f}"
-    return Words(
-        f"{bits} bits on {number} texts kept apart, {low} or more with {sure} confidence",
-        f"{number} 篇另存的文本上提升 {bits} 比特，以 {sure} 的把握不低于 {low}",
-    )
 
 
 def confirmed(sentence: Words, finding: Words) -> Words:

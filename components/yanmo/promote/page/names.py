@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from yanmo.common.pages.html import cut
-from yanmo.promote.gate.sentences import VERSE_ZH
+from yanmo.promote.gate.findings import VERSE_ZH
 from yanmo.promote.gate.verdict import Words
 
 _GENRES = {

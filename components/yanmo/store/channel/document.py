@@ -16,16 +16,15 @@ import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from yanmo.common.errors import DataError, StorageError, wrong_in
+from yanmo.common.errors import DataError, wrong_in
 from yanmo.common.names import name_problems
 from yanmo.store.manifest import sealed, unsealed
-from yanmo.store.objects import MAX_DOCUMENT_BYTES, AlreadyExists, Changed, ObjectStore
+from yanmo.store.objects import MAX_DOCUMENT_BYTES, ObjectStore, amend
 from yanmo.store.schema import LaterSchema, parse
 
 DOCUMENTS = ("held", "licenses", "spending", "takedown")
 """Those of this version; tools refuse others, which a later one may have written."""
 T = TypeVar("T")
-_TRIES = 20
 _NAME = re.compile(r"pointers/[^/]+/records/([^/]+)\.json\Z")
 
 
@@ -62,13 +61,13 @@ def parsed(data: bytes, schema: str, where: str, make: Callable[[dict[str, Any]]
 
 def read_document(
     store: ObjectStore, name: str, schema: str, make: Callable[[dict[str, Any]], T]
-) -> tuple[T | None, str]:
-    """The document and its version; None and "" where there is none. Raises as `parsed`."""
+) -> T | None:
+    """The document; None where there is none. Raises as `parsed`."""
     try:
-        data, version = store.read(name)
+        data, _ = store.read(name)
     except FileNotFoundError:
-        return None, ""
-    return parsed(data, schema, f"{store.uri}/{name}", make), version
+        return None
+    return parsed(data, schema, f"{store.uri}/{name}", make)
 
 
 def change_document(
@@ -86,18 +85,12 @@ def change_document(
     Raises:
         StorageError: it changed under every try.
     """
-    for _ in range(_TRIES):
-        found, version = read_document(store, name, schema, make)
+
+    def changed(data: bytes | None) -> bytes | None:
+        found = None if data is None else parsed(data, schema, f"{store.uri}/{name}", make)
         values = change(found)
         if values is None:
-            return
-        data = sealed(json.dumps({"schema": schema, **values}, ensure_ascii=False, indent=1).encode())
-        try:
-            if version:
-                store.replace(name, data, version)
-            else:
-                store.create(name, data)
-            return
-        except (Changed, AlreadyExists, FileNotFoundError):
-            continue
-    raise StorageError(f"{store.uri}/{name}: changed under {_TRIES} tries to change it; try again")
+            return None
+        return sealed(json.dumps({"schema": schema, **values}, ensure_ascii=False, indent=1).encode())
+
+    amend(store, name, changed)

@@ -112,7 +112,7 @@ def read_held(store: ObjectStore, channel: str) -> Held:
     Raises:
         DataError: the document is damaged, or of a later version.
     """
-    found, _ = read_document(store, document_name(channel, HELD), HELD_SCHEMA, _held)
+    found = read_document(store, document_name(channel, HELD), HELD_SCHEMA, _held)
     return found or Held()
 
 

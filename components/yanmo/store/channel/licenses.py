@@ -83,7 +83,7 @@ def read_allowed(store: ObjectStore, channel: str) -> Allowed | None:
 
 def read_states(store: ObjectStore, channel: str) -> tuple[Allowed, ...]:
     """Every state that the list has had, the oldest first; raises as `read_allowed`."""
-    found, _ = read_document(store, document_name(channel, LICENSES), LICENSES_SCHEMA, _states)
+    found = read_document(store, document_name(channel, LICENSES), LICENSES_SCHEMA, _states)
     return found or ()
 
 

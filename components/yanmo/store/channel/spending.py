@@ -53,7 +53,7 @@ def read_spending(store: ObjectStore, channel: str) -> Nights:
     Raises:
         DataError: the record is damaged, or a later version of Yanmo wrote it.
     """
-    return read_document(store, document_name(channel, SPENDING), SPENDING_SCHEMA, make_spending)[0] or {}
+    return read_document(store, document_name(channel, SPENDING), SPENDING_SCHEMA, make_spending) or {}
 
 
 def add_spending(store: ObjectStore, channel: str, night: str, hours: Hours) -> None:

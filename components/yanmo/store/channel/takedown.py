@@ -39,7 +39,7 @@ def read_takedown(store: ObjectStore, channel: str) -> dict[str, TakenDown]:
     Raises:
         DataError: the list is damaged, or of a later version.
     """
-    found, _ = read_document(store, document_name(channel, TAKEDOWN), TAKEDOWN_SCHEMA, _entries)
+    found = read_document(store, document_name(channel, TAKEDOWN), TAKEDOWN_SCHEMA, _entries)
     return found or {}
 
 

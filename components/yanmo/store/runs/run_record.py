@@ -175,7 +175,7 @@ def _change(store: ObjectStore, channel: str, run_id: str, change: Callable[[dic
     name = run_record_name(channel, run_id)
     where = f"{store.uri}/{name}"
 
-    def written(data: bytes) -> bytes:
+    def written(data: bytes | None) -> bytes:
         if data:
             parse_run(data, where), parse_events(data, where), parse_night(data, where)
         values = _values(data, where) if data else {"schema": RUN_SCHEMA, "run_id": run_id, "outputs": {}}

@@ -216,7 +216,7 @@ def change_unfinished(
     """
     name, result = unfinished_name(channel), Unfinished()
 
-    def written(data: bytes) -> bytes:
+    def written(data: bytes | None) -> bytes | None:
         nonlocal result
         before = parse_unfinished(data, f"{store.uri}/{name}") if data else Unfinished()
         result = _bounded(change(before))

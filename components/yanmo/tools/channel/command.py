@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import getpass
 import re
-import socket
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import NoReturn
 
 from yanmo.common.errors import ExitCode, UsageError
+from yanmo.common.user import user
 from yanmo.options.fields import opt, word
 from yanmo.options.shared import ToolOptions, channel_opt
 from yanmo.options.values import brief
@@ -80,7 +79,7 @@ def licenses(store: ObjectStore, options: LicensesOptions) -> int:
             names = () if options.set.strip() == ALL else names_in(options.set)
         except ValueError as error:
             raise UsageError(f"--set: {error}") from error
-        set_allowed(store, channel, names, who=options.who or _user(), why=options.why.strip())
+        set_allowed(store, channel, names, who=options.who or user(), why=options.why.strip())
     states = read_states(store, channel)
     if options.json:
         print_json({"channel": channel, "states": [asdict(one) for one in states]})
@@ -95,7 +94,7 @@ def licenses(store: ObjectStore, options: LicensesOptions) -> int:
 def takedown(store: ObjectStore, options: TakedownOptions) -> int:
     channel = options.channel
     if options.ids:
-        added = take_down(store, channel, options.ids, who=options.who or _user(), why=options.why.strip())
+        added = take_down(store, channel, options.ids, who=options.who or user(), why=options.why.strip())
         print(f"{len(added)} of {len(options.ids)} are new on the takedown list of channel {channel}")
     entries = read_takedown(store, channel)
     if options.json:
@@ -111,14 +110,6 @@ def takedown(store: ObjectStore, options: TakedownOptions) -> int:
     for one in entries.values():
         print(f"  {one.id}  {one.when}  by {one.who}: {one.why}")
     return ExitCode.DONE
-
-
-def _user() -> str:
-    try:
-        name = getpass.getuser()
-    except (KeyError, OSError):  # a pod's user id that has no name
-        name = "unknown"
-    return f"{name}@{socket.gethostname()}"
 
 
 TOOL = tool.Tool(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from yanmo.stage.metric import GENRE, GPU_METRICS, RANK, Label, Metric
+from yanmo.stage.gpu_metrics import GPU_METRICS
+from yanmo.stage.metric import GENRE, RANK, Label, Metric
 
 DOINGS = (
     *("starting", "training", "validation", "checkpoint", "loading", "rewinding", "writing the model"),

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from yanmo.common.errors import DataError
 from yanmo.formats.seed_noise import PART, SeedNoise, Twin, spread_of
 from yanmo.promote.config import PromoteConfig
-from yanmo.promote.gate import sentences as words
+from yanmo.promote.gate import findings
 from yanmo.promote.gate.noise import MEAN_SHARE, RUN, Noise, chance_of_change, margin, quantile, told_apart
 from yanmo.promote.gate.rules import asked_of, judge
 from yanmo.promote.gate.verdict import Evidence, Rules
@@ -155,7 +155,7 @@ def test_the_sentence_names_the_noise_that_made_the_margin(sd, twins, is_warm):
     """Few twins are known so badly that little noise makes the margin, above the least that is used."""
     noise = Noise(sd=sd, df=twins - 1, twins=twins, is_warm=is_warm)
     rules = Rules(**{**vars(RULES), "least_noise": 0.002})
-    said = words.least(asked_of(rules, Evidence(noise=noise)))
+    said = findings.least(asked_of(rules, Evidence(noise=noise)))
     few, many = quantile(0.05, 30, twins - 1, is_warm), quantile(0.05, 30, math.inf, is_warm)
     by_twins = few * sd >= many * 0.002
     if max(few * sd, many * 0.002) <= rules.min_gain:
@@ -163,7 +163,7 @@ def test_the_sentence_names_the_noise_that_made_the_margin(sd, twins, is_warm):
         return
     times, named = (few, sd) if by_twins else (many, 0.002)
     found = re.search(r"([\d.]+) times the seed's noise of ([\d.e-]+ %), ", said.en)
-    assert found[2] == words.percent(named) and float(found[1]) == pytest.approx(times, abs=0.06)
+    assert found[2] == findings.percent(named) and float(found[1]) == pytest.approx(times, abs=0.06)
     assert f"种子噪声 {found[2]} 的 {found[1]} 倍" in said.zh
     assert ("the least that is used" in said.en) == ("所信之最小值" in said.zh) == (not by_twins)
 

@@ -1,0 +1,171 @@
+"""From raw files to the corpus of a run: map -> sign -> near duplicates, each a part with a key of its own.
+
+Parts that an earlier run made are found again; the corpus is read once per run, by the first who asks.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import logging
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from yanmo.common.logs import Progress, human_bytes
+from yanmo.curate import mapping
+from yanmo.curate.config import CurateOptions
+from yanmo.curate.corpus import Corpus
+from yanmo.curate.duplicates import near_duplicates, signing
+from yanmo.curate.duplicates.near_duplicates import Edges
+from yanmo.curate.left_out import names_of as names_of_licenses
+from yanmo.curate.sources.bundles import bundles
+from yanmo.curate.sources.cutting import announce_layouts
+from yanmo.curate.sources.listing import Source
+from yanmo.curate.text.normalize import REVISIONS
+from yanmo.curate.text.record_rules import record_rules
+from yanmo.options.fields import Only, Scalar, names_of
+from yanmo.stage.stage_run import KeyInput, Skip, StageRun
+from yanmo.store.channel.licenses import Allowed
+from yanmo.store.manifest import digest
+from yanmo.store.output import Output
+
+log = logging.getLogger(__name__)
+
+MAP = ("",)
+"""The first phase: options declare no `phase` for it."""
+IN_WORKERS = (
+    "yanmo.curate.duplicates.signing",
+    "yanmo.curate.mapping",
+    "yanmo.curate.split.containment",
+    "yanmo.curate.document_files",
+)
+"""Modules that workers need, for their fork server to import."""
+_READ = (*MAP, "clusters", "checks")
+"""Phases whose options the corpus depends on; checks only refuse it."""
+
+
+@dataclasses.dataclass
+class Handed:
+    """What `prepare` hands to the work."""
+
+    sources: list[Source]
+    excluded: frozenset[str] = frozenset()
+    """Ids to take down."""
+    allowed: Allowed | None = None
+    """Licences that the channel allows; None for all."""
+    benchmarks: list[Source] = dataclasses.field(default_factory=list)
+    corpus: Corpus | None = None
+    """Read once, by the first who asks for it."""
+    read: list[Output] = dataclasses.field(default_factory=list)
+    """What it was read from: the mapped files and their band keys, which the next night uses again."""
+    evaluation_set: Output | None = None
+
+
+CurateRun = StageRun[CurateOptions, Handed]
+
+
+def form_input(options: CurateOptions) -> dict[str, KeyInput]:
+    """The rules of the text form, where they are not the first ones of its name."""
+    revision = REVISIONS.get(options.text_form)
+    name = f"{options.text_form}, revision {revision}"
+    return {"text_form": {"content_digest": digest(name), "uri": name}} if revision else {}
+
+
+def of_phases(options: CurateOptions, phases: tuple[str, ...]) -> tuple[dict[str, Scalar], Any]:
+    """The options of these phases for a part's key, and an object in which only they can be read."""
+    named = names_of(type(options), kind="semantic", phase=phases)
+    unkeyed = names_of(type(options), kind=("execution", "environment"))
+    return {name: getattr(options, name) for name in sorted(named)}, Only(options, {*named, *unkeyed})
+
+
+def corpus_of(run: CurateRun, made: Handed) -> Corpus:
+    """All mapped documents and which copies stay; read once per run."""
+    if made.corpus is None:
+        options = run.options
+        mapped = _map_all(run, bundles(_sorted(made.sources)))
+        signed = [_signed(run, part) for part in mapped]
+        made.read = [*mapped, *signed]
+        corpus = Corpus.read(mapped, signed, of_phases(options, _READ)[1], made.allowed)
+        if options.near_duplicate_similarity:
+            corpus.drop_near_duplicates(_similar(run, corpus, mapped, made.allowed))
+        if made.excluded:
+            corpus.take_down(made.excluded)
+        if made.allowed:
+            corpus.drop_forbidden(made.allowed)
+        corpus.check_genres(options)
+        made.corpus = corpus
+    return made.corpus
+
+
+def map_shard(run: CurateRun, made: Handed) -> NoReturn:
+    """Map and sign a part of the sources, for a later run to find: what a pod of a ParallelFor does."""
+    options = run.options
+    part, count = map(int, options.shard.split("/"))
+    chosen = bundles(_sorted(made.sources))[part - 1 :: count]
+    for mapped in _map_all(run, chosen):
+        _signed(run, mapped)
+    files = sum(map(len, chosen))
+    raise Skip(f"part {options.shard} is mapped, {files} of {len(made.sources)} file(s)")
+
+
+def _sorted(sources: Sequence[Source]) -> list[Source]:
+    return sorted(sources, key=lambda s: (s.name, s.sha256))
+
+
+def _map_all(run: CurateRun, chosen: Sequence[tuple[Source, ...]]) -> list[Output]:
+    sources = [source for bundle in chosen for source in bundle]
+    total = sum(s.bytes for s in sources)
+    run.telemetry.set("source_bytes", total)
+    log.info("reading %s from %d file(s)", human_bytes(total), len(sources))
+    announce_layouts(sources, record_rules(run.options).reading)
+    progress = Progress(log, "read", total, unit="B")
+    mapped = [_mapped(run, bundle, progress) for bundle in chosen]
+    progress.end()  # of bundles that were mapped by an earlier run nothing is read
+    return mapped
+
+
+def _signed(run: CurateRun, mapped: Output) -> Output:
+    """The band keys of a mapped file's documents."""
+    build = functools.partial(signing.build_signed, mapped=mapped, workers=run.options.workers)
+    return run.part("curate_sign", signing.REVISION, {}, {"mapped": mapped}, build)
+
+
+def _similar(run: CurateRun, corpus: Corpus, mapped: Sequence[Output], allowed: Allowed | None) -> Edges:
+    """The pairs of near duplicates in the corpus."""
+    options = run.options
+    build = functools.partial(
+        near_duplicates.build_edges,
+        mapped=corpus.paths,
+        signed=corpus.signed,
+        candidates=corpus.candidates,
+        unique=corpus.copies.unique,
+        similarity=options.near_duplicate_similarity,
+        workers=options.workers,
+    )
+    revision = [near_duplicates.REVISION, signing.REVISION]
+    semantic: dict[str, Any] = {"similarity": options.near_duplicate_similarity, "revision": revision}
+    if allowed:  # which copy is the best depends on it
+        semantic["licenses"] = names_of_licenses(allowed)
+    digests = digest([part.content_digest for part in mapped])
+    inputs = {"mapped": {"content_digest": digests, "uri": f"{len(mapped)} mapped files"}}
+    part = run.part("curate_similar", near_duplicates.REVISION, semantic, inputs, build)
+    return Edges.read(part.path("edges.parquet"))
+
+
+def _mapped(run: CurateRun, bundle: tuple[Source, ...], progress: Progress) -> Output:
+    options = run.options
+    semantic, of_the_key = of_phases(options, MAP)
+    first = bundle[0]
+    identity = first.identity if len(bundle) == 1 else [source.identity for source in bundle]
+    more = f" and {len(bundle) - 1} more" if len(bundle) > 1 else ""
+    raw = {"content_digest": digest(identity), "uri": f"{first.uri}{more}"}
+    build = functools.partial(
+        mapping.build_mapped,
+        sources=bundle,
+        options=record_rules(of_the_key),
+        workers=options.workers,
+        batch_bytes=options.batch_bytes,
+        on_bytes=progress.add,
+    )
+    inputs = {"source": raw, **form_input(options)}
+    return run.part("curate_map", mapping.REVISION, semantic, inputs, build)
