@@ -136,7 +136,7 @@ def width(line: str) -> int:
 def test_prose_is_wrapped_at_100_columns(page: Path) -> None:
     lines = prose_and_code(page)[0].splitlines()
     loose = (line for line in lines if not line.startswith(("|", "#", "!", "[!")))
-    whole = re.compile(r"[-\d. ]*(`[^`]+`)?\S*")  # a command or an address is not torn apart
+    whole = re.compile(r"[-\d. ]*(`[^`]+`)?[!-~，。；]*")  # a command or an address is not torn apart
     assert [line for line in loose if width(line) > 100 and not whole.fullmatch(line)] == []
 
 
