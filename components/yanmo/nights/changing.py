@@ -34,10 +34,11 @@ def read_document(store: ObjectStore, name: str, schema: str) -> Values | None:
         data, _ = store.read(name)
     except FileNotFoundError:
         return None
-    return _parsed(data, schema, f"{store.uri}/{name}")
+    return parse_document(data, schema, f"{store.uri}/{name}")
 
 
-def _parsed(data: bytes, schema: str, where: str) -> Values:
+def parse_document(data: bytes, schema: str, where: str) -> Values:
+    """The document that was read from `where`; raises as `read_document`."""
     try:
         values = parse(data, schema, MAX_DOCUMENT_BYTES)
         if not isinstance(values.get("serial"), int):
@@ -65,7 +66,7 @@ def change(store: ObjectStore, name: str, schema: str, change: Callable[[Values]
 
     def changed(data: bytes | None) -> bytes | None:
         nonlocal values
-        before = {} if data is None else _parsed(data, schema, f"{store.uri}/{name}")
+        before = {} if data is None else parse_document(data, schema, f"{store.uri}/{name}")
         values = change(dict(before)) | {"schema": schema, "serial": before.get("serial", 0)}
         if values == before:
             return None
