@@ -266,19 +266,19 @@ def test_of_two_who_decide_at_once_one_decides(stage, waiting):
         assert entry.state == "rejected" and len(records) == 1
 
 
-def test_an_entry_that_was_forged_is_not_approved(stage, waiting, caplog):
+@pytest.mark.parametrize("forged", ["a verdict that refuses it", "another model's verdict"])
+def test_an_entry_that_was_forged_is_not_approved(stage, waiting, caplog, forged):
     """Whoever may hold need not be who may approve: the verdict is looked at again."""
     worse = stage.model(9)
     stage.evaluate(worse, 9.0)
     own = f"evaluate/{stage.pointer('champion_evaluation').key}"
     assert stage.promote("--champion", own) == 0
-    refused = stage.pointer("promote")
+    refused = {"verdict": vars(stage.pointer("promote"))} if forged == "a verdict that refuses it" else {}
     path = stage.folder / "pointers/dev/records/held.json"
     values = json.loads(path.read_text(encoding="utf-8"))
-    values.pop("document_sha256", None)
-    values["entries"][0] |= {"model": vars(worse.reference), "verdict": vars(refused)}
-    forged = {k: v for k, v in values.items() if k in ("schema", "entries")}
-    path.write_text(json.dumps(forged), encoding="utf-8")
+    values["entries"][0] |= {"model": vars(worse.reference), **refused}
+    unsealed = {name: values[name] for name in ("schema", "entries")}
+    path.write_text(json.dumps(unsealed), encoding="utf-8")
     assert stage.tool("approve", *SIGNED) == 65
     assert "was changed by hand, and nothing was moved" in caplog.text
     assert len(stage.records()) == 1
