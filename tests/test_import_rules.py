@@ -35,7 +35,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "formats": {"common", "store"},
     "nights": {"common", "store", "formats"},
     "stage": {"common", "options", "store", "nights"},
-    "resolve": GROUND - {"chinese", "formats"},
+    "resolve": GROUND - {"chinese"},
     "curate": GROUND,
     "balance": GROUND,
     "tokenize": GROUND - {"chinese"},

@@ -5,9 +5,9 @@ wait for the next run. What the training was begun with is handed over by what t
 the line of options (`train`'s as they were; to `curate`, `balance` and `tokenize` the output that they hand
 on, so that they make nothing) and the model to start from.
 
-What may be trained on holds at once, however: where texts were taken down, or an option of `curate` was
-changed, the training is set aside, and this run makes its own data. It is never finished by itself then; its
-checkpoints stay until gc takes them.
+What may be trained on holds at once, however: where texts were taken down, a licence is not allowed any more,
+or an option of `curate` was changed, the training is set aside, and this run makes its own data. It is never
+finished by itself then; its checkpoints stay until gc takes them.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from yanmo.common.errors import DataError, UsageError, redacted
+from yanmo.formats.forbidden_text import forbidden_in
 from yanmo.options.fields import by_kind, names_of, spelled, values_of
 from yanmo.options.one_line import read_line
 from yanmo.options.values import AUTO
@@ -137,6 +138,9 @@ def _finishing(store: ObjectStore, options: ResolveOptions, run: WholeRun, train
     asked = _asked_before(store, options.channel, training)
     asks = read_line(_asked(run))
     _check_texts(options, run, made["curate"], asked.get("curate", {}), asks.get("curate", {}))
+    for learned in filter(None, (cache, model)):
+        if found := forbidden_in(store, options.channel, learned):
+            raise Outdated("; ".join(found))
     finishing = _as_begun(run, training)
     _check_key(options, finishing, training, cache, model)
     for name in _DATA_STAGES:
