@@ -12,6 +12,7 @@ import pytest
 from yanmo.promote.history import approval, champion
 from yanmo.promote.history.champion_records import all_records
 from yanmo.store.channel.held import read_held
+from yanmo.store.channel.licenses import set_allowed
 from yanmo.store.pointers import swap_pointer
 from yanmo.tools.store.command import main as store_tool
 
@@ -178,6 +179,14 @@ def test_rollback_after_an_approval_brings_the_one_before_back(stage, waiting, c
     assert stage.promote("--hold", "--champion", own) == 0
     assert "this model was taken down before" in caplog.text
     assert stage.pointer("champion") == first
+
+
+def test_what_the_channel_forbids_since_it_waits_is_not_approved(stage, waiting, caplog):
+    set_allowed(stage.store, "dev", ["MIT"], who="wu", why="counsel")
+    assert stage.tool("approve", *SIGNED) == 65
+    assert "may not be served" in caplog.text and "allows MIT only" in caplog.text
+    assert stage.pointer("champion") != waiting.reference
+    assert entry_of(stage, waiting).state == "waiting", "no signature stays"
 
 
 def test_one_that_waited_too_long_is_not_approved_and_gc_may_take_it(stage, caplog, capsys):

@@ -195,6 +195,19 @@ def test_of_two_copies_the_one_under_an_allowed_licence_is_kept(stage, texts):
     assert set(licenses_of(stage)) == {"MIT"} and licenses_of(stage)["MIT"] > 150
 
 
+def test_a_text_is_taken_down_with_the_copy_that_was_learned_in_its_place(stage, texts, caplog):
+    records = [json.loads(line) for line in texts.read_text(encoding="utf-8").splitlines()]
+    both = [one for r in records for one in (r, {**r, "text": r["text"].replace("。", "\n")})]
+    texts.write_text("".join(json.dumps(r, ensure_ascii=False) + "\n" for r in both), encoding="utf-8")
+    learned = train_ids(data(stage, texts))
+    curated = open_reference(stage.store, stage.pointer("curate"))
+    copies = pq.read_table(curated.path("duplicates.parquet"), columns=["id", "kept_id"]).to_pylist()
+    dropped = next(one["id"] for one in copies if one["kept_id"] in learned and one["id"] not in learned)
+    assert channel(["takedown", dropped, "--store", str(stage.folder), "--channel", "dev", "--why", "x"]) == 0
+    code, why = refused_by_train(stage, caplog)
+    assert code == 65 and "holds 1 texts that channel 'dev' took down" in why
+
+
 @pytest.mark.parametrize("name", ["takedown", "licenses"])
 def test_a_damaged_list_stops_everything_that_would_need_it(stage, texts, name, caplog):
     path = stage.folder / f"pointers/dev/records/{name}.json"
