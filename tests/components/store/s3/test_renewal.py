@@ -149,6 +149,18 @@ def test_a_key_that_was_never_good_is_told_at_once(
     assert time.monotonic() - began < 30, "a person waits, or no new key can arrive"
 
 
+def test_a_right_that_is_missing_is_told_at_once(server: Rotating, secret: Path) -> None:
+    """No new key brings it: also where the server took this process's key before, and by a HEAD."""
+    store = open_store(bucket(server))
+    store.create("a.json", b"1")
+    mount(secret, *ceph.make_user(server.folder, "stranger"))
+    began = time.monotonic()
+    for look in (store.read, store.stat):
+        with pytest.raises(EnvironmentFault, match="403 AccessDenied"):
+            look("a.json")
+    assert time.monotonic() - began < 30
+
+
 def test_a_pod_that_begins_while_the_secret_is_on_its_way_waits_for_it(
     server: Rotating, secret: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
