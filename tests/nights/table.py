@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import statistics
 from pathlib import Path
 
 from nights.record import Outcome, Record
@@ -88,8 +89,7 @@ def summary(record: Record, language: str) -> str:
     lost = sum(not night.verdict for night in nights)
     saved = sum(bool(night.verdict) and night.runs > 1 for night in nights)
     new = sum(night.verdict == "promoted" for night in nights)
-    seconds = sorted(night.seconds for night in nights)
-    middle = seconds[len(seconds) // 2] if seconds else 0.0
+    middle = statistics.median(night.seconds for night in nights) if nights else 0.0
     added, expected = sum(n.added_bytes for n in nights), sum(n.predicted_bytes for n in nights)
     spread = _SPREAD[language][len(record.seeds_bits) > 3]
     if len(record.seeds_bits) > 3:
@@ -106,7 +106,7 @@ def summary(record: Record, language: str) -> str:
         )
     else:
         said = (
-            f"Seed {record.seed}, {len(nights)} nights in {sittings} sittings (commit {commits}; "
+            f"Seed: {record.seed}. Nights: {len(nights)}. Sittings: {sittings} (commit {commits}; "
             f"{record.machine}). Nights lost: {lost}. Saved by a further run: {saved}. New champions: {new}. "
             f"Median of a night: {middle:.0f} s. The store grew by {added / 1e6:.1f} MB, "
             f"{expected / 1e6:.1f} MB were predicted. Findings: {findings}. {spread}"
