@@ -15,7 +15,7 @@ from yanmo.common.errors import DataError, ExitCode, StorageError
 from yanmo.options.fields import opt
 from yanmo.options.shared import ToolOptions
 from yanmo.store.manifest import Reference, unsealed
-from yanmo.store.objects import MAX_DOCUMENT_BYTES, ObjectInfo, ObjectStore
+from yanmo.store.objects import MAX_DOCUMENT_BYTES, AlreadyExists, ObjectInfo, ObjectStore
 from yanmo.store.output import open_reference
 from yanmo.store.pointers import RECORD_SCHEMA, move_pointer
 from yanmo.store.runs.run_record import is_run_record, parse_run
@@ -214,9 +214,18 @@ def _carry_out(store: ObjectStore, plan: _Plan, folder: str, write: bool) -> Non
     for name, fault in _last_first(plan.aside):
         print(f"set aside {name.removeprefix('pointers/').removesuffix('.json')}: {fault}")
         if write:
-            data, _ = store.read(name)
-            store.create(f"{folder}/{name}", data)
-            store.delete(name)
+            _set_aside(store, name, f"{folder}/{name}")
+
+
+def _set_aside(store: ObjectStore, name: str, place: str) -> None:
+    """Move an object; one that was killed between the two may have been there in this very second."""
+    data, _ = store.read(name)
+    try:
+        store.create(place, data)
+    except AlreadyExists:
+        if store.read(place)[0] != data:
+            raise
+    store.delete(name)
 
 
 def _last_first(aside: list[tuple[str, str]]) -> Iterator[tuple[str, str]]:
