@@ -147,7 +147,8 @@ def test_killed_at_any_write_the_same_command_finishes_it(ground: Ground, nights
     lose(ground, *nights[3:])  # two champions: their records go one after the other
     env = {**os.environ, "PYTHONPATH": str(ROOT / "components")}
     script = str(Path(__file__).parents[2] / "killed_writes.py")
-    for kills, moment in enumerate(itertools.chain((0, 1), itertools.repeat(2))):  # by two writes one step
+    moments = itertools.chain((0, 1), itertools.repeat(2))  # a step is two writes
+    for kills, moment in enumerate(moments):
         command = [sys.executable, script, str(moment), "mend", "--write", "--store", ground.uri]
         ended = subprocess.run(command, env=env, capture_output=True, text=True)
         numbers = [name[-11:-5] for name in ground.names("pointers/main/history")]
