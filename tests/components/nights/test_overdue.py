@@ -75,6 +75,13 @@ def test_a_training_killed_with_9_is_found_by_the_next_that_looks(store: ObjectS
     assert settle(store, "nightly") == 0, "said once"
 
 
+def test_a_stage_that_has_just_begun_is_given_time_to_take_its_lease(store: ObjectStore) -> None:
+    begun(store)
+    assert settle(store, "nightly") == 0 and state(store) == "begun"
+    age(store, 0.2)
+    assert settle(store, "nightly") == 1 and state(store) == "failed"
+
+
 def test_a_lease_of_another_machine_is_dead_when_it_is_silent(store: ObjectStore, tmp_path: Path) -> None:
     begun(store)
     name = lease_name("train", KEY)

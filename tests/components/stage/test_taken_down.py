@@ -8,7 +8,8 @@ import pytest
 
 from yanmo.common.errors import DataError
 from yanmo.options.shared import StoreOptions
-from yanmo.stage.taken_down import digest_of, taken_down
+from yanmo.stage.taken_down import digest_of, left_out_ids, taken_down
+from yanmo.store.channel.takedown import take_down
 from yanmo.store.file_store import FileStore
 from yanmo.store.manifest import digest
 
@@ -44,3 +45,13 @@ def test_the_list_may_be_an_object_of_a_store(tmp_path: Path) -> None:
     FileStore(tmp_path / "texts").create("lists/wide.txt", "一".encode("utf-16"))
     with pytest.raises(DataError, match=r"wide\.txt: expected .* in UTF-8"):
         taken_down(f"{place}/wide.txt", HERE)
+
+
+def test_what_a_run_leaves_out_is_also_what_the_channel_took_down(tmp_path: Path) -> None:
+    store, path = FileStore(tmp_path / "store"), tmp_path / "ids.txt"
+    path.write_text("a" * 64)
+    assert left_out_ids(store, "main", f"{path}", HERE) == {"a" * 64}
+    take_down(store, "main", ["b" * 64], who="li", why="asked for")
+    assert left_out_ids(store, "main", f"{path}", HERE) == {"a" * 64, "b" * 64}
+    assert left_out_ids(store, "main", "", HERE) == {"b" * 64}
+    assert left_out_ids(store, "other", "", HERE) == frozenset()

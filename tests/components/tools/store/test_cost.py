@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime, timedelta
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 from ground import RAW, Ground
@@ -60,6 +62,16 @@ def test_gpu_hours_cpu_hours_and_energy_add_up_at_their_prices(ground: Ground) -
     assert (month["outputs"], month["gpu_hours"], month["kwh"]) == (3, 25.0, 5.5)
     assert month["cpu_hours"] == pytest.approx(6.0) and month["seconds"] == pytest.approx(6 * 3600)
     assert month["price"] == pytest.approx(25 * 10 + 6 * 0.5 + 5.5 * 2) and month["is_whole"]
+
+
+@pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "Etc/GMT+12"])
+def test_a_night_is_from_noon_to_noon_of_the_zone(ground: Ground, zone: str) -> None:
+    """These two are 26 hours apart, so that their nights always differ."""
+    when = datetime.fromisoformat(made(ground, "curate", "one", hours=2).manifest.created_at)
+    evening = when.astimezone(ZoneInfo(zone)) - timedelta(hours=12)
+    found = costs(ground, "--timezone", zone)["main"]
+    assert list(found["nights"]) == [evening.date().isoformat()]  # type: ignore[index]
+    assert list(found["months"]) == [f"{evening:%Y-%m}"]  # type: ignore[index]
 
 
 def test_what_a_later_run_found_costs_nothing_again(ground: Ground) -> None:
