@@ -24,7 +24,7 @@ from yanmo.store.manifest import Reference, unsealed
 from yanmo.store.objects import MAX_DOCUMENT_BYTES, ObjectStore
 from yanmo.store.output import Output, find_output, open_reference
 from yanmo.store.pointers import RECORD_SCHEMA
-from yanmo.store.runs.run_record import is_run_record, parse_run
+from yanmo.store.runs.run_record import is_run_record, parse_run, run_record_name
 from yanmo.store.schema import parse
 from yanmo.tools.store.chain import Opener
 from yanmo.tools.store.find import print_json
@@ -155,7 +155,15 @@ def _runs(store: ObjectStore, inventory: Inventory, channel: str) -> set[tuple[s
     ]
     named += [(of, one) for of, _, record in _history(store, inventory, channel) for one in record.values()]
     found = {(of, _run_of(store, one)) for of, one in named if channel in ("", of)}
-    return {(of, run_id) for of, run_id in found if run_id}
+    records = {info.name for info in inventory.pointers if is_run_record(info.name)}
+    known = {name.rpartition("/")[2] for name in records}
+
+    def is_elsewhere(of: str, run_id: str) -> bool:
+        """Whether it was a run of another channel, and this one found its output."""
+        record = run_record_name(of, run_id)
+        return record not in records and record.rpartition("/")[2] in known
+
+    return {(of, run_id) for of, run_id in found if run_id and not is_elsewhere(of, run_id)}
 
 
 def _run_of(store: ObjectStore, reference: Reference) -> str:

@@ -80,6 +80,10 @@ def test_what_a_later_run_found_costs_nothing_again(ground: Ground) -> None:
     add_to_run(ground.store, "main", "two", {"train": first.reference})
     add_to_run(ground.store, "main", "three", {"train": first.reference})
     assert costs(ground) == before
+    add_to_run(ground.store, "dev", "other", {"train": first.reference})
+    assert costs(ground) == before, "it was a run of main"
+    assert costs(ground, "--channel", "dev") == {}
+    assert costs(ground, "--channel", "main") == before
 
 
 def test_energy_of_a_part_alone_is_shown_as_less_than_all(ground: Ground) -> None:
