@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 WHAT = "recurring run of KFP"
 _MARK = "yanmo.dev/schedule="
 _SAYS = "Made by `yanmo schedule apply`, which changes it from its file; "
+_ACCOUNT, _OWN = "service-account=", "KFP's own"
 
 
 class RecurringRuns:
@@ -72,7 +73,7 @@ class RecurringRuns:
         if not found:
             return Difference(WHAT, lines_of({}, wanted))
         current = next((run for run in found if _is_enabled(run)), found[-1])
-        lines = lines_of(self._shown(current, wanted), wanted)
+        lines = lines_of(self._shown(current), wanted)
         left = len(found) - 1
         return Difference(
             WHAT, (*lines, *([f"- {left} more of this schedule, left by an apply"] * bool(left)))
@@ -82,7 +83,7 @@ class RecurringRuns:
         """Make it so; says what was done."""
         found = self.made(schedule.name)
         wanted = self._wanted(schedule, plan)
-        good = [run for run in found if not lines_of(self._shown(run, wanted), wanted)]
+        good = [run for run in found if not lines_of(self._shown(run), wanted)]
         kept = good[0] if good else None
         if kept is None:
             kept = self._api.create_recurring_run(self._body(schedule, plan))
@@ -130,32 +131,31 @@ class RecurringRuns:
     def _wanted(self, schedule: Schedule, plan: Plan) -> dict[str, Any]:
         """What it says, by names that a person reads."""
         options = schedule.options
-        found = {
+        return {
             "cron": self._line(schedule),
             "suspend": options.suspend,
             "catch_up": options.catch_up,
             "runs at once": 1,
             "pipeline": f"{plan.name} {_contents(plan.version)}",
             "experiment": options.experiment,
+            "service_account": options.service_account or _OWN,
             **{f"parameter {name}": value for name, value in plan.values.items()},
         }
-        return found | ({"service_account": options.service_account} if options.service_account else {})
 
-    def _shown(self, run: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+    def _shown(self, run: Mapping[str, Any]) -> dict[str, Any]:
         """The same of one that KFP has."""
         parameters = (run.get("runtime_config") or {}).get("parameters") or {}
-        found = {
+        account = str(run.get("service_account", "")) if _has_account(run) else _OWN
+        return {
             "cron": (run.get("trigger") or {}).get("cron_schedule", {}).get("cron", ""),
             "suspend": not _is_enabled(run),
             "catch_up": not run.get("no_catchup", False),
             "runs at once": int(run.get("max_concurrency") or 0),
             "pipeline": self._pipeline(run),
             "experiment": self._experiment(str(run.get("experiment_id", ""))),
+            "service_account": account,
             **{f"parameter {name}": value for name, value in parameters.items()},
         }
-        return found | (
-            {"service_account": run.get("service_account", "")} if "service_account" in wanted else {}
-        )
 
     def _pipeline(self, run: Mapping[str, Any]) -> str:
         reference = run.get("pipeline_version_reference") or {}
@@ -184,7 +184,8 @@ class RecurringRuns:
         version = upload(self._api, plan.name, plan.version, plan.text, plan.about)
         return {
             "display_name": schedule.name,
-            "description": f"{_SAYS}{_MARK}{schedule.name}",
+            "description": f"{_SAYS}{_MARK}{schedule.name}"
+            + (f" {_ACCOUNT}{options.service_account}" if options.service_account else ""),
             "experiment_id": experiment_of(self._api, options.experiment),
             "pipeline_version_reference": version.reference,
             "runtime_config": {"parameters": dict(plan.values)},
@@ -198,6 +199,11 @@ class RecurringRuns:
 
 def _is_ours(run: Mapping[str, Any], name: str) -> bool:
     return f"{_MARK}{name}" in str(run.get("description", "")).split()
+
+
+def _has_account(run: Mapping[str, Any]) -> bool:
+    """Whether its service account was asked for: KFP shows its own one of those that asked for none."""
+    return f" {_ACCOUNT}" in str(run.get("description", ""))
 
 
 def _contents(version: str) -> str:

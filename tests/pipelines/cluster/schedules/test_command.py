@@ -42,9 +42,17 @@ def schedule(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
 
-    def run(what: str, *flags: str, cron: str = "0 21 * * *", suspend: str = "false", steps: int = 20) -> Any:
+    def run(
+        what: str,
+        *flags: str,
+        cron: str = "0 21 * * *",
+        suspend: str = "false",
+        steps: int = 20,
+        more: str = "",
+    ) -> Any:
         path = tmp_path / "night.yaml"
-        path.write_text(FILE.format(cron=cron, suspend=suspend, steps=steps), encoding="utf-8")
+        text = FILE.format(cron=cron, suspend=suspend, steps=steps)
+        path.write_text(text + (f"    {more}\n" if more else ""), encoding="utf-8")
         with serving(kfp) as address:
             code = command.main([what, str(path), f"--host={address}", "--look-seconds=0", *flags])
         said = capfd.readouterr()
@@ -83,6 +91,27 @@ def test_apply_makes_it_once_and_diff_says_what_differs(kfp: RecurringKfp, sched
     (new,) = kfp.runs.values()
     assert "nightly: changed" in out and new["recurring_run_id"] != run["recurring_run_id"]
     assert kfp.most_enabled == 1, "two never fire"
+
+
+@pytest.mark.parametrize(
+    ("more", "line"),
+    [
+        ("catch_up: true", "+ catch_up: True"),
+        ("experiment: nights", "+ experiment: nights"),
+        ("service_account: trainer", "+ service_account: trainer"),
+        ("channel: other", "+ parameter channel: other"),
+        ("store: s3://other/place", "+ parameter store: s3://other/place"),
+    ],
+)
+def test_whatever_the_file_says_otherwise_is_shown_and_made(
+    kfp: RecurringKfp, schedule: Any, more: str, line: str
+) -> None:
+    assert schedule("apply")[0] == 0
+    code, out, err = schedule("diff", more=more)
+    assert code == 1 and line in out, err
+    assert schedule("apply", more=more)[0] == 0
+    assert schedule("diff", more=more)[:2] == (0, "")
+    assert schedule("diff")[0] == 1, "and back"
 
 
 def test_one_that_was_switched_off_by_hand_differs_and_is_made_again(
