@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import shutil
 import signal
@@ -52,27 +53,16 @@ class Fault:
 
 
 @contextmanager
-def frozen_rank(folder: Path, factor: float) -> Iterator[Scene]:
+def signalled_rank(folder: Path, factor: float, number: signal.Signals) -> Iterator[Scene]:
+    """A rank of two gets a signal that it cannot handle."""
     store = tiny_cache().make_store(folder / "store")
     with Training(folder / "run", str(store), {}) as training:
 
-        def stop() -> float:
-            os.kill(training.rank(1), signal.SIGSTOP)
+        def send() -> float:
+            os.kill(training.rank(1), number)
             return time.time()
 
-        yield Scene(target=training.target, break_it=stop)
-
-
-@contextmanager
-def killed_rank(folder: Path, factor: float) -> Iterator[Scene]:
-    store = tiny_cache().make_store(folder / "store")
-    with Training(folder / "run", str(store), {}) as training:
-
-        def kill() -> float:
-            os.kill(training.rank(1), signal.SIGKILL)
-            return time.time()
-
-        yield Scene(target=training.target, break_it=kill)
+        yield Scene(target=training.target, break_it=send)
 
 
 @contextmanager
@@ -212,7 +202,7 @@ FAULTS = (
         alert="YanmoTrainStalled",
         waits="no sign of life for 2 min, then 1 min",
         waits_zh="2 分钟没有生命迹象，再加 1 分钟",
-        scene=frozen_rank,
+        scene=functools.partial(signalled_rank, number=signal.SIGSTOP),
     ),
     Fault(
         name="poisoned",
@@ -239,7 +229,7 @@ FAULTS = (
         alert="YanmoStageFailed",
         waits="nothing",
         waits_zh="不等待",
-        scene=killed_rank,
+        scene=functools.partial(signalled_rank, number=signal.SIGKILL),
     ),
     Fault(
         name="disk",
