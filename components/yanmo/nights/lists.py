@@ -13,6 +13,7 @@ from typing import Any
 
 from yanmo.nights.changing import Values, change, read_document
 from yanmo.nights.night import STATES, Row, newest_first
+from yanmo.nights.paid import paid_for
 from yanmo.nights.places import CHANNELS, list_name
 from yanmo.store.objects import ObjectStore
 
@@ -69,9 +70,11 @@ def _put(store: ObjectStore, channel: str, month: str, name: str, row: Row | Non
     return of_month, change(store, list_name(channel), SCHEMA, with_month)
 
 
-def _counts(rows: list[Row]) -> dict[str, int]:
+def _counts(rows: list[Row]) -> dict[str, Any]:
     counts = Counter(row.state for row in rows)
-    return {"nights": len(rows), **{state: counts[state] for state in STATES if counts[state]}}
+    paid = [money.to_dict() for money in paid_for(rows)]
+    found = {"nights": len(rows), **{state: counts[state] for state in STATES if counts[state]}}
+    return {**found, **({"paid": paid} if paid else {})}
 
 
 def read_index(store: ObjectStore, channel: str) -> Values | None:

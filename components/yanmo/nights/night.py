@@ -91,6 +91,10 @@ class Row:
     cost: dict[str, float | None] = field(default_factory=dict)
     """By the names in COSTS; what is not known is missing or None. Money is in `currency`."""
     currency: str = ""
+    whole: float | None = None
+    """Money: what all that the judged model rests on cost, whichever night made it."""
+    is_more: bool = False
+    """Whether the night cost more than is known: a process of it was killed, and never said."""
     survived: int = 0
     """Failed tries that its outputs came about after."""
     verse: str = ""
@@ -132,6 +136,8 @@ class Row:
             gain=finite(values.get("gain")),
             cost={name: value for name, value in cost.items() if value is not None},
             currency=plain(str(values.get("currency", "")), 8),
+            whole=finite(values.get("whole")),
+            is_more=values.get("is_more") is True,
             survived=max(int(values.get("survived", 0)), 0),
             verse=plain(str(values.get("verse", "")), MOST_OF_A_VERSE),
             genre=plain(str(values.get("genre", "")), 40),

@@ -15,8 +15,8 @@ from yanmo.nights.places import TOP, feed_name, list_name, page_name
 from yanmo.nights.record import row_of
 from yanmo.store.objects import ObjectStore
 
-PageOf = Callable[[int], str]
-"""Gives a page; is given its serial, which stands in its head."""
+PageOf = Callable[[Values], str]
+"""Gives a night's page; is given the night's record, whose serial stands in its head."""
 
 
 def publish(store: ObjectStore, record: Values, page: PageOf | None = None) -> Row:
@@ -31,10 +31,8 @@ def publish(store: ObjectStore, record: Values, page: PageOf | None = None) -> R
     row, channel = row_of(record), str(record["channel"])
     has_verdict = bool(record.get("verdict", {}).get("page"))
     if page or not has_verdict:
-        serial = int(record["serial"])
-        make = page or (lambda serial: _night_page(record, row))
-        is_verdict = page is not None
-        put_page(store, page_name(channel, row), serial, lambda: make(serial), again=is_verdict)
+        make, serial = page or _night_page, int(record["serial"])
+        put_page(store, page_name(channel, row), serial, lambda: make(record), again=page is not None)
     show_row(store, channel, row)
     return row
 
@@ -85,7 +83,7 @@ def rows_shown(store: ObjectStore, channel: str) -> list[Row]:
     return rows_in(read_index(store, channel))
 
 
-def _night_page(record: Values, row: Row) -> str:
+def _night_page(record: Values) -> str:
     from yanmo.nights.pages.rendering import night_page
 
-    return night_page(record, row)
+    return night_page(record, row_of(record))

@@ -14,6 +14,7 @@ from typing import Any
 from yanmo.nights.changing import Values, change, read_document
 from yanmo.nights.night import BEGUN, Row, Words, plain, run_part, summed
 from yanmo.nights.places import record_name
+from yanmo.nights.prices import Prices
 from yanmo.store.objects import ObjectStore
 from yanmo.store.schema import utc_now
 
@@ -36,6 +37,13 @@ class StageEnd:
     """What it works on: its lease says whether it still does."""
     stage: str = ""
     cost: Mapping[str, float | None] = field(default_factory=dict)
+    """Of the process that says so, up to now; empty where it only begins, or where another says it."""
+    gpus: float | None = None
+    """How many it holds; None where that is not known, or was said before."""
+    prices: Mapping[str, Any] = field(default_factory=dict)
+    """As far as it knows them (`Prices.to_dict`)."""
+    process: str = ""
+    """Its own name: the next one that begins the same tells that it was killed."""
     survived: int = 0
 
 
@@ -45,8 +53,8 @@ class NightFound:
 
     row: Mapping[str, Any]
     """As `record_verdict` takes it."""
-    page: Callable[[int], str] | None = None
-    """The night's page; is given the serial that stands in its head."""
+    page: Callable[[Values], str] | None = None
+    """The night's page; is given the night's record, whose serial stands in its head."""
 
 
 def record_end(
@@ -65,7 +73,10 @@ def record_end(
         values = _begun(values, channel, run_id, date, timezone)
         stages = dict(values["stages"])
         before = stages.get(end.task, {})
-        spent = summed([before.get("cost", {}), end.cost])
+        gpus = before.get("gpus") if end.gpus is None else end.gpus
+        spent = summed([before.get("cost", {}), _with_gpus(end.cost, gpus)])
+        is_lost = before.get("state") == WORKING and not end.cost and end.process != before.get("process")
+        values["prices"] = {**values.get("prices", {}), **end.prices}
         stages[end.task] = {
             "state": end.state,
             "stage": end.stage or end.task,
@@ -75,6 +86,9 @@ def record_end(
             "lines": [plain(line, _MOST_OF_A_LINE) for line in end.lines[:_MOST_LINES]],
             "survived": max(end.survived, int(before.get("survived", 0))),
             "cost": spent,
+            "gpus": gpus,
+            "process": end.process,
+            "killed": int(before.get("killed", 0)) + is_lost,
         }
         values["stages"] = dict(list(stages.items())[-_MOST_STAGES:])
         return _judged(values)
@@ -88,7 +102,8 @@ def record_verdict(
     """Enter what the night's verdict says, or what a person or the pipeline decided of it.
 
     Args:
-        found: some of `state`, `sentence`, `bits`, `gain`, `verse`, `genre`, `page` (see `Row`).
+        found: some of `state`, `sentence`, `bits`, `gain`, `verse`, `genre`, `page` (see `Row`), and `total`,
+            what all that the model rests on cost.
     """
 
     def with_verdict(values: Values) -> Values:
@@ -111,6 +126,12 @@ def _begun(values: Values, channel: str, run_id: str, date: str, timezone: str) 
     now = utc_now()
     said = {"channel": channel, "run_id": plain(run_id, 200), "date": date, "timezone": timezone}
     return {**said, "began": now, "changed": now, "state": BEGUN, "stages": {}}
+
+
+def _with_gpus(cost: Mapping[str, float | None], gpus: float | None) -> dict[str, float | None]:
+    """The cost with the hours of the GPUs that the process held."""
+    seconds = cost.get("seconds")
+    return {**cost, **({"gpu_hours": gpus * seconds / 3600} if gpus and seconds else {})}
 
 
 def _judged(values: Values) -> Values:
@@ -142,7 +163,16 @@ def row_of(values: Values) -> Row:
     row = Row.of({**verdict, **values, "sentence": own})
     costs = [stage.get("cost", {}) for stage in stages.values()]
     survived = sum(int(stage.get("survived", 0)) for stage in stages.values())
-    return replace(row, cost=summed([*costs, verdict.get("cost", {})]), survived=survived)
+    cost, prices = summed([*costs, verdict.get("cost", {})]), Prices.read(values.get("prices"))
+    money = prices.of(cost)
+    return replace(
+        row,
+        cost={**cost, **({} if money is None else {"money": money})},
+        currency=prices.currency,
+        whole=prices.of(verdict.get("total") or {}),
+        is_more=any(stage.get("killed") for stage in stages.values()),
+        survived=survived,
+    )
 
 
 def _sentence(values: Values) -> dict[str, str]:

@@ -254,7 +254,7 @@ def _night(
         row = found_row(row, output, about)
     elif about is not None:
         row = about_row(row, about)
-    return NightFound(row=row, page=lambda serial: with_words(render(report, words, serial), about))
+    return NightFound(row=row, page=lambda night: with_words(render(report, words, night), about))
 
 
 def _no_longer_unfinished(run: PromoteRun, model: Output) -> None:

@@ -322,7 +322,7 @@ def _build(
     """What the work gives back; its options, cost and metrics are recorded beside it."""
     run.attempt = attempt
     run.telemetry.state("working")
-    run.teller.begins(run.store, run.key)
+    run.teller.begins(run.store, run.key, run.options)
     resolved = by_kind(run.options, "semantic", "execution")
     attempt.write("config.yaml", dump_yaml(resolved), role="record")
     earlier = read_cards(run.store, run.stage.name, run.key)

@@ -6,17 +6,19 @@ that is run by hand, a sweep, a dry run, or one of several ranks that is not the
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import time
+import uuid
 from collections.abc import Mapping
 
 from yanmo.common.errors import DataError, EnvironmentFault, UsageError, advice
 from yanmo.nights.night import Words, night_date
 from yanmo.nights.overdue import tell_earlier
 from yanmo.nights.record import DONE, FAILED, PAUSED, WORKING, NightFound, StageEnd
-from yanmo.nights.settings import team_zone
-from yanmo.nights.spending import faults, spent
+from yanmo.nights.settings import prices_of, team_zone
+from yanmo.nights.spending import faults, gpus_held, spent
 from yanmo.nights.telling import Run, tell_begin, tell_end, tell_verdict
 from yanmo.options.fields import NONE
 from yanmo.options.shared import StageOptions
@@ -29,6 +31,12 @@ from yanmo.store.pause import PausedOutput
 from yanmo.store.runs.failure_card import Card
 
 log = logging.getLogger(__name__)
+
+
+@functools.cache
+def _this_process() -> str:
+    """A name that no other process has, in whichever pod."""
+    return uuid.uuid4().hex[:12]
 
 
 def is_of_a_night(options: StageOptions) -> bool:
@@ -55,12 +63,27 @@ class Teller:
         part = options.pointer.removesuffix("_evaluation") if stage == "evaluate" else ""
         self._task = f"{stage}-{part}" if part and part != stage else stage
         self._key = ""
+        self._gpus: float | None = None
+        """As far as this one knows it; the record remembers what another said."""
 
-    def begins(self, store: ObjectStore, key: str = "") -> None:
-        """The work begins."""
+    def begins(self, store: ObjectStore, key: str = "", options: StageOptions | None = None) -> None:
+        """The work begins.
+
+        Args:
+            options: settled ones, where the machine decided about some.
+        """
         self._key = key
+        self._gpus = gpus_held(options or self._options, ())
         if self._is_on:
-            work = StageEnd(task=self._task, stage=self._stage, state=WORKING, key=key)
+            work = StageEnd(
+                task=self._task,
+                stage=self._stage,
+                state=WORKING,
+                key=key,
+                gpus=self._gpus,
+                prices=prices_of(self._options).to_dict(),
+                process=_this_process(),
+            )
             tell_begin(self._run(store), work)
 
     def opens(self, store: ObjectStore) -> None:
@@ -140,6 +163,9 @@ class Teller:
             lines=lines,
             key=key or self._key,
             cost=spent(seconds, cpu_seconds(), made or []) if self._is_on else {},
+            gpus=gpus_held(None, made) or self._gpus if made else self._gpus,
+            prices=prices_of(self._options).to_dict(),
+            process=_this_process(),
             survived=survived,
         )
 

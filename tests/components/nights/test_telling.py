@@ -36,7 +36,9 @@ def test_a_night_is_shown_from_its_begin_to_its_verdict(store: ObjectStore) -> N
     assert [(row.name, row.state) for row in rows_shown(store, "nightly")] == [("2026-11-23-run-1", "begun")]
     tell_begin(run, end_of("train", "working", key="0" * 64, cost={}))
     tell_end(run, end_of("train", survived=2, cost={"seconds": 100.0, "gpu_hours": 0.5}))
-    tell_verdict(run, VERDICT, lambda serial: f'<meta name="yanmo-serial" content="{serial}"><p>report')
+    tell_verdict(
+        run, VERDICT, lambda night: f'<meta name="yanmo-serial" content="{night["serial"]}"><p>report'
+    )
     row = rows_shown(store, "nightly")[0]
     assert (row.state, row.bits, row.survived, row.verse) == (
         "promoted",
@@ -148,7 +150,7 @@ class Killed(FileStore):
 
 run = run_of(Killed(Path({root!r})))
 tell_end(run, end_of("resolve"), by_chat=False)
-tell_verdict(run, VERDICT, lambda serial: f'<meta name="yanmo-serial" content="{{serial}}"><p>report')
+tell_verdict(run, VERDICT, lambda night: f'<meta name="yanmo-serial" content="{{night["serial"]}}"><p>report')
 """
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from yanmo.common.pages import html
 from yanmo.nights.changing import Values
 from yanmo.nights.night import LINES_OF_A_VERSE, Row, Words
+from yanmo.nights.paid import paid_by, paid_for, paid_in
 from yanmo.nights.places import page_name
 
 _HERE = Path(__file__).parent
@@ -74,6 +75,9 @@ def _page(template: str, **values: Any) -> str:
         "href": href,
         "verse": verse_lines,
         "utc": shown_time,
+        "paid_by": paid_by,
+        "paid_for": paid_for,
+        "paid_in": paid_in,
     }
     return html.render(_HERE / template, own, marks=_MARKS, **values)
 

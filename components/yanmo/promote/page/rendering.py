@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from yanmo.common.pages import html
+from yanmo.nights.paid import Paid, paid_by
+from yanmo.nights.record import row_of
 from yanmo.options.fields import shown
 from yanmo.promote.gate.verdict import Words
 from yanmo.promote.page import names
@@ -33,13 +35,16 @@ _LIMITS = {
 """Members of a list and characters of a text on the page; report.json has all of them."""
 
 
-def render(report: Mapping[str, Any], hold: Words | None = None, night_serial: int | None = None) -> str:
+def render(
+    report: Mapping[str, Any], hold: Words | None = None, night: Mapping[str, Any] | None = None
+) -> str:
     """The page as HTML, below 2 MB.
 
     Args:
         report: as `yanmo.promote.page.report.make_report` gives it.
         hold: what a person has to decide about the model, or has decided.
-        night_serial: what the page of a night says in its head; such a page leads to the channel's others.
+        night: the record of a night whose page this is; it leads to the channel's others, and says what the
+            night cost.
     """
     table = report["bits_per_character"]
     documents = _largest(table["documents"])
@@ -50,7 +55,8 @@ def render(report: Mapping[str, Any], hold: Words | None = None, night_serial: i
         {"option": shown, "of_shown": lambda genres: {g: genres[g] for g in documents if g in genres}},
         r=report,
         hold=hold,
-        night_serial=night_serial,
+        night_serial=None if night is None else int(night["serial"]),
+        paid=None if night is None else _paid(night),
         documents=documents,
         columns=columns,
         dots=dot_chart(drawn),
@@ -72,6 +78,14 @@ def render(report: Mapping[str, Any], hold: Words | None = None, night_serial: i
     )
     assert len(page.encode()) < MOST_BYTES, "a list or a text without a limit"
     return page
+
+
+def _paid(night: Mapping[str, Any]) -> dict[str, str]:
+    """What the night cost, and all that the model rests on; empty where nobody has said any price."""
+    row = row_of(dict(night))
+    tonight = paid_by(row)
+    whole = "" if row.whole is None else str(Paid(row.whole, row.currency))
+    return {**({"night": str(tonight)} if tonight else {}), **({"whole": whole} if whole else {})}
 
 
 def _largest(documents: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from yanmo.store.channel.document import change_document, document_name, read_document
+from yanmo.store.channel.document import change_document, document_name, parsed, read_document
 from yanmo.store.objects import ObjectStore
 
 SPENDING_SCHEMA = "yanmo.spending/1"
@@ -54,6 +54,11 @@ def read_spending(store: ObjectStore, channel: str) -> Nights:
         DataError: the record is damaged, or a later version of Yanmo wrote it.
     """
     return read_document(store, document_name(channel, SPENDING), SPENDING_SCHEMA, make_spending) or {}
+
+
+def parse_spending(data: bytes, where: str) -> Nights:
+    """The document as it was read from `where`; raises as `read_spending`."""
+    return parsed(data, SPENDING_SCHEMA, where, make_spending)
 
 
 def add_spending(store: ObjectStore, channel: str, night: str, hours: Hours) -> None:

@@ -17,7 +17,10 @@ from datetime import datetime
 from yanmo.common.aligned_table import text_table
 from yanmo.common.errors import DataError
 from yanmo.formats.stage_cost import StageCost, stage_cost
+from yanmo.nights.prices import Prices
+from yanmo.nights.settings import prices_of
 from yanmo.options.fields import opt
+from yanmo.options.price_options import PriceOptions
 from yanmo.options.shared import ToolOptions
 from yanmo.options.time_zone import zone_of
 from yanmo.store.manifest import Reference, unsealed
@@ -35,7 +38,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
-class CostOptions(ToolOptions, group="cost"):
+class CostOptions(PriceOptions, ToolOptions, group="cost"):
     """Show what nights, months and champions cost, at the prices given.
 
     GPU-hours, CPU-hours and kWh are those that the outputs recorded; kWh only where the machine's
@@ -46,12 +49,6 @@ class CostOptions(ToolOptions, group="cost"):
     """
 
     channel: str = opt("", "only this channel", often=True)
-    gpu_hour_price: float = opt(0.0, "price of a GPU-hour", variable="YANMO_GPU_HOUR_PRICE")
-    cpu_hour_price: float = opt(
-        0.0, "price of a CPU-hour: a core for an hour", variable="YANMO_CPU_HOUR_PRICE"
-    )
-    kwh_price: float = opt(0.0, "price of a kWh", variable="YANMO_KWH_PRICE")
-    currency: str = opt("", "what the prices are in, such as CNY; a label", variable="YANMO_CURRENCY")
     timezone: str = opt(
         "UTC", "time zone whose noon divides the nights, such as Asia/Shanghai", variable="YANMO_TIMEZONE"
     )
@@ -77,7 +74,7 @@ class Sum:
     price: float = 0.0
     _without_kwh: int = field(default=0, repr=False)
 
-    def add(self, cost: StageCost, options: CostOptions) -> None:
+    def add(self, cost: StageCost, prices: Prices) -> None:
         self.outputs += 1
         known = (cost.seconds, cost.cpu_seconds, cost.gpu_hours)
         self.seconds += cost.seconds or 0.0
@@ -89,11 +86,8 @@ class Sum:
             self.kwh = (self.kwh or 0.0) + cost.kwh
         is_half = self.kwh is not None and self._without_kwh > 0
         self.is_whole = self.is_whole and None not in known and not is_half
-        self.price = (
-            self.gpu_hours * options.gpu_hour_price
-            + self.cpu_hours * options.cpu_hour_price
-            + (self.kwh or 0.0) * options.kwh_price
-        )
+        hours: dict[str, float | None] = {"gpu_hours": self.gpu_hours, "cpu_seconds": self.cpu_hours * 3600}
+        self.price = prices.of({**hours, "seconds": self.seconds, "kwh": self.kwh}) or 0.0
 
     def to_json(self) -> dict[str, object]:
         return {name: value for name, value in asdict(self).items() if not name.startswith("_")}
@@ -109,7 +103,7 @@ class _Costs:
 
 
 def run(store: ObjectStore, options: CostOptions) -> int:
-    inventory = take(store, leftovers=False)
+    inventory, prices = take(store, leftovers=False), prices_of(options)
     made = _made(store, inventory)
     newest, found = Newest(zone=zone_of(options.timezone)), dict[str, _Costs]()
     for channel, run_id in sorted(_runs(store, inventory, options.channel)):
@@ -117,17 +111,17 @@ def run(store: ObjectStore, options: CostOptions) -> int:
         for output in made.pop(run_id, ()):
             night = newest.night(datetime.fromisoformat(output.manifest.created_at).timestamp()).isoformat()
             cost = stage_cost(output)
-            costs.nights[night].add(cost, options)
-            costs.months[night[:7]].add(cost, options)
+            costs.nights[night].add(cost, prices)
+            costs.months[night[:7]].add(cost, prices)
     for channel, number, record in _history(store, inventory, options.channel):
         costs = found.setdefault(channel, _Costs())
-        costs.champions.append((number, record["model"], _of_champion(store, record.values(), options)))
+        costs.champions.append((number, record["model"], _of_champion(store, record.values(), prices)))
     if options.json:
-        print_json({"currency": options.currency, "channels": {n: _document(c) for n, c in found.items()}})
+        print_json({"currency": prices.currency, "channels": {n: _document(c) for n, c in found.items()}})
     elif not found:
         print(f"{store.uri}: no run of {options.channel or 'a channel'} is recorded")
     else:
-        _print(found, options)
+        _print(found, prices.currency)
     return 0
 
 
@@ -187,7 +181,7 @@ def _history(
                 yield parts[1], number, {name: Reference.from_dict(values[name]) for name in names}
 
 
-def _of_champion(store: ObjectStore, record: Iterable[Reference], options: CostOptions) -> Sum:
+def _of_champion(store: ObjectStore, record: Iterable[Reference], prices: Prices) -> Sum:
     """Of all that its record rests on."""
     found = Sum()
     try:
@@ -198,7 +192,7 @@ def _of_champion(store: ObjectStore, record: Iterable[Reference], options: CostO
         return found
     for output in chain:
         if output.entries("metrics.prom"):
-            found.add(stage_cost(output), options)
+            found.add(stage_cost(output), prices)
     return found
 
 
@@ -212,11 +206,11 @@ def _document(costs: _Costs) -> dict[str, object]:
     return {"nights": nights, "months": months, "champions": champions}
 
 
-def _print(found: dict[str, _Costs], options: CostOptions) -> None:
+def _print(found: dict[str, _Costs], currency: str) -> None:
     for channel, costs in found.items():
         print(f"channel {channel}")
         rows: list[tuple[str, ...]] = [
-            ("", "outputs", "wall h", "CPU h", "GPU h", "kWh", f"cost {options.currency}".strip())
+            ("", "outputs", "wall h", "CPU h", "GPU h", "kWh", f"cost {currency}".strip())
         ]
         rows += [(f"night {name}", *_cells(each)) for name, each in sorted(costs.nights.items())]
         rows += [(f"month {name}", *_cells(each)) for name, each in sorted(costs.months.items())]

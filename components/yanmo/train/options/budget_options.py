@@ -16,6 +16,7 @@ class BudgetOptions(Options, group="budget"):
         "most that the channel's trainings may cost a night, noon to noon in --timezone; 0 for no limit",
         kind="environment",
         trial=0.0,
+        variable="YANMO_BUDGET_NIGHT",
     )
     budget_month: float = opt(
         0.0, "the same for a month", kind="environment", trial=0.0, variable="YANMO_BUDGET_MONTH"

@@ -12,6 +12,7 @@ from yanmo.common.answers import answer
 from yanmo.common.command_end import ended
 from yanmo.common.errors import ExitCode, advice, exit_code
 from yanmo.common.logs import setup
+from yanmo.nights.settings import prices_of
 from yanmo.options.command_line import load
 from yanmo.options.fields import default_argv, opt
 from yanmo.options.shared import StoreOptions
@@ -74,7 +75,9 @@ def _status(options: StatusOptions) -> Status:
     found.store = _ask(
         found,
         "store",
-        lambda: store_state(store_of(options, options.store or default_store()), options.channel),
+        lambda: store_state(
+            store_of(options, options.store or default_store()), options.channel, prices_of(options)
+        ),
     )
     kubernetes = _ask(found, "kubernetes", lambda: KubernetesApi.of(options))
     found.runs = _ask(found, "kfp", lambda: runs_of(_kfp(options, kubernetes), options.runs, kubernetes))

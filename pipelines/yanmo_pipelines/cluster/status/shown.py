@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from yanmo.common.logs import human_seconds
+from yanmo.nights.night import Row
+from yanmo.nights.paid import paid_by
 from yanmo_pipelines.cluster.status.of_store import Channel, StoreState
 from yanmo_pipelines.cluster.status.state import Status
 
@@ -13,6 +15,7 @@ _FIRST = ("champion", "curate", "balance", "tokenize", "train", "evaluate", "pro
 """Pointers that are shown, in this order; `--json` has all."""
 
 
+_MOST_OF_A_SENTENCE = 300
 _STANDING = {
     "waits": "waits for a person since {}: yanmo promote approve, or reject",
     "stale": "waits since {}, and the champion has changed: compare it again with yanmo promote --hold",
@@ -73,8 +76,24 @@ def _channel(channel: Channel, now: float) -> Iterator[str]:
             named = channel.outputs[name]
             what = f"{named.reference.stage}/{named.reference.key[:12]}"
             yield f"  {name:<10} {what}  {human_seconds(max(now - named.modified, 0))} ago"
+    if channel.night:
+        yield f"  night      {channel.night.date}  {channel.night.state}{_took(channel.night)}"
+        yield f"             {channel.night.sentence.en[:_MOST_OF_A_SENTENCE]}"
+        yield f"             {channel.page}"
+    paid = [("champion", [channel.champion_cost] if channel.champion_cost else [])]
+    paid += [(channel.spent.month_name, list(channel.spent.month))]
+    shown_paid = [f"{what} {', '.join(map(str, amounts))}" for what, amounts in paid if amounts]
+    if shown_paid:
+        yield f"  cost       {'; '.join(shown_paid)}"
     for one in channel.held:
         yield f"  held       {one.model}  {_STANDING[one.standing].format(human_seconds(one.seconds))}"
+
+
+def _took(night: Row) -> str:
+    """How long a night's processes worked, and what that cost, where it is known."""
+    seconds, paid = night.cost.get("seconds"), paid_by(night)
+    found = [human_seconds(seconds)] if seconds else []
+    return "".join(f", {each}" for each in [*found, *([str(paid)] if paid else [])])
 
 
 def _ago(when: str) -> str:

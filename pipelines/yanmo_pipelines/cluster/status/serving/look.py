@@ -15,8 +15,11 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from yanmo.common.errors import DataError, StorageError, wrong_in
+from yanmo.nights.places import list_name
+from yanmo.nights.verdicts import total_in
 from yanmo.store.channel.document import kind_of_document
 from yanmo.store.channel.held import HELD, Held, parse_held
+from yanmo.store.channel.spending import SPENDING, Nights, parse_spending
 from yanmo.store.file_store import FileStore
 from yanmo.store.manifest import Reference, unsealed
 from yanmo.store.objects import MAX_DOCUMENT_BYTES, ObjectInfo, ObjectStore
@@ -27,6 +30,7 @@ from yanmo.store.runs.in_use import LEASE
 from yanmo.store.runs.lease import held, live_holder
 from yanmo.store.runs.run_record import is_run_record, parse_events, parse_run
 from yanmo.store.schema import parse
+from yanmo_pipelines.cluster.status.money import Spent, parse_index, spent_in
 from yanmo_pipelines.cluster.status.serving.metrics import OUTCOMES, PARTS, STAGES
 
 log = logging.getLogger(__name__)
@@ -60,6 +64,11 @@ class Channel:
     verdicts: dict[str, int]
     held: tuple[float, ...] = ()
     """Since when each model waits that a person may still approve or reject."""
+    spent: Spent = field(default_factory=Spent)
+    champion_total: dict[str, float | None] | None = None
+    """What all that the champion rests on cost, in hours and kWh; None where that is not known."""
+    hours: Nights | None = None
+    """What trainings with a budget held, by night; None where there was none."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +107,12 @@ class _Bits:
     genres: dict[str, float]
 
 
+@dataclass(frozen=True)
+class _Champion:
+    since: float
+    verdict: Reference | None
+
+
 class Watcher:
     """Looks at one store again and again."""
 
@@ -128,7 +143,7 @@ class Watcher:
         for info in listed:
             by_channel[info.name.split("/")[1]].append(info)
         used: set[tuple[str, Reference]] = set()
-        channels = {name: self._of_channel(infos, now, used) for name, infos in sorted(by_channel.items())}
+        channels = {n: self._of_channel(n, infos, now, used) for n, infos in sorted(by_channel.items())}
         self._forget({info.name for info in listed}, "pointers/")
         self._opened = {which: value for which, value in self._opened.items() if which in used}
         working, left, failed = self._work(now)
@@ -146,12 +161,12 @@ class Watcher:
         self._read = {n: said for n, said in self._read.items() if n in names or not n.startswith(prefix)}
 
     def _of_channel(
-        self, infos: Iterable[ObjectInfo], now: float, used: set[tuple[str, Reference]]
+        self, name: str, infos: Iterable[ObjectInfo], now: float, used: set[tuple[str, Reference]]
     ) -> Channel:
         pointers: dict[str, ObjectInfo] = {}
         records: list[ObjectInfo] = []
         history: dict[int, ObjectInfo] = {}
-        waiting = Held()
+        waiting, hours = Held(), None
         for info in infos:
             if found := _HISTORY.match(info.name):
                 history[int(found[2])] = info
@@ -159,6 +174,8 @@ class Watcher:
                 records.append(info)
             elif kind_of_document(info.name) == HELD:
                 waiting = self._parsed(info, now, parse_held) or waiting
+            elif kind_of_document(info.name) == SPENDING:
+                hours = self._parsed(info, now, parse_spending)
             elif found := _POINTER.match(info.name):
                 pointers[found[2]] = info
         records.sort(key=lambda info: info.modified)
@@ -167,7 +184,8 @@ class Watcher:
         ]
         ended = [(s, at) for run in runs for s, at in run.ended.items() if s in STAGES]
         ended += [(stage, pointers[stage].modified) for stage in STAGES if stage in pointers]
-        since = self._parsed(history[max(history)], now, _champion_since) if history else None
+        champion = self._parsed(history[max(history)], now, _champion) if history else None
+        by = champion.verdict if champion else None
         bits = self._opened_from("champion_evaluation", pointers, now, used, _bits)
         judged = [
             outcome
@@ -180,14 +198,23 @@ class Watcher:
             first=min(times, default=now),
             ended=tuple(ended),
             paused=tuple(at for run in runs for at in run.paused.values()),
-            champion_since=since,
+            champion_since=champion.since if champion else None,
             changes=max(history, default=0),
             bits=bits.genres if bits else {},
             mean_bits=bits.mean if bits else None,
             verdict=self._opened_from("promote", pointers, now, used, _outcome) or "",
             verdicts={outcome: judged.count(outcome) for outcome in OUTCOMES},
             held=tuple(now - entry.waited(now) for entry in waiting.open(now)),
+            spent=self._spent(name, now),
+            champion_total=self._open("cost", by, used, total_in) if by else None,
+            hours=hours,
         )
+
+    def _spent(self, channel: str, now: float) -> Spent:
+        """What the channel's nights cost, as their index says."""
+        info = self._store.stat(list_name(channel))
+        index = self._parsed(info, now, parse_index) if info else None
+        return spent_in(index) if index else Spent()
 
     def _opened_from(
         self,
@@ -299,9 +326,10 @@ def _run(data: bytes, where: str) -> _Run:
     return _Run(parse_run(data, where), events.ended, events.paused)
 
 
-def _champion_since(data: bytes, where: str) -> float:
-    said = parse(unsealed(data), RECORD_SCHEMA, MAX_DOCUMENT_BYTES)["champion_since"]
-    return datetime.fromisoformat(said).timestamp()
+def _champion(data: bytes, where: str) -> _Champion:
+    said = parse(unsealed(data), RECORD_SCHEMA, MAX_DOCUMENT_BYTES)
+    verdict = Reference.from_dict(said["verdict"]) if said.get("verdict") else None
+    return _Champion(datetime.fromisoformat(said["champion_since"]).timestamp(), verdict)
 
 
 def _bits(store: ObjectStore, evaluation: Reference) -> _Bits:
