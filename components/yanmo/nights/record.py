@@ -19,7 +19,7 @@ from yanmo.store.objects import ObjectStore
 from yanmo.store.schema import utc_now
 
 SCHEMA = "yanmo.night/1"
-WORKING, DONE, PAUSED, FAILED = "working", "done", "paused", "failed"
+WORKING, DONE, PAUSED, FAILED, GIVEN_UP = "working", "done", "paused", "failed", "given up"
 _MOST_STAGES, _MOST_LINES, _MOST_OF_A_LINE = 40, 20, 800
 
 
@@ -147,8 +147,9 @@ def _state(values: Values) -> str:
     decided = str(values.get("verdict", {}).get("state", ""))
     if decided:  # of promote, which comes last, or of who ended the night in its place
         return decided
-    if FAILED in states:
-        return "failed"
+    for state in (GIVEN_UP, FAILED):
+        if state in states:
+            return state
     return "paused" if PAUSED in states else BEGUN
 
 
@@ -180,7 +181,7 @@ def _sentence(values: Values) -> dict[str, str]:
     verdict = values.get("verdict", {})
     if verdict.get("sentence"):
         return dict(verdict["sentence"])
-    of_state = {"failed": FAILED, "paused": PAUSED}.get(values["state"], WORKING)
+    of_state = values["state"] if values["state"] in (GIVEN_UP, FAILED, PAUSED) else WORKING
     found = [stage for stage in values["stages"].values() if stage["state"] == of_state]
     last = max(found, key=lambda stage: str(stage["at"]), default=None)
     if last and any(last["sentence"].values()):

@@ -21,7 +21,7 @@ from yanmo.nights.changing import Values, change
 from yanmo.nights.night import BEGUN, Row
 from yanmo.nights.places import page_name, record_name
 from yanmo.nights.publishing import PageOf, publish
-from yanmo.nights.record import FAILED, SCHEMA, StageEnd, record_end, record_verdict, row_of
+from yanmo.nights.record import FAILED, GIVEN_UP, SCHEMA, StageEnd, record_end, record_verdict, row_of
 from yanmo.nights.settings import pages_url, webhook
 from yanmo.nights.webhook import send
 from yanmo.store.objects import ObjectStore
@@ -62,13 +62,13 @@ def tell_end(run: Run, end: StageEnd, *, by_chat: bool = True) -> None:
         publish(run.store, record)
         if by_chat:
             announce(run.store, record)
-    if record is None and by_chat and end.state == FAILED:
+    if record is None and by_chat and end.state in (FAILED, GIVEN_UP):
         _send_alone(run, end)  # maybe the store is what failed: the chat hears of it all the same
 
 
 def _send_alone(run: Run, end: StageEnd) -> None:
     now, words = utc_now(), end.sentence
-    row = Row(date=run.date, run_id=run.run_id, began=now, changed=now, state="failed", sentence=words)
+    row = Row(date=run.date, run_id=run.run_id, began=now, changed=now, state=end.state, sentence=words)
     _send(run.store, run.channel, row, link=False)
 
 

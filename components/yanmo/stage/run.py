@@ -131,11 +131,12 @@ def _ended(
         raise
     except Exception as error:
         ending = failed(stage, error, again, options.run_id)
-        Teller(stage.name, options, started).failed(error, again)
+        said: Exception | None = None
         if not (steps.assist and _is_helper()):  # of several ranks it may fail alone
             record_fatal(stage, options, ending, error)
             if steps.failed:
-                steps.failed(options, error)
+                said = steps.failed(options, error)
+        Teller(stage.name, options, started).failed(said or error, again)
         return ending
 
 

@@ -199,7 +199,8 @@ class Steps(Generic[Options, Made]):
     """Called with the output whether it was made now or before."""
     show_pause: Callable[[Options, ObjectStore, PausedOutput], Finish] | None = None
     """What is shown where an input's stage paused, so that there is nothing to do."""
-    failed: Callable[[Options, Exception], None] | None = None
-    """Called where the last try ended with an error: what is to be noted of that; raises nothing."""
+    failed: Callable[[Options, Exception], Exception | None] | None = None
+    """Called where the last try ended with an error: what is to be noted of that; raises nothing. Gives what
+    is to be said of the night in its place, if anything is."""
     assist: Callable[[StageRun[Options, Made]], None] | None = None
     """Does a share of the work where RANK is above 0: without lease, output, or pointer."""

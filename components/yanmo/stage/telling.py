@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from yanmo.common.errors import DataError, EnvironmentFault, UsageError, advice
 from yanmo.nights.night import Words, night_date
 from yanmo.nights.overdue import tell_earlier
-from yanmo.nights.record import DONE, FAILED, PAUSED, WORKING, NightFound, StageEnd
+from yanmo.nights.record import DONE, FAILED, GIVEN_UP, PAUSED, WORKING, NightFound, StageEnd
 from yanmo.nights.settings import prices_of, team_zone
 from yanmo.nights.spending import faults, gpus_held, spent
 from yanmo.nights.telling import Run, tell_begin, tell_end, tell_verdict
@@ -29,6 +29,7 @@ from yanmo.store.opening import store_of
 from yanmo.store.output import Output
 from yanmo.store.pause import PausedOutput
 from yanmo.store.runs.failure_card import Card
+from yanmo.store.runs.unfinished import GivenUp
 
 log = logging.getLogger(__name__)
 
@@ -124,9 +125,12 @@ class Teller:
         words = Words(
             f"{card.first_line}: {card.why}", f"{self._task} 失败，退出码 {card.exit_code}：{card.why}"
         )
+        state = FAILED
+        if isinstance(error, GivenUp):
+            state, words = GIVEN_UP, Words(f"{self._task}: {card.why}", f"{self._task} 已放弃：{card.why}")
         store = self._store()
         if store is not None:
-            tell_end(self._run(store), self._end(FAILED, words, lines=tuple(card.lines())))
+            tell_end(self._run(store), self._end(state, words, lines=tuple(card.lines())))
 
     def stopped(self, error: BaseException) -> None:
         """A signal ended the process: whoever sent it waits, and no line is sent to those who did not."""

@@ -31,6 +31,7 @@ _STAGE_STATES = {
     "done": Words("done", "完成"),
     "paused": Words("paused", "已暂停"),
     "failed": Words("failed", "失败"),
+    "given up": Words("given up", "已放弃"),
 }
 
 

@@ -38,6 +38,10 @@ _KEPT_TRIES, _KEPT_ASIDE = 30, 20
 Scalar = str | int | float | bool
 
 
+class GivenUp(DataError):
+    """A training that made no progress for too many runs."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Try:
     """One run that began a training, or went on with it."""

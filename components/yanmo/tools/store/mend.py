@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from yanmo.common.errors import DataError, ExitCode, StorageError
 from yanmo.options.fields import opt
 from yanmo.options.shared import ToolOptions
+from yanmo.store.channel.held import Entry, move, read_held
 from yanmo.store.manifest import Reference, unsealed
 from yanmo.store.objects import MAX_DOCUMENT_BYTES, AlreadyExists, ObjectInfo, ObjectStore
 from yanmo.store.output import open_reference
@@ -40,7 +41,8 @@ class MendOptions(ToolOptions, group="mend"):
     hold (`yanmo store verify` says which). The champion becomes that of the newest record of the
     history whose model, evaluation and verdict are whole; later records are set aside. Every other
     pointer becomes what the newest run made that is whole, or is set aside; so are records of runs
-    that name what is lost. What is set aside is moved below mended/TIME/, never deleted. Where
+    that name what is lost. A model that waits for a person, and of which something is lost, waits no
+    more. What is set aside is moved below mended/TIME/, never deleted. Where
     nothing is lost, nothing is done.
 
     Nothing may run on the store meanwhile: a live run ends this with exit code 75. Exit code 65: a
@@ -59,6 +61,8 @@ class _Plan:
     """Names below pointers/ that are moved away, each with what it names that is lost."""
     moves: list[tuple[str, Reference, str]] = field(default_factory=list)
     """Pointer, what it names afterwards, and where that was found."""
+    withdrawn: list[tuple[Entry, str]] = field(default_factory=list)
+    """Models that wait for a person, each with what it names that is lost."""
     faults: list[str] = field(default_factory=list)
 
 
@@ -73,7 +77,7 @@ def run(store: ObjectStore, options: MendOptions) -> int:
     folder = f"mended/{utc_now().replace(':', '-').removesuffix('+00-00')}"
     for plan in plans:
         _carry_out(store, plan, folder, options.write)
-    count = sum(len(plan.aside) + len(plan.moves) for plan in plans)
+    count = sum(len(plan.aside) + len(plan.moves) + len(plan.withdrawn) for plan in plans)
     faults = [fault for plan in plans for fault in plan.faults]
     if not count and not faults:
         print("nothing to mend: every pointer and record names what is there")
@@ -146,6 +150,10 @@ class _Channel:
                 self._plan.aside.append((info.name, fault))
         if lost_champion:
             self._drop_what_was_measured_of_it()
+        for entry in read_held(self._store, self._plan.channel).open(self._store.clock()):
+            fault = next((f for one in entry.references if (f := self._there.lost(one))), "")
+            if fault:
+                self._plan.withdrawn.append((entry, fault))
         for info in self._runs:
             if fault := self._first_lost(info):
                 self._plan.aside.append((info.name, fault))
@@ -211,6 +219,13 @@ def _carry_out(store: ObjectStore, plan: _Plan, folder: str, write: bool) -> Non
         print(f"{plan.channel}/{pointer} -> {reference.stage}/{reference.key[:12]} ({where})")
         if write:
             move_pointer(store, plan.channel, pointer, reference)
+    for entry, fault in plan.withdrawn:
+        print(
+            f"{plan.channel}: {entry.model.stage}/{entry.model.key[:12]} waits for a person no more: {fault}"
+        )
+        if write:
+            why = f"yanmo store mend: lost: {fault}"
+            move(store, plan.channel, entry, state="withdrawn", why=why, decided_at=utc_now())
     for name, fault in _last_first(plan.aside):
         print(f"set aside {name.removeprefix('pointers/').removesuffix('.json')}: {fault}")
         if write:

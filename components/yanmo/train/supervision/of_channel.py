@@ -21,6 +21,7 @@ from yanmo.store.runs.unfinished import (
     GIVEN_UP,
     OPEN,
     TRAINED,
+    GivenUp,
     Training,
     Unfinished,
     change_unfinished,
@@ -29,10 +30,6 @@ from yanmo.train.config import STAGE, TrainConfig
 from yanmo.train.supervision.automatic import TrainRun
 
 log = logging.getLogger(__name__)
-
-
-class GivenUp(DataError):
-    """A training that made no progress for too many runs."""
 
 
 def begins(run: TrainRun, checkpoint: str) -> None:
@@ -82,20 +79,26 @@ def pauses(run: TrainRun, checkpoint: str, pause: Pause) -> None:
         raise GivenUp(_give_up(run.options, training, f"{pause.why}, at {pause.where}"))
 
 
-def failed(options: TrainConfig, error: Exception) -> None:
-    """Give the training up that this run worked on, where it is the last of too many that came no further."""
+def failed(options: TrainConfig, error: Exception) -> GivenUp | None:
+    """Give the training up that this run worked on, where it is the last of too many that came no further.
+
+    Returns:
+        What is said of that; None where it is not given up here.
+    """
     if not _counts(options) or isinstance(error, GivenUp):
-        return
+        return None
+    given_up: GivenUp | None = None
     try:
         record = change_unfinished(store_of(options), options.channel, lambda found: found)
         mine = [one for one in record.open if one.tries and one.tries[-1].run_id == options.run_id]
         for training in (one for one in mine if one.state == OPEN and _is_stalled(one, options)):
-            why = _give_up(options, training, advice(error))
-            log.error("%s", why)
-            card = Card.of(STAGE.name, GivenUp(why), run_id=options.run_id)
+            given_up = GivenUp(_give_up(options, training, advice(error)))
+            log.error("%s", given_up)
+            card = Card.of(STAGE.name, given_up, run_id=options.run_id)
             keep_card(store_of(options), training.key, card, error)
     except (OSError, DataError, EnvironmentFault) as problem:  # maybe what ended the run
         log.debug("could not note that the run failed: %s", problem)
+    return given_up
 
 
 def is_trained(run: TrainRun, output: Output) -> None:

@@ -14,11 +14,13 @@ from pathlib import Path
 import pytest
 from ground import RAW, Ground, folder_of
 
+from yanmo.store.channel.held import Entry, days_from, put, read_held
 from yanmo.store.output import Output
 from yanmo.store.pointers import move_pointer, read_pointer
 from yanmo.store.runs.in_use import lease_name
 from yanmo.store.runs.lease import Lease
 from yanmo.store.runs.run_record import add_to_run
+from yanmo.store.schema import utc_now
 
 ROOT = Path(__file__).parents[4]
 
@@ -101,6 +103,45 @@ def test_pointers_go_back_to_the_newest_that_is_whole_and_the_rest_is_set_aside(
     assert ground.tool("verify").code == 0 and ground.gc().code == 0
     assert ground.names("mended"), "gc keeps what is set aside"
     assert ground.tool("mend").out.startswith("nothing to mend")
+
+
+def test_a_model_that_waits_for_a_person_and_is_lost_waits_no_more(
+    ground: Ground, nights: list[Output]
+) -> None:
+    for number in (4, 3):  # the newest night's is lost, the third's is whole
+        model, scores, verdict = nights[3 * number - 3 : 3 * number]
+        entry = Entry(
+            model=model.reference,
+            evaluation=scores.reference,
+            verdict=verdict.reference,
+            previous=None,
+            compared_with=None,
+            writing=None,
+            sentence=f"Night {number} won.",
+            held_at=utc_now(),
+            expires_at=days_from(utc_now(), 14),
+            run_id=f"night-{number}",
+        )
+        assert put(ground.store, "main", entry, lambda before: before is None)
+    lose(ground, *nights[9:])
+    assert ground.tool("verify").code == 65
+    before = ground.store.read("pointers/main/records/held.json")
+    planned = ground.tool("mend")
+    said = f"main: train/{nights[9].manifest.key[:12]} waits for a person no more: train/"
+    assert planned.code == 0 and said in planned.out
+    assert ground.store.read("pointers/main/records/held.json") == before, "a dry run"
+    assert ground.tool("mend", "--write").code == 0
+    lost, whole = read_held(ground.store, "main").entries
+    assert (lost.state, whole.state) == ("withdrawn", "waiting")
+    assert lost.why.startswith("yanmo store mend: lost: train/") and lost.decided_at
+    assert ground.tool("verify").code == 0 and ground.gc().code == 0
+    assert ground.tool("mend").out.startswith("nothing to mend")
+
+
+def test_a_damaged_list_of_who_waits_is_named(ground: Ground, nights: list[Output]) -> None:
+    ground.store.create("pointers/main/records/held.json", b"{torn")
+    before = ground.names()
+    assert ground.tool("mend", "--write").code == 65 and ground.names() == before
 
 
 def test_a_file_that_is_gone_or_cut_counts_as_the_whole_output(ground: Ground, nights: list[Output]) -> None:

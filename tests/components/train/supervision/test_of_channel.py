@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from yanmo.nights.publishing import rows_shown
 from yanmo.store.file_store import FileStore
 from yanmo.store.runs.failure_card import read_cards
 from yanmo.store.runs.unfinished import GIVEN_UP, OPEN, TRAINED, Training, read_unfinished
@@ -95,6 +96,18 @@ def test_a_training_by_hand_is_nobodys_but_finishes_one_that_is_the_channels(
     assert [one.state for one in noted(store)] == [TRAINED], "the channel's next run judges it"
 
 
+def assert_told_as_given_up(store: Path, run_id: str) -> None:
+    """On the index, the night's own page, and in the feed, as what somebody must look at."""
+    place = FileStore(store)
+    row = next(row for row in rows_shown(place, "dev") if row.run_id == run_id)
+    assert row.state == "given up" and "is given up: 3 runs in a row" in row.sentence.en
+    assert "已放弃" in row.sentence.zh
+    page = place.read(f"nights/dev/{row.name}.html")[0].decode()
+    assert "given up" in page and "弃" in page
+    feed = place.read("nights/dev/feed.xml")[0].decode()
+    assert 'term="given up"' in feed and 'term="look"' in feed
+
+
 def test_what_three_runs_could_not_bring_further_is_given_up(store: Path, tiny: Options) -> None:
     for night in range(3):
         killed_at_its_beginning(store, tiny, f"night-{night}")
@@ -104,6 +117,7 @@ def test_what_three_runs_could_not_bring_further_is_given_up(store: Path, tiny: 
     (training,) = noted(store)
     assert training.state == GIVEN_UP and f"train_unfinished=train/{training.key[:12]}" in fourth.stderr
     assert "is given up" in read_cards(FileStore(store), "train", training.key)[0].why
+    assert_told_as_given_up(store, "night-3")
     assert train(store, tiny, "night-4").returncode == 65, "the same again is refused at once"
     assert train(store, {**tiny, "seed": 7}, "night-4").returncode == 0, "another one is trained"
     assert train(store, tiny, "").returncode == 0, "and so is this one by a person"
@@ -121,6 +135,7 @@ def test_the_third_run_that_fails_without_progress_says_so_itself(
     assert "is given up: 3 runs in a row came no further" in ended[2].stderr
     assert "the last one ended with: " in noted(store)[0].why
     assert noted(store)[0].state == GIVEN_UP
+    assert_told_as_given_up(store, "night-2")
 
 
 @pytest.mark.parametrize("most", [0, 1])
