@@ -10,10 +10,15 @@ last run) and now, whatever `no_catchup` says. So a changed schedule is a new re
 
 At no moment do two fire. What an apply that was killed left behind is known by the mark in the description:
 the next one takes a disabled one for nothing, begins again, and leaves one. Nothing without it is touched.
+
+KFP has no compare-and-swap. Of two applies at once each may enable its own; then the older one stays, and the
+apply whose one went looks again, so that both end with one that fires (for a second or two it was two, and
+the lease of the channel's training keeps their nights apart).
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Mapping
@@ -22,7 +27,7 @@ from typing import Any
 from yanmo.common.errors import UsageError
 from yanmo_pipelines.cluster.kfp_api import KfpApi
 from yanmo_pipelines.cluster.plan import Plan
-from yanmo_pipelines.cluster.refusals import NotFound
+from yanmo_pipelines.cluster.refusals import NoAnswer, NotFound
 from yanmo_pipelines.cluster.schedules.difference import Difference, lines_of
 from yanmo_pipelines.cluster.schedules.file import Schedule
 from yanmo_pipelines.cluster.schedules.zones import written_in
@@ -32,6 +37,7 @@ from yanmo_pipelines.cluster.uploaded import upload
 log = logging.getLogger(__name__)
 WHAT = "recurring run of KFP"
 _MARK = "yanmo.dev/schedule="
+_TRIES = 5
 _SAYS = "Made by `yanmo schedule apply`, which changes it from its file; "
 _ACCOUNT, _OWN = "service-account=", "KFP's own"
 
@@ -60,7 +66,7 @@ class RecurringRuns:
                 f"{self._api.address}: recurring run {name} ({foreign[0]['recurring_run_id']}) was not made "
                 "by `yanmo schedule`; give the schedule another name, or delete that one in KFP's UI"
             )
-        return sorted(found, key=lambda run: str(run.get("created_at", "")))
+        return sorted(found, key=lambda run: (str(run.get("created_at", "")), run["recurring_run_id"]))
 
     def names(self) -> set[str]:
         """All schedules that have one."""
@@ -80,7 +86,26 @@ class RecurringRuns:
         )
 
     def apply(self, schedule: Schedule, plan: Plan) -> str:
-        """Make it so; says what was done."""
+        """Make it so; says what was done.
+
+        Raises:
+            NoAnswer: another apply of this schedule was at work, each time that this one looked.
+        """
+        why = ""
+        for _ in range(_TRIES):
+            try:
+                if done := self._applied(schedule, plan):
+                    return done
+            except NotFound as error:  # deleted by another apply while this one worked on it
+                why = f" ({error})"
+            log.info("schedule %s: another apply is at work; looking again", schedule.name)
+        raise NoAnswer(
+            f"{self._api.address}: schedule {schedule.name} is changed by others again and again{why}; "
+            "run the same command once that has ended"
+        )
+
+    def _applied(self, schedule: Schedule, plan: Plan) -> str:
+        """What was done; "" where another apply took it back meanwhile."""
         found = self.made(schedule.name)
         wanted = self._wanted(schedule, plan)
         good = [run for run in found if not lines_of(self._shown(run), wanted)]
@@ -88,7 +113,8 @@ class RecurringRuns:
         if kept is None:
             kept = self._api.create_recurring_run(self._body(schedule, plan))
             self._replace(found, kept, schedule)
-            self._leave_one(schedule.name)
+            if kept["recurring_run_id"] in self._leave_one(schedule.name):
+                return ""
             return f"{'changed' if found else 'made'}: {WHAT} {kept['recurring_run_id']}"
         others = [run for run in found if run is not kept]
         self._remove(others)
@@ -97,14 +123,17 @@ class RecurringRuns:
 
     def _replace(self, old: list[dict[str, Any]], new: Mapping[str, Any], schedule: Schedule) -> None:
         for run in old:
-            self._api.switch_recurring_run(run["recurring_run_id"], on=False)
+            with contextlib.suppress(NotFound):
+                self._api.switch_recurring_run(run["recurring_run_id"], on=False)
         if not schedule.options.suspend:
             self._api.switch_recurring_run(new["recurring_run_id"], on=True)
         self._remove(old)
 
-    def _leave_one(self, name: str) -> None:
-        """Of those that two applies made at once the oldest stays, to both."""
-        self._remove([run for run in self.made(name) if _is_enabled(run)][1:])
+    def _leave_one(self, name: str) -> list[str]:
+        """Of those that two applies made at once the oldest stays, to both; the ids of the others."""
+        others = [run for run in self.made(name) if _is_enabled(run)][1:]
+        self._remove(others)
+        return [run["recurring_run_id"] for run in others]
 
     def delete(self, name: str) -> int:
         """Delete those of a schedule; how many there were. Runs that go on go on."""

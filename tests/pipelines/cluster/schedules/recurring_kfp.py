@@ -6,8 +6,10 @@ id, several may have one name, `:enable` and `:disable` change `status`, filters
 
 from __future__ import annotations
 
+import functools
 import http.server
 import json
+import random
 import re
 import threading
 from collections.abc import Iterator
@@ -22,6 +24,28 @@ class Stopped(Exception):
     """It answers nothing more."""
 
 
+class Turns:
+    """Answers the requests of two clients in an order that a seed draws, as if each had a pace of its own."""
+
+    def __init__(self, seed: int) -> None:
+        self._draw, self._lock = random.Random(seed), threading.Condition()
+        self._at_work = {0, 1}
+        self._next = self._draw.randrange(2)
+
+    def wait(self, client: int) -> None:
+        """Return when it is this client's turn, or the other one has ended."""
+        with self._lock:
+            self._lock.wait_for(lambda: self._next == client or self._at_work == {client})
+            self._next = self._draw.randrange(2)
+            self._lock.notify_all()
+
+    def ended(self, client: int) -> None:
+        """This client asks nothing more."""
+        with self._lock:
+            self._at_work.discard(client)
+            self._lock.notify_all()
+
+
 class RecurringKfp:
     """What it holds."""
 
@@ -34,6 +58,9 @@ class RecurringKfp:
         self.most_changes = 10**9
         """It stops answering, as if we were killed, before the next change."""
         self.most_enabled = 0
+        self.turns: Turns | None = None
+        """Who of two that ask at once is answered next; None: who comes first."""
+        self.lock = threading.Lock()
         self._next = 0
 
     def _id(self, what: str) -> str:
@@ -70,7 +97,7 @@ class RecurringKfp:
             made = json.loads(body) | {"pipeline_id": self._id("pipeline")}
             return self.pipelines.setdefault(made["pipeline_id"], made)
         if place == "/pipelines/upload_version":
-            documents = documents_of(body.split(b"\r\n\r\n", 1)[1].rsplit(b"\r\n--", 1)[0].decode())
+            documents = _documents(body.split(b"\r\n\r\n", 1)[1].rsplit(b"\r\n--", 1)[0])
             spec = {"pipeline_spec": documents[0], "platform_spec": documents[1]}
             id, name = self._id("version"), query["name"][0]
             made = {"pipeline_version_id": id, "display_name": name, "name": name, "pipeline_spec": spec}
@@ -100,6 +127,11 @@ class RecurringKfp:
         return {}
 
 
+@functools.cache
+def _documents(uploaded: bytes) -> Any:
+    return documents_of(uploaded.decode())
+
+
 def _equal(held: dict[str, dict[str, Any]], query: dict[str, list[str]]) -> list[dict[str, Any]]:
     if "filter" not in query:
         return list(held.values())
@@ -109,16 +141,20 @@ def _equal(held: dict[str, dict[str, Any]], query: dict[str, list[str]]) -> list
 
 
 @contextmanager
-def serving(kfp: RecurringKfp) -> Iterator[str]:
-    """Its address."""
+def serving(kfp: RecurringKfp, client: int = 0) -> Iterator[str]:
+    """Its address; `client` is who asks there, where two take turns."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
 
         def _answer(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            if kfp.turns:
+                kfp.turns.wait(client)
             try:
-                found = kfp.answer(self.command, self.path, body)
+                with kfp.lock:
+                    found = kfp.answer(self.command, self.path, body)
             except Stopped:
                 self.close_connection = True
                 return
@@ -138,7 +174,7 @@ def serving(kfp: RecurringKfp) -> Iterator[str]:
             """Nothing."""
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     try:
         yield f"http://127.0.0.1:{server.server_address[1]}"
     finally:
