@@ -19,7 +19,12 @@ def _champion_record(values: Document) -> Document:
     return {names.get(name, name): value for name, value in values.items()} | {"schema": "yanmo.promotion/1"}
 
 
+def _takedown(values: Document) -> Document:
+    return {**values, "lifted": [], "schema": "yanmo.takedown/2"}
+
+
 UPGRADES: dict[str, Callable[[Document], Document]] = {
     "yanmo.coronation/1": _champion_record,
+    "yanmo.takedown/1": _takedown,
 }
 """Older schema -> the same document in the next one."""

@@ -13,7 +13,7 @@ from yanmo.options.fields import opt, word
 from yanmo.options.shared import ToolOptions, channel_opt
 from yanmo.options.values import brief
 from yanmo.store.channel.licenses import names_in, read_states, set_allowed
-from yanmo.store.channel.takedown import read_takedown, take_down
+from yanmo.store.channel.takedown import lift, read_takedowns, take_down
 from yanmo.store.objects import ObjectStore
 from yanmo.tools import command_group as tool
 from yanmo.tools.command_group import Subcommand
@@ -21,6 +21,16 @@ from yanmo.tools.store.find import print_json
 
 ALL = "all"
 """Value of --set that allows every licence."""
+_TAKEN_DOWN = (
+    "the next run of curate leaves them and their copies out; yanmo store lineage says which models learned "
+    "them and what to run"
+)
+_LIFTED = (
+    "the next run of curate reads them again where the sources still have them; what is made from its "
+    "documents is made again, or found where the store has it from before. No champion changes by this: one "
+    "that was replaced for these texts comes back by yanmo promote rollback --to NUMBER (yanmo promote "
+    "history has the numbers), a training that was set aside for them by train_unfinished=train/KEY"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,14 +59,15 @@ class LicensesOptions(ToolOptions, group="licenses"):
 
 @dataclass(frozen=True, kw_only=True)
 class TakedownOptions(ToolOptions, group="takedown"):
-    """Take texts down for good: no later run of the channel reads them; without ids, show the list.
+    """Take texts down: no later run of the channel reads them; without ids, show the list.
 
     `yanmo store lineage ID` says what holds a text, which models learned it, and what to run so that
-    the next champion has not. Nothing takes a text off the list.
+    the next champion has not. With --lift a text comes off the list again, and who, when and why stays.
     """
 
     ids: tuple[str, ...] = word("ids of documents, 64 digits of 0-9a-f each", ())
     channel: str = channel_opt("channel that takes them down")
+    lift: bool = opt(False, "take them off the list again: later runs may read them")
     why: str = opt("", "the reason, kept with the list; needed with ids")
     who: str = opt("", "kept with the list; default: user@host")
     json: bool = opt(False, "for scripts: one JSON document")
@@ -68,7 +79,10 @@ class TakedownOptions(ToolOptions, group="takedown"):
             if not re.fullmatch(r"[0-9a-f]{64}", one)
         ]
         if self.ids and not self.why.strip():
-            wrong.append("--why is missing: say for later readers why these texts are taken down")
+            what = "come off the list" if self.lift else "are taken down"
+            wrong.append(f"--why is missing: say for later readers why these texts {what}")
+        if self.lift and not self.ids:
+            wrong.append("--lift: which? Give the ids; yanmo channel takedown alone shows the list")
         return wrong
 
 
@@ -92,23 +106,27 @@ def licenses(store: ObjectStore, options: LicensesOptions) -> int:
 
 
 def takedown(store: ObjectStore, options: TakedownOptions) -> int:
-    channel = options.channel
-    if options.ids:
-        added = take_down(store, channel, options.ids, who=options.who or user(), why=options.why.strip())
-        print(f"{len(added)} of {len(options.ids)} are new on the takedown list of channel {channel}")
-    entries = read_takedown(store, channel)
+    channel, number = options.channel, len(set(options.ids))
+    signed = {"who": options.who.strip() or user(), "why": options.why.strip()}
+    said = ""
+    if options.lift:
+        gone = lift(store, channel, options.ids, **signed)
+        said = f"{len(gone)} of {number} came off the takedown list of channel {channel}\n{_LIFTED}"
+    elif options.ids:
+        added = take_down(store, channel, options.ids, **signed)
+        said = f"{len(added)} of {number} are new on the takedown list of channel {channel}\n{_TAKEN_DOWN}"
+    found = read_takedowns(store, channel)
     if options.json:
-        print_json({"channel": channel, "texts": [asdict(one) for one in entries.values()]})
+        texts, lifted = ([asdict(one) for one in some] for some in (found.entries, found.lifted))
+        print_json({"channel": channel, "texts": texts, "lifted": lifted})
         return ExitCode.DONE
-    if options.ids:
-        print(
-            "the next run of curate leaves them and their copies out; yanmo store lineage says which models "
-            "learned them and what to run"
-        )
-        return ExitCode.DONE
-    print(f"{len(entries)} texts are on the takedown list of channel {channel} of {store.uri}")
-    for one in entries.values():
-        print(f"  {one.id}  {one.when}  by {one.who}: {one.why}")
+    print(said or f"{len(found.entries)} texts are on the takedown list of channel {channel} of {store.uri}")
+    if not said:
+        for one in found.entries:
+            print(f"  {one.id}  {one.when}  by {one.who}: {one.why}")
+        for each in found.lifted:
+            print(f"  lifted: {each.takedown.id}  {each.when}  by {each.who}: {each.why}")
+            print(f"    it was taken down {each.takedown.when} by {each.takedown.who}: {each.takedown.why}")
     return ExitCode.DONE
 
 

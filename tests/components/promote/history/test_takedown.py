@@ -1,17 +1,19 @@
 """A text goes in, a champion learns it, it is taken down: no later run learns it, and the champion goes.
 
-curate, balance and tokenize are the real ones on texts of the bundled corpus, with licences of their own; the
-weights and scores of the models are made by hand, as nothing here depends on them.
+All stages are the real ones, on texts of the bundled corpus with licences of their own, and models that train
+for four steps.
 """
 
 import json
+import os
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 import zstandard
-from tiny_store import commit
 
 from yanmo.balance.config import STAGE as BALANCE
 from yanmo.balance.phases import STEPS as BALANCING
@@ -53,21 +55,50 @@ def made(stage, declared, steps, *more):
     return main(declared, steps, [*place, *more])
 
 
-def data(stage, texts, *more):
-    """curate, balance and tokenize; the token cache."""
+def data(stage, texts, *more, words=("--vocab-size", "800")):
+    """curate, balance and tokenize, with a new tokenizer or that of `words`; the token cache."""
     from yanmo.tokenize.work import STEPS as TOKENIZING
 
     sources = ("--sources", str(texts), "--filter-sets", "*=none", "--max-filter-share", "1", *SMALL)
     assert made(stage, CURATE, CURATING, *sources, *more) == 0
     assert made(stage, BALANCE, BALANCING) == 0
-    assert made(stage, TOKENIZE, TOKENIZING, "--vocab-size", "800") == 0
+    assert made(stage, TOKENIZE, TOKENIZING, *words) == 0
     return open_reference(stage.store, stage.pointer("tokenize"))
 
 
-def model(stage, cache, number, base=None):
-    files = {"model.safetensors": f"weights {number}", "config.json": "{}", "metrics.jsonl": ""}
-    inputs = {"token_cache": cache, "model": base}
-    return commit(stage.store, "train", files, inputs=inputs, options={"seed": number})
+TINY = {
+    "train": (
+        *("--steps", "4", "--warmup-steps", "1", "--batch-rows", "8", "--context", "32", "--ranks", "1"),
+        *("--layers", "1", "--width", "32", "--heads", "2", "--head-width", "16", "--feed-forward", "48"),
+        *("--device", "cpu", "--valid-characters", "200"),
+    ),
+    "evaluate": (
+        *("--workers", "1", "--samples", "1", "--sample-tokens", "8", "--bootstrap-draws", "100"),
+        *("--baseline-characters", "2000"),
+    ),
+    "promote": ("--draws", "2000"),
+}
+"""Options of a training of four steps, and of what judges it."""
+
+
+def ran(stage, name, *more):
+    """A stage as a person starts it: its exit code, and what it said."""
+    place = ("--store", str(stage.folder), "--channel", "dev", "--metrics-port", "-1")
+    command = [sys.executable, "-m", f"yanmo.{name}", *place, *TINY[name], *more]
+    environment = {**os.environ, "PYTHONPATH": str(CORPUS.parents[1] / "components")}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    return done.returncode, done.stderr
+
+
+def trained(stage, cache, seed, base="none"):
+    """A model that was trained on a cache for four steps, and evaluated."""
+    flags = ("--token-cache", f"tokenize/{cache.reference.key}", "--seed", str(seed), "--model", base)
+    code, said = ran(stage, "train", *flags)
+    assert code == 0, said
+    model = open_reference(stage.store, stage.pointer("train"))
+    code, said = ran(stage, "evaluate", "--model", f"train/{model.reference.key}")
+    assert code == 0, said
+    return model, f"evaluate/{stage.pointer('evaluate').key}"
 
 
 def train_ids(cache):
@@ -91,18 +122,25 @@ def refused_by_train(stage, caplog, *more):
     return code, caplog.text
 
 
-def test_from_a_text_to_a_champion_that_has_not_learned_it(stage, texts, caplog, capsys):
+@pytest.mark.slow
+def test_from_a_text_to_a_champion_that_has_not_learned_it_and_back(stage, texts, caplog, capsys):
     cache = data(stage, texts)
+    curated = stage.pointer("curate")
     document = sorted(train_ids(cache))[7]
-    first = model(stage, cache, 1)
-    stage.evaluate(first, 8.0)
-    assert stage.promote() == 0
-    warm = model(stage, cache, 2, base=first)
+    first, of_first = trained(stage, cache, 1)
+    code, said = ran(stage, "promote", "--challenger", of_first)
+    assert code == 0 and stage.pointer("champion") == first.reference, said
+    ids = stage.folder.parent / "ids.txt"
+    ids.write_text(document + "\n", encoding="utf-8")
+    words = ("--tokenizer", f"tokenizer/{stage.pointer('tokenizer').key}")
+    without = data(stage, texts, "--exclude", str(ids), words=words)
+    child, of_child = trained(stage, without, 2, base=f"train/{first.reference.key}")
+    capsys.readouterr()
     lineage = ["lineage", document, "--store", str(stage.folder)]
     assert store_tool([*lineage, "--json"]) == 0
     (said,) = json.loads(capsys.readouterr().out)
-    names = [f"train/{one.reference.key}" for one in (first, warm)]
-    assert sorted(said["learned"]["directly"]) == sorted(names)
+    assert said["learned"]["directly"] == [f"train/{first.reference.key}"]
+    assert said["learned"]["by_start"] == [f"train/{child.reference.key}"]
     assert said["learned"]["tokenizers"] and not said["learned"]["evaluation_sets"]
     (todo,) = said["to_run"]
     assert todo["channel"] == "dev" and todo["is_champion"] and todo["taken_down"] is None
@@ -110,50 +148,46 @@ def test_from_a_text_to_a_champion_that_has_not_learned_it(stage, texts, caplog,
     command = shlex.split(todo["commands"][0])
     assert command[:2] == ["yanmo", "channel"]
     assert channel(command[2:]) == 0
-    code, why = refused_by_train(stage, caplog)
+    code, why = refused_by_train(stage, caplog, "--token-cache", f"tokenize/{cache.reference.key}")
     assert code == 65 and "holds 1 texts that channel 'dev' took down" in why
-    late = stage.evaluate(warm, 7.0)
-    assert stage.promote("--challenger", f"evaluate/{late.reference.key}") == 65
-    assert "may not be served" in caplog.text
+    code, said = ran(stage, "promote", "--challenger", of_child)
+    assert code == 65 and "may not be served" in said
 
     clean = data(stage, texts)  # the same flags as before: the channel remembers
     assert document not in train_ids(clean)
     code, why = refused_by_train(stage, caplog, "--model", f"train/{first.reference.key}")
     assert code == 65 and "Give another --model" in why
-    second = model(stage, clean, 3)
-    stage.evaluate(second, 8.4)
-    assert stage.promote("--champion", f"evaluate/{stage.pointer('champion_evaluation').key}") == 0
-    assert stage.pointer("champion") == second.reference, "worse, but the other may not be served"
+    second, of_second = trained(stage, clean, 3)
+    judging = ("--challenger", of_second, "--champion", of_first)
+    code, said = ran(stage, "promote", *judging)
+    assert code == 0, said
+    assert stage.pointer("champion") == second.reference, "compared or not, the other may not be served"
     assert "learned text that this channel forbids and is replaced" in stage.verdict()["sentence"]["en"]
     record = all_records(stage.store, "dev")[-1]
     (mark,) = record.rolled_back
     assert mark.model == first.content_digest and mark.why.startswith("learned what the channel forbids")
-    assert stage.promote() == 0, "the next night finds the same"
+    assert ran(stage, "promote", "--challenger", of_second)[0] == 0, "the next night finds the same"
     assert len(all_records(stage.store, "dev")) == 2
     assert stage.tool("rollback", "--to", "1", "--why", "x", "--who", "li", "--yes") == 65
     assert "may not be served" in caplog.text
     capsys.readouterr()
     assert stage.tool("history") == 0
     assert f"rolled back: train/{first.reference.key[:12]}" in capsys.readouterr().out
-
     assert store_tool([*lineage, "--json"]) == 0
     (said,) = json.loads(capsys.readouterr().out)
     assert f"train/{second.reference.key}" not in said["learned"]["directly"] + said["learned"]["by_start"]
     assert all(not one["is_champion"] for one in said["to_run"])
 
-
-def test_a_model_that_began_from_one_that_learned_it_is_named_apart(stage, texts, capsys):
-    cache = data(stage, texts)
-    document = sorted(train_ids(cache))[0]
-    first = model(stage, cache, 1)
-    ids = stage.folder.parent / "ids.txt"
-    ids.write_text(document + "\n", encoding="utf-8")
-    clean = data(stage, texts, "--exclude", str(ids))
-    child = model(stage, clean, 2, base=first)
-    assert store_tool(["lineage", document, "--store", str(stage.folder), "--json"]) == 0
-    (said,) = json.loads(capsys.readouterr().out)
-    assert said["learned"]["directly"] == [f"train/{first.reference.key}"]
-    assert said["learned"]["by_start"] == [f"train/{child.reference.key}"]
+    lift = ("takedown", "--lift", document, "--store", str(stage.folder), "--channel", "dev")
+    assert channel([*lift, "--who", "wu", "--why", "it was another text"]) == 0
+    assert stage.pointer("champion") == second.reference, "lifting it changes no champion"
+    again = data(stage, texts)
+    assert stage.pointer("curate") == curated and again.reference == cache.reference, "nothing is made twice"
+    token_cache = ("--token-cache", f"tokenize/{cache.reference.key}")
+    assert refused_by_train(stage, caplog, *token_cache, "--model", f"train/{first.reference.key}")[0] == 78
+    assert stage.tool("rollback", "--to", "1", "--why", "it was another text", "--who", "wu", "--yes") == 0
+    assert stage.pointer("champion") == first.reference
+    assert store_tool(["verify", "--store", str(stage.folder)]) == 0
 
 
 def test_a_channel_learns_only_from_the_licences_that_it_allows(stage, texts, caplog):
