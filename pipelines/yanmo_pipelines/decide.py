@@ -17,18 +17,30 @@ DECISIONS = ("approve", "reject")
 
 
 @dsl.container_component  # type: ignore[untyped-decorator]
-def decide(decision: str, model: str, channel: str, store: str, who: str, why: str) -> dsl.ContainerSpec:
+def decide(
+    decision: str,
+    model: str,
+    channel: str,
+    store: str,
+    who: str,
+    why: str,
+    page: dsl.Output[dsl.HTML],
+    result: dsl.OutputPath(str),  # type: ignore[valid-type]
+) -> dsl.ContainerSpec:
     """Approve or reject a model that waits for a person (promote --hold).
 
     Args:
         decision: approve or reject
         model: train/KEY, as its page names it; empty for the only one that waits
         channel: channel that it waits in
-        store: where outputs are kept; empty for what the Secret yanmo-store says
+        store: where outputs are kept; empty for what the Secret yanmo-store says, else KFP's own bucket
         who: who decides, for the history
         why: the reason, for the history
+        page: of the verdict, which says who decided
+        result: what was decided
     """
-    given = [f"--channel={channel}", f"--store={store}", f"--who={who}", f"--why={why}"]
+    executor_input = f"--executor-input={dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER}"
+    given = [executor_input, f"--channel={channel}", f"--store={store}", f"--who={who}", f"--why={why}"]
     return dsl.ContainerSpec(
         image=resources.IMAGES[PROMOTE.image],
         command=["python3", "-m", PROMOTE.module],
@@ -51,7 +63,7 @@ def build(column: resources.Column, store_secret: str) -> Any:
             channel: channel that it waits in
             decision: approve makes it champion; reject lets it wait no longer
             model: train/KEY, as its page names it; empty for the only one that waits
-            store: where outputs are kept; empty for what the Secret yanmo-store says
+            store: where outputs are kept; empty for what the Secret yanmo-store says, else KFP's own bucket
         """
         task = decide(decision=decision, model=model, channel=channel, store=store, who=who, why=why)
         resources.apply(task, PROMOTE.name, column, store_secret=store_secret)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import logging
 import os
-import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -192,7 +191,7 @@ def _show_verdict(store: Any, promoted: TaskRun) -> None:
         print(f"Nothing new to judge: this verdict was given at {verdict.manifest.created_at}.\n")
     page = _kfp_folder(store).absolute().with_name("report.html")
     temporary = page.with_suffix(".tmp")
-    shutil.copyfile(verdict.path("report.html"), temporary)
+    temporary.write_text(promoted.artifact("report"), encoding="utf-8")
     os.replace(temporary, page)
     print(f"report  {_shown(page)}\n")
 

@@ -31,13 +31,19 @@ def spec() -> dict[str, Any]:
     return found
 
 
-def command(form: dict[str, str]) -> list[str]:
-    """What the task runs when somebody fills in the form so."""
+def command(form: dict[str, str], outputs: Path) -> list[str]:
+    """What the task runs when somebody fills in the form so; its outputs go below the folder."""
     (executor,) = spec()["deploymentSpec"]["executors"].values()
     (task,) = spec()["root"]["dag"]["tasks"].values()
     wired = {n: form[w["componentInputParameter"]] for n, w in task["inputs"]["parameters"].items()}
     words = [*executor["container"]["command"], *executor["container"]["args"]]
     placeholder = re.compile(r"\{\{\$\.inputs\.parameters\['(\w+)'\]\}\}")
+    asked = {
+        "artifacts": {"page": {"artifacts": [{"name": "page", "uri": str(outputs / "page")}]}},
+        "parameters": {"result": {"outputFile": str(outputs / "result")}},
+        "outputFile": str(outputs / "executor_output.json"),
+    }
+    words = [word.replace("{{$}}", json.dumps({"outputs": asked})) for word in words]
     found = [placeholder.sub(lambda name: wired[name[1]], word) for word in words]
     return [sys.executable, *found[1:]]
 
@@ -45,7 +51,7 @@ def command(form: dict[str, str]) -> list[str]:
 def decided(store: FileStore, **form: str) -> subprocess.CompletedProcess[str]:
     environment = {k: v for k, v in os.environ.items() if not k.startswith("YANMO_")}
     return subprocess.run(
-        command({**FORM, "store": store.uri, **form}),
+        command({**FORM, "store": store.uri, **form}, store.root.parent / "outputs"),
         capture_output=True, text=True, env=environment, stdin=subprocess.DEVNULL,
     )  # fmt: skip
 
@@ -100,5 +106,22 @@ def test_its_run_makes_the_model_champion_with_the_signature(tmp_path: Path) -> 
     assert done.returncode == 0, done.stderr
     (record,) = all_records(store, "dev")
     assert (record.model, record.who, record.why) == (model, "li", "reads well")
+    said = (tmp_path / "outputs/result").read_text(encoding="utf-8")
+    assert (
+        said == f"train/{model.key[:12]} is champion of channel 'dev' (number 1), approved by li: reads well"
+    )
+    assert (tmp_path / "outputs/page").read_text(encoding="utf-8").strip() == said, (
+        "its verdict has no report"
+    )
     again = decided(store, decision="reject", model=f"train/{model.key}")
     assert again.returncode == 65 and "is served; take it down" in again.stderr
+
+
+def test_an_empty_store_is_that_of_the_pipelines_own_runs(tmp_path: Path) -> None:
+    """Where no Secret names a store, both keep to KFP's bucket: it is opened, here without credentials."""
+    outputs = tmp_path / "outputs"
+    words = command({**FORM, "store": ""}, outputs)
+    words = [word.replace(str(outputs / "page"), "minio://mlpipeline/v2/x/page") for word in words]
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("YANMO_", "AWS_"))}
+    done = subprocess.run(words, capture_output=True, text=True, env=environment, stdin=subprocess.DEVNULL)
+    assert done.returncode == 78 and "no S3 credentials" in done.stderr, done.stderr

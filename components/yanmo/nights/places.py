@@ -6,6 +6,7 @@
     nights/<channel>/2026-11.html, .json       the nights of a month
     nights/<channel>/2026-11-23-<run>.html     a night's own page
     nights/<channel>/runs/<run>.json           what is known of a night, by its run
+    nights/<channel>/held-<verdict>.html       the page of a verdict about which a person decides
 
 A page is made of the JSON document next to it alone, so that it can be made again. All of them grow by a few
 hundred bytes a night, none without end: a month is a document of its own, the index has the newest nights.
@@ -21,7 +22,7 @@ NIGHTS = re.compile(
     r"nights/(?:index\.html|channels\.json"
     r"|[A-Za-z0-9][A-Za-z0-9_-]{0,99}/"
     r"(?:(?:index|\d{4}-\d\d)\.(?:html|json)|feed\.xml|\d{4}-\d\d-\d\d-[A-Za-z0-9_-]{1,100}\.html"
-    r"|runs/[A-Za-z0-9_-]{1,100}\.json))\Z",
+    r"|held-[0-9a-f]{12}\.html|runs/[A-Za-z0-9_-]{1,100}\.json))\Z",
     re.ASCII,
 )
 """What lies below nights/. A store may be a whole bucket, in which others write as well."""
@@ -41,6 +42,11 @@ def record_name(channel: str, run_id: str) -> str:
 def page_name(channel: str, row: Row) -> str:
     """A night's own page."""
     return f"nights/{channel}/{row.name}.html"
+
+
+def held_page_name(channel: str, verdict_key: str) -> str:
+    """The page of a verdict about which a person decides; it follows the decision."""
+    return f"nights/{channel}/held-{verdict_key[:12]}.html"
 
 
 def list_name(channel: str, which: str = "index") -> str:

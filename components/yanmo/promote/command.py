@@ -20,14 +20,14 @@ from yanmo.promote.config import STAGE
 from yanmo.promote.hand_over import PromoteRun
 from yanmo.promote.history.approval import Signature, approve, choose, reject
 from yanmo.promote.history.champion import CHAMPION, ChampionChanged, named
-from yanmo.promote.history.holding import hold_sentence
 from yanmo.promote.history.rollback import plan_rollback, roll_back
 from yanmo.promote.history.shown import show_history, shown_entry
-from yanmo.promote.history.told_night import approved_sentence, tell_decision
 from yanmo.promote.preparing import prepare
 from yanmo.promote.work import finish, show_pause, work
+from yanmo.stage.kfp_outputs import ExecutorOutputs
 from yanmo.stage.run import main as stage_main
 from yanmo.stage.stage_run import Finish, Steps
+from yanmo.store.channel.held import Entry
 from yanmo.store.objects import ObjectStore
 from yanmo.store.opening import default_store, store_of
 from yanmo.store.output import Output
@@ -117,6 +117,7 @@ class DecisionOptions(ToolOptions, group="decision"):
     why: str = opt(REQUIRED, "the reason, for the history")
     who: str = opt("", "who decides, for the history; default: user@host")
     yes: bool = opt(False, "do not ask")
+    executor_input: str = opt("", "KFP's executor input, JSON; the pipeline sets it")
 
     def contradictions(self) -> list[str]:
         is_said = bool(self.why.strip())
@@ -138,7 +139,8 @@ def _tool(argv: Sequence[str]) -> int:
     def serve() -> int:
         _, options = load_command(_TOOLS, argv, "yanmo promote", "")
         setup(options.log_level, STAGE.name, options.log_format)
-        store = store_of(options, options.store or default_store())
+        outputs = ExecutorOutputs.parse(getattr(options, "executor_input", ""))
+        store = store_of(options, options.store or default_store(outputs.bucket if outputs else ""))
         match options:
             case HistoryOptions():
                 pointer_name(options.channel, CHAMPION)
@@ -148,7 +150,7 @@ def _tool(argv: Sequence[str]) -> int:
                 return _rollback(store, options)
             case ApproveOptions() | RejectOptions():
                 pointer_name(options.channel, CHAMPION)
-                return _decide(store, options)
+                return _decide(store, options, outputs)
         raise AssertionError(options)
 
     return ended(STAGE.name, serve, "nothing half-written is visible; run the same command again to go on")
@@ -168,7 +170,9 @@ def _rollback(store: ObjectStore, options: RollbackOptions) -> int:
     return ExitCode.DONE
 
 
-def _decide(store: ObjectStore, options: ApproveOptions | RejectOptions) -> int:
+def _decide(
+    store: ObjectStore, options: ApproveOptions | RejectOptions, outputs: ExecutorOutputs | None
+) -> int:
     if options.yes and not options.who.strip() and not sys.stdin.isatty():
         raise UsageError("--who is empty, and nobody is at a terminal; say for the history who decides this")
     channel, signature = options.channel, Signature(options.who.strip() or user(), options.why.strip())
@@ -179,13 +183,24 @@ def _decide(store: ObjectStore, options: ApproveOptions | RejectOptions) -> int:
         return ExitCode.DONE
     if isinstance(options, RejectOptions):
         entry = reject(store, channel, entry, signature)
-        print(f"{named(entry.model)} is rejected by {entry.who}: {entry.why}")
-        tell_decision(store, channel, entry, hold_sentence(entry, ""), promoted=False)
-        return ExitCode.DONE
+        said = f"{named(entry.model)} is rejected by {entry.who}: {entry.why}"
+        return _decided(store, channel, entry, said, outputs)
     record = approve(store, channel, entry, signature)
     by = f", approved by {record.who}: {record.why}" if record.who else ""
-    print(f"{named(record.model)} is champion of channel {channel!r} (number {record.number}){by}")
-    tell_decision(store, channel, entry, approved_sentence(record.who, record.why), promoted=True)
+    said = f"{named(record.model)} is champion of channel {channel!r} (number {record.number}){by}"
+    return _decided(store, channel, entry, said, outputs)
+
+
+def _decided(
+    store: ObjectStore, channel: str, entry: Entry, said: str, outputs: ExecutorOutputs | None
+) -> int:
+    """Say what was decided: here, on the pages of the model, and in KFP."""
+    from yanmo.promote.history.decision_pages import tell_decision
+
+    print(said)
+    page = tell_decision(store, channel, entry.model)
+    if outputs:
+        outputs.write({"page": page or f"{said}\n"}, {}, {"result": said})
     return ExitCode.DONE
 
 

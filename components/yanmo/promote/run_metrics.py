@@ -1,16 +1,26 @@
-"""The few numbers of a run that KFP's page "Compare runs" shows, one column a run.
+"""What a verdict is in numbers: on /metrics, and the few that KFP's page "Compare runs" shows.
 
-No other stage hands KFP an artifact of the type Metrics: each would be one more column of every run, most of
-its rows empty.
+That page has one column a run. No other stage hands KFP an artifact of the type Metrics: each would be one
+more column of every run, most of its rows empty.
 """
 
 from __future__ import annotations
 
+import datetime
+import logging
+import time
 from collections.abc import Mapping
 from typing import Any
 
+from yanmo.common.errors import DataError
 from yanmo.formats.kfp_metrics import bits_metrics
 from yanmo.promote.gate.guards import found
+from yanmo.promote.hand_over import PromoteRun
+from yanmo.promote.history.champion_records import last_record
+from yanmo.promote.metrics import OUTCOMES
+from yanmo.store.channel.held import read_held
+
+log = logging.getLogger(__name__)
 
 
 def run_metrics(report: Mapping[str, Any], promoted: bool) -> dict[str, float]:
@@ -37,3 +47,41 @@ def run_metrics(report: Mapping[str, Any], promoted: bool) -> dict[str, float]:
     challenger = report["bits_per_character"]["columns"][0]
     genres = {genre: cell["value"] for genre, cell in challenger["rows"].items()}
     return bits_metrics(challenger["mean"]["value"], genres) | measured
+
+
+def show_metrics(run: PromoteRun, verdict: dict[str, Any], report: dict[str, Any], promoted: bool) -> None:
+    """The verdict on /metrics."""
+    telemetry = run.telemetry
+    for outcome in OUTCOMES:
+        telemetry.set("verdict", outcome == verdict["outcome"], outcome=outcome)
+    telemetry.set("nights_since_promotion", 0 if promoted else len(verdict["nights"]))
+    for column in report["bits_per_character"]["columns"]:
+        if column["id"] in ("challenger", "champion"):
+            model = column["id"]
+            if column["mean"]["value"] is not None:
+                telemetry.set("mean_bits_per_character", column["mean"]["value"], model=model)
+            for genre, cell in column["rows"].items():
+                if cell["value"] is not None:
+                    telemetry.set("bits_per_character", cell["value"], model=model, genre=genre)
+    _show_waiting(run)
+    try:
+        record = last_record(run.store, run.options.channel)
+    except DataError as error:  # a figure must not undo a verdict
+        log.warning("since when the champion is one is not shown: %s", error)
+        return
+    if record:
+        since = datetime.datetime.fromisoformat(record.champion_since)
+        telemetry.set("champion_since_timestamp_seconds", since.timestamp())
+
+
+def _show_waiting(run: PromoteRun) -> None:
+    """How many models of the channel wait for a person, and since when."""
+    try:
+        waiting = read_held(run.store, run.options.channel).open(time.time())
+    except DataError as error:
+        log.warning("who waits to be approved is not shown: %s", error)
+        return
+    run.telemetry.set("held", len(waiting))
+    if waiting:
+        since = min(datetime.datetime.fromisoformat(entry.held_at).timestamp() for entry in waiting)
+        run.telemetry.set("held_since_timestamp_seconds", since)

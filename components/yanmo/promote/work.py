@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import json
 import logging
+import posixpath
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any
 
 from yanmo.common.errors import DataError, EnvironmentFault
 from yanmo.formats.stage_cost import Span
+from yanmo.nights.places import held_page_name
 from yanmo.nights.record import NightFound
 from yanmo.nights.verdicts import found_of
 from yanmo.options.fields import by_kind
@@ -32,7 +33,7 @@ from yanmo.promote.gate.nights import recipe_of, with_tonight
 from yanmo.promote.gate.noise import goes_on, noise_of
 from yanmo.promote.gate.rules import ABOUT_ONE, first_champion, judge
 from yanmo.promote.gate.sentences import replaces
-from yanmo.promote.gate.verdict import VERDICT_SCHEMA, Evidence, Rules, Verdict, Words
+from yanmo.promote.gate.verdict import VERDICT_SCHEMA, Decision, Evidence, Rules, Verdict, Words
 from yanmo.promote.hand_over import PromoteRun
 from yanmo.promote.history.champion import (
     CHAMPION,
@@ -43,13 +44,11 @@ from yanmo.promote.history.champion import (
     named,
     settle,
 )
-from yanmo.promote.history.champion_records import last_record
-from yanmo.promote.history.holding import hold, hold_sentence, place_of, withdraw
+from yanmo.promote.history.holding import decision_of, hold, place_of, withdraw
 from yanmo.promote.history.told_night import about_row, found_row, held_row
-from yanmo.promote.metrics import OUTCOMES
 from yanmo.promote.page.ancestors import verdict_command
 from yanmo.promote.page.cost import Judging
-from yanmo.promote.run_metrics import run_metrics
+from yanmo.promote.run_metrics import run_metrics, show_metrics
 from yanmo.stage.cost import cpu_seconds
 from yanmo.stage.stage_run import Finish
 from yanmo.store.channel.held import Entry, read_held
@@ -92,10 +91,17 @@ def work(run: PromoteRun) -> Result:
     run.attempt.write("verdict.json", _json(_verdict_record(run, verdict, challenger, champion)))
     run.attempt.write("report.json", _json(report), role="record")
     run.attempt.write("summary.txt", summary_text(report, run.options.seed), role="record")
-    run.attempt.write("report.html", render(report), role="record")
+    decided_on = _decided_on(run) if verdict.promote and run.options.hold else ""
+    run.attempt.write("report.html", render(report, decided_on=decided_on), role="record")
     return Result(
         counts={"promote": str(verdict.promote).lower()}, metadata={"sentence": verdict.sentence.en}
     )
+
+
+def _decided_on(run: PromoteRun) -> str:
+    """Where the page that is kept with a verdict leads to: the one that says how a person decided."""
+    here = f"cas/promote/{run.key}/{run.attempt.id}"
+    return posixpath.relpath(held_page_name(run.options.channel, run.key), here)
 
 
 def _parts(run: PromoteRun, champion: Evaluation | None) -> list[Output]:
@@ -198,22 +204,24 @@ def _replaces(run: PromoteRun) -> dict[str, str]:
 
 def finish(run: PromoteRun, output: Output) -> Finish:
     """Move the champion pointer if the verdict says so; the same for a verdict made now or before."""
+    from yanmo.promote.history.decision_pages import show_decision
     from yanmo.promote.page.about_the_run import about_the_run, with_words
 
     verdict = read_json(output, "verdict.json")
     promoted, entry = _promoted(run, output, verdict)
     report = read_json(output, "report.json")
-    _show(run, verdict, report, promoted)
+    show_metrics(run, verdict, report, promoted)
     model = open_evaluation(run.input("challenger")).model
     _no_longer_unfinished(run, model)
     sentence: str = verdict["sentence"]["en"]
-    words: Words | None = None
+    decision: Decision | None = None
     page: str | Path = output.path("report.html")
     if entry is not None:
-        words = hold_sentence(entry, place_of(run.store, run.options.channel))
-        log.warning("%s", words.en)
-        sentence, page = f"{words.en} {sentence}", _page_with(page, report, words)
-    about = about_the_run(run.store, run.options, model)
+        decision = decision_of(entry, place_of(run.store, run.options.channel))
+        log.log(logging.INFO if promoted else logging.WARNING, "%s", decision.words.en)
+        sentence, page = f"{decision.words.en} {sentence}", _page_with(page, report, decision)
+        show_decision(run.store, run.options.channel, entry.model)
+    about = about_the_run(run.store, run.options.channel, run.options.run_id, model)
     if about is not None:
         text = page if isinstance(page, str) else page.read_text(encoding="utf-8")
         sentence, page = f"{about.en} {sentence}", with_words(text, about)
@@ -225,7 +233,7 @@ def finish(run: PromoteRun, output: Output) -> Finish:
             **_champion(run.store, run.options.channel),
         },
         metadata={"metrics": run_metrics(report, promoted)},
-        night=_night(run, output, report, entry, words, about),
+        night=_night(run, output, report, decision, about),
     )
 
 
@@ -233,14 +241,13 @@ def _night(
     run: PromoteRun,
     output: Output,
     report: dict[str, Any],
-    entry: Entry | None,
-    words: Words | None,
+    decision: Decision | None,
     about: Words | None,
 ) -> NightFound:
     """What the channel's pages of nights say of this verdict.
 
     Args:
-        words: how the model waits for a person.
+        decision: how the model waits for a person, or how one decided.
         about: what the run was about.
     """
     from yanmo.promote.page.about_the_run import with_words
@@ -248,57 +255,19 @@ def _night(
     from yanmo.promote.page.summary import chosen_verses
 
     row = found_of(report, chosen_verses(report["samples"], run.options.seed))
-    if entry is not None and words is not None:
-        row = held_row(row, entry, words)
+    if decision is not None and decision.state != "approved":
+        row = held_row(row, decision)
     elif output.manifest.run_id not in ("", run.options.run_id):
         row = found_row(row, output, about)
     elif about is not None:
         row = about_row(row, about)
-    return NightFound(row=row, page=lambda night: with_words(render(report, words, night), about))
+    return NightFound(row=row, page=lambda night: with_words(render(report, decision, night), about))
 
 
 def _no_longer_unfinished(run: PromoteRun, model: Output) -> None:
     """The model was judged: the channel's next run need not finish it. A person's dry run changes nothing."""
     if run.options.run_id or not run.options.dry_run:
         change_unfinished(run.store, run.options.channel, lambda record: record.without(model.manifest.key))
-
-
-def _show(run: PromoteRun, verdict: dict[str, Any], report: dict[str, Any], promoted: bool) -> None:
-    """The verdict on /metrics."""
-    telemetry = run.telemetry
-    for outcome in OUTCOMES:
-        telemetry.set("verdict", outcome == verdict["outcome"], outcome=outcome)
-    telemetry.set("nights_since_promotion", 0 if promoted else len(verdict["nights"]))
-    for column in report["bits_per_character"]["columns"]:
-        if column["id"] in ("challenger", "champion"):
-            model = column["id"]
-            if column["mean"]["value"] is not None:
-                telemetry.set("mean_bits_per_character", column["mean"]["value"], model=model)
-            for genre, cell in column["rows"].items():
-                if cell["value"] is not None:
-                    telemetry.set("bits_per_character", cell["value"], model=model, genre=genre)
-    _show_waiting(run)
-    try:
-        record = last_record(run.store, run.options.channel)
-    except DataError as error:  # a figure must not undo a verdict
-        log.warning("since when the champion is one is not shown: %s", error)
-        return
-    if record:
-        since = datetime.datetime.fromisoformat(record.champion_since)
-        telemetry.set("champion_since_timestamp_seconds", since.timestamp())
-
-
-def _show_waiting(run: PromoteRun) -> None:
-    """How many models of the channel wait for a person, and since when."""
-    try:
-        waiting = read_held(run.store, run.options.channel).open(time.time())
-    except DataError as error:
-        log.warning("who waits to be approved is not shown: %s", error)
-        return
-    run.telemetry.set("held", len(waiting))
-    if waiting:
-        since = min(datetime.datetime.fromisoformat(entry.held_at).timestamp() for entry in waiting)
-        run.telemetry.set("held_since_timestamp_seconds", since)
 
 
 def show_pause(options: PromoteConfig, store: ObjectStore, paused: PausedOutput) -> Finish:
@@ -322,21 +291,21 @@ def _champion(store: ObjectStore, channel: str) -> dict[str, str]:
     return {"champion": champion.to_json()} if champion else {}
 
 
-def _page_with(page: str | Path, report: dict[str, Any], words: Words) -> str | Path:
-    """The page of a model that waits, which says so; the verdict's own page says what the gate found."""
+def _page_with(page: str | Path, report: dict[str, Any], decision: Decision) -> str | Path:
+    """The page that says how a person decided; the one kept with the verdict says what the gate found."""
     from jinja2 import UndefinedError
 
     from yanmo.promote.page.rendering import render
 
     try:
-        return render(report, words)
+        return render(report, decision)
     except UndefinedError as error:  # of another version, which knew less
-        log.warning("the page does not say that the model waits: %s", error)
+        log.warning("the page does not say how a person decided: %s", error)
         return page
 
 
 def _promoted(run: PromoteRun, output: Output, verdict: dict[str, Any]) -> tuple[bool, Entry | None]:
-    """Whether the challenger is champion when this returns, and how it waits where it is held."""
+    """Whether the challenger is champion when this returns, and how it waits or was decided about."""
     if run.options.dry_run:
         log.info("dry run, nothing moved. %s", verdict["sentence"]["en"])
         return False, None
@@ -353,10 +322,13 @@ def _promoted(run: PromoteRun, output: Output, verdict: dict[str, Any]) -> tuple
         record = settle(store, channel, promotion)
         _keep_writing(run, promotion.model.reference)
         log.info("%s is already champion of channel %r since %s", promotion.model, channel, record.since)
-        return True, None
+        return True, _approved(run, promotion)
     log.info("%s", verdict["sentence"]["en"])
     if not verdict["promote"]:
-        withdraw(store, channel, promotion.model, verdict["sentence"]["en"])
+        if withdraw(store, channel, promotion.model, verdict["sentence"]["en"]):
+            from yanmo.promote.history.decision_pages import tell_decision
+
+            tell_decision(store, channel, promotion.model.reference)
         return False, None
     if run.options.hold:
         return False, _held(run, promotion, verdict)
@@ -370,6 +342,14 @@ def _promoted(run: PromoteRun, output: Output, verdict: dict[str, Any]) -> tuple
     log.info("%s is champion of channel %r (number %d)", promotion.model, channel, record.number)
     _keep_writing(run, promotion.model.reference)
     return True, None
+
+
+def _approved(run: PromoteRun, promotion: Promotion) -> Entry | None:
+    """How a person approved this verdict; None where nobody did."""
+    entry = read_held(run.store, run.options.channel).of(promotion.model.content_digest)
+    is_this = entry is not None and entry.verdict == promotion.verdict.reference
+    is_approved = entry is not None and entry.state in ("approved", "signed")
+    return dataclasses.replace(entry, state="approved") if entry and is_this and is_approved else None
 
 
 def _held(run: PromoteRun, promotion: Promotion, verdict: dict[str, Any]) -> Entry:

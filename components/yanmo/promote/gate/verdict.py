@@ -26,6 +26,14 @@ class Words:
         return self.en
 
 
+@dataclass(frozen=True)
+class Decision:
+    """How a person decided about a model that won, or that it waits for one."""
+
+    state: Literal["held", "approved", "rejected", "withdrawn"]
+    words: Words
+
+
 @dataclass(frozen=True, kw_only=True)
 class Rules:
     """The numbers in the rules; options of the stage."""

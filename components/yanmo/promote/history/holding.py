@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 
-from yanmo.promote.gate.verdict import Words
+from yanmo.promote.gate.verdict import Decision, Words
 from yanmo.promote.history.champion import Promotion, named
 from yanmo.promote.history.champion_records import shown_time
 from yanmo.store.channel.held import Entry, days_from, move, put, read_held
@@ -61,40 +61,67 @@ def hold(
     return found
 
 
-def withdraw(store: ObjectStore, channel: str, model: Output, why: str) -> None:
-    """Let a model wait no longer that a newer verdict does not promote."""
+def withdraw(store: ObjectStore, channel: str, model: Output, why: str) -> bool:
+    """Let a model wait no longer that a newer verdict does not promote; whether it waited."""
     entry = read_held(store, channel).of(model.content_digest)
     if entry is not None and entry.state == "waiting":
         done = move(store, channel, entry, state="withdrawn", why=why, decided_at=utc_now())
         if done:
             log.warning("%s waits no longer to be approved: %s", model, why)
+        return done is not None
+    return False
 
 
-def hold_sentence(entry: Entry, place: str) -> Words:
+def decision_of(entry: Entry, place: str) -> Decision:
     """How a held model stands, and what a person does about it.
 
     Args:
         place: flags that name store and channel.
     """
-    name = named(entry.model)
-    if entry.state == "rejected":
-        when = shown_time(entry.decided_at)
-        return Words(
-            f"Rejected by {entry.who}, {when}: {entry.why}. The champion stays.",
-            f"已由 {entry.who} 于 {when} 否决：{entry.why}。现任冠军不变。",
-        )
-    if entry.state == "signed":
-        command = f"yanmo promote approve {name} {place} --why ..."
-        return Words(
-            f"Approved by {entry.who}, and not champion yet: {command} goes on.",
-            f"已由 {entry.who} 批准，但尚未成为冠军：{command} 可继续完成。",
-        )
+    name, when = named(entry.model), shown_time(entry.decided_at)
+    match entry.state:
+        case "approved":
+            return Decision(
+                "approved",
+                Words(
+                    f"Approved by {entry.who}, {when}: {entry.why}. It became champion.",
+                    f"已由 {entry.who} 于 {when} 批准：{entry.why}。已成为冠军。",
+                ),
+            )
+        case "rejected":
+            return Decision(
+                "rejected",
+                Words(
+                    f"Rejected by {entry.who}, {when}: {entry.why}. The champion stays.",
+                    f"已由 {entry.who} 于 {when} 否决：{entry.why}。现任冠军不变。",
+                ),
+            )
+        case "withdrawn":
+            return Decision(
+                "withdrawn",
+                Words(
+                    f"Waits no longer for approval since {when}: {entry.why}",
+                    f"自 {when} 起不再等待批准：{entry.why}",
+                ),
+            )
+        case "signed":
+            command = f"yanmo promote approve {name} {place} --why ..."
+            return Decision(
+                "held",
+                Words(
+                    f"Approved by {entry.who}, and not champion yet: {command} goes on.",
+                    f"已由 {entry.who} 批准，但尚未成为冠军：{command} 可继续完成。",
+                ),
+            )
     until = shown_time(entry.expires_at)
-    commands = f"yanmo promote approve {name} {place} --why ..., or reject in the place of approve"
-    return Words(
-        f"Held for approval until {until}; the champion stays until then: {commands}.",
-        f"等待人工批准，至 {until} 为止；在此之前冠军不变：yanmo promote approve {name} {place} --why ...，"
-        "或将 approve 换成 reject。",
+    command = f"yanmo promote approve {name} {place} --why ..."
+    return Decision(
+        "held",
+        Words(
+            f"Held for approval until {until}; the champion stays until then: {command}, or reject in the "
+            "place of approve.",
+            f"等待人工批准，至 {until} 为止；在此之前冠军不变：{command}，或将 approve 换成 reject。",
+        ),
     )
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from yanmo.common.errors import DataError, EnvironmentFault
 from yanmo.common.pages import html
-from yanmo.options.shared import StageOptions
 from yanmo.promote.gate.verdict import Words
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output
@@ -22,22 +21,22 @@ _TEMPLATE = Path(__file__).with_name("about_the_run.html.jinja")
 _HEADER = '<header class="verdict">'
 
 
-def about_the_run(store: ObjectStore, options: StageOptions, model: Output) -> Words | None:
+def about_the_run(store: ObjectStore, channel: str, run_id: str, model: Output) -> Words | None:
     """What there is to say of a run of a pipeline that comes to judge `model`; it is recorded as well.
 
     None for a run that trained the model that its form asks for, and where the run left no record.
     """
-    if not options.run_id:
+    if not run_id:
         return None
     try:
-        night = read_night(store, options.channel, options.run_id)
+        night = read_night(store, channel, run_id)
         made = model.manifest
         if night.get("training") == "finish":
             words = finished(night, f"{model}")
-        elif night.get("training") == "new" and made.run_id != options.run_id:
+        elif night.get("training") == "new" and made.run_id != run_id:
             words = nothing_new(f"{model}", made.run_id, made.created_at)
             since = {"since": made.run_id, "at": made.created_at, "model": made.key}
-            note_night(store, options.channel, options.run_id, {"nothing_new": since})
+            note_night(store, channel, run_id, {"nothing_new": since})
         else:
             return None
     except (OSError, DataError, EnvironmentFault) as error:  # must not undo a verdict

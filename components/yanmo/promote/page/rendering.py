@@ -10,7 +10,7 @@ from yanmo.common.pages import html
 from yanmo.nights.paid import Paid, paid_by
 from yanmo.nights.record import row_of
 from yanmo.options.fields import shown
-from yanmo.promote.gate.verdict import Words
+from yanmo.promote.gate.verdict import Decision, Words
 from yanmo.promote.page import names
 from yanmo.promote.page.charts import dot_chart, line_chart
 from yanmo.promote.page.report import baseline_wins
@@ -36,15 +36,19 @@ _LIMITS = {
 
 
 def render(
-    report: Mapping[str, Any], hold: Words | None = None, night: Mapping[str, Any] | None = None
+    report: Mapping[str, Any],
+    decision: Decision | None = None,
+    night: Mapping[str, Any] | None = None,
+    decided_on: str = "",
 ) -> str:
     """The page as HTML, below 2 MB.
 
     Args:
         report: as `yanmo.promote.page.report.make_report` gives it.
-        hold: what a person has to decide about the model, or has decided.
+        decision: what a person has to decide about the model, or has decided.
         night: the record of a night whose page this is; it leads to the channel's others, and says what the
             night cost.
+        decided_on: address of the page that says how a person decided, where this one cannot know.
     """
     table = report["bits_per_character"]
     documents = _largest(table["documents"])
@@ -54,7 +58,8 @@ def render(
         _TEMPLATE,
         {"option": shown, "of_shown": lambda genres: {g: genres[g] for g in documents if g in genres}},
         r=report,
-        hold=hold,
+        decision=decision,
+        decided_on=decided_on,
         night_serial=None if night is None else int(night["serial"]),
         paid=None if night is None else _paid(night),
         documents=documents,
