@@ -24,6 +24,8 @@ def die_at_write(moment: int) -> None:
     def counted(real: Any) -> Any:
         def write(*args: Any) -> Any:
             nonlocal count
+            if args[1].startswith("probes/"):  # each process asks S3 once, and gets no further by it
+                return real(*args)
             if count == moment:
                 os.kill(os.getpid(), signal.SIGKILL)
             count += 1
