@@ -1,10 +1,11 @@
-"""Draw docs/images/dashboard-*.svg: the dashboards' panels, from the same queries, of a real run.
+"""Draw docs/images/dashboard-*.svg: the dashboards' panels, from the same queries, of real runs.
 
-    PYTHONPATH=tests python docs/images/dashboards.py [--folder FOLDER]
+    PYTHONPATH=tests python docs/images/dashboards.py [--folder FOLDER] [--only run | nights]
 
-Runs the pipeline on the bundled corpus beside a real Prometheus (Debian's package), some minutes on two
-cores, and asks it what Grafana would ask, panel by panel, as the committed JSON says. Where FOLDER holds
-such a run already, it is only drawn again. Grafana draws more beautifully; what is seen is the same.
+Runs the pipeline on the bundled corpus beside a real Prometheus (Debian's package) on two cores, a run of
+some minutes and six short nights of a quarter of an hour, and asks it what Grafana would ask, panel by panel,
+as the committed JSON says. Where FOLDER holds them already, they are only drawn again. Grafana draws more
+beautifully; what is seen is the same.
 """
 
 from __future__ import annotations
@@ -38,6 +39,27 @@ AWAY = ("curate", "--store=s3://away", "--endpoint=http://127.0.0.1:9", "--run-i
 STATUS = (
     *("status", "--serve", "--serve-port=0", "--store=runs/drawn", "--refresh-seconds=2"),
     *("--count-seconds=20", "--cron=*/3 * * * *", "--night-channel=demo"),
+)
+NIGHT_SECONDS = 180
+"""From one night to the next."""
+OF_NIGHTS = (
+    *("status", "--serve", "--serve-port=0", "--store=runs/nights", "--refresh-seconds=2"),
+    *("--count-seconds=20", f"--cron=*/{NIGHT_SECONDS // 60} * * * *", "--night-channel=nightly"),
+    *(f"--night-seconds={NIGHT_SECONDS - 20}", "--begin-seconds=60"),
+)
+NIGHTS: tuple[dict[str, str], ...] = (
+    {"train_steps": "20"},
+    {"train_steps": "60", "promote.hold": "true"},
+    {},
+    {"train_steps": "60"},
+    {"train_steps": "60", "train.seed": "1"},
+    {"train_steps": "150"},
+)
+"""What each is set to: a first champion, a better one that a person approves, none (it is missed), nothing
+new, another seed, a better one."""
+LITTLE = (
+    f"data_sources={ROOT / 'corpus/small.jsonl.zst'}",
+    "options=train.layers=2 train.width=64 train.heads=2 train.feed-forward=192 train.batch_rows=8",
 )
 ENVIRONMENT = {
     "PYTHONPATH": f"{ROOT / 'components'}:{ROOT / 'pipelines'}",
@@ -364,24 +386,50 @@ def observed(server: Prometheus, folder: Path) -> tuple[float, float]:
     return start, time.time()
 
 
+def observed_nights(server: Prometheus, folder: Path) -> tuple[float, float]:
+    """The nights of a channel, each when it is due; from when to when they were."""
+    start = time.time()
+    place = ("--store=runs/nights", "--channel=nightly")
+    with server.beside(yanmo(*OF_NIGHTS), folder, ENVIRONMENT, folder / "status-nights.log"):
+        for number, fields in enumerate(NIGHTS):
+            time.sleep(NIGHT_SECONDS - time.time() % NIGHT_SECONDS)
+            if not fields:
+                continue
+            values = (*LITTLE, *(f"{name}={value}" for name, value in fields.items()))
+            words = [word for value in values for word in ("--set", value)]
+            night = yanmo("run", *place, *words)
+            assert server.run(night, folder, ENVIRONMENT, folder / f"night-{number + 1}.log") == 0
+            if "promote.hold" in fields:
+                time.sleep(20)  # it waits for a person
+                approved = yanmo("promote", "approve", *place, "--why=reads well", "--yes")
+                assert server.run(approved, folder, ENVIRONMENT, folder / "approved.log") == 0
+        time.sleep(40)  # the exporter's next looks
+    return start, time.time()
+
+
+OBSERVED = {"run": observed, "nights": observed_nights}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--folder", default="", help="keeps the run and what Prometheus saw of it")
-    given = parser.parse_args().folder
+    parser.add_argument("--folder", default="", help="keeps the runs and what Prometheus saw of them")
+    parser.add_argument("--only", choices=OBSERVED, help="this dashboard alone")
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(given or temporary).absolute()
-        times = folder / "times.json"
+        folder = Path(options.folder or temporary).absolute()
         with Prometheus(folder / "prometheus", RULES) as server:
-            if not times.exists():
-                times.write_text(json.dumps(observed(server, folder)))
-            start, end = json.loads(times.read_text())
-            for path in sorted(DASHBOARDS.glob("*.json")):
-                drawn = pictures(path.stem, server, start, end)
-                for number, svg in enumerate(drawn, 1):
-                    name = f"dashboard-{path.stem}-{number}.svg"
-                    (ROOT / "docs/images" / name).write_text(svg, encoding="utf-8")
+            for name in [options.only] if options.only else OBSERVED:
+                times = folder / f"times-{name}.json"
+                if not times.exists():
+                    times.write_text(json.dumps(OBSERVED[name](server, folder)))
+                start, end = json.loads(times.read_text())
+                for old in (ROOT / "docs/images").glob(f"dashboard-{name}-*.svg"):
+                    old.unlink()
+                for number, svg in enumerate(pictures(name, server, start, end), 1):
+                    path = ROOT / "docs/images" / f"dashboard-{name}-{number}.svg"
+                    path.write_text(svg, encoding="utf-8")
 
 
 if __name__ == "__main__":
