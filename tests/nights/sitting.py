@@ -19,7 +19,7 @@ from nights.plan import GROW, POISONS, SAME, Night
 from nights.record import Outcome, Record
 from nights.road import CHANNEL, OF_TRAINING, STEPS, TRIES, NotHere, Road, command
 from nights.scorer import bits_per_character
-from nights.texts import bytes_of, fresh_texts, stored_texts
+from nights.texts import bytes_of, fresh_texts, stored_texts, texts_in
 
 _OF_LOCAL_RUNS = ("kfp/", "report.html")
 """What `yanmo run` leaves in a store on a folder: KFP's small files, and the newest page."""
@@ -119,7 +119,7 @@ class Sitting:
         self.record.pinned, found = checks.evaluation_set_stays(place, CHANNEL, self.record.pinned)
         outcome.findings += found
         poisoned = [shard.name for shard in night.shards if shard.kind in POISONS]
-        texts = [json.loads(row)["text"] for name in poisoned for row in files[name].decode().splitlines()]
+        texts = [text for name in poisoned for text in texts_in(files[name])]
         outcome.findings += checks.poison_is_out(place, CHANNEL, night, texts)
         self._judge_champion(outcome)
         self._judge_growth(night, files, before, outcome)

@@ -23,7 +23,19 @@ from torture.place import FilePlace
 from nights import checks, growth, texts, variants
 from nights.__main__ import THIRTY
 from nights.local_road import LocalRoad, clock_variables
-from nights.plan import BLOCK, EVENTS, GROW, HERE, ON_A_CLUSTER, ON_A_LAB, POISONS, QUIET, SAME, nights
+from nights.plan import (
+    BLOCK,
+    EVENTS,
+    GROW,
+    HERE,
+    MOJIBAKE,
+    ON_A_CLUSTER,
+    ON_A_LAB,
+    POISONS,
+    QUIET,
+    SAME,
+    nights,
+)
 from nights.record import Outcome, Record, read_record
 from nights.road import CHANNEL, NotHere
 from nights.scorer import allowed
@@ -87,10 +99,17 @@ def test_a_deck_without_quiet_nights_is_refused() -> None:
         nights(1, 3, ("pod",) * 10)
 
 
+def test_each_text_of_a_garbled_file_is_found_again() -> None:
+    shards = [shard for night in nights(19, 30) for shard in night.shards if shard.kind == MOJIBAKE]
+    found = [texts.texts_in(texts.bytes_of(shard, [])) for shard in shards]
+    assert [len(each) for each in found] == [shard.count for shard in shards] and shards
+    assert any("\x85" in text for each in found for text in each), "what cut the rows of night 4"
+
+
 def test_texts_that_are_held_back_are_in_no_file() -> None:
     night = nights(19, 30)[-1]
     files = [texts.bytes_of(shard, []) for shard in night.shards if shard.kind == GROW]
-    given_texts = {texts.folded(json.loads(row)["text"]) for file in files for row in file.splitlines()}
+    given_texts = {texts.folded(text) for file in files for text in texts.texts_in(file)}
     fresh = {texts.folded(text) for text in texts.fresh_texts()}
     assert len(fresh) > 100 and not fresh & given_texts
 

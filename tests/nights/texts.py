@@ -70,6 +70,11 @@ def bytes_of(shard: Shard, evaluation: list[dict[str, Any]]) -> bytes:
     return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
 
 
+def texts_in(file: bytes) -> list[str]:
+    """The texts of such a file. Garbled ones hold NEL, at which str.splitlines would cut a row."""
+    return [str(json.loads(row)["text"]) for row in file.split(b"\n") if row]
+
+
 def garbled(text: str, number: int) -> str:
     """The text as a program shows it that takes its bytes for another encoding's."""
     written, read = (("utf-8", "gb18030"), ("gb18030", "latin-1"), ("utf-8", "latin-1"))[number % 3]
