@@ -25,7 +25,7 @@ COMMANDS = {
         "show a channel's nights, save their pages, try the chat",
     ),
     "store": ("yanmo.tools.store", "list, check, compare, copy and remove outputs in a store"),
-    "channel": ("yanmo.tools.channel", "licences a channel allows, texts it took down: for every run of it"),
+    "channel": ("yanmo.tools.channel", "what a channel allows, took down, and has not finished"),
     "tokenizer": ("yanmo.tools.tokenizer", "compare tokenizers on your text, import an existing one"),
     "cache": ("yanmo.tools.cache", "show, check and compare token caches"),
     "model": ("yanmo.tools.model.command", "import a model in Hugging Face's format into a store"),

@@ -12,7 +12,6 @@ finished by itself then; its checkpoints stay until gc takes them.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import logging
 import re
@@ -31,17 +30,18 @@ from yanmo.stage.form import declared
 from yanmo.stage.taken_down import digest_of, left_out_ids
 from yanmo.store.manifest import make_key
 from yanmo.store.objects import ObjectStore
-from yanmo.store.output import Output, open_reference
+from yanmo.store.output import Output, find_by_digits, open_reference
 from yanmo.store.runs.run_record import note_night, read_night
 from yanmo.store.runs.unfinished import (
     GIVEN_UP,
     LEFT,
-    OPEN,
     OUTDATED,
     TRAINED,
     Training,
     Unfinished,
     change_unfinished,
+    read_unfinished,
+    resume_command,
 )
 
 log = logging.getLogger(__name__)
@@ -76,13 +76,17 @@ def training_to_finish(store: ObjectStore, options: ResolveOptions, run: WholeRu
     """
     if TRAIN not in run.options:
         return None
-    record = _asked_for(store, options)
+    record = read_unfinished(store, options.channel)
+    if options.unfinished.startswith(f"{TRAIN}/"):
+        named = _named(store, options, record)
+        if named is not None:
+            return _taken_up(store, options, run, named)
+    elif options.unfinished == "leave":
+        record = _leave_all(store, options, record)
     for training in record.open:
         try:
             found = _finishing(store, options, run, training)
         except Outdated as why:
-            if options.unfinished.startswith(f"{TRAIN}/"):
-                raise
             _set_aside(store, options, training, OUTDATED, str(why))
             continue
         if training.state == TRAINED and _gives_up(store, options, run, training):
@@ -92,40 +96,52 @@ def training_to_finish(store: ObjectStore, options: ResolveOptions, run: WholeRu
     return None
 
 
-def _asked_for(store: ObjectStore, options: ResolveOptions) -> Unfinished:
-    """The record of the channel, as `--unfinished` has it."""
-    if options.unfinished == "finish":
-        return change_unfinished(store, options.channel, lambda record: record)
-    if options.unfinished == "leave":
-        why = f"left by run {options.run_id or 'without an id'}, which was told to"
+def _leave_all(store: ObjectStore, options: ResolveOptions, record: Unfinished) -> Unfinished:
+    """The record with all trainings set aside that this run would have to finish."""
+    why = f"left by run {options.run_id or 'without an id'}, which was told to"
 
-        def leave(record: Unfinished) -> Unfinished:
-            for one in record.open:
-                record = record.with_(one.aside(LEFT, why))
-            return record
+    def leave(record: Unfinished) -> Unfinished:
+        for one in record.open:
+            record = record.with_(one.aside(LEFT, why))
+        return record
 
-        for one in change_unfinished(store, options.channel, lambda record: record).open:
-            log.warning("%s is left as it is; --unfinished train/%s finishes it", one, one.key[:12])
-        return change_unfinished(store, options.channel, leave)
+    for one in record.open:
+        log.warning("%s is left as it is; train_unfinished=%s finishes it", one, one.name)
+    return change_unfinished(store, options.channel, leave)
+
+
+def _named(store: ObjectStore, options: ResolveOptions, record: Unfinished) -> Training | None:
+    """The training that --unfinished names; None where that is finished.
+
+    Whoever fills in a form once may run it often, as a schedule and `yanmo run --go-on` do.
+    """
+    found = record.named(options.unfinished)
+    if found is not None:
+        return found
+    model = find_by_digits(store, TRAIN, options.unfinished.removeprefix(f"{TRAIN}/"))
+    if model is not None:
+        log.warning("train_unfinished: %s is finished already, so this run does as with `finish`", model)
+        return None
+    raise DataError(
+        f"--unfinished {options.unfinished}: expected a training that channel {options.channel!r} has begun "
+        f"and not judged; there are: {record}"
+    )
+
+
+def _taken_up(store: ObjectStore, options: ResolveOptions, run: WholeRun, training: Training) -> Finishing:
+    """How the training is finished that --unfinished names; it is the channel's again.
+
+    Raises:
+        Outdated: it may not be, or cannot be; it stays as it was.
+    """
+    found = _finishing(store, options, run, training.resumed())
 
     def resume(record: Unfinished) -> Unfinished:
-        return record.with_(_named(record, options), first=True)
+        return record.with_((record.of(training.key) or training).resumed(), first=True)
 
-    return change_unfinished(store, options.channel, resume)
-
-
-def _named(record: Unfinished, options: ResolveOptions) -> Training:
-    """The training that --unfinished names, to be finished, its tries forgotten."""
-    digits = options.unfinished.removeprefix(f"{TRAIN}/")
-    found = [one for one in record.trainings if one.key.startswith(digits)]
-    if len(found) != 1:
-        known = ", ".join(f"{TRAIN}/{one.key[:12]}, {one.state}" for one in record.trainings)
-        raise DataError(
-            f"--unfinished {options.unfinished}: expected one training that channel {options.channel!r} has "
-            f"begun and not judged; there {'are: ' + known if known else 'is none'}"
-        )
-    state = TRAINED if found[0].state == TRAINED else OPEN
-    return dataclasses.replace(found[0], state=state, why="", tries=())
+    change_unfinished(store, options.channel, resume)
+    _say(found)
+    return found
 
 
 def _finishing(store: ObjectStore, options: ResolveOptions, run: WholeRun, training: Training) -> Finishing:
@@ -312,12 +328,12 @@ def _gives_up(store: ObjectStore, options: ResolveOptions, run: WholeRun, traini
 def _set_aside(store: ObjectStore, options: ResolveOptions, training: Training, state: str, why: str) -> None:
     change_unfinished(store, options.channel, lambda record: record.with_(training.aside(state, why)))
     log.error(
-        "%s is %s and not finished: %s. This run trains what its form says; train_unfinished=train/%s "
-        "takes it up again, where that can be",
+        "%s is %s and not finished: %s. This run trains what its form says. To take it up again, once that "
+        "can be: %s",
         training,
         "set aside" if state == OUTDATED else state,
         why,
-        training.key[:12],
+        resume_command(store.uri, options.channel, training),
     )
 
 

@@ -5,6 +5,7 @@ The stores are real, and so is every reader of options; the outputs are small fi
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +26,8 @@ from yanmo.store.runs.unfinished import (
     LEFT,
     OUTDATED,
     TRAINED,
+    change_unfinished,
+    read_unfinished,
 )
 from yanmo.train.config import STAGE as TRAIN
 from yanmo.train.config import TrainConfig
@@ -116,6 +119,33 @@ def test_a_training_is_left_by_a_word_and_taken_up_again_by_its_key(channel: Cha
     assert channel.run("resolve.unfinished=again")[0] == 64
 
 
+def test_a_form_that_names_a_training_may_stay_as_it_is_after_that_is_judged(
+    channel: Channel, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A schedule's form, and that of `yanmo run --go-on`."""
+    judged = channel.output("train", {"token_cache": channel.cache()})
+    name = f"resolve.unfinished=train/{judged.manifest.key[:12]}"
+    assert channel.handed_on(name)[0] == "new"
+    assert f"{judged} is finished already" in caplog.text
+    waits = channel.begun(channel.cache("more"))
+    assert channel.handed_on(name)[0] == f"finish train/{waits.key[:12]}", "as with finish"
+
+
+def test_a_form_that_names_a_training_forgets_its_tries_only_where_it_was_set_aside(
+    channel: Channel,
+) -> None:
+    """Else a schedule whose form names one would try it for ever."""
+    begun = channel.begun(channel.cache())
+    tried = begun.tried("a", "step-00000120").tried("b", "step-00000120")
+    name = f"resolve.unfinished=train/{begun.key[:8]}"
+    for state, left in (("open", 2), (GIVEN_UP, 0), (LEFT, 0)):
+        one = dataclasses.replace(tried, state=state, why="")
+        change_unfinished(channel.store, "main", lambda record, one=one: record.with_(one))
+        assert channel.handed_on(name)[0].startswith("finish")
+        (now,) = read_unfinished(channel.store, "main").open
+        assert len(now.tries) == left
+
+
 TEXTS: dict[str, Callable[[Channel], tuple[list[str], str]]] = {
     "a filter": lambda channel: (["curate.min_han_characters=20"], ""),
     "a filter off the form": lambda channel: ([], "curate.max_lacuna_share=0.5"),
@@ -157,6 +187,7 @@ def test_a_training_on_texts_that_are_no_longer_wanted_is_not_finished(
     assert f"train/{training.key[:12]}" in caplog.text and "is set aside and not finished" in caplog.text
     again = channel.run(*fields, f"resolve.unfinished=train/{training.key[:12]}", others=others)
     assert again[0] == 65, "nor by a word"
+    assert channel.states() == {training.key: OUTDATED}, "which changes nothing"
 
 
 @pytest.mark.parametrize("what", SAME)

@@ -9,7 +9,8 @@ rests on that may be finished.
 
 A run that begins or goes on with a training is noted as a try, with the newest checkpoint that it found. Some
 tries in a row that all found the same one have made no progress: the training is then given up. It stays in
-the record among those that were set aside, so that a person can resume it.
+the record among those that were set aside, so that a person can resume it; gc keeps what it rests on for as
+long as it keeps checkpoints that nobody goes on from.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ import dataclasses
 import itertools
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from typing import Any
 
 from yanmo.common.errors import DataError, wrong_in
+from yanmo.common.shell_words import shell_line
 from yanmo.store.manifest import Reference
 from yanmo.store.objects import ObjectStore, amend
 from yanmo.store.output import KEY
@@ -99,15 +102,31 @@ class Training:
         tries = tuple([*self.tries, *more][-_KEPT_TRIES:])
         return dataclasses.replace(self, tries=tries, checkpoint=checkpoint)
 
+    @property
+    def tried_at(self) -> float:
+        """When a run last began it or went on with it, Unix time."""
+        return datetime.fromisoformat(self.tries[-1].at if self.tries else self.begun_at).timestamp()
+
     def aside(self, state: str, why: str) -> Training:
         """Set aside; it is not finished by itself any more."""
         return dataclasses.replace(self, state=state, why=why)
+
+    def resumed(self) -> Training:
+        """To be finished by the channel's next run; its tries are forgotten where it was set aside."""
+        if self.state == OPEN:
+            return self
+        return dataclasses.replace(self, state=TRAINED if self.state == TRAINED else OPEN, why="", tries=())
+
+    @property
+    def name(self) -> str:
+        """As options take it, and as it is shown."""
+        return f"train/{self.key[:12]}"
 
     def __str__(self) -> str:
         at = f"step {self.step}" if self.checkpoint else "no checkpoint yet"
         if self.state == TRAINED:
             at = "trained, not judged"
-        return f"train/{self.key[:12]} ({at}; begun {self.begun_at} by run {self.run_id})"
+        return f"{self.name} ({at}; begun {self.begun_at} by run {self.run_id})"
 
 
 @dataclass(frozen=True)
@@ -115,6 +134,9 @@ class Unfinished:
     """What the record of a channel says."""
 
     trainings: tuple[Training, ...] = ()
+
+    def __str__(self) -> str:
+        return ", ".join(f"{one.name}, {one.state}" for one in self.trainings) or "none"
 
     @property
     def open(self) -> list[Training]:
@@ -129,6 +151,11 @@ class Unfinished:
     def of(self, key: str) -> Training | None:
         """The training of this key."""
         return next((one for one in self.trainings if one.key == key), None)
+
+    def named(self, name: str) -> Training | None:
+        """The training that `train/KEY` names, of whose key the first digits are enough; None for no one."""
+        found = [one for one in self.trainings if f"train/{one.key}".startswith(name)]
+        return found[0] if len(found) == 1 else None
 
     def with_(self, training: Training, *, first: bool = False) -> Unfinished:
         """With this training in its place, else as the last, or as the first."""
@@ -190,7 +217,7 @@ def _training(values: Mapping[str, Any]) -> Training:
         raise ValueError(f"key {texts['key'][:70]!r} or state {texts['state'][:20]!r} cannot be")
     if not re.fullmatch(r"|[^\s]*-[0-9]{1,18}", texts["checkpoint"]):
         raise ValueError(f"checkpoint {texts['checkpoint'][:40]!r} cannot be")
-    return Training(
+    made = Training(
         **texts,
         revision=int(values["revision"]),
         options=_scalars(values["options"]),
@@ -198,6 +225,9 @@ def _training(values: Mapping[str, Any]) -> Training:
         inputs=inputs,
         tries=tries,
     )
+    if not made.tried_at:  # a ValueError where it is no time
+        raise ValueError(f"{made.name} was tried in 1970")
+    return made
 
 
 def _scalars(values: Mapping[str, Any]) -> dict[str, Scalar]:
@@ -246,6 +276,27 @@ def _document(record: Unfinished, channel: str) -> bytes:
     return json.dumps(values, ensure_ascii=False, indent=1).encode() + b"\n"
 
 
-def open_references(data: bytes, where: str) -> Sequence[Reference]:
-    """What the trainings of a record rest on that may be finished; raises as `read_unfinished`."""
-    return [each for one in parse_unfinished(data, where).open for each in one.inputs.values() if each]
+def to_be_kept(data: bytes, where: str, is_abandoned: Callable[[float], bool]) -> list[Training]:
+    """The trainings of a record that may be finished; raises as `read_unfinished`.
+
+    That is those that the next run finishes, and those that a person may resume. Not what was set aside for
+    its texts or options.
+
+    Args:
+        is_abandoned: whether work that was last tried then (Unix time) is no longer kept.
+    """
+    return [
+        one
+        for one in parse_unfinished(data, where).trainings
+        if one.is_open or (one.state in (GIVEN_UP, LEFT) and not is_abandoned(one.tried_at))
+    ]
+
+
+def resume_command(place: str, channel: str, training: Training) -> str:
+    """What lets the channel's next run finish a training that was set aside.
+
+    Args:
+        place: URI of the store.
+    """
+    words = ["yanmo", "channel", "unfinished", "--resume", training.name]
+    return shell_line([*words, "--store", place, "--channel", channel])

@@ -1,4 +1,4 @@
-"""`yanmo channel ...`: what a channel allows and what it took down."""
+"""`yanmo channel ...`: what a channel allows, what it took down, and which trainings it has not finished."""
 
 from yanmo.tools.channel.command import run
 

@@ -1,13 +1,14 @@
-"""The command line of `yanmo channel`: the lists that hold for every run of a channel."""
+"""The command line of `yanmo channel`: what holds for every run of a channel."""
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import NoReturn
 
-from yanmo.common.errors import ExitCode, UsageError
+from yanmo.common.errors import DataError, ExitCode, UsageError
 from yanmo.common.user import user
 from yanmo.options.fields import opt, word
 from yanmo.options.shared import ToolOptions, channel_opt
@@ -15,6 +16,8 @@ from yanmo.options.values import brief
 from yanmo.store.channel.licenses import names_in, read_states, set_allowed
 from yanmo.store.channel.takedown import lift, read_takedowns, take_down
 from yanmo.store.objects import ObjectStore
+from yanmo.store.output import SHORTEST_KEY
+from yanmo.store.runs.unfinished import LEFT, Unfinished, change_unfinished, read_unfinished
 from yanmo.tools import command_group as tool
 from yanmo.tools.command_group import Subcommand
 from yanmo.tools.store.find import print_json
@@ -86,6 +89,32 @@ class TakedownOptions(ToolOptions, group="takedown"):
         return wrong
 
 
+@dataclass(frozen=True, kw_only=True)
+class UnfinishedOptions(ToolOptions, group="unfinished"):
+    """Show the trainings that a channel has begun and not judged; take one up again, or leave it.
+
+    A training that makes no progress in several runs is given up, and one may be left by a word on a
+    run's form. Once the cause is mended, --resume lets the channel's next run finish it first, from
+    its last checkpoint, with the data and options that it began with; its tries count from none.
+    """
+
+    channel: str = channel_opt("channel whose trainings are shown")
+    resume: str = opt(
+        "", "training that the next run finishes first, its tries forgotten", metavar="train/KEY"
+    )
+    leave: str = opt("", "training that no run finishes by itself any more", metavar="train/KEY")
+    who: str = opt("", "kept with one that is left; default: user@host")
+    json: bool = opt(False, "for scripts: one JSON document")
+
+    def contradictions(self) -> list[str]:
+        wrong = [
+            f"--{name} {brief(value)}: expected train/KEY; the first {SHORTEST_KEY} digits are enough"
+            for name, value in (("resume", self.resume), ("leave", self.leave))
+            if value and not re.fullmatch(rf"train/[0-9a-f]{{{SHORTEST_KEY},64}}", value)
+        ]
+        return [*wrong, "--resume and --leave: expected one of them"] if self.resume and self.leave else wrong
+
+
 def licenses(store: ObjectStore, options: LicensesOptions) -> int:
     channel = options.channel
     if options.set.strip():
@@ -130,12 +159,44 @@ def takedown(store: ObjectStore, options: TakedownOptions) -> int:
     return ExitCode.DONE
 
 
+def unfinished(store: ObjectStore, options: UnfinishedOptions) -> int:
+    channel, name = options.channel, options.resume or options.leave
+
+    def change(record: Unfinished) -> Unfinished:
+        found = record.named(name)
+        if found is None:
+            raise DataError(
+                f"{name}: expected a training that channel {channel!r} of {store.uri} has begun and not "
+                f"judged; there are: {record}"
+            )
+        if options.leave:
+            return record.with_(found.aside(LEFT, f"left by {options.who or user()}"))
+        return record.with_(dataclasses.replace(found.resumed(), tries=()), first=True)
+
+    record = change_unfinished(store, channel, change) if name else read_unfinished(store, channel)
+    trainings = record.trainings
+    if options.json:
+        print_json({"channel": channel, "trainings": [asdict(one) for one in trainings]})
+        return ExitCode.DONE
+    if not trainings:
+        print(f"channel {channel} of {store.uri} has begun no training that was not judged")
+    for one in trainings:
+        print(f"{one.state:<8}  {one}")
+        if not one.is_open:
+            print(f"{'':<8}  {one.why}")
+    first = next((one for one in trainings if one.is_open), None)
+    if first is not None:
+        print(f"the next run of channel {channel} finishes {first.name} first")
+    return ExitCode.DONE
+
+
 TOOL = tool.Tool(
     "channel",
-    "What a channel allows and what it took down: lists that hold for every run of it.",
+    "What holds for every run of a channel: what it allows, took down, and has not finished.",
     {
         "licenses": Subcommand(LicensesOptions, licenses),
         "takedown": Subcommand(TakedownOptions, takedown),
+        "unfinished": Subcommand(UnfinishedOptions, unfinished),
     },
 )
 

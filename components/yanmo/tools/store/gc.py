@@ -78,7 +78,11 @@ class GcOptions(ToolOptions, group="gc"):
     timezone: str = opt(
         "UTC", "time zone whose noon divides the nights, such as Asia/Shanghai", variable="YANMO_TIMEZONE"
     )
-    abandoned: Age = opt(Age("30d"), "work (checkpoints) of a run that never finished is removed after this")
+    abandoned: Age = opt(
+        Age("30d"),
+        "work (checkpoints) of a run that never finished is removed after this; not that of a training that "
+        "its channel's next run finishes",
+    )
     explain: bool = opt(False, "show also what is kept, and why")
     json: bool = opt(False, "for scripts: one JSON document")
 

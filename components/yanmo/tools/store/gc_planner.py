@@ -3,7 +3,8 @@
 Kept, with all their inputs and parts, transitively:
 - what a pointer or a record of a history names, or the record of a run that is young or of the newest runs
   or nights (kept_runs.py);
-- what a training rests on that a channel has begun and not judged;
+- what a training rests on that a channel has begun and not judged, its checkpoints and its model; also where
+  it was given up or left and is not abandoned yet;
 - what a live run makes or rests on (LEASE.json, INPUTS.json), and an unfinished one that may go on;
 - what a channel's newest output was made of file by file (the rest of its INPUTS.json): a night curates and
   tokenizes only what is new, however long ago the last one was;
@@ -24,7 +25,7 @@ from yanmo.store.objects import ObjectInfo, ObjectStore
 from yanmo.store.output import check_manifest_at, find_output, manifest_name, superseded_name
 from yanmo.store.runs.auto_record import is_auto_record, read_record
 from yanmo.store.runs.in_use import INPUTS_SCHEMA
-from yanmo.store.runs.unfinished import is_unfinished_record, open_references
+from yanmo.store.runs.unfinished import Training, is_unfinished_record, to_be_kept
 from yanmo.tools.store.chain import edges, references_in
 from yanmo.tools.store.gc_plan import Ages, GcPlan, ToDelete, consumers_first, shown_age
 from yanmo.tools.store.inventory import Inventory, KeyFolder, KeyName, is_working
@@ -51,6 +52,8 @@ class Planner:
         self._live: set[KeyName] = set()
         self._newest: set[KeyName] = set()
         """Channels' newest outputs: what these were made of, file by file, the next night uses again."""
+        self._unfinished_keys: set[KeyName] = set()
+        """Of trainings that may be finished: their checkpoints stay, however old."""
         self._seen: set[tuple[KeyName, str]] = set()
         self._manifests: dict[str, tuple[Manifest, bytes] | None] = {}
 
@@ -88,13 +91,27 @@ class Planner:
             yield from self._young(folder)
 
     def _unfinished(self) -> Iterator[tuple[Reference, str]]:
-        """What the trainings rest on that a channel's next run finishes."""
+        """What the trainings rest on that a channel's next run finishes, or a person may take up again."""
+
+        def is_abandoned(tried_at: float) -> bool:
+            return self._is_old(tried_at, self.ages.abandoned)
+
         for info in self.inventory.runs:
             if is_unfinished_record(info.name):
                 with contextlib.suppress(FileNotFoundError):
                     data, _ = self.store.read(info.name)
-                    for reference in open_references(data, f"{self.store.uri}/{info.name}"):
-                        yield reference, f"input of an unfinished training ({info.name})"
+                    for training in to_be_kept(data, f"{self.store.uri}/{info.name}", is_abandoned):
+                        yield from self._of_training(training, info.name)
+
+    def _of_training(self, training: Training, by: str) -> Iterator[tuple[Reference, str]]:
+        """What a training rests on, and its model, where that is made and waits for its verdict."""
+        key = ("train", training.key)
+        self._unfinished_keys.add(key)
+        for reference in filter(None, training.inputs.values()):
+            yield reference, f"input of an unfinished training ({by})"
+        model = find_output(self.store, *key)
+        if model is not None:
+            yield model.reference, f"a model that was not judged yet ({by})"
 
     def _pointers_and_kept_runs(self) -> list[ObjectInfo]:
         """All of pointers/ but the records of runs that are old and not of their channel's newest."""
@@ -158,7 +175,9 @@ class Planner:
 
     def _has_kept_work(self, folder: KeyFolder) -> bool:
         work = folder.checkpoints
-        return bool(work) and not self._is_old(max(info.modified for info in work), self.ages.abandoned)
+        if not work or folder.name in self._unfinished_keys:
+            return bool(work)
+        return not self._is_old(max(info.modified for info in work), self.ages.abandoned)
 
     def _mark(self, roots: Iterable[tuple[Reference, str]]) -> None:
         waiting = list(roots)[::-1]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import textwrap
 
 from yanmo.common.errors import DataError, EnvironmentFault, advice
 from yanmo.options.fields import NONE, by_kind
@@ -25,11 +26,15 @@ from yanmo.store.runs.unfinished import (
     Training,
     Unfinished,
     change_unfinished,
+    read_unfinished,
+    resume_command,
 )
 from yanmo.train.config import STAGE, TrainConfig
 from yanmo.train.supervision.automatic import TrainRun
 
 log = logging.getLogger(__name__)
+_LONGEST_END = 160
+"""Characters of how the last run ended: its own card has the rest."""
 
 
 def begins(run: TrainRun, checkpoint: str) -> None:
@@ -89,7 +94,7 @@ def failed(options: TrainConfig, error: Exception) -> GivenUp | None:
         return None
     given_up: GivenUp | None = None
     try:
-        record = change_unfinished(store_of(options), options.channel, lambda found: found)
+        record = read_unfinished(store_of(options), options.channel)
         mine = [one for one in record.open if one.tries and one.tries[-1].run_id == options.run_id]
         for training in (one for one in mine if one.state == OPEN and _is_stalled(one, options)):
             given_up = GivenUp(_give_up(options, training, advice(error)))
@@ -161,15 +166,18 @@ def _no_progress(training: Training, tries: int) -> str:
 
 def _give_up(options: TrainConfig, training: Training, ended: str) -> str:
     """Set the training aside; returns what is said of it."""
-    why = f"{_no_progress(training, training.stalled(training.checkpoint))}; the last one ended with: {ended}"
+    tries = training.stalled(training.checkpoint)
+    why = f"{_no_progress(training, tries)}; the last one ended with: {textwrap.shorten(ended, _LONGEST_END)}"
     given_up = training.aside(GIVEN_UP, why)
     change_unfinished(store_of(options), options.channel, lambda record: record.with_(given_up))
     return _sentence(given_up, options)
 
 
 def _sentence(training: Training, options: TrainConfig) -> str:
+    """What is said of a training that is given up, what to do before what holds anyway: cards are cut."""
+    command = resume_command(store_of(options).uri, options.channel, training)
     return (
-        f"{training} is given up: {training.why}. The next run of channel {options.channel!r} trains what "
-        "its form says, where new data or other options make that another model. Once the cause is mended, "
-        f"train_unfinished=train/{training.key[:12]} on the form goes on with this one"
+        f"{training} is given up: {training.why}. Once the cause is mended, this command lets the channel's "
+        f"next run go on with it: {command}. Until then a run trains what its form says, where new data or "
+        "other options make that another model"
     )

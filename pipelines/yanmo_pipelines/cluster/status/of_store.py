@@ -21,6 +21,7 @@ from yanmo.store.objects import ObjectStore
 from yanmo.store.runs.failure_card import FILE as _FAILURE
 from yanmo.store.runs.failure_card import read_cards
 from yanmo.store.runs.lease import live_holder
+from yanmo.store.runs.unfinished import GIVEN_UP, read_unfinished, resume_command, unfinished_name
 from yanmo.tools.store.pointed import Named, read_undamaged
 from yanmo_pipelines.cluster.status.money import Spent, champion_paid, spent_in
 
@@ -40,6 +41,16 @@ class Waiting:
 
 
 @dataclass(frozen=True)
+class GivenUp:
+    """A training that several runs could not bring further."""
+
+    training: str
+    why: str
+    command: str
+    """What takes it up again."""
+
+
+@dataclass(frozen=True)
 class Channel:
     """A series of runs."""
 
@@ -48,6 +59,8 @@ class Channel:
     """Pointer -> what it names: champion, train, ..."""
     held: list[Waiting] = field(default_factory=list)
     """Models that won and wait for a person."""
+    given_up: list[GivenUp] = field(default_factory=list)
+    """Trainings that wait for a person, as no run made progress with them."""
     night: Row | None = None
     """The newest night that the store's pages know of."""
     page: str = ""
@@ -106,6 +119,7 @@ def store_state(store: ObjectStore, channel: str = "", prices: Prices | None = N
             name,
             outputs,
             _waiting(store, name, outputs, now, damaged),
+            _given_up(store, name, damaged),
             **_nights(store, name, damaged),
             champion_cost=_champion_cost(store, verdicts.get(name), prices),
         )
@@ -118,6 +132,20 @@ def store_state(store: ObjectStore, channel: str = "", prices: Prices | None = N
         damaged=damaged,
         now=now,
     )
+
+
+def _given_up(store: ObjectStore, channel: str, damaged: dict[str, str]) -> list[GivenUp]:
+    """What a channel gave up; a damaged record is named among what is damaged."""
+    try:
+        record = read_unfinished(store, channel)
+    except DataError as error:
+        damaged[unfinished_name(channel)] = str(error)
+        return []
+    return [
+        GivenUp(str(one), one.why, resume_command(store.uri, channel, one))
+        for one in record.set_aside
+        if one.state == GIVEN_UP
+    ]
 
 
 def _first(of: tuple[str, Reference]) -> str:

@@ -87,6 +87,9 @@ def _channel(channel: Channel, now: float) -> Iterator[str]:
         yield f"  cost       {'; '.join(shown_paid)}"
     for one in channel.held:
         yield f"  held       {one.model}  {_STANDING[one.standing].format(human_seconds(one.seconds))}"
+    for each in channel.given_up:
+        yield f"  given up   {each.training}: {each.why}"
+        yield f"             to take it up again: {each.command}"
 
 
 def _took(night: Row) -> str:

@@ -18,12 +18,14 @@ from yanmo.store.objects import StorageError
 from yanmo.store.runs.unfinished import (
     GIVEN_UP,
     LEFT,
+    OPEN,
+    OUTDATED,
     TRAINED,
     Training,
     Unfinished,
     change_unfinished,
-    open_references,
     read_unfinished,
+    to_be_kept,
     unfinished_name,
 )
 
@@ -66,12 +68,30 @@ def test_what_was_noted_comes_back_and_nothing_is_written_for_nothing(store: Fil
     change_unfinished(store, "main", lambda record: record.with_(noted))
     assert read_unfinished(store, "main").open == [noted] and noted.step == 120
     assert read_unfinished(store, "other") == Unfinished(), "a channel's own"
-    assert open_references(store.read(NAME)[0], NAME) == [reference("tokenize", "a")]
     aside = noted.aside(LEFT, "left by run night-3")
     change_unfinished(store, "main", lambda record: record.with_(aside))
     found = read_unfinished(store, "main")
     assert found.open == [] and found.set_aside == [aside]
-    assert open_references(store.read(NAME)[0], NAME) == [], "gc need not keep what nobody finishes by itself"
+
+
+@pytest.mark.parametrize("state", [OPEN, TRAINED, LEFT, GIVEN_UP, OUTDATED])
+def test_gc_keeps_what_may_be_finished_and_for_a_time_what_a_person_may_resume(
+    store: FileStore, state: str
+) -> None:
+    began = "2026-01-01T21:00:00+00:00"
+    noted = dataclasses.replace(training("a", state=state), begun_at=began)
+    change_unfinished(store, "main", lambda record: record.with_(noted))
+    data, _ = store.read(NAME)
+    asked: list[float] = []
+
+    def abandoned(tried_at: float) -> bool:
+        asked.append(tried_at)
+        return True
+
+    kept = to_be_kept(data, NAME, lambda tried_at: False)
+    assert kept == ([] if state == OUTDATED else [noted]), "texts taken down are kept by nobody"
+    assert to_be_kept(data, NAME, abandoned) == ([noted] if state in (OPEN, TRAINED) else [])
+    assert asked == ([1767301200.0] if state in (LEFT, GIVEN_UP) else [])
 
 
 def test_the_first_that_was_begun_is_finished_first_unless_a_person_says_otherwise() -> None:
@@ -116,6 +136,7 @@ def test_only_the_newest_of_many_that_were_set_aside_are_kept(store: FileStore) 
         lambda v: v["trainings"][0].update(key="x"),
         lambda v: v["trainings"][0].update(state="asleep"),
         lambda v: v["trainings"][0].update(checkpoint="../../x"),
+        lambda v: v["trainings"][0].update(begun_at="yesterday"),
         lambda v: v["trainings"][0]["options"].update(steps=[1]),
         lambda v: v["trainings"][0]["inputs"].update(token_cache={"stage": "x"}),
         lambda v: v["trainings"][0].pop("tries"),

@@ -32,6 +32,15 @@ from yanmo.store.runs.auto_record import AutoRecord
 from yanmo.store.runs.in_use import announce, check_present, work_name
 from yanmo.store.runs.lease import Lease
 from yanmo.store.runs.run_record import add_to_run
+from yanmo.store.runs.unfinished import (
+    GIVEN_UP,
+    LEFT,
+    OPEN,
+    OUTDATED,
+    TRAINED,
+    Training,
+    change_unfinished,
+)
 from yanmo.tools.store.gc_plan import Ages
 from yanmo.tools.store.gc_planner import SETTLED_SECONDS, Planner
 from yanmo.tools.store.gc_sweep import BATCH, Sweep, Swept
@@ -270,6 +279,49 @@ def test_the_work_of_an_unfinished_run_and_its_inputs_stay_until_it_is_abandoned
     assert checkpoint in ground.names() and is_there(ground, documents)
     assert ground.gc("--abandoned", "0").code == 0
     assert ground.names("runs") == [] and ground.names("cas") == []
+
+
+@pytest.mark.parametrize("state", [OPEN, TRAINED, GIVEN_UP, LEFT, OUTDATED])
+def test_a_training_that_a_channel_has_not_finished_outlives_the_tightest_gc(
+    ground: Ground, state: str
+) -> None:
+    """Its data, its checkpoints or its model: the next run finishes it, however long it had to wait."""
+    documents = ground.commit("documents", inputs={"sources": RAW})
+    recipe = Recipe(stage="train", revision=1, semantic={}, inputs={"token_cache": documents})
+    model = None
+    if state == TRAINED:  # killed before any pointer named it
+        model = commit_once(ground.store, recipe, model_of("weights"))
+    else:
+        announce(ground.store, "train", recipe.key, recipe.outputs)
+        ground.write(f"runs/train/{recipe.key}/checkpoints/step-1")
+    training = Training(
+        key=recipe.key, revision=1, options={}, execution={}, run_id="night-1", state=state,
+        inputs={"token_cache": documents.reference, "model": None},
+    )  # fmt: skip
+    change_unfinished(ground.store, "main", lambda record: record.with_(training))
+
+    def stays() -> list[bool]:
+        work = bool(ground.names(f"runs/train/{recipe.key}/checkpoints"))
+        return [is_there(ground, documents), is_there(ground, model) if model else work]
+
+    assert ground.gc("--abandoned", "30d").code == 0
+    assert stays() == [True, True]
+    assert ground.gc("--abandoned", "0").code == 0
+    if state in (OPEN, TRAINED):
+        assert stays() == [True, True]
+    else:
+        assert ground.names("cas") == [], "what nobody finishes by itself is nobody's after --abandoned"
+    assert ground.tool("verify").code == 0
+    change_unfinished(ground.store, "main", lambda record: record.without(recipe.key))
+    assert ground.gc("--abandoned", "0").code == 0 and ground.names("cas") == [], "once it is judged"
+
+
+def model_of(text: str) -> Callable[[Attempt], Result]:
+    def build(attempt: Attempt) -> Result:
+        attempt.write("model", text)
+        return Result(counts={})
+
+    return build
 
 
 def test_an_unfinished_run_is_abandoned_when_the_newest_of_its_work_is_old(folder_ground: Ground) -> None:

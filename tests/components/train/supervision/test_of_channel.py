@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import html
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -16,6 +19,7 @@ from yanmo.nights.publishing import rows_shown
 from yanmo.store.file_store import FileStore
 from yanmo.store.runs.failure_card import read_cards
 from yanmo.store.runs.unfinished import GIVEN_UP, OPEN, TRAINED, Training, read_unfinished
+from yanmo.tools.store.gc_planner import SETTLED_SECONDS
 
 ROOT = Path(__file__).parents[4]
 Options = Mapping[str, int | str]
@@ -85,6 +89,31 @@ def test_a_training_is_noted_from_its_beginning_until_it_is_judged(store: Path, 
     assert (store / f"cas/train/{training.key}/MANIFEST.json").is_file()
 
 
+def test_a_paused_training_goes_on_from_its_checkpoint_after_the_tightest_gc(
+    store: Path, tiny: Options, other_text: Callable[[Path], object]
+) -> None:
+    """The channel has other data by then, so that nothing else keeps what it was begun with."""
+    options = {**tiny, "steps": 60, "checkpoint_steps": 2}
+    first = subprocess.Popen(command(store, options, "night-1"), env=ENVIRONMENT, stderr=subprocess.DEVNULL)
+    while not list(store.glob("runs/train/*/checkpoints/step-*")):
+        assert first.poll() is None
+        time.sleep(0.02)
+    first.send_signal(signal.SIGTERM)
+    assert first.wait() == 75
+    (training,) = noted(store)
+    cache = training.inputs["token_cache"]
+    assert cache is not None
+    other_text(store)
+    time.sleep(SETTLED_SECONDS)
+    program = [sys.executable, "-m", "yanmo.cli", "store", "gc", "--delete", f"--store={store}"]
+    done = subprocess.run([*program, "--older-than=0", "--abandoned=0"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    again = train(store, options, "night-2", f"--token-cache=tokenize/{cache.key}")
+    assert again.returncode == 0, again.stderr
+    assert re.search(rf"(resum|from).*\b{training.step}\b", again.stderr), again.stderr
+    assert [(one.key, one.state) for one in noted(store)] == [(training.key, TRAINED)]
+
+
 def test_a_training_by_hand_is_nobodys_but_finishes_one_that_is_the_channels(
     store: Path, tiny: Options
 ) -> None:
@@ -115,13 +144,62 @@ def test_what_three_runs_could_not_bring_further_is_given_up(store: Path, tiny: 
     assert fourth.returncode == 65
     assert "is given up: 3 runs in a row came no further than its beginning" in fourth.stderr
     (training,) = noted(store)
-    assert training.state == GIVEN_UP and f"train_unfinished=train/{training.key[:12]}" in fourth.stderr
-    assert "is given up" in read_cards(FileStore(store), "train", training.key)[0].why
+    assert training.state == GIVEN_UP
+    card = read_cards(FileStore(store), "train", training.key)[0].why
+    assert "is given up" in card and command_in(card) == command_in(fourth.stderr), "it is not cut off"
     assert_told_as_given_up(store, "night-3")
-    assert train(store, tiny, "night-4").returncode == 65, "the same again is refused at once"
-    assert train(store, {**tiny, "seed": 7}, "night-4").returncode == 0, "another one is trained"
+    again = train(store, tiny, "night-4")
+    assert again.returncode == 65, "the same again is refused at once"
+    assert command_in(again.stderr) == command_in(card)
+    assert train(store, {**tiny, "seed": 7}, "night-5").returncode == 0, "another one is trained"
     assert train(store, tiny, "").returncode == 0, "and so is this one by a person"
     assert [one.state for one in noted(store)] == [TRAINED]
+
+
+def command_in(said: str) -> list[str]:
+    """The command that a message names, as a person pastes it."""
+    found = re.search(r"yanmo (channel unfinished --resume [^.]*?)(?=\. Until|$)", said, re.MULTILINE)
+    assert found, said
+    return shlex.split(found[1])
+
+
+@pytest.mark.parametrize("mended_by", ["command", "new data"])
+def test_what_was_given_up_goes_on_by_the_command_that_is_named_and_new_data_by_themselves(
+    store: Path, tiny: Options, other_text: Callable[[Path], object], mended_by: str
+) -> None:
+    """Three nights on a broken node; then the node is mended, or more texts come first."""
+    longer, broken = {**tiny, "steps": 40, "checkpoint_steps": 2}, ("--memory-gib=0.001",)
+    lost = [train(store, longer, f"night-{night}", *broken) for night in range(3)][-1]
+    (given_up,) = noted(store)
+    assert given_up.state == GIVEN_UP
+    if mended_by == "new data":
+        other_text(store)
+        assert train(store, tiny, "night-3").returncode == 0, "nobody has to do anything"
+        assert [one.state for one in noted(store)] == [GIVEN_UP, TRAINED]
+        return
+    done = subprocess.run(
+        [sys.executable, "-m", "yanmo.cli", *command_in(lost.stderr)],
+        env=ENVIRONMENT, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert f"the next run of channel dev finishes {given_up.name} first" in done.stdout
+    (open_again,) = noted(store)
+    assert open_again.state == OPEN and open_again.tries == (), "its count begins at none"
+    for night in (4, 5):
+        assert train(store, longer, f"night-{night}", *broken).returncode == 78
+        assert noted(store)[0].state == OPEN, "not at once"
+    assert train(store, longer, "mended").returncode == 0
+    assert [(one.key, one.state) for one in noted(store)] == [(given_up.key, TRAINED)]
+
+
+def test_a_night_that_gives_a_training_up_says_so_on_its_page_not_only_what_ended_it(
+    store: Path, tiny: Options
+) -> None:
+    ended = [train(store, tiny, f"night-{n}", "--memory-gib=0.001") for n in range(3)]
+    assert [one.returncode for one in ended] == [78] * 3
+    pages = [path.read_text(encoding="utf-8") for path in sorted(store.glob("nights/dev/*-night-?.html"))]
+    assert ["is given up: 3 runs in a row" in html.unescape(page) for page in pages] == [False, False, True]
+    assert "yanmo channel unfinished --resume train/" in html.unescape(pages[2])
 
 
 def test_the_third_run_that_fails_without_progress_says_so_itself(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from yanmo.store.manifest import Reference
 from yanmo.store.pointers import move_pointer
 from yanmo.store.runs.failure_card import Card, Details, attach, keep_card
 from yanmo.store.runs.lease import Lease
+from yanmo.store.runs.unfinished import GIVEN_UP, LEFT, Training, change_unfinished
 from yanmo_pipelines.cluster.status import command
 
 
@@ -69,6 +71,27 @@ def test_a_store_alone_is_shown_and_what_could_not_be_asked_said(
     assert "unfinished train/dddddddddddd  nobody works on it; last saved " in out
     assert "not asked: kfp: --host is missing" in out
     assert "not asked: kubernetes: no Kubernetes cluster is known here" in out
+
+
+def test_a_training_that_was_given_up_is_shown_with_the_command_that_takes_it_up_again(
+    store: FileStore, capfd: pytest.CaptureFixture[str]
+) -> None:
+    given_up = Training(
+        key="f" * 64, revision=1, options={}, execution={}, inputs={}, run_id="night-1",
+        state=GIVEN_UP, why="3 runs in a row came no further than its beginning",
+    )  # fmt: skip
+    left = dataclasses.replace(given_up, key="e" * 64, state=LEFT, why="left by li")
+    change_unfinished(store, "main", lambda record: record.with_(given_up).with_(left))
+    assert command.main([f"--store={store.root}"]) == 0
+    out = capfd.readouterr().out
+    assert "  given up   train/ffffffffffff (no checkpoint yet; begun " in out and "3 runs in a row" in out
+    again = "yanmo channel unfinished --resume train/ffffffffffff"
+    assert f"             to take it up again: {again} --store {store.uri} --channel main\n" in out
+    assert "left by li" not in out, "somebody knows of that one"
+    store.delete("runs/train/unfinished/main.json")
+    store.create("runs/train/unfinished/main.json", b"{")
+    assert command.main([f"--store={store.root}"]) == 0, "the rest is shown"
+    assert "damaged runs/train/unfinished/main.json: " in capfd.readouterr().out
 
 
 def test_work_that_failed_is_shown_with_its_card_until_it_is_committed(
