@@ -31,7 +31,7 @@ from yanmo.stage.taken_down import digest_of, left_out_ids
 from yanmo.store.manifest import make_key
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output, find_by_digits, open_reference
-from yanmo.store.runs.run_record import note_night, read_night
+from yanmo.store.runs.run_record import note_night, read_night, read_run
 from yanmo.store.runs.unfinished import (
     GIVEN_UP,
     LEFT,
@@ -153,7 +153,8 @@ def _finishing(store: ObjectStore, options: ResolveOptions, run: WholeRun, train
     cache, model, made = _made_from(store, training)
     asked = _asked_before(store, options.channel, training)
     asks = read_line(_asked(run))
-    _check_texts(options, run, made["curate"], asked.get("curate", {}), asks.get("curate", {}))
+    curated = _curated_by(store, options.channel, training, made["curate"])
+    _check_texts(options, run, curated, asked.get("curate", {}), asks.get("curate", {}))
     for learned in filter(None, (cache, model)):
         if found := forbidden_in(store, options.channel, learned):
             raise Outdated("; ".join(found))
@@ -189,6 +190,21 @@ def _asked_before(store: ObjectStore, channel: str, training: Training) -> Setti
     except (DataError, UsageError) as error:
         log.warning("what run %s asked for cannot be read: %s", training.run_id, error)
         return {}
+
+
+def _curated_by(store: ObjectStore, channel: str, training: Training, made: Output) -> Output:
+    """What the run that began it curated; `made` where that is not known.
+
+    An earlier run with other options may have curated the same texts: balance finds its output again then,
+    and what the training was made from leads to that run's.
+    """
+    try:
+        found = (read_run(store, channel, training.run_id) or {}).get("curate")
+        own = open_reference(store, found) if found else None
+    except DataError as error:
+        log.warning("what run %s curated cannot be read: %s", training.run_id, error)
+        return made
+    return own if own is not None and own.content_digest == made.content_digest else made
 
 
 def _check_texts(
