@@ -33,6 +33,10 @@ class Hours:
     def __add__(self, other: Hours) -> Hours:
         return Hours(self.gpu + other.gpu, self.cpu + other.cpu)
 
+    def price(self, gpu_hour: float, cpu_hour: float) -> float:
+        """What they cost, at a price for each kind of hour."""
+        return self.gpu * gpu_hour + self.cpu * cpu_hour
+
     @classmethod
     def read(cls, values: Mapping[str, Any]) -> Hours:
         """Raises ValueError for anything but two numbers that can be."""
@@ -40,6 +44,12 @@ class Hours:
         if not all(math.isfinite(value) and value >= 0 for value in (found.gpu, found.cpu)):
             raise ValueError(f"expected hours, found {found}")
         return found
+
+
+def held_in(nights: Nights, evening: str) -> dict[str, Hours]:
+    """What was held in the `night` of that evening, and in its `month`."""
+    of_month = (hours for night, hours in nights.items() if night[:7] == evening[:7])
+    return {"night": nights.get(evening, Hours()), "month": sum(of_month, Hours())}
 
 
 def make_spending(values: Mapping[str, Any]) -> Nights:

@@ -4,7 +4,7 @@ Kept, with all their inputs and parts, transitively:
 - what a pointer or a record of a history names, or the record of a run that is young or of the newest runs
   or nights (kept_runs.py);
 - what a training rests on that a channel has begun and not judged, its checkpoints and its model; also where
-  it was given up or left and is not abandoned yet;
+  it was given up or left and is not abandoned yet (kept_trainings.py);
 - what a live run makes or rests on (LEASE.json, INPUTS.json), and an unfinished one that may go on;
 - what a channel's newest output was made of file by file (the rest of its INPUTS.json): a night curates and
   tokenizes only what is new, however long ago the last one was;
@@ -13,7 +13,6 @@ Kept, with all their inputs and parts, transitively:
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import logging
 import time
@@ -25,11 +24,12 @@ from yanmo.store.objects import ObjectInfo, ObjectStore
 from yanmo.store.output import check_manifest_at, find_output, manifest_name, superseded_name
 from yanmo.store.runs.auto_record import is_auto_record, read_record
 from yanmo.store.runs.in_use import INPUTS_SCHEMA
-from yanmo.store.runs.unfinished import Training, is_unfinished_record, to_be_kept
+from yanmo.store.runs.unfinished import is_unfinished_record
 from yanmo.tools.store.chain import edges, references_in
 from yanmo.tools.store.gc_plan import Ages, GcPlan, ToDelete, consumers_first, shown_age
 from yanmo.tools.store.inventory import Inventory, KeyFolder, KeyName, is_working
 from yanmo.tools.store.kept_runs import passed_over
+from yanmo.tools.store.kept_trainings import trainings_to_keep
 from yanmo.tools.store.pointed import Named, read_all
 
 log = logging.getLogger(__name__)
@@ -74,13 +74,18 @@ class Planner:
     def _is_old(self, modified: float, age: float | None = None) -> bool:
         return self._now - modified >= (self.ages.older_than if age is None else age)
 
+    def _is_abandoned(self, tried_at: float) -> bool:
+        return self._is_old(tried_at, self.ages.abandoned)
+
     def _roots(self) -> Iterator[tuple[Reference, str]]:
         for named in read_all(self.store, self._pointers_and_kept_runs()):
             reference = self._settled(named).reference if named.is_pointer else named.reference
             if named.is_pointer and named.by.endswith(f"/{reference.stage}"):
                 self._newest.add((reference.stage, reference.key))
             yield reference, named.by
-        yield from self._unfinished()
+        for kept in trainings_to_keep(self.store, self.inventory, self._is_abandoned):
+            self._unfinished_keys.add(("train", kept.key))
+            yield from kept.rests_on
         for name, folder in sorted(self.inventory.keys.items()):
             if is_working(self.store, folder):
                 self._live.add(name)
@@ -89,29 +94,6 @@ class Planner:
                 for reference in inputs_of(self.store, folder):
                     yield reference, f"input of a run of {folder}"
             yield from self._young(folder)
-
-    def _unfinished(self) -> Iterator[tuple[Reference, str]]:
-        """What the trainings rest on that a channel's next run finishes, or a person may take up again."""
-
-        def is_abandoned(tried_at: float) -> bool:
-            return self._is_old(tried_at, self.ages.abandoned)
-
-        for info in self.inventory.runs:
-            if is_unfinished_record(info.name):
-                with contextlib.suppress(FileNotFoundError):
-                    data, _ = self.store.read(info.name)
-                    for training in to_be_kept(data, f"{self.store.uri}/{info.name}", is_abandoned):
-                        yield from self._of_training(training, info.name)
-
-    def _of_training(self, training: Training, by: str) -> Iterator[tuple[Reference, str]]:
-        """What a training rests on, and its model, where that is made and waits for its verdict."""
-        key = ("train", training.key)
-        self._unfinished_keys.add(key)
-        for reference in filter(None, training.inputs.values()):
-            yield reference, f"input of an unfinished training ({by})"
-        model = find_output(self.store, *key)
-        if model is not None:
-            yield model.reference, f"a model that was not judged yet ({by})"
 
     def _pointers_and_kept_runs(self) -> list[ObjectInfo]:
         """All of pointers/ but the records of runs that are old and not of their channel's newest."""

@@ -1,7 +1,6 @@
 """Which records of runs gc keeps: those of a channel's newest runs, and of its newest nights.
 
-A night is counted from noon to noon, so that what began at 21:00 and what ended at 08:00 are one. Only nights
-in which something ran count: a channel that rested for a month loses nothing by that.
+Only nights in which something ran count: a channel that rested for a month loses nothing by that.
 """
 
 from __future__ import annotations
@@ -9,12 +8,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta, tzinfo
+from datetime import UTC, date, tzinfo
 
+from yanmo.common.evening import evening_of
 from yanmo.store.objects import ObjectInfo
 from yanmo.store.runs.run_record import is_run_record
-
-_HALF_A_DAY = timedelta(hours=12)
 
 
 @dataclass(frozen=True)
@@ -28,7 +26,7 @@ class Newest:
 
     def night(self, modified: float) -> date:
         """The evening of the night in which something was written, at `modified` Unix seconds."""
-        return (datetime.fromtimestamp(modified, self.zone) - _HALF_A_DAY).date()
+        return evening_of(modified, self.zone)
 
 
 def passed_over(

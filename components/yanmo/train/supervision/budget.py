@@ -16,12 +16,12 @@ import math
 import threading
 import time
 from collections.abc import Iterator
-from datetime import date, datetime, timedelta
 
 from yanmo.common.control_group import usable_cpus
 from yanmo.common.errors import DataError, EnvironmentFault
+from yanmo.common.evening import evening_of
 from yanmo.options.time_zone import zone_of
-from yanmo.store.channel.spending import Hours, Nights, add_spending, read_spending
+from yanmo.store.channel.spending import Hours, Nights, add_spending, held_in, read_spending
 from yanmo.store.objects import ObjectStore
 from yanmo.train.config import TrainConfig
 
@@ -45,7 +45,7 @@ class Budget:
 
     def price(self, hours: Hours) -> float:
         """What so many hours cost."""
-        return hours.gpu * self._options.gpu_hour_price + hours.cpu * self._options.cpu_hour_price
+        return hours.price(self._options.gpu_hour_price, self._options.cpu_hour_price)
 
     def held(self, seconds: float) -> Hours:
         """What this training holds in so many seconds."""
@@ -53,14 +53,9 @@ class Budget:
 
     def end(self, nights: Nights, now: float) -> tuple[float, str]:
         """When the budget will be spent, Unix seconds, and which one, in words; infinity without any."""
-        tonight = self._night(now)
-        spent = {
-            "night": self.price(nights.get(tonight, Hours())),
-            "month": sum(self.price(hours) for night, hours in nights.items() if night[:7] == tonight[:7]),
-        }
         rate, found = self.price(self.held(1.0)), [(math.inf, "")]
-        for what, used in spent.items():
-            most = getattr(self._options, f"budget_{what}")
+        for what, hours in held_in(nights, self._night(now)).items():
+            used, most = self.price(hours), getattr(self._options, f"budget_{what}")
             if most and (rate or used >= most):
                 seconds = max(most - used, 0.0) / rate if rate else 0.0
                 before = f"{used:.2f} of it were spent before" if used else "nothing of it was spent before"
@@ -69,8 +64,7 @@ class Budget:
         return min(found)
 
     def _night(self, now: float) -> str:
-        at = datetime.fromtimestamp(now, zone_of(self._options.timezone)) - timedelta(hours=12)
-        return date(at.year, at.month, at.day).isoformat()
+        return evening_of(now, zone_of(self._options.timezone)).isoformat()
 
     def note(self) -> None:
         """Add what was held since the last note; where the store fails, the next note has it too."""

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, tzinfo
+from datetime import tzinfo
 
+from yanmo.common.evening import evening_of
 from yanmo.nights.paid import Paid
 from yanmo.nights.prices import Prices
 from yanmo.nights.settings import prices_of
 from yanmo.options.time_zone import zone_of
 from yanmo.stage.measured import Measured
-from yanmo.store.channel.spending import Hours, Nights
+from yanmo.store.channel.spending import Nights, held_in
 from yanmo_pipelines.cluster.status.money import champion_paid
 from yanmo_pipelines.cluster.status.serving.look import Channel
 from yanmo_pipelines.cluster.status.serving.options import ServeOptions
-
-_HALF_A_DAY = timedelta(hours=12)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,15 +39,9 @@ class Budgets:
 
     def spent(self, hours: Nights, now: float) -> dict[str, float]:
         """What was held in the night and in the month of `now`, Unix seconds, as `yanmo train` counts it."""
-        tonight = (datetime.fromtimestamp(now, self.zone) - _HALF_A_DAY).date().isoformat()
-        of_month = [held for night, held in hours.items() if night[:7] == tonight[:7]]
-        return {
-            "night": self._price(hours.get(tonight, Hours())),
-            "month": sum(map(self._price, of_month)),
-        }
-
-    def _price(self, held: Hours) -> float:
-        return held.gpu * self.prices.gpu_hour + held.cpu * self.prices.cpu_hour
+        held = held_in(hours, evening_of(now, self.zone).isoformat())
+        prices = self.prices
+        return {period: each.price(prices.gpu_hour, prices.cpu_hour) for period, each in held.items()}
 
 
 def show_costs(measured: Measured, channels: Mapping[str, Channel], budgets: Budgets) -> None:
