@@ -12,7 +12,7 @@ TORCH ?=
 TORCH_INDEX ?=
 export VENV TORCH TORCH_INDEX
 
-.PHONY: install manifest-tools check-manifests lock demo demo-modern test test-cluster check lint types unit torture drill nights format compile images clean again
+.PHONY: install manifest-tools sink-tools check-manifests lock demo demo-modern test test-cluster check lint types unit torture drill nights format compile images clean again
 
 install: $(VENV)/.ready
 
@@ -25,6 +25,10 @@ $(VENV)/.ready: pyproject.toml $(LOCKS) $(if $(TORCH),again)
 # What renders manifests/ and knows the fields of Kubernetes' objects (168 MB): their tests skip without it.
 manifest-tools: install
 	$(BIN)/python -m pip install --quiet --no-deps --require-hashes --requirement constraints/manifests.txt
+
+# What the tests of sinks need: TensorBoard, MLflow and Weights & Biases.
+sink-tools: install
+	$(BIN)/python -m pip install --quiet --no-deps --require-hashes --requirement constraints/sinks.txt
 
 # checkov over manifests/, from an environment of its own (what it needs contradicts ours).
 check-manifests: manifest-tools

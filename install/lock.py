@@ -60,7 +60,8 @@ def main() -> None:
     for extra in ("data", "train", "cluster"):
         write_lock(extra, [pin for pin in _resolved(extra, whole) if pin.name not in with_cuda])
     there = {pin.name for pin in whole}
-    write_lock("manifests", [pin for pin in _resolved("manifests", whole) if pin.name not in there])
+    for extra in ("manifests", "sinks"):
+        write_lock(extra, [pin for pin in _resolved(extra, whole) if pin.name not in there])
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     tools = [*project["build-system"]["requires"], "setuptools", "wheel"]
     write_lock("build", _compiled(tools, [*whole, *read_lock("build")], move))

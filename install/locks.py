@@ -19,6 +19,7 @@ FILES = {
     "train": "The extra `train`, for its image, but for torch: cpu.txt or cuda.txt",
     "cluster": "The extra `cluster`, which holds `pipeline`, for the image of what works with a cluster",
     "manifests": "The extra `manifests`, for the tests of manifests/: what it needs beside base.txt",
+    "sinks": "The extra `sinks`, for the tests of sinks: what it needs beside base.txt",
     "build": "What builds this project and its dependencies that come as sources",
     "uv": "The installer",
 }

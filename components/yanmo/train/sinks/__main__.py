@@ -1,7 +1,7 @@
 """One sink of a training, as a process of its own: `python -m yanmo.train.sinks`, started by process.py.
 
 It follows metrics.jsonl, which holds all that it has to hand over however long the place is away, so that
-nothing has to be kept in memory. It ends when its stdin is closed, after a last look.
+nothing has to be kept in memory. When its stdin is closed it ends after a last look, once that succeeds.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from pathlib import Path
 
 from yanmo.common.errors import in_words
@@ -29,7 +30,7 @@ _MOST_SECONDS = 60.0
 
 
 def main() -> int:
-    """Follow until told to end; 1 where something was not handed over."""
+    """Follow until told to end, and until all is handed over; 1 where its library is not there."""
     given = json.loads(sys.argv[1])
     end_with_parent(given["parent"])
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor hears it, and ends this one
@@ -83,10 +84,11 @@ def _follow(
                     in_words(error),
                 )
             warned = True
-            if told.is_set():
-                return 1
-            told.wait(wait)
-            wait = min(2 * wait, _MOST_SECONDS)
+            if told.is_set():  # tried until the training ends this process, which says so
+                time.sleep(_LOOK_SECONDS)
+            else:
+                told.wait(wait)
+                wait = min(2 * wait, _MOST_SECONDS)
 
 
 if __name__ == "__main__":

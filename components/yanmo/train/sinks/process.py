@@ -17,16 +17,18 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
+from yanmo.train import job
 from yanmo.train.options.sink_names import named
 
 log = logging.getLogger(__name__)
-_LAST_SECONDS, _STOPPED_SECONDS = 30.0, 5.0
-"""How long sinks may take at the end for what they have not handed over, all together; and where the training
-was stopped, or failed."""
 
 
 class Sinks:
     """The sinks of a training; as a context they follow it."""
+
+    last_seconds, stopped_seconds = 30.0, 5.0
+    """How long they may take at the end for what they have not handed over, all together; and where the
+    training was stopped, or failed."""
 
     def __init__(self, given: str, folder: Path, run: Mapping[str, Any], log: Mapping[str, str]):
         """Args:
@@ -54,12 +56,17 @@ class Sinks:
                 assert process.stdin
                 process.stdin.write("done\n" if self.is_done else "left\n")
                 process.stdin.close()
-        seconds = _LAST_SECONDS if self.is_done else _STOPPED_SECONDS
+        seconds = self.last_seconds if self.is_done else self.stopped_seconds
         until = time.monotonic() + seconds
         for name, process in self._started:
             try:
                 process.wait(max(until - time.monotonic(), 0.0))
             except subprocess.TimeoutExpired:
-                log.warning("sink %s did not take the last figures within %.0f s", name, seconds)
+                what = (
+                    f"the last ones are not there; the model's {job.METRICS} has them all"
+                    if self.is_done
+                    else "it gets them when the training goes on"
+                )
+                log.warning("sink %s did not take all figures within %.0f s: %s", name, seconds, what)
                 process.kill()
                 process.wait()
