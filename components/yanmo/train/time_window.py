@@ -48,7 +48,7 @@ class Hours:
 
 @dataclass(frozen=True, kw_only=True)
 class HoursOptions(Options, group="hours"):
-    """When the training runs, and what differs by night (docs/night.md)."""
+    """When the training runs, and what differs by night (docs/long-training.md)."""
 
     max_seconds: float = opt(
         0.0,
