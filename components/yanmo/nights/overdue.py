@@ -26,7 +26,8 @@ SILENT_SECONDS = 12 * 3600.0
 """A night of which nothing is at work is given up after so long: a pod may wait for a node for hours."""
 _GRACE_SECONDS = 300.0
 """How long a lease must have been silent: a pod that was deleted may be started again at once."""
-_MISSED = "missed-"
+MISSED = "missed-"
+"""What a run's id begins with where no run was."""
 _KILLED = Words(
     "its process was killed: out of memory, a lost node, a deleted pod",
     "进程被杀：内存不足、节点丢失或 Pod 被删",
@@ -144,4 +145,4 @@ def forget_missed(store: ObjectStore, channel: str, due: float, zone: tzinfo) ->
 
 def missed_id(due: float, zone: tzinfo) -> str:
     """What stands in the place of a run's id where there was none."""
-    return datetime.fromtimestamp(due, zone).strftime(f"{_MISSED}%Y%m%d-%H%M")
+    return datetime.fromtimestamp(due, zone).strftime(f"{MISSED}%Y%m%d-%H%M")

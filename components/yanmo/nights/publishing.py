@@ -13,6 +13,7 @@ from yanmo.nights.lists import add_channel, channels_in, drop_row, put_row, read
 from yanmo.nights.night import Row
 from yanmo.nights.places import TOP, feed_name, list_name, page_name
 from yanmo.nights.record import row_of
+from yanmo.nights.short_pages import is_short, short_page
 from yanmo.store.objects import ObjectStore
 
 PageOf = Callable[[Values], str]
@@ -23,14 +24,17 @@ def publish(store: ObjectStore, record: Values, page: PageOf | None = None) -> R
     """Show a night as its record says; gives its row.
 
     Args:
-        page: of the verdict; by default a page is made of the record.
+        page: of the verdict; by default a page is made of the record. One that was made short stays short
+            until somebody has more to say of the night.
 
     Raises:
         StorageError, DataError: not all could be written; the same call goes on.
     """
     row, channel = row_of(record), str(record["channel"])
     has_verdict = bool(record.get("verdict", {}).get("page"))
-    if page or not has_verdict:
+    if is_short(record):
+        put_page(store, page_name(channel, row), int(record["serial"]), lambda: short_page(record))
+    elif page or not has_verdict:
         make, serial = page or _night_page, int(record["serial"])
         put_page(store, page_name(channel, row), serial, lambda: make(record), again=page is not None)
     show_row(store, channel, row)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from yanmo.common.logs import human_seconds
 from yanmo.common.pages import html
 from yanmo.nights.changing import Values
 from yanmo.nights.night import LINES_OF_A_VERSE, Row, Words
 from yanmo.nights.paid import paid_by, paid_for, paid_in
-from yanmo.nights.places import page_name
+from yanmo.nights.places import page_name, record_name
 
 _HERE = Path(__file__).parent
 _MARKS = {
@@ -69,6 +70,44 @@ def night_page(record: Values, row: Row) -> str:
         stage_states=_STAGE_STATES,
         serial=int(record["serial"]),
     )
+
+
+def short_page(record: Values, row: Row, at: str) -> str:
+    """What stays of an old night's page, at most `short_pages.MOST_BYTES`.
+
+    Args:
+        at: when it became short, UTC, ISO 8601.
+    """
+    kept = record_name(str(record["channel"]), str(record["run_id"]))
+    return _page(
+        "short.html.jinja",
+        channel=record["channel"],
+        row=row,
+        facts=_facts(row, record["stages"].values()),
+        words=Words(
+            f"Made short at {shown_time(at)} by yanmo store gc --keep-pages. The store has what is known of "
+            f"the night in {kept}.",
+            f"已于 {shown_time(at)} 由 yanmo store gc --keep-pages 缩短。关于该夜的记录见存储中的 {kept}。",
+        ),
+        serial=int(record["serial"]),
+    )
+
+
+def _facts(row: Row, stages: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """What a short page has of a night in figures and names."""
+    seconds, paid = row.cost.get("seconds"), paid_by(row)
+    made = [f"{each['stage']}/{str(each['key'])[:12]}" for each in stages if each.get("key")]
+    found = {
+        "run 运行": row.run_id,
+        "began 开始于": shown_time(row.began),
+        "bits per character 每字比特": "" if row.bits is None else f"{row.bits:.3f}",
+        "gain 提升": "" if row.gain is None else html.minus(f"{100 * row.gain:+.2f} %"),
+        "took 用时": "" if seconds is None else human_seconds(seconds),
+        "cost 成本": str(paid or ""),
+        "failed tries survived 挺过的失败": str(row.survived or ""),
+        "outputs 产出": ", ".join(dict.fromkeys(made)),
+    }
+    return [(name, value) for name, value in found.items() if value]
 
 
 def _page(template: str, **values: Any) -> str:

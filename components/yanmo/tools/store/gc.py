@@ -15,8 +15,9 @@ from yanmo.options.time_zone import zone_of
 from yanmo.options.values import Bounds, number_in
 from yanmo.store.objects import Leftover, ObjectInfo, ObjectStore
 from yanmo.tools.store.find import print_json
+from yanmo.tools.store.gc_pages import KeptPages, PagePlan, pages_to_shorten
 from yanmo.tools.store.gc_plan import Ages, GcPlan, shown_age
-from yanmo.tools.store.gc_planner import Planner
+from yanmo.tools.store.gc_planner import SETTLED_SECONDS, Planner
 from yanmo.tools.store.gc_sweep import Sweep, Swept
 from yanmo.tools.store.inventory import Inventory, take
 from yanmo.tools.store.kept_runs import Newest
@@ -60,7 +61,8 @@ class GcOptions(ToolOptions, group="gc"):
     history, live run or other kept output refers to; attempts that were never committed; manifests
     that --force replaced; work of finished runs, expired leases, KFP's files, probes, temporary
     files and unfinished uploads. All of it only where it was last written longer ago than
-    --older-than.
+    --older-than. With --keep-pages also: pages of nights before the newest are made short, 2 to 3 kB
+    under the same name; those of nights whose model became champion or waits for a person stay whole.
 
     Never removed: what a pointer, a record of a history (every champion), one of the newest
     --keep-runs runs or --keep-nights nights of a channel, a live run, an unfinished run that may go
@@ -74,6 +76,12 @@ class GcOptions(ToolOptions, group="gc"):
     keep_runs: int = opt(0, "outputs of this many newest runs of each channel are kept, however old")
     keep_nights: int = opt(
         0, "the same for all runs of its newest nights: from noon to noon, those in which something ran"
+    )
+    keep_pages: KeptPages = opt(
+        KeptPages("all"),
+        "pages of this many newest nights of each channel stay whole, older ones become short; nights that "
+        "never began do not count",
+        metavar="N|all",
     )
     timezone: str = opt(
         "UTC", "time zone whose noon divides the nights, such as Asia/Shanghai", variable="YANMO_TIMEZONE"
@@ -102,6 +110,8 @@ def run(store: ObjectStore, options: GcOptions) -> int:
     try:
         ages = Ages(options.older_than.seconds, options.abandoned.seconds, options.newest)
         plan = Planner(store, inventory, ages).decide()
+        young = max(ages.older_than, SETTLED_SECONDS)
+        plan.pages = pages_to_shorten(store, inventory, options.keep_pages, young)
     except DataError as error:
         raise DataError(f"nothing was removed, as what it refers to is unknown: {error}") from error
     swept = Sweep(store, plan).run() if options.delete else None
@@ -129,6 +139,7 @@ def _document(plan: GcPlan, swept: Swept | None) -> dict[str, object]:
         "runs": [info.name for info in plan.runs],
         "loose": [info.name for info, _ in plan.loose],
         "leftovers": [leftover.name for leftover in plan.leftovers],
+        "pages": [{"name": one.page.name, "frees": one.bytes} for one in plan.pages.to_shorten],
         "kept": {"/".join(name): why for name, why in sorted(plan.kept.items())},
         "dangling": plan.dangling,
         "spared": swept.spared if swept else [],
@@ -157,6 +168,7 @@ def _print(inventory: Inventory, plan: GcPlan, swept: Swept | None, options: GcO
         groups[leftover.what].append(leftover.bytes)
     for why, sizes in sorted(groups.items()):
         print(f"{verb} {len(sizes)} object(s), {human_bytes(sum(sizes))}: {why}")
+    _print_pages(plan.pages, swept, options)
     if options.explain:
         _explain(inventory, plan)
     for name, _ in plan.restore:
@@ -177,6 +189,19 @@ def _print(inventory: Inventory, plan: GcPlan, swept: Swept | None, options: GcO
         print(f"freed {human_bytes(swept.bytes)} in {swept.objects} objects")
     else:
         print(f"{human_bytes(plan.bytes)} of {human_bytes(inventory.bytes)} would be freed; --delete does it")
+
+
+def _print_pages(pages: PagePlan, swept: Swept | None, options: GcOptions) -> None:
+    """Pages of nights that become short; where all is explained, also why others stay whole."""
+    done = [one for one in pages.to_shorten if not swept or one.page.name not in swept.whole]
+    for channel in dict.fromkeys(one.channel for one in done):
+        sizes = [one.bytes for one in done if one.channel == channel]
+        print(
+            f"{'made' if swept else 'would make'} {len(sizes)} page(s) of nights of channel {channel} short, "
+            f"{human_bytes(sum(sizes))}: older than its newest {options.keep_pages} nights (--keep-pages)"
+        )
+    for why, number in sorted(pages.whole.items()) if options.explain else ():
+        print(f"keep {number} old page(s) of nights whole: {why}")
 
 
 def _explain(inventory: Inventory, plan: GcPlan) -> None:
