@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from yanmo.common.command_end import ended
-from yanmo.common.errors import ExitCode, UsageError
+from yanmo.common.errors import DataError, ExitCode, UsageError
 from yanmo.common.logs import setup
 from yanmo.common.user import user
 from yanmo.options.command_line import load_command
@@ -157,6 +157,8 @@ def _tool(argv: Sequence[str]) -> int:
 
 
 def _rollback(store: ObjectStore, options: RollbackOptions) -> int:
+    from yanmo.promote.history.decision_pages import tell_waiting
+
     plan = plan_rollback(store, options.channel, options.to)
     print(plan)
     if options.dry_run:
@@ -167,12 +169,15 @@ def _rollback(store: ObjectStore, options: RollbackOptions) -> int:
         return ExitCode.DONE
     record = roll_back(store, plan, who=options.who or user(), why=options.why.strip())
     print(f"{named(record.model)} is champion of channel {options.channel!r} (number {record.number})")
+    tell_waiting(store, options.channel)
     return ExitCode.DONE
 
 
 def _decide(
     store: ObjectStore, options: ApproveOptions | RejectOptions, outputs: ExecutorOutputs | None
 ) -> int:
+    from yanmo.promote.history.decision_pages import tell_decision, tell_waiting
+
     if options.yes and not options.who.strip() and not sys.stdin.isatty():
         raise UsageError("--who is empty, and nobody is at a terminal; say for the history who decides this")
     channel, signature = options.channel, Signature(options.who.strip() or user(), options.why.strip())
@@ -185,10 +190,16 @@ def _decide(
         entry = reject(store, channel, entry, signature)
         said = f"{named(entry.model)} is rejected by {entry.who}: {entry.why}"
         return _decided(store, channel, entry, said, outputs)
-    record = approve(store, channel, entry, signature)
+    try:
+        record = approve(store, channel, entry, signature)
+    except DataError:
+        tell_decision(store, channel, entry.model)  # whoever opens its page reads the same
+        raise
     by = f", approved by {record.who}: {record.why}" if record.who else ""
     said = f"{named(record.model)} is champion of channel {channel!r} (number {record.number}){by}"
-    return _decided(store, channel, entry, said, outputs)
+    code = _decided(store, channel, entry, said, outputs)
+    tell_waiting(store, channel, but=entry.model)
+    return code
 
 
 def _decided(

@@ -92,7 +92,9 @@ def work(run: PromoteRun) -> Result:
     run.attempt.write("report.json", _json(report), role="record")
     run.attempt.write("summary.txt", summary_text(report, run.options.seed), role="record")
     decided_on = _decided_on(run) if verdict.promote and run.options.hold else ""
-    run.attempt.write("report.html", render(report, decided_on=decided_on), role="record")
+    later = f"yanmo promote history {place_of(run.store, run.options.channel)}" if verdict.promote else ""
+    page = render(report, decided_on=decided_on, later=later)
+    run.attempt.write("report.html", page, role="record")
     return Result(
         counts={"promote": str(verdict.promote).lower()}, metadata={"sentence": verdict.sentence.en}
     )
@@ -204,7 +206,7 @@ def _replaces(run: PromoteRun) -> dict[str, str]:
 
 def finish(run: PromoteRun, output: Output) -> Finish:
     """Move the champion pointer if the verdict says so; the same for a verdict made now or before."""
-    from yanmo.promote.history.decision_pages import show_decision
+    from yanmo.promote.history.decision_pages import show_decision, tell_waiting
     from yanmo.promote.page.about_the_run import about_the_run, with_words
 
     verdict = read_json(output, "verdict.json")
@@ -217,10 +219,13 @@ def finish(run: PromoteRun, output: Output) -> Finish:
     decision: Decision | None = None
     page: str | Path = output.path("report.html")
     if entry is not None:
-        decision = decision_of(entry, place_of(run.store, run.options.channel))
+        champion = read_pointer(run.store, run.options.channel, CHAMPION)
+        decision = decision_of(entry, champion, run.store.clock(), place_of(run.store, run.options.channel))
         log.log(logging.INFO if promoted else logging.WARNING, "%s", decision.words.en)
         sentence, page = f"{decision.words.en} {sentence}", _page_with(page, report, decision)
         show_decision(run.store, run.options.channel, entry.model)
+    if promoted:
+        tell_waiting(run.store, run.options.channel, but=model.reference)
     about = about_the_run(run.store, run.options.channel, run.options.run_id, model)
     if about is not None:
         text = page if isinstance(page, str) else page.read_text(encoding="utf-8")

@@ -30,7 +30,7 @@ class Words:
 class Decision:
     """How a person decided about a model that won, or that it waits for one."""
 
-    state: Literal["held", "approved", "rejected", "withdrawn"]
+    state: Literal["held", "stale", "expired", "approved", "rejected", "withdrawn"]
     words: Words
 
 

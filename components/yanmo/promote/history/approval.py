@@ -27,7 +27,7 @@ from yanmo.promote.history.champion import (
     settle,
 )
 from yanmo.promote.history.champion_records import ChampionRecord, last_record, shown_time
-from yanmo.promote.history.holding import place_of, waiting_names
+from yanmo.promote.history.holding import compare_again, expired, place_of, stale, waiting_names
 from yanmo.store.channel.held import Entry, Held, move, read_held
 from yanmo.store.manifest import Reference
 from yanmo.store.objects import ObjectStore
@@ -138,10 +138,7 @@ def _promotion(store: ObjectStore, channel: str, entry: Entry) -> Promotion:
     as_waiting = dataclasses.replace(entry, state="waiting") if entry.state == "rejected" else entry
     standing = as_waiting.standing(champion, time.time())
     if standing == "expired":
-        raise DataError(
-            f"{name} waited until {shown_time(entry.expires_at)}, and its comparison is too old now: make "
-            f"a new one. {_compare_again(store, channel, entry)}"
-        )
+        raise DataError(f"{expired(entry)}: make a new one. {_compare_again(store, channel, entry)}")
     if standing == "stale":
         raise DataError(_stale(store, channel, entry))
     if standing in ("approved", "withdrawn"):
@@ -200,17 +197,11 @@ def _check_verdict(promotion: Promotion, entry: Entry) -> None:
 
 def _stale(store: ObjectStore, channel: str, entry: Entry) -> str:
     now = read_pointer(store, channel, CHAMPION)
-    return (
-        f"{named(entry.model)} was compared with {named(entry.previous)}, but the champion of channel "
-        f"{channel!r} is {named(now)} now; nothing was moved. {_compare_again(store, channel, entry)}"
-    )
+    return f"{stale(entry, now)}; nothing was moved. {_compare_again(store, channel, entry)}"
 
 
 def _compare_again(store: ObjectStore, channel: str, entry: Entry) -> str:
-    return (
-        f"Compare it again: yanmo promote --hold --challenger {entry.evaluation.stage}/"
-        f"{entry.evaluation.key[:12]} {place_of(store, channel)}; then approve it"
-    )
+    return f"Compare it again: {compare_again(entry, place_of(store, channel))}; then approve it"
 
 
 def _signed(store: ObjectStore, channel: str, entry: Entry, signature: Signature) -> Entry:

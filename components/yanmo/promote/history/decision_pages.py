@@ -8,7 +8,6 @@ that a kill left behind is mended by the next command about the model, or the ne
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 from yanmo.nights.changing import put_page
@@ -63,6 +62,20 @@ def tell_decision(store: ObjectStore, channel: str, model: Reference) -> str:
     return page
 
 
+def tell_waiting(store: ObjectStore, channel: str, but: Reference | None = None) -> None:
+    """Let the pages of all models that wait say how they stand, once the channel has another champion.
+
+    Args:
+        but: a model whose pages say it already.
+    """
+    waiting: list[Entry] = []
+    with never_failing(_run(store, channel)):
+        waiting = read_held(store, channel).open(store.clock())
+    for entry in waiting:
+        if but is None or entry.model.content_digest != but.content_digest:
+            tell_decision(store, channel, entry.model)
+
+
 def _run(store: ObjectStore, channel: str, run_id: str = "") -> Run:
     name, zone = team_zone()
     date = night_date(store.clock(), zone)
@@ -85,9 +98,8 @@ def _shown(store: ObjectStore, channel: str, model: Reference) -> Entry | None:
 
 def _decision(store: ObjectStore, channel: str, entry: Entry) -> Decision:
     """How it stands; where an approval was killed once the pointer had moved, it is approved."""
-    standing = entry.standing(read_pointer(store, channel, CHAMPION), store.clock())
-    settled = dataclasses.replace(entry, state="approved") if standing == "approved" else entry
-    return decision_of(settled, place_of(store, channel))
+    champion = read_pointer(store, channel, CHAMPION)
+    return decision_of(entry, champion, store.clock(), place_of(store, channel))
 
 
 def _report(store: ObjectStore, entry: Entry) -> dict[str, Any]:

@@ -72,14 +72,17 @@ def withdraw(store: ObjectStore, channel: str, model: Output, why: str) -> bool:
     return False
 
 
-def decision_of(entry: Entry, place: str) -> Decision:
+def decision_of(entry: Entry, champion: Reference | None, now: float, place: str) -> Decision:
     """How a held model stands, and what a person does about it.
 
     Args:
+        champion: what the channel's champion pointer names.
+        now: Unix seconds.
         place: flags that name store and channel.
     """
     name, when = named(entry.model), shown_time(entry.decided_at)
-    match entry.state:
+    standing = entry.standing(champion, now)
+    match standing:
         case "approved":
             return Decision(
                 "approved",
@@ -113,6 +116,16 @@ def decision_of(entry: Entry, place: str) -> Decision:
                     f"已由 {entry.who} 批准，但尚未成为冠军：{command} 可继续完成。",
                 ),
             )
+        case "stale" | "expired":
+            about = stale(entry, champion) if standing == "stale" else expired(entry)
+            again = compare_again(entry, place)
+            return Decision(
+                standing,
+                Words(
+                    f"It cannot be approved: {about.en}. To compare it again: {again}; then approve it.",
+                    f"无法批准：{about.zh}。重新比较：{again}；然后再批准。",
+                ),
+            )
     until = shown_time(entry.expires_at)
     command = f"yanmo promote approve {name} {place} --why ..."
     return Decision(
@@ -123,6 +136,35 @@ def decision_of(entry: Entry, place: str) -> Decision:
             f"等待人工批准，至 {until} 为止；在此之前冠军不变：{command}，或将 approve 换成 reject。",
         ),
     )
+
+
+def stale(entry: Entry, champion: Reference | None) -> Words:
+    """That the comparison in which a model won was with another champion."""
+    name, before, now = named(entry.model), named(entry.previous), named(champion)
+    if entry.previous is None:
+        return Words(
+            f"{name} was to be the first champion, but the champion is {now} now",
+            f"{name} 当时将是首任冠军，而现任冠军是 {now}",
+        )
+    return Words(
+        f"{name} was compared with {before}, but the champion is {now} now",
+        f"{name} 当时与 {before} 比较，而现任冠军是 {now}",
+    )
+
+
+def expired(entry: Entry) -> Words:
+    """That nobody decided in time."""
+    name, until = named(entry.model), shown_time(entry.expires_at)
+    return Words(
+        f"{name} waited until {until}, and its comparison is too old now",
+        f"{name} 等待至 {until} 为止，其比较已过时",
+    )
+
+
+def compare_again(entry: Entry, place: str) -> str:
+    """The command that compares a held model with the champion of now."""
+    evaluation = f"{entry.evaluation.stage}/{entry.evaluation.key[:12]}"
+    return f"yanmo promote --hold --challenger {evaluation} {place}"
 
 
 def place_of(store: ObjectStore, channel: str) -> str:

@@ -9,6 +9,7 @@ from dataclasses import asdict
 
 from yanmo.common.aligned_table import text_table
 from yanmo.common.errors import DataError, ExitCode
+from yanmo.nights.places import held_page_name
 from yanmo.promote.history.champion import CHAMPION, named
 from yanmo.promote.history.champion_records import ChampionRecord, all_records, shown_time
 from yanmo.store.channel.held import Entry, read_held
@@ -37,6 +38,7 @@ def show_history(store: ObjectStore, channel: str, *, as_json: bool) -> int:
     for entry in held:
         if entry.state != "approved":
             print(shown_entry(entry, now))
+            print(f"  its page: {store.uri}/{held_page_name(channel, entry.verdict.key)}")
     return ExitCode.DONE
 
 

@@ -8,13 +8,13 @@ from yanmo.promote.gate.verdict import Decision, Words
 from yanmo.promote.history.champion_records import shown_time
 from yanmo.store.output import Output
 
-_STATES = {"held": "held", "approved": "promoted", "rejected": "not promoted", "withdrawn": "not promoted"}
-"""State of a decision -> of its night."""
+_STATES = {"held": "held", "approved": "promoted"}
+"""State of a decision -> of its night; the others leave the champion where it is."""
 
 
 def held_row(row: dict[str, Any], decision: Decision) -> dict[str, Any]:
     """What the index says of a verdict whose model waits, or about which a person decided."""
-    return {**about_row(row, decision.words), "state": _STATES[decision.state]}
+    return {**about_row(row, decision.words), "state": _STATES.get(decision.state, "not promoted")}
 
 
 def found_row(row: dict[str, Any], verdict: Output, about: Words | None) -> dict[str, Any]:

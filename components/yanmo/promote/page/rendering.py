@@ -40,6 +40,7 @@ def render(
     decision: Decision | None = None,
     night: Mapping[str, Any] | None = None,
     decided_on: str = "",
+    later: str = "",
 ) -> str:
     """The page as HTML, below 2 MB.
 
@@ -49,6 +50,7 @@ def render(
         night: the record of a night whose page this is; it leads to the channel's others, and says what the
             night cost.
         decided_on: address of the page that says how a person decided, where this one cannot know.
+        later: the command that says what became of a winner, for the page that is never written again.
     """
     table = report["bits_per_character"]
     documents = _largest(table["documents"])
@@ -60,6 +62,7 @@ def render(
         r=report,
         decision=decision,
         decided_on=decided_on,
+        later=later,
         night_serial=None if night is None else int(night["serial"]),
         paid=None if night is None else _paid(night),
         documents=documents,

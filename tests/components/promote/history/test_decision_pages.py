@@ -7,9 +7,12 @@ import re
 
 import pytest
 
-from yanmo.nights.places import is_of_nights
+from yanmo.nights.places import held_page_name, is_of_nights, page_name
+from yanmo.nights.publishing import rows_shown
+from yanmo.promote.command import main
 from yanmo.store.channel.held import read_held
 from yanmo.store.output import open_reference
+from yanmo.store.pointers import swap_pointer
 from yanmo.tools.store.command import main as store_tool
 
 SIGNED = ("--why", "reads well", "--who", "li", "--yes")
@@ -71,6 +74,102 @@ def test_a_winner_that_nobody_holds_has_no_such_page(stage):
     assert stage.promote() == 0
     assert 'class="hold"' not in stored(stage).read_text(encoding="utf-8")
     assert not list(stage.store.list("nights"))
+
+
+def two_held(stage):
+    """Two models that won against the same champion, each in a night of its own."""
+    stage.evaluate(stage.model(1), 8.0)
+    assert stage.promote() == 0
+    own = f"evaluate/{stage.pointer('champion_evaluation').key}"
+    models = []
+    for number in (2, 3):
+        models.append(stage.model(number))
+        stage.evaluate(models[-1], 8.0 - number / 10)
+        assert stage.promote("--hold", "--champion", own, "--run-id", f"run-{number}") == 0
+    return models
+
+
+def on_pages(stage, model, run_id):
+    """What the page of its verdict says above the verdict, what that of its night, and its row."""
+    entry = read_held(stage.store, "dev").of(model.content_digest)
+    [row] = [row for row in rows_shown(stage.store, "dev") if row.run_id == run_id]
+    names = held_page_name("dev", entry.verdict.key), page_name("dev", row)
+    pages = [stage.store.read(name)[0].decode() for name in names]
+    assert all('class="hold"' in page for page in pages)
+    return [html.unescape(page.partition("<h1>")[0]) for page in pages] + [row.sentence.en], row.state
+
+
+def test_a_model_whose_champion_has_changed_says_so_wherever_it_is_shown(stage, caplog):
+    """As `approve` refuses it: with the same words and the same command; after a rollback it waits again."""
+    one, two = two_held(stage)
+    said, state = on_pages(stage, two, "run-3")
+    assert all("Held for approval until 20" in each for each in said) and state == "held"
+    name = f"train/{two.manifest.key[:12]}"
+    assert stage.tool("approve", f"train/{one.manifest.key}", *SIGNED) == 0
+    stale, state = on_pages(stage, two, "run-3")
+    for each in stale:
+        assert "Held for approval" not in each and "yanmo promote approve" not in each
+        assert f"It cannot be approved: {name} was compared with train/" in each
+    assert state == "not promoted" and "无法批准" in stale[0] and "旧" in stale[0]
+    assert stage.tool("approve", f"train/{two.manifest.key}", *SIGNED) == 65
+    refused = re.search(r"(train/\w+ was compared .* now); nothing was moved", caplog.text)[1]
+    command = re.search(r"Compare it again: (yanmo promote --hold [^;]+);", caplog.text)[1]
+    assert all(refused in each and command in each for each in stale)
+    assert stage.tool("rollback", "--why", "dull", "--who", "li", "--yes") == 0
+    again, state = on_pages(stage, two, "run-3")
+    assert all("Held for approval until 20" in each for each in again) and state == "held"
+    assert stage.tool("approve", f"train/{two.manifest.key}", *SIGNED) == 0
+    assert on_pages(stage, two, "run-3")[1] == "promoted"
+
+
+def test_a_night_that_promotes_another_model_makes_those_that_wait_stale(stage):
+    _, two = two_held(stage)
+    stage.evaluate(stage.model(4), 7.0)
+    assert stage.promote("--run-id", "run-4") == 0
+    said, state = on_pages(stage, two, "run-3")
+    assert state == "not promoted"
+    assert all(re.search(r"the champion is train/\w{12} now\. To compare it again", each) for each in said)
+
+
+def test_compared_again_it_waits_again(stage):
+    one, two = two_held(stage)
+    assert stage.tool("approve", f"train/{one.manifest.key}", *SIGNED) == 0
+    command = re.search(r"--challenger (\S+)", on_pages(stage, two, "run-3")[0][0])[1]
+    assert stage.promote("--hold", "--challenger", command, "--run-id", "run-5") == 0
+    said, state = on_pages(stage, two, "run-5")
+    assert state == "held" and all("Held for approval until 20" in each for each in said)
+
+
+def test_a_page_that_an_earlier_version_left_as_waiting_is_mended_by_the_refusal(stage):
+    """The champion moved without a word to the pages."""
+    one, two = two_held(stage)
+    assert swap_pointer(stage.store, "dev", "champion", stage.pointer("champion"), one.reference)
+    assert stage.tool("approve", f"train/{two.manifest.key}", *SIGNED) == 65
+    assert "It cannot be approved" in on_pages(stage, two, "run-3")[0][0]
+
+
+def test_one_whose_time_is_over_says_so(stage):
+    stage.evaluate(stage.model(1))
+    assert stage.promote("--hold", "--hold-days", "0.000001", "--run-id", "run-1") == 0
+    model = stage.pointer("train").key
+    assert stage.tool("approve", f"train/{model}", *SIGNED) == 65
+    [row] = rows_shown(stage.store, "dev")
+    assert "It cannot be approved" in row.sentence.en and "its comparison is too old now" in row.sentence.en
+
+
+def test_the_kept_page_of_every_winner_says_where_to_look_later(stage, capsys):
+    """Also of one that nobody held when it was judged; the command tells, whatever became of it since."""
+    stage.evaluate(stage.model(1))
+    assert stage.promote("--dry-run") == 0, "so it was judged before anybody held it"
+    assert stage.promote("--hold") == 0
+    page = stored(stage).read_text(encoding="utf-8")
+    command = f"yanmo promote history --store {stage.store.uri} --channel dev"
+    assert f"<code>{html.escape(command)}</code>" in page and 'class="hold"' not in page
+    capsys.readouterr()
+    assert main([*command.split()[2:]]) == 0
+    said = capsys.readouterr().out
+    entry = read_held(stage.store, "dev").entries[0]
+    assert "waits for a person since" in said and held_page_name("dev", entry.verdict.key) in said
 
 
 def test_what_a_person_wrote_is_text_on_it(stage, held):
