@@ -7,6 +7,7 @@ not bring an older page back. A page that a kill left behind is mended by the ne
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import re
@@ -52,11 +53,19 @@ def parse_document(data: bytes, schema: str, where: str) -> Values:
         ) from error
 
 
-def change(store: ObjectStore, name: str, schema: str, change: Callable[[Values], Values]) -> Values:
+def change(
+    store: ObjectStore,
+    name: str,
+    schema: str,
+    change: Callable[[Values], Values],
+    above: Callable[[], int] = lambda: 0,
+) -> Values:
     """The document after `change`, which is given what is there now (empty at first); written if it differs.
 
     Args:
         change: gives the new values; may be called again with newer ones.
+        above: gives the serial after which a document begins that is not there: pages that were made of one
+            that was lost say a later change than its first.
 
     Raises:
         StorageError: it changed under every try.
@@ -67,7 +76,8 @@ def change(store: ObjectStore, name: str, schema: str, change: Callable[[Values]
     def changed(data: bytes | None) -> bytes | None:
         nonlocal values
         before = {} if data is None else parse_document(data, schema, f"{store.uri}/{name}")
-        values = change(dict(before)) | {"schema": schema, "serial": before.get("serial", 0)}
+        first = above() if data is None else 0
+        values = change(dict(before)) | {"schema": schema, "serial": before.get("serial", first)}
         if values == before:
             return None
         values["serial"] += 1
@@ -95,6 +105,15 @@ def put_page(
         return page().encode("utf-8", "replace")
 
     amend(store, name, newer)
+
+
+def page_serial(store: ObjectStore, *names: str) -> int:
+    """The latest change of which one of these pages is; 0 where there is none, or none that says so."""
+    latest = 0
+    for name in names:
+        with contextlib.suppress(FileNotFoundError):
+            latest = max(latest, serial_of(store.read(name)[0]))
+    return latest
 
 
 def serial_of(page: bytes) -> int:

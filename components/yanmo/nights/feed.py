@@ -15,7 +15,7 @@ from xml.etree import ElementTree as xml
 from yanmo.nights.changing import SERIAL
 from yanmo.nights.line import LINE_OF, night_line
 from yanmo.nights.night import SAD, Row, plain
-from yanmo.nights.places import feed_name, list_name, page_name
+from yanmo.nights.places import feed_name, list_page, page_name
 from yanmo.nights.settings import pages_url
 
 ATOM = "http://www.w3.org/2005/Atom"
@@ -39,7 +39,7 @@ def feed_of(channel: str, rows: Sequence[Row], feed: str, serial: int) -> str:
     author = _element(root, "author", "")
     _element(author, "name", "Yanmo")
     _link(root, "self", _address(feed_name(channel)), "application/atom+xml")
-    _link(root, "alternate", _address(list_name(channel).removesuffix("json") + "html"), "text/html")
+    _link(root, "alternate", _address(list_page(channel)), "text/html")
     own = uuid.UUID(feed)
     for row in rows:
         _entry(root, own, channel, row)

@@ -11,10 +11,10 @@ import uuid
 from collections import Counter
 from typing import Any
 
-from yanmo.nights.changing import Values, change, read_document
+from yanmo.nights.changing import Values, change, page_serial, read_document
 from yanmo.nights.night import STATES, Row, newest_first
 from yanmo.nights.paid import paid_for
-from yanmo.nights.places import CHANNELS, list_name
+from yanmo.nights.places import CHANNELS, TOP, feed_name, list_name, list_page
 from yanmo.store.objects import ObjectStore
 
 SCHEMA, CHANNELS_SCHEMA = "yanmo.nights/1", "yanmo.channels/1"
@@ -28,7 +28,8 @@ _MOST_MONTHS, _MOST_CHANNELS = 1200, 1000
 def rows_in(values: Values | None) -> list[Row]:
     """The nights in a document, the newest first; what is no row is left out."""
     found: list[Row] = []
-    for each in (values or {}).get("nights", ()):
+    listed = (values or {}).get("nights")
+    for each in listed if isinstance(listed, list) else ():
         try:
             found.append(Row.of(each))
         except (ValueError, KeyError, TypeError, AttributeError):
@@ -56,18 +57,39 @@ def _put(store: ObjectStore, channel: str, month: str, name: str, row: Row | Non
         kept = newest_first(rows)[:most]
         return {**values, "channel": channel, "nights": [one.to_dict() for one in kept]}
 
-    of_month = change(store, list_name(channel, month), SCHEMA, lambda v: with_row(v, MOST_A_MONTH))
+    def above() -> int:
+        said = months_in(read_index(store, channel)).get(month, {})
+        return max(int(said.get("serial", 0)), page_serial(store, list_page(channel, month)))
+
+    document = list_name(channel, month)
+    of_month = change(store, document, SCHEMA, lambda v: with_row(v, MOST_A_MONTH), above)
     counted = {"serial": of_month["serial"], **_counts(rows_in(of_month))}
 
     def with_month(values: Values) -> Values:
-        months = dict(values.get("months", {}))
+        months = months_in(values)
         if counted["serial"] >= months.get(month, {}).get("serial", 0):
             months[month] = counted
         newest = sorted(months, reverse=True)[:_MOST_MONTHS]
         own = {"feed": values.get("feed") or uuid.uuid4().urn, "months": {m: months[m] for m in newest}}
         return {**with_row(values, NEWEST), **own}
 
-    return of_month, change(store, list_name(channel), SCHEMA, with_month)
+    def above_all() -> int:
+        return page_serial(store, list_page(channel), feed_name(channel))
+
+    return of_month, change(store, list_name(channel), SCHEMA, with_month, above_all)
+
+
+def months_in(values: Values | None) -> dict[str, Any]:
+    """Month -> how many of its nights stand how, as the index counted them; what is no month is left out."""
+    said = (values or {}).get("months")
+    found = said if isinstance(said, dict) else {}
+    return {month: counts for month, counts in found.items() if _is_counted(counts)}
+
+
+def _is_counted(counts: Any) -> bool:
+    return isinstance(counts, dict) and all(
+        isinstance(counts.get(name), int) for name in ("serial", "nights")
+    )
 
 
 def _counts(rows: list[Row]) -> dict[str, Any]:
@@ -94,7 +116,7 @@ def add_channel(store: ObjectStore, channel: str) -> Values:
         names = sorted({*values.get("channels", ()), channel})[:_MOST_CHANNELS]
         return {**values, "channels": names}
 
-    return change(store, CHANNELS, CHANNELS_SCHEMA, with_channel)
+    return change(store, CHANNELS, CHANNELS_SCHEMA, with_channel, lambda: page_serial(store, TOP))
 
 
 def channels_in(values: dict[str, Any]) -> list[str]:

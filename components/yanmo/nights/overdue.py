@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from datetime import datetime, tzinfo
 
+from yanmo.common.errors import DataError
 from yanmo.nights.changing import Values
 from yanmo.nights.lists import read_index, rows_in
 from yanmo.nights.night import BEGUN, Row, Words, night_date, seconds_of
@@ -48,25 +49,36 @@ def settle(store: ObjectStore, channel: str, *, but: str = "") -> int:
         but: the run that asks.
 
     Raises:
-        OSError, DataError, EnvironmentFault: the store does not answer, or the lists are damaged.
+        OSError, DataError, EnvironmentFault: the store does not answer, the lists are damaged, or a record
+            is; then the other nights were looked at all the same.
     """
-    changed = 0
+    changed, damaged = 0, None
     for row in rows_in(read_index(store, channel)):
         if row.state != BEGUN or row.run_id == but:
             continue
-        record = read_record(store, channel, row.run_id)
-        if record is None:
-            continue
-        if record["state"] == BEGUN:
-            dead = _death(store, record)
-            if dead is None:
-                continue
-            log.warning("night of %s (run %s): %s", row.date, row.run_id, dead.sentence.en)
-            record = record_end(store, channel, row.run_id, row.date, str(record["timezone"]), dead)
-        publish(store, record)
-        announce(store, record)
-        changed += 1
+        try:
+            changed += _settled(store, channel, row)
+        except DataError as error:
+            damaged = damaged or error
+    if damaged is not None:
+        raise damaged
     return changed
+
+
+def _settled(store: ObjectStore, channel: str, row: Row) -> bool:
+    """Whether there was something to say of a night that goes on in the index."""
+    record = read_record(store, channel, row.run_id)
+    if record is None:
+        return False
+    if record["state"] == BEGUN:
+        dead = _death(store, record)
+        if dead is None:
+            return False
+        log.warning("night of %s (run %s): %s", row.date, row.run_id, dead.sentence.en)
+        record = record_end(store, channel, row.run_id, row.date, str(record["timezone"]), dead)
+    publish(store, record)
+    announce(store, record)
+    return True
 
 
 def _death(store: ObjectStore, record: Values) -> StageEnd | None:

@@ -54,6 +54,11 @@ def list_name(channel: str, which: str = "index") -> str:
     return f"nights/{channel}/{which}.json"
 
 
+def list_page(channel: str, which: str = "index") -> str:
+    """The page of such a document."""
+    return list_name(channel, which).removesuffix("json") + "html"
+
+
 def feed_name(channel: str) -> str:
     """The newest nights as a feed."""
     return f"nights/{channel}/feed.xml"

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from yanmo.nights.changing import Values, put_page
-from yanmo.nights.lists import add_channel, channels_in, drop_row, put_row, read_index, rows_in
+from yanmo.nights.lists import add_channel, channels_in, drop_row, months_in, put_row, read_index, rows_in
 from yanmo.nights.night import Row
-from yanmo.nights.places import TOP, feed_name, list_name, page_name
+from yanmo.nights.places import TOP, feed_name, list_page, page_name
 from yanmo.nights.record import row_of
 from yanmo.nights.short_pages import is_short, short_page
 from yanmo.store.objects import ObjectStore
@@ -69,11 +69,11 @@ def show_list(store: ObjectStore, channel: str, which: str, values: Values, *, a
 
     serial = int(values["serial"])
     rows = rows_in(values)
-    page = list_name(channel, which).removesuffix("json") + "html"
+    page = list_page(channel, which)
     if which != "index":
         put_page(store, page, serial, lambda: month_page(channel, which, rows, serial), again=again)
         return
-    months = values.get("months", {})
+    months = months_in(values)
     put_page(store, page, serial, lambda: index_page(channel, rows, months, serial), again=again)
     feed = str(values.get("feed", ""))
     put_page(store, feed_name(channel), serial, lambda: feed_of(channel, rows, feed, serial), again=again)

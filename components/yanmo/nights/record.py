@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from yanmo.common.errors import DataError, wrong_in
 from yanmo.nights.changing import Values, change, read_document
-from yanmo.nights.night import BEGUN, Row, Words, plain, run_part, summed
+from yanmo.nights.night import BEGUN, Row, Words, iso, plain, run_part, summed
 from yanmo.nights.places import record_name
 from yanmo.nights.prices import Prices
 from yanmo.store.objects import ObjectStore
@@ -190,5 +191,26 @@ def _sentence(values: Values) -> dict[str, str]:
 
 
 def read_record(store: ObjectStore, channel: str, run_id: str) -> Values | None:
-    """What is known of a night; None for nothing. Raises DataError where it is damaged."""
-    return read_document(store, record_name(channel, run_part(run_id)), SCHEMA)
+    """What is known of a night; None for nothing. Raises DataError where it is damaged, or no such record."""
+    name = record_name(channel, run_part(run_id))
+    values = read_document(store, name, SCHEMA)
+    return None if values is None else checked(values, f"{store.uri}/{name}")
+
+
+def checked(values: Values, where: str) -> Values:
+    """A record that was read from `where`, once all that its readers rely on is there.
+
+    Raises:
+        DataError: it is not, or not of its kind.
+    """
+    try:
+        row_of(values)
+        for stage in values["stages"].values():
+            iso(stage["at"]), stage["key"].strip(), stage["state"].strip(), stage["stage"].strip()
+        for name in ("channel", "run_id", "timezone"):
+            values[name].strip()
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DataError(
+            f"{where}: no record of a night: {wrong_in(error)}; restore it, or delete it"
+        ) from error
+    return values

@@ -37,12 +37,17 @@ def shortened_at(record: Values) -> str:
     return str(record[_SHORT]["at"]) if is_short(record) else ""
 
 
-def marked(record: Values) -> Values:
+def is_lost(record: Values) -> bool:
+    """Whether it is short because the whole one was lost."""
+    return is_short(record) and record[_SHORT].get("lost") is True
+
+
+def marked(record: Values, *, lost: bool = False) -> Values:
     """The record as it will be once its page is short."""
     if is_short(record):
         return record
     serial = int(record["serial"]) + 1
-    return {**record, "serial": serial, _SHORT: {"serial": serial, "at": utc_now()}}
+    return {**record, "serial": serial, _SHORT: {"serial": serial, "at": utc_now(), "lost": lost}}
 
 
 def short_page(record: Values) -> str:
@@ -53,10 +58,10 @@ def short_page(record: Values) -> str:
     """
     from yanmo.nights.pages.rendering import short_page
 
-    return short_page(record, row_of(record), shortened_at(record))
+    return short_page(record, row_of(record), shortened_at(record), is_lost(record))
 
 
-def shorten(store: ObjectStore, name: str, serial: int) -> bool:
+def shorten(store: ObjectStore, name: str, serial: int, *, lost: bool = False) -> bool:
     """Replace the page of a night by a short one; whether it was done.
 
     False where somebody has said more of the night meanwhile, or has taken it back: its page is theirs.
@@ -64,6 +69,7 @@ def shorten(store: ObjectStore, name: str, serial: int) -> bool:
     Args:
         name: of its record.
         serial: of the record when this was decided.
+        lost: whether the page was lost, and a short one is to take its place.
 
     Raises:
         StorageError, DataError: as `change`; the same call goes on.
@@ -72,7 +78,7 @@ def shorten(store: ObjectStore, name: str, serial: int) -> bool:
     def with_mark(values: Values) -> Values:
         if values.get("serial") != serial:
             raise _Meanwhile
-        return {**values, _SHORT: marked(values)[_SHORT]}
+        return {**values, _SHORT: marked(values, lost=lost)[_SHORT]}
 
     try:
         record = change(store, name, SCHEMA, with_mark)
@@ -83,7 +89,7 @@ def shorten(store: ObjectStore, name: str, serial: int) -> bool:
 
     def shorter(data: bytes | None) -> bytes | None:
         nonlocal is_done
-        is_done = data is not None and serial_of(data) <= record["serial"]
+        is_done = lost if data is None else serial_of(data) <= record["serial"]
         return page if is_done else None
 
     amend(store, page_name(str(record["channel"]), row_of(record)), shorter)

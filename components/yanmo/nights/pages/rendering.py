@@ -72,12 +72,23 @@ def night_page(record: Values, row: Row) -> str:
     )
 
 
-def short_page(record: Values, row: Row, at: str) -> str:
+def short_page(record: Values, row: Row, at: str, is_lost: bool) -> str:
     """What stays of an old night's page, at most `short_pages.MOST_BYTES`.
 
     Args:
         at: when it became short, UTC, ISO 8601.
+        is_lost: whether because the whole one was lost.
     """
+    when = shown_time(at)
+    why = Words(
+        f"Made short at {when} by yanmo store gc --keep-pages.",
+        f"已于 {when} 由 yanmo store gc --keep-pages 缩短。",
+    )
+    if is_lost:
+        why = Words(
+            f"The whole page was lost; this one was made at {when} by yanmo nights rebuild.",
+            f"完整的页面已丢失；本页于 {when} 由 yanmo nights rebuild 生成。",
+        )
     kept = record_name(str(record["channel"]), str(record["run_id"]))
     return _page(
         "short.html.jinja",
@@ -85,9 +96,8 @@ def short_page(record: Values, row: Row, at: str) -> str:
         row=row,
         facts=_facts(row, record["stages"].values()),
         words=Words(
-            f"Made short at {shown_time(at)} by yanmo store gc --keep-pages. The store has what is known of "
-            f"the night in {kept}.",
-            f"已于 {shown_time(at)} 由 yanmo store gc --keep-pages 缩短。关于该夜的记录见存储中的 {kept}。",
+            f"{why.en} The store has what is known of the night in {kept}.",
+            f"{why.zh}关于该夜的记录见存储中的 {kept}。",
         ),
         serial=int(record["serial"]),
     )

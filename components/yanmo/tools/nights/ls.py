@@ -10,7 +10,7 @@ from yanmo.common.errors import ExitCode
 from yanmo.common.logs import human_seconds
 from yanmo.nights.lists import rows_in
 from yanmo.nights.night import Row
-from yanmo.nights.places import list_name
+from yanmo.nights.places import list_page
 from yanmo.nights.telling import page_address
 from yanmo.options.fields import opt
 from yanmo.options.shared import ToolOptions, channel_opt
@@ -39,7 +39,7 @@ def run(store: ObjectStore, options: LsOptions) -> int:
         print(f"channel {options.channel} of {store.uri} has no night yet")
         return ExitCode.DONE
     print("\n".join(text_table([["date", "night", "bits", "took", "run", "why"], *map(_cells, rows)])))
-    page = list_name(options.channel).removesuffix("json") + "html"
+    page = list_page(options.channel)
     print(f"\nall of them: {store.uri}/{page}")
     return ExitCode.DONE
 

@@ -17,11 +17,10 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from yanmo.common.errors import DataError
-from yanmo.nights.changing import read_document
 from yanmo.nights.night import BEGUN, Row
 from yanmo.nights.overdue import MISSED
 from yanmo.nights.places import page_name, record_name
-from yanmo.nights.record import SCHEMA, row_of
+from yanmo.nights.record import read_record, row_of
 from yanmo.nights.short_pages import MOST_BYTES, is_short, marked, short_page
 from yanmo.options.values import Bounds, number_in
 from yanmo.store.channel.document import kind_of_document
@@ -115,9 +114,8 @@ def pages_to_shorten(
     spared = _read_kept(store, inventory.pointers)
     written = {info.name: info.modified for info in inventory.nights}
     for channel, run, info in old:
-        record = record_name(channel, run)
-        is_old = store.clock() - max(info.modified, written.get(record, 0.0)) >= older_than
-        why = _judge(store, plan, spared, channel, info, record, is_old)
+        newest = max(info.modified, written.get(record_name(channel, run), 0.0))
+        why = _judge(store, plan, spared, channel, run, info, store.clock() - newest >= older_than)
         if why:
             plan.whole[why] += 1
     return plan
@@ -153,11 +151,11 @@ def _read_kept(store: ObjectStore, pointers: list[ObjectInfo]) -> _Kept:
 
 
 def _judge(
-    store: ObjectStore, plan: PagePlan, kept: _Kept, channel: str, page: ObjectInfo, name: str, is_old: bool
+    store: ObjectStore, plan: PagePlan, kept: _Kept, channel: str, run: str, page: ObjectInfo, is_old: bool
 ) -> str:
     """Enter a page into the plan; or why it stays whole."""
     try:
-        record = read_document(store, name, SCHEMA)
+        record = read_record(store, channel, run)
         if record is None:
             return "nothing is known of its night"
         row = row_of(record)
@@ -166,10 +164,11 @@ def _judge(
         if why or not (is_old or is_short(record)):  # a short one that is not was left by a kill
             return why or "something was said of its night lately"
         freed = page.bytes - len(short_page(marked(record)).encode())
-    except (DataError, ValueError, KeyError, TypeError, AttributeError) as error:
-        log.warning("%s/%s stays whole: its record is damaged: %s", store.uri, page.name, error)
+    except DataError as error:
+        log.warning("%s/%s stays whole: %s", store.uri, page.name, error)
         return "the record of its night is damaged"
-    one = ToShorten(channel=channel, page=page, record=name, serial=int(record["serial"]), bytes=freed)
+    name, serial = record_name(channel, run), int(record["serial"])
+    one = ToShorten(channel=channel, page=page, record=name, serial=serial, bytes=freed)
     plan.to_shorten.append(one)
     return ""
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from yanmo.nights.changing import Values, parse_document
-from yanmo.nights.lists import SCHEMA, rows_in
+from yanmo.nights.lists import SCHEMA, months_in, rows_in
 from yanmo.nights.paid import Paid, paid_by, paid_in
 from yanmo.nights.prices import Prices
 
@@ -26,7 +25,7 @@ class Spent:
 
 def spent_in(index: Values) -> Spent:
     """What the newest nights cost, from the index of a channel's nights."""
-    months: Mapping[str, Any] = index.get("months", {})
+    months = months_in(index)
     newest = max(months, default="")
     night = next((paid for row in rows_in(index) if (paid := paid_by(row))), None)
     month = paid_in(months[newest]) if newest else []

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 
+from yanmo.common.errors import DataError
 from yanmo.nights.night import night_date, seconds_of
 from yanmo.nights.overdue import forget_missed, settle, tell_missed
 from yanmo.nights.publishing import rows_shown
@@ -36,16 +37,28 @@ class NightTeller:
             due: channel -> its plan, and the nights of it that are due, as they stand.
 
         Raises:
-            OSError, DataError, EnvironmentFault: the store cannot be read or written now.
+            OSError, EnvironmentFault: the store cannot be read or written now.
+            DataError: what is said of a channel is damaged; of the others all was told.
         """
-        for channel in channels:
-            settle(self._store, channel)
-        for channel, (plan, nights) in due.items():
-            for night in nights:
-                told = channel, night.begin
-                if now - night.begin < _RECENT_SECONDS and self._told.get(told) != night.state:
-                    self._tell_of(channel, plan, night)
-                    self._told[told] = night.state
+        damaged = None
+        for channel in dict.fromkeys([*channels, *due]):
+            try:
+                settle(self._store, channel)
+                self._tell_due(channel, due, now)
+            except DataError as error:
+                damaged = damaged or error
+        if damaged is not None:
+            raise damaged
+
+    def _tell_due(self, channel: str, due: Mapping[str, tuple[Plan, Iterable[Night]]], now: float) -> None:
+        if channel not in due:
+            return
+        plan, nights = due[channel]
+        for night in nights:
+            told = channel, night.begin
+            if now - night.begin < _RECENT_SECONDS and self._told.get(told) != night.state:
+                self._tell_of(channel, plan, night)
+                self._told[told] = night.state
 
     def _tell_of(self, channel: str, plan: Plan, night: Night) -> None:
         zone = plan.zone
