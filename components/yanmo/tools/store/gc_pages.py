@@ -4,7 +4,7 @@ Whole stay, however old: the pages of nights whose model became champion, in whi
 wait for a person; of those that go on; and those about which something was said a short time ago.
 
 Cost: a page that is short already is known by its size in the listing. Of each other old page the night's
-record is read, 5 kB.
+record is read, 3 to 6 kB.
 """
 
 from __future__ import annotations
