@@ -39,6 +39,9 @@ class Proxy:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True, name=type(self).__name__)
         self._server: asyncio.Server | None = None
+        self._taken: set[asyncio.Task[None] | None] = set()
+        """Connections that are served: asyncio holds their tasks weakly, and one that waits for a server that
+        is gone may be collected in the midst."""
 
     @property
     def rates(self) -> Mapping[str, float]:
@@ -47,6 +50,14 @@ class Proxy:
 
     async def _handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         raise NotImplementedError
+
+    async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        self._taken.add(task)
+        try:
+            await self._handle(reader, writer)
+        finally:
+            self._taken.discard(task)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -62,7 +73,7 @@ class Proxy:
         self._loop.close()
 
     async def _listen(self) -> None:
-        self._server = await asyncio.start_server(self._handle, self._host, 0, limit=self.head_limit)
+        self._server = await asyncio.start_server(self._take, self._host, 0, limit=self.head_limit)
         self.endpoint = f"{self.scheme}://{self._host}:{self._server.sockets[0].getsockname()[1]}"
 
     async def _end(self) -> None:
