@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 STATE = Path(os.environ.get("YANMO_LAB", Path.home() / ".cache/yanmo-lab"))
+_SETTLED_SECONDS = 3.0
 _CEPH = {"CEPH_CONF": str(STATE / "ceph/ceph.conf"), "PATH": "/usr/bin:/bin:/usr/sbin"}
 
 
@@ -24,8 +25,15 @@ class Lab:
         self._program = folder / "lab"
 
     def up(self, until: str = "kfp") -> None:
-        """Start what does not run, and wait for it."""
+        """Start what does not run, and wait for it.
+
+        `up` writes the file of kube-proxy again, which ends when that changes: in a cluster its DaemonSet
+        starts it again, here a second `up` does.
+        """
         self._do("up", "--until", until)
+        time.sleep(_SETTLED_SECONDS)
+        if not self._is_alive("kube-proxy"):
+            self._do("up", "--until", until)
 
     def down(self) -> None:
         """Stop everything; databases and buckets stay."""
@@ -33,17 +41,23 @@ class Lab:
 
     def stop(self, daemon: str) -> None:
         """End a daemon as its machine's shutdown would, and wait until it is gone."""
-        pid = int((STATE / f"run/{daemon}.pid").read_text())
+        pid = self._pid(daemon)
         os.kill(pid, signal.SIGTERM)
         for _ in range(300):
-            try:
-                state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-            except FileNotFoundError:
-                return
-            if state == "Z":
+            if not self._is_alive(daemon):
                 return
             time.sleep(0.1)
         os.kill(pid, signal.SIGKILL)
+
+    def _pid(self, daemon: str) -> int:
+        return int((STATE / f"run/{daemon}.pid").read_text())
+
+    def _is_alive(self, daemon: str) -> bool:
+        try:
+            stat = Path(f"/proc/{self._pid(daemon)}/stat").read_text()
+        except FileNotFoundError:
+            return False
+        return stat.rpartition(")")[2].split()[0] != "Z"
 
     def new_key(self, name: str) -> str:
         """Give the store's user one more access key; returns its secret key."""
