@@ -40,7 +40,7 @@ STATUS = (
     *("status", "--serve", "--serve-port=0", "--store=runs/drawn", "--refresh-seconds=2"),
     *("--count-seconds=20", "--cron=*/3 * * * *", "--night-channel=demo"),
 )
-NIGHT_SECONDS = 300
+NIGHT_SECONDS = 240
 """From one night to the next."""
 OF_NIGHTS = (
     *("status", "--serve", "--serve-port=0", "--store=runs/nights", "--refresh-seconds=2"),
@@ -348,6 +348,7 @@ def pictures(name: str, server: Prometheus, start: float, end: float) -> list[st
     def ask(expression: str) -> list[dict[str, Any]]:
         asked = re.sub(r"\$(namespace|channel|run|rank)\b", ".*", expression)
         asked = asked.replace("$__rate_interval", f"{max(int(4 * step), 10)}s")
+        asked = asked.replace(":15s]", ":1s]")  # from a scrape to the next
         return server.over(asked, start, end, step)
 
     rows: list[tuple[str, list[dict[str, Any]]]] = []

@@ -9,7 +9,8 @@ from __future__ import annotations
 from panels import ALERTS_NOW, CHANNEL, NAMESPACE, Dashboard, Panel, Query, Row, Variable, one
 
 _CHOSEN = '{namespace=~"$namespace",channel=~"$channel"}'
-_DAY = "[1d]"
+_DAY = "[1d:15s]"
+"""In steps of a scrape: what one scrape saw alone is found."""
 _BAD = 'state=~"missed|failed"'
 _POD = "instance, pod"
 _PRICES = "needs prices (YANMO_GPU_HOUR_PRICE and its kin)"
@@ -20,17 +21,27 @@ def _of(metric: str, *more: str) -> str:
     return metric + _CHOSEN.replace("}", "".join(f",{each}" for each in more) + "}")
 
 
-def _last_of_a_day(metric: str, *labels: str) -> str:
-    """What the pods of a day said last, with the stage and channel that they were of."""
-    info = f"max by ({_POD}, stage, channel) (last_over_time(yanmo_run_info{_CHOSEN}{_DAY}))"
-    said = f"max by ({', '.join((_POD, *labels))}) (last_over_time({metric}{_DAY}))"
+def _joined(metric: str, *labels: str) -> str:
+    """What each pod says, with the stage and channel that it is of.
+
+    At one moment: an address may be that of another stage an hour later, as in a pod that runs all of a
+    night, or on a laptop.
+    """
+    info = f"max by ({_POD}, stage, channel) (yanmo_run_info{_CHOSEN})"
+    said = f"max by ({', '.join((_POD, *labels))}) ({metric})"
     return f"{said} * on ({_POD}) group_left (stage, channel) {info}"
 
 
+def _last_of_a_day(metric: str, *labels: str) -> str:
+    """What the newest pod of a day said last."""
+    newest = f"max by ({', '.join(('stage', 'channel', *labels))}) ({_joined(metric, *labels)})"
+    return f"last_over_time(({newest}){_DAY})"
+
+
 def _cost(name: str, *labels: str) -> str:
-    """A figure that has the stage in its name, of all stages in a day."""
-    found = _last_of_a_day(f'{{__name__=~"yanmo_[a-z]+_{name}"}}', *labels)
-    return f"sum by ({', '.join(('stage', 'channel', *labels))}) ({found})"
+    """A figure that has the stage in its name, of all pods in a day."""
+    found = _joined(f'{{__name__=~"yanmo_[a-z]+_{name}"}}', *labels)
+    return f"sum by ({', '.join(('stage', 'channel', *labels))}) (last_over_time(({found}){_DAY}))"
 
 
 def _one(title: str, expression: str, legend: str = "{{channel}}", **more: object) -> Panel:

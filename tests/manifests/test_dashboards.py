@@ -76,7 +76,7 @@ def queries(name: str) -> list[tuple[str, str, str]]:
 def chosen(expression: str, within: str = "20s") -> str:
     """As Grafana asks it, with everything chosen."""
     found = re.sub(r"\$(namespace|channel|run|rank)\b", ".*", expression)
-    found = found.replace("$__rate_interval", within)
+    found = found.replace("$__rate_interval", within).replace(":15s]", ":1s]")  # of a scrape to the next
     assert "$" not in found.replace('"$1"', ""), expression
     return found
 
@@ -205,6 +205,52 @@ def test_every_query_is_promql(tmp_path: Path) -> None:
     path.write_text(yaml.safe_dump({"groups": [{"name": "queries", "rules": rules}]}))
     command = ["promtool", "check", "rules", "--lint=none", str(path)]
     done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+POD, NEXT = 'instance="10.0.0.7:9464",pod="night-1"', 'instance="10.0.0.8:9464",pod="night-2"'
+"""A night in one pod: its stages have one address after each other. Then another channel's, then the next
+night of the first."""
+SAID = {
+    f'yanmo_run_info{{{POD},stage="train",channel="poems",run_id="1"}}': "1x3 stale",
+    f"yanmo_train_duration_seconds{{{POD}}}": "600x3 stale",
+    f'yanmo_run_info{{{POD},stage="promote",channel="poems",run_id="1"}}': "_x8 1x1 stale",
+    f'yanmo_promote_verdict{{{POD},outcome="promoted"}}': "_x8 1x1 stale",
+    f'yanmo_run_info{{{POD},stage="promote",channel="prose",run_id="2"}}': "_x30 1 stale",
+    f'yanmo_promote_mean_bits_per_character{{{POD},model="a"}}': "_x8 7.5x1 stale",
+    f'yanmo_promote_mean_bits_per_character{{{POD},model="b"}}': "_x30 6.5 stale",
+    f"yanmo_promote_duration_seconds{{{POD}}}": "_x8 20x1 stale _x19 30 stale",
+    f'yanmo_run_info{{{NEXT},stage="promote",channel="poems",run_id="3"}}': "_x50 1 stale",
+    f'yanmo_promote_mean_bits_per_character{{{NEXT},model="a"}}': "_x50 7 stale",
+    f"yanmo_promote_duration_seconds{{{NEXT}}}": "_x50 25 stale",
+}
+OF_A_DAY = {
+    "Challenger and champion": [
+        ('{model="a",stage="promote",channel="poems"}', 7.0),
+        ('{model="b",stage="promote",channel="prose"}', 6.5),
+    ],
+    "Since the last promotion": [('{outcome="promoted",stage="promote",channel="poems"}', 1)],
+    "Time of the stages, of a day": [
+        ('{stage="promote",channel="poems"}', 45),
+        ('{stage="promote",channel="prose"}', 30),
+        ('{stage="train",channel="poems"}', 600),
+    ],
+}
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool")
+def test_one_address_of_several_stages_and_channels_is_told_apart(tmp_path: Path) -> None:
+    asked = {title: expression for title, expression, _ in queries("nights")}
+    tests = [
+        {"expr": re.sub(r"\$\w+", ".*", asked[title]), "eval_time": "2h", "exp_samples": samples}
+        for title, found in OF_A_DAY.items()
+        if (samples := [{"labels": labels, "value": value} for labels, value in found])
+    ]
+    series = [{"series": name, "values": values} for name, values in SAID.items()]
+    case = {"interval": "15s", "input_series": series, "promql_expr_test": tests}
+    path = tmp_path / "cases.yaml"
+    path.write_text(yaml.safe_dump({"rule_files": [], "tests": [case]}))
+    done = subprocess.run(["promtool", "test", "rules", str(path)], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

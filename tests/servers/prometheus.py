@@ -138,11 +138,15 @@ class Prometheus:
                 served.pop(pid).leads_to = 0
             for pid in of_stages - served.keys():
                 for port in listening(pid):
-                    served[pid] = way = self._ways[next(self._numbers)]
+                    served[pid] = way = self._free_way()
                     way.leads_to = port
                     threading.Thread(target=_ask_once, args=(port,), daemon=True).start()
         for way in served.values():
             way.leads_to = 0
+
+    def _free_way(self) -> _Way:
+        """The one that nothing has used for longest."""
+        return next(way for number in self._numbers if not (way := self._ways[number]).leads_to)
 
     @staticmethod
     def _of(root: int) -> set[int]:

@@ -37,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     def serve() -> int:
         options, words, started = None, default_argv(argv), time.monotonic()
         try:
-            options = load(ResolveOptions, words, "yanmo resolve")
+            options = _with_channel(load(ResolveOptions, words, "yanmo resolve"))
             setup(options.log_level, STAGE.name, options.log_format)
             tell_children(options)
             with telemetry_of(STAGE, options) as telemetry:
@@ -84,15 +84,15 @@ def _begin_night(store: ObjectStore, options: ResolveOptions, run: WholeRun, sta
 
 
 def _tell_failure(options: ResolveOptions, started: float, error: Exception) -> None:
-    """Show that a night has failed at its begin; the channel may be on the form alone."""
-    channel = next(
-        (each.partition("=")[2] for each in options.form if each.startswith("resolve.channel=")), ""
-    )
+    """Show that a night has failed at its begin."""
     with contextlib.suppress(UsageError):
-        options = with_store(
-            dataclasses.replace(options, channel=channel or options.channel), _outputs(options)
-        )
-        Teller(STAGE.name, options, started).failed(error, "")
+        Teller(STAGE.name, with_store(options, _outputs(options)), started).failed(error, "")
+
+
+def _with_channel(options: ResolveOptions) -> ResolveOptions:
+    """The options with the channel, which may be on the form alone: metrics and a failure name it too."""
+    said = (each.partition("=")[2] for each in options.form if each.startswith("resolve.channel="))
+    return dataclasses.replace(options, channel=next(said, "") or options.channel)
 
 
 def _outputs(options: ResolveOptions) -> ExecutorOutputs | None:
