@@ -14,7 +14,7 @@ from typing import Any
 from yanmo.nights.changing import Values, change, page_serial, read_document
 from yanmo.nights.night import STATES, Row, newest_first
 from yanmo.nights.paid import paid_for
-from yanmo.nights.places import CHANNELS, TOP, feed_name, list_name, list_page
+from yanmo.nights.places import CHANNELS, TOP, feed_name, is_of_nights, list_name, list_page
 from yanmo.store.objects import ObjectStore
 
 SCHEMA, CHANNELS_SCHEMA = "yanmo.nights/1", "yanmo.channels/1"
@@ -113,12 +113,14 @@ def add_channel(store: ObjectStore, channel: str) -> Values:
     """Let the list of channels name this one."""
 
     def with_channel(values: Values) -> Values:
-        names = sorted({*values.get("channels", ()), channel})[:_MOST_CHANNELS]
+        names = sorted({*channels_in(values), channel})[:_MOST_CHANNELS]
         return {**values, "channels": names}
 
     return change(store, CHANNELS, CHANNELS_SCHEMA, with_channel, lambda: page_serial(store, TOP))
 
 
 def channels_in(values: dict[str, Any]) -> list[str]:
-    """The channels that a list names."""
-    return [str(name) for name in values.get("channels", ())]
+    """The channels that a list names; what is no channel's name is left out."""
+    listed = values.get("channels")
+    names = [str(name) for name in listed] if isinstance(listed, list) else []
+    return [name for name in names if is_of_nights(list_page(name))]

@@ -13,7 +13,7 @@ from typing import Any
 
 from yanmo.common.errors import DataError, wrong_in
 from yanmo.nights.changing import Values, change, read_document
-from yanmo.nights.night import BEGUN, Row, Words, iso, plain, run_part, summed
+from yanmo.nights.night import BEGUN, Row, Words, finite, iso, plain, run_part, summed
 from yanmo.nights.places import record_name
 from yanmo.nights.prices import Prices
 from yanmo.store.objects import ObjectStore
@@ -206,11 +206,29 @@ def checked(values: Values, where: str) -> Values:
     try:
         row_of(values)
         for stage in values["stages"].values():
-            iso(stage["at"]), stage["key"].strip(), stage["state"].strip(), stage["stage"].strip()
-        for name in ("channel", "run_id", "timezone"):
-            values[name].strip()
+            _check_stage(stage)
+        _check_texts(values, "channel", "run_id", "timezone", "state")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(
             f"{where}: no record of a night: {wrong_in(error)}; restore it, or delete it"
         ) from error
     return values
+
+
+def _check_stage(stage: Values) -> None:
+    """Raise ValueError, KeyError, TypeError or AttributeError where it is not as `record_end` writes it."""
+    _check_texts(stage, "key", "state", "stage", "at")
+    _check_texts(stage["sentence"], "en", "zh")
+    iso(stage["at"])
+    if not all(isinstance(line, str) for line in stage["lines"]):
+        raise ValueError("a line is no text")
+    if any(finite(used) is None for used in stage["cost"].values() if used is not None):
+        raise ValueError("a cost is no number")
+    if not all(isinstance(stage.get(name, 0), int) for name in ("survived", "killed")):
+        raise ValueError("a count is no number")
+
+
+def _check_texts(values: Values, *names: str) -> None:
+    for name in names:
+        if not isinstance(values[name], str):
+            raise ValueError(f"{name} is no text")

@@ -106,7 +106,8 @@ def short_page(record: Values, row: Row, at: str, is_lost: bool) -> str:
 def _facts(row: Row, stages: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
     """What a short page has of a night in figures and names."""
     seconds, paid = row.cost.get("seconds"), paid_by(row)
-    made = [f"{each['stage']}/{str(each['key'])[:12]}" for each in stages if each.get("key")]
+    done = [each for each in stages if each["state"] == "done" and each["key"]]
+    made = [f"{each['stage']}/{each['key'][:12]}" for each in done]
     found = {
         "run 运行": row.run_id,
         "began 开始于": shown_time(row.began),

@@ -6,8 +6,9 @@ gc`. A night that begins after all is missed no more.
 
 from __future__ import annotations
 
+import functools
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from yanmo.common.errors import DataError
 from yanmo.nights.night import night_date, seconds_of
@@ -38,22 +39,23 @@ class NightTeller:
 
         Raises:
             OSError, EnvironmentFault: the store cannot be read or written now.
-            DataError: what is said of a channel is damaged; of the others all was told.
+            DataError: something that is said of nights is damaged; all else was told.
         """
+        known = dict.fromkeys([*channels, *due])  # one that is due may have no output yet
+        acts: list[Callable[[], object]] = [
+            functools.partial(settle, self._store, channel) for channel in known
+        ]
+        acts += [functools.partial(self._tell_due, channel, *found, now) for channel, found in due.items()]
         damaged = None
-        for channel in dict.fromkeys([*channels, *due]):
+        for act in acts:
             try:
-                settle(self._store, channel)
-                self._tell_due(channel, due, now)
+                act()
             except DataError as error:
                 damaged = damaged or error
         if damaged is not None:
             raise damaged
 
-    def _tell_due(self, channel: str, due: Mapping[str, tuple[Plan, Iterable[Night]]], now: float) -> None:
-        if channel not in due:
-            return
-        plan, nights = due[channel]
+    def _tell_due(self, channel: str, plan: Plan, nights: Iterable[Night], now: float) -> None:
         for night in nights:
             told = channel, night.begin
             if now - night.begin < _RECENT_SECONDS and self._told.get(told) != night.state:
