@@ -7,14 +7,13 @@ import string
 
 import pyarrow as pa
 import torch
+from tiny_commit import commit
 from tokenizers import Tokenizer, decoders, models
 
 from yanmo.formats.records import DOCUMENTS, document_id, write_parquet
 from yanmo.model.decoder import Decoder, DecoderConfig
 from yanmo.model.hf_export import Symbols, save
-from yanmo.store.commit import Recipe, Result, commit_once
 from yanmo.store.opening import open_store
-from yanmo.store.pointers import move_pointer
 
 GENRES = ("诗", "词", "文", "赋")
 SOURCES = {
@@ -41,37 +40,6 @@ def make_row(genre, split, number, lines=4, **changes):
     row |= {"labels": {}, "source": SOURCES.get(genre, "x"), **changes}
     row["id"] = document_id(row["source"], row["title"], row["text"])
     return row
-
-
-def commit(
-    store,
-    stage,
-    files,
-    *,
-    inputs=None,
-    options=None,
-    metadata=None,
-    channel="dev",
-    pointer=None,
-    references=None,
-    force=False,
-    run_id="",
-):
-    """Commit `files` (name -> callable(path) or text) and move the channel's pointer to it."""
-
-    def build(attempt):
-        for name, body in files.items():
-            if callable(body):
-                body(attempt.path(name))
-                attempt.add(name)
-            else:
-                attempt.write(name, body)
-        return Result(counts={}, metadata=metadata or {}, references=references or {})
-
-    recipe = Recipe(stage=stage, revision=1, semantic=options or {}, inputs=inputs or {}, run_id=run_id)
-    output = commit_once(store, recipe, build, force=force)
-    move_pointer(store, channel, pointer or stage, output.reference)
-    return output
 
 
 def parquet(rows, metadata=None):

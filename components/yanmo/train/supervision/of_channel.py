@@ -29,6 +29,7 @@ from yanmo.store.runs.unfinished import (
     read_unfinished,
     resume_command,
 )
+from yanmo.store.schema import utc_now
 from yanmo.train.config import STAGE, TrainConfig
 from yanmo.train.supervision.automatic import TrainRun
 
@@ -54,6 +55,8 @@ def begins(run: TrainRun, checkpoint: str) -> None:
         training = record.of(run.key) or _training(run)
         if training.state == GIVEN_UP:
             return record
+        if not training.is_open:  # the same again by this run's form, which may have got its texts otherwise
+            training = dataclasses.replace(training, run_id=options.run_id, begun_at=utc_now())
         tries = training.stalled(checkpoint, but=options.run_id)
         if options.stalled_runs and tries >= options.stalled_runs:
             return record.with_(training.aside(GIVEN_UP, _no_progress(training, tries)))
