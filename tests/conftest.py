@@ -37,7 +37,7 @@ def log_as_before() -> Iterator[None]:
 
     Else its lines would go to a stream that pytest has closed.
     """
-    root, ours = logging.getLogger(), [logging.getLogger(name) for name in ("yanmo", "yanmo_pipelines")]
+    root, ours = logging.getLogger(), [logging.getLogger(n) for n in ("yanmo", "yanmo_pipelines", "__main__")]
     before, levels = set(root.handlers), [(logger, logger.level) for logger in (root, *ours)]
     yield
     for handler in set(root.handlers) - before:

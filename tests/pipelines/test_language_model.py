@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import json
-import os
 import re
 import shlex
 import subprocess
@@ -15,35 +14,11 @@ from typing import Any
 
 import pytest
 import torch
-import zstandard
+from tiny_road import ALL, ENV, ROOT, SETTINGS, committed_in, stages_of, write_text
 
 from yanmo_pipelines.run import main
 
-ROOT = Path(__file__).parents[2]
-CORPUS = ROOT / "corpus/small.jsonl.zst"
-ENV = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "components"), str(ROOT / "pipelines")])}
 PER_GENRE = 120
-SETTINGS = {
-    "train_steps": "6",
-    "model_vocabulary": "4096",
-    "options": "train.layers=1 train.width=64 train.heads=1 train.feed-forward=64 train.batch_rows=8 "
-    "train.ranks=1 train.warmup_steps=2 tokenize.workers=1 tokenize.agreement_sentences=50 "
-    "evaluate.samples=1 evaluate.sample_tokens=12 evaluate.workers=1 evaluate.bootstrap_draws=100",
-    "curate.max_filter_share": "0.6",
-    "curate.workers": "1",
-    "promote.draws": "2000",
-}
-
-
-def write_text(path: Path, per_genre: int) -> None:
-    """The first texts of each genre of the bundled corpus."""
-    taken: dict[str, int] = defaultdict(int)
-    with zstandard.open(CORPUS, "rt", encoding="utf-8") as lines, path.open("w", encoding="utf-8") as out:
-        for line in lines:
-            genre = json.loads(line)["genre"]
-            taken[genre] += 1
-            if taken[genre] <= per_genre:
-                out.write(line)
 
 
 def run(folder: Path, **changed: str) -> tuple[subprocess.CompletedProcess[str], list[str]]:
@@ -52,8 +27,7 @@ def run(folder: Path, **changed: str) -> tuple[subprocess.CompletedProcess[str],
     for name, value in {"data_sources": "text.jsonl", **SETTINGS, **changed}.items():
         command += ["--set", f"{name}={value}"]
     ended = subprocess.run(command, cwd=folder, env=ENV, capture_output=True, text=True)
-    made = re.findall(r"^\S+ (\w+) +committed \w+/", ended.stderr, flags=re.MULTILINE)
-    return ended, list(dict.fromkeys(made))
+    return ended, stages_of(ended)
 
 
 def printed_commands(folder: Path) -> dict[str, list[str]]:
@@ -133,9 +107,6 @@ def printed_costs(printed: str) -> tuple[dict[str, float], dict[str, float]]:
     return wall, cpu
 
 
-ALL = ["curate", "balance", "tokenize", "train", "evaluate", "promote"]
-
-
 @pytest.mark.slow
 def test_the_road_from_raw_text_to_a_champion_and_what_a_change_makes_again(tmp_path: Path) -> None:
     write_text(tmp_path / "text.jsonl", PER_GENRE)
@@ -170,6 +141,10 @@ def test_the_road_from_raw_text_to_a_champion_and_what_a_change_makes_again(tmp_
     fourth, made = run(tmp_path)
     assert fourth.returncode == 0, fourth.stderr[-3000:]
     assert made == ALL, "everything downstream of curate"
+    kinds = [name.partition("/")[0] for _, name in committed_in(fourth.stderr)]
+    assert not {"evaluation_set", "tokenizer"} & set(kinds), "they are the channel's"
+    assert kinds.count("evaluate") == 1, "the champion was measured on these texts before"
+    assert "1 of 2 files were tokenized before" in fourth.stderr, "that of validation texts is the same"
     promoted = fourth.stdout.startswith("\nPromoted") or "\nPromoted" in fourth.stdout
     assert promoted != ("\nNot promoted" in fourth.stdout)
 

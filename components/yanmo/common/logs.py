@@ -29,7 +29,7 @@ def setup(level: str, stage: str, form: str = "", rank: int | None = None) -> No
     others = [h for h in root.handlers if type(h) not in (logging.StreamHandler, _Terminal)]
     root.handlers[:] = [*others, handler]
     root.setLevel(logging.WARNING)
-    for ours in ("yanmo", "yanmo_pipelines"):
+    for ours in ("yanmo", "yanmo_pipelines", "__main__"):  # a command's own module is run by the last name
         logging.getLogger(ours).setLevel(level.upper())
 
 

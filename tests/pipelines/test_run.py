@@ -1,0 +1,85 @@
+"""`yanmo run` over several nights of a channel: what is given up, taken up again, and gone on with."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tiny_road import ALL, ENV, SETTINGS, committed_in, stages_of, write_text
+
+from yanmo.nights.publishing import rows_shown
+from yanmo.store.file_store import FileStore
+from yanmo.store.runs.failure_card import read_cards
+from yanmo.store.runs.unfinished import read_unfinished
+
+TOO_LITTLE = "train.memory_gib=0.001"
+"""A machine that cannot hold the model, whatever this one has."""
+
+
+def yanmo(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "yanmo.cli", *words]
+    environment = {**ENV, "YANMO_STORE": str(folder / "store"), "YANMO_CHANNEL": "demo"}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+
+
+def night(folder: Path, options: str, *flags: str) -> subprocess.CompletedProcess[str]:
+    """One `yanmo run` of the form that the channel's schedule has."""
+    settings = {"data_sources": "data", **SETTINGS, "options": f"{SETTINGS['options']} {options}".strip()}
+    return yanmo(folder, "run", *flags, *(f"--set={name}={value}" for name, value in settings.items()))
+
+
+def command_in(text: str) -> str:
+    found = re.search(r"yanmo channel unfinished --resume train/\S+ --store \S+ --channel \w+", text)
+    assert found, text
+    return found[0]
+
+
+@pytest.mark.slow
+def test_what_three_nights_could_not_train_is_given_up_and_finished_once_a_person_says_so(
+    tmp_path: Path,
+) -> None:
+    """And --go-on trains on what has come meanwhile, in the same command."""
+    (tmp_path / "data").mkdir()
+    write_text(tmp_path / "data/first.jsonl", 120)
+    nights = [night(tmp_path, TOO_LITTLE) for _ in range(3)]
+    assert [one.returncode for one in nights] == [78] * 3, nights[-1].stderr[-3000:]
+    assert [stages_of(one) for one in nights] == [ALL[:3], [], []]
+    assert ["is given up" in one.stderr for one in nights] == [False, False, True]
+    command = command_in(nights[-1].stderr)
+    assert_loud(tmp_path, command)
+
+    taken_up = yanmo(tmp_path, *shlex.split(command)[1:])
+    (named,) = re.findall(r"train/\w{12}", command)
+    assert taken_up.returncode == 0 and f"finishes {named} first" in taken_up.stdout
+    write_text(tmp_path / "data/second.jsonl", 10, after=120)
+    last = night(tmp_path, "", "--go-on")
+    assert last.returncode == 0, last.stderr[-3000:]
+    finished, _, more = last.stderr.partition("running again, for what waited")
+    assert committed_in(finished)[0] == ("train", named)
+    assert [stage for stage, _ in committed_in(finished)][-1] == "promote"
+    (record,) = (tmp_path / "store/pointers/demo/history").glob("000*1*.json")
+    assert f"train/{json.loads(record.read_text())['model']['key']}".startswith(named)
+    assert {stage for stage, _ in committed_in(more)} == set(ALL)
+    assert "Promoted: the channel had no champion yet" in last.stdout
+    assert len(re.findall(r"^report ", last.stdout, flags=re.MULTILINE)) == 2, "two verdicts"
+
+
+def assert_loud(folder: Path, command: str) -> None:
+    """On the card, the night's page, the index, in the feed and by `yanmo status`."""
+    store = FileStore(folder / "store")
+    (training,) = read_unfinished(store, "demo").set_aside
+    assert "is given up" in (card := read_cards(store, "train", training.key)[0].why) and command in card
+    row = rows_shown(store, "demo")[0]
+    assert row.state == "given up" and "is given up: 3 runs in a row came no further" in row.sentence.en
+    for name in (f"{row.name}.html", "index.html", "feed.xml"):
+        shown = html.unescape(store.read(f"nights/demo/{name}")[0].decode())
+        assert "given up" in shown, name
+    told = yanmo(folder, "status")
+    assert told.returncode == 0
+    assert f"given up   {training.name}" in told.stdout and command in told.stdout, told.stdout
