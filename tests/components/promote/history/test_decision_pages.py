@@ -3,12 +3,15 @@
 import html
 import json
 import multiprocessing
+import os
 import re
+import time
 
 import pytest
 
 from yanmo.nights.places import held_page_name, is_of_nights, page_name
 from yanmo.nights.publishing import rows_shown
+from yanmo.nights.telling import Run, tell_verdict
 from yanmo.promote.command import main
 from yanmo.store.channel.held import read_held
 from yanmo.store.output import open_reference
@@ -155,6 +158,34 @@ def test_one_whose_time_is_over_says_so(stage):
     assert stage.tool("approve", f"train/{model}", *SIGNED) == 65
     [row] = rows_shown(stage.store, "dev")
     assert "It cannot be approved" in row.sentence.en and "its comparison is too old now" in row.sentence.en
+
+
+def test_a_late_decision_makes_a_page_whole_that_gc_had_made_short(stage):
+    """Nobody decided in time, and the night is old by now; the report is there still, as its run is kept."""
+    stage.evaluate(stage.model(1), 8.0)
+    assert stage.promote("--hold", "--hold-days", "0.000001", "--run-id", "run-1") == 0
+    model = f"train/{stage.pointer('train').key}"
+    [row] = rows_shown(stage.store, "dev")
+    later = {"state": "failed", "sentence": {"en": "No space.", "zh": "无空间。"}}
+    run = Run(store=stage.store, channel="dev", run_id="run-2", date="2999-01-01", timezone="UTC")
+    tell_verdict(run, later)
+    words = ["gc", "--store", str(stage.folder), "--older-than", "0", "--keep-runs", "9", "--keep-pages", "1"]
+
+    def page_after_gc():
+        for path in (stage.folder / "nights").rglob("*.*"):
+            os.utime(path, (time.time() - 60,) * 2)
+        assert store_tool([*words, "--delete"]) == 0
+        return stage.store.read(page_name("dev", row))[0].decode()
+
+    assert "Rules of promotion" not in (page := page_after_gc()) and "It cannot be approved" in page
+    assert stage.tool("reject", model, *SIGNED) == 0
+    page = stage.store.read(page_name("dev", row))[0].decode()
+    assert "Rules of promotion" in page and "Rejected by li, 20" in page
+    assert "Rules of promotion" not in (page := page_after_gc()) and "Rejected by li, 20" in page
+    assert stage.tool("reject", model, "--why", "again", "--who", "wu", "--yes") == 0
+    assert stage.store.read(page_name("dev", row))[0].decode() == page, "nothing new was said"
+    assert stage.promote("--hold", "--run-id", "run-3") == 0, "that night has its own page"
+    assert stage.store.read(page_name("dev", row))[0].decode() == page
 
 
 def test_the_kept_page_of_every_winner_says_where_to_look_later(stage, capsys):

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from told import Told
 
@@ -79,6 +79,8 @@ def test_rebuilt_of_what_is_whole_nothing_is_other_than_before(told: Told) -> No
 
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(lost=st.sets(st.sampled_from([*LISTS, "../channels.json", "../index.html"]), min_size=1))
+@example(lost={"2026-02.json", "2026-02.html"})
+@example(lost={"index.json", "index.html"})
 def test_whatever_was_lost_of_lists_and_pages_comes_back_and_follows_the_next_night(
     tmp_path_factory: pytest.TempPathFactory, lost: set[str]
 ) -> None:

@@ -133,16 +133,20 @@ def test_a_night_whose_model_became_champion_stays_whole_for_ever(folder_ground:
     the champion, or found its model made, does not."""
     ground = folder_ground.chain()
     old, model, tokenizer = (ground.outputs[name] for name in ("old", "model", "tokenizer"))
-    lost = ground.unwanted()
+    lost, measured = ground.unwanted(), ground.commit("evaluate", inputs={"model": model})
+    record = json.loads(ground.store.read("pointers/demo/history/000001.json")[0])
+    (Path(ground.uri) / "pointers/demo/history/000001.json").write_text(
+        json.dumps({**record, "evaluation": vars(measured.reference)})
+    )
     tell(ground, 0, "promoted", train=lost)
     tell(ground, 1, "not promoted", train=model)
     tell(ground, 2, "held", train=old)
     tell(ground, 3, "nothing new", train=model)
     tell(ground, 4, "not promoted", train=lost, tokenizer=tokenizer)
     run = run_of(ground, 5)
-    for stage, output in (("evaluate", model), ("train", lost)):
-        tell_end(run, StageEnd(task=stage, stage=stage, state=DONE, key=output.manifest.key), by_chat=False)
-    tell(ground, 5)
+    key = measured.manifest.key
+    tell_end(run, StageEnd(task="evaluate-champion", stage="evaluate", state=DONE, key=key), by_chat=False)
+    tell(ground, 5, train=lost)
     tell(ground, 9)
     settled(ground)
     shown = ground.tool("gc", "--older-than", "0", "--keep-pages", "1", "--explain")
