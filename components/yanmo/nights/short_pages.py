@@ -34,7 +34,7 @@ def is_short(record: Values) -> bool:
 
 def shortened_at(record: Values) -> str:
     """When its page became short; "" where it is none."""
-    return str(record[_SHORT]["at"]) if is_short(record) else ""
+    return str(record[_SHORT].get("at", "?")) if is_short(record) else ""
 
 
 def is_lost(record: Values) -> bool:

@@ -33,7 +33,7 @@ from yanmo.store.objects import ObjectStore, overwrite
 from yanmo.store.opening import open_store
 
 RECORD, MONTH, INDEX = record_name("nightly", "run-1"), list_name("nightly", "2026-11"), list_name("nightly")
-DOCUMENTS = (RECORD, record_name("nightly", "run-3"), MONTH, INDEX, CHANNELS)
+DOCUMENTS = (*(record_name("nightly", f"run-{number}") for number in (1, 2, 3)), MONTH, INDEX, CHANNELS)
 PAGE = "nights/nightly/2026-11-23-run-1.html"
 
 
@@ -42,6 +42,7 @@ def told(store: ObjectStore) -> ObjectStore:
     tell_end(run_of(store), end_of("train", key="a" * 64, survived=1))
     tell_verdict(run_of(store), VERDICT)
     tell_end(run_of(store, "run-2"), failure())
+    shorten(store, record_name("nightly", "run-2"), (read_record(store, "nightly", "run-2") or {})["serial"])
     tell_end(run_of(store, "run-3"), end_of("resolve"), by_chat=False)
     tell_begin(run_of(store, "run-3"), end_of("train", "working", key="b" * 64, cost={}))
     return store
@@ -132,7 +133,7 @@ def test_whatever_a_document_holds_it_is_named_or_its_readers_get_along(
     assert fault is None or fault.startswith(f"{store.uri}/{name}: ")
     try:
         settle(store, "nightly")
-        for run in ("run-1", "run-3"):
+        for run in ("run-1", "run-2", "run-3"):
             record = read_record(store, "nightly", run)
             assert record is not None
             publish(store, record)
