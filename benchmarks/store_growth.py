@@ -9,7 +9,8 @@ rate * bytes of text`, where the text is all of it or, for what is made file by 
 outputs a night leaves is taken from what gc keeps (docs/months.md):
 
 - all of the last `keep` nights, by `--keep-nights`, and of nights younger than `--older-than`
-- of a champion what its record rests on
+- of a champion what its record rests on; of a former one, with `--former-data`, less: its texts and token
+  cache are gone, and the ids of its texts are there
 - what the newest curate and tokenize were made of, file by file
 
 With --simulate the same lines are taken for larger text. They are a straight line through tiny nights: the
@@ -20,6 +21,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -57,6 +60,8 @@ class Retention:
     """`--keep-nights`."""
     days: float
     """`--older-than`, in days; nights are a day apart."""
+    former: float = math.inf
+    """`--former-data`, in days."""
 
 
 @dataclass
@@ -71,6 +76,8 @@ class Model:
     """Stages whose outputs a champion's record keeps."""
     once: float
     """Bytes of what is made in the first night alone (evaluation set, tokenizer)."""
+    let_go: dict[str, Line] = field(default_factory=dict)
+    """Bytes of an output of a former champion once its data was let go."""
     beside: dict[str, float] = field(default_factory=dict)
     """Bytes per kept night of records and work, and per night whatever is kept (`sources`)."""
 
@@ -85,6 +92,10 @@ class Model:
             x = 1 if stage in BY_FILE else 2
             stages[stage] = Line.through([(each[x], each[0][0]) for each in made])
             objects[stage] = sum(each[0][1] for each in made) / len(made)
+        less: dict[str, list[tuple[float, float]]] = defaultdict(list)
+        for night, left in nights[-1].get("let_go", {}).items():
+            for stage, (size_left, _) in left.items():
+                less[stage].append((text[int(night) - 1], size_left))
         rests = [nights[n - 1]["champion_rests_on"] for n in champions if n <= len(nights)]
         last = nights[-1]
         records = [n["before_gc"]["pointers"] for n in nights]
@@ -93,6 +104,7 @@ class Model:
             objects=objects,
             pinned=frozenset(s for one in rests for s in one) - first,
             once=sum(nights[0]["made"][s][0] for s in first),
+            let_go={stage: Line.through(points) for stage, points in less.items()},
             beside={
                 "record": records[1] - records[0],
                 "pointers": records[0] - (records[1] - records[0]),
@@ -105,6 +117,11 @@ class Model:
         """Bytes that a night leaves with `total` bytes of raw text, `new` of them its own."""
         chosen = ((s, line) for s, line in self.stages.items() if stages(s))
         return sum(line.at(new if s in BY_FILE else total) for s, line in chosen)
+
+    def champion(self, total: float, *, is_former: bool) -> float:
+        """Bytes that a champion keeps of its night, with `total` bytes of raw text."""
+        lines = {**self.stages, **self.let_go} if is_former else self.stages
+        return sum(lines[stage].at(total) for stage in self.pinned)
 
 
 def totals(nights: Sequence[Night]) -> list[float]:
@@ -144,7 +161,9 @@ def size(
             found["nights"] += model.night(of, own, lambda s: s not in BY_FILE)
             objects += sum(n for s, n in model.objects.items() if s not in BY_FILE)
         elif night in champions:
-            found["champions"] += model.night(of, own, lambda s: s in model.pinned)
+            followed = min((n for n in champions if n > night), default=now)
+            is_former = retention is not None and now - followed >= retention.former and followed < now
+            found["champions"] += model.champion(of, is_former=is_former)
             objects += sum(n for s, n in model.objects.items() if s in model.pinned)
     found["records"] += model.beside["pointers"] + kept * (model.beside["record"] + model.beside["work"])
     found["records"] += model.once
@@ -160,7 +179,10 @@ def champions_of(nights: Sequence[Night]) -> set[int]:
 def retention_of(night: Night) -> Retention:
     """What gc was told in a measured night."""
     words = dict(word.removeprefix("--").split("=") for word in night["gc"])
-    return Retention(int(words.get("keep-nights", 0)), float(words.get("older-than", "7d").removesuffix("d")))
+    older, former = (words.get(name, "7d").removesuffix("d") for name in ("older-than", "former-data"))
+    return Retention(
+        int(words.get("keep-nights", 0)), float(older), float(former) if "former-data" in words else math.inf
+    )
 
 
 def check(nights: Sequence[Night], fitted: int) -> list[tuple[int, float, float, float, float]]:
@@ -187,6 +209,9 @@ def main() -> None:
     parser.add_argument("--model-mb", type=float, default=0.0, help="bytes of a model; 0: the tiny one's")
     parser.add_argument("--keep-nights", type=int, default=30)
     parser.add_argument("--older-than-days", type=float, default=7.0)
+    parser.add_argument(
+        "--former-data-days", type=float, default=math.inf, help="default: the data of champions stays"
+    )
     options = parser.parse_args()
     nights = [json.loads(line) for line in options.nights.read_text(encoding="utf-8").splitlines()]
     if options.simulate:
@@ -204,7 +229,7 @@ def simulate(model: Model, options: argparse.Namespace) -> None:
     """A table of nights 1, 30, 90, 180 and the last one."""
     if options.model_mb:
         model.stages["train"] = Line(options.model_mb * 1e6, 0.0)
-    retention = Retention(options.keep_nights, options.older_than_days)
+    retention = Retention(options.keep_nights, options.older_than_days, options.former_data_days)
     print(
         "| after night | never removed | with retention | last nights | champions | files' work | objects |"
     )

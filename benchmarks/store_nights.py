@@ -2,8 +2,9 @@
 
     python benchmarks/store_nights.py --folder /tmp/nights --nights 14 > nights.jsonl
 
-One line a night: bytes and objects by stage that the night made, what the store held before and after gc, and
-what was promoted. `store_growth.py` fits its model to the first nights and is checked against the rest.
+One line a night: bytes and objects by stage that the night made, what the store held before and after gc,
+what was promoted, and what is left of outputs whose data gc let go. `store_growth.py` fits its model to the
+first nights and is checked against the rest.
 
 Each night adds raw text, and runs the six stages as processes on the demo's commands with a tiny model. Days
 pass between the nights by setting the times of all files of the store a day back: gc reads nothing else.
@@ -103,11 +104,15 @@ class Nights:
             os.utime(path, (status.st_atime - DAY, status.st_mtime - DAY), follow_symlinks=False)
 
 
-def made_by(store: ObjectStore, inventory: Inventory, night: int) -> dict[str, list[int]]:
+def made_by(
+    store: ObjectStore, inventory: Inventory, night: int, *, only_let_go: bool = False
+) -> dict[str, list[int]]:
     """Stage -> bytes and objects of the outputs that this night committed."""
     found: dict[str, list[int]] = {}
     for folder in inventory.keys.values():
         output = find_output(store, folder.stage, folder.key) if folder.manifest else None
+        if output and only_let_go and not output.is_let_go():
+            continue
         if output and output.manifest.run_id == f"night-{night:03d}":
             each = found.setdefault(folder.stage, [0, 0])
             each[0] += folder.bytes
@@ -148,7 +153,9 @@ def main() -> None:
     parser.add_argument(
         "--better-every", type=int, default=4, help="every such night trains longer than ever"
     )
-    parser.add_argument("--gc", nargs="*", default=["--older-than=3d", "--keep-nights=4"], metavar="WORD")
+    parser.add_argument(
+        "--gc", type=str.split, default="--older-than=3d --keep-nights=4 --former-data=3d", metavar="WORDS"
+    )
     options = parser.parse_args()
     nights, freed = Nights(options.folder, options.documents), 0
     for night in range(1, options.nights + 1):
@@ -169,7 +176,10 @@ def main() -> None:
             line["champion_rests_on"] = champion_rests_on(nights.store, records[-1])
         swept = nights.gc(*options.gc)
         freed += swept["bytes"]
-        line |= {"after_gc": held(take(nights.store)), "freed_so_far": freed, "gc": options.gc}
+        after = take(nights.store)
+        line |= {"after_gc": held(after), "freed_so_far": freed, "gc": options.gc}
+        let_go = {n: made_by(nights.store, after, n, only_let_go=True) for n in range(1, night + 1)}
+        line["let_go"] = {n: found for n, found in let_go.items() if found}
         nights.verify()
         print(json.dumps(line), flush=True)
         nights.a_day_passes()

@@ -15,8 +15,8 @@ from typing import Any
 from yanmo.store.file_store import FileStore
 
 
-def die_at_write(moment: int) -> None:
-    """End this process with SIGKILL before its write number `moment` to a store."""
+def die_at_write(moment: int, how: signal.Signals = signal.SIGKILL) -> None:
+    """End this process with SIGKILL before its write number `moment` to a store; with SIGSTOP, halt it."""
     from yanmo.store.s3.store import S3Store
 
     count = 0
@@ -27,7 +27,9 @@ def die_at_write(moment: int) -> None:
             if args[1].startswith("probes/"):  # each process asks S3 once, and gets no further by it
                 return real(*args)
             if count == moment:
-                os.kill(os.getpid(), signal.SIGKILL)
+                count += 1
+                os.kill(os.getpid(), how)
+                return real(*args)
             count += 1
             return real(*args)
 

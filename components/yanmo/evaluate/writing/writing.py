@@ -88,12 +88,13 @@ def committed_writing(run: EvaluateRun, evaluation: Output) -> Output:
 def _texts_of(model: Output, given: Output) -> list[Output]:
     """The texts that copies are looked for in: those of the model's lineage; `given` where that has gaps."""
     known = training_text(model)
-    for gap in known.unknown:
+    texts, gaps = known.at_hand(), known.gaps()
+    for gap in gaps:
         log.warning("not all of the training text of %s is known: %s", model, gap)
     if given.content_digest in known.digests():
-        return known.texts
-    if known.unknown:
-        return [*known.texts, given]
+        return texts
+    if gaps:
+        return [*texts, given]
     log.warning(
         "%s is not what %s was trained on; looking for copies in %s",
         given,

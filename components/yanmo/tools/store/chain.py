@@ -11,7 +11,9 @@ from yanmo.common.given_file import kind_of_json
 from yanmo.store.manifest import REFERENCE_SCHEMA, Manifest, Reference, unsealed
 from yanmo.store.objects import MAX_DOCUMENT_BYTES, ObjectStore
 from yanmo.store.output import Output, open_reference
+from yanmo.store.runs.in_use import INPUTS_SCHEMA
 from yanmo.store.schema import LaterSchema, parse
+from yanmo.tools.store.inventory import KeyFolder
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,21 @@ def references_in(data: bytes, schema: str, needed: Mapping[str, type | None], w
         raise DataError(f"{where}: {error}") from error
     except ValueError as error:
         raise DataError(f"{where}: damaged: {error}; restore it, or delete it by hand") from error
+
+
+def inputs_of(store: ObjectStore, folder: KeyFolder) -> list[Reference]:
+    """What INPUTS.json of a key names; empty where there is none.
+
+    Raises:
+        DataError: it is damaged.
+    """
+    if folder.inputs is None:
+        return []
+    name = folder.inputs.name
+    try:
+        return references_in(store.read(name)[0], INPUTS_SCHEMA, {"inputs": dict}, f"{store.uri}/{name}")
+    except FileNotFoundError:
+        return []
 
 
 def _references(value: Any) -> Iterator[dict[str, Any]]:

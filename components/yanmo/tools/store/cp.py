@@ -17,7 +17,8 @@ from yanmo.common.logs import Progress, human_bytes
 from yanmo.options.fields import REQUIRED, opt, word
 from yanmo.options.shared import ToolOptions
 from yanmo.store.durable_files import fsync_dir
-from yanmo.store.manifest import FileEntry, Reference
+from yanmo.store.let_go import prefix_of, read_let_go, record_name, withdraw_let_go
+from yanmo.store.manifest import Reference
 from yanmo.store.objects import AlreadyExists, ObjectStore, Wanted, Written
 from yanmo.store.opening import store_of
 from yanmo.store.output import Output, find_output, manifest_name, open_reference, superseded_name
@@ -81,6 +82,7 @@ def run(store: ObjectStore, options: CpOptions) -> int:
         f"{len(chain)} outputs at {target.uri}: {copy.sent_files} files, {human_bytes(copy.sent_bytes)} "
         f"sent; {copy.present} outputs were there"
         + (f"; {records} record(s) of what `auto` became" if records else "")
+        + (f"; the data of {copy.let_go} was let go before (gc --former-data)" if copy.let_go else "")
     )
     for output in outputs:
         print(f"{output.manifest.stage}/{output.manifest.key}")
@@ -92,7 +94,7 @@ class _Copy:
 
     def __init__(self, target: ObjectStore, total: int) -> None:
         self.target = target
-        self.sent_files = self.sent_bytes = self.present = 0
+        self.sent_files = self.sent_bytes = self.present = self.let_go = 0
         self._progress = Progress(log, "copied", total, unit="B")
 
     def output(self, output: Output) -> None:
@@ -107,11 +109,9 @@ class _Copy:
             raise StorageError(f"{self.target.uri}: a run is making {output} there now; run this again later")
         try:
             inputs = {edge.label: edge.reference for edge in edges(manifest)}
-            announce(
-                self.target, manifest.stage, manifest.key, {n: self._arrived(r) for n, r in inputs.items()}
-            )
-            for entry in output.entries():
-                self._file(output, entry)
+            arrived = {name: self._arrived(reference) for name, reference in inputs.items()}
+            announce(self.target, manifest.stage, manifest.key, arrived, needs_data=False)
+            self._files(output)
             lease.check()
             self._commit(output)
         finally:
@@ -169,7 +169,7 @@ class _Copy:
             found = open_reference(self.target, output.reference)
         except DataError:
             return False  # the target has other content under this key; ours goes next to it
-        if found.missing():
+        if found.missing() or (found.is_let_go() and not output.is_let_go()):
             return False
         if found.reference.manifest_sha256 != output.reference.manifest_sha256:
             self._keep_beside(output)
@@ -179,32 +179,46 @@ class _Copy:
         """The very content, where the target has other content of the key."""
         return open_reference(self.target, reference)
 
-    def _file(self, output: Output, entry: FileEntry) -> None:
-        manifest = output.manifest
-        prefix = f"cas/{manifest.stage}/{manifest.key}/{manifest.attempt}"
-        wanted = Written(entry.bytes, entry.sha256)
-        if self.target.stat(f"{prefix}/{entry.path}") is None or (
-            self.target.digest(f"{prefix}/{entry.path}") != wanted
-        ):
-            source = output.store.fetch([Wanted(f"{prefix}/{entry.path}", entry.bytes, entry.sha256)])[0]
-            target = self.target.writable(prefix) / entry.path
+    def _files(self, output: Output) -> None:
+        """All files; of one whose data was let go, what stays in its place, and the record of that first."""
+        manifest, let_go = output.manifest, read_let_go(output.store, output.manifest)
+        if let_go:
+            self.let_go += 1
+            self._object(output.store, record_name(manifest))
+        gone = let_go.files if let_go else {}
+        wanted = [output.wanted(entry) for entry in output.entries() if entry.path not in gone]
+        for one in [*wanted, *(table for table in gone.values() if table)]:
+            self._file(output, one)
+        if not let_go and self.target.stat(record_name(manifest)) is not None:  # whole there from now on
+            withdraw_let_go(self.target, manifest)
+
+    def _object(self, source: ObjectStore, name: str) -> None:
+        with contextlib.suppress(AlreadyExists):
+            self.target.create(name, source.read(name)[0])
+
+    def _file(self, output: Output, wanted: Wanted) -> None:
+        prefix = prefix_of(output.manifest).removesuffix("/")
+        path, whole = wanted.name.removeprefix(f"{prefix}/"), Written(wanted.bytes, wanted.sha256)
+        if self.target.stat(wanted.name) is None or self.target.digest(wanted.name) != whole:
+            source = output.store.fetch([wanted])[0]
+            target = self.target.writable(prefix) / path
             _copy_file(source, target)
             output.store.release([source])
-            arrived = self.target.publish(prefix, [entry.path])[0]
-            if arrived != wanted:
-                raise StorageError(
-                    f"{self.target.uri}/{prefix}/{entry.path}: changed on its way; run this again"
-                )
+            arrived = self.target.publish(prefix, [path])[0]
+            if arrived != whole:
+                raise StorageError(f"{self.target.uri}/{wanted.name}: changed on its way; run this again")
             self.sent_files += 1
-            self.sent_bytes += entry.bytes
-        self._progress.add(entry.bytes, note=str(output))
+            self.sent_bytes += wanted.bytes
+        self._progress.add(wanted.bytes, note=str(output))
 
     def _commit(self, output: Output) -> None:
         manifest = output.manifest
         try:
             self.target.create(manifest_name(manifest.stage, manifest.key), _manifest_bytes(output))
         except AlreadyExists:
-            self._keep_beside(output)
+            found = find_output(self.target, manifest.stage, manifest.key)
+            if found is None or found.reference.manifest_sha256 != output.reference.manifest_sha256:
+                self._keep_beside(output)
         self.target.settle(f"cas/{manifest.stage}/{manifest.key}/{manifest.attempt}")
 
     def _keep_beside(self, output: Output) -> None:

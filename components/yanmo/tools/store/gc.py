@@ -2,55 +2,25 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import ClassVar
 
 from yanmo.common.errors import DataError
 from yanmo.common.logs import human_bytes
 from yanmo.options.fields import opt
 from yanmo.options.shared import ToolOptions
 from yanmo.options.time_zone import zone_of
-from yanmo.options.values import Bounds, number_in
 from yanmo.store.objects import Leftover, ObjectInfo, ObjectStore
+from yanmo.tools.store.age import NEVER, Age, AgeOrNever
 from yanmo.tools.store.find import print_json
+from yanmo.tools.store.gc_let_go import LettingGo
+from yanmo.tools.store.gc_loose import SETTLED_SECONDS
 from yanmo.tools.store.gc_pages import KeptPages, PagePlan, pages_to_shorten
 from yanmo.tools.store.gc_plan import Ages, GcPlan, shown_age
-from yanmo.tools.store.gc_planner import SETTLED_SECONDS, Planner
+from yanmo.tools.store.gc_planner import Planner
 from yanmo.tools.store.gc_sweep import Sweep, Swept
 from yanmo.tools.store.inventory import Inventory, take
 from yanmo.tools.store.kept_runs import Newest
-
-_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
-_AGE = Bounds(most=100 * 365 * 86400)
-"""A hundred years, in seconds."""
-
-
-@dataclass(frozen=True)
-class Age:
-    """An age such as 90s, 30m, 12h, 7d or 2w.
-
-    Raises:
-        ValueError: the text is none, or more than a hundred years.
-    """
-
-    text: str
-    expected: ClassVar = "an age such as 90s, 30m, 12h, 7d or 2w, up to a hundred years"
-
-    def __post_init__(self) -> None:
-        if not _AGE.hold(self.seconds):
-            raise ValueError(self.text)
-
-    def __str__(self) -> str:
-        return self.text
-
-    @property
-    def seconds(self) -> float:
-        """The age in seconds; not a number where the text is none."""
-        number = None if " " in self.text else number_in(self.text[:-1])
-        unit = _UNITS.get(self.text[-1:])
-        return 0.0 if self.text == "0" else math.nan if number is None or unit is None else number * unit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +39,10 @@ class GcOptions(ToolOptions, group="gc"):
     on, or a young output refers to, through inputs and parts down to the raw files' digests. Safe
     while runs are at work (gc_sweep.py says why). Give an age longer than your longest pipeline:
     between two of its tasks a reference may be in KFP only.
+
+    With --former-data what only former champions rest on becomes less: curated and balanced texts and
+    token caches go, and can be made again from the raw text only. All that says how a former
+    champion was made and which texts it learned stays, and so does the model itself, for a rollback.
     """
 
     delete: bool = opt(False, "do it; by default only show what would be removed")
@@ -91,13 +65,22 @@ class GcOptions(ToolOptions, group="gc"):
         "work (checkpoints) of a run that never finished is removed after this; not that of a training that "
         "its channel's next run finishes",
     )
+    former_data: AgeOrNever = opt(
+        AgeOrNever(NEVER),
+        "texts and tokens that nothing but former champions rests on are let go this long after the next one "
+        "became champion; their models, evaluations, reports and the ids of their texts stay",
+    )
     explain: bool = opt(False, "show also what is kept, and why")
     json: bool = opt(False, "for scripts: one JSON document")
 
     def contradictions(self) -> list[str]:
-        is_short = self.abandoned.seconds < self.older_than.seconds
         zone_of(self.timezone)  # raises by itself
-        return ["--abandoned is shorter than --older-than: expected at least as long"] if is_short else []
+        ages = {"--abandoned": self.abandoned, "--former-data": self.former_data}
+        return [
+            f"{name} is shorter than --older-than: expected at least as long"
+            for name, age in ages.items()
+            if age.seconds < self.older_than.seconds
+        ]
 
     @property
     def newest(self) -> Newest:
@@ -108,13 +91,20 @@ class GcOptions(ToolOptions, group="gc"):
 def run(store: ObjectStore, options: GcOptions) -> int:
     inventory = take(store)
     try:
-        ages = Ages(options.older_than.seconds, options.abandoned.seconds, options.newest)
+        ages = Ages(
+            options.older_than.seconds,
+            options.abandoned.seconds,
+            options.newest,
+            options.former_data.seconds,
+        )
         plan = Planner(store, inventory, ages).decide()
         young = max(ages.older_than, SETTLED_SECONDS)
         plan.pages = pages_to_shorten(store, inventory, options.keep_pages, young)
     except DataError as error:
         raise DataError(f"nothing was removed, as what it refers to is unknown: {error}") from error
     swept = Sweep(store, plan).run() if options.delete else None
+    if swept is not None and (plan.let_go or plan.take_back):
+        LettingGo(store, plan, swept).run()
     if options.json:
         print_json(_document(plan, swept))
         return 0
@@ -135,6 +125,15 @@ def _document(plan: GcPlan, swept: Swept | None) -> dict[str, object]:
                 "why": one.why,
             }
             for one in plan.to_delete
+        ],
+        "let_go": [
+            {
+                "output": "/".join(one.folder.name),
+                "objects": [part.name for part in one.parts],
+                "bytes": one.bytes,
+                "why": one.why,
+            }
+            for one in plan.let_go
         ],
         "runs": [info.name for info in plan.runs],
         "loose": [info.name for info, _ in plan.loose],
@@ -160,6 +159,10 @@ def _print(inventory: Inventory, plan: GcPlan, swept: Swept | None, options: GcO
             print(f"{verb} {what}, {human_bytes(one.bytes)}: {one.why}")
         else:
             groups[one.why] += [part.bytes for part in one.parts]
+    for data in plan.let_go:
+        if data.folder.name not in stayed:
+            done = "let go of" if swept else "would let go of"
+            print(f"{done} the data of {data.folder}, {human_bytes(data.bytes)}: {data.why}")
     for info in plan.runs:
         groups["the record of a run"].append(info.bytes)
     for info, why in plan.loose:
@@ -174,11 +177,14 @@ def _print(inventory: Inventory, plan: GcPlan, swept: Swept | None, options: GcO
     for name, _ in plan.restore:
         done = "restored" if swept else "would restore"
         print(f"{done} {name[0]}/{name[1][:12]}: set aside, and needed again")
+    for begun in plan.take_back:
+        done = "kept" if swept else "would keep"
+        print(f"{done} the data of {begun.folder}: it was to be let go, and is needed again")
     for text in plan.dangling:
         print(f"dangling: {text}")
     for text in swept.spared if swept else []:
         print(f"spared {text}")
-    if not plan.bytes and not plan.restore:
+    if not plan.bytes and not plan.restore and not plan.take_back:
         young = sum(why.startswith("younger than") for why in plan.kept.values())
         print(
             f"nothing to remove: {len(plan.kept) - young} outputs are referred to, {young} others are "

@@ -9,6 +9,7 @@ Kept, with all their inputs and parts, transitively:
 - what a channel's newest output was made of file by file (the rest of its INPUTS.json): a night curates and
   tokenizes only what is new, however long ago the last one was;
 - what is younger than the given age, since a pipeline may hold its reference in an artifact only.
+Of what is kept for former champions alone, the data may go: gc_former.py.
 """
 
 from __future__ import annotations
@@ -22,21 +23,18 @@ from yanmo.common.errors import DataError
 from yanmo.store.manifest import Manifest, Reference
 from yanmo.store.objects import ObjectInfo, ObjectStore
 from yanmo.store.output import check_manifest_at, find_output, manifest_name, superseded_name
-from yanmo.store.runs.auto_record import is_auto_record, read_record
-from yanmo.store.runs.in_use import INPUTS_SCHEMA
-from yanmo.store.runs.unfinished import is_unfinished_record
-from yanmo.tools.store.chain import edges, references_in
-from yanmo.tools.store.gc_plan import Ages, GcPlan, ToDelete, consumers_first, shown_age
+from yanmo.tools.store.chain import edges, inputs_of
+from yanmo.tools.store.gc_former import Former, Need, needs_data
+from yanmo.tools.store.gc_loose import SETTLED_SECONDS, judge_loose
+from yanmo.tools.store.gc_plan import Ages, GcPlan, ToDelete, ToLetGo, consumers_first, shown_age
 from yanmo.tools.store.inventory import Inventory, KeyFolder, KeyName, is_working
 from yanmo.tools.store.kept_runs import passed_over
 from yanmo.tools.store.kept_trainings import trainings_to_keep
 from yanmo.tools.store.pointed import Named, read_all
 
 log = logging.getLogger(__name__)
-SETTLED_SECONDS = 2.0
-"""Nothing that a lease does not guard is removed younger than this: its writer may be at it now. (The
-temporary files of a folder are locked while they are written, a moment after they appear.)"""
-
+_Wanted = tuple[Reference, str, Need]
+"""An output, why it is needed, and how much of it."""
 _REMADE_SECONDS = 4.0
 """How long an output that a pointer names and that is not there is waited for, before the store is called
 damaged: a run that lost it to an earlier gc is tried again."""
@@ -54,7 +52,10 @@ class Planner:
         """Channels' newest outputs: what these were made of, file by file, the next night uses again."""
         self._unfinished_keys: set[KeyName] = set()
         """Of trainings that may be finished: their checkpoints stay, however old."""
-        self._seen: set[tuple[KeyName, str]] = set()
+        self._seen: set[tuple[KeyName, str, Need]] = set()
+        self._former = Former((), self._is_old)
+        self._data: set[KeyName] = set()
+        """Outputs whose data is needed."""
         self._manifests: dict[str, tuple[Manifest, bytes] | None] = {}
 
     def decide(self) -> GcPlan:
@@ -63,12 +64,14 @@ class Planner:
         Raises:
             DataError: a pointer, record or needed manifest is damaged, so that nobody can know what it kept.
         """
-        self._mark(self._roots())
+        named = list(read_all(self.store, self._pointers_and_kept_runs()))
+        self._former = Former(named, lambda modified: self._is_old(modified, self.ages.former_data))
+        self._mark(self._roots(named))
         for name in sorted(self.inventory.keys):
             if name not in self._live:
                 self._judge(self.inventory.keys[name])
         self.plan.to_delete = list(consumers_first(self.plan.to_delete))
-        self._judge_loose()
+        judge_loose(self.store, self.inventory, self.plan, self.ages.older_than, self._is_worked_at)
         return self.plan
 
     def _is_old(self, modified: float, age: float | None = None) -> bool:
@@ -77,23 +80,33 @@ class Planner:
     def _is_abandoned(self, tried_at: float) -> bool:
         return self._is_old(tried_at, self.ages.abandoned)
 
-    def _roots(self) -> Iterator[tuple[Reference, str]]:
-        for named in read_all(self.store, self._pointers_and_kept_runs()):
+    def _roots(self, named_now: Iterable[Named]) -> Iterator[_Wanted]:
+        for named in named_now:
+            self.plan.roots.add((named.by, named.reference))
             reference = self._settled(named).reference if named.is_pointer else named.reference
             if named.is_pointer and named.by.endswith(f"/{reference.stage}"):
                 self._newest.add((reference.stage, reference.key))
-            yield reference, named.by
+            yield reference, named.by, self._former.need_of(named)
         for kept in trainings_to_keep(self.store, self.inventory, self._is_abandoned):
             self._unfinished_keys.add(("train", kept.key))
-            yield from kept.rests_on
+            for reference, why in kept.rests_on:
+                yield reference, why, Need.DATA
         for name, folder in sorted(self.inventory.keys.items()):
             if is_working(self.store, folder):
                 self._live.add(name)
+                self._data.add(name)
                 self.plan.kept[name] = "a run is making it now"
+            if folder.inputs and self._is_old(folder.inputs.modified, SETTLED_SECONDS):
+                self.plan.listed_inputs.add((folder.inputs.name, folder.inputs.modified))
             if self._may_go_on(folder):
                 for reference in inputs_of(self.store, folder):
-                    yield reference, f"input of a run of {folder}"
+                    need = Need.DATA if folder.manifest is None else self._passed_on(folder, reference)
+                    yield reference, f"input of a run of {folder}", need
             yield from self._young(folder)
+
+    def _passed_on(self, folder: KeyFolder, reference: Reference) -> Need:
+        """How much an output of which all is needed needs of what it was made from."""
+        return self._former.passed_on(Need.DATA, folder.stage, reference)
 
     def _pointers_and_kept_runs(self) -> list[ObjectInfo]:
         """All of pointers/ but the records of runs that are old and not of their channel's newest."""
@@ -130,7 +143,7 @@ class Planner:
             return True
         return self.store.stat(reference.manifest_uri) is not None  # committed since the store was listed
 
-    def _young(self, folder: KeyFolder) -> Iterator[tuple[Reference, str]]:
+    def _young(self, folder: KeyFolder) -> Iterator[_Wanted]:
         """The edges of manifests that are too young to be removed."""
         if folder.manifest is None:
             return  # none, or set aside by a gc that was killed
@@ -139,9 +152,10 @@ class Planner:
                 continue
             if info is folder.manifest:
                 self.plan.kept.setdefault(folder.name, f"younger than {shown_age(self.ages.older_than)}")
+            self._data.add(folder.name)
             found = self._read(info.name) if info is folder.manifest else self._read_old(info.name)
             for edge in edges(found[0]) if found else ():
-                yield edge.reference, f"{edge.label} of {folder}"
+                yield edge.reference, f"{edge.label} of {folder}", self._passed_on(folder, edge.reference)
 
     def _may_go_on(self, folder: KeyFolder) -> bool:
         """Whether what a key rests on is needed: by a live run, by one that goes on, by the next night."""
@@ -161,24 +175,31 @@ class Planner:
             return bool(work)
         return not self._is_old(max(info.modified for info in work), self.ages.abandoned)
 
-    def _mark(self, roots: Iterable[tuple[Reference, str]]) -> None:
+    def _mark(self, roots: Iterable[_Wanted]) -> None:
         waiting = list(roots)[::-1]
-        for reference, why in reversed(waiting):  # a pointer is a better reason than a chain
+        for reference, why, _ in reversed(waiting):  # a pointer is a better reason than a chain
             self.plan.kept.setdefault((reference.stage, reference.key), why)
+        waiting.sort(key=lambda wanted: wanted[2])  # stable; who needs all comes first, from the end
         while waiting:
-            reference, why = waiting.pop()
-            name = (reference.stage, reference.key)
-            self.plan.pinned.add((name, reference.manifest_sha256))
-            if (name, reference.manifest_sha256) in self._seen:
+            reference, why, need = waiting.pop()
+            name, sha256 = (reference.stage, reference.key), reference.manifest_sha256
+            self.plan.pinned.add((name, sha256))
+            if any((name, sha256, more) in self._seen for more in Need if more >= need):
                 continue
-            self._seen.add((name, reference.manifest_sha256))
+            self._seen.add((name, sha256, need))
             self.plan.kept.setdefault(name, why)
             found = self._pinned(reference, why)
             if found is None:
                 self.plan.dangling.append(f"{why}: {reference.stage}/{reference.key[:12]} is not there")
                 continue
+            if needs_data(need, found):
+                self._data.add(name)
             waiting += [
-                (edge.reference, f"{edge.label} of {reference.stage}/{reference.key[:12]}")
+                (
+                    edge.reference,
+                    f"{edge.label} of {reference.stage}/{reference.key[:12]}",
+                    self._former.passed_on(need, reference.stage, edge.reference),
+                )
                 for manifest in (found, *self._opened_instead(reference, found))
                 for edge in edges(manifest)
             ]
@@ -266,7 +287,21 @@ class Planner:
             self._list_all(folder) if folder.manifest else self._list_debris(folder, set())
         elif folder.manifest:
             self._list_debris(folder, self._used_attempts(folder))
+            self._judge_data(folder)
         # else it is needed and not there: nothing of it is touched
+
+    def _judge_data(self, folder: KeyFolder) -> None:
+        """Whether the data of a kept output may be let go, or stays though a killed gc began with that."""
+        assert folder.manifest
+        here = self._read(folder.manifest.name)
+        found = [self._read_old(info.name) for info in self._kept_manifests(folder)]
+        manifests = {one[0].attempt: one[0] for one in found if one}
+        data = ToLetGo.of(folder, list(manifests.values()), here[1] if here else b"")
+        if folder.name in self._data and data.begun:
+            self.plan.take_back.append(ToDelete(folder, data.begun, "it is needed", data=data.data))
+        elif folder.name not in self._data and data.objects:
+            data.why = f"only former champions rest on it ({self.plan.kept[folder.name]})"
+            self.plan.let_go.append(data)
 
     def _list_debris(self, folder: KeyFolder, used: set[str]) -> None:
         """What lies next to the output, if there is one."""
@@ -309,10 +344,12 @@ class Planner:
 
     def _used_attempts(self, folder: KeyFolder) -> set[str]:
         """Attempts that the current manifest, or a kept older one of other content, names."""
-        assert folder.manifest
-        infos = [folder.manifest, *(o for o in folder.old_manifests if self._is_kept_manifest(folder, o))]
-        found = [self._read_old(info.name) for info in infos]
+        found = [self._read_old(info.name) for info in self._kept_manifests(folder)]
         return {one[0].attempt for one in found if one}
+
+    def _kept_manifests(self, folder: KeyFolder) -> list[ObjectInfo]:
+        assert folder.manifest
+        return [folder.manifest, *(o for o in folder.old_manifests if self._is_kept_manifest(folder, o))]
 
     def _is_kept_manifest(self, folder: KeyFolder, info: ObjectInfo) -> bool:
         digits = info.name.rpartition("-")[2].removesuffix(".json")
@@ -328,56 +365,6 @@ class Planner:
         inputs = None if folder.name in self._newest else folder.inputs
         return [*folder.checkpoints, *(info for info in (inputs, folder.lease) if info)]
 
-    def _judge_loose(self) -> None:
-        age = max(self.ages.older_than, SETTLED_SECONDS)
-        for info in self.inventory.runs:
-            if not self._is_old(info.modified, age):
-                continue
-            if is_unfinished_record(info.name):
-                continue
-            if is_auto_record(info.name):
-                if not self._is_needed_record(info.name):
-                    self.plan.loose.append((info, "what `auto` became, of an output that is gone"))
-            else:
-                self.plan.loose.append((info, "how a run ended"))
-        for info in self.inventory.probes:
-            if self._is_old(info.modified, age):
-                self.plan.loose.append((info, "a probe of conditional writes"))
-        newest: dict[str, float] = {}
-        for info in self.inventory.kfp:
-            run = "/".join(info.name.split("/")[:2])
-            newest[run] = max(newest.get(run, 0.0), info.modified)
-        for info in self.inventory.kfp:
-            if self._is_old(newest["/".join(info.name.split("/")[:2])], age):
-                self.plan.loose.append((info, "KFP's files of a finished run"))
-        for leftover in self.inventory.leftovers:
-            if self._is_old(leftover.modified, age):
-                self.plan.leftovers.append(leftover)
-
-    def _is_needed_record(self, name: str) -> bool:
-        """Whether the key that a record of `auto` made is kept, or worked at; also where nobody can say."""
-        try:
-            record = read_record(self.store, name)
-        except DataError as error:
-            log.warning("%s. It stays", error)
-            return True
-        folder = self.inventory.keys.get((record.stage, record.key)) if record else None
-        if record is None or folder is None:
-            return False
-        works_on = folder.manifest is None and bool(folder.work) and not self._old_work(folder)
-        return folder.name in self.plan.kept or works_on
-
-
-def inputs_of(store: ObjectStore, folder: KeyFolder) -> list[Reference]:
-    """What INPUTS.json of a key names; empty where there is none.
-
-    Raises:
-        DataError: it is damaged.
-    """
-    if folder.inputs is None:
-        return []
-    name = folder.inputs.name
-    try:
-        return references_in(store.read(name)[0], INPUTS_SCHEMA, {"inputs": dict}, f"{store.uri}/{name}")
-    except FileNotFoundError:
-        return []
+    def _is_worked_at(self, folder: KeyFolder) -> bool:
+        """Whether its work goes on, or may."""
+        return folder.manifest is None and bool(folder.work) and not self._old_work(folder)

@@ -25,7 +25,7 @@ import hashlib
 import itertools
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from yanmo.common.errors import DataError, LeaseLost
@@ -36,12 +36,11 @@ from yanmo.store.objects import AlreadyExists, ObjectInfo, ObjectStore
 from yanmo.store.output import deletion_marks, manifest_name, superseded_name
 from yanmo.store.runs.in_use import lease_name
 from yanmo.store.runs.lease import TTL_SECONDS, Lease, is_live
-from yanmo.tools.store.chain import Opener, edges
+from yanmo.tools.store.chain import Opener, edges, inputs_of
 from yanmo.tools.store.gc_pages import ToShorten
 from yanmo.tools.store.gc_plan import GcPlan, ToDelete
-from yanmo.tools.store.gc_planner import inputs_of
 from yanmo.tools.store.inventory import KeyName, take
-from yanmo.tools.store.pointed import read_all
+from yanmo.tools.store.pointed import Named, read_all
 
 log = logging.getLogger(__name__)
 BATCH = 32
@@ -66,9 +65,9 @@ class Swept:
 class Sweep:
     """Removes what a plan says."""
 
-    def __init__(self, store: ObjectStore, plan: GcPlan) -> None:
+    def __init__(self, store: ObjectStore, plan: GcPlan, done: Swept | None = None) -> None:
         self.store, self.plan = store, plan
-        self.done = Swept()
+        self.done = done or Swept()
         self._since = store.clock()
         self._opener = Opener(store)
         self._to_delete = {one.folder.name: one for one in plan.to_delete}
@@ -135,7 +134,7 @@ class Sweep:
                 lease.release()
             held.clear()
 
-    def _take_all(self, batch: list[ToDelete]) -> None:
+    def _take_all(self, batch: Sequence[ToDelete]) -> None:
         """Take the leases of all keys that no run has and that nobody changed since the plan.
 
         The plan held these leases to be over. Of another machine's it is known only after watching it for
@@ -252,7 +251,7 @@ class Sweep:
     def _needed_now(self) -> set[tuple[KeyName, str]]:
         """Key and manifest sha256 of all that is referred to now and was not when the plan was made."""
         found: set[tuple[KeyName, str]] = set()
-        waiting = list(self._references_now())
+        waiting = [named.reference for named in self._named_now()]
         while waiting:
             reference = waiting.pop()
             mark = ((reference.stage, reference.key), reference.manifest_sha256)
@@ -263,13 +262,13 @@ class Sweep:
             waiting += [edge.reference for edge in edges(manifest)] if manifest else []
         return found
 
-    def _references_now(self) -> Iterator[Reference]:
-        for named in read_all(self.store, take(self.store, "pointers", leftovers=False).pointers):
-            yield named.reference
+    def _named_now(self) -> Iterator[Named]:
+        yield from read_all(self.store, take(self.store, "pointers", leftovers=False).pointers)
         for name, folder in take(self.store, "runs", leftovers=False).keys.items():
             recent = any(info.modified >= self._since - _SKEW_SECONDS for info in folder.work)
-            if name not in self._held and recent:  # older ones were read for the plan
-                yield from inputs_of(self.store, folder)
+            if folder.inputs and name not in self._held and recent:  # older ones were read for the plan
+                for reference in inputs_of(self.store, folder):
+                    yield Named(folder.inputs.name, reference, folder.inputs.modified)
 
     def _manifest(self, reference: Reference) -> Manifest | None:
         one = self._to_delete.get((reference.stage, reference.key))

@@ -12,7 +12,7 @@ from yanmo.common.logs import Progress
 from yanmo.formats.forbidden_text import rows_with
 from yanmo.options.fields import opt, word
 from yanmo.options.shared import ToolOptions
-from yanmo.store.objects import ObjectStore, Wanted
+from yanmo.store.objects import ObjectStore
 from yanmo.store.output import KEY, Output, find_output
 from yanmo.tools.command_group import WHAT
 from yanmo.tools.store.chain import edges
@@ -64,6 +64,10 @@ class Web:
                     waiting.append(user)
                     yield user, f"{label} = {_short(name)}"
 
+    def noted(self, name: KeyName) -> str:
+        """That an output has the ids of its texts, and these no more; empty where it has both."""
+        return "; let go since, its ids are kept" if self.outputs[name].is_let_go() else ""
+
     def shown(self, name: KeyName) -> str:
         """An output and the pointers that name it."""
         pointers = ", ".join(self.pointers.get(name, ()))
@@ -78,8 +82,8 @@ class LineageOptions(ToolOptions, group="lineage"):
     through the model that they started from, and what to run so that the next champion has not; for an
     output, what it rests on, and what on it. Documents are looked up in every committed Parquet file with
     an `id` column: documents, evaluation sets, token caches, evaluations. A document made from another
-    (augmentation) counts too. Statistics of the row groups, which are sorted by id, spare most of
-    the reading.
+    (augmentation) counts too, and one whose text `gc --former-data` let go. Statistics of the row
+    groups, which are sorted by id, spare most of the reading.
     """
 
     what: tuple[str, ...] = word(f"the id of a document (64 digits of 0-9a-f), or {WHAT}")
@@ -110,7 +114,7 @@ def _document(web: Web, document: str, holders: Holders, as_json: bool) -> dict[
         print("  held by" if names else "  no output of this store holds it")
         for name in names:
             files = ", ".join(f"{file} ({rows})" for file, rows in holders.rows[name].items())
-            print(f"    {web.shown(name)}  rows in {files}")
+            print(f"    {web.shown(name)}  rows in {files}{web.noted(name)}")
         print("  and these rest on them" * bool(down), end="\n" * bool(down))
         for name, how in down:
             print(f"    {web.shown(name)}  {how}")
@@ -122,6 +126,7 @@ def _document(web: Web, document: str, holders: Holders, as_json: bool) -> dict[
         "document": document,
         **what.as_json(),
         "held_by": {"/".join(name): files for name, files in holders.rows.items()},
+        "let_go": ["/".join(name) for name in names if web.outputs[name].is_let_go()],
         "rests_on_them": ["/".join(name) for name, _ in down],
     }
 
@@ -132,7 +137,7 @@ def _output(web: Web, output: Output, as_json: bool) -> dict[str, Any]:
     up = list(_up(web, output))
     if not as_json:
         print(f"output {web.shown(name)}")
-        print("  rests on")
+        print(f"  rests on{' (its data was let go: gc --former-data)' * output.is_let_go()}")
         for text in up:
             print(f"    {text}")
         print("  and these rest on it" if down else "  nothing rests on it")
@@ -172,8 +177,7 @@ def find_documents(web: Web, ids: Sequence[str]) -> dict[str, Holders]:
     progress = Progress(log, "searched", sum(entry.bytes for _, entry in files), unit="B")
     for output, entry in files:
         manifest = output.manifest
-        name = f"cas/{manifest.stage}/{manifest.key}/{manifest.attempt}/{entry.path}"
-        path = web.store.fetch([Wanted(name, entry.bytes, entry.sha256)])[0]
+        path = web.store.fetch([output.table_of_ids(entry)])[0]
         for document, rows in rows_with(path, ids).items():
             result[document].rows[manifest.stage, manifest.key][entry.path] = rows
         web.store.release([path])

@@ -96,7 +96,7 @@ def _check_quiet(store: ObjectStore, inventory: Inventory) -> None:
 
 
 class _There:
-    """Which outputs are whole: the manifest and every file with its size."""
+    """Which outputs are whole: the manifest and every file with its size, but what gc let go."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store

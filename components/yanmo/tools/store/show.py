@@ -10,6 +10,7 @@ from yanmo.common.aligned_table import text_table
 from yanmo.common.logs import human_bytes
 from yanmo.options.fields import opt, word
 from yanmo.options.shared import ToolOptions
+from yanmo.store.let_go import WHY
 from yanmo.store.manifest import Manifest
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output
@@ -61,10 +62,16 @@ def _print_head(store: ObjectStore, output: Output) -> None:
         "run": manifest.run_id or "-",
         "size": f"{human_bytes(size)} in {len(manifest.files)} files",
         "named by": ", ".join(pointers) or "no pointer",
-        "fault": output.missing() or "none seen (sizes only; `yanmo store verify` reads all bytes)",
+        "fault": _fault(output),
     }
     for name, value in rows.items():
         print(f"{name:<9} {value}")
+
+
+def _fault(output: Output) -> str:
+    if output.is_let_go():
+        return WHY
+    return output.missing() or "none seen (sizes only; `yanmo store verify` reads all bytes)"
 
 
 def _print_inputs(manifest: Manifest) -> None:

@@ -11,7 +11,8 @@ from yanmo.common.logs import Progress, human_bytes
 from yanmo.nights.checking import fault_of
 from yanmo.options.fields import opt, word
 from yanmo.options.shared import ToolOptions
-from yanmo.store.manifest import FileEntry, Reference, is_sealed
+from yanmo.store.let_go import prefix_of, read_let_go
+from yanmo.store.manifest import Reference, is_sealed
 from yanmo.store.objects import ObjectStore, Wanted, check_sha256, check_size
 from yanmo.store.output import Output, find_output, manifest_name, superseded_name
 from yanmo.tools.command_group import WHAT
@@ -29,7 +30,8 @@ class VerifyOptions(ToolOptions, group="verify"):
 
     Follows inputs and parts to the raw files. Names every damaged file, the first one first; one is
     enough for exit code 65. Bytes come from the store itself, past this machine's scratch cache.
-    Without WHAT every pointer, history and committed output is checked.
+    Without WHAT every pointer, history and committed output is checked. Data that `gc --former-data`
+    let go is no fault: what stays in its place is compared.
     """
 
     what: tuple[str, ...] = word(WHAT, ())
@@ -40,7 +42,7 @@ def run(store: ObjectStore, options: VerifyOptions) -> int:
     faults = Faults(options.first)
     try:
         outputs = _chosen(store, options.what, faults)
-        files, total = _read(store, outputs, faults)
+        files, total, let_go = _read(store, outputs, faults)
     except _Enough:
         pass
     if faults.found:
@@ -52,19 +54,48 @@ def run(store: ObjectStore, options: VerifyOptions) -> int:
             )
         log.error("%d fault(s); the first: %s", len(faults.found), faults.found[0])
         return ExitCode.DATA
-    print(f"whole: {len(outputs)} outputs, {files} files, {human_bytes(total)} read and compared")
+    print(
+        f"whole: {len(outputs)} outputs, {files} files, {human_bytes(total)} read and compared"
+        + (f"; of {let_go} the data was let go (gc --former-data)" if let_go else "")
+    )
     return ExitCode.DONE
 
 
-def _read(store: ObjectStore, outputs: Sequence[Output], faults: Faults) -> tuple[int, int]:
-    """Read every file; how many files and bytes."""
-    entries = [(output, entry) for output in outputs for entry in output.entries()]
-    total = sum(entry.bytes for _, entry in entries)
+def _read(store: ObjectStore, outputs: Sequence[Output], faults: Faults) -> tuple[int, int, int]:
+    """Read every file; how many files and bytes, and of how many outputs the data was let go."""
+    found = [(output, wanted) for output in outputs for wanted in _wanted(store, output, faults)]
+    total = sum(wanted.bytes for _, wanted in found)
     progress = Progress(log, "verified", total, unit="B")
-    for output, entry in entries:
-        faults.note_of(_fault_of(store, output, entry))
-        progress.add(entry.bytes, note=str(output))
-    return len(entries), total
+    for output, wanted in found:
+        fault = _fault_of(store, wanted)
+        if fault is None or not _was_let_go_since(store, output, wanted):
+            faults.note_of(fault)
+        progress.add(wanted.bytes, note=str(output))
+    return len(found), total, sum(output.is_let_go() for output in outputs)
+
+
+def _wanted(store: ObjectStore, output: Output, faults: Faults) -> Iterator[Wanted]:
+    """What is to be there of an output: its files, and what stands for those that were let go."""
+    try:
+        gone = _let_go(store, output)
+    except DataError as error:
+        faults.note(str(error))
+        return
+    for wanted, entry in ((output.wanted(entry), entry) for entry in output.entries()):
+        if entry.path not in gone or store.stat(wanted.name) is not None:  # gc may have been killed
+            yield wanted
+    yield from (table for table in gone.values() if table)
+
+
+def _was_let_go_since(store: ObjectStore, output: Output, wanted: Wanted) -> bool:
+    """Whether gc, which may run beside this, let go of a file since it was listed here."""
+    is_gone = store.stat(wanted.name) is None
+    return is_gone and wanted.name.removeprefix(prefix_of(output.manifest)) in _let_go(store, output)
+
+
+def _let_go(store: ObjectStore, output: Output) -> dict[str, Wanted | None]:
+    found = read_let_go(store, output.manifest)
+    return dict(found.files) if found else {}
 
 
 class _Enough(Exception):
@@ -95,15 +126,12 @@ class Faults:
             self.note(fault)
 
 
-def _fault_of(store: ObjectStore, output: Output, entry: FileEntry) -> str | None:
-    manifest = output.manifest
-    name = f"cas/{manifest.stage}/{manifest.key}/{manifest.attempt}/{entry.path}"
-    wanted = Wanted(name, entry.bytes, entry.sha256)
-    found = store.digest(name)
+def _fault_of(store: ObjectStore, wanted: Wanted) -> str | None:
+    where, found = f"{store.uri}/{wanted.name}", store.digest(wanted.name)
     try:
-        check_size(f"{store.uri}/{name}", wanted, found.bytes if found else None)
+        check_size(where, wanted, found.bytes if found else None)
         if found:
-            check_sha256(f"{store.uri}/{name}", wanted, found.sha256)
+            check_sha256(where, wanted, found.sha256)
     except DataError as error:
         return str(error)
     return None

@@ -41,8 +41,9 @@ from yanmo.store.runs.unfinished import (
     Training,
     change_unfinished,
 )
+from yanmo.tools.store.gc_loose import SETTLED_SECONDS
 from yanmo.tools.store.gc_plan import Ages
-from yanmo.tools.store.gc_planner import SETTLED_SECONDS, Planner
+from yanmo.tools.store.gc_planner import Planner
 from yanmo.tools.store.gc_sweep import BATCH, Sweep, Swept
 from yanmo.tools.store.inventory import take
 
