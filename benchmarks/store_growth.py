@@ -93,9 +93,9 @@ class Model:
             stages[stage] = Line.through([(each[x], each[0][0]) for each in made])
             objects[stage] = sum(each[0][1] for each in made) / len(made)
         less: dict[str, list[tuple[float, float]]] = defaultdict(list)
-        for night, left in nights[-1].get("let_go", {}).items():
-            for stage, (size_left, _) in left.items():
-                less[stage].append((text[int(night) - 1], size_left))
+        for night, total in zip(nights, text, strict=True):
+            for stage, (left, _) in night.get("let_go", {}).items():
+                less[stage].append((total, left))
         rests = [nights[n - 1]["champion_rests_on"] for n in champions if n <= len(nights)]
         last = nights[-1]
         records = [n["before_gc"]["pointers"] for n in nights]
@@ -118,9 +118,13 @@ class Model:
         chosen = ((s, line) for s, line in self.stages.items() if stages(s))
         return sum(line.at(new if s in BY_FILE else total) for s, line in chosen)
 
-    def champion(self, total: float, *, is_former: bool) -> float:
-        """Bytes that a champion keeps of its night, with `total` bytes of raw text."""
-        lines = {**self.stages, **self.let_go} if is_former else self.stages
+    def champion(self, total: float, night: int, *, is_former: bool) -> float:
+        """Bytes that the champion of a night keeps, with `total` bytes of raw text.
+
+        The tokenizer of the first night keeps the texts that it was built from.
+        """
+        less = {s: line for s, line in self.let_go.items() if night > 1 or s == "tokenize"}
+        lines = {**self.stages, **less} if is_former else self.stages
         return sum(lines[stage].at(total) for stage in self.pinned)
 
 
@@ -163,7 +167,7 @@ def size(
         elif night in champions:
             followed = min((n for n in champions if n > night), default=now)
             is_former = retention is not None and now - followed >= retention.former and followed < now
-            found["champions"] += model.champion(of, is_former=is_former)
+            found["champions"] += model.champion(of, night, is_former=is_former)
             objects += sum(n for s, n in model.objects.items() if s in model.pinned)
     found["records"] += model.beside["pointers"] + kept * (model.beside["record"] + model.beside["work"])
     found["records"] += model.once

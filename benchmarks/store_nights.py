@@ -3,8 +3,8 @@
     python benchmarks/store_nights.py --folder /tmp/nights --nights 14 > nights.jsonl
 
 One line a night: bytes and objects by stage that the night made, what the store held before and after gc,
-what was promoted, and what is left of outputs whose data gc let go. `store_growth.py` fits its model to the
-first nights and is checked against the rest.
+what was promoted, and what would be left of the night's outputs once their data is let go. `store_growth.py`
+fits its model to the first nights and is checked against the rest.
 
 Each night adds raw text, and runs the six stages as processes on the demo's commands with a tiny model. Days
 pass between the nights by setting the times of all files of the store a day back: gc reads nothing else.
@@ -15,19 +15,23 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from yanmo.promote.history.champion_records import ChampionRecord, all_records
+from yanmo.store.let_go import data_of
 from yanmo.store.objects import ObjectStore
 from yanmo.store.opening import open_store
 from yanmo.store.output import find_output, open_reference
 from yanmo.store.pointers import read_pointer
 from yanmo.tools.store.chain import Opener
+from yanmo.tools.store.gc_let_go import record
 from yanmo.tools.store.inventory import Inventory, take
 
 ROOT = Path(__file__).parents[1]
@@ -104,20 +108,34 @@ class Nights:
             os.utime(path, (status.st_atime - DAY, status.st_mtime - DAY), follow_symlinks=False)
 
 
-def made_by(
-    store: ObjectStore, inventory: Inventory, night: int, *, only_let_go: bool = False
-) -> dict[str, list[int]]:
+def made_by(store: ObjectStore, inventory: Inventory, night: int) -> dict[str, list[int]]:
     """Stage -> bytes and objects of the outputs that this night committed."""
     found: dict[str, list[int]] = {}
     for folder in inventory.keys.values():
         output = find_output(store, folder.stage, folder.key) if folder.manifest else None
-        if output and only_let_go and not output.is_let_go():
-            continue
         if output and output.manifest.run_id == f"night-{night:03d}":
             each = found.setdefault(folder.stage, [0, 0])
             each[0] += folder.bytes
             each[1] += sum(1 for _ in folder.objects)
     return found
+
+
+def left_of(root: Path, night: int) -> dict[str, list[int]]:
+    """Stage -> bytes and objects of what stays of a night's outputs once their data is let go.
+
+    Tried on a copy of them, by what gc does.
+    """
+    store = open_store(root.as_uri())
+    with tempfile.TemporaryDirectory() as folder:
+        copy = open_store(Path(folder).as_uri())
+        for stage, key in take(store, leftovers=False).keys:
+            output = find_output(store, stage, key)
+            if output and data_of(output.manifest) and output.manifest.run_id == f"night-{night:03d}":
+                shutil.copytree(root / "cas" / stage / key, Path(folder) / "cas" / stage / key)
+                record(copy, output.manifest)
+                for entry in data_of(output.manifest):
+                    copy.delete(output.wanted(entry).name)
+        return made_by(copy, take(copy), night)
 
 
 def held(inventory: Inventory) -> dict[str, int]:
@@ -154,7 +172,7 @@ def main() -> None:
         "--better-every", type=int, default=4, help="every such night trains longer than ever"
     )
     parser.add_argument(
-        "--gc", type=str.split, default="--older-than=3d --keep-nights=4 --former-data=3d", metavar="WORDS"
+        "--gc", type=str.split, default="--older-than=3d --keep-nights=4", metavar="WORDS"
     )
     options = parser.parse_args()
     nights, freed = Nights(options.folder, options.documents), 0
@@ -169,6 +187,7 @@ def main() -> None:
             "raw_bytes": raw,
             "seconds": round(seconds, 1),
             "made": made_by(nights.store, before, night),
+            "let_go": left_of(nights.root, night),
             "before_gc": held(before),
         }
         records = all_records(nights.store, CHANNEL)
@@ -176,10 +195,7 @@ def main() -> None:
             line["champion_rests_on"] = champion_rests_on(nights.store, records[-1])
         swept = nights.gc(*options.gc)
         freed += swept["bytes"]
-        after = take(nights.store)
-        line |= {"after_gc": held(after), "freed_so_far": freed, "gc": options.gc}
-        let_go = {n: made_by(nights.store, after, n, only_let_go=True) for n in range(1, night + 1)}
-        line["let_go"] = {n: found for n, found in let_go.items() if found}
+        line |= {"after_gc": held(take(nights.store)), "freed_so_far": freed, "gc": options.gc}
         nights.verify()
         print(json.dumps(line), flush=True)
         nights.a_day_passes()
