@@ -47,21 +47,14 @@ class LettingGo(Sweep):
         return self.done
 
     def _let_go(self, batch: list[ToLetGo], progress: Progress) -> None:
-        held = self._held
-        try:
-            self._take_all(batch)
-            taken = [one for one in batch if one.folder.name in held]
+        with self._taken(batch) as taken:
             recorded = {one.folder.name for one in taken if self._record(one)}
             needed = self._data_needed_now() if recorded else set()
             for one in taken:
                 if one.folder.name in recorded:
                     self._remove(one, needed)
-                held.pop(one.folder.name).remove()
+                self._held.pop(one.folder.name).remove()
                 progress.add(one.bytes)
-        finally:
-            for lease in held.values():
-                lease.release()
-            held.clear()
 
     def _record(self, one: ToLetGo) -> bool:
         """Write what stays in the place of the data, and what goes; False where the data is damaged."""
@@ -91,15 +84,11 @@ class LettingGo(Sweep):
                     self._count(info.bytes)
 
     def _take_back(self, one: ToDelete) -> None:
-        try:
-            self._take_all([one])
-            if one.folder.name in self._held:
-                for info in one.objects:
-                    self.store.delete(info.name)
-        finally:
-            for lease in self._held.values():
-                lease.remove()
-            self._held.clear()
+        with self._taken([one]) as taken:
+            for info in (info for each in taken for info in each.objects):
+                self.store.delete(info.name)
+            for each in taken:
+                self._held.pop(each.folder.name).remove()
 
     def _data_needed_now(self) -> set[KeyName]:
         """What is referred to now and was not when the plan was made, and all that it rests on."""

@@ -27,6 +27,7 @@ import logging
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from yanmo.common.errors import DataError, LeaseLost
 from yanmo.common.logs import Progress
@@ -43,6 +44,7 @@ from yanmo.tools.store.inventory import KeyName, take
 from yanmo.tools.store.pointed import Named, read_all
 
 log = logging.getLogger(__name__)
+_Kind = TypeVar("_Kind", bound=ToDelete)
 BATCH = 32
 """Keys that share one look at the pointers; each holds a lease, renewed by a thread."""
 _SKEW_SECONDS = 600.0
@@ -114,10 +116,7 @@ class Sweep:
         self.done.bytes += size
 
     def _batch(self, batch: list[ToDelete], progress: Progress) -> None:
-        held = self._held
-        try:
-            self._take_all(batch)
-            taken = [one for one in batch if one.folder.name in held]
+        with self._taken(batch) as taken:
             needed = self._needed_now() if taken else set()
             set_aside = [one for one in taken if one.is_whole and not _is_needed(one, needed)]
             lost = {one.folder.name for one in set_aside if not self._set_aside(one)}
@@ -127,12 +126,19 @@ class Sweep:
             for one in taken:
                 if one.folder.name not in lost:
                     self._finish(one, needed)
-                held.pop(one.folder.name).remove()
+                self._held.pop(one.folder.name).remove()
                 progress.add(one.bytes)
+
+    @contextlib.contextmanager
+    def _taken(self, batch: Sequence[_Kind]) -> Iterator[list[_Kind]]:
+        """Those of the keys whose lease was free; it is held until the end of the block, or removed there."""
+        try:
+            self._take_all(batch)
+            yield [one for one in batch if one.folder.name in self._held]
         finally:
-            for lease in held.values():
+            for lease in self._held.values():
                 lease.release()
-            held.clear()
+            self._held.clear()
 
     def _take_all(self, batch: Sequence[ToDelete]) -> None:
         """Take the leases of all keys that no run has and that nobody changed since the plan.
