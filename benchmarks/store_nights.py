@@ -171,9 +171,7 @@ def main() -> None:
     parser.add_argument(
         "--better-every", type=int, default=4, help="every such night trains longer than ever"
     )
-    parser.add_argument(
-        "--gc", type=str.split, default="--older-than=3d --keep-nights=4", metavar="WORDS"
-    )
+    parser.add_argument("--gc", type=str.split, default="--older-than=3d --keep-nights=4", metavar="WORDS")
     options = parser.parse_args()
     nights, freed = Nights(options.folder, options.documents), 0
     for night in range(1, options.nights + 1):
