@@ -146,6 +146,7 @@ class Picture:
             for target in panel["targets"]
             for found in self.ask(target["expr"])
             if (one := Series(found, target["legendFormat"])).points
+            if panel["type"] == "table" or not target["instant"] or self.is_now(one)
         ]
         if not series:
             why = re.search(r"Needs [^.]+\.", panel.get("description", ""))
@@ -161,6 +162,10 @@ class Picture:
         }
         series.sort(key=lambda one: one.points[0][0])
         draw[panel["type"]](panel, series, x + 8, y + 26, width - 16, height - 32)
+
+    def is_now(self, one: Series) -> bool:
+        """Whether it is there at the end of what is shown."""
+        return one.points[-1][0] > self.end - 1.6 * (self.end - self.start) / STEPS
 
     def stat(
         self, panel: dict[str, Any], series: list[Series], x: float, y: float, width: float, height: float

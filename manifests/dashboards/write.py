@@ -59,6 +59,8 @@ def _query(query: Query, number: int, kind: str) -> prometheus.Dataquery:
     asked = asked.ref_id(chr(ord("A") + number)).datasource(_SOURCE)
     if kind == "table":
         return asked.instant().format(PromQueryFormat.TABLE)
+    if kind == "name":
+        return asked.instant()  # a state that is over would be named as well
     return asked.range()  # also of a single figure, so that a past run shows its last one
 
 
