@@ -153,7 +153,7 @@ def _name(output: Output) -> KeyName:
 
 
 @settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 @given(st.integers(0, 2), st.lists(ACTION, min_size=4, max_size=12))
 def test_whatever_came_before_what_is_needed_stays_and_the_data_of_former_champions_goes(
