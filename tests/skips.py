@@ -23,9 +23,9 @@ _PIP = {
     "could not import 'duckdb'": "duckdb",
     "could not import 'transformers'": "transformers",
     "datasets is not one of": "datasets",
-    "tensorboard is not installed": "-e '.[tensorboard]'",
-    "mlflow is not installed": "-e '.[mlflow]' sqlalchemy alembic",
-    "wandb is not installed": "-e '.[wandb]'",
+    "tensorboard is not installed": "-e '.[sinks]'",
+    "mlflow is not installed": "-e '.[sinks]'",
+    "wandb is not installed": "-e '.[sinks]'",
 }
 """Beginning of a reason -> Python packages that end it."""
 _MACHINE = ("needs a CUDA device", "needs a cluster", "needs root", "needs Linux", "needs a control group")
