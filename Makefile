@@ -1,4 +1,4 @@
-# make demo | demo-modern | test | test-cluster | check | torture | drill | nights | format | compile | images | lock | clean; see README.md
+# make demo | demo-chat | demo-modern | test | test-cluster | check | torture | drill | nights | nodes | bench | format | compile | images | lock | clean; see README.md
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
@@ -12,7 +12,7 @@ TORCH ?=
 TORCH_INDEX ?=
 export VENV TORCH TORCH_INDEX
 
-.PHONY: install manifest-tools sink-tools check-manifests lock demo demo-modern test test-cluster check lint types unit torture drill nights format compile images clean again
+.PHONY: install manifest-tools sink-tools check-manifests lock demo demo-chat demo-modern test test-cluster check lint types unit torture drill nights nodes bench format compile images clean again
 
 install: $(VENV)/.ready
 
@@ -41,22 +41,33 @@ UPGRADE ?=
 lock: install
 	$(BIN)/python install/lock.py --upgrade $(UPGRADE)
 
+# One process of two threads: faster than two processes of one on two cores (docs/recipe.md), same key.
+ON_TWO_CORES = --set train.ranks=1 --set train.threads=2
+
 # The scarce genres twice: chosen on the validation split (docs/recipe.md).
 demo: install
 ifeq ($(SOURCES),)
 	@echo "To follow the training, in another terminal: $(BIN)/yanmo watch --store $${STORE:-runs/demo}"
 	@$(BIN)/yanmo run --store "$${STORE:-runs/demo}" --channel demo \
-	    --set data_sources=corpus/small.jsonl.zst --set data_quotas=ci=200%,fu=200%
+	    --set data_sources=corpus/small.jsonl.zst --set data_quotas=ci=200%,fu=200% $(ON_TWO_CORES)
 	@echo "With text of your own (.txt, .jsonl, .parquet, a folder): make demo SOURCES='my text.txt'"
 	@echo "Modern text with Latin, digits and code: make demo-modern"
+	@echo "A chat model from this one: make demo-chat"
 else
 	@$(BIN)/yanmo run --store "$${STORE:-runs/mine}" --channel mine --set "data_sources=$$SOURCES"
 endif
 
+# The champion of `make demo`, tuned on the bundled chats; measured on fewer texts than a night would.
+demo-chat: install
+	@$(BIN)/yanmo run --pipeline chat --store "$${STORE:-runs/demo}" --channel chat --set model_start=demo/champion \
+	    --set evaluate.budget_documents=60 --set evaluate.task_documents=25 --set evaluate.samples=8 $(ON_TWO_CORES)
+	@echo "Talk to it: $(BIN)/yanmo generate --chat --model chat --store $${STORE:-runs/demo}"
+	@echo "With chats of your own, beside the text: --set data_sources=bundled,chats.jsonl (docs/chat.md)"
+
 # Novels in the vernacular, and documents with Latin, digits and code; pieces of a chapter stay together.
 demo-modern: install
 	@$(BIN)/yanmo run --store "$${STORE:-runs/modern}" --channel modern \
-	    --set data_sources=corpus/modern.jsonl.zst --set curate.split_by=source
+	    --set data_sources=corpus/modern.jsonl.zst --set curate.split_by=source $(ON_TWO_CORES)
 	@echo "With text of your own (.txt, .jsonl, .parquet, a folder): make demo SOURCES='my text.txt'"
 
 test: lint types unit
@@ -74,7 +85,7 @@ types: install
 # worksteal gives a worker neighbouring tests, which share fixtures. Bytecode saves 0.1 s of each process.
 TEST_WORKERS ?= 4
 unit: install
-	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n $(TEST_WORKERS) --dist worksteal
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n $(TEST_WORKERS) --dist worksteal --durations=20 --durations-min=10
 
 # Runs in the Kubeflow Pipelines that KUBECONFIG and KFP_ENDPOINT name: tests/cluster/README.md.
 # CLUSTER_TESTS="-m 'cluster and not slow'": without faults.
@@ -99,6 +110,18 @@ drill: install
 NIGHTS ?=
 nights: install
 	PYTHONPATH=tests $(BIN)/python -m nights $(NIGHTS)
+
+# Faults on several nodes, each in a network namespace of this machine (Linux, root): docs/nodes-faults.md.
+# make nodes NODES="--only 'cut off' clock --cases 2"
+NODES ?=
+nodes: install
+	PYTHONPATH=tests $(BIN)/python -m nodes $(NODES)
+
+# Beside others that do the same, in turn: docs/benchmarks.md. make bench ONLY=tokens,generation STORE=runs/demo
+ONLY ?=
+BENCH ?=
+bench: install
+	PYTHONPATH=benchmarks $(BIN)/python -m bench $(if $(ONLY),--only "$(ONLY)") $(if $(STORE),--store "$$STORE") $(BENCH)
 
 format: install
 	$(BIN)/ruff format .

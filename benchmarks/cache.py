@@ -212,7 +212,7 @@ def show_waiting(cache: Any, steps: int) -> None:
             max_position_embeddings=context,
         )
         engine = open_engine(Decoder(shape), options, "cpu")
-        for prefetch in (False, True):
+        for prefetch in (0, 1, 4):
             samples = Samples(
                 cache,
                 packing=Packing(context=context),
@@ -227,7 +227,7 @@ def show_waiting(cache: Any, steps: int) -> None:
                 [
                     f"{rows} x {context}",
                     f"{sum(p.numel() for p in engine.decoder.parameters()) / 1e6:.0f} M",
-                    "yes" if prefetch else "no",
+                    str(prefetch),
                     f"{1e3 * whole:.0f}",
                     f"{1e3 * waited:.3f}",
                     f"{100 * waited / whole:.3f} %",

@@ -29,6 +29,7 @@ _TOLERANCES = {
         0.1,
         "bf16 rounds activations and gradients of other buckets to 8 bits, as on CPUs in test_engine.py",
     ),
+    "fp16": (0.02, "fp16 keeps 11 bits, and both begin with the same loss scale"),
 }
 _STAGES: list[dict[str, Any]] = [{"backend": "deepspeed", "zero_stage": stage} for stage in (1, 2, 3)]
 
@@ -40,6 +41,8 @@ def zero(setting: Any) -> Iterator[Measure]:
     cache = cache_of(setting)
     count = 4 if setting.quick else 12
     for precision, (tolerance, reason) in _TOLERANCES.items():
+        if precision == "fp16" and setting.device != "cuda":  # DeepSpeed has it on GPUs only
+            continue
         for optimizer in ("adamw",) if setting.quick else ("adamw", "muon"):
             common = {"precision": precision, "optimizer": optimizer, "clip": _CLIP, "micro_batch": 8}
             asked = options(setting, **common)
@@ -48,7 +51,7 @@ def zero(setting: Any) -> Iterator[Measure]:
             start = copy.deepcopy(plain.full_weights())
             losses = train(plain, samples, range(count))
             weights = copy.deepcopy(plain.full_weights())
-            moved = _distance(weights, start)
+            moved, plain_scale = _distance(weights, start), plain.loss_scale().get("scale")
             goes_on = train(plain, samples, range(count, count + 3))
             for stage in _stages(setting):
                 name = f"ZeRO-{stage['zero_stage']}{', offload' if 'offload' in stage else ''}"
@@ -58,6 +61,9 @@ def zero(setting: Any) -> Iterator[Measure]:
                 yield within(f"{label}, loss in nats", furthest(found, losses), tolerance, reason)
                 far = _distance(engine.full_weights(), weights) / moved
                 yield within(f"{label}, weights by how far they went", far, tolerance, reason)
+                if precision == "fp16":
+                    scales = engine.loss_scale()["scale"], plain_scale
+                    yield holds(f"{label}, the loss scale", scales[0] == scales[1], f"{scales[0]:g}")
                 other = engine_of(asked, cache, setting.device)
                 _hand_over(engine, other)
                 differs = furthest(train(other, samples, range(count, count + 3)), goes_on)
@@ -87,6 +93,7 @@ def _state(engine: Any) -> dict[tuple[str, str], torch.Tensor]:
 def _hand_over(giver: Any, taker: Any) -> None:
     state = _state(giver)
     taker.restore(lambda name, kind, at, count: state[name, kind][at : at + count], giver.updates)
+    taker.set_loss_scale(giver.loss_scale())
 
 
 def checkpoints(setting: Any) -> Iterator[Measure]:

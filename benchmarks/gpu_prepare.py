@@ -82,6 +82,7 @@ def stores(folder: Path) -> None:
 
 
 def _module(path: Path) -> Any:
+    sys.path.insert(0, str(path.parent))  # for what it imports from beside it
     spec = importlib.util.spec_from_file_location(f"gpu_{path.stem}", path)
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)

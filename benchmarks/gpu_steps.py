@@ -93,7 +93,7 @@ def furthest(one: list[float], other: list[float]) -> float:
 
 
 def steps(setting: Any) -> Iterator[Measure]:
-    """Losses of 50 steps: fp32, TF32, bf16, Muon; each beside the CPU's."""
+    """Losses of 50 steps: fp32, TF32, bf16, Muon; each beside the CPU's; and that fp16 learns."""
     alone()
     device, count = setting.device, QUICK_STEPS if setting.quick else STEPS
     cache = cache_of(setting)
@@ -121,6 +121,9 @@ def steps(setting: Any) -> Iterator[Measure]:
         f"3 times what bf16 changes on the CPU ({rough:.1e})",
     )
     if device == "cuda":
+        scaled = course(device, precision="fp16")
+        course_of = f"{scaled[0]:.3f} to {scaled[-1]:.3f} nats"
+        yield holds("fp16, the loss falls", scaled[-1] < scaled[0] - 0.1, course_of)
         yield within(
             f"TF32, {count} steps, loss in nats",
             furthest(course(device, tf32=True), exact),

@@ -44,8 +44,10 @@ from yanmo.train.backends.accelerator import prepare
 from yanmo.train.backends.open_engine import open_engine
 from yanmo.train.collectives import Collectives
 from yanmo.train.config import TrainConfig
+from yanmo.train.curve import Curve
 from yanmo.train.job import WorkerJob
 from yanmo.train.loop import Loop
+from yanmo.train.supervision.continued import as_continued
 from yanmo.train.supervision.twins import twin_of
 from yanmo.train.validate import Validation
 from yanmo.train.worker import decoder_of, samples_of
@@ -64,7 +66,9 @@ def main() -> None:
     parser.add_argument("--share", type=float, default=0.0, help="of the steps; 0 trains all of them")
     parser.add_argument("recipe", nargs="+")
     given = parser.parse_args()
-    options = replace(load(TrainConfig, given.recipe, "yanmo train"), **HOW)
+    options = load(TrainConfig, given.recipe, "yanmo train")
+    written = {word.partition("=")[0].removeprefix("--").replace("-", "_") for word in given.recipe}
+    options = replace(as_continued(options, written, goes_on=options.model != "none"), **HOW)
     store = open_store(options.store)
 
     def opened(text: str, name: str) -> Output | None:
@@ -115,6 +119,7 @@ def trained(task: WorkerJob, cache: TokenCache, documents: list[Any]) -> tuple[A
         engine=engine,
         samples=samples,
         validation=Validation.choose(cache, 0),
+        curve=Curve.of(options, cache),
         folder=task.folder,
         identity={},
         collectives=Collectives(1, engine.device),

@@ -116,23 +116,28 @@ def table_of(docs: list[dict[str, str]], copy: int = 0) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=DOCUMENTS)
 
 
+def file_task(documents: Path, tokenizer: Path, out: Path) -> FileTask:
+    """A file of training documents to tokenize, as the stage does it."""
+    return FileTask(
+        documents=documents,
+        split="train",
+        tokenizer=tokenizer,
+        tokenizer_digest="",
+        bos=0,
+        eos=1,
+        out=out,
+        name="x",
+        judged=1024,
+    )
+
+
 def file_speed(docs: list[dict[str, str]], vocabulary: Vocabulary, repeats: int) -> float:
     """MB per CPU-second from a documents file to a token file and its index, judging as the stage does."""
     with tempfile.TemporaryDirectory() as folder:
         path, tokenizer = Path(folder) / "train.parquet", Path(folder) / "tokenizer.json"
         write_parquet(table_of(docs), path)
         tokenizer.write_text(tokenizer_json(vocabulary), encoding="utf-8")
-        job = FileTask(
-            documents=path,
-            split="train",
-            tokenizer=tokenizer,
-            tokenizer_digest="",
-            bos=0,
-            eos=1,
-            out=Path(folder),
-            name="x",
-            judged=1024,
-        )
+        job = file_task(path, tokenizer, Path(folder))
         segmenter = Segmenter.read(tokenizer)
         segmenter.judge("春", segmenter.encode(pa.array(["春"]))[0].tolist())  # tables and judge are loaded
         return speed([d["text"] for d in docs], lambda: tokenize_file(job, segmenter), repeats)

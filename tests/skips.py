@@ -22,6 +22,10 @@ _PIP = {
     "kubernetes-validate is not installed": "-e '.[manifests]'",
     "could not import 'duckdb'": "duckdb",
     "could not import 'transformers'": "transformers",
+    "could not import 'huggingface_hub'": "transformers",
+    "could not import 'sentencepiece'": "sentencepiece",
+    "could not import 'gguf'": "gguf",
+    "could not import 'compressed_tensors'": "compressed-tensors",
     "datasets is not one of": "datasets",
     "tensorboard is not installed": "-e '.[sinks]'",
     "mlflow is not installed": "-e '.[sinks]'",
@@ -30,11 +34,13 @@ _PIP = {
 """Beginning of a reason -> Python packages that end it."""
 _MACHINE = ("needs a CUDA device", "needs a cluster", "needs root", "needs Linux", "needs a control group")
 """Beginnings of reasons that no package ends."""
+_PROGRAMS = ("needs llama.cpp's converter",)
+"""Beginnings of reasons that sources of somebody's end, which the reason names."""
 
 
 def is_known(reason: str) -> bool:
     """Whether it is said here what ends a reason, or that nothing to install does."""
-    return reason.startswith((*_APT, *_PIP, *_MACHINE))
+    return reason.startswith((*_APT, *_PIP, *_MACHINE, *_PROGRAMS))
 
 
 def summary(reasons: Iterable[str]) -> Iterator[str]:

@@ -60,6 +60,8 @@ FORBIDDEN: dict[str, set[str]] = {
     "yanmo.tools.cache": {*TRAINING, *DATA, *CLUSTER, "yanmo.model", "yanmo.tokenize"},
     "yanmo.tools.tokenizer": CLUSTER,
     "yanmo.tools.model": {*DATA, *CLUSTER},
+    "yanmo.tools.generate": {*DATA, *CLUSTER},
+    "yanmo.tools.export": {*DATA, *CLUSTER},
     "yanmo_pipelines": {*TRAINING, *DATA},
 }
 """What a part must not reach, by whatever way: this keeps every image small."""
@@ -220,7 +222,8 @@ def test_a_config_needs_only_the_standard_library(stage: str) -> None:
         "'yanmo.common.names', "
         "'yanmo.options', 'yanmo.options.fields', 'yanmo.options.shared', "
         "'yanmo.options.time_zone', 'yanmo.stage.gpu_metrics', "
-        "'yanmo.options.yaml_file', 'yanmo.options.values', 'yanmo.options.nearest', 'yanmo.stage', "
+        "'yanmo.options.pods', 'yanmo.options.yaml_file', 'yanmo.options.values', "
+        "'yanmo.options.nearest', 'yanmo.stage', "
         "'yanmo.stage.declaration', 'yanmo.stage.metric', 'yanmo.formats', 'yanmo.formats.packing_settings', "
         "'yanmo.formats.genre_names', "
         f"'yanmo.{stage}', 'yanmo.{stage}.config'}}; "

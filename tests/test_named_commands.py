@@ -18,7 +18,7 @@ import pytest
 
 from yanmo.cli import COMMANDS
 from yanmo.common.version import version
-from yanmo_pipelines.stages import LANGUAGE_MODEL
+from yanmo_pipelines.stages import ON_NODES
 
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted(
@@ -171,7 +171,7 @@ def test_every_command_answers_help_version_and_an_unknown_option_in_the_same_wa
         assert expected in said and said.endswith(f"; see {name} --help"), name
 
 
-STAGES = {stage.name for stage in LANGUAGE_MODEL}
+STAGES = {stage.name for stage in ON_NODES}
 GROUPS = {(group, "") for group in ("store", "channel", "cache", "tokenizer", "model", "nights", "schedule")}
 
 

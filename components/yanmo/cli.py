@@ -30,6 +30,8 @@ COMMANDS = {
     "cache": ("yanmo.tools.cache", "show, check and compare token caches"),
     "model": ("yanmo.tools.model.command", "import a model in Hugging Face's format into a store"),
     "run": ("yanmo_pipelines.run", "run a compiled pipeline on this machine, each task as a process"),
+    "generate": ("yanmo.tools.generate", "let a model write, answer a file of prompts, or talk"),
+    "export": ("yanmo.tools.export", "write a model as a folder that transformers, vLLM and llama.cpp load"),
     "watch": (
         "yanmo.tools.watch",
         "follow a training in the terminal: progress, curve, speed, faults",
@@ -45,6 +47,10 @@ COMMANDS = {
     "schedule": (
         "yanmo_pipelines.cluster.schedules",
         "runs by the clock from a file: recurring runs of KFP, CronJobs",
+    ),
+    "launch": (
+        "yanmo_pipelines.cluster.launch",
+        "train on several nodes of a cluster: a TrainJob of Kubeflow Trainer",
     ),
     "rerun": (
         "yanmo_pipelines.cluster.rerun",
@@ -89,8 +95,8 @@ def main() -> None:
         print(
             f"yanmo {name}: the Python package {error.name!r} is not installed; `pip install` Yanmo with its "
             "extra: data for curate, balance, tokenize, tokenizer and cache; train for train, evaluate, "
-            "promote, model and tokenizer compare; pipeline for run, sweep and compile; cluster for submit, "
-            "schedule, rerun, status and doctor",
+            "promote, generate, export, model and tokenizer compare; pipeline for run, sweep and compile; "
+            "cluster for submit, launch, schedule, rerun, status and doctor",
             file=sys.stderr,
         )
         sys.exit(_ENVIRONMENT)

@@ -1,9 +1,9 @@
-"""Writes components/night/cron-job.yaml: the compiled language-model pipeline as one pod, task by task.
+"""Writes components/night*/cron-job.yaml: a compiled pipeline as one pod, task by task.
 
     python manifests/night/write.py [--column small]
 
 Each task is a container with the arguments that KFP would give it; what KFP's launcher does between them,
-files of an emptyDir do. So a night without KFP has the same stages, keys and page. A test compares the file
+files of an emptyDir do. So a night without KFP has the same stages, keys and page. A test compares the files
 with what this writes.
 """
 
@@ -18,33 +18,37 @@ from typing import Any
 
 import yaml
 
+from yanmo.options.one_line import as_line, read_line
 from yanmo_pipelines import resources
 
 HERE = Path(__file__).resolve().parent
-BASE, PIPELINE = HERE.parent / "base", HERE.parents[1] / "pipelines/compiled/language_model.yaml"
-WRITTEN = HERE.parent / "components/night/cron-job.yaml"
+BASE, COMPILED = HERE.parent / "base", HERE.parents[1] / "pipelines/compiled"
+NIGHTS = {"night": "language_model", "night-chat": "chat"}
+"""Component, and name of its CronJob behind `yanmo-` -> its pipeline."""
+_OF_CLUSTER = ("resolve.channel", "resolve.training_pod_")
+"""Defaults of a form that mean nothing here: the channel is a variable, and this is the pod."""
 FILES = "/run/yanmo"
 """Where a task leaves what the next ones read."""
 _INPUT = re.compile(r"\{\{\$\.inputs\.(artifacts|parameters)\['([^']+)'\](?:\.path)?\}\}")
 _GIVEN = {"store": "", "run_id": "$(YANMO_RUN_ID)", "given_options": "$(YANMO_OPTIONS)"}
 _HEAD = """\
 # One night in one pod, for clusters without KFP: written by manifests/night/write.py, as the pipeline of
-# pipelines/compiled/language_model.yaml is. Overlays say when (schedule, timeZone) and with which options.
+# pipelines/compiled/PIPELINE.yaml is. Overlays say when (schedule, timeZone) and with which options.
 #
 #   apply:  kubectl apply -k manifests/overlays/...
-#   now:    kubectl -n NAMESPACE create job night-1 --from=cronjob/yanmo-night
-#   check:  kubectl -n NAMESPACE get cronjob yanmo-night
+#   now:    kubectl -n NAMESPACE create job night-1 --from=cronjob/yanmo-NIGHT
+#   check:  kubectl -n NAMESPACE get cronjob yanmo-NIGHT
 #   logs:   kubectl -n NAMESPACE logs job/night-1 --all-containers
-#   clean:  kubectl -n NAMESPACE delete cronjob yanmo-night
+#   clean:  kubectl -n NAMESPACE delete cronjob yanmo-NIGHT
 """
 
 
-def cron_job(column: resources.Column) -> dict[str, Any]:
-    """The CronJob, with pods of a column of the table of resources."""
+def cron_job(column: resources.Column, night: str = "night") -> dict[str, Any]:
+    """The CronJob of one of NIGHTS, with pods of a column of the table of resources."""
     found, pods, training = (
         _read(BASE / name) for name in ("every-pod.yaml", "stage-pods.yaml", "training-pods.yaml")
     )
-    labels = {**_labels(), "app.kubernetes.io/component": "night"}
+    labels = {**_labels(), "app.kubernetes.io/component": night}
     template = found["spec"]["jobTemplate"]
     pod = template["spec"]["template"]["spec"]
     container = _merged(_container_of(found), _container_of(pods))
@@ -53,7 +57,9 @@ def cron_job(column: resources.Column) -> dict[str, Any]:
     ]
     memory = _container_of(training)["volumeMounts"]
     ports = container.pop("ports")  # Kubernetes warns of a port that two containers declare
-    *first, last = [_container(task, container, column, memory) for task in _tasks()]
+    spec = next(yaml.safe_load_all((COMPILED / f"{NIGHTS[night]}.yaml").read_text(encoding="utf-8")))
+    container["env"] = [*_own_settings(spec), *container["env"]]
+    *first, last = [_container(task, container, column, memory) for task in _tasks(spec)]
     pod["initContainers"], pod["containers"] = first, [{**last, "name": "stage", "ports": ports}]
     pod["volumes"] += [
         *training["spec"]["jobTemplate"]["spec"]["template"]["spec"]["volumes"],
@@ -61,7 +67,7 @@ def cron_job(column: resources.Column) -> dict[str, Any]:
     ]
     template["metadata"] = {"labels": labels}
     template["spec"]["template"]["metadata"]["labels"] |= labels
-    found["metadata"] = {"name": "yanmo-night", "labels": labels}
+    found["metadata"] = {"name": f"yanmo-{night}", "labels": labels}
     found["spec"] |= {"schedule": "0 21 * * *", "suspend": False, "startingDeadlineSeconds": 3600}
     return found
 
@@ -85,9 +91,23 @@ def _merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     return {**one, **other, **lists}
 
 
-def _tasks() -> list[dict[str, Any]]:
-    """The tasks of the pipeline, each after those that it waits for."""
-    spec = next(yaml.safe_load_all(PIPELINE.read_text(encoding="utf-8")))
+def _own_settings(spec: dict[str, Any]) -> list[dict[str, Any]]:
+    """Channel and defaults of a pipeline that has a channel of its own, in place of the ConfigMap's."""
+    channel = spec["root"]["inputDefinitions"]["parameters"]["channel"]["defaultValue"]
+    if channel == "main":
+        return []
+    args = map(str, spec["deploymentSpec"]["executors"]["exec-resolve"]["container"]["args"])
+    line = next(arg.removeprefix("--defaults=") for arg in args if arg.startswith("--defaults="))
+    read = {f"{of}.{name}": value for of, all_of in read_line(line).items() for name, value in all_of.items()}
+    defaults = {name: value for name, value in read.items() if not name.startswith(_OF_CLUSTER)}
+    return [
+        {"name": "YANMO_CHANNEL", "value": channel},
+        {"name": "YANMO_DEFAULTS", "value": as_line(defaults)},
+    ]
+
+
+def _tasks(spec: dict[str, Any]) -> list[dict[str, Any]]:
+    """The tasks of a compiled pipeline, each after those that it waits for."""
     tasks = spec["root"]["dag"]["tasks"]
     order: list[str] = []
     while left := [name for name in tasks if name not in order]:
@@ -163,14 +183,16 @@ class _Plain(yaml.SafeDumper):
         return True
 
 
-def text(column: resources.Column) -> str:
-    """The file."""
-    return _HEAD + yaml.dump(cron_job(column), Dumper=_Plain, sort_keys=False, width=10**6)
+def text(column: resources.Column, night: str = "night") -> str:
+    """The file of one of NIGHTS."""
+    head = _HEAD.replace("PIPELINE", NIGHTS[night]).replace("NIGHT", night)
+    return head + yaml.dump(cron_job(column, night), Dumper=_Plain, sort_keys=False, width=10**6)
 
 
 if __name__ == "__main__":
-    column = sys.argv[sys.argv.index("--column") + 1] if "--column" in sys.argv else "standard"
     if "--column" in sys.argv:
-        sys.stdout.write(text(column))
+        sys.stdout.write(text(sys.argv[sys.argv.index("--column") + 1]))
     else:
-        WRITTEN.write_text(text(column), encoding="utf-8")
+        for each in NIGHTS:
+            path = HERE.parent / "components" / each / "cron-job.yaml"
+            path.write_text(text("standard", each), encoding="utf-8")

@@ -28,6 +28,8 @@ from yanmo_pipelines.pod_options import PodOptions
 
 PIPELINES = {
     "language_model": "yanmo_pipelines.language_model",
+    "language_model_on_nodes": "yanmo_pipelines.language_model_on_nodes",
+    "chat": "yanmo_pipelines.chat",
     "data_only": "yanmo_pipelines.data_only",
 }
 """Name of a pipeline of stages -> module with `build`."""

@@ -78,7 +78,9 @@ def _field_of(stage: Stage, option: dataclasses.Field[Any], kind: type) -> FormF
     return FormField(meta["form"], stage.name, option.name, kind, default, help, choices)
 
 
-def component(stage: Stage, inputs: dict[str, type], *, name: str = "", pointer: str = "") -> Any:
+def component(
+    stage: Stage, inputs: dict[str, type], *, name: str = "", pointer: str = "", flags: Sequence[str] = ()
+) -> Any:
     """The KFP container component that runs `stage`.
 
     Args:
@@ -86,6 +88,7 @@ def component(stage: Stage, inputs: dict[str, type], *, name: str = "", pointer:
             no task follows a pointer.
         name: name of the component and its task; the stage's own by default.
         pointer: pointer of the channel that success moves; the stage's name by default.
+        flags: options of the stage that another task's results give.
 
     Raises:
         TypeError: an input that the stage does not have, or a required one that is not wired.
@@ -98,11 +101,13 @@ def component(stage: Stage, inputs: dict[str, type], *, name: str = "", pointer:
         *(_artifact(input_name(stage, n), dsl.Input[cls]) for n, cls in inputs.items()),
         *_outputs(stage),
         _parameter("options"),
+        *map(_parameter, flags),
     ]
 
     def arguments(values: dict[str, Any]) -> list[str]:
         return [
             *_arguments(stage, values, inputs, pointer),
+            *(f"{flag(each)}={values[each]}" for each in flags),
             f"--channel={values['channel']}",
             f"--options={values['options']}",
         ]
@@ -111,6 +116,7 @@ def component(stage: Stage, inputs: dict[str, type], *, name: str = "", pointer:
         **_COMMON,
         "channel": "whose pointers are moved",
         "options": "those of all stages, in one line",
+        **{f.name: str(f.metadata["help"]) for f in option_fields(stage.config) if f.name in flags},
     }
     return _container(stage, name or stage.name, parameters, described, arguments)
 
@@ -331,17 +337,20 @@ class Tasks:
         name: str = "",
         pointer: str = "",
         pod: Mapping[str, Any] | None = None,
+        flags: Mapping[str, Any] | None = None,
         **inputs: Any,
     ) -> Any:
         """One task of `stage`; keyword arguments wire its inputs to outputs of other tasks.
 
         Args:
             pod: what the form sets of its pod: see `resources.apply`.
+            flags: option of the stage -> result of another task.
         """
+        flags = flags or {}
         classes = {n: _artifact_class(channel) for n, channel in inputs.items()}
-        make = component(stage, classes, name=name, pointer=pointer)
+        make = component(stage, classes, name=name, pointer=pointer, flags=tuple(flags))
         wired = {input_name(stage, n): channel for n, channel in inputs.items()}
-        task = make(**self._common(), channel=self.channel, options=self.options, **wired)
+        task = make(**self._common(), channel=self.channel, options=self.options, **wired, **flags)
         own = {**(pod or {}), "store_secret": self.store_secret}
         return resources.apply(task, stage.name, self.column, **own)
 

@@ -9,11 +9,13 @@ ends well; promote comes last, and its report says how the run ended.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kfp import dsl
 
-from yanmo_pipelines.kfp_adapter import Form, Tasks, add_drop_downs, fields_of, with_form
+from yanmo.stage.declaration import Stage
+from yanmo_pipelines.kfp_adapter import Form, FormField, Tasks, add_drop_downs, fields_of, with_form
 from yanmo_pipelines.resources import Column, off_the_form, on_the_form, row_of
 from yanmo_pipelines.stages import (
     BALANCE,
@@ -36,49 +38,90 @@ _OF_THE_POD = {
 """Argument of `resources.apply` -> output of the first task, after `training_pod_`."""
 
 
+Train = Callable[[Tasks, Mapping[str, Any], Mapping[str, Any]], tuple[Any, Any]]
+"""Makes the task that trains, of what training's pods are and its inputs; that task and its model."""
+
+
 def build(column: Column, store_secret: str) -> Any:
     """The pipeline, with a column of the table of resources and the Secret that names the store."""
-    row = row_of(column, TRAIN.name)
-    fields = fields_of(*LANGUAGE_MODEL, defaults={"data_sources": "bundled", **on_the_form(row)})
+    fields = form_of(column, LANGUAGE_MODEL)
 
     @dsl.pipeline(name="language-model")  # type: ignore[untyped-decorator]
     @with_form(RESOLVE, fields)
     def language_model(form: Form) -> None:
         """Train a Chinese language model from raw text and promote it if it beats the champion."""
-        run = Tasks(form, column, store_secret)
-        resolved = run.first(RESOLVE, LANGUAGE_MODEL, off_the_form(row))
-        pod = {limit: resolved.outputs[f"training_pod_{name}"] for limit, name in _OF_THE_POD.items()}
-        curated = run(CURATE, evaluation_set=resolved.outputs["evaluation_set"])
-        balanced = run(BALANCE, documents=curated.outputs["documents"])
-        tokenized = run(
-            TOKENIZE, documents=balanced.outputs["documents"], tokenizer=resolved.outputs["tokenizer"]
-        )
-        trained = run(
-            TRAIN,
-            pod=pod,
-            token_cache=tokenized.outputs["token_cache"],
-            model=resolved.outputs["start_model"],
-        )
-        measured_on = {
-            "evaluation_set": curated.outputs["evaluation_set"],
-            "documents": curated.outputs["documents"],
-        }
-        challenged = run(EVALUATE, pod=pod, model=trained.outputs["model"], **measured_on)
-        defended = run(
-            EVALUATE,
-            name="evaluate-champion",
-            pointer="champion_evaluation",
-            pod=pod,
-            model=resolved.outputs["champion"],
-            **measured_on,
-        ).after(trained)
-        run(
-            PROMOTE,
-            challenger=challenged.outputs["evaluation"],
-            champion=defended.outputs["evaluation"],
-            baselines=challenged.outputs["baselines"],
-            writing=challenged.outputs["writing"],
-            champion_writing=defended.outputs["writing"],
-        )
+        graph(Tasks(form, column, store_secret), LANGUAGE_MODEL, train_here)
 
     return add_drop_downs(language_model, fields)
+
+
+def form_of(
+    column: Column, stages: Sequence[Stage], defaults: Mapping[str, Any] | None = None
+) -> list[FormField]:
+    """The fields of the form of these stages.
+
+    Args:
+        defaults: name of a field -> its default, where it is not that of the language model's form.
+    """
+    row = row_of(column, TRAIN.name)
+    return fields_of(*stages, defaults={"data_sources": "bundled", **on_the_form(row), **(defaults or {})})
+
+
+def graph(
+    run: Tasks, stages: Sequence[Stage], train: Train, *, tunes: Mapping[str, str] | None = None
+) -> None:
+    """All tasks, with the one that `train` makes in its place.
+
+    Args:
+        stages: those whose options the first task reads.
+        tunes: for a pipeline that tunes a model and measures that model too: option -> what the pipeline
+            sets where nobody else does.
+    """
+    resolved = run.first(RESOLVE, stages, off_the_form(row_of(run.column, TRAIN.name)) | dict(tunes or {}))
+    pod = {limit: resolved.outputs[f"training_pod_{name}"] for limit, name in _OF_THE_POD.items()}
+    curated = run(CURATE, evaluation_set=resolved.outputs["evaluation_set"])
+    balanced = run(BALANCE, documents=curated.outputs["documents"])
+    tokenized = run(
+        TOKENIZE, documents=balanced.outputs["documents"], tokenizer=resolved.outputs["tokenizer"]
+    )
+    inputs = {"token_cache": tokenized.outputs["token_cache"], "model": resolved.outputs["start_model"]}
+    trained, model = train(run, pod, inputs)
+    measured_on = {
+        "evaluation_set": curated.outputs["evaluation_set"],
+        "documents": curated.outputs["documents"],
+    }
+    challenged = run(EVALUATE, pod=pod, model=model, **measured_on)
+    defended = run(
+        EVALUATE,
+        name="evaluate-champion",
+        pointer="champion_evaluation",
+        pod=pod,
+        model=resolved.outputs["champion"],
+        **measured_on,
+    ).after(trained)
+    before = {}
+    if tunes is not None:
+        based = run(
+            EVALUATE,
+            name="evaluate-base",
+            pointer="base_evaluation",
+            pod=pod,
+            model=resolved.outputs["start_model"],
+            evaluation_set=curated.outputs["evaluation_set"],
+        ).after(trained)
+        before = {"base": based.outputs["evaluation"]}
+    run(
+        PROMOTE,
+        **before,
+        challenger=challenged.outputs["evaluation"],
+        champion=defended.outputs["evaluation"],
+        baselines=challenged.outputs["baselines"],
+        writing=challenged.outputs["writing"],
+        champion_writing=defended.outputs["writing"],
+    )
+
+
+def train_here(run: Tasks, pod: Mapping[str, Any], inputs: Mapping[str, Any]) -> tuple[Any, Any]:
+    """The task that trains in a pod of its own, and its model."""
+    task = run(TRAIN, pod=pod, **inputs)
+    return task, task.outputs["model"]

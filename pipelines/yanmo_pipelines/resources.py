@@ -50,6 +50,10 @@ ended with 75. /metrics is on all addresses, as who may scrape is a NetworkPolic
 end for one more scrape, 20 s at most and only where there were some."""
 
 
+OF_ONE_STAGE = {"launch": {"YANMO_WAIT_SECONDS": "1209600"}}
+"""Stage -> variables of its pods in the place of those: a launcher waits two weeks, as it holds no GPU."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Resources:
     """Of one pod. Requests equal limits, so that a pod is never evicted for using what it was promised."""
@@ -73,11 +77,13 @@ GPU = "nvidia.com/gpu"
 TAINTED = ({"key": GPU, "operator": "Exists", "effect": "NoSchedule"},)
 """Tolerates the taint that clusters put on nodes with GPUs, so that nothing else takes their place."""
 _LITTLE = Resources(cpu="500m", memory="512Mi", gpus="")
+_WATCHES = Resources(cpu="250m", memory="512Mi", gpus="")
 
 SMALL = "small"
 COLUMNS: dict[str, dict[str, Resources]] = {
     SMALL: {
         "resolve": _LITTLE,
+        "launch": _WATCHES,
         "curate": Resources(cpu="1", memory="2Gi", gpus=""),
         "balance": Resources(cpu="1", memory="2Gi", gpus=""),
         "tokenize": Resources(cpu="1", memory="2Gi", gpus=""),
@@ -87,6 +93,7 @@ COLUMNS: dict[str, dict[str, Resources]] = {
     },
     "standard": {
         "resolve": _LITTLE,
+        "launch": _WATCHES,
         "curate": Resources(cpu="4", memory="8Gi", gpus=""),
         "balance": Resources(cpu="4", memory="8Gi", gpus=""),
         "tokenize": Resources(cpu="4", memory="8Gi", gpus=""),
@@ -96,6 +103,7 @@ COLUMNS: dict[str, dict[str, Resources]] = {
     },
     "gpu": {
         "resolve": _LITTLE,
+        "launch": _WATCHES,
         "curate": Resources(cpu="8", memory="16Gi", gpus=""),
         "balance": Resources(cpu="8", memory="16Gi", gpus=""),
         "tokenize": Resources(cpu="8", memory="16Gi", gpus=""),
@@ -187,7 +195,7 @@ def apply(
     kubernetes.set_security_context(task, run_as_non_root=True)
     for label, value in labels_of(stage).items():
         kubernetes.add_pod_label(task, label, value)
-    for name, value in IN_PODS.items():
+    for name, value in {**IN_PODS, **OF_ONE_STAGE.get(stage, {})}.items():
         task.set_env_variable(name, value)
     for name, folder in secrets_of(store_secret).items():
         kubernetes.use_secret_as_volume(task, name, mount_path=folder, optional=True)

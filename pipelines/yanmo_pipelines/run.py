@@ -6,7 +6,7 @@ import functools
 import logging
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from yanmo.common.names import name_problems
 from yanmo.options.command_line import load
 from yanmo.options.fields import default_argv, opt
 from yanmo.options.nearest import did_you_mean
-from yanmo.options.shared import ToolOptions, channel_opt, store_flags
+from yanmo.options.shared import ToolOptions, store_flags
 from yanmo.stage.cost import process_started
 from yanmo.stage.inputs import open_input
 from yanmo.store.file_store import FileStore
@@ -33,6 +33,8 @@ from yanmo_pipelines.processes import Stopped
 from yanmo_pipelines.stages import STAGES
 
 log = logging.getLogger(__name__)
+_OF_CLUSTERS = "main"
+"""Channel of a form, for which a run on this machine has `dev`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,8 +47,13 @@ class PipelineRunOptions(ToolOptions, group="pipeline"):
     pipeline: str = opt(
         "language_model", f"{', '.join(PIPELINES)}, or the path of a compiled YAML", metavar="NAME"
     )
-    channel: str = channel_opt(
-        "name of a series of runs, such as dev or nightly: it names their latest outputs"
+    channel: str = opt(
+        "",
+        "name of a series of runs, such as dev or nightly: it names their latest outputs; default: dev, chat "
+        "for the pipeline chat",
+        kind="environment",
+        variable="YANMO_CHANNEL",
+        often=True,
     )
     set: tuple[str, ...] = opt(
         (),
@@ -62,7 +69,7 @@ class PipelineRunOptions(ToolOptions, group="pipeline"):
     )
 
     def contradictions(self) -> list[str]:
-        return name_problems("--channel", self.channel)
+        return name_problems("--channel", self.channel) if self.channel else []
 
 
 def main(argv: Sequence[str] | None = None, *, started: float | None = None) -> int:
@@ -80,8 +87,8 @@ def main(argv: Sequence[str] | None = None, *, started: float | None = None) -> 
         store, of_store = store_of(options), store_flags(options)
         path, stages = _find(options.pipeline)
         values = pipeline_parameters(path, read_settings(options.set))
-        values |= {"store": store.uri, "channel": options.channel}
         defaults = {name: field.get("defaultValue", "") for name, field in form_of(path).items()}
+        values |= {"store": store.uri, "channel": options.channel or _channel_here(defaults)}
         check_stage_options(stages, {**defaults, **values}, of_store)
         environment = {**_shown_here(stages), VARIABLE: options.log_format}
 
@@ -109,6 +116,12 @@ def main(argv: Sequence[str] | None = None, *, started: float | None = None) -> 
         return ExitCode.DONE
 
     return ended("run", serve)
+
+
+def _channel_here(defaults: Mapping[str, Any]) -> str:
+    """The channel of a run that names none: that of the form, `dev` in place of a cluster's."""
+    of_form = str(defaults.get("channel", _OF_CLUSTERS))
+    return "dev" if of_form == _OF_CLUSTERS else of_form
 
 
 def _advice(code: int) -> str:

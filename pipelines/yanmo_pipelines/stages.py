@@ -13,13 +13,17 @@ from yanmo.resolve.config import STAGE as RESOLVE
 from yanmo.stage.declaration import Stage
 from yanmo.tokenize.config import STAGE as TOKENIZE
 from yanmo.train.config import STAGE as TRAIN
+from yanmo_pipelines.launch_options import STAGE as LAUNCH
 
 __all__ = [
     "BALANCE",
+    "CHAT",
     "CURATE",
     "DATA_ONLY",
     "EVALUATE",
     "LANGUAGE_MODEL",
+    "LAUNCH",
+    "ON_NODES",
     "PROMOTE",
     "RESOLVE",
     "STAGES",
@@ -29,7 +33,17 @@ __all__ = [
 
 LANGUAGE_MODEL = (RESOLVE, CURATE, BALANCE, TOKENIZE, TRAIN, EVALUATE, PROMOTE)
 
+CHAT = LANGUAGE_MODEL
+
+ON_NODES = (RESOLVE, CURATE, BALANCE, TOKENIZE, TRAIN, LAUNCH, EVALUATE, PROMOTE)
+"""Those whose options a run may be given; `launch` has the place of `train` in the graph, and runs it."""
+
 DATA_ONLY = (RESOLVE, CURATE, BALANCE, TOKENIZE)
 
-STAGES: dict[str, tuple[Stage, ...]] = {"language_model": LANGUAGE_MODEL, "data_only": DATA_ONLY}
+STAGES: dict[str, tuple[Stage, ...]] = {
+    "language_model": LANGUAGE_MODEL,
+    "language_model_on_nodes": ON_NODES,
+    "chat": CHAT,
+    "data_only": DATA_ONLY,
+}
 """Name of a pipeline -> its stages."""

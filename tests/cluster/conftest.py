@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # importlib mode leaves it out
 
+from jobs import OVERLAY
 from real_cluster import RealCluster, absent
 
 HERE = Path(__file__).parent
@@ -41,3 +43,13 @@ def pipeline(cluster: RealCluster, tmp_path_factory: pytest.TempPathFactory) -> 
     path = tmp_path_factory.mktemp("compiled") / "language_model.yaml"
     compile_pipeline(load_pipeline("language_model"), path, cluster.image_prefix)
     return path
+
+
+@pytest.fixture(scope="session")
+def templates(cluster: RealCluster) -> None:
+    """The CronJobs as this checkout has them."""
+    if cluster.image_prefix:
+        pytest.skip("needs a cluster whose images have plain names, as in manifests/overlays/small")
+    cluster.kubectl("apply", f"--kustomize={OVERLAY}")
+    done = subprocess.run(["kubectl", "diff", f"--kustomize={OVERLAY}"], capture_output=True, text=True)
+    assert done.returncode == 0, f"applied, and not as it is written: {done.stdout}{done.stderr}"

@@ -105,13 +105,13 @@ class RealCluster:
         """As the button in the UI does."""
         self.api(f"runs/{run_id}:terminate", {}, "POST")
 
-    def wait(self, found: Callable[[], Any], what: str) -> Any:
-        """The first true answer of `found`."""
+    def wait(self, found: Callable[[], Any], what: str, every: float = 2.0) -> Any:
+        """The first true answer of `found`, asked again after so many seconds."""
         end = time.monotonic() + WAIT_SECONDS
         while time.monotonic() < end:
             if answer := found():
                 return answer
-            time.sleep(2)
+            time.sleep(every)
         raise TimeoutError(f"{what}: nothing after {WAIT_SECONDS} s")
 
     def states(self, run_id: str) -> dict[str, str]:

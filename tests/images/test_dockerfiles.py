@@ -67,7 +67,8 @@ def test_only_an_image_whose_presets_compile_has_a_compiler() -> None:
     compiled = [p.stem for p in presets if re.search(r"^compile: true", p.read_text(), re.MULTILINE)]
     assert compiled, "no preset compiles any more: take g++ out of the image"
     # g++ depends on gcc and libc6-dev, for Triton on CUDA, and is inductor's compiler on a CPU.
-    assert system_packages("train") == ["g++"]
+    # NCCL opens libibverbs.so.1 by itself, and without it goes over TCP.
+    assert system_packages("train") == ["g++", "ibverbs-providers"]
     assert system_packages("data") == system_packages("cluster") == []
     assert "install --yes --no-install-recommends" in "\n".join(instructions("train"))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import gzip
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,11 +31,27 @@ def faults_of(each: dict[str, Any]) -> Iterator[str]:
     """
     group, _, version = each["apiVersion"].rpartition("/")
     path = SCHEMAS / f"{each['kind'].lower()}-{group}-{version}.openapi.json"
-    schema = strict(json.loads(path.read_text(encoding="utf-8")))
+    yield from faults_by(json.loads(path.read_text(encoding="utf-8")), each)
+
+
+def faults_by(schema: dict[str, Any], each: dict[str, Any]) -> Iterator[str]:
+    """What is wrong with a custom resource, by a schema of its kind."""
+    schema = strict(schema)
     schema["properties"] |= {"apiVersion": {"type": "string"}, "kind": {"type": "string"}}
     schema["properties"]["metadata"] = {"type": "object"}
     for error in Draft202012Validator(schema).iter_errors(each):
         yield f"{'/'.join(map(str, error.absolute_path))}: {error.message}"
+
+
+TRAINERS = ("2.0", "2.1", "2.2", "2.3")
+"""Versions of Kubeflow Trainer that are promised."""
+
+
+@functools.cache
+def of_trainer(version: str) -> dict[str, Any]:
+    """Kind -> schema, of one version of Kubeflow Trainer."""
+    found: dict[str, Any] = json.loads(gzip.decompress((SCHEMAS / f"trainer-{version}.json.gz").read_bytes()))
+    return found
 
 
 def strict(schema: Any) -> Any:

@@ -43,6 +43,18 @@ def objects(overlay: str) -> list[dict[str, Any]]:
     return [each for each in yaml.safe_load_all(_rendered(kubectl(), folder)) if each]
 
 
+def with_components(folder: Path, *names: str) -> list[dict[str, Any]]:
+    """What an overlay consists of that has the base and these components; it is made in `folder`."""
+    for name in ("base", "components"):
+        shutil.copytree(MANIFESTS / name, folder / name)
+    overlay = folder / "overlays/here"
+    overlay.mkdir(parents=True)
+    components = [f"../../components/{name}" for name in names]
+    text = {"namespace": "kubeflow", "resources": ["../../base"], "components": components}
+    (overlay / "kustomization.yaml").write_text(yaml.safe_dump(text), encoding="utf-8")
+    return [each for each in yaml.safe_load_all(_rendered(kubectl(), overlay)) if each]
+
+
 def named(overlay: str, kind: str) -> dict[str, dict[str, Any]]:
     """Name -> object, of one kind."""
     return {each["metadata"]["name"]: each for each in objects(overlay) if each["kind"] == kind}

@@ -41,6 +41,8 @@ FAMILIES: dict[str, Metric] = {
 } | {metric.family("status"): metric for metric in OF_STATUS}
 OF_PROMETHEUS = {"job", "instance", "namespace", "pod", "__name__", "alertname", "alertstate", "severity"}
 LEFT_OUT = {
+    "yanmo_train_node": "which node a pod is; panels have its address",
+    "yanmo_train_nodes": "an option of the run",
     "yanmo_stage_exit_code": "the state says whether it failed, the card why",
     "yanmo_stage_end_timestamp_seconds": "for a Pushgateway: a pod that has ended is not asked again",
     "yanmo_stage_last_success_timestamp_seconds": "for a Pushgateway; the exporter shows the channel's",
@@ -76,11 +78,13 @@ def queries(name: str) -> list[tuple[str, str, str]]:
 def chosen(expression: str, within: str = "20s") -> str:
     """As Grafana asks it, with everything chosen."""
     found = re.sub(r"\$(namespace|channel|run|rank)\b", ".*", expression)
-    found = found.replace("$__rate_interval", within).replace(":15s]", ":1s]")  # of a scrape to the next
+    found = found.replace("$__rate_interval", within).replace(":15s]", f":{SCRAPE}]")
     assert "$" not in found.replace('"$1"', ""), expression
     return found
 
 
+SCRAPE = "500ms"
+"""From one scrape to the next: what a stage said at its end is there for as long, and no longer."""
 ALL = [(name, *query) for name in sorted(DASHBOARDS) for query in queries(name)]
 
 
@@ -331,7 +335,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[prometheus.
     settings = [word for pair in SETTINGS.items() for word in ("--set", "=".join(pair))]
     run = prometheus.yanmo("run", "--store=runs/demo", "--channel=demo", *settings)
     start = time.time()
-    with prometheus.Prometheus(folder / "prometheus", RULES, "500ms") as server:
+    with prometheus.Prometheus(folder / "prometheus", RULES, SCRAPE) as server:
         with server.beside(prometheus.yanmo(*STATUS), folder, ENVIRONMENT, folder / "status.log"):
             code = server.run(run, folder, ENVIRONMENT, folder / "run.log")
             assert code == 0, (folder / "run.log").read_text(encoding="utf-8")[-3000:]

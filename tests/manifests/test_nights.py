@@ -12,7 +12,9 @@ import yaml
 from rendered import MANIFESTS
 
 from yanmo.options.command_line import load
+from yanmo.options.one_line import read_line
 from yanmo.stage.kfp_outputs import ExecutorOutputs
+from yanmo_pipelines.chat import OPTIONS
 from yanmo_pipelines.cluster.schedules.command import COMMANDS
 from yanmo_pipelines.cluster.schedules.cron_job import manifest
 from yanmo_pipelines.cluster.schedules.file import schedules_in
@@ -20,7 +22,7 @@ from yanmo_pipelines.cluster.submit import SubmitOptions
 from yanmo_pipelines.stages import LANGUAGE_MODEL
 
 validate = pytest.importorskip("kubernetes_validate", reason="kubernetes-validate is not installed")
-NIGHT = MANIFESTS / "components/night/cron-job.yaml"
+NIGHTS = [MANIFESTS / f"components/{name}/cron-job.yaml" for name in ("night", "night-chat")]
 WINDOW = MANIFESTS / "components/night-window"
 
 
@@ -40,25 +42,28 @@ def pod_of(cron_job: dict[str, Any]) -> dict[str, Any]:
     return dict(cron_job["spec"]["jobTemplate"]["spec"]["template"]["spec"])
 
 
-def test_the_nights_pod_is_the_compiled_pipeline() -> None:
-    assert NIGHT.read_text(encoding="utf-8") == written().text("standard"), "run manifests/night/write.py"
+@pytest.mark.parametrize("night", NIGHTS, ids=lambda path: path.parent.name)
+def test_the_nights_pod_is_the_compiled_pipeline(night: Path) -> None:
+    expected = written().text("standard", night.parent.name)
+    assert night.read_text(encoding="utf-8") == expected, "run manifests/night/write.py"
 
 
 @pytest.mark.parametrize("version", ["1.30", "1.34"])
 def test_every_object_is_known_field_by_field(version: str) -> None:
     (schedule,) = schedules_in("schedules: {a: {cron: 0 21 * * *, by: cronjob}}", "x").values()
-    found = [*documents(NIGHT), manifest(schedule, "team-a")]
+    found = [*(each for night in NIGHTS for each in documents(night)), manifest(schedule, "team-a")]
     found += [each for name in ("rights", "cron-jobs") for each in documents(WINDOW / f"{name}.yaml")]
-    assert len(found) == 8
+    assert len(found) == 9
     for each in found:
         validate.validate(each, version, strict=True)
 
 
-def test_each_stage_of_the_night_reads_its_command_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize("night", NIGHTS, ids=lambda path: path.parent.name)
+def test_each_stage_of_the_night_reads_its_command_line(night: Path, tmp_path: Path) -> None:
     (tmp_path / "options").write_text(
         "curate.sources=bundled train.night=21:00-08:00 train.when_busy=end", encoding="utf-8"
     )
-    pod = pod_of(documents(NIGHT)[0])
+    pod = pod_of(documents(night)[0])
     stages = {stage.name: stage for stage in LANGUAGE_MODEL}
     seen = []
     made = {"none"}
@@ -76,8 +81,21 @@ def test_each_stage_of_the_night_reads_its_command_line(tmp_path: Path) -> None:
         assert outputs
         made |= {artifact["uri"] for artifact in outputs.artifacts.values()}
         seen.append(verb)
-    order = ["resolve", "curate", "balance", "tokenize", "train", "evaluate", "evaluate", "promote"]
+    measured = {"night": 2, "night-chat": 3}[night.parent.name]
+    order = ["resolve", "curate", "balance", "tokenize", "train", *["evaluate"] * measured, "promote"]
     assert seen == order
+
+
+def test_the_chats_night_has_a_channel_and_defaults_of_its_own() -> None:
+    pod = pod_of(documents(NIGHTS[1])[0])
+    for container in (*pod["initContainers"], *pod["containers"]):
+        given = {one["name"]: one.get("value") for one in container["env"]}
+        assert given["YANMO_CHANNEL"] == "chat"
+    resolve = next(each for each in pod["initContainers"] if each["name"] == "resolve")
+    defaults = next(one["value"] for one in resolve["env"] if one["name"] == "YANMO_DEFAULTS")
+    read = read_line(defaults)
+    assert read["resolve"]["start_from"] == "main/champion"
+    assert OPTIONS.items() <= {f"{of}.{n}": value for of in read for n, value in read[of].items()}.items()
 
 
 def test_the_window_is_held_and_released_by_a_right_to_one_queue() -> None:

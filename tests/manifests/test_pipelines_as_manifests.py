@@ -56,8 +56,11 @@ def test_a_version_is_the_compiled_pipeline_with_its_drop_downs(
     assert version["spec"]["pipelineName"] == pipeline["metadata"]["name"] == spec["pipelineInfo"]["name"]
     form = version["spec"]["pipelineSpec"]["root"]["inputDefinitions"]["parameters"]
     drop_downs = {field for field, declared in form.items() if "literals" in declared}
+    of_training = {"model_size", "train_optimizer", "train_precision", "train_preset"}
     expected = {
-        "language_model": {"model_size", "train_optimizer", "train_precision", "train_preset"},
+        "language_model": of_training,
+        "language_model_on_nodes": of_training,
+        "chat": of_training,
         "decide_promotion": {"decision"},
     }
     assert drop_downs == expected.get(name, set())

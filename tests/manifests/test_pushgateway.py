@@ -5,15 +5,13 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-import shutil
-import subprocess
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import yaml
 from network_policies import Peer, allowed
-from rendered import MANIFESTS, kubectl
+from rendered import MANIFESTS, with_components
 
 from yanmo.options.shared import RunOptions
 from yanmo.stage.shared_metrics import declared
@@ -33,17 +31,7 @@ def rendered(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> list[dict[str, Any]]:
     """The base with the component in it, and maybe others."""
-    folder = tmp_path_factory.mktemp("manifests")
-    for name in ("base", "components"):
-        shutil.copytree(MANIFESTS / name, folder / name)
-    overlay = folder / "overlays/here"
-    overlay.mkdir(parents=True)
-    components = [f"../../components/{name}" for name in ("pushgateway", *request.param)]
-    text = {"namespace": "kubeflow", "resources": ["../../base"], "components": components}
-    (overlay / "kustomization.yaml").write_text(yaml.safe_dump(text), encoding="utf-8")
-    done = subprocess.run([kubectl(), "kustomize", str(overlay)], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return [each for each in yaml.safe_load_all(done.stdout) if each]
+    return with_components(tmp_path_factory.mktemp("manifests"), "pushgateway", *request.param)
 
 
 def test_jobs_get_the_address_as_the_option_reads_it(rendered: list[dict[str, Any]]) -> None:

@@ -20,10 +20,10 @@ from torture.stages import Run, start
 from nights.plan import HERE, Night
 from nights.road import CHANNEL, FORM, LATE, OPTIONS, NotHere, RunEnd
 from nights.texts import write_files
+from nights.variants import LIBRARY, SLEEP
 
 OUTAGE_SECONDS = 10.0
 _LITTLE_DISK = 1 << 20
-FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1"
 
 
 class LocalRoad:
@@ -101,9 +101,10 @@ def clock_variables(offset: int) -> dict[str, str]:
     Raises:
         NotHere: no libfaketime.
     """
-    if not Path(FAKETIME).exists():
+    if not LIBRARY.exists():
         raise NotHere("needs libfaketime: apt-get install libfaketime")
-    return {"LD_PRELOAD": FAKETIME, "FAKETIME": f"{offset:+d}s", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+    fake = {"LD_PRELOAD": str(LIBRARY), "FAKETIME": f"{offset:+d}s", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+    return {**fake, "PYTHONPATH": str(SLEEP.parent)}
 
 
 @contextmanager

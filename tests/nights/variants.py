@@ -21,6 +21,9 @@ SECRET = "yanmo-nights"
 """Names the store of the nights: endpoint and keys."""
 CLOCK, _FOLDER = "yanmo-nights-clock", "/clock"
 LIBRARY = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
+SLEEP = Path(__file__).parent / "clock/sitecustomize.py"
+_CODE = "/opt/yanmo-code"
+"""PYTHONPATH of the images."""
 CPU = {"curate": "500m", "balance": "500m", "tokenize": "500m"}
 TRAINING_CPU, TRAINING_MEMORY = "700m", "2Gi"
 SHORT_WAITS = {"YANMO_WAIT_SECONDS": "120", "YANMO_S3_RETRY_SECONDS": "60"}
@@ -43,6 +46,7 @@ def with_clock(base: Path, stage: str, offset: int) -> Path:
             "LD_PRELOAD": f"{_FOLDER}/{LIBRARY.name}",
             "FAKETIME": f"{offset:+d}s",
             "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            "PYTHONPATH": f"{_FOLDER}:{_CODE}",
         }
         spec[f"exec-{stage}"]["container"]["env"] += [{"name": n, "value": v} for n, v in environment.items()]
         name = {"runtimeValue": {"constant": CLOCK}}
@@ -65,10 +69,11 @@ def with_little_disk(base: Path, stage: str) -> Path:
 
 
 def clock_config_map() -> str:
-    """The ConfigMap that holds libfaketime, JSON."""
-    data = base64.b64encode(LIBRARY.read_bytes()).decode()
+    """The ConfigMap that holds libfaketime and what mends its sleep, JSON."""
+    files = (LIBRARY, SLEEP)
+    data = {file.name: base64.b64encode(file.read_bytes()).decode() for file in files}
     meta = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": CLOCK}}
-    return json.dumps({**meta, "binaryData": {LIBRARY.name: data}})
+    return json.dumps({**meta, "binaryData": data})
 
 
 def store_secret(endpoint: str, region: str, access_key: str, secret_key: str) -> str:

@@ -23,6 +23,9 @@ from yanmo.options.fields import by_kind
 from yanmo.options.one_line import MOST_CHARACTERS
 from yanmo.resolve.__main__ import main as resolve
 from yanmo.stage.declaration import Stage
+from yanmo.store.commit import Attempt, Recipe, Result, commit_once
+from yanmo.store.file_store import FileStore
+from yanmo.store.pointers import move_pointer
 from yanmo_pipelines.compile import (
     COMPILED,
     OTHERS,
@@ -46,7 +49,7 @@ from yanmo_pipelines.resources import (
     labels_of,
     row_of,
 )
-from yanmo_pipelines.stages import STAGES
+from yanmo_pipelines.stages import STAGES, TRAIN
 
 REAL = [stage for name in PIPELINES for stage in STAGES[name]]
 
@@ -136,6 +139,7 @@ def first_task(path: Path, form: dict[str, Any], show: Any = as_the_launcher_pri
         if "componentInputParameter" in wired:
             names[name] = form[wired["componentInputParameter"]]
     args = [arg for arg in filled(executors(path)["resolve"]["args"], names, show) if "--executor" not in arg]
+    have_champion(form)
     with tempfile.TemporaryDirectory() as folder:
         outputs = spec["components"]["comp-resolve"]["outputDefinitions"]
         executor_input = {
@@ -148,6 +152,24 @@ def first_task(path: Path, form: dict[str, Any], show: Any = as_the_launcher_pri
         code = resolve([*args, f"--executor-input={json.dumps({'outputs': executor_input})}"])
         assert code == 0, args
         return {n: (Path(folder) / n).read_text(encoding="utf-8") for n in outputs["parameters"]}
+
+
+def have_champion(form: dict[str, Any]) -> None:
+    """A pipeline that tunes another channel's champion finds one in its store."""
+    channel, _, name = form.get("model_start", "").partition("/")
+    if name == "champion":
+        store, recipe = (
+            FileStore(Path(form["store"])),
+            Recipe(stage="train", revision=1, semantic={}, inputs={}),
+        )
+
+        def build(attempt: Attempt) -> Result:
+            attempt.write("model.txt", "w")
+            return Result(counts={})
+
+        made = commit_once(store, recipe, build)
+        assert made is not None
+        move_pointer(store, channel, name, made.reference)
 
 
 def options_of(path: Path, stages: Any, found: dict[str, str]) -> dict[str, Any]:
@@ -221,7 +243,7 @@ def test_each_field_alone_and_all_of_them_may_be_emptied(name: str, tmp_path: Pa
         assert first_task(path, {**defaults, **dict.fromkeys(emptied, ""), "store": store}) == whole, emptied
     by_hand = pipeline_parameters(path, dict.fromkeys(form.keys() - {"store", "channel"}, ""))
     assert by_hand == {}, "yanmo run --set field="
-    assert whole["channel"] == "main" and "curate.sources=bundled" in whole["options"]
+    assert whole["channel"] == defaults["channel"] and "curate.sources=bundled" in whole["options"]
 
 
 def test_what_is_filled_in_reaches_its_stage_and_its_pod(tmp_path: Path) -> None:
@@ -522,7 +544,7 @@ def test_every_pod_is_what_its_column_of_the_one_table_says(name: str, column: s
     form = defaults_of(path)
     found = first_task(path, {**form, "store": str(tmp_path / "store")})
     pod = {n.removeprefix("training_pod_"): text for n, text in found.items() if "_pod_" in n}
-    if name == "language_model":
+    if TRAIN in STAGES[name]:
         check_training_pod(row_of(column, "train"), pod)
         assert all(form[f"training_pod_{limit}"] == pod[limit] for limit in ("cpu", "memory", "gpus"))
     else:
@@ -630,6 +652,28 @@ def test_tasks_are_named_by_their_verbs() -> None:
     names = set(executors(COMPILED / "language_model.yaml"))
     assert names == {s.name for s in STAGES["language_model"]} | {"evaluate-champion"}
     assert set(executors(COMPILED / "data_only.yaml")) == {"resolve", "curate", "balance", "tokenize"}
+
+
+def test_a_tuned_model_is_measured_beside_the_one_that_it_was_tuned_from() -> None:
+    """The chat pipeline is the other one with a task more, and other defaults."""
+    (chat, model), tasks = ("chat", "language_model"), {}
+    for name in (chat, model):
+        tasks[name] = specs(COMPILED / f"{name}.yaml")[0]["root"]["dag"]["tasks"]
+    more = tasks[chat].pop("evaluate-base")
+    assert {
+        wired["taskOutputArtifact"]["producerTask"] for wired in more["inputs"]["artifacts"].values()
+    } == {
+        "resolve",
+        "curate",
+    }
+    base = tasks[chat]["promote"]["inputs"]["artifacts"].pop("base")["taskOutputArtifact"]
+    assert base == {"outputArtifactKey": "evaluation", "producerTask": "evaluate-base"}
+    tasks[chat]["promote"]["dependentTasks"].remove("evaluate-base")
+    assert tasks[chat] == tasks[model]
+    forms = {name: form_fields_of(COMPILED / f"{name}.yaml") for name in (chat, model)}
+    assert forms[chat].keys() == forms[model].keys()
+    other = {name for name, field in forms[chat].items() if field != forms[model][name]}
+    assert other == {"channel", "data_sources", "data_quotas", "model_start", "train_steps"}
 
 
 def test_the_graph_is_flat_and_its_last_task_is_promote() -> None:

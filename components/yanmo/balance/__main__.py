@@ -1,8 +1,12 @@
-"""`python -m yanmo.balance`."""
+"""`python -m yanmo.balance`"""
 
 from yanmo.balance.config import STAGE
-from yanmo.balance.phases import STEPS
-from yanmo.stage.run import run
+from yanmo.stage.help_first import answer_help
 
 if __name__ == "__main__":
+    answer_help(STAGE)
+
+    from yanmo.balance.phases import STEPS
+    from yanmo.stage.run import run
+
     run(STAGE, STEPS)

@@ -1,12 +1,13 @@
 """The table of all training documents: one row each, in arrays, so that texts need not stay in memory.
 
-56 bytes per document, whatever its length: 22 MB for the 393,600 documents of the largest corpus tried.
+56 bytes per document, whatever its length. What else grows with their number: docs/measurements.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import pyarrow as pa
 from yanmo.balance.classes import NONE, columns_of, joined, parts_of, values_by_part
 from yanmo.balance.token_count import TokenCount
 from yanmo.common.errors import DataError
-from yanmo.formats.documents import count_characters, read_documents
+from yanmo.formats.documents import count_characters, document_batches
 
 Ints = npt.NDArray[np.int64]
 Ids = npt.NDArray[np.uint8]
@@ -74,19 +75,23 @@ class TrainFiles:
     def batches(self, columns: Sequence[str]) -> Iterator[tuple[int, int, pa.Table]]:
         """Index of the file, number of the first row, and rows of each batch of documents."""
         for index, path in enumerate(self.paths):
-            table = read_documents(path, columns)
-            for start in range(0, table.num_rows, _BATCH):
-                yield index, start, table.slice(start, _BATCH)
+            start = 0
+            for table in document_batches(path, columns, _BATCH):
+                yield index, start, table
+                start += table.num_rows
 
     def chosen(self, rows: Rows, positions: Ints, columns: Sequence[str]) -> Iterator[tuple[Ints, pa.Table]]:
-        """The documents at `positions`, file by file: their indexes in `positions`, and their rows."""
+        """The documents at `positions`, in the order of files: their indexes in `positions`, their rows."""
         file, row = rows.file[positions], rows.row[positions]
-        for index in np.unique(file).tolist():
-            table = read_documents(self.paths[index], columns)
-            places = np.flatnonzero(file == index)
-            for start in range(0, len(places), _BATCH):
-                part = places[start : start + _BATCH]
-                yield part, table.take(pa.array(row[part]))
+        order = np.lexsort((row, file))
+        bounds = np.searchsorted(file[order], np.arange(len(self.paths) + 1)).tolist()
+        for path, (first, last) in zip(self.paths, pairwise(bounds), strict=True):
+            places, start = order[first:last], 0
+            for table in document_batches(path, columns, _BATCH) if first < last else ():
+                low, high = np.searchsorted(row[places], (start, start + table.num_rows)).tolist()
+                if low < high:
+                    yield places[low:high], table.take(pa.array(row[places[low:high]] - start))
+                start += table.num_rows
 
     def labels(self) -> list[str]:
         """Names of the labels that the documents of the first batch have, sorted."""
@@ -146,9 +151,3 @@ def _binary(column: pa.ChunkedArray, path: Path) -> Ids:
     if len(data) != 32 * len(column) or len(text) != 64 * len(column):
         raise DataError(f"{path}: ids are no sha256 of 64 hexadecimal digits; run the curate stage again")
     return np.frombuffer(data, np.uint8).reshape(-1, 32)
-
-
-def hex_ids(ids: Ids) -> list[str]:
-    """Ids as 64 hexadecimal digits."""
-    text = ids.tobytes().hex()
-    return [text[i : i + 64] for i in range(0, len(text), 64)]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 import shutil
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,14 +16,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from yanmo.balance.augmentation.augment import REPEAT, Augmenter, count_rules
+from yanmo.balance.augmentation.augment import REPEAT, Augmenter, copy_digest, count_rules
 from yanmo.balance.augmentation.evidence import advice
 from yanmo.balance.augmentation.held_out import HeldOut
 from yanmo.balance.augmentation.rules import OTHERS, parse_rules
 from yanmo.balance.augmentation.synonyms import SHIPPED, Synonyms
 from yanmo.balance.classes import COLUMNS, COMPUTED
 from yanmo.balance.config import BalanceOptions
-from yanmo.balance.document_table import Rows, TrainFiles, hex_ids
+from yanmo.balance.document_table import Ids, Ints, Rows, TrainFiles
 from yanmo.balance.preview import as_text, examples
 from yanmo.balance.quotas.choice import Picked, Picker, plan_of_classes, some
 from yanmo.balance.quotas.exact import Choice, order_of
@@ -36,7 +38,8 @@ from yanmo.balance.report import (
 from yanmo.balance.token_count import TokenCount
 from yanmo.common.answers import answer
 from yanmo.common.errors import UsageError
-from yanmo.formats.documents import take_rows, text_form, write_split
+from yanmo.formats.documents import shard_bounds, text_form, write_document_file
+from yanmo.formats.row_pieces import Layout, Pieces, cut_file
 from yanmo.options.nearest import did_you_mean
 from yanmo.stage.stage_run import Finish, Prepared, Skip, StageRun, Steps
 from yanmo.store.commit import Result
@@ -121,8 +124,6 @@ def work(run: BalanceRun) -> Result:
     documents, task = run.input("documents"), Task.read(run)
     plan = plan_of_classes(options.quotas, task.rows.groups, options.by)
     picked, wanted, choices = _choose(options, task, plan)
-    if task.augmenter:
-        task.augmenter.shared = 0  # counts copies that are written, not those that were only measured
     made = _write_train(run, task, picked)
     for path in documents.paths("valid-*.parquet"):
         shutil.copyfile(path, run.attempt.path(path.name))
@@ -197,36 +198,66 @@ def _counts(by_genre: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str,
 
 def _write_train(run: BalanceRun, task: Task, picked: Picked) -> dict[str, int]:
     """Write the chosen documents in the order of their ids; returns rule -> number of copies it made."""
-    order = order_of(picked.id)
-    position, copy, ids = picked.position[order], picked.copy[order], picked.id[order]
-    made: list[str] = []
+    order = order_of(picked.first, functools.partial(whole_ids, task, picked))
+    if task.augmenter:
+        task.augmenter.shared = 0  # counts copies that are written, not those that were only measured
+    position, copy = picked.position[order], picked.copy[order]
+    bounds = shard_bounds(picked.characters[order].astype(np.int64), run.options.shard_characters)
+    scratch = run.attempt.path("scratch/pieces").parent
+    file, row = task.rows.file[position], task.rows.row[position]
+    layout = Layout(paths=task.files.paths, file=file, row=row, bounds=bounds, scratch=scratch)
+    for cut in layout.cuts():
+        cut_file(cut)
+    made: Counter[str] = Counter()
 
-    def columns(start: int, stop: int) -> dict[str, Any]:
-        chosen = position[start:stop]
-        table = take_rows(task.files.paths, *task.rows.places(chosen))
-        values: dict[str, Any] = {name: table[name] for name in table.column_names}
-        copies = copy[start:stop]
-        values |= {"id": hex_ids(ids[start:stop]), **_copied(task, table, copies)}
-        made.extend(rule for rule in values["rule"].to_pylist() if rule)
-        return values
+    def columns(pieces: Pieces, start: int) -> Iterator[tuple[int, dict[str, Any]]]:
+        for table in pieces.tables():
+            here = slice(start, start + len(table))
+            values: dict[str, Any] = {name: table[name] for name in table.column_names}
+            values |= _copied(task, table, copy[here])
+            made.update(rule for rule in values["rule"].to_pylist() if rule)
+            yield len(table), values
+            start += len(table)
 
-    characters, form = picked.characters[order].astype(np.int64), text_form(run.input("documents"))
-    write_split(run.attempt, "train", characters, run.options.shard_characters, form, columns)
+    form = text_form(run.input("documents"))
+    for number, (start, _) in enumerate(bounds):
+        name, pieces = f"train-{number:05d}-of-{len(bounds):05d}.parquet", layout.pieces(number)
+        write_document_file(run.attempt.path(name), form, pieces.has("turns"), columns(pieces, start))
+        run.attempt.add(name)
+    shutil.rmtree(scratch)
     return count_rules(made)
 
 
+def whole_ids(task: Task, picked: Picked, places: Ints) -> Ids:
+    """The ids of the documents and copies at `places` of `picked`."""
+    position, copy = picked.position[places], picked.copy[places]
+    found = task.rows.id[position]
+    at = np.flatnonzero(copy)
+    if task.augmenter:
+        found[at] = task.augmenter.ids(task.files, task.rows, position[at], copy[at])
+    else:
+        for i, parent in zip(at.tolist(), task.rows.hex_ids(position[at]), strict=True):
+            found[i] = np.frombuffer(copy_digest(parent, int(copy[i])), np.uint8)
+    return found
+
+
 def _copied(task: Task, table: pa.Table, copies: npt.NDArray[np.int32]) -> dict[str, Any]:
-    """The columns text, parent_id and rule, in which copies differ from their originals."""
+    """The columns id, parent_id, rule and text, in which copies differ from their originals."""
     at = np.flatnonzero(copies)
-    columns = {name: table[name].to_pylist() for name in ("parent_id", "rule", "text")}
+    names = ("id", "parent_id", "rule", "text") if task.augmenter else ("id", "parent_id", "rule")
+    if not len(at):
+        return {name: table[name] for name in names}
+    columns = {name: table[name].to_pylist() for name in names}
     chosen = table.select(["id", "text", "genre", "loss_spans"]).take(pa.array(at))
     parents = chosen["id"].to_pylist()
     augmented = task.augmenter.of_table(chosen, copies[at].tolist()) if task.augmenter else None
     for i, place in enumerate(at.tolist()):
+        made = augmented[i] if augmented else None
+        columns["id"][place] = copy_digest(parents[i], int(copies[place]), made).hex()
         columns["parent_id"][place] = parents[i]
-        columns["rule"][place] = augmented[i].rule if augmented else REPEAT
-        if augmented:
-            columns["text"][place] = augmented[i].text
+        columns["rule"][place] = made.rule if made else REPEAT
+        if made:
+            columns["text"][place] = made.text
     return {name: pa.array(values, pa.string()) for name, values in columns.items()}
 
 

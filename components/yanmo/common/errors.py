@@ -10,7 +10,7 @@ import errno
 import logging
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from enum import IntEnum
 from pathlib import Path
@@ -46,6 +46,10 @@ class EnvironmentFault(RuntimeError):
     """This machine cannot do what was asked (no GPU, a missing library)."""
 
 
+class PluginFault(RuntimeError):
+    """Code of another package, which an option names, failed: not Yanmo's bug, but no fault of the user's."""
+
+
 class StorageError(OSError):
     """The store could not be read or written now; nothing half-written is visible."""
 
@@ -65,6 +69,16 @@ class WorkerLost(StorageError):
 _OUT_OF_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _BAD_PATH = {errno.EEXIST, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP}
 _MACHINE = {errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOSYS, errno.ENOMEM}
+
+
+ERROR_OF: Mapping[int, type[Exception]] = {
+    ExitCode.USAGE: UsageError,
+    ExitCode.DATA: DataError,
+    ExitCode.BUG: RuntimeError,
+    ExitCode.RETRY: StorageError,
+    ExitCode.ENVIRONMENT: EnvironmentFault,
+}
+"""Exit code -> the error that ends a stage with it, for who passes on how another process ended."""
 
 
 def exit_code(error: BaseException) -> ExitCode:
@@ -209,7 +223,9 @@ def wrong_in(error: Exception) -> str:
 def report(error: Exception, log: logging.Logger) -> ExitCode:
     """Tell a person what went wrong and what to do; the exit code for it."""
     code = exit_code(error)
-    if code == ExitCode.BUG:
+    if isinstance(error, PluginFault):
+        log.error("%s", advice(error), exc_info=error)
+    elif code == ExitCode.BUG:
         log.error("a bug in Yanmo; please report it with this log", exc_info=error)
     else:
         log.error("%s", advice(error))

@@ -1,8 +1,12 @@
 """`python -m yanmo.curate`."""
 
 from yanmo.curate.config import STAGE
-from yanmo.curate.phases import STEPS
-from yanmo.stage.run import run
+from yanmo.stage.help_first import answer_help
 
 if __name__ == "__main__":
+    answer_help(STAGE)
+
+    from yanmo.curate.phases import STEPS
+    from yanmo.stage.run import run
+
     run(STAGE, STEPS)

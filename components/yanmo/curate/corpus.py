@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
-from collections.abc import Sequence, Set
+from collections import Counter
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,10 +22,19 @@ from yanmo.curate.config import CurateOptions
 from yanmo.curate.duplicates.clusters import components, keep_best
 from yanmo.curate.duplicates.near_duplicates import Edges
 from yanmo.curate.mapping import MAPPED, MapReport
-from yanmo.curate.plan import Candidates, Digests, ExactCopies, find_exact_copies, read_candidates
+from yanmo.curate.plan import (
+    Candidates,
+    Digests,
+    ExactCopies,
+    find_exact_copies,
+    is_among,
+    read_candidates,
+    read_ids,
+)
 from yanmo.curate.sources.parsing import PLAIN, genre_name
 from yanmo.curate.tally import EXAMPLES
 from yanmo.curate.text.filter_sets import REASONS
+from yanmo.curate.text.plugin_filters import PREFIX
 from yanmo.curate.text.record_rules import allowed_shares
 from yanmo.formats.documents import take_rows
 from yanmo.options.nearest import did_you_mean
@@ -32,7 +43,7 @@ from yanmo.store.output import Output
 
 log = logging.getLogger(__name__)
 
-Ints = npt.NDArray[np.int64]
+Ints = npt.NDArray[np.signedinteger[Any]]
 Bools = npt.NDArray[np.bool_]
 
 PLAN_REASONS = (
@@ -103,9 +114,8 @@ class Corpus:
         paths = [path for part in mapped for path in part.paths("mapped-*.parquet")]
         columns = [path for part in signed for path in part.paths("signed-*.parquet")]
         group = "" if options.split_by == "cluster" else options.split_by
-        candidates = read_candidates(paths, columns, group)
-        if allowed is not None:
-            candidates = dataclasses.replace(candidates, forbidden=_forbidden(paths, allowed))
+        forbidden = None if allowed is None else _forbidden(paths, allowed)
+        candidates = read_candidates(paths, columns, group, forbidden)
         if not len(candidates):
             raise DataError(
                 f"no document passed the filters: {_summary(report)}; look whether --sources are the right "
@@ -113,7 +123,7 @@ class Corpus:
                 "filters)"
             )
         copies = find_exact_copies(candidates)
-        whole = np.arange(len(copies.unique))
+        whole = np.arange(len(copies.unique), dtype=np.int32)
         corpus = cls(
             paths=paths,
             signed=columns,
@@ -133,17 +143,19 @@ class Corpus:
     def drop_near_duplicates(self, edges: Edges) -> None:
         """Join similar documents in clusters and keep the best of them."""
         count = len(self.copies.unique)
-        self.cluster = components(count, edges)
-        self.kept_for = keep_best(self.candidates.ranks[self.copies.unique], edges)
+        self.cluster = components(count, edges).astype(np.int32)
+        self.kept_for = keep_best(self.candidates.ranks[self.copies.unique], edges).astype(np.int32)
         stays = self.kept_for == np.arange(count)
-        self.kept = np.flatnonzero(stays)[np.argsort(self.cluster[stays], kind="stable")]
+        kept = np.flatnonzero(stays).astype(np.int32)
+        self.kept = kept[np.argsort(self.cluster[stays], kind="stable")]
         self.count("near_duplicate", self.copies.unique[~stays])
 
     def take_down(self, excluded: Set[str]) -> None:
         """Drop every cluster that holds an excluded id."""
         listed = np.array([bytes.fromhex(id)[:16] for id in sorted(excluded)], dtype="S16")
-        is_listed = np.isin(self.candidates.id, listed)
-        unknown = len(listed) - len(np.unique(self.candidates.id[is_listed]))
+        ids = self.ids()
+        is_listed = is_among(ids, listed)
+        unknown = len(listed) - len(np.unique(ids[is_listed]))
         if unknown:
             log.warning("%d of %d ids of --exclude are not in this text", unknown, len(listed))
         hit = np.zeros(len(self.cluster), np.bool_)
@@ -163,9 +175,8 @@ class Corpus:
         if not hit.any():
             return
         self.count("license", self.chosen[hit])
-        licenses = self.rows(self.chosen[hit], ("license",))["license"]
-        counts = {each["values"]: each["counts"] for each in pc.value_counts(licenses).to_pylist()}
-        shown = ", ".join(f"{name or UNKNOWN} {number}" for name, number in sorted(counts.items()))
+        counts = self.licenses(self.chosen[hit])
+        shown = ", ".join(f"{name or UNKNOWN} {number}" for name, number in counts.items())
         if hit.all():
             raise DataError(
                 f"the channel allows no licence of this text: it is under {shown}, expected {allowed.shown}. "
@@ -203,13 +214,16 @@ class Corpus:
 
     def groups(self) -> Ints:
         """For each kept document the number of its cluster, author or source, ordered by digest."""
+        if self.candidates.group is None:  # clusters are named in the order of digests, and so is `kept`
+            clusters = self.cluster[self.kept]
+            return np.cumsum(np.diff(clusters, prepend=clusters[:1]) != 0)
         own = self.candidates.cluster[self.copies.unique[self.cluster[self.kept]]]
         group = self.candidates.group[self.chosen]
         return np.unique(np.where(group == b"", own, group), return_inverse=True)[1]
 
     def reasons(self) -> list[str]:
         """The reasons for which documents were dropped, in the order of checking."""
-        return [r for r in (*REASONS, *PLAN_REASONS) if r in self.report.tally.counts]
+        return reasons_in(self.report)
 
     def rows(self, chosen: Ints, columns: Sequence[str] | None = None) -> pa.Table:
         """The mapped rows of the candidates `chosen`, in that order."""
@@ -217,6 +231,31 @@ class Corpus:
             return pq.read_schema(self.paths[0]).empty_table().select(columns or MAPPED.names)
         file, row = self.candidates.file[chosen], self.candidates.row[chosen]
         return take_rows(self.paths, file.astype(np.int64), row.astype(np.int64), columns)
+
+    def ids(self) -> Digests:
+        """The first half of the id of each candidate, read from the mapped files."""
+        return read_ids(self.paths, len(self.candidates))
+
+    def first_by_id(self, chosen: Ints, number: int) -> Ints:
+        """The `number` candidates of `chosen` with the smallest ids, in their order."""
+        return chosen[np.argsort(self.ids()[chosen], kind="stable")[:number]]
+
+    def by_file(self, chosen: Ints) -> Iterator[tuple[Path, npt.NDArray[np.int32]]]:
+        """Each mapped file that holds some of the candidates `chosen`, and their rows in it, rising."""
+        ordered = np.sort(chosen)  # candidates are in the order of files and rows
+        bounds = np.searchsorted(self.candidates.file[ordered], np.arange(len(self.paths) + 1))
+        for path, (start, stop) in zip(self.paths, pairwise(bounds.tolist()), strict=True):
+            if start < stop:
+                yield path, self.candidates.row[ordered[start:stop]]
+
+    def licenses(self, chosen: Ints) -> dict[str, int]:
+        """Of the candidates `chosen`, how many are under each licence."""
+        found: Counter[str] = Counter()
+        for path, rows in self.by_file(chosen):
+            column = pq.read_table(path, columns=["license"], partitioning=None)["license"]
+            for each in pc.value_counts(column.take(pa.array(rows))).to_pylist():
+                found[each["values"]] += each["counts"]
+        return dict(sorted(found.items()))
 
     def count(self, name: str, chosen: Ints) -> None:
         """Count the candidates `chosen` under `name`; keep examples if it is a reason to drop them."""
@@ -227,7 +266,7 @@ class Corpus:
             if number:
                 tally.add(name, genre, number, int(size))
         if name.removesuffix("_reported") in PLAN_REASONS and len(chosen):
-            self.examples[name] = chosen[np.argsort(c.id[chosen], kind="stable")[:EXAMPLES]]
+            self.examples[name] = self.first_by_id(chosen, EXAMPLES)
 
     def show_examples(self) -> None:
         """Put the kept examples into the report, reading each file once."""
@@ -308,6 +347,13 @@ def check_share(report: MapReport, reason: str, allowed: float, option: str = "-
         )
 
 
+def reasons_in(report: MapReport) -> list[str]:
+    """The reasons for which documents were dropped, in the order of checking."""
+    counts = report.tally.counts
+    added = sorted(name for name in counts if name.startswith(PREFIX))
+    return [r for r in (*REASONS, *added, *PLAN_REASONS) if r in counts]
+
+
 def genres_above(report: MapReport, reason: str, allowed: float) -> list[str | None]:
     """The genres (None is all documents) of which `reason` dropped more than its allowed share."""
     tally = report.tally
@@ -320,6 +366,6 @@ def genres_above(report: MapReport, reason: str, allowed: float) -> list[str | N
 
 
 def _summary(report: MapReport) -> str:
-    names = [r for r in (*REASONS, *PLAN_REASONS) if r in report.tally.counts]
+    names = reasons_in(report)
     dropped = ", ".join(f"{name} {report.tally.documents(name)}" for name in names)
     return f"of {report.lines} read, malformed {report.malformed}, dropped: {dropped or 'none'}"

@@ -1,8 +1,7 @@
 """Phase `write`: the planned documents as documents v1, in the order of their ids.
 
-Two passes, each in several processes: every mapped file is cut into one piece per output file, then each
-output file is joined from its pieces. So every byte is read twice, however many output files there are, and
-memory holds one mapped file or one output file per process.
+Two passes (row_pieces.py), each in several processes: every mapped file is cut into one piece per output
+file, then each output file is joined from its pieces, a row group at a time.
 """
 
 from __future__ import annotations
@@ -11,14 +10,13 @@ import logging
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from yanmo.common.logs import Progress
 from yanmo.common.ordered_map import ordered_map
@@ -26,23 +24,14 @@ from yanmo.curate.corpus import Corpus
 from yanmo.curate.mapping import CHAT_COLUMNS, DOCUMENT_COLUMNS
 from yanmo.curate.plan import Digests, hex_digits
 from yanmo.curate.tally import sort_genres
-from yanmo.formats.documents import shard_bounds
-from yanmo.formats.records import DOCUMENTS_WITH_TURNS, as_documents, write_parquet
+from yanmo.formats.documents import shard_bounds, write_document_file
+from yanmo.formats.records import ROW_GROUP, write_tables
+from yanmo.formats.row_pieces import Layout, Pieces, cut_file
 from yanmo.store.commit import Attempt
 
 log = logging.getLogger(__name__)
 
-Ints = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Cut:
-    """One mapped file to cut: its rows, by output file."""
-
-    mapped: Path
-    rows: list[npt.NDArray[np.int32]]
-    """For each output file the rows that go there, in the order of ids."""
-    out: Path
+Ints = npt.NDArray[np.signedinteger[Any]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,11 +48,7 @@ class _File:
 class _Join:
     """One output file to join from its pieces."""
 
-    pieces: list[Path]
-    number: int
-    """Number of the file's record batch in each piece."""
-    order: npt.NDArray[np.int64]
-    """For each row of the output, its row in the concatenated pieces."""
+    pieces: Pieces
     split: str
     cluster: Digests
     cluster_size: Ints
@@ -90,14 +75,15 @@ def write_splits(
         {"documents": split -> genre -> number, "characters": split -> genre -> number}
     """
     files = [
-        file for name, held in splits.items() for file in _files(corpus, name, held, shard_characters, suffix)
+        file
+        for name, held in splits.items()
+        for file in files_of(corpus, name, held, shard_characters, suffix)
     ]
-    scratch = attempt.path("scratch/pieces").parent
-    cuts = list(_cuts(corpus, files, scratch))
-    with ordered_map(cut_file, iter(cuts), workers) as results:
+    layout = layout_of(corpus, files, attempt.path("scratch/pieces").parent)
+    with ordered_map(cut_file, layout.cuts(), workers) as results:
         for _ in results:
             pass
-    joins = _joins(attempt, corpus, files, cuts)
+    joins = _joins(attempt, corpus, files, layout)
     progress = Progress(
         log, f"wrote {' and '.join(splits)}", sum(len(f.positions) for f in files), unit="documents"
     )
@@ -108,14 +94,15 @@ def write_splits(
         for file, rows in zip(files, results, strict=True):
             attempt.add(file.name)
             progress.add(rows)
-    shutil.rmtree(scratch)
+    shutil.rmtree(layout.scratch)
     counts = {name: count_by_genre(corpus, corpus.copies.unique[held]) for name, held in splits.items()}
     return {what: {name: counts[name][what] for name in splits} for what in ("documents", "characters")}
 
 
-def _files(corpus: Corpus, split: str, positions: Ints, shard_characters: int, suffix: str) -> list[_File]:
+def files_of(corpus: Corpus, split: str, positions: Ints, shard_characters: int, suffix: str) -> list[_File]:
+    """The output files of a split: which documents are in which, in the order of ids."""
     chosen = corpus.copies.unique[positions]
-    order = np.argsort(corpus.candidates.id[chosen], kind="stable")
+    order = np.argsort(corpus.ids()[chosen], kind="stable")
     bounds = shard_bounds(corpus.candidates.characters[chosen[order]].astype(np.int64), shard_characters)
     return [
         _File(
@@ -127,40 +114,25 @@ def _files(corpus: Corpus, split: str, positions: Ints, shard_characters: int, s
     ]
 
 
-def _cuts(corpus: Corpus, files: Sequence[_File], scratch: Path) -> Iterator[_Cut]:
+def layout_of(corpus: Corpus, files: Sequence[_File], scratch: Path) -> Layout:
+    """How their documents are gathered from the mapped files."""
     chosen = corpus.copies.unique[np.concatenate([f.positions for f in files])]
-    file, row = corpus.candidates.file[chosen], corpus.candidates.row[chosen]
-    starts = np.cumsum([len(f.positions) for f in files])[:-1]
-    by_file = np.argsort(file, kind="stable")
-    for group in np.split(by_file, np.flatnonzero(np.diff(file[by_file])) + 1):
-        rows = [row[part] for part in np.split(group, np.searchsorted(group, starts))]
-        number = int(file[group[0]])
-        yield _Cut(mapped=corpus.paths[number], rows=rows, out=scratch / f"{number:06d}.arrow")
+    ends = np.cumsum([len(f.positions) for f in files]).tolist()
+    return Layout(
+        paths=corpus.paths,
+        file=corpus.candidates.file[chosen],
+        row=corpus.candidates.row[chosen],
+        bounds=list(pairwise([0, *ends])),
+        scratch=scratch,
+        columns=(*DOCUMENT_COLUMNS, *CHAT_COLUMNS),
+    )
 
 
-def cut_file(task: _Cut) -> None:
-    """Write one record batch per output file."""
-    have = pq.read_schema(task.mapped).names
-    names = [name for name in (*DOCUMENT_COLUMNS, *CHAT_COLUMNS) if name in have]
-    table = pq.read_table(task.mapped, columns=names, partitioning=None).combine_chunks()
-    schema = table.schema.remove_metadata()
-    with pa.OSFile(str(task.out), "wb") as file, pa.ipc.new_file(file, schema) as writer:
-        for rows in task.rows:
-            piece = table.take(pa.array(rows)).combine_chunks().replace_schema_metadata(None)
-            batches = piece.to_batches()
-            writer.write_batch(batches[0] if batches else pa.RecordBatch.from_pylist([], schema))
-
-
-def _joins(attempt: Attempt, corpus: Corpus, files: Sequence[_File], cuts: Sequence[_Cut]) -> Iterator[_Join]:
+def _joins(attempt: Attempt, corpus: Corpus, files: Sequence[_File], layout: Layout) -> Iterator[_Join]:
     sizes = corpus.cluster_sizes
     for number, file in enumerate(files):
-        mapped = corpus.candidates.file[corpus.copies.unique[file.positions]]
-        order = np.empty(len(mapped), dtype=np.int64)
-        order[np.argsort(mapped, kind="stable")] = np.arange(len(mapped))
         yield _Join(
-            pieces=[cut.out for cut in cuts if len(cut.rows[number])],
-            number=number,
-            order=order,
+            pieces=layout.pieces(number),
             split=file.split,
             cluster=corpus.cluster_digests(file.positions),
             cluster_size=sizes[file.positions],
@@ -171,35 +143,25 @@ def _joins(attempt: Attempt, corpus: Corpus, files: Sequence[_File], cuts: Seque
 
 def join_pieces(task: _Join) -> int:
     """Write one output file; returns its rows."""
-    batches = []
-    for path in task.pieces:
-        with pa.memory_map(str(path)) as file:
-            batches.append(pa.ipc.open_file(file).get_batch(task.number))
-    columns: dict[str, Any] = {
-        "split": pa.repeat(task.split, len(task.order)),
-        "cluster_id": hex_digits(task.cluster),
-        "cluster_size": task.cluster_size,
-    }
-    if batches:
-        tables = [pa.Table.from_batches([batch]) for batch in batches]
-        table = pa.concat_tables(tables, promote_options="default").combine_chunks()
-        table = table.take(pa.array(task.order))
-        columns |= {name: table[name] for name in table.column_names}
-    count = len(task.order)
-    arrays = [
-        _one_array(columns[field.name], field.type) if field.name in columns else pa.nulls(count, field.type)
-        for field in DOCUMENTS_WITH_TURNS
-    ]
-    table = pa.table(arrays, schema=DOCUMENTS_WITH_TURNS)
-    write_parquet(as_documents(table, task.form), task.out)
-    return count
+    write_document_file(task.out, task.form, task.pieces.has("turns"), _columns(task))
+    return len(task.cluster)
 
 
-def _one_array(values: Any, kind: pa.DataType) -> pa.Array:
-    """The values as one chunk, so that the file does not depend on how the table was made."""
-    if not isinstance(values, pa.ChunkedArray):
-        return pa.array(values, kind)
-    return pa.concat_arrays(values.chunks) if values.num_chunks else pa.nulls(0, kind)
+def _columns(task: _Join) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The rows of an output file, some at a time."""
+    start = 0
+    for table in task.pieces.tables():
+        here = slice(start, start + len(table))
+        start += len(table)
+        yield (
+            len(table),
+            {name: table[name] for name in table.column_names}
+            | {
+                "split": pa.repeat(task.split, len(table)),
+                "cluster_id": hex_digits(task.cluster[here]),
+                "cluster_size": task.cluster_size[here],
+            },
+        )
 
 
 def count_by_genre(corpus: Corpus, chosen: Ints) -> dict[str, dict[str, int]]:
@@ -215,28 +177,44 @@ def count_by_genre(corpus: Corpus, chosen: Ints) -> dict[str, dict[str, int]]:
     }
 
 
+_DUPLICATES = pa.schema(
+    [
+        pa.field("kept_id", pa.string()),
+        pa.field("id", pa.string()),
+        pa.field("source", pa.string()),
+        pa.field("is_exact", pa.bool_()),
+    ]
+)
+_DUPLICATES_AT_A_TIME = 4 * ROW_GROUP
+
+
 def write_duplicates(attempt: Attempt, corpus: Corpus) -> None:
     """Write `duplicates.parquet`: every copy that was dropped, and the document that was kept for it."""
-    best = corpus.copies.unique
-    position = corpus.copies.position
+    best, position, ids = corpus.copies.unique, corpus.copies.position, corpus.ids()
     stays = best[corpus.kept_for[position]]
     dropped = np.flatnonzero(stays != np.arange(len(stays)))
-    both = corpus.rows(np.concatenate((dropped, stays[dropped])), ("id", "source"))
-    table = pa.table(
-        {
-            "kept_id": both["id"].slice(len(dropped)).combine_chunks(),
-            "id": both["id"].slice(0, len(dropped)).combine_chunks(),
-            "source": both["source"].slice(0, len(dropped)).combine_chunks(),
-            "is_exact": pa.array(best[position[dropped]] != dropped),
-        }
+    dropped = dropped[np.lexsort((ids[dropped], ids[stays[dropped]]))]
+    some = [dropped[i : i + _DUPLICATES_AT_A_TIME] for i in range(0, len(dropped), _DUPLICATES_AT_A_TIME)]
+    chosen = np.concatenate([dropped[:0], *(each for copies in some for each in (copies, stays[copies]))])
+    layout = Layout(
+        paths=corpus.paths,
+        file=corpus.candidates.file[chosen],
+        row=corpus.candidates.row[chosen],
+        bounds=list(pairwise(np.cumsum([0, *(2 * len(copies) for copies in some)]).tolist())),
+        scratch=attempt.path("scratch-duplicates/pieces").parent,
+        columns=("id", "source"),
     )
-    order = pc.sort_indices(table, sort_keys=[("kept_id", "ascending"), ("id", "ascending")])
-    write_parquet(table.take(order), attempt.path("duplicates.parquet"))
+    for cut in layout.cuts():
+        cut_file(cut)
+
+    def tables() -> Iterator[pa.Table]:
+        for part, copies in enumerate(some):
+            (both,) = layout.pieces(part).tables(2 * len(copies))
+            is_exact = pa.array(best[position[copies]] != copies)
+            columns = {name: both[name].slice(0, len(copies)) for name in layout.columns}
+            columns |= {"kept_id": both["id"].slice(len(copies)), "is_exact": is_exact}
+            yield pa.table({name: columns[name] for name in _DUPLICATES.names}, schema=_DUPLICATES)
+
+    write_tables(tables(), _DUPLICATES, attempt.path("duplicates.parquet"))
+    shutil.rmtree(layout.scratch)
     attempt.add("duplicates.parquet", role="record")
-
-
-def count_licenses(corpus: Corpus, positions: Ints) -> dict[str, int]:
-    """Documents under each licence."""
-    column = corpus.rows(corpus.copies.unique[positions], ("license",))["license"]
-    found = {entry["values"]: entry["counts"] for entry in pc.value_counts(column).to_pylist()}
-    return dict(sorted(found.items()))

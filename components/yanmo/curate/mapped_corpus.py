@@ -22,6 +22,7 @@ from yanmo.curate.sources.bundles import bundles
 from yanmo.curate.sources.cutting import announce_layouts
 from yanmo.curate.sources.listing import Source
 from yanmo.curate.text.normalize import REVISIONS
+from yanmo.curate.text.plugin_filters import key_of, plugin_filters
 from yanmo.curate.text.record_rules import record_rules
 from yanmo.options.fields import Only, Scalar, names_of
 from yanmo.stage.stage_run import KeyInput, Skip, StageRun
@@ -38,6 +39,7 @@ IN_WORKERS = (
     "yanmo.curate.mapping",
     "yanmo.curate.split.containment",
     "yanmo.curate.document_files",
+    "yanmo.formats.row_pieces",
 )
 """Modules that workers need, for their fork server to import."""
 _READ = (*MAP, "clusters", "checks")
@@ -64,11 +66,20 @@ class Handed:
 CurateRun = StageRun[CurateOptions, Handed]
 
 
-def form_input(options: CurateOptions) -> dict[str, KeyInput]:
-    """The rules of the text form, where they are not the first ones of its name."""
+def rules_input(options: CurateOptions) -> dict[str, KeyInput]:
+    """What the key has of rules that no option says: text forms and filters of other packages.
+
+    Nothing where the text form has the first rules of its name and no package's filter is asked for.
+    """
     revision = REVISIONS.get(options.text_form)
     name = f"{options.text_form}, revision {revision}"
-    return {"text_form": {"content_digest": digest(name), "uri": name}} if revision else {}
+    found: dict[str, KeyInput] = {}
+    if revision:
+        found["text_form"] = {"content_digest": digest(name), "uri": name}
+    if filters := plugin_filters(options.plugin_filters):
+        identity, shown = key_of(filters)
+        found["plugins"] = {"content_digest": digest(identity), "uri": shown}
+    return found
 
 
 def of_phases(options: CurateOptions, phases: tuple[str, ...]) -> tuple[dict[str, Scalar], Any]:
@@ -167,5 +178,5 @@ def _mapped(run: CurateRun, bundle: tuple[Source, ...], progress: Progress) -> O
         batch_bytes=options.batch_bytes,
         on_bytes=progress.add,
     )
-    inputs = {"source": raw, **form_input(options)}
+    inputs = {"source": raw, **rules_input(options)}
     return run.part("curate_map", mapping.REVISION, semantic, inputs, build)

@@ -17,7 +17,7 @@ from yanmo.curate.config import CurateOptions
 from yanmo.curate.corpus import Corpus
 from yanmo.curate.left_out import allowed_licenses, keep_allowed, left_out_inputs
 from yanmo.curate.likely_form import settle
-from yanmo.curate.mapped_corpus import IN_WORKERS, CurateRun, Handed, corpus_of, form_input, map_shard
+from yanmo.curate.mapped_corpus import IN_WORKERS, CurateRun, Handed, corpus_of, map_shard, rules_input
 from yanmo.curate.sources.listing import BENCHMARK_FORMS, digest_files, find_files, sources_input
 from yanmo.curate.split.benchmark_files import benchmark_texts
 from yanmo.curate.split.evaluation_set import EvaluationSet
@@ -42,7 +42,7 @@ def prepare(run: CurateRun) -> Prepared[Handed]:
     made = Handed(sources)
     if options.shard:
         map_shard(run, made)
-    inputs: dict[str, KeyInput] = {"sources": sources_input(sources), **form_input(options)}
+    inputs: dict[str, KeyInput] = {"sources": sources_input(sources), **rules_input(options)}
     made.excluded = left_out_ids(run.store, options.channel, options.exclude, options)
     made.allowed = allowed_licenses(run.store, options)
     inputs |= left_out_inputs(options, made.excluded, made.allowed)

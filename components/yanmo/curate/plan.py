@@ -1,7 +1,8 @@
 """Phase `plan`: decides, over one small table (a row per document), which copies stay and what is held out.
 
 Nothing depends on the order of files or rows: copies are ordered by their content, documents by the digest of
-their Han characters. The table is numpy columns, 92 bytes per document, without Python objects.
+their Han characters. The table is numpy columns, 48 bytes per document, without Python objects; the ids are
+read from the mapped files where they are needed.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,108 +21,146 @@ import pyarrow.parquet as pq
 
 from yanmo.formats.records import UNKNOWN_AUTHORS
 
-Ints = npt.NDArray[np.int64]
+Ints = npt.NDArray[np.signedinteger[Any]]
 Ints32 = npt.NDArray[np.int32]
 Bools = npt.NDArray[np.bool_]
 Digests = npt.NDArray[np.bytes_]
 """16 raw bytes each. numpy strips NULs from the end of a single item, but compares and sorts all 16 bytes."""
 
-_COLUMNS = ("id", "cluster", "whole", "genre", "characters", "marks")
+_COLUMNS = ("cluster", "genre", "characters")
+_FOR_RANKS = ("id", "whole", "marks")
 _MARKED = 40
 """A text with at least one punctuation mark per this many Han characters counts as punctuated."""
+_AT_A_TIME = 1 << 16
 
 
 @dataclass(frozen=True, kw_only=True)
 class Candidates:
-    """One row per mapped document, as parallel arrays; `file` and `row` say where it is."""
+    """One row per mapped document, as parallel arrays in the order of files and rows."""
 
     file: Ints32
     row: Ints32
-    id: Digests
-    """The first half of the id."""
     cluster: Digests
-    whole: Digests
     genre: Ints32
     """Index into `genres`."""
     genres: tuple[str, ...]
-    group: Digests
-    """Digest of the author or source, where the split goes by it; else empty."""
+    group: Digests | None
+    """Digest of the author or source, empty where unknown; None where the split goes by neither."""
     characters: Ints32
-    marks: Ints32
     han: Ints32
-    lacunae: Ints32
+    ranks: Ints32
+    """The place of each document in `order_of_copies`."""
     forbidden: Bools | None = None
     """Whether the channel allows no text of its licence; None where it allows every licence."""
 
     def __len__(self) -> int:
         return len(self.file)
 
-    @property
-    def is_punctuated(self) -> Bools:
-        """Whether each text counts as punctuated."""
-        return self.marks * _MARKED >= self.han
 
-    def order(self) -> Ints:
-        """Indexes of the documents, so that the best of any set of copies comes first.
+def order_of_copies(
+    *,
+    id: Digests,
+    whole: Digests,
+    marks: Ints32,
+    han: Ints32,
+    lacunae: Ints32,
+    forbidden: Bools | None = None,
+) -> Ints:
+    """Indexes of documents, so that the best of any set of copies comes first.
 
-        Allowed before forbidden, punctuated before unpunctuated, then fewer lost characters, longer, more
-        punctuation, smaller id.
-        """
-        worse = (self.whole, self.id, -self.marks, -self.han, self.lacunae, ~self.is_punctuated)
-        return np.lexsort(worse if self.forbidden is None else (*worse, self.forbidden))
+    Allowed before forbidden, punctuated before unpunctuated, then fewer lost characters, longer, more
+    punctuation, smaller id.
 
-    @cached_property
-    def ranks(self) -> Ints32:
-        """The place of each document in `order`."""
-        ranks = np.empty(len(self), dtype=np.int32)
-        ranks[self.order()] = np.arange(len(self), dtype=np.int32)
-        return ranks
+    Args:
+        id: the first halves of the ids.
+    """
+    is_bare = marks * _MARKED < han
+    worse = (whole, id, -marks, -han, lacunae, is_bare)
+    return np.lexsort(worse if forbidden is None else (*worse, forbidden))
 
 
-def read_candidates(mapped: Sequence[Path], signed: Sequence[Path], group: str = "") -> Candidates:
+def read_candidates(
+    mapped: Sequence[Path], signed: Sequence[Path], group: str = "", forbidden: Bools | None = None
+) -> Candidates:
     """The table of all documents in the mapped files.
 
     Args:
         group: column that must not be divided between splits, `author` or `source`; "" for none.
+        forbidden: as in `Candidates`.
     """
-    columns = [*_COLUMNS, *([group] if group else [])]
-    parts = [_read(path, columns, group) for path in mapped]
-    rows = [len(part["id"]) for part in parts]
-    signs = pa.concat_tables(
-        [pq.read_table(p, columns=["han", "lacunae"], partitioning=None) for p in signed]
+    rows = [pq.read_metadata(path).num_rows for path in mapped]
+    count = sum(rows)
+    columns = _read_columns(mapped, [*_COLUMNS, *([group] if group else [])], count)
+    names: list[str] = columns.pop("genres")
+    order = np.argsort(np.array(names, dtype=object), kind="stable")
+    code = np.empty(len(names), np.int32)
+    code[order] = np.arange(len(names), dtype=np.int32)
+    signs = _read_columns(signed, ["han", "lacunae"], count)
+    best = order_of_copies(
+        **_read_columns(mapped, _FOR_RANKS, count),
+        han=signs["han"],
+        lacunae=signs["lacunae"],
+        forbidden=forbidden,
     )
-    genres = tuple(sorted({name for part in parts for name in part["genres"]}))
-    code = {name: number for number, name in enumerate(genres)}
-    genre = [np.array([code[g] for g in p["genres"]], np.int32)[p["genre"]] for p in parts]
-    joined = {
-        name: np.concatenate([part[name] for part in parts])
-        for name in ("id", "cluster", "whole", "group", "characters", "marks")
-    }
+    ranks = np.empty(count, dtype=np.int32)
+    ranks[best] = np.arange(count, dtype=np.int32)
     return Candidates(
         file=np.repeat(np.arange(len(mapped), dtype=np.int32), rows),
         row=np.concatenate([np.arange(n, dtype=np.int32) for n in rows]),
-        genre=np.concatenate(genre),
-        genres=genres,
-        han=signs["han"].to_numpy(),
-        lacunae=signs["lacunae"].to_numpy(),
-        **joined,
+        cluster=columns["cluster"],
+        genre=code[columns["genre"]] if count else columns["genre"],
+        genres=tuple(sorted(names)),
+        group=columns[group] if group else None,
+        characters=columns["characters"],
+        han=signs["han"],
+        ranks=ranks,
+        forbidden=forbidden,
     )
 
 
-def _read(path: Path, columns: list[str], group: str) -> dict[str, npt.NDArray[np.generic]]:
-    table = pq.read_table(path, columns=columns, partitioning=None)
-    genre = pc.dictionary_encode(table["genre"].combine_chunks())
-    genre = genre.combine_chunks() if isinstance(genre, pa.ChunkedArray) else genre
-    return {
-        "id": _halves(table["id"]),
-        "cluster": raw_digests(table["cluster"]),
-        "whole": raw_digests(table["whole"]),
-        "genre": genre.indices.to_numpy(),
-        "genres": genre.dictionary.to_pylist(),
-        "group": name_digests(table[group]) if group else np.zeros(table.num_rows, dtype="S16"),
-        "characters": table["characters"].to_numpy(),
-        "marks": table["marks"].to_numpy(),
+def read_ids(mapped: Sequence[Path], count: int) -> Digests:
+    """The first half of the id of each of the `count` documents in the mapped files."""
+    return np.asarray(_read_columns(mapped, ["id"], count)["id"])
+
+
+def _read_columns(paths: Sequence[Path], columns: Sequence[str], count: int) -> dict[str, Any]:
+    """Columns of all files, each as one array; `genre` as codes, for the names in `genres`."""
+    found: dict[str, Any] = {
+        name: np.empty(count, np.int32 if name in _NUMBERS else "S16") for name in columns
     }
+    codes: dict[str, int] = {}
+    start = 0
+    for path in paths:
+        table = pq.read_table(path, columns=list(columns), partitioning=None)
+        for name in columns:
+            found[name][start : start + len(table)] = _values(name, table[name], codes)
+        start += len(table)
+    return found | ({"genres": list(codes)} if "genre" in columns else {})
+
+
+_NUMBERS = frozenset(("genre", "characters", "marks", "han", "lacunae"))
+
+
+def _values(name: str, column: pa.ChunkedArray, codes: dict[str, int]) -> npt.NDArray[Any]:
+    if name == "id":
+        return _halves(column)
+    if name in ("cluster", "whole"):
+        return raw_digests(column)
+    if name == "genre":
+        coded = pc.dictionary_encode(column.combine_chunks())
+        coded = coded.combine_chunks() if isinstance(coded, pa.ChunkedArray) else coded
+        known = [codes.setdefault(genre, len(codes)) for genre in coded.dictionary.to_pylist()]
+        return np.asarray(np.array(known, np.int32)[coded.indices.to_numpy()])
+    return np.asarray(column.to_numpy()) if name in _NUMBERS else name_digests(column)
+
+
+def is_among(digests: Digests, few: Digests) -> Bools:
+    """Which of many digests are among a few; `numpy.isin` takes 80 bytes of memory for each of the many."""
+    found = np.zeros(len(digests), np.bool_)
+    for start in range(0, len(digests) if len(few) else 0, _AT_A_TIME):
+        some = slice(start, start + _AT_A_TIME)
+        found[some] = np.isin(digests[some], few)
+    return found
 
 
 def raw_digests(column: pa.ChunkedArray) -> Digests:
@@ -172,20 +211,21 @@ def name_digest(name: str) -> bytes:
 class ExactCopies:
     """Positions: one document per text (by Han characters), in the order of the texts' digests."""
 
-    unique: Ints
+    unique: Ints32
     """For each position the best copy, an index into the candidates."""
-    position: Ints
+    position: Ints32
     """For each candidate the position of its text."""
 
 
 def find_exact_copies(candidates: Candidates) -> ExactCopies:
     """Documents whose Han characters are the same, whatever their script and punctuation."""
-    order = np.lexsort((candidates.ranks, candidates.cluster))
-    cluster = candidates.cluster[order]
+    order = np.lexsort((candidates.ranks, candidates.cluster)).astype(np.int32)
     is_first = np.ones(len(order), dtype=np.bool_)
-    is_first[1:] = cluster[1:] != cluster[:-1]
-    position = np.empty(len(order), dtype=np.int64)
-    position[order] = np.cumsum(is_first) - 1
+    for start in range(1, len(order), _AT_A_TIME):
+        cluster = candidates.cluster[order[start - 1 : start + _AT_A_TIME]]
+        is_first[start : start + _AT_A_TIME] = cluster[1:] != cluster[:-1]
+    position = np.empty(len(order), dtype=np.int32)
+    position[order] = np.cumsum(is_first, dtype=np.int32) - np.int32(1)
     return ExactCopies(unique=order[is_first], position=position)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from yanmo.common.aligned_table import text_table
 from yanmo.curate.config import CurateOptions
-from yanmo.curate.corpus import PLAN_REASONS
+from yanmo.curate.corpus import PLAN_REASONS, reasons_in
 from yanmo.curate.mapping import MapReport
 from yanmo.curate.text.filter_sets import FILTERS, MAXIMUM, REASONS
 from yanmo.curate.text.record_rules import allowed_shares, record_rules
@@ -34,7 +34,7 @@ def describe(report: MapReport, options: CurateOptions) -> dict[str, Any]:
         "files": dict(sorted(report.files.items())),
         "read": counts.get("read", {}),
         "cleaned": {n.removeprefix("cleaned_"): v for n, v in counts.items() if n.startswith("cleaned_")},
-        "dropped": {r: counts[r] for r in (*REASONS, *PLAN_REASONS) if r in counts},
+        "dropped": {r: counts[r] for r in reasons_in(report)},
         "kept": counts.get("train", {}),
         "filters": _filters(report, options),
         "examples": value["examples"],
@@ -57,6 +57,12 @@ def _filters(report: MapReport, options: CurateOptions) -> dict[str, Any]:
                 "allowed_share": shares[name],
                 "dropped": tally.documents(name),
             }
+    for each in text.rules.plugins:
+        bound = "at_most" if each.sign == MAXIMUM else "at_least"
+        dropped = tally.documents(each.reason)
+        allowed = shares[each.reason]
+        result[each.reason] = {"measures": f"{each.plugin}", bound: each.limit, "allowed_share": allowed}
+        result[each.reason]["dropped"] = dropped
     return {"sets": sets, "text_form": text.form, **result}
 
 
@@ -67,7 +73,9 @@ def log_table(report: MapReport, evaluation_set: dict[str, Any]) -> None:
     for genre in (*tally.genres("read"), None):
         numbers = [
             tally.documents("read", genre),
-            sum(tally.documents(reason, genre) for reason in REASONS),
+            sum(
+                tally.documents(reason, genre) for reason in reasons_in(report) if reason not in PLAN_REASONS
+            ),
             *(sum(tally.documents(name, genre) for name in names) for names in _DROPPED),
             tally.documents("train", genre),
             *(_held(evaluation_set, split, genre) for split in ("valid", "test", "confirm")),

@@ -56,6 +56,17 @@ class EvaluateConfig(StageOptions, group="evaluate"):
         kind="execution",  # its files' digest is in the key
     )
     harness_limit: int = opt(0, "examples of each task of the harness, at most; 0 takes all")
+    plugin_metrics: str = opt(
+        "",
+        "metrics of installed packages, made from texts and their bits: names, separated by commas "
+        "(docs/plugins.md)",
+        kind="execution",  # with their packages' versions they are in the key, where there are some
+    )
+    plugin_tasks: str = opt(
+        "",
+        "tasks of installed packages, which ask the model: names, separated by commas (docs/plugins.md)",
+        kind="execution",  # as --plugin-metrics
+    )
     samples: int = opt(
         48, "texts generated per genre, for the measures of verse; four are shown", most=100_000, often=True
     )

@@ -21,6 +21,7 @@ from yanmo.evaluate.documents.reading import (
     read_split,
 )
 from yanmo.evaluate.hand_over import EvaluateRun
+from yanmo.evaluate.plugins import plugin_answers
 from yanmo.evaluate.tasks.asking import measure_tasks
 from yanmo.evaluate.tasks.harness import run_harness
 from yanmo.evaluate.writing.samples import SampleOptions, write_samples
@@ -63,6 +64,8 @@ def measure(run: EvaluateRun, pieces: Pieces) -> EvaluationResult:
     genres = sorted({d.genre for d in documents}, key=genre_order)
     answers = {"samples": _samples(run, loaded, genres, pieces)}
     answers |= _answers(run, loaded, documents, pieces)
+    if given := plugin_answers(options, loaded, documents, scores, pieces):
+        answers["plugins"] = given
     confirmation = first_of_each_genre(confirmation, number)
     kept = (confirmation, _kept_scores(run, loaded, confirmation, pieces)) if confirmation else None
     return EvaluationResult(documents, scores, number, answers, kept)

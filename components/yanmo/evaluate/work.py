@@ -11,10 +11,11 @@ from yanmo.common.answers import RESULTS_LATER
 from yanmo.common.errors import DataError, UsageError
 from yanmo.common.made_by import made_by
 from yanmo.evaluate.hand_over import EvaluateRun, Handed
+from yanmo.evaluate.plugins import plugins_input
 from yanmo.formats.documents import text_form
 from yanmo.formats.kfp_metrics import bits_metrics
 from yanmo.options.fields import NONE
-from yanmo.stage.stage_run import Finish, Prepared, Skip, Steps
+from yanmo.stage.stage_run import Finish, KeyInput, Prepared, Skip, Steps
 from yanmo.store.commit import Result
 from yanmo.store.output import Output, find_output, read_json
 from yanmo.store.runs.in_use import work_name
@@ -30,7 +31,7 @@ compared."""
 
 
 def prepare(run: EvaluateRun) -> Prepared[Handed]:
-    """Adds the harness's tasks to the key; ends a run that was given `none` for its model.
+    """Adds plugins and the harness's tasks to the key; ends a run that was given `none` for its model.
 
     Raises:
         Skip: there is no champion yet.
@@ -43,12 +44,14 @@ def prepare(run: EvaluateRun) -> Prepared[Handed]:
             f"input model is missing: channel {run.options.channel!r} of {run.store.uri} has no output of "
             "train; run `yanmo train` first, or give --model"
         )
+    inputs: dict[str, KeyInput] = {**plugins_input(run.options)}
     folder = run.options.harness_tasks
     if not folder:
-        return Prepared(Handed())
+        return Prepared(Handed(), inputs)
     from yanmo.evaluate.tasks.harness import folder_digest
 
-    return Prepared(Handed(), {"harness_tasks": {"content_digest": folder_digest(folder), "uri": folder}})
+    inputs["harness_tasks"] = {"content_digest": folder_digest(folder), "uri": folder}
+    return Prepared(Handed(), inputs)
 
 
 def work(run: EvaluateRun) -> Result:

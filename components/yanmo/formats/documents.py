@@ -1,13 +1,12 @@
 """Documents in Parquet files: read, counted, gathered from many files, written in shards.
 
 Both `curate` and `balance` choose documents in a small table (one line per document: which file, which row)
-and then write the chosen rows in the order of their ids. Memory is bounded by one shard of output and one
-file of input, whatever the size of the corpus.
+and then write the chosen rows in the order of their ids, gathered by row_pieces.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +17,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from yanmo.common.errors import DataError
-from yanmo.formats.records import (
-    DOCUMENTS_WITH_TURNS,
-    TEXT_FORM,
-    as_documents,
-    check_schema,
-    write_parquet,
-)
-from yanmo.store.commit import Attempt
+from yanmo.formats.records import TEXT_FORM, check_schema, documents_schema, write_tables
 from yanmo.store.output import Output
 
-Ints = npt.NDArray[np.int64]
+Ints = npt.NDArray[np.signedinteger[Any]]
 
 
 def count_characters(text: pa.ChunkedArray) -> Ints:
@@ -63,6 +55,21 @@ def read_documents(path: Path, columns: Sequence[str] | None = None) -> pa.Table
         raise DataError(f"{path}: damaged Parquet file: {error}") from error
 
 
+def document_batches(path: Path, columns: Sequence[str], rows: int) -> Iterator[pa.Table]:
+    """The documents of one file in order, `rows` of them in memory at a time.
+
+    Raises:
+        DataError: the file holds no documents, or is damaged.
+    """
+    check_schema(path, "documents")
+    try:
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(rows, columns=list(columns), use_threads=False):
+                yield pa.Table.from_batches([batch])
+    except (pa.ArrowInvalid, OSError) as error:
+        raise DataError(f"{path}: damaged Parquet file: {error}") from error
+
+
 def take_rows(paths: Sequence[Path], file: Ints, row: Ints, columns: Sequence[str] | None = None) -> pa.Table:
     """Row `row[i]` of file `paths[file[i]]`, for each i in order.
 
@@ -88,36 +95,30 @@ def shard_bounds(characters: Ints, shard_characters: int) -> list[tuple[int, int
     return list(zip(starts, [*starts[1:], len(characters)], strict=True))
 
 
-def write_split(
-    attempt: Attempt,
-    split: str,
-    characters: Ints,
-    shard_characters: int,
-    form: str,
-    rows: Callable[[int, int], dict[str, Any]],
-) -> list[str]:
-    """Write `<split>-00000-of-0000N.parquet` and return the files' names.
+def write_document_file(
+    path: Path, form: str, has_chats: bool, parts: Iterable[tuple[int, Mapping[str, Any]]]
+) -> None:
+    """Write a file of documents, a part of it in memory at a time.
 
     Args:
-        characters: characters of each row, in the order of writing.
-        shard_characters: approximate size of a file, characters.
         form: text form of the documents.
-        rows: returns the columns of the rows from `start` to before `stop`; absent columns are null.
+        has_chats: whether one of them is a chat.
+        parts: rows, and columns by name, absent ones being null; all but the last have `ROW_GROUP` rows.
     """
-    bounds = shard_bounds(characters, shard_characters)
-    names = [f"{split}-{i:05d}-of-{len(bounds):05d}.parquet" for i in range(len(bounds))]
-    for name, (start, stop) in zip(names, bounds, strict=True):
-        columns = rows(start, stop)
-        arrays = [
-            _combined(columns[field.name], field.type)
-            if field.name in columns
-            else pa.nulls(stop - start, field.type)
-            for field in DOCUMENTS_WITH_TURNS
-        ]
-        table = as_documents(pa.table(arrays, schema=DOCUMENTS_WITH_TURNS), form)
-        write_parquet(table, attempt.path(name))
-        attempt.add(name)
-    return names
+    schema = documents_schema(form, has_chats)
+    tables = (
+        pa.table(
+            [
+                _combined(columns[field.name], field.type)
+                if field.name in columns
+                else pa.nulls(rows, field.type)
+                for field in schema
+            ],
+            schema=schema,
+        )
+        for rows, columns in parts
+    )
+    write_tables(tables, schema, path)
 
 
 def _combined(values: Any, kind: pa.DataType) -> pa.Array:

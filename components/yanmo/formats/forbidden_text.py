@@ -64,14 +64,14 @@ def forbidden_in(store: ObjectStore, channel: str, output: Output) -> list[str]:
 def why_forbidden(policy: Policy, output: Output) -> list[str]:
     """`forbidden_in` for lists that were read before."""
     found: list[str] = []
-    for model, cache in _caches(output):
+    for model, cache in caches_behind(output):
         own = [*_by_license(policy, cache), *_by_takedown(policy, cache)]
         through = f"{model} learned from it: " if model and model is not output else ""
         found += [f"{through}{why}" for why in own]
     return list(dict.fromkeys(found))
 
 
-def _caches(output: Output) -> Iterator[tuple[Output | None, Output]]:
+def caches_behind(output: Output) -> Iterator[tuple[Output | None, Output]]:
     """The token caches behind an output, and the model that learned each; its own first."""
     if output.manifest.stage != "train":
         yield None, output
@@ -94,7 +94,7 @@ def _caches(output: Output) -> Iterator[tuple[Output | None, Output]]:
                 waiting.append(one)
 
 
-def _documents(cache: Output) -> Iterator[Output]:
+def documents_behind(cache: Output) -> Iterator[Output]:
     """What a cache was made from, back to the curated documents; ends where the store has no more."""
     one: Output | None = cache
     while one is not None:
@@ -110,7 +110,7 @@ def _documents(cache: Output) -> Iterator[Output]:
 def _by_license(policy: Policy, cache: Output) -> Iterator[str]:
     if policy.allowed is None:
         return
-    for output in _documents(cache):
+    for output in documents_behind(cache):
         counts = output.manifest.metadata.get("licenses")
         if counts:
             for name, number in policy.allowed.forbidden(counts).items():
@@ -129,7 +129,7 @@ def _by_license(policy: Policy, cache: Output) -> Iterator[str]:
 def _by_takedown(policy: Policy, cache: Output) -> Iterator[str]:
     if not policy.taken_down:
         return
-    made_from = list(_documents(cache))
+    made_from = list(documents_behind(cache))
     if any(_was_left_out(output, policy.taken_down) for output in made_from):
         return
     named = {one: one for one in policy.taken_down} | _kept_for(made_from, policy.taken_down)

@@ -6,6 +6,7 @@ Every file has the name and version of its schema in its metadata; `check_schema
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from pathlib import Path
 
 import pyarrow as pa
@@ -114,16 +115,24 @@ def num_characters(text: str) -> int:
     return len("".join(text.split()))
 
 
+def documents_schema(form: str, has_chats: bool) -> pa.Schema:
+    """The schema of a file of documents: v2 where one of them is a chat, else v1.
+
+    Args:
+        form: text form of the documents.
+    """
+    schema = DOCUMENTS_WITH_TURNS if has_chats else DOCUMENTS
+    return schema.with_metadata({**schema.metadata, b"yanmo.text_form": form.encode()})
+
+
 def as_documents(table: pa.Table, form: str = TEXT_FORM) -> pa.Table:
     """A table with the columns of documents v2, as v1 if none of the documents is a chat, else as v2.
 
     Args:
         form: text form of the documents.
     """
-    schema = DOCUMENTS_WITH_TURNS
-    if table["turns"].null_count == len(table):
-        table, schema = table.drop_columns(["turns"]), DOCUMENTS
-    return table.replace_schema_metadata({**schema.metadata, b"yanmo.text_form": form.encode()})
+    schema = documents_schema(form, table["turns"].null_count < len(table))
+    return table.select(schema.names).replace_schema_metadata(schema.metadata)
 
 
 def check_schema(path: Path, name: str) -> None:
@@ -144,9 +153,30 @@ def check_schema(path: Path, name: str) -> None:
         )
 
 
+ROW_GROUP = 16384
+"""Rows of a row group of all Parquet files but the token cache's."""
+
+
 def write_parquet(table: pa.Table, path: Path) -> None:
     """Write `table` with the settings of all Parquet files but the token cache's: zstd of one level, no date.
 
     With one version of pyarrow equal tables give equal bytes.
     """
-    pq.write_table(table, path, compression="zstd", compression_level=3, row_group_size=16384)
+    write_tables([table], table.schema, path)
+
+
+def write_tables(tables: Iterable[pa.Table], schema: pa.Schema, path: Path) -> None:
+    """Write tables as one file, with the bytes that `write_parquet` gives all of them together.
+
+    Args:
+        tables: of `schema`, each column one chunk; all but the last have a multiple of `ROW_GROUP` rows.
+    """
+    rows = 0
+    with pq.ParquetWriter(path, schema, compression="zstd", compression_level=3) as writer:
+        for table in tables:
+            assert rows % ROW_GROUP == 0, "a table with a part of a row group was not the last"
+            rows += len(table)
+            if len(table):
+                writer.write_table(table, ROW_GROUP)
+        if not rows:
+            writer.write_table(schema.empty_table(), ROW_GROUP)

@@ -1,8 +1,10 @@
 """The decoder: Qwen3's architecture and parameter names, so that its export renames nothing.
 
 Pre-norm blocks with RMSNorm, grouped-query attention with normalized queries and keys, rotary
-positions, SwiGLU; tied or untied head. Our own code and not transformers', for the sake of packed rows, the
-fused loss and a fast start (transformers is not imported); on a CPU both are equally fast.
+positions, SwiGLU; tied or untied head. Qwen2's and Llama's shapes differ in attention alone: Qwen2 has biases
+in queries, keys and values, and neither normalizes queries and keys. Our own code and not transformers', for
+the sake of packed rows, the fused loss and a fast start (transformers is not imported); on a CPU both are
+equally fast.
 
     B = rows, T = positions, D = model width, H = query heads, K = key/value heads, E = head width
 """
@@ -10,7 +12,7 @@ fused loss and a fast start (transformers is not imported); on a CPU both are eq
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import torch
 import torch.nn.functional as F
@@ -18,6 +20,10 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from yanmo.model.attention import Documents, attend, documents
+from yanmo.model.lora_shape import Lora
+
+ARCHITECTURES = {"qwen3": "Qwen3ForCausalLM", "qwen2": "Qwen2ForCausalLM", "llama": "LlamaForCausalLM"}
+"""The kinds of decoders that are computed here: transformers' `model_type` -> the name of its class."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +41,8 @@ class DecoderConfig:
     rope_theta: float = 10_000.0
     rms_norm_eps: float = 1e-6
     tie_word_embeddings: bool = False
+    model_type: str = "qwen3"
+    """One of ARCHITECTURES."""
 
     def __post_init__(self) -> None:
         if self.num_attention_heads % self.num_key_value_heads:
@@ -45,20 +53,37 @@ class DecoderConfig:
         if self.head_dim % 2:
             raise ValueError(f"head width {self.head_dim}: rotary positions need an even one")
 
+    @property
+    def has_head_norms(self) -> bool:
+        """Whether queries and keys are normalized."""
+        return self.model_type == "qwen3"
+
+    @property
+    def has_biases(self) -> bool:
+        """Whether queries, keys and values have biases."""
+        return self.model_type == "qwen2"
+
+    def shape(self) -> dict[str, int | float | bool | str]:
+        """All fields; without the kind of a Qwen3, so that digests of it are what they were before others."""
+        found = asdict(self)
+        if self.model_type == "qwen3":
+            del found["model_type"]
+        return found
+
 
 class Attention(nn.Module):
-    """Grouped-query attention with RMS-normalized queries and keys."""
+    """Grouped-query attention, of Qwen3 with RMS-normalized queries and keys."""
 
     def __init__(self, config: DecoderConfig) -> None:
         super().__init__()
         D, E = config.hidden_size, config.head_dim
         self.head_dim = E
-        self.q_proj = nn.Linear(D, config.num_attention_heads * E, bias=False)
-        self.k_proj = nn.Linear(D, config.num_key_value_heads * E, bias=False)
-        self.v_proj = nn.Linear(D, config.num_key_value_heads * E, bias=False)
+        self.q_proj = nn.Linear(D, config.num_attention_heads * E, bias=config.has_biases)
+        self.k_proj = nn.Linear(D, config.num_key_value_heads * E, bias=config.has_biases)
+        self.v_proj = nn.Linear(D, config.num_key_value_heads * E, bias=config.has_biases)
         self.o_proj = nn.Linear(config.num_attention_heads * E, D, bias=False)
-        self.q_norm = nn.RMSNorm(E, config.rms_norm_eps)
-        self.k_norm = nn.RMSNorm(E, config.rms_norm_eps)
+        self.q_norm = nn.RMSNorm(E, config.rms_norm_eps) if config.has_head_norms else nn.Identity()
+        self.k_norm = nn.RMSNorm(E, config.rms_norm_eps) if config.has_head_norms else nn.Identity()
 
     def forward(self, x_BTD: Tensor, rotary: tuple[Tensor, Tensor], layout: Documents) -> Tensor:
         shape = (*x_BTD.shape[:2], -1, self.head_dim)
@@ -67,6 +92,22 @@ class Attention(nn.Module):
         v_BTKE = self.v_proj(x_BTD).view(shape)
         mixed: Tensor = self.o_proj(attend(q_BTHE, k_BTKE, v_BTKE, layout).flatten(2))
         return mixed
+
+    def joined(self) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """Weights of one product for queries, keys and values, its biases, and the norms of the heads.
+
+        Returns:
+            ((H + 2K) E, D); ((H + 2K) E,) or None; (H + K, E) or None.
+        """
+        parts, E = (self.q_proj, self.k_proj, self.v_proj), self.head_dim
+        weight = torch.cat([part.weight for part in parts])
+        biases: list[Tensor] = [part.bias for part in parts if part.bias is not None]
+        norms = [
+            norm.weight.expand(len(part.weight) // E, E)
+            for part, norm in zip(parts, (self.q_norm, self.k_norm), strict=False)
+            if isinstance(norm, nn.RMSNorm)
+        ]
+        return weight, torch.cat(biases) if biases else None, torch.cat(norms) if norms else None
 
 
 class FeedForward(nn.Module):
@@ -120,6 +161,8 @@ class Decoder(nn.Module):
 
     attention = "auto"
     """Attention path: auto, varlen, flash or masked; see attention.py."""
+    lora: Lora | None = None
+    """What is trained beside its frozen weights; see lora.py."""
     recompute = False
     """Whether training computes a layer's activations again in the backward pass instead of keeping them."""
 
@@ -183,7 +226,7 @@ class Decoder(nn.Module):
             elif parameter.ndim == 2:
                 _draw(parameter, 0.5 / math.sqrt(parameter.shape[1]), generator)
             else:
-                parameter.fill_(1.0)
+                parameter.fill_(0.0 if name.endswith(".bias") else 1.0)
 
 
 def _draw(parameter: Tensor, std: float, generator: torch.Generator) -> None:

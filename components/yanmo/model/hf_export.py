@@ -1,7 +1,8 @@
 """Writes a model as a folder that transformers and similar tools load, and reads such a folder.
 
-`config.json` names Qwen3ForCausalLM, `model.safetensors` holds the weights in fp32 under the decoder's own
-parameter names, and the tokenizer files are copied. Neither writing nor reading needs transformers.
+`config.json` names transformers' class of the decoder, such as Qwen3ForCausalLM, `model.safetensors` has the
+weights in fp32 under the decoder's own parameter names, and the tokenizer files are copied. Neither writing
+nor reading needs transformers.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from safetensors.torch import load_file
 
 from yanmo.common.errors import DataError
 from yanmo.common.json_object import read_object
-from yanmo.model.decoder import Decoder, DecoderConfig
+from yanmo.model.decoder import ARCHITECTURES, Decoder, DecoderConfig
 from yanmo.model.weights_check import WEIGHTS, check_weights, read_headers, weight_files
-from yanmo.model.weights_file import write_tensors
+from yanmo.model.weights_file import read_tensor, write_tensors
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
 
@@ -49,24 +50,27 @@ class Loaded(NamedTuple):
     symbols: Symbols
 
 
-def hf_config(config: DecoderConfig, symbols: Symbols) -> dict[str, Any]:
-    """The contents of `config.json`, readable by transformers 4.51 and later."""
+def hf_config(config: DecoderConfig, symbols: Symbols, dtype: str = "float32") -> dict[str, Any]:
+    """The contents of `config.json`, readable by transformers 4.51 and later.
+
+    Args:
+        dtype: of the weights in the files, as torch names it.
+    """
     shape = dataclasses.asdict(config)
     theta = shape["rope_theta"]
     return {
-        "architectures": ["Qwen3ForCausalLM"],
-        "model_type": "qwen3",
+        "architectures": [ARCHITECTURES[config.model_type]],
         **shape,
         "rope_parameters": {"rope_type": "default", "rope_theta": theta},
         "rope_scaling": None,
         "hidden_act": "silu",
-        "attention_bias": False,
+        "attention_bias": config.has_biases,
         "attention_dropout": 0.0,
         "use_sliding_window": False,
         "initializer_range": 0.02,
         "use_cache": True,
-        "dtype": "float32",
-        "torch_dtype": "float32",
+        "dtype": dtype,
+        "torch_dtype": dtype,
         "bos_token_id": symbols.bos,
         "eos_token_id": symbols.eos,
         "pad_token_id": symbols.pad,
@@ -84,6 +88,17 @@ def save(model: Decoder, symbols: Symbols, folder: Path, tokenizer_files: Sequen
     if model.config.tie_word_embeddings:
         del state["lm_head.weight"]
     write_tensors(state, folder / WEIGHTS, metadata={"format": "pt"})
+    return sorted([WEIGHTS, *describe(model.config, symbols, folder, tokenizer_files)])
+
+
+def describe(
+    config: DecoderConfig,
+    symbols: Symbols,
+    folder: Path,
+    tokenizer_files: Sequence[Path] = (),
+    dtype: str = "float32",
+) -> list[str]:
+    """Write what lies beside a model's weights; returns the names of the files."""
     generation = {
         "bos_token_id": symbols.bos,
         "eos_token_id": symbols.eos,
@@ -93,7 +108,7 @@ def save(model: Decoder, symbols: Symbols, folder: Path, tokenizer_files: Sequen
         "top_p": 0.95,
     }
     written = {
-        "config.json": hf_config(model.config, symbols),
+        "config.json": hf_config(config, symbols, dtype),
         "generation_config.json": generation,
         "genres.json": {"genres": list(symbols.genres), "tag_ids": list(symbols.tag_ids)},
     }
@@ -102,11 +117,11 @@ def save(model: Decoder, symbols: Symbols, folder: Path, tokenizer_files: Sequen
         (folder / name).write_text(text + "\n", encoding="utf-8")
     for path in tokenizer_files:
         (folder / path.name).write_bytes(path.read_bytes())
-    return sorted([WEIGHTS, *written, *(path.name for path in tokenizer_files)])
+    return [*written, *(path.name for path in tokenizer_files)]
 
 
 def load(folder: Path) -> Loaded:
-    """The model in `folder` (this project's, or any Qwen3-type model in safetensors files), in fp32.
+    """The model in `folder` (this project's, or any of ARCHITECTURES in safetensors files), in fp32.
 
     Raises:
         DataError: a file is missing, does not hold what config.json says, or holds weights that are not
@@ -114,7 +129,7 @@ def load(folder: Path) -> Loaded:
     """
     config, symbols = read_config(folder)
     check_weights(folder, shapes_of(folder, config))
-    state = {name: value for part in weight_files(folder) for name, value in _read(part).items()}
+    state = {name: value for part in weight_files(folder) for name, value in read_tensors(part).items()}
     if config.tie_word_embeddings:
         state["lm_head.weight"] = state["model.embed_tokens.weight"]
     model = Decoder(config)
@@ -122,7 +137,28 @@ def load(folder: Path) -> Loaded:
     return Loaded(model.eval(), symbols)
 
 
-def _read(path: Path) -> dict[str, torch.Tensor]:
+def load_frozen(folder: Path, dtype: torch.dtype) -> Decoder:
+    """As `load`, in another type, without the memory for weights in fp32, and with each weight frozen."""
+    config, _ = read_config(folder)
+    check_weights(folder, shapes_of(folder, config))
+    with torch.device("meta"):
+        model = Decoder(config).to(dtype)
+    model.to_empty(device="cpu").requires_grad_(False)
+    if config.tie_word_embeddings:
+        model.lm_head.weight = model.model.embed_tokens.weight
+    stored = read_headers(folder)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(read_tensor(stored[name]))
+    return model
+
+
+def read_tensors(path: Path) -> dict[str, torch.Tensor]:
+    """The tensors of a safetensors file.
+
+    Raises:
+        DataError: it is none, or damaged.
+    """
     try:
         return load_file(path)
     except SafetensorError as error:
@@ -142,18 +178,20 @@ def shapes_of(folder: Path, config: DecoderConfig) -> dict[str, tuple[int, ...]]
         "self_attn.k_proj": (keys, wide),
         "self_attn.v_proj": (keys, wide),
         "self_attn.o_proj": (wide, queries),
-        "self_attn.q_norm": (head,),
-        "self_attn.k_norm": (head,),
         "mlp.gate_proj": (config.intermediate_size, wide),
         "mlp.up_proj": (config.intermediate_size, wide),
         "mlp.down_proj": (wide, config.intermediate_size),
     }
+    if config.has_head_norms:
+        block |= {"self_attn.q_norm": (head,), "self_attn.k_norm": (head,)}
+    biases = {"q_proj": queries, "k_proj": keys, "v_proj": keys} if config.has_biases else {}
     found: dict[str, tuple[int, ...]] = {
         "model.embed_tokens.weight": (config.vocab_size, wide),
         "model.norm.weight": (wide,),
     }
     for i in range(config.num_hidden_layers):
         found |= {f"model.layers.{i}.{name}.weight": shape for name, shape in block.items()}
+        found |= {f"model.layers.{i}.self_attn.{name}.bias": (size,) for name, size in biases.items()}
     if not config.tie_word_embeddings or "lm_head.weight" in read_headers(folder):
         found["lm_head.weight"] = (config.vocab_size, wide)
     return found
@@ -173,17 +211,31 @@ def _check_kind(path: Path, value: dict[str, Any]) -> None:
             raise DataError(f"{path}: {name}: expected an object, found {rope!r:.60}")
         kind = rope.get("rope_type", rope.get("type", "default"))
         wrong[f"rope_type {kind!r:.60} of {name}"] = kind != "default"
+        by_layer = next((key for key, of_it in rope.items() if isinstance(of_it, dict)), "")
+        wrong[f"{name} of {by_layer!r:.60} alone"] = bool(by_layer)
+        share = rope.get("partial_rotary_factor", value.get("partial_rotary_factor"))
+        wrong[f"partial_rotary_factor {share!r:.60}"] = share not in (None, 1)
+    theta, other = value.get("rope_theta"), (value.get("rope_parameters") or {}).get("rope_theta")
+    wrong[f"rope_theta {theta!r:.60}, and {other!r:.60} in rope_parameters,"] = (
+        None not in (theta, other) and theta != other
+    )
     layers = value.get("layer_types") or []
     wrong |= {
         f"hidden_act {value.get('hidden_act')!r}": value.get("hidden_act", "silu") != "silu",
         "use_sliding_window": bool(value.get("use_sliding_window")),
+        # Of Qwen2 it says nothing: its queries, keys and values have biases whatever its config.json says.
+        "attention_bias": bool(value.get("attention_bias")) and value.get("model_type") != "qwen2",
+        "mlp_bias": bool(value.get("mlp_bias")),
         f"layer_types {layers!r:.60}": not isinstance(layers, list)
         or any(layer != "full_attention" for layer in layers),
         "quantization_config": bool(value.get("quantization_config")),
     }
     for what, is_wrong in wrong.items():
         if is_wrong:
-            raise DataError(f"{path}: {what} is not supported; expected a plain Qwen3 model")
+            raise DataError(
+                f"{path}: {what} is not supported: its outputs would be computed wrongly here; take a plain "
+                f"model of type {', '.join(ARCHITECTURES)}"
+            )
 
 
 _MOST = 1 << 31
@@ -199,22 +251,23 @@ def read_config(folder: Path) -> tuple[DecoderConfig, Symbols]:
     """
     path = folder / "config.json"
     value = read_object(path)
-    if value.get("model_type") != "qwen3":
+    kind = value.get("model_type")
+    if not isinstance(kind, str) or kind not in ARCHITECTURES:
+        *others, last = map(repr, ARCHITECTURES)
         raise DataError(
-            f"{path}: expected model_type 'qwen3', found {value.get('model_type')!r}; other kinds of models "
-            "cannot be computed here"
+            f"{path}: expected model_type {', '.join(others)} or {last}, found {kind!r:.60}; other kinds of "
+            "models cannot be computed here"
         )
     _check_kind(path, value)
-    rope = value.get("rope_parameters") or {}
-    value.setdefault("rope_theta", rope.get("rope_theta", 10_000.0))
+    _fill_in(value)
     names = [field.name for field in dataclasses.fields(DecoderConfig)]
     missing = [name for name in names if name not in value]
     if missing:
-        raise DataError(f"{path}: lacks {', '.join(missing)}; expected those of a Qwen3 model")
+        raise DataError(f"{path}: lacks {', '.join(missing)}; expected those of a {kind} model")
     wrong = [f"{name} {value[name]!r:.60}" for name in names if not _is_possible(name, value[name])]
     if wrong:
         raise DataError(
-            f"{path}: {', '.join(wrong)}: no decoder has such a shape; expected that of a Qwen3 model"
+            f"{path}: {', '.join(wrong)}: no decoder has such a shape; expected that of a {kind} model"
         )
     try:
         config = DecoderConfig(**{name: value[name] for name in names})
@@ -223,7 +276,29 @@ def read_config(folder: Path) -> tuple[DecoderConfig, Symbols]:
     return config, _symbols(folder, value, config.vocab_size)
 
 
+def _fill_in(value: dict[str, Any]) -> None:
+    """Add what a config.json may leave out, as transformers does."""
+    rope = value.get("rope_parameters") or {}
+    value.setdefault("rope_theta", rope.get("rope_theta", 10_000.0))
+    if value["model_type"] == "qwen3":  # whose default is a number, not what follows from the others
+        return
+    value.setdefault("tie_word_embeddings", False)
+    heads, wide = value.get("num_attention_heads"), value.get("hidden_size")
+    if value.get("num_key_value_heads") is None and heads is not None:
+        value["num_key_value_heads"] = heads
+    if (
+        value.get("head_dim") is None
+        and type(heads) is int
+        and type(wide) is int
+        and heads
+        and wide % heads == 0
+    ):
+        value["head_dim"] = wide // heads
+
+
 def _is_possible(name: str, value: Any) -> bool:
+    if name == "model_type":
+        return value in ARCHITECTURES
     if name == "tie_word_embeddings":
         return isinstance(value, bool)
     is_number = isinstance(value, int | float) and not isinstance(value, bool)

@@ -16,16 +16,16 @@ import torch
 from torch import Tensor
 
 _CHUNK_ROWS = 256
-_SMALL = 1e-30
+SMALL = 1e-30
 """Below this, a probability in fp32 has lost digits."""
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, hidden_ND: Tensor, weight_VD: Tensor, targets_N: Tensor, scale: float) -> Tensor:
-        wanted = any(ctx.needs_input_grad)
-        d_hidden = torch.empty_like(hidden_ND) if wanted else None
-        d_weight = torch.zeros_like(weight_VD, dtype=torch.float32) if wanted else None
+        of_hidden, of_weight, *_ = ctx.needs_input_grad
+        d_hidden = torch.empty_like(hidden_ND) if of_hidden or of_weight else None
+        d_weight = torch.zeros_like(weight_VD, dtype=torch.float32) if of_weight else None
         total = hidden_ND.new_zeros((), dtype=torch.float32)
         for start in range(0, len(targets_N), _CHUNK_ROWS):
             rows = slice(start, start + _CHUNK_ROWS)
@@ -33,34 +33,44 @@ class _LinearCrossEntropy(torch.autograd.Function):
             logits = (hidden @ weight_VD.T).float()
             # One fused pass instead of max, subtract, exp and sum; a row stays in the cache.
             gradient = torch.softmax(logits, 1)
-            total += _nats(gradient.gather(1, target), logits, target)
-            if d_hidden is None or d_weight is None:
+            total += nats(gradient.gather(1, target), logits, target)
+            if d_hidden is None:
                 continue
             gradient.scatter_add_(1, target, gradient.new_full(target.shape, -1.0))
             gradient = gradient.to(hidden.dtype)
             torch.mm(gradient, weight_VD, out=d_hidden[rows])
-            if hidden.dtype == torch.float32:
-                d_weight.addmm_(gradient.T, hidden, alpha=scale)
-            else:
-                d_weight += (gradient.T @ hidden).float() * scale
-        if d_hidden is not None and d_weight is not None:
+            if d_weight is not None:  # it is None where the head is frozen
+                add_to_weight(d_weight, gradient, hidden, scale)
+        if d_hidden is not None:
             # Scaled here and not in the (rows x V) table, which is V / D times as large.
-            ctx.save_for_backward(d_hidden.mul_(scale), d_weight.to(weight_VD.dtype))
+            of_head = None if d_weight is None else d_weight.to(weight_VD.dtype)
+            ctx.save_for_backward(d_hidden.mul_(scale), of_head)
         return total * scale
 
     @staticmethod
-    def backward(ctx: Any, d_loss: Tensor) -> tuple[Tensor, Tensor, None, None]:  # type: ignore[override]
+    def backward(  # type: ignore[override]
+        ctx: Any, d_loss: Tensor
+    ) -> tuple[Tensor, Tensor | None, None, None]:
         d_hidden, d_weight = ctx.saved_tensors
-        return d_hidden * d_loss.to(d_hidden.dtype), d_weight * d_loss.to(d_weight.dtype), None, None
+        of_head = None if d_weight is None else d_weight * d_loss.to(d_weight.dtype)
+        return d_hidden * d_loss.to(d_hidden.dtype), of_head, None, None
 
 
-def _nats(probability: Tensor, logits: Tensor, target: Tensor) -> Tensor:
+def add_to_weight(d_weight: Tensor, gradient: Tensor, hidden: Tensor, scale: float) -> None:
+    """Add the head's gradient, (V x D) in fp32, from that of some rows' logits."""
+    if hidden.dtype == torch.float32:
+        d_weight.addmm_(gradient.T, hidden, alpha=scale)
+    else:
+        d_weight += (gradient.T @ hidden).float() * scale
+
+
+def nats(probability: Tensor, logits: Tensor, target: Tensor) -> Tensor:
     """Sum of -log of the targets' probabilities, exact even where one is too small for fp32.
 
     On a GPU, finding out whether one is too small would wait for all earlier kernels, in each chunk: there
     the logits are always used.
     """
-    if not probability.is_cpu or probability.min() < _SMALL:
+    if not probability.is_cpu or probability.min() < SMALL:
         return (torch.logsumexp(logits, 1, keepdim=True) - logits.gather(1, target)).sum()
     return -probability.log().sum()
 

@@ -35,7 +35,9 @@ _SAFE = 60.0
 class _Layer(NamedTuple):
     qkv: Tensor
     """(D, (H + 2K) E)"""
-    head_norms: Tensor
+    biases: Tensor | None
+    """((H + 2K) E,)"""
+    head_norms: Tensor | None
     """(H + K, E): weights of the norms of queries and keys."""
     o: Tensor
     """(H E, D)"""
@@ -89,8 +91,13 @@ class Reader:
     def _attended(self, layer: _Layer, x_ND: Tensor, B: int, T: int) -> Tensor:
         """The input of the output projection: (N, H E)."""
         H, K, E = self.config.num_attention_heads, self.config.num_key_value_heads, self.config.head_dim
-        qkv = (x_ND @ layer.qkv).view(B, T, H + 2 * K, E)
-        qk = self._normed(qkv[:, :, : H + K]).mul_(layer.head_norms)
+        flat = x_ND @ layer.qkv
+        if layer.biases is not None:
+            flat += layer.biases
+        qkv = flat.view(B, T, H + 2 * K, E)
+        qk = qkv[:, :, : H + K]
+        if layer.head_norms is not None:
+            qk = self._normed(qk).mul_(layer.head_norms)
         first, second = qk.chunk(2, dim=-1)
         cos, sin = self._cos[:T], self._sin[:T]
         turned = torch.empty_like(qk)
@@ -157,15 +164,13 @@ class Reader:
 
 def _arranged(block: Block) -> _Layer:
     attention, mlp = block.self_attn, block.mlp
-    E = attention.head_dim
     before, between = block.input_layernorm.weight, block.post_attention_layernorm.weight
-    qkv = torch.cat([attention.q_proj.weight, attention.k_proj.weight, attention.v_proj.weight])
+    qkv, biases, norms = attention.joined()
     gate_up = torch.cat([mlp.gate_proj.weight, mlp.up_proj.weight])
-    heads = [len(layer.weight) // E for layer in (attention.q_proj, attention.k_proj)]
-    norms = (attention.q_norm.weight.expand(heads[0], E), attention.k_norm.weight.expand(heads[1], E))
     return _Layer(
         (qkv * before).T.contiguous(),
-        torch.cat(norms),
+        biases,
+        norms,
         attention.o_proj.weight.detach().T,
         (gate_up * between).T.contiguous(),
         mlp.down_proj.weight.detach().T,

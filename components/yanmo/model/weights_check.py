@@ -22,7 +22,8 @@ CONVERT = (
     "AutoModelForCausalLM.from_pretrained(folder).save_pretrained(folder, safe_serialization=True) of "
     "transformers, on a machine and from a source that you trust"
 )
-_PICKLES = ("pytorch_model*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
+PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
+"""How the names of pickled weights end."""
 _EXPONENT = {
     "F64": ("<u8", 0x7FF0_0000_0000_0000),
     "F32": ("<u4", 0x7F80_0000),
@@ -63,7 +64,7 @@ def weight_files(folder: Path) -> list[Path]:
             raise DataError(f"{folder / INDEX}: names {', '.join(missing)}, not there; copy the model again")
         return [folder / name for name in names]
     found = sorted(folder.glob("*.safetensors"))
-    pickles = sorted({path.name for pattern in _PICKLES for path in folder.glob(pattern)})
+    pickles = sorted({path.name for end in PICKLES for path in folder.glob(f"*{end}")})
     if not found and pickles:
         raise DataError(
             f"{folder}: its weights are pickles ({', '.join(pickles)}), which can run any code when they are "
@@ -113,6 +114,20 @@ def read_headers(folder: Path) -> dict[str, StoredTensor]:
                 f"{index}: names {absent[0]}, which no file holds ({len(absent)} in all); {_AGAIN}"
             )
     return found
+
+
+def num_weights(folder: Path) -> int:
+    """Parameters of the model in a folder."""
+    return sum(math.prod(one.shape) for one in read_headers(folder).values())
+
+
+def header_of(path: Path) -> dict[str, StoredTensor]:
+    """The tensors of a file by name.
+
+    Raises:
+        DataError: it is damaged or short.
+    """
+    return dict(_header(path))
 
 
 def _header(path: Path) -> Iterator[tuple[str, StoredTensor]]:
@@ -207,6 +222,15 @@ def check_weights(folder: Path, shapes: Mapping[str, Sequence[int]] | None = Non
     found = read_headers(folder)
     if shapes is not None:
         _check_shapes(folder, found, shapes)
+    check_file(found)
+
+
+def check_file(found: Mapping[str, StoredTensor]) -> None:
+    """Check that every weight of some tensors is finite, and of a type that can be read.
+
+    Raises:
+        DataError: names the file and the tensor.
+    """
     for name, tensor in found.items():
         where = f"{tensor.file}: {name}"
         if tensor.dtype not in _EXPONENT:

@@ -9,6 +9,15 @@ from typing import Any
 from yanmo.nights.night import Row, finite, plain
 from yanmo.nights.prices import MOST_OF_A_CURRENCY
 
+_CENT, _LEAST_SHOWN = 0.01, 0.0001
+
+
+def shown_amount(amount: float) -> str:
+    """Two decimals; four below a hundredth, so that a short night on a laptop is not shown as free."""
+    if not 0 < amount < _CENT:
+        return f"{amount:.2f}"
+    return f"{amount:.4f}" if amount >= _LEAST_SHOWN else f"below {_LEAST_SHOWN}"
+
 
 @dataclass(frozen=True)
 class Paid:
@@ -20,7 +29,7 @@ class Paid:
     """Whether more was used than was said: a `+` stands behind it."""
 
     def __str__(self) -> str:
-        return f"{self.amount:.2f}{'+' if self.is_more else ''} {self.currency}".strip()
+        return f"{shown_amount(self.amount)}{'+' if self.is_more else ''} {self.currency}".strip()
 
     def to_dict(self) -> dict[str, Any]:
         return dict(vars(self))

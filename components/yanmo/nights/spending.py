@@ -35,7 +35,7 @@ def gpus_held(options: Any, made: Iterable[Output]) -> float | None:
         return by_outputs
     device = getattr(options, "device", "cpu")
     if device == "cuda":
-        return finite(getattr(options, "ranks", 1))
+        return finite(getattr(options, "world_size", 1))
     return 0.0 if device == "cpu" else None
 
 

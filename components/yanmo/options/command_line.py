@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from yanmo.common.errors import UsageError
 from yanmo.common.given_file import given_text
-from yanmo.options.fields import REQUIRED, Options, called, flag, names_of, spelled, values_of
+from yanmo.options.fields import AUTO, REQUIRED, Options, called, flag, names_of, spelled, values_of
 from yanmo.options.help import show_commands, show_help
 from yanmo.options.nearest import did_you_mean
 from yanmo.options.one_line import STAGES, read_line
@@ -74,7 +74,7 @@ def load_given(cls: type[C], argv: Sequence[str], prog: str) -> tuple[C, frozens
         if field.name not in values:
             expected = f"{called(cls, field.name)} is missing: expected {field.metadata['help']}"
             raise UsageError(f"{expected}; see {prog} --help")
-    named = frozenset(stood_for | given)
+    named = frozenset(stood_for | given) | _by_launcher(cls)
     values |= {name: value for name, value in cls.left_open(values).items() if name not in named}
     try:
         return cls(**values), named
@@ -110,6 +110,13 @@ def _defaults(cls: type[Options]) -> dict[str, Any]:
         if variable and os.environ.get(variable):
             found |= _read(cls, [(field.name, os.environ[variable])], f" (from the variable {variable})")
     return found
+
+
+def _by_launcher(cls: type[Options]) -> frozenset[str]:
+    """Options that the machine decides unless somebody does, and that a variable of the environment gives."""
+    found = {f.name: os.environ.get(f.metadata["variable"] or "", "") for f in dataclasses.fields(cls)}
+    decided = set(names_of(cls, by_machine=True))
+    return frozenset(name for name, text in found.items() if name in decided and text not in ("", AUTO))
 
 
 def _stood_for(cls: type[C], given: Mapping[str, Any]) -> dict[str, Any]:

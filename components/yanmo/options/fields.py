@@ -60,6 +60,7 @@ def opt(
     trial: Any = None,
     metavar: str = "",
     variable: str = "",
+    later: bool = False,
 ) -> Any:
     """Declare one option.
 
@@ -84,6 +85,8 @@ def opt(
         trial: its value in a trial of a few steps; None for the same.
         metavar: what `--help` shows for its value, where the type does not say enough.
         variable: an environment variable that gives the default where it is set.
+        later: whether there were outputs before there was this option: at its default it is left out of their
+            keys, which stay what they were; so its default must never change.
     """
     meta = {
         "help": help,
@@ -100,6 +103,7 @@ def opt(
         "trial": trial,
         "metavar": metavar,
         "variable": variable,
+        "later": later,
     }
     return dataclasses.field(default=default, metadata=meta)
 
@@ -148,8 +152,15 @@ def called(cls: type, name: str) -> str:
 
 
 def by_kind(config: Any, *kinds: Kind) -> dict[str, Scalar]:
-    """The options of `config` that are of one of `kinds`, by name, sorted."""
-    return {name: getattr(config, name) for name in sorted(names_of(type(config), kind=kinds))}
+    """The options of `config` that are of one of `kinds`, by name, sorted; of `later` ones, those that are
+    not at their default."""
+    declared, names = type(config).__dataclass_fields__, sorted(names_of(type(config), kind=kinds))
+    found = {name: getattr(config, name) for name in names}
+    return {
+        name: value
+        for name, value in found.items()
+        if not (declared[name].metadata["later"] and value == declared[name].default)
+    }
 
 
 def names_of(cls: type, **wanted: Any) -> list[str]:
@@ -243,6 +254,10 @@ class Options:
     def left_open(cls, values: dict[str, Any]) -> dict[str, Scalar]:
         """Values of options that are not given, where they follow from others of `values`."""
         return {}
+
+    def is_changed(self, name: str) -> bool:
+        """Whether an option has another value than its default."""
+        return bool(getattr(self, name) != type(self).__dataclass_fields__[name].default)
 
 
 def _none(options: Options) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from yanmo.common.errors import UsageError
 from yanmo.options.nearest import did_you_mean
 from yanmo.options.values import brief
 
-STAGES = ("resolve", "curate", "balance", "tokenize", "train", "evaluate", "promote")
+STAGES = ("resolve", "curate", "balance", "tokenize", "train", "launch", "evaluate", "promote")
 """Those that a line may be meant for, in the order of a run; a test compares them with the pipelines'."""
 MOST_CHARACTERS = 4000
 """Of what stands on the form; KFP's server refuses 10,000 bytes of all parameters of a run together."""

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
 from yanmo.common.names import name_problems
 from yanmo.options.fields import Options, flag, opt, spelled
+
+Settings = Mapping[str, Mapping[str, str]]
+"""Stage -> option -> its text."""
 
 
 def channel_opt(help: str) -> Any:
@@ -201,3 +205,16 @@ class ToolOptions(StoreOptions, LogOptions):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StageOptions(ChannelOptions, RunOptions):
     """Options that every stage takes; each stage's config derives from this."""
+
+    def problems_beside(self, others: Mapping[str, StageOptions], settings: Settings) -> list[str]:
+        """What contradicts options of other stages of the run; checked before the first stage begins.
+
+        Args:
+            others: stage -> its options.
+            settings: stage -> option -> text, of those that were given.
+        """
+        return []
+
+    def is_helper(self) -> bool:
+        """Whether this process is one of several that make an output, and not the one that commits it."""
+        return os.environ.get("RANK", "0") not in ("", "0")

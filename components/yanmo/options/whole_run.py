@@ -13,11 +13,8 @@ from yanmo.common.errors import UsageError
 from yanmo.options.command_line import load
 from yanmo.options.fields import NONE, flag, option_fields, values_of
 from yanmo.options.one_line import as_line, read_line
-from yanmo.options.shared import StageOptions
+from yanmo.options.shared import Settings, StageOptions
 from yanmo.options.values import AUTO
-
-Settings = Mapping[str, Mapping[str, str]]
-"""Stage -> option -> its text."""
 
 _SET_BY_THE_PIPELINE = tuple(
     f"{flag(name)}={value}"
@@ -80,6 +77,9 @@ def read_run(
         own = {name: text for name, text in by_pipeline.items() if name not in fields} | own
         options[stage] = _read(stage, cls, filled, own, more)
         settings[stage] = {**_without_auto(cls, filled), **own}
+    for each in options.values():
+        for problem in each.problems_beside(options, settings):
+            raise UsageError(problem)
     return WholeRun(settings, options)
 
 

@@ -40,6 +40,11 @@ class PromoteConfig(StageOptions, group="promote"):
         optional=True,
         keyed=False,
     )
+    base: str = input_ref(
+        "evaluation of the model that the challenger was tuned from: what it gained and forgot",
+        stages=("base_evaluation",),
+        optional=True,
+    )
 
     min_gain: float = opt(
         0.003,

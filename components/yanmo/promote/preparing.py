@@ -9,6 +9,7 @@ from yanmo.common.errors import DataError, UsageError
 from yanmo.formats.forbidden_text import forbidden_in
 from yanmo.formats.seed_noise import PART
 from yanmo.options.fields import NONE
+from yanmo.promote.gate.base import BASE, is_base_of
 from yanmo.promote.gate.evaluation import (
     CONTAMINATION,
     coverage,
@@ -43,7 +44,14 @@ def prepare(run: PromoteRun) -> Prepared[Handed]:
         DataError: a model is damaged, or the champion's evaluation is missing or of another model.
     """
     made = Handed()
-    inputs = _own_writing(run) | _compared(run, made) | _noise(run) | _nights(run, made) | _searched(run)
+    inputs = (
+        _own_writing(run)
+        | _own_base(run)
+        | _compared(run, made)
+        | _noise(run)
+        | _nights(run, made)
+        | _searched(run)
+    )
     return Prepared(made, inputs)
 
 
@@ -101,6 +109,17 @@ def _own_writing(run: PromoteRun) -> dict[str, KeyInput]:
     )
     run.inputs["writing"] = None
     return {"writing": None}
+
+
+def _own_base(run: PromoteRun) -> dict[str, KeyInput]:
+    """Leave out an evaluation of another model than the challenger was tuned from, as the latest may be."""
+    base = run.inputs[BASE]
+    if base is None or is_base_of(base, run.input("challenger")):
+        return {}
+    if run.options.base:
+        log.warning("%s is not of the model that the challenger was tuned from, and is not used", base)
+    run.inputs[BASE] = None
+    return {BASE: None}
 
 
 def _compared(run: PromoteRun, made: Handed) -> dict[str, KeyInput]:

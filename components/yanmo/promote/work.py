@@ -18,6 +18,7 @@ from yanmo.nights.record import NightFound
 from yanmo.nights.verdicts import found_of
 from yanmo.options.fields import by_kind
 from yanmo.promote.config import PromoteConfig
+from yanmo.promote.gate.base import BASE, with_base
 from yanmo.promote.gate.confirmation import confirmed
 from yanmo.promote.gate.evaluation import (
     Evaluation,
@@ -74,6 +75,8 @@ def work(run: PromoteRun) -> Result:
         with_writing(open_evaluation(run.input("challenger")), run.inputs["writing"])
     )
     champion = _opened_champion(run.inputs["champion"], run.inputs["champion_writing"])
+    base = open_evaluation(given) if (given := run.inputs[BASE]) else None
+    challenger = with_base(challenger, base, run.options.draws, run.options.seed)
     verdict = _judged(run, challenger, champion)
     baselines = run.inputs["baselines"]
     baseline_results = read_json(baselines, "summary.json") if baselines else None
@@ -82,6 +85,7 @@ def work(run: PromoteRun) -> Result:
         challenger,
         champion,
         baseline_results,
+        base=base,
         channel=run.options.channel,
         options=by_kind(run.options, "semantic"),
         command=verdict_command(run),

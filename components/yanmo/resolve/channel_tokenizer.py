@@ -21,8 +21,10 @@ TOKENIZER = "tokenizer"
 
 
 def tokenizer_of(model: Output | None) -> Output | None:
-    """The tokenizer of a model's token cache; None for a model that has none."""
+    """The tokenizer of a model's token cache, or the one it was imported with; None if it has neither."""
     cache = model.input("token_cache") if model else None
+    if model and not cache and TOKENIZER in model.manifest.references:
+        return model.part(TOKENIZER)
     return cache.part(TOKENIZER) if cache else None
 
 

@@ -7,9 +7,9 @@ import re
 from dataclasses import dataclass
 
 from yanmo.options.fields import Options, opt
+from yanmo.options.pods import Cores, Gpus, Memory, NodeLabels, Taints
 from yanmo.options.shared import StageOptions
 from yanmo.options.values import brief
-from yanmo.resolve.pods import Cores, Gpus, Memory, NodeLabels, Taints
 from yanmo.stage.declaration import Stage
 
 
@@ -63,7 +63,8 @@ class ResolveOptions(PodOptions, StageOptions, group="resolve"):
     start_from: str = opt(
         "none",
         "model that the training starts from: none is a new one, champion the channel's, latest the one that "
-        "the channel trained last (both a new one while there is none), or train/KEY",
+        "the channel trained last (both a new one while there is none), CHANNEL/champion another channel's, "
+        "or train/KEY",
         kind="environment",
         form="model_start",
     )

@@ -23,8 +23,9 @@ from yanmo.common.errors import DataError, UsageError, redacted
 from yanmo.formats.forbidden_text import forbidden_in
 from yanmo.options.fields import by_kind, names_of, spelled, values_of
 from yanmo.options.one_line import read_line
+from yanmo.options.shared import Settings
 from yanmo.options.values import AUTO
-from yanmo.options.whole_run import Settings, WholeRun
+from yanmo.options.whole_run import WholeRun
 from yanmo.resolve.config import ResolveOptions
 from yanmo.stage.form import declared
 from yanmo.stage.taken_down import digest_of, left_out_ids

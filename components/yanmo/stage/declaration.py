@@ -28,16 +28,18 @@ class Stage:
     """What it serves on /metrics, besides what every stage does."""
     objects: dict[str, type] = field(default_factory=dict)
     """Name of a result that is JSON -> dict or list."""
+    runs: str = ""
+    """What `python -m` runs; "" for yanmo.NAME."""
 
     @property
     def module(self) -> str:
         """What `python -m` runs."""
-        return f"yanmo.{self.name}"
+        return self.runs or f"yanmo.{self.name}"
 
     @property
     def declared_in(self) -> str:
         """The module whose STAGE this is."""
-        return f"{self.module}.config"
+        return self.config.__module__
 
     @property
     def main_output(self) -> str:

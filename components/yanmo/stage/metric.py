@@ -100,4 +100,9 @@ def check(metrics: Iterable[Metric], stage: str) -> None:
 
 
 GENRE = Label(name="genre", about="genre of the data", zh="数据的体裁")
-RANK = Label(name="rank", about="rank on this pod, from 0", zh="本 Pod 上的进程编号，从 0 开始", most=1024)
+RANK = Label(
+    name="rank",
+    about="rank among those of all nodes, from 0",
+    zh="所有节点的进程中的编号，从 0 开始",
+    most=1024,
+)

@@ -68,8 +68,9 @@ def pushed(telemetry: Telemetry, options: StageOptions) -> Iterator[None]:
 
 
 def _gateway_of(stage: str, options: StageOptions) -> Pushgateway | None:
-    """What the options say; None for no Pushgateway, and for all ranks of a training but the first."""
-    if any(os.environ.get(name, "0") not in ("", "0") for name in ("RANK", "LOCAL_RANK")):
+    """What the options say; None for no Pushgateway, and for all ranks and nodes but the first."""
+    by_rank = any(os.environ.get(name, "0") not in ("", "0") for name in ("RANK", "LOCAL_RANK"))
+    if by_rank or options.is_helper():
         return None
     try:
         address = options.pushgateway or mounted("pushgateway_url")

@@ -15,6 +15,7 @@ from yanmo.common.whole_file import write_whole
 from yanmo.options.fields import NONE
 from yanmo.options.shared import StageOptions
 from yanmo.stage.declaration import Stage
+from yanmo.stage.failing import leave_message
 from yanmo.stage.inputs import open_input
 from yanmo.stage.kfp_outputs import ExecutorOutputs
 from yanmo.stage.stage_run import Finish, Made, Options, StageRun, Steps
@@ -136,7 +137,12 @@ def write_results(
     *,
     status: str = "done",
 ) -> None:
-    """Write what stands for the main output, and what else is shown, to where the caller asked for it."""
+    """Write what stands for the main output, and what else is shown, to where the caller asked for it.
+
+    In a pod it is the termination message too: so a launcher of several pods, and `kubectl get pod -o yaml`,
+    learn what was made.
+    """
+    leave_message(main_output.splitlines())
     if options.reference_out:
         path = Path(options.reference_out)
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -132,10 +132,11 @@ def _ended(
     except Exception as error:
         ending = failed(stage, error, again, options.run_id)
         said: Exception | None = None
-        if not (steps.assist and _is_helper()):  # of several ranks it may fail alone
-            record_fatal(stage, options, ending, error)
-            if steps.failed:
-                said = steps.failed(options, error)
+        if steps.assist and options.is_helper():  # it may fail alone; who commits says how all ended
+            return ending
+        record_fatal(stage, options, ending, error)
+        if steps.failed:
+            said = steps.failed(options, error)
         Teller(stage.name, options, started).failed(said or error, again)
         return ending
 
@@ -202,14 +203,14 @@ def with_store(options: Options, outputs: ExecutorOutputs | None) -> Options:
 
 def _run(run: StageRun[Options, Made], steps: Steps[Options, Made], outputs: ExecutorOutputs | None) -> Ended:
     """Options and inputs -> key -> committed output -> pointers and references."""
-    helps = steps.assist if _is_helper() else None
+    helps = steps.assist if run.options.is_helper() else None
     try:
         if steps.settle:
             run.options = steps.settle(run)
         recipe = _recipe_of(run, steps)
         if helps:
-            if find_whole(run.store, run.stage.name, recipe.key) is None:
-                helps(run)
+            if run.options.force or find_whole(run.store, run.stage.name, recipe.key) is None:
+                return helps(run) or _DONE
             return _DONE
         output = _output_of(run, recipe, steps)
     except Busy as reason:
@@ -236,16 +237,12 @@ def _run(run: StageRun[Options, Made], steps: Steps[Options, Made], outputs: Exe
         paused = PausedOutput.of(run.stage.name, run.key, run.pause)
         record_pause(run, paused)
         run.teller.paused(run.store, paused)
-        write_results(run.stage, run.options, paused.to_json(), Finish(), outputs, status="paused")
+        shown = steps.show_pause(run.options, run.store, paused) if steps.show_pause else Finish()
+        write_results(run.stage, run.options, paused.to_json(), shown, outputs, status="paused")
     forget_fatal(run.store, run.stage, run.options)
     if output or run.pause.is_planned:
         return _DONE
     return Ended(int(ExitCode.RETRY), f"{run.pause.why}, saved at {run.pause.where}")
-
-
-def _is_helper() -> bool:
-    """Whether this process is one of several ranks and not the first: it hands nothing over."""
-    return os.environ.get("RANK", "0") not in ("", "0")
 
 
 def _recipe_of(run: StageRun[Options, Made], steps: Steps[Options, Made]) -> Recipe:

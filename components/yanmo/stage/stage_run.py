@@ -22,6 +22,7 @@ from yanmo.store.commit import Attempt, Recipe, Result, commit_once
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output
 from yanmo.store.pause import Pause, PausedOutput
+from yanmo.store.runs.fatal_record import Ended
 from yanmo.store.runs.in_use import announce, work_name
 from yanmo.store.runs.work_folder import WorkFolder
 
@@ -202,5 +203,6 @@ class Steps(Generic[Options, Made]):
     failed: Callable[[Options, Exception], Exception | None] | None = None
     """Called where the last try ended with an error: what is to be noted of that; raises nothing. Gives what
     is to be said of the night in its place, if anything is."""
-    assist: Callable[[StageRun[Options, Made]], None] | None = None
-    """Does a share of the work where RANK is above 0: without lease, output, or pointer."""
+    assist: Callable[[StageRun[Options, Made]], Ended | None] | None = None
+    """Does a share of the work where the options say so (`is_helper`): without lease, output, or pointer.
+    Gives how the process ends; None for well."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import os
 import time
 import uuid
 from collections.abc import Mapping
@@ -42,8 +41,7 @@ def _this_process() -> str:
 
 def is_of_a_night(options: StageOptions) -> bool:
     """Whether this process is a stage of a night, and the one that speaks for it."""
-    is_first = os.environ.get("RANK", "0") in ("", "0")
-    return bool(options.run_id) and options.pointer != NONE and is_first
+    return bool(options.run_id) and options.pointer != NONE and not options.is_helper()
 
 
 class Teller:

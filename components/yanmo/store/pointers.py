@@ -20,9 +20,11 @@ POINTED = {
         for part in ("evaluation_set", "tokenizer", "baselines", "writing", "contamination", "seed_noise")
     },
     "champion": "train",
-    "champion_evaluation": "evaluate",
-    "champion_evaluation_writing": "writing",
-    "champion_evaluation_contamination": "contamination",
+    **{
+        f"{of}_evaluation{part}": made
+        for of in ("champion", "base")
+        for part, made in (("", "evaluate"), ("_writing", "writing"), ("_contamination", "contamination"))
+    },
 }
 """Pointer -> the stage or part whose outputs it names. Pointers of other names (`--pointer`) may name any."""
 RECORD_SCHEMA = "yanmo.promotion/1"
@@ -49,6 +51,10 @@ _MEND = {
         ("champion_evaluation", "champion_evaluation_writing", "champion_evaluation_contamination"),
         "restore it, or delete the file: `yanmo evaluate` of the champion with --pointer champion_evaluation "
         "sets it again",
+    ),
+    **dict.fromkeys(
+        ("base_evaluation", "base_evaluation_writing", "base_evaluation_contamination"),
+        "restore it, or delete the file: the next run of the pipeline chat sets it again",
     ),
 }
 """What to do about a damaged pointer that is read before its stage would set it again, or by others only."""

@@ -1,8 +1,12 @@
-"""`python -m yanmo.tokenize`."""
+"""`python -m yanmo.tokenize`"""
 
-from yanmo.stage.run import run
+from yanmo.stage.help_first import answer_help
 from yanmo.tokenize.config import STAGE
-from yanmo.tokenize.work import STEPS
 
 if __name__ == "__main__":
+    answer_help(STAGE)
+
+    from yanmo.stage.run import run
+    from yanmo.tokenize.work import STEPS
+
     run(STAGE, STEPS)

@@ -64,8 +64,9 @@ def encode(segmenter: Segmenter, batch: pa.RecordBatch, marks: Marks) -> Encoded
         return Encoded(*segmenter.encode(batch["text"], marks.bos, marks.eos), {}, {})
     if min(marks.im_start, marks.im_end) < 0:
         raise DataError(
-            "the documents hold chats, but the tokenizer has no <|im_start|> and <|im_end|>; "
-            "make a new tokenizer with `yanmo tokenize --tokenizer none`"
+            "the documents hold chats, but the tokenizer has no <|im_start|> and <|im_end|>, or came with a "
+            "chat template that writes something else; leave the chats out, or make a new tokenizer with "
+            "`yanmo tokenize --tokenizer none`"
         )
     plain = batch.filter(batch["turns"].is_null())
     ids, offsets, plain_characters = segmenter.encode(plain["text"], marks.bos, marks.eos)

@@ -44,6 +44,11 @@ class Collectives:
             return list(flags)
         return [count > 0 for count in self.sums(torch.tensor(flags, dtype=torch.float64))]
 
+    def from_first_rank(self, numbers: Tensor) -> None:
+        """Overwrite a tensor on the CPU with rank 0's, of the same size."""
+        if self._ranks > 1:
+            dist.broadcast(numbers, 0, group=self._group)
+
     def from_first(self, value: Any) -> Any:
         """Rank 0's value, on every rank."""
         if self._ranks == 1:

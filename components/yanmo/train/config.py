@@ -15,9 +15,12 @@ from yanmo.train.metrics.declared import METRICS
 from yanmo.train.options.budget_options import BudgetOptions
 from yanmo.train.options.continued_options import ContinuedOptions
 from yanmo.train.options.data_options import DataOptions
+from yanmo.train.options.head_options import FrequentPlan, HeadOptions
+from yanmo.train.options.lora_options import LoraOptions, left_to_lora
 from yanmo.train.options.machine_options import EngineOptions, left_to_a_cpu
 from yanmo.train.options.measuring_options import CheckpointOptions, HealthOptions, MeasuringOptions
 from yanmo.train.options.model_options import ModelOptions, StartOptions, num_parameters, shape_of
+from yanmo.train.options.nodes_options import NodesOptions, left_to_the_launcher
 from yanmo.train.options.optimizer_options import OptimizerOptions
 from yanmo.train.options.sizes import SizeOptions
 from yanmo.train.schedule import ScheduleOptions
@@ -29,11 +32,14 @@ class TrainConfig(
     SizeOptions,
     ModelOptions,
     StartOptions,
+    LoraOptions,
     DataOptions,
     OptimizerOptions,
+    HeadOptions,
     ScheduleOptions,
     ContinuedOptions,
     EngineOptions,
+    NodesOptions,
     MeasuringOptions,
     CheckpointOptions,
     HealthOptions,
@@ -51,28 +57,45 @@ class TrainConfig(
     @classmethod
     def left_open(cls, values: dict[str, object]) -> dict[str, str | int | float | bool]:
         """Options that nobody gave, on a CPU: ranks that divide the batch (automatic.py adapts to GPUs)."""
-        return {**super().left_open(values), **left_to_a_cpu(values)}
+        others = left_to_a_cpu(values) | left_to_the_launcher(values) | left_to_lora(values)
+        return {**super().left_open(values), **others}
 
     def contradictions(self) -> list[str]:
         """Options of different groups that contradict each other."""
-        return [*self._wrong_rows(), *self._wrong_start(), *self._unvalidated()]
+        return [*self._wrong_nodes(), *self._wrong_rows(), *self._wrong_start(), *self._unvalidated()]
+
+    def _wrong_nodes(self) -> list[str]:
+        if self.nnodes == 1:
+            return []
+        problems = []
+        if self.device == "mps":
+            problems.append(f"--device mps trains on one machine: leave out --nnodes {self.nnodes}")
+        if self.benchmark:
+            problems.append(f"--benchmark measures one machine: leave out --nnodes {self.nnodes}")
+        return problems
 
     def _wrong_rows(self) -> list[str]:
-        if self.batch_rows % self.ranks:
+        if self.batch_rows % self.world_size:
+            nodes = f" on each of --nnodes {self.nnodes}" if self.nnodes > 1 else ""
             return [
-                f"--batch-rows {self.batch_rows} does not divide among --ranks {self.ranks}; "
+                f"--batch-rows {self.batch_rows} does not divide among --ranks {self.ranks}{nodes}; "
                 "give a multiple of the ranks"
             ]
         found = {name: getattr(self, name) for name in ("micro_batch", "night_micro_batch")}
         return [
             f"{flag(name)} {rows} does not divide the {self.rank_rows} rows of a rank "
-            "(--batch-rows / --ranks): give a number that does"
+            f"(--batch-rows / --ranks{' / --nnodes' * (self.nnodes > 1)}): give a number that does"
             for name, rows in found.items()
             if rows > 0 and self.rank_rows % rows
         ]
 
     def _wrong_start(self) -> list[str]:
         problems = []
+        if self.lora_rank and self.optimizer == "muon":
+            problems.append(
+                f"--lora-rank {self.lora_rank} needs --optimizer adamw (with an --adam-learning-rate such as "
+                "0.0002): Muon would give both narrow matrices updates of full rank"
+            )
         if self.attention == "flash" and self.packing != "one":
             problems.append(
                 f"--attention flash does not keep documents apart, and --packing {self.packing} puts "
@@ -105,9 +128,23 @@ class TrainConfig(
         return num_parameters(shape_of(self), vocab_size)
 
     @property
+    def world_size(self) -> int:
+        """Ranks of all nodes."""
+        return self.ranks * self.nnodes
+
+    @property
     def rank_rows(self) -> int:
         """Rows of one rank in one optimizer step."""
-        return self.batch_rows // self.ranks
+        return self.batch_rows // self.world_size
+
+    @property
+    def frequent_plan(self) -> FrequentPlan | None:
+        """How many logits the head computes; None for all."""
+        return FrequentPlan(self.frequent_tokens, self.frequent_share) if self.frequent_tokens else None
+
+    def is_helper(self) -> bool:
+        """Whether another node commits what this one helps to make."""
+        return self.node_rank > 0
 
     @property
     def micro_rows(self) -> int:

@@ -4,7 +4,7 @@ Sample `n` is row `n` of the plans of epochs 0, 1, 2 ... laid end to end. Optimi
 from `s * batch_rows` on, so the last batch of an epoch is filled from the next one, and each rank takes its
 slice. So the position is one number, and neither the ranks nor accumulation change which samples make a step.
 
-A dozen numpy operations gather the rows of a batch; a thread gathers the next batch during the training step.
+A dozen numpy operations gather the rows of a batch; a thread gathers the next ones during the training step.
 There is no state to save. Alternative not taken: worker processes, which signals reach; one thread is fast
 enough (benchmarks/cache.py).
 
@@ -13,8 +13,10 @@ enough (benchmarks/cache.py).
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from bisect import bisect_right
+from collections import deque
 from concurrent.futures import Future
 from dataclasses import dataclass
 
@@ -26,6 +28,8 @@ from yanmo.common.threads import thread_pool
 from yanmo.formats.packing import PackingPlan, id_numbers, plan_epoch, tagged_documents
 from yanmo.formats.packing_settings import Packing
 from yanmo.formats.token_cache import DocumentIndex, TokenCache
+from yanmo.train.frequent_tokens import FrequentTokens
+from yanmo.train.options.head_options import FrequentPlan
 from yanmo.train.token_noise import TokenNoise
 
 NO_TARGET = -1
@@ -47,6 +51,10 @@ class Batch:
     """Number of the document at each position, counted in its row from 1; 0 is padding."""
     is_padded: bool = False
     """Whether each row holds one document: then `rows` leaves out positions that are padding in all rows."""
+    kinds_BT: NDArray[np.uint8] | None = None
+    """Which logits each position computes (`FrequentTokens.kinds`); None where all compute all."""
+    frequent: FrequentTokens | None = None
+    """With `kinds_BT`: the frequent tokens."""
 
     def rows(self, begin: int, end: int) -> Batch:
         """The rows from `begin` to before `end`."""
@@ -55,7 +63,9 @@ class Batch:
             longest = int((self.segments_BT[begin:end] > 0).sum(1).max(initial=1))
             width = min(-(-longest // _TRIM) * _TRIM, width)
         ids, targets, segments = self.ids_BT, self.targets_BT, self.segments_BT
-        return Batch(ids[begin:end, :width], targets[begin:end, :width], segments[begin:end, :width])
+        part = slice(begin, end), slice(None, width)
+        kinds = None if self.kinds_BT is None else self.kinds_BT[part]
+        return Batch(ids[part], targets[part], segments[part], kinds_BT=kinds, frequent=self.frequent)
 
     @property
     def num_targets(self) -> int:
@@ -75,14 +85,16 @@ class Samples:
         tag_share: float,
         pad: int,
         noise_share: float = 0.0,
-        prefetch: bool = False,
+        frequent: FrequentPlan | None = None,
+        prefetch: int = 0,
     ) -> None:
         """Args:
         packing: context, stride, and how documents share rows.
         tag_share: share of the documents read with their genre tag; those with loss spans (chats) never are.
         pad: token id of padding.
         noise_share: share of the input tokens that are replaced (`TokenNoise`).
-        prefetch: whether a thread makes the next batch in advance.
+        frequent: how many logits the head computes; None for all.
+        prefetch: batches that a thread makes in advance.
 
         Raises:
             DataError: the cache has no training documents.
@@ -95,6 +107,9 @@ class Samples:
         self._noise: TokenNoise | None = None
         if noise_share:
             self._noise = TokenNoise(cache, self.index, share=noise_share, seed=seed)
+        self.frequent: FrequentTokens | None = None
+        if frequent and frequent.count < cache.vocab_size:
+            self.frequent = FrequentTokens(cache, self.index, frequent, seed)
         self._spans = LossSpans(self.index)
         self._tag_of = np.array(cache.tag_ids, np.int64)[self.index.genre]
         self._tag_of[self._spans.has_spans] = -1
@@ -103,7 +118,8 @@ class Samples:
         self._starts = [0]
         self._planning = threading.RLock()
         self._thread = thread_pool(1, "yanmo-rows") if prefetch else None
-        self._next: tuple[tuple[int, int], Future[Batch]] | None = None
+        self._most_ahead = prefetch
+        self._ahead: deque[tuple[tuple[int, int], Future[Batch]]] = deque()
 
     @property
     def tokens_per_character(self) -> float:
@@ -135,12 +151,12 @@ class Samples:
         """`count` samples from sample `first` on."""
         if self._thread is None:
             return self._make(first, count)
-        if self._next and self._next[0] == (first, count):
-            batch = self._next[1].result()
-        else:
-            batch = self._make(first, count)
-        following = (first + count, count)
-        self._next = following, self._thread.submit(self._make, *following)
+        while self._ahead and self._ahead[0][0] != (first, count):  # made for what was rewound
+            self._ahead.popleft()
+        batch = self._ahead.popleft()[1].result() if self._ahead else self._make(first, count)
+        while len(self._ahead) < self._most_ahead:
+            following = first + count * (1 + len(self._ahead)), count
+            self._ahead.append((following, self._thread.submit(self._make, *following)))
         return batch
 
     def document_ids(self, first: int, count: int) -> list[str]:
@@ -170,6 +186,9 @@ class Samples:
         if self._noise:
             for row in range(count):
                 self._noise.apply(batch.ids_BT[row], batch.segments_BT[row], first + row)
+        if self.frequent:
+            kinds = [self.frequent.kinds(batch.targets_BT[row], first + row) for row in range(count)]
+            return dataclasses.replace(batch, kinds_BT=np.stack(kinds), frequent=self.frequent)
         return batch
 
     def _fill(self, batch: Batch, at_row: int, plan: PackingPlan, begin: int, end: int) -> None:
@@ -242,3 +261,16 @@ def _runs(lengths: Ints) -> tuple[Ints, Ints]:
     """For consecutive runs of these lengths: the run of each element, and its position in the run."""
     run = np.repeat(np.arange(len(lengths)), lengths)
     return run, np.arange(len(run)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+
+
+def cut_chats(index: DocumentIndex, context: int) -> str:
+    """What is lost where chats do not fit a row of `context` positions, in words; "" where all do."""
+    longest = max((int(index.length[i]) for i in index.loss_spans), default=0) - 1
+    number = sum(int(index.length[i]) - 1 > context for i in index.loss_spans)
+    if not number:
+        return ""
+    return (
+        f"{number} of {len(index.loss_spans)} chats are longer than --context {context} and are cut: what is "
+        f"behind the cut is learned without its question; the longest needs --context {longest} "
+        "(train.context)"
+    )

@@ -10,6 +10,8 @@
     workers.log          stdout and stderr of the workers                     supervisor
     export/              the finished model and result.json; appears whole    workers -> supervisor
     checkpoints/
+    nodes/1/             of several nodes' shared folder, what belongs to node 1 alone: its own job.json,
+                         heartbeats and workers.log
 
 How a rank ended is a marked line in its log, which is a pipe: torchrun hides exit codes (measured with torch
 2.13), and a file could not be written to a full disk, which is one possible ending.
@@ -39,6 +41,45 @@ from yanmo.train.health.watchdog import forget_heartbeats
 
 STOP, METRICS, EXPORT, CHECKPOINTS, RESULT = "stop", "metrics.jsonl", "export", "checkpoints", "result.json"
 MICRO_BATCH, TRACE, FLOPS = "micro_batch.json", "trace.json.gz", "flops.json"
+NODES = "nodes"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the ranks of one node stand among those of all nodes."""
+
+    node: int
+    nnodes: int
+    ranks: int
+    """Of each node."""
+    address: str
+    """Of rank 0, as this node reaches it."""
+    port: int
+    interface: str = ""
+    """The network interface on which gloo connects the ranks; "" leaves it to gloo."""
+    parts: str = ""
+    """Where in the store parts of checkpoints are handed on; of one start alone."""
+    step_seconds: float = 0.0
+    """Longest time without progress in a training step; 0 for ever."""
+    silence_seconds: float = 0.0
+    """How long a rank's process may give no sign of life; 0 for ever."""
+
+    @property
+    def first_rank(self) -> int:
+        return self.node * self.ranks
+
+    def enter(self) -> None:
+        """Give this process, which torchrun started as one of this node, its place among all nodes.
+
+        torchrun serves this node alone, so that it needs no network: the supervisors bring the nodes together
+        and end them together (nodes/leader.py). Rank 0 serves the ranks' store at `address` itself.
+        """
+        rank = self.first_rank + int(os.environ.get("LOCAL_RANK", 0))
+        world = {"RANK": rank, "WORLD_SIZE": self.nnodes * self.ranks, "GROUP_RANK": self.node}
+        world |= {"ROLE_RANK": rank, "ROLE_WORLD_SIZE": world["WORLD_SIZE"], "GROUP_WORLD_SIZE": self.nnodes}
+        at = {"MASTER_ADDR": self.address, "MASTER_PORT": str(self.port)}
+        os.environ.update({name: str(value) for name, value in world.items()} | at)
+        os.environ["TORCHELASTIC_USE_AGENT_STORE"] = "False"
 
 
 @dataclass(frozen=True)
@@ -59,10 +100,20 @@ class WorkerJob:
     """Why they end at that time, for the log."""
     note: str = ""
     """Why the settings differ from the given options; recorded in metrics.jsonl."""
+    place: Place | None = None
+    """Where this node's ranks stand, of several nodes."""
+
+    @property
+    def own(self) -> Path:
+        """The folder of what belongs to this node alone; with one node it is the run's."""
+        node = self.place.node if self.place else 0
+        return self.folder / NODES / str(node) if node else self.folder
 
     def write(self) -> Path:
-        """Write `job.json` into the folder."""
+        """Write `job.json` into the node's own folder."""
         value = {
+            "folder": str(self.folder),
+            "place": dataclasses.asdict(self.place) if self.place else None,
             "options": dataclasses.asdict(self.options),
             "store": self.store,
             "token_cache": vars(self.token_cache),
@@ -72,7 +123,8 @@ class WorkerJob:
             "reason": self.reason,
             "note": self.note,
         }
-        path = self.folder / "job.json"
+        self.own.mkdir(parents=True, exist_ok=True)
+        path = self.own / "job.json"
         path.write_text(json.dumps(value, indent=1), encoding="utf-8")
         return path
 
@@ -85,7 +137,8 @@ class WorkerJob:
             store=value["store"],
             token_cache=Reference(**value["token_cache"]),
             model=Reference(**value["model"]) if value["model"] else None,
-            folder=path.parent,
+            folder=Path(value["folder"]),
+            place=Place(**value["place"]) if value["place"] else None,
             **{name: value[name] for name in ("ends_at", "then", "reason", "note")},
         )
 

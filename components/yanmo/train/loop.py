@@ -12,6 +12,7 @@ import torch
 
 from yanmo.common.errors import UsageError
 from yanmo.train import job
+from yanmo.train.backends.accelerator import release_cached
 from yanmo.train.backends.engine import WEIGHT
 from yanmo.train.checkpoints import checkpoint
 from yanmo.train.checkpoints.resumable import Resumable
@@ -125,6 +126,8 @@ class Loop(Resumable):
         self.interval.seconds += end - began
         self.figures.ended(self.step, end - began, fed - began)
         self.trace.end_step()
+        if options.empty_cache_every and self.step % options.empty_cache_every == 0:
+            release_cached(engine.device)
         if watched:
             self.metrics_log.monitor(self.step, self.monitor.end(self.step, batch))
             self.watch.add("monitor", end)
@@ -162,7 +165,9 @@ class Loop(Resumable):
             trouble = self.health.note(result.step, result.loss, result.good) or trouble
         if len(self.skipped) > before:
             count, last = len(self.skipped) - before, self.skipped[-1].step
-            self._warn("skipped %d of the steps up to %d: loss or gradient not finite", count, last)
+            scale = self.engine.loss_scale().get("scale")
+            so = f"; fp16's loss scale is {scale:g} now" if scale else ""
+            self._warn("skipped %d of the steps up to %d: loss or gradient not finite%s", count, last, so)
         if trouble:
             self._rewind(trouble)
         return trouble is not None

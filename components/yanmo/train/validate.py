@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 from numpy.typing import NDArray
 
+from yanmo.common.errors import DataError
 from yanmo.formats.token_cache import TokenCache
 from yanmo.model.scoring import token_bits
 from yanmo.train.backends.engine import Engine
@@ -30,12 +31,28 @@ class Validation:
     """[begin, end) of the tokens that count (in a chat, its answers); None if all do."""
 
     @classmethod
-    def choose(cls, cache: TokenCache, most_characters: int) -> Validation:
-        """The first documents of each genre in the cache, until they hold `most_characters` or more."""
+    def choose(cls, cache: TokenCache, most_characters: int, on: str = "all") -> Validation:
+        """The first documents of each genre in the cache, until they hold `most_characters` or more.
+
+        Args:
+            on: `all`, or `answers` for those with silent tokens alone: chats.
+
+        Raises:
+            DataError: only answers are asked for, and no chat is held out.
+        """
         index = cache.split("valid")
+        is_taken = np.ones(len(index.genre), np.bool_)
+        if on == "answers":
+            is_taken[:] = False
+            is_taken[list(index.loss_spans)] = True
+            if most_characters and not is_taken.any():
+                raise DataError(
+                    f"--valid-on answers: expected chats among the {len(is_taken)} held-out documents of the "
+                    "token cache, found none: give chats to train on (docs/chat.md), or --valid-on all"
+                )
         chosen: list[int] = []
         for genre in np.unique(index.genre):
-            places = np.flatnonzero(index.genre == genre)
+            places = np.flatnonzero((index.genre == genre) & is_taken)
             before = np.cumsum(index.characters[places], dtype=np.int64) - index.characters[places]
             chosen += places[before < most_characters].tolist()
         documents = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import logging
 import os
@@ -35,9 +34,11 @@ MANY_EPOCHS = 4
 
 def main(path: Path) -> int:
     """Train as one rank, send a status to the supervisor, and end the process with 0 or 1."""
-    rank = int(os.environ.get("RANK", 0))
     end_with_parent()
     work = WorkerJob.read(path)
+    if work.place:
+        work.place.enter()
+    rank = int(os.environ.get("RANK", 0))
     level = work.options.log_level if rank == 0 else "warning"
     setup(level, "train", work.options.log_format, rank)
 
@@ -45,8 +46,9 @@ def main(path: Path) -> int:
         failure(rank, TimeoutError(what), waits=waits_for_others(), doing=watchdog.doing).send()
 
     figures = RankFigures()
-    answer_requests(work.folder, rank)
-    watchdog = Watchdog(work.folder, rank, work.options.hang_seconds, hanging, figures.write)
+    answer_requests(work.own, rank)
+    limits = work.options.hang_seconds, work.place.step_seconds if work.place else 0.0
+    watchdog = Watchdog(work.own, rank, limits[0], hanging, figures.write, limits[1])
     watchdog.start()
     try:
         status = train_rank(work, rank, watchdog.beat, figures)
@@ -93,11 +95,13 @@ def train_rank(
 
     beat(OPENING)
     cache = TokenCache.open(work.open(work.token_cache))
-    samples = samples_of(options, cache)
+    samples = samples_of(options, cache, is_new=work.model is None)
     beat(FIRST_WEIGHTS)
     decoder = decoder_of(work, cache, samples, rank)
-    shape = dataclasses.asdict(decoder.config)
-    parameters = sum(p.numel() for p in decoder.parameters())
+    shape = decoder.config.shape()
+    parameters = [
+        sum(p.numel() for p in decoder.parameters() if p.requires_grad or not only) for only in (0, 1)
+    ]
     attention = prepare(decoder, options, device)
     beat(JOINING)
     engine = open_engine(decoder, options, device)
@@ -111,10 +115,10 @@ def train_rank(
         options=options,
         engine=engine,
         samples=samples,
-        validation=Validation.choose(cache, options.valid_characters),
+        validation=Validation.choose(cache, options.valid_characters, options.valid_on),
         curve=Curve.of(options, cache),
         folder=work.folder,
-        identity=identity_of(options, samples, work.token_cache.content_digest, shape),
+        identity=identity_of(options, samples, work.token_cache.content_digest, shape, _frozen_base(work)),
         collectives=Collectives(engine.world_size, engine.device),
         ends_at=work.ends_at,
         then=work.then,
@@ -122,6 +126,7 @@ def train_rank(
         note=work.note,
         beat=beat,
         figures=figures or RankFigures(),
+        far_parts=_far_parts(work),
     )
     _stop_on_sigterm(loop)
     loop.resume()
@@ -130,6 +135,26 @@ def train_rank(
         beat("writing the model")
         _export(work, loop, cache, decoder.config)
     return Status(rank, state, loop.step)
+
+
+def _frozen_base(work: WorkerJob) -> str:
+    """Content digest of the model that an adapter is trained beside; "" where all weights are trained."""
+    return work.model.content_digest if work.model and work.options.lora_rank else ""
+
+
+def _far_parts(work: WorkerJob) -> Any:
+    """How checkpoints come together where several nodes share no folder; None where they do."""
+    from yanmo.store.file_store import FileStore
+    from yanmo.store.opening import store_of
+    from yanmo.train.checkpoints.far_parts import FarParts
+
+    if work.place is None:
+        return None
+    store = store_of(work.options, work.store)
+    if isinstance(store, FileStore):
+        return None
+    is_first_here = int(os.environ.get("LOCAL_RANK", 0)) == 0
+    return FarParts(store, work.place.parts, work.place.node, work.place.ranks, is_first_here)
 
 
 def _import_torch(options: TrainConfig, rank: int) -> str:
@@ -147,11 +172,17 @@ def _import_torch(options: TrainConfig, rank: int) -> str:
     # For dropout; first weights have a generator of their own. torch takes 64 bits.
     torch.manual_seed((options.seed * 1_000_003 + rank) % (1 << 63))
     _limit_memory(device, options.memory_share)
+    if options.empty_cache_every and device == "cpu":
+        log.warning("--empty-cache-every %d has no effect on a CPU", options.empty_cache_every)
     return device
 
 
-def samples_of(options: TrainConfig, cache: Any) -> Any:
-    """The rows of the training split."""
+def samples_of(options: TrainConfig, cache: Any, is_new: bool = True) -> Any:
+    """The rows of the training split.
+
+    Args:
+        is_new: whether a new model is trained: what --frequent-tokens does to a given one was not measured.
+    """
     from yanmo.train.data import Samples
 
     return Samples(
@@ -161,7 +192,8 @@ def samples_of(options: TrainConfig, cache: Any) -> Any:
         tag_share=options.tag_share,
         pad=cache.special.pad,
         noise_share=options.token_noise,
-        prefetch=True,
+        frequent=options.frequent_plan if is_new else None,
+        prefetch=options.prefetch_batches,
     )
 
 
@@ -193,12 +225,25 @@ def _stop_on_sigterm(loop: Any) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor decides what Ctrl-C means
 
 
-def _describe(engine: Any, samples: Any, parameters: int, attention: str) -> None:
+def _describe(engine: Any, samples: Any, parameters: list[int], attention: str) -> None:
+    from yanmo.train.data import cut_chats
+
     options, plan = engine.options, samples.plan(0)
+    if said := cut_chats(samples.index, plan.context):
+        log.warning("%s", said)
+    every, trained = parameters
+    if trained < every:
+        log.info(
+            "LoRA of rank %d: %.2f of %.2f M parameters are trained (%.2g %%)",
+            options.lora_rank,
+            trained / 1e6,
+            every / 1e6,
+            100 * trained / every,
+        )
     log.info(
         "%.2f M parameters, %d documents, %.2f M tokens in %d rows of %d (%.1f %% full), %d rows a step: "
         "%.2f epochs",
-        parameters / 1e6,
+        every / 1e6,
         len(samples.index),
         plan.num_tokens / 1e6,
         len(plan),
@@ -207,6 +252,14 @@ def _describe(engine: Any, samples: Any, parameters: int, attention: str) -> Non
         options.batch_rows,
         epochs := options.steps * options.batch_rows / len(plan),
     )
+    if frequent := samples.frequent:
+        log.info(
+            "head: positions whose target is among the %d most frequent tokens (%.1f %% of the text) compute "
+            "the logits of these alone, except a share of %g",
+            frequent.plan.count,
+            100 * frequent.covered,
+            frequent.plan.share,
+        )
     if epochs > MANY_EPOCHS and not int(os.environ.get("RANK", 0)):  # the other ranks would say it too
         log.warning(
             "little text for so many steps: %d steps read its %s tokens %.1f times. From about %d times on a "
@@ -232,25 +285,29 @@ def _describe(engine: Any, samples: Any, parameters: int, attention: str) -> Non
 
 def _export(work: WorkerJob, loop: Any, cache: Any, config: Any) -> None:
     """Write the finished model, on rank 0; the folder `export/` appears only when it is complete."""
-    from yanmo.model.decoder import Decoder
-    from yanmo.model.hf_export import TOKENIZER_FILES, save
+    from yanmo.model.hf_export import TOKENIZER_FILES
+    from yanmo.model.weights_check import num_weights
     from yanmo.train.metrics.utilization import device_name
+    from yanmo.train.models.finished_decoder import write_finished, write_merged
     from yanmo.train.models.first_decoder import symbols_of
 
     weights = loop.engine.full_weights()
     if loop.engine.rank or (work.folder / job.EXPORT).exists():  # killed after the rename: it is whole
         return
-    plain = Decoder(config)
-    if config.tie_word_embeddings:
-        weights["lm_head.weight"] = weights["model.embed_tokens.weight"]
-    plain.load_state_dict(weights)
     folder = work.folder / ".tmp-export"
-    names = save(plain, symbols_of(cache), folder, [cache.tokenizer.path(n) for n in TOKENIZER_FILES])
+    common = (folder, config, weights, symbols_of(cache), [cache.tokenizer.path(n) for n in TOKENIZER_FILES])
+    if work.options.lora_rank:
+        assert work.model is not None, "the supervisor has refused it"
+        names = write_merged(*common, work.options, work.open(work.model))
+    else:
+        names = write_finished(*common)
     result = {
         "files": names,
         "steps": loop.step,
         "tokens": loop.interval.tokens,
-        "parameters": sum(p.numel() for p in plain.parameters()),
+        "parameters": num_weights(folder),
+        "trained_parameters": sum(value.numel() for value in weights.values()),
+        "model_type": config.model_type,
         "seconds": loop.interval.seconds,
         "updates": loop.engine.updates,
         "device": loop.engine.device.type,
@@ -258,9 +315,10 @@ def _export(work: WorkerJob, loop: Any, cache: Any, config: Any) -> None:
         "ranks": loop.engine.world_size,
     }
     (folder / job.RESULT).write_text(json.dumps(result), encoding="utf-8")
-    for path in folder.iterdir():  # a power cut after the rename must leave no empty files under its name
-        with path.open("rb+") as file:
-            os.fsync(file.fileno())
+    for path in folder.rglob("*"):  # a power cut after the rename must leave no empty files under its name
+        if path.is_file():
+            with path.open("rb+") as file:
+                os.fsync(file.fileno())
     folder.replace(work.folder / job.EXPORT)
 
 

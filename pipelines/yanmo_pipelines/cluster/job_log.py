@@ -71,7 +71,7 @@ def _show(api: KubernetesApi, pod: Mapping[str, Any], shown: dict[str, str], sai
     end = ended_state(pod)
     ending = f"pod {name} ended with exit code {end.get('exitCode')} ({end.get('reason')})" if end else ""
     if ending not in said:
-        shown[name] = _new_lines(api, name, shown.get(name, ""))
+        shown[name] = show_new_lines(api, name, shown.get(name, ""))
     if ending:
         _once(said, ending)
 
@@ -82,7 +82,7 @@ def _once(said: set[str], line: str) -> None:
     said.add(line)
 
 
-def _new_lines(api: KubernetesApi, pod: str, last: str) -> str:
+def show_new_lines(api: KubernetesApi, pod: str, last: str) -> str:
     """Print the lines of a pod's log after the time `last`; the time of the last one."""
     try:
         text = api.log(pod, since=last).decode("utf-8", "replace")

@@ -26,11 +26,13 @@ from yanmo_pipelines.cluster.place import PlaceOptions
 from yanmo_pipelines.cluster.refusals import NotFound
 from yanmo_pipelines.cluster.rerun_job import by_kubectl, job_of
 from yanmo_pipelines.parameters import read_settings
-from yanmo_pipelines.stages import LANGUAGE_MODEL
+from yanmo_pipelines.stages import LAUNCH, ON_NODES, TRAIN
 
 log = logging.getLogger(__name__)
 
-STAGES = {stage.name: stage for stage in LANGUAGE_MODEL if stage.name != "resolve"}
+STAGES = {stage.name: stage for stage in ON_NODES if stage.name != "resolve"}
+TAKES_ALSO = {LAUNCH.name: TRAIN.name}
+"""Stage -> another one whose options its Job takes as well."""
 _RUN = re.compile(r"run:[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
 _JOB = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?\Z")
 
@@ -118,13 +120,14 @@ def _variables(options: RerunOptions) -> dict[str, str]:
     settings = {}
     for name, value in read_settings(options.set).items():
         stage, dot, option = name.rpartition(".")
-        if dot and stage != options.stage:
+        if dot and stage not in (options.stage, TAKES_ALSO.get(options.stage)):
             raise UsageError(
                 f"--set {name}: expected an option of {options.stage}, such as {options.stage}.{option}"
             )
-        settings[f"{options.stage}.{option}"] = value
+        settings[f"{stage or options.stage}.{option}"] = value
     line = as_line(settings)
-    load(STAGES[options.stage].config, ["--store=store", f"--options={line}"], f"yanmo {options.stage}")
+    for checked in filter(None, (options.stage, TAKES_ALSO.get(options.stage))):
+        load(STAGES[checked].config, ["--store=store", f"--options={line}"], f"yanmo {checked}")
     found["YANMO_OPTIONS"] = line
     return {name: value for name, value in found.items() if value}
 

@@ -20,7 +20,9 @@ from yanmo.balance.augmentation.rules import parse_rules
 from yanmo.balance.augmentation.synonyms import SHIPPED, Synonyms
 from yanmo.balance.config import STAGE
 from yanmo.balance.document_table import Rows, TrainFiles
+from yanmo.balance.phases import Task, whole_ids
 from yanmo.balance.quotas.choice import Picker
+from yanmo.balance.quotas.exact import first_words
 from yanmo.balance.quotas.targets import Target, parse_plan, targets
 from yanmo.balance.report import _why
 from yanmo.balance.token_count import TokenCount
@@ -195,7 +197,9 @@ def test_the_choice_does_not_depend_on_the_order_of_input_files(balance: Run, un
         picker = Picker(files, rows, unit, 0, 4, counting, augmenter)
         available = {g: int(picker.units(rows.of_group(g)).sum()) for g in rows.groups}
         picked, _ = picker.pick(targets(parse_plan("alpha=0.3"), available, max_repeats=3))
-        chosen.append(sorted(bytes(id) for id in picked.id))
+        chosen.append(sorted(picked.first.tolist()))
+        ids = whole_ids(Task(files, rows, counting, augmenter), picked, np.arange(len(picked)))
+        assert first_words(ids).tolist() == picked.first.tolist()
     assert chosen[0] == chosen[1]
 
 
@@ -245,7 +249,7 @@ def test_quotas_with_repeats_are_met_wherever_a_choice_meets_them(
     assert taken == max(s for s in sums if s <= target)
     if picked:
         assert len(set(zip(picked.position.tolist(), picked.copy.tolist(), strict=True))) == len(picked)
-        assert len(np.unique(picked.id, axis=0)) == len(picked)
+        assert len(np.unique(picked.first)) == len(picked)
         choice = choices["class"]
         assert choice.is_best and choice.units == taken
         if taken < target:

@@ -20,7 +20,7 @@ from yanmo.store.manifest import file_sha256
 CORPUS = Path(__file__).parents[3] / "corpus"
 
 
-@pytest.mark.parametrize("name", ["small.jsonl.zst", "modern.jsonl.zst"])
+@pytest.mark.parametrize("name", ["small.jsonl.zst", "modern.jsonl.zst", "chats.jsonl.zst"])
 def test_readme_names_the_file_that_is_there(name: str) -> None:
     readme = (CORPUS / "README.md").read_text(encoding="utf-8")
     assert file_sha256(CORPUS / name) in readme

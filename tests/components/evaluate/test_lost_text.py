@@ -11,11 +11,11 @@ from tiny_store import GENRES, commit, copied, make_model, make_row, parquet
 from yanmo.common.errors import DataError
 from yanmo.evaluate.bits.of_documents import encode, load_model, score
 from yanmo.evaluate.config import STAGE
-from yanmo.evaluate.documents.chats import Turn, chat_ids, prompt_ids
 from yanmo.evaluate.documents.reading import Document
 from yanmo.evaluate.tasks.asking import measure_tasks
 from yanmo.evaluate.tasks.harness import loglikelihoods
 from yanmo.evaluate.work import STEPS
+from yanmo.formats.chat_tokens import Turn, chat_ids, prompt_ids
 from yanmo.formats.round_trip import open_tokenizer
 from yanmo.stage.run import main
 from yanmo.store.pointers import read_pointer

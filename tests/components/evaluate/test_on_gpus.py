@@ -14,12 +14,12 @@ import torch
 
 from yanmo.evaluate.bits import of_documents as scoring
 from yanmo.evaluate.bits.of_documents import load_model, score
-from yanmo.evaluate.documents.chats import Turn
 from yanmo.evaluate.documents.reading import read_split
 from yanmo.evaluate.tasks.asking import answer_all, measure_tasks
 from yanmo.evaluate.tasks.harness import _bits, _generated, loglikelihoods
-from yanmo.evaluate.writing.generate import _nucleus
 from yanmo.evaluate.writing.samples import SampleOptions, write_samples
+from yanmo.formats.chat_tokens import Turn
+from yanmo.model.generation.choosing import nucleus
 from yanmo.model.scoring import bits_and_is_greedy
 
 SAMPLES = SampleOptions(number=3, most_tokens=24, temperature=0.9, top_p=0.9, seed=3)
@@ -100,12 +100,12 @@ def test_a_decoder_ranks_tokens_as_its_reader_does(ground, seed):
 
 @pytest.mark.parametrize("top_p", [1e-6, 0.3, 0.9, 0.999])
 def test_the_nucleus_is_the_same_set_on_a_device_as_on_the_cpu(top_p):
-    # What `_nucleus` does off the CPU is torch alone, so it runs here too.
+    # What `nucleus` does off the CPU is torch alone, so it runs here too.
     class Elsewhere(torch.Tensor):
         is_cpu = False
 
     logits = torch.randn(64, 500, generator=torch.Generator().manual_seed(0))
     probabilities = torch.softmax(3 * logits, -1).double()
-    there = _nucleus(probabilities.as_subclass(Elsewhere), top_p).as_subclass(torch.Tensor)
-    here = _nucleus(probabilities, top_p)
+    there = nucleus(probabilities.as_subclass(Elsewhere), top_p).as_subclass(torch.Tensor)
+    here = nucleus(probabilities, top_p)
     assert torch.equal(probabilities < there, probabilities < here)

@@ -139,3 +139,11 @@ def test_prices_come_from_options_the_environment_or_the_secret(
         with caplog.at_level(logging.WARNING):
             assert prices_of().kwh == 0
         assert "YANMO_KWH_PRICE is not used: expected a price, a number from 0" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("amount", "shown"),
+    [(0.0, "0.00"), (0.00001, "below 0.0001"), (0.0023, "0.0023"), (0.01, "0.01"), (1234.567, "1234.57")],
+)
+def test_a_small_amount_is_not_shown_as_nothing(amount: float, shown: str) -> None:
+    assert str(Paid(amount, "CNY")) == f"{shown} CNY"

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from yanmo.options.one_line import STAGES, as_line, read_line
-from yanmo_pipelines.stages import LANGUAGE_MODEL
+from yanmo_pipelines.stages import ON_NODES
 
 NAMES = st.from_regex(r"[a-z]{1,8}\.[a-z][a-z_]{0,8}", fullmatch=True)
 VALUES = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\0"), max_size=20)
@@ -33,4 +33,4 @@ def test_it_is_written_as_people_write_it() -> None:
 
 
 def test_the_stages_that_a_line_may_name_are_those_of_the_pipelines() -> None:
-    assert tuple(stage.name for stage in LANGUAGE_MODEL) == STAGES
+    assert tuple(stage.name for stage in ON_NODES) == STAGES

@@ -110,6 +110,35 @@ def test_a_model_to_start_from_brings_its_tokenizer(store: FileStore) -> None:
         resolve(store, options(store, f"--start-from=tokenizer/{tokenizer.manifest.key}"))
 
 
+def test_another_channels_champion_is_tuned_and_one_that_is_not_there_is_no_new_model(
+    store: FileStore, model: Reference
+) -> None:
+    with pytest.raises(DataError, match=r"'main' .* has no champion yet. Train one .*`yanmo run --channel m"):
+        resolve(store, options(store, "--channel=chat", "--start-from=main/champion"))
+    assert main([f"--store={store.root}", "--channel=chat", "--start-from=main/champion"]) == 65
+    move_pointer(store, "main", "champion", model)
+    found = resolve(store, options(store, "--channel=chat", "--start-from=main/champion"))
+    assert (found["start_model"], found["champion"]) == (model, None)
+    with pytest.raises(ValueError, match="channel"):
+        resolve(store, options(store, "--start-from=../champion"))
+
+
+def test_an_imported_model_to_start_from_brings_the_tokenizer_of_its_import(store: FileStore) -> None:
+    def commit(stage: str, references: dict[str, Output]) -> Output:
+        def build(attempt: Attempt) -> Result:
+            attempt.write("file", stage)
+            return Result(counts={}, references=references)
+
+        made = commit_once(store, Recipe(stage=stage, revision=1, semantic={}, inputs={}), build)
+        assert made is not None
+        return made
+
+    tokenizer = commit("tokenizer", {})
+    imported = commit("train", {"tokenizer": tokenizer})
+    found = resolve(store, options(store, f"--start-from=train/{imported.manifest.key}"))
+    assert found["start_model"] == imported.reference and found["tokenizer"] == tokenizer.reference
+
+
 def test_latest_is_what_the_channel_trained_last_and_a_new_one_before_that(
     store: FileStore, model: Reference, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -8,7 +8,6 @@ import resource
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -153,18 +152,6 @@ def test_a_file_size_limit_ends_in_try_again_with_nothing_half_written(store: Fi
     assert "Raise the limit (ulimit -f) and run the same command again" in failed.stderr
     assert not [info for info in store.list("") if info.name.startswith("cas/")]
     assert commit_400_kilobytes(store).returncode == 0
-
-
-@pytest.fixture
-def tiny_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 200 kB."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", str(folder)]
-    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode != 0:
-        pytest.skip("a full disk needs the right to mount a tmpfs; the file size limit is tested above")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
 
 
 def test_a_full_disk_ends_at_once_with_nothing_half_written(tiny_disk: Path) -> None:

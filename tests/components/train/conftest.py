@@ -1,4 +1,4 @@
-"""A small token cache of real texts, and a one-process group for engines inside the test process."""
+"""A small token cache of real texts; a training, and a one-process group for engines, in the test process."""
 
 from __future__ import annotations
 
@@ -22,8 +22,12 @@ from yanmo.formats.records import GENRES, document_id
 from yanmo.formats.token_cache import INDEX, SpecialIds, write_index
 from yanmo.formats.token_file import write_tokens
 from yanmo.store.commit import Recipe, Result, commit_once
+from yanmo.store.manifest import Reference
 from yanmo.store.opening import open_store
-from yanmo.store.pointers import move_pointer
+from yanmo.store.pointers import move_pointer, read_pointer
+from yanmo.train import job
+from yanmo.train.config import TrainConfig
+from yanmo.train.job import WorkerJob
 
 VOCABULARY = 400
 SPECIAL = SpecialIds(VOCABULARY, 0, 1, 2, 3, GENRES, (4, 5, 6, 7))
@@ -164,6 +168,40 @@ def one_rank() -> None:
     import torch
 
     torch.set_num_threads(1)
+
+
+@pytest.fixture
+def train(store, tmp_path, tiny):
+    """Run a training in this process: train(folder, stop_at=None, begun_from=None, **options) -> its status.
+
+    Args:
+        stop_at: the step after which it is asked to stop.
+        begun_from: the model that it goes on from.
+    """
+    from yanmo.train import loop, worker
+
+    def run(
+        folder: str, stop_at: int | None = None, begun_from: Reference | None = None, **options
+    ) -> job.Status:
+        place = tmp_path / folder
+        place.mkdir(exist_ok=True)
+        reference = read_pointer(open_store(str(store)), "dev", "tokenize")
+        config = TrainConfig(**{**tiny, "store": str(store), **options})
+        (place / job.STOP).unlink(missing_ok=True)
+        step = loop.Loop._one_step
+
+        def one_step(self):
+            if self.step + 1 == stop_at:
+                (place / job.STOP).touch()
+            return step(self)
+
+        loop.Loop._one_step = one_step
+        try:
+            return worker.train_rank(WorkerJob(config, str(store), reference, begun_from, place), 0)
+        finally:
+            loop.Loop._one_step = step
+
+    return run
 
 
 def _free_port() -> str:

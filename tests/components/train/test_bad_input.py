@@ -120,9 +120,9 @@ def test_a_model_of_another_tokenizer_is_refused_before_a_worker_starts(command,
     assert no_worker_began(store)
 
 
-def test_a_model_of_another_vocabulary_is_refused_before_a_worker_starts(command, store):
-    code, said = command(model=model_like(store, vocab_size=401))
-    assert code == 65 and "vocabulary of 401, the token cache has 400" in said, said
+def test_a_model_of_a_smaller_vocabulary_is_refused_before_a_worker_starts(command, store):
+    code, said = command(model=model_like(store, vocab_size=399))
+    assert code == 65 and "vocabulary of 399, the token cache has 400" in said, said
     assert no_worker_began(store)
 
 
@@ -213,7 +213,9 @@ def test_half_a_checkpoint_costs_the_steps_since_the_one_before(name, damage, tm
     for step in (3, 6):
         temporary = tmp_path / f".tmp-{checkpoint.name_of(step)}"
         checkpoint.write_rank(temporary, 0, {"weight/0/a": torch.arange(9.0)})
-        checkpoint.commit(temporary, tmp_path / checkpoint.name_of(step), '{"step": 3, "keep": false}')
+        checkpoint.commit(
+            temporary, tmp_path / checkpoint.name_of(step), '{"step": 3, "keep": false, "ranks": 1}'
+        )
     newest = tmp_path / checkpoint.name_of(6)
     assert files_of(newest) == ["index.json", "manifest.json", "rank-00000.safetensors"], "each is a case"
     path = newest / name

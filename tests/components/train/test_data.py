@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from yanmo.formats.packing_settings import MODES, Packing
-from yanmo.formats.token_cache import TokenCache
+from yanmo.formats.token_cache import DocumentIndex, TokenCache
 from yanmo.store.opening import open_store
 from yanmo.store.output import open_reference
 from yanmo.store.pointers import read_pointer
-from yanmo.train.data import NO_TARGET, Samples
+from yanmo.train.data import NO_TARGET, Samples, cut_chats
 
 
 @pytest.fixture(scope="module")
@@ -136,10 +136,21 @@ def test_rows_of_one_document_are_as_wide_as_the_longest_of_them(cache):
         assert longest <= part.ids_BT.shape[1] < longest + 8 and part.ids_BT.shape[1] % 8 == 0
 
 
-def test_rows_are_the_same_whether_a_thread_makes_them_ahead_or_not(cache):
-    plain, ahead = samples(cache), samples(cache, prefetch=True)
+@pytest.mark.parametrize("batches", [1, 2, 5])
+def test_rows_are_the_same_whether_a_thread_makes_them_ahead_or_not(cache, batches):
+    plain, ahead = samples(cache), samples(cache, prefetch=batches)
     rows = len(plain.plan(0))
-    for first in (0, 5, 10, rows - 2, rows + 3, 5, rows + 8):  # in order, into the next epoch, and back
+    for first in (
+        0,
+        5,
+        10,
+        15,
+        rows - 2,
+        rows + 3,
+        5,
+        10,
+        rows + 8,
+    ):  # in order, into the next epoch, and back
         expected, found = plain.batch(first, 5), ahead.batch(first, 5)
         for name in ("ids_BT", "targets_BT", "segments_BT"):
             assert (getattr(found, name) == getattr(expected, name)).all()
@@ -154,3 +165,13 @@ def test_rows_of_several_files_hold_the_tokens_of_the_right_one(cache):
     object.__setattr__(index, "offset", index.offset - np.where(np.arange(len(index)) >= half, cut, 0))
     parted.split = lambda name: index
     assert (samples(parted).batch(0, 40).ids_BT == samples(cache).batch(0, 40).ids_BT).all()
+
+
+def test_chats_that_do_not_fit_a_row_are_counted_and_the_longest_fits_what_is_named():
+    lengths = np.array([10, 300, 258, 257, 900], np.int32)
+    spans = {place: [[2, 4]] for place in (0, 2, 3, 4)}  # 1 is a text, which is cut like any
+    index = DocumentIndex(*[lengths] * 6, spans)
+    assert cut_chats(index, 256).startswith("2 of 4 chats are longer than --context 256")
+    assert "--context 899 (train.context)" in cut_chats(index, 256)
+    assert cut_chats(index, 899) == ""
+    assert cut_chats(DocumentIndex(*[lengths] * 6, {}), 8) == ""

@@ -5,6 +5,7 @@ import copy
 import numpy as np
 import pytest
 
+from yanmo.common.errors import DataError
 from yanmo.formats.token_cache import TokenCache
 from yanmo.store.opening import open_store
 from yanmo.store.output import open_reference
@@ -33,6 +34,19 @@ def test_chosen_documents_keep_their_spans(cache):
     assert [spans for spans in found.spans if spans] == [[[3, 6]]]
     where = next(i for i, spans in enumerate(found.spans) if spans)
     assert len(found.documents[where]) == index.length[1]
+
+
+def test_where_answers_decide_only_chats_are_chosen(cache):
+    index, changed = cache.split("valid"), copy.copy(cache)
+    changed.split = lambda name: index
+    index.loss_spans.clear()
+    with pytest.raises(DataError, match=r"expected chats among the \d+ held-out documents"):
+        Validation.choose(changed, 10_000, "answers")
+    assert Validation.choose(changed, 0, "answers").documents == []
+    index.loss_spans.update({1: [[3, 6]], 3: [[2, 4]]})
+    found = Validation.choose(changed, 10_000, "answers")
+    assert found.spans == [[[3, 6]], [[2, 4]]]
+    assert [len(document) for document in found.documents] == index.length[[1, 3]].tolist()
 
 
 @pytest.mark.usefixtures("one_rank")

@@ -155,8 +155,12 @@ def test_lines_of_a_log_are_shown_once_however_often_it_is_read(asked: Any) -> N
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_every_cron_job_of_the_manifests_makes_a_job(stage: str) -> None:
-    root = Path(__file__).resolve().parents[3] / "manifests/base/stages.yaml"
-    found = {d["metadata"]["name"]: d for d in yaml.safe_load_all(root.read_text(encoding="utf-8")) if d}
+    root = Path(__file__).resolve().parents[3] / "manifests"
+    texts = [
+        (root / n).read_text(encoding="utf-8")
+        for n in ("base/stages.yaml", "components/launch/cron-jobs.yaml")
+    ]
+    found = {d["metadata"]["name"]: d for text in texts for d in yaml.safe_load_all(text) if d}
     job = job_of(found[f"stage-{stage}"], "r", {"YANMO_OPTIONS": f"{stage}.log_level=debug"})
     (container,) = job["spec"]["template"]["spec"]["containers"]
     assert {"name": "YANMO_OPTIONS", "value": f"{stage}.log_level=debug"} in container["env"]

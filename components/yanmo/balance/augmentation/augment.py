@@ -40,9 +40,10 @@ class Augmented:
 
 @dataclass(frozen=True)
 class Measured:
-    """Ids and sizes of copies, without their texts. Parallel arrays."""
+    """Sizes of copies, without their texts. Parallel arrays."""
 
-    id: Ids
+    first: npt.NDArray[np.uint64]
+    """The first 8 bytes of each copy's id, as a number."""
     characters: npt.NDArray[np.int32]
     tokens: npt.NDArray[np.int32]
 
@@ -92,18 +93,28 @@ class Augmenter:
         self, files: TrainFiles, rows: Rows, positions: Ints, copy: int, counting: TokenCount
     ) -> Measured:
         """The sizes of copy number `copy` of these documents, in the order of `positions`."""
-        ids = np.empty((len(positions), 32), np.uint8)
+        first = np.empty(len(positions), np.uint64)
         characters, tokens = rows.characters[positions], rows.tokens[positions]
         for places, table in files.chosen(rows, positions, _COLUMNS):
             named = table["id"].to_pylist()
             made = self.of_table(table, [copy] * len(named))
             for place, id, one in zip(places.tolist(), named, made, strict=True):
-                ids[place] = np.frombuffer(copy_digest(id, copy, one), np.uint8)
+                first[place] = int.from_bytes(copy_digest(id, copy, one)[:8])
             changed = [i for i, one in enumerate(made) if one.rule != REPEAT]
             texts = [made[i].text for i in changed]
             characters[places[changed]] = [len(text) - text.count("\n") for text in texts]
             tokens[places[changed]] = counting.of(texts)
-        return Measured(ids, characters, tokens)
+        return Measured(first, characters, tokens)
+
+    def ids(self, files: TrainFiles, rows: Rows, positions: Ints, copies: npt.NDArray[np.int32]) -> Ids:
+        """The ids of copies, of number `copies` each (from 1), in the order of `positions`."""
+        found = np.empty((len(positions), 32), np.uint8)
+        for places, table in files.chosen(rows, positions, _COLUMNS):
+            made = self.of_table(table, copies[places].tolist())
+            named = zip(places.tolist(), table["id"].to_pylist(), made, strict=True)
+            for place, id, one in named:
+                found[place] = np.frombuffer(copy_digest(id, int(copies[place]), one), np.uint8)
+        return found
 
     def of_table(self, table: object, copies: Sequence[int]) -> list[Augmented]:
         """The copies of the rows of a table that has the columns id, text, genre and loss_spans."""
@@ -119,6 +130,6 @@ def copy_digest(parent: str, copy: int, made: Augmented | None = None) -> bytes:
     return hashlib.sha256(f"{parent}\0{made.rule}\0{copy}\0{made.text}".encode()).digest()
 
 
-def count_rules(rules: Iterable[str]) -> dict[str, int]:
+def count_rules(made: Counter[str]) -> dict[str, int]:
     """Rule (or rules joined by `+`) -> number of copies that it made, the largest number first."""
-    return dict(sorted(Counter(rules).items(), key=lambda item: (-item[1], item[0])))
+    return dict(sorted(made.items(), key=lambda item: (-item[1], item[0])))

@@ -15,15 +15,15 @@ import numpy.typing as npt
 
 from yanmo.balance.augmentation.augment import Augmenter, Measured, copy_digest
 from yanmo.balance.classes import parts_of
-from yanmo.balance.document_table import Ids, Ints, Rows, TrainFiles
-from yanmo.balance.quotas.exact import Choice, choose, drawn_order
+from yanmo.balance.document_table import Ints, Rows, TrainFiles
+from yanmo.balance.quotas.exact import Choice, Words, choose, drawn_order, first_words
 from yanmo.balance.quotas.targets import OTHERS, Quota, QuotaPlan, Target, parse_plan
 from yanmo.balance.token_count import TokenCount
 from yanmo.common.errors import DataError, UsageError
 from yanmo.formats.records import GENRE_ALIASES
 from yanmo.options.nearest import did_you_mean
 
-_COLUMNS = ("position", "copy", "id", "characters", "tokens")
+_COLUMNS = ("position", "copy", "first", "characters", "tokens")
 _MOST_ITEMS = 20_000_000
 """Copies of documents to choose among, at most (0.5 GB)."""
 
@@ -36,7 +36,8 @@ class Picked:
     """Index into `Rows`."""
     copy: npt.NDArray[np.int32]
     """Number of the copy: 0 is the document itself."""
-    id: Ids
+    first: Words
+    """The first 8 bytes of its id, by which it is ordered."""
     characters: npt.NDArray[np.int32]
     tokens: npt.NDArray[np.int32]
 
@@ -49,6 +50,8 @@ class Picked:
 
 
 def _joined(parts: list[Picked]) -> Picked:
+    if len(parts) == 1:
+        return parts[0]
     return Picked(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS})
 
 
@@ -197,18 +200,19 @@ class Picker:
         rows = self.rows
         if copy and self.augmenter:
             return self.augmenter.measure(self.files, rows, positions, copy, self.counting)
-        ids = rows.id[positions]
         if copy:
-            digests = b"".join(copy_digest(id, copy) for id in rows.hex_ids(positions))
-            ids = np.frombuffer(digests, np.uint8).reshape(-1, 32)
-        return Measured(ids, rows.characters[positions], rows.tokens[positions])
+            firsts = (int.from_bytes(copy_digest(id, copy)[:8]) for id in rows.hex_ids(positions))
+            first = np.fromiter(firsts, np.uint64, len(positions))
+        else:
+            first = first_words(rows.id[positions])
+        return Measured(first, rows.characters[positions], rows.tokens[positions])
 
     @staticmethod
     def _part(positions: Ints, measured: Measured, chosen: Ints, copy: int) -> Picked:
         return Picked(
             position=positions[chosen],
             copy=np.full(len(chosen), copy, np.int32),
-            id=measured.id[chosen],
+            first=measured.first[chosen],
             characters=measured.characters[chosen],
             tokens=measured.tokens[chosen],
         )

@@ -20,7 +20,7 @@ The sums that can be reached are the bits of one big integer: a million document
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -30,6 +30,7 @@ from yanmo.balance.quotas.few_sizes import counts_near, number_bounds
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
+Words = npt.NDArray[np.uint64]
 
 _POOL = 512
 """Documents of the subset-sum, at most."""
@@ -54,13 +55,32 @@ def drawn_order(ids: Iterable[str], seed: int) -> Ints:
     digests = bytearray()
     for id in ids:
         digests += hashlib.sha256(f"{seed}\0{id}".encode()).digest()
-    return order_of(np.frombuffer(bytes(digests), np.uint8).reshape(-1, 32))
+    whole = np.frombuffer(digests, np.uint8).reshape(-1, 32)
+    return order_of(first_words(whole), lambda positions: whole[positions])
 
 
-def order_of(digests: npt.NDArray[np.uint8]) -> Ints:
-    """Positions of 32-byte digests (n, 32) from the smallest to the largest."""
-    words = digests.view(">u8").astype(np.uint64)
-    return np.lexsort(words.T[::-1]).astype(np.int64)
+def first_words(digests: npt.NDArray[np.uint8]) -> Words:
+    """The first 8 bytes of each digest (n, 32) as a number."""
+    return np.ascontiguousarray(digests[:, :8]).view(">u8")[:, 0].astype(np.uint64)
+
+
+def order_of(first: Words, whole: Callable[[Ints], npt.NDArray[np.uint8]]) -> Ints:
+    """Positions of digests from the smallest to the largest.
+
+    Args:
+        first: `first_words` of the digests.
+        whole: gives the digests at some positions, (n, 32). It is called for those whose first bytes are
+            equal: two of 4 million documents once in 2 million corpora.
+    """
+    order = np.argsort(first, kind="stable")
+    is_tied = np.zeros(len(order) + 1, np.bool_)
+    is_tied[1:-1] = first[order[1:]] == first[order[:-1]]
+    places = np.flatnonzero(is_tied[1:] | is_tied[:-1])
+    if len(places):
+        tied = order[places]
+        words = np.ascontiguousarray(whole(tied)).view(">u8").astype(np.uint64)
+        order[places] = tied[np.lexsort(words.T[::-1])]
+    return order.astype(np.int64, copy=False)
 
 
 @dataclass(frozen=True)

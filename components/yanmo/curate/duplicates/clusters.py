@@ -16,7 +16,7 @@ import numpy.typing as npt
 from yanmo.common.jit import Compiled, compiled
 from yanmo.curate.duplicates.near_duplicates import Edges
 
-Ints = npt.NDArray[np.int64]
+Ints = npt.NDArray[np.signedinteger[Any]]
 
 
 def components(count: int, edges: Edges) -> Ints:

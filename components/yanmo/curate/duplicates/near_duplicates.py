@@ -5,14 +5,15 @@ every pair found is a true one, and what bands miss is known (a thousandth at J 
 join all documents that share a band as most pipelines do, joins texts that have a fifth in common.
 
 Documents are named by position, their rank in the order of the digests of their Han characters, so that
-nothing depends on files. Memory per document and worker: 16 bytes of keys, 4 of rank, 24 of positions; 8 per
-proposed pair; shingle sets of proposed documents lie in a scratch file that is memory-mapped.
+nothing depends on files. Proposed pairs lie in scratch files as sorted runs, and so do the shingle sets of
+the documents in them; what is in memory is a block of either. 13 bytes per document stay in this process:
+which are proposed, where their sets begin and how large they are. A worker holds a bucket of documents.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,25 +25,21 @@ import pyarrow.parquet as pq
 
 from yanmo.common.hash_set import HashSet, distinct
 from yanmo.common.ordered_map import ordered_map
+from yanmo.curate.duplicates.proposals import FEW, propose
 from yanmo.curate.duplicates.shingle_sets import Pairs, ShingleSets, make_pairs, similarities, take_apart
 from yanmo.curate.duplicates.shingles import SHINGLE, band_keys
 from yanmo.curate.duplicates.signing import BAND_COLUMNS
+from yanmo.curate.duplicates.sorted_runs import merged
 from yanmo.curate.mapped_texts import comparable, form_of_file
 from yanmo.curate.plan import Candidates
 from yanmo.formats.documents import take_rows
 from yanmo.formats.records import write_parquet
 from yanmo.store.commit import Attempt, Result
 
-Ints = npt.NDArray[np.int64]
+Ints = npt.NDArray[np.signedinteger[Any]]
 
 REVISION = 1
 """Raised when the same documents give other pairs."""
-
-_ALL_PAIRS = 24
-"""Documents in a band that are all compared with one another. Where more share it (a form letter, say), each
-is compared with the next two and with the best ones: work stays linear, and the best can replace it."""
-_BEST = 4
-"""Best ones of such a band."""
 
 EDGES = pa.schema(
     [pa.field("first", pa.int64(), nullable=False), pa.field("second", pa.int64(), nullable=False)],
@@ -84,99 +81,26 @@ def build_edges(
         unique: indexes into `candidates`, one per text, in the order of positions.
         similarity: Jaccard similarity of shingle sets, above 0.
     """
-    scratch = attempt.path("scratch/rows.npy").parent
+    scratch = attempt.path("scratch/rank").parent
     try:
-        proposed = _propose(scratch, signed, candidates, unique, workers)
-        sets = ShingleSets.gather(scratch, mapped, candidates, unique, proposed, workers)
-        shared = similarities(proposed, sets)
+        runs = propose(scratch, signed, candidates, unique, workers)
+        sets = ShingleSets.gather(scratch, mapped, candidates, unique, runs, workers)
+        compared, found = _similar_ones(runs, sets, similarity)
     finally:
         shutil.rmtree(scratch)
-    found = proposed[shared >= similarity]
     columns = [pa.array(positions) for positions in take_apart(found)]
     write_parquet(pa.table(columns, schema=EDGES), attempt.path("edges.parquet"))
     attempt.add("edges.parquet")
-    return Result(counts={"compared": len(proposed), "similar": len(found)})
+    return Result(counts={"compared": compared, "similar": len(found)})
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Bands:
-    columns: tuple[str, ...]
-    signed: tuple[Path, ...]
-    rows: Path
-    rank: Path
-    out: Path
-
-
-def _propose(
-    scratch: Path, signed: Sequence[Path], candidates: Candidates, unique: Ints, workers: int
-) -> Pairs:
-    """Pairs of positions that share a band, sorted, each once."""
-    rows, rank = scratch / "rows.npy", scratch / "rank.npy"
-    np.save(rows, np.where(candidates.han[unique] >= SHINGLE, unique, -1))
-    np.save(rank, candidates.ranks[unique])
-    tasks = (
-        _Bands(columns=names, signed=tuple(signed), rows=rows, rank=rank, out=scratch / f"{names[0]}.npy")
-        for names in _BANDS_TOGETHER
-    )
-    found = np.zeros(0, np.uint64)
-    with ordered_map(pairs_of_bands, tasks, workers if len(unique) > _FEW else 1) as results:
-        for path in results:
-            found = distinct(np.concatenate((found, np.load(path))))
-            path.unlink()
-    return found
-
-
-_FEW = 50_000
-"""With no more documents than this, asking workers takes longer than doing it."""
-_BANDS_TOGETHER = [BAND_COLUMNS[i : i + 4] for i in range(0, len(BAND_COLUMNS), 4)]
-"""Opening a file costs as much as reading a band of 16,384 documents from it."""
-
-
-def pairs_of_bands(task: _Bands) -> Path:
-    """Write the pairs that share a key in one of some bands; returns the file."""
-    rows = np.load(task.rows)
-    positions = np.flatnonzero(rows >= 0)
-    rows, rank = rows[positions], np.load(task.rank)[positions]
-    bands = (keys[rows] for keys in _read_keys(task.signed, task.columns))
-    np.save(task.out, np.concatenate([pairs_of_keys(keys, positions, rank) for keys in bands]))
-    return task.out
-
-
-def _read_keys(signed: Sequence[Path], columns: Sequence[str]) -> Iterator[npt.NDArray[np.uint32]]:
-    """Each band's keys of all documents."""
-    table = pa.concat_tables(
-        [pq.read_table(path, columns=list(columns), partitioning=None) for path in signed]
-    )
-    return (table[name].to_numpy() for name in columns)
-
-
-def pairs_of_keys(keys: npt.NDArray[np.uint32], positions: Ints, rank: npt.NDArray[Any]) -> Pairs:
-    """Pairs of `positions` with equal keys, the smaller position first.
-
-    Args:
-        rank: of each position, 0 the best copy of all.
-    """
-    ordered = np.sort(keys)
-    shared = HashSet(ordered[1:][ordered[1:] == ordered[:-1]]).find(keys)
-    keys, positions, rank = keys[shared], positions[shared], rank[shared]
-    order = np.lexsort((rank, keys))
-    keys, positions = keys[order], positions[order]
-    bounds = np.flatnonzero(np.concatenate(([True], keys[1:] != keys[:-1], [True])))
-    sizes = np.diff(bounds)
-    start, size = np.repeat(bounds[:-1], sizes), np.repeat(sizes, sizes)
-    place = np.arange(len(keys)) - start
-    pairs = [np.zeros(0, np.uint64)]
-    for step in range(1, _ALL_PAIRS):
-        chosen = np.flatnonzero((place + step < size) & ((size <= _ALL_PAIRS) | (step <= 2)))
-        pairs.append(_ordered(positions[chosen], positions[chosen + step]))
-    for best in range(_BEST):
-        chosen = np.flatnonzero((size > _ALL_PAIRS) & (place > best))
-        pairs.append(_ordered(positions[chosen], positions[start[chosen] + best]))
-    return distinct(np.concatenate(pairs))
-
-
-def _ordered(one: Ints, other: Ints) -> Pairs:
-    return make_pairs(np.minimum(one, other), np.maximum(one, other))
+def _similar_ones(runs: Sequence[Path], sets: ShingleSets, similarity: float) -> tuple[int, Pairs]:
+    """How many pairs the runs hold, and those that are similar, sorted."""
+    compared, found = 0, [np.zeros(0, np.uint64)]
+    for pairs in merged(runs):
+        compared += len(pairs)
+        found.append(pairs[similarities(pairs, sets) >= similarity])
+    return compared, np.concatenate(found)
 
 
 def find_similar(
@@ -226,14 +150,14 @@ def _pairs_with(
     keys, han, _ = band_keys(texts)
     long_enough = np.flatnonzero(han >= SHINGLE)
     positions = np.flatnonzero(candidates.han[unique] >= SHINGLE)
-    position = np.full(len(candidates), -1, np.int64)
+    position = np.full(len(candidates), -1, np.int32)
     position[unique[positions]] = positions
     bounds = np.searchsorted(candidates.file, np.arange(len(signed) + 1))
     tasks = (
         _Meeting(signed=path, position=position[start:stop], keys=keys[:, long_enough])
         for path, start, stop in zip(signed, bounds[:-1], bounds[1:], strict=True)
     )
-    with ordered_map(pairs_of_meeting, tasks, workers if len(unique) > _FEW else 1) as results:
+    with ordered_map(pairs_of_meeting, tasks, workers if len(unique) > FEW else 1) as results:
         first, second = take_apart(np.concatenate([np.zeros(0, np.uint64), *results]))
     return make_pairs(first, long_enough[second])
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from yanmo.common.hash_set import distinct
-from yanmo.curate.duplicates.near_duplicates import pairs_of_keys
+from yanmo.curate.duplicates.proposals import pairs_of_keys
 from yanmo.curate.duplicates.shingle_sets import Pairs, ShingleSets, make_pairs, similarities
 from yanmo.curate.duplicates.shingles import SHINGLE, band_keys
 

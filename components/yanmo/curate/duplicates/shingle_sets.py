@@ -1,11 +1,13 @@
 """Sets of shingles, and the exact similarity of any two of them.
 
-The sets of a corpus' proposed documents are written one after the other to a scratch file and memory-mapped,
-so that memory does not grow with them.
+The sets of a corpus' proposed documents are written one after the other to a scratch file and memory-mapped.
+The system counts what was read of such a file as this process's memory, so that is let go after each window
+of pairs.
 """
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,11 +20,12 @@ from yanmo.common.hash_set import distinct
 from yanmo.common.jit import compiled
 from yanmo.common.ordered_map import ordered_map
 from yanmo.curate.duplicates.shingles import shingle_hashes
+from yanmo.curate.duplicates.sorted_runs import merged, read_array, write_array
 from yanmo.curate.mapped_texts import read_texts
 from yanmo.curate.plan import Candidates
 from yanmo.formats.documents import shard_bounds
 
-Ints = npt.NDArray[np.int64]
+Ints = npt.NDArray[np.signedinteger[Any]]
 Pairs = npt.NDArray[np.uint64]
 """first << 32 | second: two positions, or indexes of two texts"""
 
@@ -54,6 +57,10 @@ class ShingleSets:
     start: Ints
     """Where each position's hashes begin; -1 for documents that are not here."""
     size: npt.NDArray[np.int32]
+    pages: mmap.mmap | None = None
+    """The file that `hashes` lie in; None where they are in memory."""
+    window_bytes: int = 64 << 20
+    """How much of the file is in memory together, about."""
 
     @classmethod
     def gather(
@@ -62,11 +69,11 @@ class ShingleSets:
         mapped: Sequence[Path],
         candidates: Candidates,
         unique: Ints,
-        pairs: Pairs,
+        runs: Sequence[Path],
         workers: int,
     ) -> ShingleSets:
-        """The sets of all documents in `pairs`; each file is read once."""
-        needed = distinct(np.concatenate(take_apart(pairs)))
+        """The sets of all documents in the pairs of `runs`; each file is read once."""
+        needed = _documents_in(runs, len(unique))
         file = candidates.file[unique[needed]]
         by_file = np.argsort(file, kind="stable")
         start, size = np.full(len(unique), -1, np.int64), np.zeros(len(unique), np.int32)
@@ -78,19 +85,28 @@ class ShingleSets:
                 yield _File(
                     mapped=mapped[candidates.file[index[0]]],
                     rows=candidates.row[index],
-                    out=scratch / f"set-{number}.npy",
+                    out=scratch / f"set-{number}",
                 )
 
         total, path = 0, scratch / "hashes.bin"
-        with path.open("wb") as file_out, ordered_map(write_sets, tasks(), workers) as results:
+        path.touch()
+        with ordered_map(write_sets, tasks(), workers) as results:
             for positions, (sizes, out) in zip(groups, results, strict=True):
-                np.load(out).tofile(file_out)
+                write_array(path, read_array(out, np.uint32), "ab")
                 out.unlink()
                 size[positions] = sizes
                 start[positions] = total + np.cumsum(sizes) - sizes
                 total += int(sizes.sum())
-        hashes = np.memmap(path, np.uint32, mode="r") if total else np.zeros(0, np.uint32)
-        return cls(hashes=hashes, start=start, size=size)
+        return cls.mapped(path, start, size)
+
+    @classmethod
+    def mapped(cls, path: Path, start: Ints, size: npt.NDArray[np.int32]) -> ShingleSets:
+        """The sets in a file, mapped into memory."""
+        if not path.stat().st_size:
+            return cls(hashes=np.zeros(0, np.uint32), start=start, size=size)
+        with path.open("rb") as file:
+            pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        return cls(hashes=np.frombuffer(pages, np.uint32), start=start, size=size, pages=pages)
 
     @classmethod
     def of(cls, texts: Sequence[str]) -> ShingleSets:
@@ -98,11 +114,38 @@ class ShingleSets:
         hashes, sizes = sets_of(texts)
         return cls(hashes=hashes, start=np.cumsum(sizes) - sizes, size=sizes.astype(np.int32))
 
+    def windows(self, total: Ints) -> Iterator[slice]:
+        """Ranges of pairs whose sets are in memory together; what was read is let go after each.
+
+        Args:
+            total: hashes of both sets of each pair.
+        """
+        if self.pages is None or self.hashes.nbytes <= self.window_bytes:
+            yield slice(0, len(total))
+            return
+        for start, stop in shard_bounds(2 * _AROUND_BYTES + total * self.hashes.itemsize, self.window_bytes):
+            yield slice(start, stop)
+            if hasattr(mmap, "MADV_DONTNEED"):  # else the system decides by itself how much stays
+                self.pages.madvise(mmap.MADV_DONTNEED)
+
+
+_AROUND_BYTES = 64 << 10
+"""What Linux maps around a page that is read (fault_around_bytes)."""
+
+
+def _documents_in(runs: Sequence[Path], count: int) -> Ints:
+    """The positions, of `count`, that pairs of `runs` hold, rising."""
+    is_needed = np.zeros(count, np.bool_)
+    for pairs in merged(runs):
+        for positions in take_apart(pairs):
+            is_needed[positions] = True
+    return np.flatnonzero(is_needed)
+
 
 def write_sets(task: _File) -> tuple[Ints, Path]:
     """Write the shingle sets of some rows of a mapped file; their sizes and the file."""
     hashes, sizes = sets_of(read_texts(task.mapped, task.rows))
-    np.save(task.out, hashes)
+    write_array(task.out, hashes)
     return sizes, task.out
 
 
@@ -119,17 +162,27 @@ def similarities(pairs: Pairs, sets: ShingleSets) -> npt.NDArray[np.float64]:
     first, second = take_apart(pairs)
     total = sets.size[first].astype(np.int64) + sets.size[second]
     shared = np.zeros(len(pairs), np.int64)
-    if total.sum() > _COMPILED_FROM:
-        _count_shared(sets.hashes, sets.start, sets.size, first, second, shared)
-    else:
-        for start, stop in shard_bounds(total, _SORTED_AT_A_TIME):
-            shared[start:stop] = _shared_by_sorting(sets, first[start:stop], second[start:stop])
+    compare = _count_by_loop if total.sum() > _COMPILED_FROM else _count_by_sorting
+    for window in sets.windows(total):
+        compare(sets, first[window], second[window], shared[window])
     return np.asarray(shared / np.maximum(total - shared, 1))
 
 
 _COMPILED_FROM = 30_000_000
 """Hashes from which on it pays to load numba (1.2 s of CPU): sorting takes 40 ns per hash, the loop 1."""
 _SORTED_AT_A_TIME = 1 << 20
+
+
+def _count_by_sorting(sets: ShingleSets, first: Ints, second: Ints, shared: Ints) -> None:
+    """Set for each pair how many hashes its two sets have in common."""
+    total = sets.size[first].astype(np.int64) + sets.size[second]
+    for start, stop in shard_bounds(total, _SORTED_AT_A_TIME):
+        shared[start:stop] = _shared_by_sorting(sets, first[start:stop], second[start:stop])
+
+
+def _count_by_loop(sets: ShingleSets, first: Ints, second: Ints, shared: Ints) -> None:
+    """The same."""
+    _count_shared(sets.hashes, sets.start, sets.size, first, second, shared)
 
 
 def _shared_by_sorting(sets: ShingleSets, first: Ints, second: Ints) -> Ints:

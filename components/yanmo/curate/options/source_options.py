@@ -19,9 +19,9 @@ class SourceOptions(Options, group="sources"):
 
     sources: str = opt(
         "",
-        "files, folders, globs, a sources .yaml, or bundled, separated by commas or spaces; formats: .jsonl "
-        ".parquet .txt, plain or .gz .zst .xz .bz2; settings follow a place after a semicolon, such "
-        "as poems/;genre=shi (docs/curate.md)",
+        "files, folders, globs, a sources .yaml, bundled or bundled-chats, separated by commas or spaces; "
+        "formats: .jsonl .parquet .txt, plain or .gz .zst .xz .bz2; settings follow a place after a "
+        "semicolon, such as poems/;genre=shi (docs/curate.md)",
         kind="environment",
         form="data_sources",
         often=True,

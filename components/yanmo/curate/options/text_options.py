@@ -58,6 +58,12 @@ class FilterOptions(Options, group="filters"):
         "",
         "thresholds that replace those of the sets: FILTER=NUMBER or SET.FILTER=NUMBER, separated by commas",
     )
+    plugin_filters: str = opt(
+        "",
+        "filters of installed packages, with what a text that stays has at most or at least: NAME<=NUMBER or "
+        "NAME>=NUMBER, separated by commas (docs/plugins.md)",
+        kind="execution",  # with its package's version it is in the key, where it is given
+    )
     filter_shares: str = opt(
         "",
         "share of documents that a certain filter may drop, instead of --max-filter-share: "

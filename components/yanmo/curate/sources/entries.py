@@ -40,6 +40,9 @@ FIELDS = tuple(f"{name}_field" for name in ("text", *VALUES))
 LABEL = "label."
 BUNDLED = "bundled"
 """`--sources bundled`: the corpus that comes with Yanmo."""
+BUNDLED_CHATS = "bundled-chats"
+"""`--sources bundled-chats`: the chats that come with it."""
+_BUNDLED_FILES = {BUNDLED: "small.jsonl.zst", BUNDLED_CHATS: "chats.jsonl.zst"}
 _MOST_BYTES = 4 * MIB
 """Of a sources file; 20,000 places."""
 
@@ -82,13 +85,13 @@ def read_entries(sources: str) -> list[Entry]:
     """The entries of `--sources`, including those of sources files.
 
     Raises:
-        EnvironmentFault: `bundled` where the bundled corpus is not.
+        EnvironmentFault: `bundled` or `bundled-chats` where the bundled corpus is not.
         UsageError: an unknown setting, or a value that it cannot have.
         DataError: a sources file cannot be read.
     """
     whole = sources.strip()
-    if whole == BUNDLED:
-        return [Entry(str(_bundled()))]
+    if whole in _BUNDLED_FILES:
+        return [Entry(_bundled(whole))]
     if not _is_yaml(whole) and os.path.exists(whole):  # a name with spaces, commas or semicolons in it
         return [Entry(whole)]
     place, _, settings = whole.partition(";")
@@ -98,15 +101,16 @@ def read_entries(sources: str) -> list[Entry]:
     return [entry for text in texts for entry in _entries_of(text)]
 
 
-def _bundled() -> Path:
-    """The corpus that comes with Yanmo: in an image beside the code, else in the checkout."""
-    path = Path(os.environ.get("YANMO_CORPUS") or Path(__file__).parents[4] / "corpus/small.jsonl.zst")
+def _bundled(name: str) -> str:
+    """The corpus that comes with Yanmo, or its chats: in an image beside the code, else in the checkout."""
+    corpus = Path(os.environ.get("YANMO_CORPUS") or Path(__file__).parents[4] / "corpus/small.jsonl.zst")
+    path = corpus if name == BUNDLED else corpus.with_name(_BUNDLED_FILES[name])
     if not path.is_file():
         raise EnvironmentFault(
-            f"--sources {BUNDLED}: this installation has no corpus at {path}; run in a checkout or in the "
+            f"--sources {name}: this installation has no corpus at {path}; run in a checkout or in the "
             "data image, set YANMO_CORPUS, or give text of your own"
         )
-    return path
+    return str(path)
 
 
 def _split(whole: str) -> list[str]:
@@ -119,6 +123,8 @@ def _is_yaml(place: str) -> bool:
 
 def _entries_of(text: str) -> Iterator[Entry]:
     place, *pairs = text.split(";")
+    if place in _BUNDLED_FILES and not os.path.exists(place):
+        place = _bundled(place)
     if _is_yaml(place):
         if pairs:
             raise UsageError(f"--sources {text}: a sources file takes no settings; write them into it")

@@ -9,6 +9,7 @@ the spread of a gain is then 1.4 times as large, and the cost half.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +18,7 @@ from yanmo.curate.config import CurateOptions
 from yanmo.curate.plan import Ints32, SplitSize
 from yanmo.formats.records import CONFIRM
 
-Ints = npt.NDArray[np.int64]
+Ints = npt.NDArray[np.signedinteger[Any]]
 Bools = npt.NDArray[np.bool_]
 
 WITHOUT = (

@@ -6,6 +6,7 @@ import logging
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, islice
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,11 +16,11 @@ from yanmo.chinese.han_runs import Hashes, Runs
 from yanmo.common.errors import DataError
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.corpus import Corpus
-from yanmo.curate.document_files import count_licenses, write_splits
+from yanmo.curate.document_files import write_splits
 from yanmo.curate.duplicates.near_duplicates import find_similar
 from yanmo.curate.mapped_texts import comparable
 from yanmo.curate.mapping import cluster_digest
-from yanmo.curate.plan import Digests, hold_out, name_digests
+from yanmo.curate.plan import Digests, hold_out, is_among, name_digests
 from yanmo.curate.split.confirmation_split import WITHOUT, split_size, wants_confirmation, what_lacks
 from yanmo.curate.split.containment import HIGH_COVERAGE, coverage
 from yanmo.curate.tally import sort_genres
@@ -32,7 +33,7 @@ from yanmo.store.output import Output
 log = logging.getLogger(__name__)
 
 Bools = npt.NDArray[np.bool_]
-Ints = npt.NDArray[np.int64]
+Ints = npt.NDArray[np.signedinteger[Any]]
 
 _FEW = 20
 """With fewer test documents, the result of a genre means little."""
@@ -63,7 +64,7 @@ def build_evaluation_set(attempt: Attempt, corpus: Corpus, options: CurateOption
     counts = write_splits(attempt, corpus, positions, options.shard_characters, options.workers)
     _warn_of_small_genres(corpus, counts["documents"]["test"])
     genres = sort_genres(counts["documents"]["test"])
-    licenses = count_licenses(corpus, np.concatenate(list(positions.values())))
+    licenses = corpus.licenses(corpus.copies.unique[np.concatenate(list(positions.values()))])
     return Result(counts=counts, metadata={"text_form": corpus.form, "genres": genres, "licenses": licenses})
 
 
@@ -133,7 +134,7 @@ class EvaluationSet:
             similarity: similarity from which texts count as copies; 0 finds exact copies only.
         """
         unique = corpus.copies.unique
-        held = np.isin(corpus.candidates.cluster[unique], self.clusters)
+        held = is_among(corpus.candidates.cluster[unique], self.clusters)
         if similarity:
             near = find_similar(
                 self.texts, corpus.paths, corpus.signed, corpus.candidates, unique, similarity, workers
@@ -141,7 +142,10 @@ class EvaluationSet:
             held[near] = True
         in_cluster = np.zeros(len(held), np.bool_)
         in_cluster[corpus.cluster[held]] = True
-        return in_cluster[corpus.cluster] | np.isin(corpus.candidates.group[unique], self.groups)
+        found = in_cluster[corpus.cluster]
+        if corpus.candidates.group is not None:
+            found |= is_among(corpus.candidates.group[unique], self.groups)
+        return found
 
     @cached_property
     def chats(self) -> list[str]:

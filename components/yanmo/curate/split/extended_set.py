@@ -8,6 +8,7 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,7 @@ import numpy.typing as npt
 from yanmo.common.errors import DataError
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.corpus import Corpus
-from yanmo.curate.document_files import count_licenses, write_splits
+from yanmo.curate.document_files import write_splits
 from yanmo.curate.plan import hold_out
 from yanmo.curate.split.confirmation_split import split_size
 from yanmo.curate.tally import sort_genres
@@ -23,7 +24,7 @@ from yanmo.formats.records import CONFIRM
 from yanmo.store.commit import Attempt, Result
 from yanmo.store.output import Output
 
-Ints = npt.NDArray[np.int64]
+Ints = npt.NDArray[np.signedinteger[Any]]
 Bools = npt.NDArray[np.bool_]
 
 
@@ -120,7 +121,7 @@ def _extended(
         for what, old in pinned.manifest.counts.items()
     }
     licenses = Counter(pinned.manifest.metadata.get("licenses", {}))
-    licenses.update(count_licenses(corpus, np.concatenate(list(positions.values()))))
+    licenses.update(corpus.licenses(corpus.copies.unique[np.concatenate(list(positions.values()))]))
     metadata = {**pinned.manifest.metadata, "licenses": dict(sorted(licenses.items()))}
     metadata["genres"] = sort_genres(counts["documents"]["test"])
     return Result(counts=counts, metadata=metadata)

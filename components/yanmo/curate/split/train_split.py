@@ -15,7 +15,7 @@ from yanmo.chinese.han_runs import Runs
 from yanmo.common.errors import DataError
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.corpus import Corpus, check_share, genres_above
-from yanmo.curate.document_files import count_licenses, write_duplicates, write_splits
+from yanmo.curate.document_files import write_duplicates, write_splits
 from yanmo.curate.duplicates.planted import PLANTED, measure_planted
 from yanmo.curate.mapped_texts import comparable
 from yanmo.curate.report import describe, log_table
@@ -26,7 +26,7 @@ from yanmo.store.commit import Attempt, Result
 
 log = logging.getLogger(__name__)
 
-Ints = npt.NDArray[np.int64]
+Ints = npt.NDArray[np.signedinteger[Any]]
 Bools = npt.NDArray[np.bool_]
 _FORM_OF_WORDS = 10
 """A run in questions that occurs in more training documents than this is a common phrase."""
@@ -64,7 +64,7 @@ def write_documents(
         write_duplicates(attempt, corpus)
         if options.near_duplicate_similarity:
             report["planted_duplicates"] = _measure_planted(corpus, options.near_duplicate_similarity)
-        licenses.update(count_licenses(corpus, positions))
+        licenses.update(corpus.licenses(corpus.copies.unique[positions]))
         for path in evaluation_set.part.paths("valid-*.parquet"):
             shutil.copyfile(path, attempt.path(path.name))
             attempt.add(path.name)
@@ -207,8 +207,7 @@ def _is_too_much(corpus: Corpus, positions: Ints, allowed: float) -> bool:
 
 def _measure_planted(corpus: Corpus, similarity: float) -> dict[str, Any]:
     """How well copies of the documents with the smallest ids are found."""
-    chosen = corpus.chosen
-    chosen = chosen[np.argsort(corpus.candidates.id[chosen], kind="stable")[:PLANTED]]
+    chosen = corpus.first_by_id(corpus.chosen, PLANTED)
     texts = corpus.rows(chosen, ("text",))["text"].to_pylist()
     return measure_planted(comparable(texts, corpus.form), similarity)
 

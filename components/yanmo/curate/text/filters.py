@@ -11,6 +11,7 @@ import numpy.typing as npt
 from yanmo.curate.text.cleaning import Cleaned
 from yanmo.curate.text.filter_sets import FILTERS, REASONS, Limits
 from yanmo.curate.text.normalize import HAN, LACUNA, PRIVATE, Normalized
+from yanmo.curate.text.plugin_filters import PluginFilter
 from yanmo.curate.text.web_measures import web_measures
 
 Floats = npt.NDArray[np.float64]
@@ -24,6 +25,8 @@ class FilterRules:
     """Set -> filter -> threshold."""
     sets: Mapping[str, str]
     """Genre -> name of its set of filters; `*` is every other genre, by default with the set `verse`."""
+    plugins: tuple[PluginFilter, ...] = ()
+    """Filters of installed packages, which see every text that no filter here drops."""
 
     def set_of(self, genre: str) -> str:
         """Name of the set of filters for `genre`."""
@@ -58,6 +61,12 @@ def judge(
         limits = np.array([rules.limits[name].get(reason, sign * np.inf) for name in names])[sets]
         for i in np.flatnonzero(sign * measures[reason] > sign * limits).tolist():
             reasons[i], values[i] = reason, float(measures[reason][i])
+    for i in [i for i, reason in enumerate(reasons) if rules.plugins and not reason]:
+        for each in rules.plugins:
+            value = each.measured(normalized.texts[i], genres[i])
+            if each.drops(value):
+                reasons[i], values[i] = each.reason, value
+                break
     return Verdicts(reasons, values)
 
 

@@ -13,6 +13,7 @@ from yanmo.curate.text.cleaning import CLEANINGS, DEFAULT_CLEANINGS, Cleaning
 from yanmo.curate.text.filter_sets import REASONS, SETS, limits_of, read_pairs
 from yanmo.curate.text.filters import FilterRules
 from yanmo.curate.text.normalize import CLASSICAL, form_steps
+from yanmo.curate.text.plugin_filters import PREFIX, plugin_filters
 from yanmo.curate.text.privacy import KINDS
 from yanmo.options.nearest import did_you_mean
 from yanmo.options.values import brief, number_in
@@ -129,7 +130,7 @@ def _rules(options: CurateOptions) -> FilterRules:
         raise UsageError(
             f"--filter-sets: unknown set {unknown[0]!r}: expected one of {', '.join(SETS)}{hint}"
         )
-    return FilterRules(limits=limits, sets=sets)
+    return FilterRules(limits=limits, sets=sets, plugins=plugin_filters(options.plugin_filters))
 
 
 def allowed_shares(options: CurateOptions) -> dict[str, float]:
@@ -138,10 +139,12 @@ def allowed_shares(options: CurateOptions) -> dict[str, float]:
     Raises:
         UsageError: an unknown filter, or a value that is no share.
     """
-    shares = dict.fromkeys(REASONS, options.max_filter_share)
+    added = {f"{PREFIX}{each.plugin.name}" for each in plugin_filters(options.plugin_filters)}
+    shares = dict.fromkeys((*REASONS, *sorted(added)), options.max_filter_share)
     try:
         for name, value in read_pairs(options.filter_shares, "filter=share").items():
             share = number_in(value)
+            name = f"{PREFIX}{name}" if f"{PREFIX}{name}" in added else name
             if name not in shares or share is None or not 0 <= share <= 1:
                 hint = did_you_mean(name, REASONS) if name not in shares else ""
                 expected = f"expected a share from 0 to 1 for one of {', '.join(REASONS)}{hint}"

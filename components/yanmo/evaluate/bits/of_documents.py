@@ -22,11 +22,12 @@ from tokenizers import Tokenizer
 from yanmo.common.errors import DataError, UsageError
 from yanmo.evaluate.bits.devices import on_devices
 from yanmo.evaluate.bits.pieces import Pieces, PieceTask
-from yanmo.evaluate.documents.chats import chat_ids
 from yanmo.evaluate.documents.reading import Document
+from yanmo.formats.chat_tokens import chat_ids
 from yanmo.formats.round_trip import check_given_back, open_tokenizer
 from yanmo.model import hf_export, scoring
 from yanmo.model.decoder import Decoder
+from yanmo.model.generation.writer import Writer
 from yanmo.model.reader import Reader
 from yanmo.store.output import Output
 
@@ -76,9 +77,13 @@ class LoadedModel:
         """Tokens that are scored at a time."""
         return 16_384 if self.on_gpus else 1024
 
-    def writer(self, number: int = 0) -> Decoder:
+    @functools.cached_property
+    def _writers(self) -> list[Writer]:
+        return [Writer(model) for model in self.on_gpus or [self.model]]
+
+    def writer(self, number: int = 0) -> Writer:
         """What writes the text of this number: GPUs take turns."""
-        return self.on_gpus[number % len(self.on_gpus)] if self.on_gpus else self.model
+        return self._writers[number % len(self._writers)]
 
     def at_once(self, workers: int) -> int:
         """Texts that are written at a time: one on each GPU, or `workers` on the CPU."""
@@ -138,10 +143,17 @@ def _check_vocabulary(output: Output, tokenizer: Tokenizer, size: int, symbols: 
     used = {"<|bos|>": symbols.bos, "<|eos|>": symbols.eos}
     found = {name: tokenizer.token_to_id(name) for name in used}
     wrong = [
-        f"{n}: {i} in tokenizer.json, {used[n]} in config.json" for n, i in found.items() if i != used[n]
+        f"{n}: {i} in tokenizer.json, {used[n]} in config.json"
+        for n, i in found.items()
+        if i != used[n] and not (i is None and _is_mark(tokenizer, used[n]))  # an imported model's own
     ]
     if wrong:
         raise DataError(f"{output}: model of another vocabulary: {'; '.join(wrong)}; {_TRAIN_AGAIN}")
+
+
+def _is_mark(tokenizer: Tokenizer, token_id: int) -> bool:
+    known = tokenizer.get_added_tokens_decoder().get(token_id)
+    return known is not None and known.special
 
 
 def score(

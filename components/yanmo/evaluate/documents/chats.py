@@ -1,36 +1,11 @@
-"""Chats as the tokens that their model was trained on, of which only the answers count.
-
-    <|bos|> <|im_start|> user \n question <|im_end|> \n <|im_start|> assistant \n answer <|im_end|> \n <|eos|>
-
-The ids are those of `yanmo tokenize` (a test compares them), encoded here by the model's own tokenizer.json:
-a stage reads no code of another. What counts is each answer and the `<|im_end|>` that ends it.
-"""
+"""The turns of a document that is a chat."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-from tokenizers import Tokenizer
-
-from yanmo.common.errors import DataError
-from yanmo.formats.round_trip import check_given_back
-
-START, END = "<|im_start|>", "<|im_end|>"
-Ids = npt.NDArray[np.int64]
-Counted = npt.NDArray[np.bool_]
-
-
-class Turn(NamedTuple):
-    """What one side says."""
-
-    role: str
-    """system, user or assistant."""
-    text: str
-    is_answer: bool = False
-    """Whether it counts."""
+from yanmo.formats.chat_tokens import Turn
 
 
 def turns_of(row: Mapping[str, Any]) -> tuple[Turn, ...]:
@@ -42,48 +17,3 @@ def turns_of(row: Mapping[str, Any]) -> tuple[Turn, ...]:
         counts = turn["role"] == "assistant" if wanted is None else place in wanted
         found.append(Turn(turn["role"], row["text"][slice(*place)], counts))
     return tuple(found)
-
-
-def has_marks(tokenizer: Tokenizer) -> bool:
-    """Whether a tokenizer knows the marks around turns."""
-    return None not in (tokenizer.token_to_id(START), tokenizer.token_to_id(END))
-
-
-def chat_ids(
-    tokenizer: Tokenizer, turns: Sequence[Turn], bos: int, name: str = "a chat", who: str = "the model"
-) -> tuple[list[int], list[bool]]:
-    """`<|bos|>` and all turns of a chat, without its `<|eos|>`, and which of these tokens count.
-
-    Args:
-        name, who: the chat and its model, for a message.
-
-    Raises:
-        DataError: the tokenizer has no marks for turns, or a turn does not come back from its ids.
-    """
-    start, end = tokenizer.token_to_id(START), tokenizer.token_to_id(END)
-    if start is None or end is None:
-        raise DataError(
-            f"the evaluation set holds chats, but the model's tokenizer has no {START} and {END}; "
-            "evaluate a model of a tokenizer made by `yanmo tokenize`"
-        )
-    line_break = tokenizer.encode("\n", add_special_tokens=False).ids
-    heads = [turn.role + "\n" for turn in turns]
-    turn_texts = [head + turn.text for head, turn in zip(heads, turns, strict=True)]
-    runs = tokenizer.encode_batch(turn_texts, add_special_tokens=False)
-    named = [(f"turn {i + 1} of {name}", text) for i, text in enumerate(turn_texts)]
-    check_given_back(tokenizer, named, [run.ids for run in runs], who)
-    ids, counted = [bos], [False]
-    for turn, head, run in zip(turns, heads, runs, strict=True):
-        ids += [start, *run.ids, end, *line_break]
-        answered = [turn.is_answer and stop > len(head) for _, stop in run.offsets]
-        counted += [False, *answered, turn.is_answer, *([False] * len(line_break))]
-    return ids, counted
-
-
-def prompt_ids(tokenizer: Tokenizer, turns: Sequence[Turn], bos: int) -> list[int]:
-    """What a model reads before it answers: the turns, and the head of its own."""
-    before = chat_ids(tokenizer, turns, bos)[0]
-    start = tokenizer.token_to_id(START)
-    assert start is not None  # or chat_ids would have raised
-    head = tokenizer.encode("assistant\n", add_special_tokens=False).ids
-    return [*before, start, *head]

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from yanmo.common.errors import DataError
-from yanmo.evaluate.documents.chats import Turn, turns_of
+from yanmo.evaluate.documents.chats import turns_of
 from yanmo.evaluate.documents.groups import groups_of
+from yanmo.formats.chat_tokens import Turn
 from yanmo.formats.documents import read_documents, text_form
 from yanmo.formats.records import CONFIRM, GENRES, check_schema, num_characters
 from yanmo.store.output import Output
 
 log = logging.getLogger(__name__)
+ShortIds = npt.NDArray[np.int64]
 _BATCH = 4096
 """Documents read at a time."""
+_COLUMNS = ["id", "genre", "title", "text", "parent_id"]
+"""Of a training document."""
 
 
 @dataclass(frozen=True)
@@ -141,13 +149,59 @@ def training_texts(documents: Output, most_characters: int) -> list[TrainingDocu
 
 def training_batches(documents: Output) -> Iterator[list[TrainingDocument]]:
     """The distinct documents of the train split, some thousand at a time; augmented copies are left out."""
-    columns = ["id", "genre", "title", "text", "parent_id"]
+    for path in _train_files(documents):
+        for batch in pq.ParquetFile(path).iter_batches(_BATCH, columns=_COLUMNS):
+            yield _documents_in(batch)
+
+
+def distinct_batches(texts: Sequence[Output]) -> Iterator[list[TrainingDocument]]:
+    """The distinct documents of the train splits of several texts, each once, some thousand at a time.
+
+    A model that goes on from yesterday's has learned from yesterday's text too, and so on back: texts that
+    are nearly the same. An id is the digest of what it names, so what an earlier text holds is not decoded
+    and not searched again.
+    """
+    for first in texts[:1]:
+        yield from training_batches(first)
+    seen = np.zeros(0, np.int64)
+    for before, text in itertools.pairwise(texts):
+        seen = np.union1d(seen, _short_ids(before))
+        yield from _unseen_batches(text, seen)
+
+
+def _unseen_batches(documents: Output, seen: ShortIds) -> Iterator[list[TrainingDocument]]:
+    for path in _train_files(documents):
+        file = pq.ParquetFile(path)
+        for group in range(file.num_row_groups):
+            ids = _shortened(file.read_row_group(group, columns=["id"])["id"])
+            is_new = ~np.isin(ids, seen)
+            if is_new.any():
+                table = file.read_row_group(group, columns=_COLUMNS).filter(pa.array(is_new))
+                for batch in table.to_batches(_BATCH):
+                    yield _documents_in(batch)
+
+
+def _short_ids(documents: Output) -> ShortIds:
+    files = [_shortened(pq.read_table(path, columns=["id"])["id"]) for path in _train_files(documents)]
+    return np.concatenate([np.zeros(0, np.int64), *files])
+
+
+def _shortened(ids: pa.ChunkedArray) -> ShortIds:
+    """64 bits of each id: among 10 million documents beside 10 million others, one is taken for another in
+    1 of 180,000 corpora."""
+    return np.array([hash(each) for each in ids.to_pylist()], np.int64)
+
+
+def _train_files(documents: Output) -> Iterator[Path]:
     for path in documents.paths("train-*.parquet"):
         check_schema(path, "documents")
         check_text_form(path, text_form(documents))
-        for batch in pq.ParquetFile(path).iter_batches(_BATCH, columns=columns):
-            rows = [r for r in batch.to_pylist() if r.pop("parent_id") is None and r["text"]]
-            yield [TrainingDocument(**row) for row in rows]
+        yield path
+
+
+def _documents_in(batch: pa.RecordBatch) -> list[TrainingDocument]:
+    rows = [r for r in batch.to_pylist() if r.pop("parent_id") is None and r["text"]]
+    return [TrainingDocument(**row) for row in rows]
 
 
 def by_genre(sources: Iterable[TrainingDocument]) -> dict[str, list[str]]:

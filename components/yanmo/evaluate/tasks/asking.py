@@ -14,16 +14,16 @@ import torch
 from yanmo.common.errors import DataError
 from yanmo.evaluate.bits.of_documents import LoadedModel
 from yanmo.evaluate.bits.pieces import Pieces, PieceTask, plan_of
-from yanmo.evaluate.documents.chats import END, Turn, has_marks, prompt_ids
 from yanmo.evaluate.documents.reading import Document
 from yanmo.evaluate.tasks.tasks import LETTERS, Task, choice_metrics, chrf, make_tasks, punctuation_metrics
 from yanmo.evaluate.writing.generate import generate
+from yanmo.formats.chat_tokens import END, Turn, has_marks, prompt_ids
 from yanmo.model.scoring import token_bits
 
 log = logging.getLogger(__name__)
 _MOST_TOKENS = {"punctuation": 192, "genre": 8, "next_line": 8, "chat": 256}
 _AT_A_TIME = 64
-_SHOWN = 4
+_SHOWN = 10
 """Answers to chats that are kept with their score."""
 T = TypeVar("T")
 Ask = Callable[[str, Sequence[Sequence[Turn]], int], list[str]]

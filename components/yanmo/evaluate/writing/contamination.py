@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,11 +17,10 @@ import numpy as np
 from yanmo.common.errors import DataError
 from yanmo.evaluate.documents.reading import (
     Document,
-    TrainingDocument,
+    distinct_batches,
     genre_order,
     read_confirmation,
     read_split,
-    training_batches,
 )
 from yanmo.evaluate.hand_over import EvaluateRun
 from yanmo.evaluate.writing.copies import Copies, find_copies
@@ -114,7 +112,7 @@ def contamination(
         kept: the documents of the confirmation split, counted under `confirmation`.
     """
     both = [*scored, *kept]
-    found = find_copies([d.charged for d in both], _batches(documents), WINDOW)
+    found = find_copies([d.charged for d in both], distinct_batches(documents), WINDOW)
     cut = len(scored)
     result = _counted(scored, found, slice(cut))
     return {**result, "confirmation": _counted(kept, found, slice(cut, None))} if kept else result
@@ -137,7 +135,3 @@ def _counted(documents: Sequence[Document], copies: Copies, part: slice) -> dict
     searched = int((windows > 0).sum())
     share = round(int(hit.sum()) / searched, 5) if searched else None
     return {"window": WINDOW, "share": share, "genres": by_genre}
-
-
-def _batches(texts: Sequence[Output]) -> Iterator[list[TrainingDocument]]:
-    return chain.from_iterable(map(training_batches, texts))

@@ -10,7 +10,7 @@ from yanmo.common.logs import human_seconds
 from yanmo.common.pages import html
 from yanmo.nights.changing import Values
 from yanmo.nights.night import LINES_OF_A_VERSE, Row, Words
-from yanmo.nights.paid import paid_by, paid_for, paid_in
+from yanmo.nights.paid import paid_by, paid_for, paid_in, shown_amount
 from yanmo.nights.places import page_name, record_name
 
 _HERE = Path(__file__).parent
@@ -127,6 +127,7 @@ def _page(template: str, **values: Any) -> str:
         "verse": verse_lines,
         "utc": shown_time,
         "paid_by": paid_by,
+        "amount": shown_amount,
         "paid_for": paid_for,
         "paid_in": paid_in,
     }

@@ -187,16 +187,21 @@ def paired_scores(challenger: Evaluation, champion: Evaluation) -> dict[str, Flo
     Raises:
         DataError: they were not measured on the same documents in the same way; says what to run.
     """
-    mine, theirs = challenger.summary["conditions"], champion.summary["conditions"]
-    different = sorted(name for name in mine.keys() | theirs.keys() if mine.get(name) != theirs.get(name))
-    if different:
-        found = "; ".join(f"{n}: {_short(mine.get(n))} and {_short(theirs.get(n))}" for n in different)
-        command = evaluate_command(champion.model.manifest.key, mine)
+    found = different_conditions(challenger, champion)
+    if found:
+        command = evaluate_command(champion.model.manifest.key, challenger.summary["conditions"])
         raise DataError(
             f"{challenger.output} (challenger) and {champion.output} (champion) were not measured alike: "
             f"{found}. Measure the champion again: {command}"
         )
     return joined_scores(challenger, champion)
+
+
+def different_conditions(one: Evaluation, other: Evaluation) -> str:
+    """In what two evaluations were measured otherwise, in words; "" where they can be compared."""
+    mine, theirs = one.summary["conditions"], other.summary["conditions"]
+    different = sorted(name for name in mine.keys() | theirs.keys() if mine.get(name) != theirs.get(name))
+    return "; ".join(f"{n}: {_short(mine.get(n))} and {_short(theirs.get(n))}" for n in different)
 
 
 def evaluate_command(key: str, conditions: Mapping[str, str], *, is_champion: bool = True) -> str:

@@ -38,6 +38,7 @@ _METRICS_ZH = {
     "longest_copy": "照抄训练文本的最长片段（字）",
     "genre_obedience": "体裁相符的样例比例",
     "repeated_share": "最重复的体裁中与他篇雷同的样例比例",
+    "forgotten_bits": "文本上较微调之前多用的每字比特，各体平均",
     **{name: f"生成诗词合“{rule}”的比例" for name, rule in VERSE_ZH.items()},
 }
 _METRICS_EN = {
@@ -49,6 +50,7 @@ _METRICS_EN = {
     "longest_copy": "longest copied run, characters",
     "genre_obedience": "samples of the genre asked for",
     "repeated_share": "samples equal to another one of their genre",
+    "forgotten_bits": "bits per character of texts beyond those before tuning, mean of genres",
     **VERSE,
 }
 

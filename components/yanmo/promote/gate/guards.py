@@ -19,6 +19,7 @@ _PLACES = {
     "copied_8grams": ("memorization", "samples", "copied_8grams"),
     "longest_copy": ("memorization", "samples", "longest_copy"),
     "genre_obedience": ("memorization", "samples", "genre_obedience"),
+    "forgotten_bits": ("base", "forgotten", "bits"),
 }
 """Where an evaluation keeps a metric: section, then names."""
 

@@ -40,6 +40,7 @@ LIMIT_METRICS = {
     "longest_copy": "longest run copied from the training text, characters",
     "genre_obedience": "share of samples that are of the genre asked for",
     "repeated_share": "share of samples equal to another one of the same genre, of the worst genre",
+    "forgotten_bits": "bits per character of texts, mean over their genres, beyond those of the base model",
     **VERSE,
 }
 """Name of a metric -> what it is; `yanmo.promote.gate.guards` reads them from an evaluation."""

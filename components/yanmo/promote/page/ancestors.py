@@ -26,17 +26,27 @@ class Ancestor:
     """Input name -> `stage/key` or the URI of a raw file."""
     command: str
     """The command that makes it again; empty for a part, which its stage makes."""
+    is_former: bool = False
+    """Whether only the model that this one began from rests on it, or one before that."""
 
 
 @dataclass
 class Lineage:
-    """All ancestors, nearest first, each once."""
+    """All ancestors, nearest first, each once; those of former models after all others."""
 
     ancestors: list[Ancestor] = field(default_factory=list)
     sources: dict[tuple[str, str], None] = field(default_factory=dict)
     """Name and sha256 of raw input files, each once, in order."""
     lost: list[str] = field(default_factory=list)
     """What could not be read any more, in words."""
+
+    def own(self) -> list[Ancestor]:
+        """Those of the model itself: of a model that goes on every night the others would fill the page."""
+        return [a for a in self.ancestors if not a.is_former]
+
+    def former(self) -> list[Output]:
+        """The outputs that former models alone rest on, those models among them."""
+        return [a.output for a in self.ancestors if a.is_former]
 
     def of_stage(self, stage: str) -> Output | None:
         """The nearest ancestor made by `stage`."""
@@ -45,8 +55,11 @@ class Lineage:
 
 def trace(*outputs: Output) -> Lineage:
     """The lineage of `outputs`, breadth first; a lost ancestor is noted and does not stop it."""
-    lineage, waiting, seen = Lineage(), list(outputs), set()
-    while waiting:
+    lineage, seen = Lineage(), set()
+    waiting, bases, is_former = list(outputs), list[Output](), False
+    while waiting or bases:
+        if not waiting:
+            waiting, bases, is_former = bases, [], True
         output = waiting.pop(0)
         name = (output.manifest.stage, output.manifest.key)
         if name in seen:
@@ -58,11 +71,12 @@ def trace(*outputs: Output) -> Lineage:
             if not value:
                 continue
             if "manifest_uri" in value:
-                waiting += _opened(output, label, value, lineage)
+                is_base = output.manifest.stage == "train" and label == "model"
+                (bases if is_base else waiting).extend(_opened(output, label, value, lineage))
             else:
                 lineage.sources |= dict.fromkeys(_raw(value))
         waiting += _parts(output, lineage)
-        lineage.ancestors.append(Ancestor(output, inputs, rerun_command(output)))
+        lineage.ancestors.append(Ancestor(output, inputs, rerun_command(output), is_former))
     return lineage
 
 

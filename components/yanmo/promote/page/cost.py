@@ -14,6 +14,8 @@ from typing import Any
 from yanmo.formats.stage_cost import Span, StageCost, stage_cost, stage_span
 from yanmo.store.output import Output
 
+FORMER = "former_models"
+"""What the row of former models is called."""
 _COSTS = ("seconds", "cpu_seconds", "gpu_hours", "kwh")
 
 
@@ -29,7 +31,7 @@ class Judging:
     cpu_seconds: float
 
 
-def cost_report(outputs: Iterable[Output], judging: Judging) -> dict[str, Any]:
+def cost_report(outputs: Iterable[Output], judging: Judging, former: Iterable[Output] = ()) -> dict[str, Any]:
     """{"stages": [...], "between_seconds": ..., "total": {...}}, stages as they were made, this run the last.
 
     A value that was not measured is None.
@@ -38,20 +40,43 @@ def cost_report(outputs: Iterable[Output], judging: Judging) -> dict[str, Any]:
 
     Args:
         outputs: those without a record, and repeated ones, are left out.
+        former: others, of the models that this one goes on from; one row for all of them, `FORMER`, the
+            first.
     """
-    made = {(output.manifest.stage, output.manifest.key): output for output in outputs}
-    recorded = [output for output in made.values() if output.entries("metrics.prom")]
-    recorded.sort(key=lambda output: output.manifest.created_at)
-    rows = [_row(o.manifest.stage, o.manifest.key, o.manifest.created_at, stage_cost(o)) for o in recorded]
+    recorded, before = _recorded(outputs), _rows(_recorded(former))
+    rows = [*([_together(before)] if before else []), *_rows(recorded)]
     own = StageCost(seconds=judging.span.seconds, cpu_seconds=judging.cpu_seconds, gpu_hours=0.0)
     rows.append(_row("promote", judging.key, judging.made_at, own))
     spans = [stage_span(o) for o in recorded if judging.run_id and o.manifest.run_id == judging.run_id]
     between = between_seconds([judging.span, *(span for span in spans if span)])
-    total = {name: _sum(row[name] for row in rows) for name in _COSTS}
+    total = _total(rows)
     total["seconds"] = (total["seconds"] or 0.0) + between
+    return {"stages": rows, "between_seconds": between, "total": total}
+
+
+def _recorded(outputs: Iterable[Output]) -> list[Output]:
+    """Those with a record of what they cost, each once, as they were made."""
+    made = {(output.manifest.stage, output.manifest.key): output for output in outputs}
+    recorded = [output for output in made.values() if output.entries("metrics.prom")]
+    return sorted(recorded, key=lambda output: output.manifest.created_at)
+
+
+def _rows(recorded: Iterable[Output]) -> list[dict[str, Any]]:
+    return [_row(o.manifest.stage, o.manifest.key, o.manifest.created_at, stage_cost(o)) for o in recorded]
+
+
+def _together(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """One row for several; its key is that of the newest model among them."""
+    models = [row for row in rows if row["stage"] == "train"] or rows
+    newest = max(models, key=lambda row: row["made_at"])
+    return {"stage": FORMER, "key": newest["key"], "made_at": newest["made_at"], **_total(rows)}
+
+
+def _total(rows: Sequence[dict[str, Any]]) -> dict[str, float | None]:
+    total = {name: _sum(row[name] for row in rows) for name in _COSTS}
     if any(row["gpu_hours"] is None for row in rows):  # not 0 hours where it is not known
         total["gpu_hours"] = None
-    return {"stages": rows, "between_seconds": between, "total": total}
+    return total
 
 
 def _row(stage: str, key: str, made_at: str, cost: StageCost) -> dict[str, Any]:

@@ -29,6 +29,7 @@ _ZH = {
     "tokenizer": "词表",
     "evaluation_set": "评测集",
     "train": "训练",
+    "former_models": "此前的模型",
     "evaluate": "评测",
     "baselines": "基线",
     "writing": "写作",

@@ -30,6 +30,7 @@ _LIMITS = {
     "most_files": 200,
     "most_tasks": 300,
     "most_samples": 4,
+    "most_dialogues": 10,
     "most_of_a_value": 500,
 }
 """Members of a list and characters of a text on the page; report.json has all of them."""

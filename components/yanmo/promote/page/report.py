@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
+from yanmo.promote.gate.base import BASE
 from yanmo.promote.gate.evaluation import Evaluation
 from yanmo.promote.gate.guards import guard_metrics
 from yanmo.promote.gate.verdict import Verdict
@@ -21,7 +22,7 @@ from yanmo.store.output import Output
 from yanmo.store.runs.failure_card import survived
 from yanmo.store.schema import utc_now
 
-_SCHEMA = "yanmo.report/5"
+_SCHEMA = "yanmo.report/6"
 _MOST_SAMPLES = 4
 """Samples of each genre; evaluate looks for the nearest training text of as many."""
 _MOST_SAMPLE_CHARACTERS = 2000
@@ -33,6 +34,7 @@ def make_report(
     champion: Evaluation | None,
     baselines: Mapping[str, Any] | None,
     *,
+    base: Evaluation | None = None,
     channel: str,
     options: Mapping[str, Any],
     command: str,
@@ -43,6 +45,7 @@ def make_report(
 
     Args:
         baselines: summary.json of the baselines, or None.
+        base: what the challenger was tuned from, measured in the same way.
         options: options of promote itself.
         command: the command that gives this verdict again.
         parts: what was made beside the evaluation and is not in its lineage, but in the cost.
@@ -62,7 +65,8 @@ def make_report(
         "guards": guard_metrics(challenger),
         "lengths": group_rows("lengths", challenger, champion),
         "sources": group_rows("sources", challenger, champion),
-        "tasks": task_rows(challenger, champion),
+        "base": challenger.section(BASE),
+        "tasks": task_rows(challenger, champion, base),
         "harness": harness_rows(challenger, champion),
         "verse": challenger.section("verse"),
         "memorization": challenger.section("memorization"),
@@ -70,12 +74,13 @@ def make_report(
         "champion_writing": _writing_of(champion),
         "samples": _samples(challenger.samples),
         "training": training,
-        "survived": [card for a in lineage.ancestors for card in _survived(a.output)],
+        "survived": [card for a in lineage.own() for card in _survived(a.output)],
         "data": data_report(lineage),
-        "cost": cost_report([*(a.output for a in lineage.ancestors), *parts], judging),
+        "cost": cost_report([*(a.output for a in lineage.own()), *parts], judging, lineage.former()),
         "options": dict(options),
         "command": command,
-        "stages": [_stage(a) for a in lineage.ancestors],
+        "stages": [_stage(a) for a in lineage.own()],
+        "former_models": [_former(o) for o in lineage.former() if o.manifest.stage == "train"],
         "raw_files": [{"name": name, "sha256": digest} for name, digest in lineage.sources],
         "lost": lineage.lost,
     }
@@ -174,6 +179,10 @@ def _stage(ancestor: Ancestor) -> dict[str, Any]:
         "options": {**manifest.options, **manifest.execution},
         "command": ancestor.command,
     }
+
+
+def _former(model: Output) -> dict[str, str]:
+    return {"key": model.manifest.key, "made_at": model.manifest.created_at}
 
 
 def baseline_wins(table: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -7,10 +7,16 @@ from typing import Any
 
 from yanmo.common.aligned_table import text_table
 from yanmo.common.bootstrap import generator_for
+from yanmo.common.pages.html import cut
+from yanmo.promote.page.names import called
 from yanmo.promote.page.report import baseline_wins
 
 _ALWAYS_SHOWN = ("诗", "词")
 _VERSES = 3
+_DIALOGUES = 4
+_MOST_SHOWN = 120
+"""Characters of a question or an answer."""
+_HEADLINES = ("accuracy", "f1")
 
 
 def summary_text(report: Mapping[str, Any], seed: int) -> str:
@@ -23,10 +29,49 @@ def summary_text(report: Mapping[str, Any], seed: int) -> str:
     table, split = report["bits_per_character"], report["conditions"]["split"]
     lines = [f"Bits per character on the {split} split (lower is better)", "", *_table_lines(table), ""]
     lines += _notes(table)
+    lines += base_lines(report)
     lines += [*baseline_lines(table), report["verdict"]["sentence"]["en"], *_margin(report["verdict"]), ""]
+    lines += dialogue_lines(report)
     for genre, text in chosen_verses(report["samples"], seed):
         lines += [f"{genre} (generated)", *(f"    {line}" for line in text.splitlines()), ""]
     return "\n".join(lines)
+
+
+def base_lines(report: Mapping[str, Any]) -> list[str]:
+    """What the tuning gained and cost, beside the model that it started from; nothing where none was."""
+    base, tasks = report["base"], report["tasks"]
+    if not base:
+        return []
+    rows = [["tuning", "before", "after", "95 % interval of the change", "by chance"]]
+    for name, what in (("answers", "bits of answers"), ("forgotten", "bits of texts")):
+        change = base[name]
+        if change:
+            within = " to ".join(f"{bound:+.3f}" for bound in change["interval"] or ())
+            rows.append([what, f"{change['base']:.3f}", f"{change['tuned']:.3f}", within or "-", "-"])
+    for row in tasks["rows"] if tasks else ():
+        if row["measure"] in _HEADLINES:
+            values = [_percent(row[name]) for name in ("base", "value", "chance")]
+            within = "after: " + " to ".join(_percent(bound) for bound in row["interval"] or ())
+            rows.append([called(f"task_{row['task']}").en, values[0], values[1], within, values[2]])
+    return [*text_table(rows), ""]
+
+
+def dialogue_lines(report: Mapping[str, Any]) -> list[str]:
+    """Held-out questions and their answers, the first by id; nothing where no chat was answered."""
+    answers = report["tasks"]["answers"][:_DIALOGUES] if report["tasks"] else []
+    lines = ["Answers to held-out questions, the first by id: nobody chose them", ""] if answers else []
+    for each in answers:
+        said = [("asked", each["asked"]), ("answer", each["answer"])]
+        said += [("before", each["base"])] if each["base"] is not None else []
+        for whose, text in said:
+            first, *rest = cut(text, _MOST_SHOWN).splitlines() or ["(nothing)"]
+            lines += [f"{whose:<8}{first}", *(f"        {line}" for line in rest)]
+        lines.append("")
+    return lines
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.1f} %"
 
 
 def _margin(verdict: Mapping[str, Any]) -> list[str]:

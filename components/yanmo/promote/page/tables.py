@@ -50,36 +50,54 @@ def _group(own: Mapping[str, Any], other: Mapping[str, Any]) -> Row:
     }
 
 
-def task_rows(challenger: Evaluation, champion: Evaluation | None) -> dict[str, Any] | None:
+def task_rows(
+    challenger: Evaluation, champion: Evaluation | None, base: Evaluation | None = None
+) -> dict[str, Any] | None:
     """Our own tasks: {"how": chat or likelihood, "rows": [...], "answers": [...]}; None where none were set.
 
-    Shares are 0 to 1; chrF is 0 to 100. Answers are the challenger's, to held-out chats. The champion's
-    value is shown where it was asked as many questions in the same way.
+    Shares are 0 to 1; chrF is 0 to 100. Answers are those to held-out chats. The champion's and the base's
+    are shown where they were asked as many questions in the same way.
     """
     own = challenger.section("tasks")
     if not isinstance(own, Mapping):
         return None
-    other = (champion.section("tasks") if champion else None) or {}
-    other = other if other.get("how") == own.get("how") else {}
+    others = {"champion": _tasks_like(own, champion), "base": _tasks_like(own, base)}
     rows = [
-        _task(task, measure, own[task], other.get(task) or {})
+        _task(task, measure, own[task], {name: other.get(task) or {} for name, other in others.items()})
         for task, measure in _TASKS
         if isinstance(own.get(task), Mapping) and measure in own[task]
     ]
-    chats = own.get("chat") or {}
-    shown = [{name: text[:_MOST_CHARACTERS] for name, text in a.items()} for a in chats.get("answers", ())]
-    return {"how": own.get("how"), "rows": rows, "answers": shown} if rows else None
+    answers = [_answer(each, others) for each in (own.get("chat") or {}).get("answers", ())]
+    return {"how": own.get("how"), "rows": rows, "answers": answers} if rows else None
 
 
-def _task(task: str, measure: str, own: Mapping[str, Any], other: Mapping[str, Any]) -> Row:
+def _tasks_like(own: Mapping[str, Any], other: Evaluation | None) -> Mapping[str, Any]:
+    """The tasks of another evaluation, where they were asked in the same way."""
+    found = (other.section("tasks") if other else None) or {}
+    return found if found.get("how") == own.get("how") else {}
+
+
+def _answer(own: Mapping[str, Any], others: Mapping[str, Mapping[str, Any]]) -> Row:
+    """An answer with its question and reference, beside what the others answered to the same question."""
+    said: Row = dict(own)
+    for name, other in others.items():
+        answered = (other.get("chat") or {}).get("answers", ())
+        said[name] = next((each["answer"] for each in answered if each["asked"] == own["asked"]), None)
+    return {name: None if text is None else text[:_MOST_CHARACTERS] for name, text in said.items()}
+
+
+def _task(task: str, measure: str, own: Mapping[str, Any], others: Mapping[str, Mapping[str, Any]]) -> Row:
     headline = measure in ("accuracy", "f1")
+    beside = {
+        name: other.get(measure) if other.get("of") == own["of"] else None for name, other in others.items()
+    }
     return {
         "task": task,
         "measure": measure,
         "of": own["of"],
         "value": own[measure],
         "interval": own.get("interval") if headline else None,
-        "champion": other.get(measure) if other.get("of") == own["of"] else None,
+        **beside,
         "chance": own.get("chance"),
         "obedient": own.get("obedient") if headline else None,
     }

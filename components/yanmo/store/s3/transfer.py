@@ -68,7 +68,7 @@ class Transfer:
         """
         hashed = hashlib.sha256()
         with path.open("xb") as file:
-            write = functools.partial(os.pwrite, file.fileno())
+            write = functools.partial(_write, file.fileno())
             for data in self.chunks(wanted, name, where, large=large, seen=write):
                 hashed.update(data)
         check_sha256(where, wanted, hashed.hexdigest())
@@ -236,6 +236,18 @@ class Transfer:
             raise Damaged(f"{where}: expected {wanted.bytes} bytes, found no such file") from None
         except OutOfRange:
             raise Damaged(f"{where}: expected {wanted.bytes} bytes, found at most {offset}") from None
+
+
+def _write(file: int, data: bytes, offset: int) -> None:
+    """Write all of a part: a disk with room for some of it takes that, and refuses only the rest.
+
+    Raises:
+        OSError: no room, among others.
+    """
+    rest = memoryview(data)
+    while rest:
+        written = os.pwrite(file, rest, offset)
+        rest, offset = rest[written:], offset + written
 
 
 def _total(answer: BaseHTTPResponse) -> int | None:

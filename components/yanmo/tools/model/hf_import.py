@@ -4,59 +4,121 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from yanmo.common.answers import answer, only_answers
 from yanmo.common.errors import DataError, ExitCode, UsageError
 from yanmo.common.json_object import read_object
+from yanmo.common.logs import human_bytes
 from yanmo.formats.round_trip import check_round_trip, open_tokenizer
 from yanmo.formats.texts_at_hand import texts_at_hand
-from yanmo.model.weights_check import check_weights, weight_files
-from yanmo.options.fields import word
+from yanmo.formats.token_cache import GENRES_FILE, TOKENIZER, SpecialIds
+from yanmo.model.weights_check import (
+    INDEX,
+    PICKLES,
+    WEIGHTS,
+    check_weights,
+    num_weights,
+    read_headers,
+    weight_files,
+)
+from yanmo.options.fields import opt, word
 from yanmo.options.shared import ToolOptions, channel_opt
 from yanmo.store.commit import Attempt, Recipe, Result, commit_once
 from yanmo.store.manifest import file_sha256
 from yanmo.store.objects import ObjectStore
+from yanmo.store.output import Output
+from yanmo.tools.model.adapter_import import CONFIG as ADAPTER
+from yanmo.tools.model.adapter_import import import_adapter, is_adapter
+from yanmo.tools.model.own_tokenizer import TEMPLATE, commit_tokenizer, write_tokenizer_files
 
 log = logging.getLogger(__name__)
+REVISION = 2
+"""Raised by hand when the same files give another output; 2: with the tokenizer, its marks, and bf16."""
 _NEEDED = ("config.json", "tokenizer.json")
-_TAKEN = (*_NEEDED, "tokenizer_config.json", "special_tokens_map.json", "genres.json")
+_TAKEN = (*_NEEDED, "tokenizer_config.json", "special_tokens_map.json", "genres.json", TEMPLATE)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImportOptions(ToolOptions, group="import"):
-    """Import a Qwen3-type model from a folder in Hugging Face's format.
+    """Import a Qwen3-, Qwen2- or Llama-type model from a folder in Hugging Face's format.
 
     The store then holds it as if `yanmo train` had made it.
 
         yanmo model import FOLDER --store runs/store    # prints train/KEY, for `yanmo train --model`
+        yanmo model import s3://models/Qwen2.5-0.5B
+        yanmo model import ADAPTER --base train/KEY     # a LoRA adapter of peft's, added to its model
 
     The key depends on the files' bytes, so that importing twice makes one output. Weights may be in
-    several safetensors files and are stored as fp32. The import is refused, with the file's name,
-    for weights that are not finite or do not have the shapes of config.json, for missing or
-    duplicate parts, and for a tokenizer with another vocabulary or one that loses text. To train
-    the model further, the token cache must be made with its own tokenizer.json. Nothing in the
-    folder is executed, and pickled weights are not read.
+    several safetensors files; bf16 stays bf16, other types are stored as fp32. The import is refused,
+    with the file's name, for weights that are not finite or do not have the shapes of config.json,
+    for missing or duplicate parts, and for a tokenizer with another vocabulary or one that loses
+    text. To train the model further, text must be tokenized with its own tokenizer, which is
+    imported too: the log names it for `yanmo tokenize --tokenizer`. Of the folder only its chat
+    template is run, in jinja's sandbox, and pickled weights are not read.
     """
 
-    folder: str = word("folder with config.json, tokenizer.json and *.safetensors")
+    folder: str = word("folder or s3:// prefix with config.json, tokenizer.json and *.safetensors")
     channel: str = channel_opt("channel on whose text the tokenizer is tried too; 'none' for no channel")
+    base: str = opt("", "model that an adapter belongs to: train/KEY, or channel/pointer")
 
 
 def run(store: ObjectStore, options: ImportOptions) -> int:
-    """Check the model, commit it and print how to name it."""
-    folder = Path(options.folder)
-    files = _files(folder)
-    check(store, folder, options.channel)  # also where the same was taken before, by an older code maybe
-    digests = {path.name: file_sha256(path) for path in files}
-    recipe = Recipe(stage="train", revision=1, semantic={"imported": digests}, inputs={})
-    with only_answers():
-        output = commit_once(store, recipe, lambda attempt: _build(folder, attempt))
+    """Check the model, commit it and its tokenizer, and print how to name it."""
+    with given_folder(options.folder) as folder, only_answers():
+        if is_adapter(folder):
+            answer(f"train/{import_adapter(store, folder, options.base).manifest.key}")
+            return ExitCode.DONE
+        if options.base:
+            raise UsageError(
+                f"--base {options.base}: {options.folder} holds a model, no adapter; leave out --base"
+            )
+        files = _files(folder)
+        check(store, folder, options.channel)  # also where the same was taken before, by an older code maybe
+        digests = {path.name: file_sha256(path) for path in files}
+        tokenizer = commit_tokenizer(store, folder)
+        recipe = Recipe(stage="train", revision=REVISION, semantic={"imported": digests}, inputs={})
+        output = commit_once(store, recipe, lambda attempt: _build(folder, attempt, tokenizer))
         assert output is not None, "an import never pauses"
+        named = f"tokenizer/{tokenizer.manifest.key}"
+        log.info("tokenize with the model's own tokenizer: yanmo tokenize --tokenizer %s", named)
         answer(f"train/{recipe.key}")
     return ExitCode.DONE
+
+
+@contextmanager
+def given_folder(place: str) -> Iterator[Path]:
+    """The folder at a path, or a copy, for the time, of one on S3, whose address errors then name."""
+    if "://" not in place or place.startswith("file://"):
+        yield Path(place.removeprefix("file://"))
+        return
+    from yanmo.store.s3.files import list_s3, open_s3  # imported late: a folder needs no S3 client
+
+    if not place.startswith(("s3://", "minio://")):
+        raise UsageError(f"{place}: expected a folder, file:///path or s3://bucket/prefix")
+    base = place.rstrip("/") + "/"
+    try:
+        found = [file for file in list_s3(base) if "/" not in file.uri.removeprefix(base)]
+    except DataError as error:
+        raise DataError(f"{place}: no such prefix; look at the address") from error
+    with tempfile.TemporaryDirectory(prefix="yanmo-import-") as copies:
+        for file in found:
+            name = file.uri.removeprefix(base)
+            if name in (*_TAKEN, ADAPTER) or name.endswith((".safetensors", INDEX)):
+                log.info("downloading %s, %s", file.uri, human_bytes(file.bytes))
+                with open_s3(file.uri) as source, (Path(copies) / name).open("wb") as copy:
+                    shutil.copyfileobj(source, copy, 1 << 24)
+            elif name.endswith(PICKLES):  # seen, so that it is named; never read
+                (Path(copies) / name).touch()
+        try:
+            yield Path(copies)
+        except (DataError, UsageError) as error:
+            raise type(error)(str(error).replace(copies, place.rstrip("/"))) from error
 
 
 def _files(folder: Path) -> list[Path]:
@@ -109,16 +171,31 @@ def check(store: ObjectStore, folder: Path, channel: str) -> None:
     check_round_trip(tokenizer, texts_at_hand(store, channel), f"{path}")
 
 
-def _build(folder: Path, attempt: Attempt) -> Result:
-    from yanmo.model.hf_export import load, save
+def _stored_dtype(folder: Path) -> str:
+    """How the weights are stored: bf16 where all of them are bf16, else fp32, which holds any of them."""
+    return "bfloat16" if {one.dtype for one in read_headers(folder).values()} == {"BF16"} else "float32"
 
-    loaded = load(folder)
-    tokenizer = [folder / name for name in _TAKEN[1:4] if (folder / name).is_file()]
-    names = save(loaded.model, loaded.symbols, attempt.path("config.json").parent, tokenizer)
-    for name in names:
+
+def _build(folder: Path, attempt: Attempt, tokenizer: Output) -> Result:
+    from yanmo.model.hf_export import Symbols, describe, read_config
+    from yanmo.model.weights_file import join_tensors, read_tensor, write_one_by_one
+
+    config, _ = read_config(folder)
+    marks = SpecialIds.read(tokenizer.path(GENRES_FILE))  # as text is tokenized for it
+    symbols = Symbols(bos=marks.bos, eos=marks.eos, pad=marks.pad, genres=marks.genres, tag_ids=marks.tag_ids)
+    into, dtype, stored = attempt.path("config.json").parent, _stored_dtype(folder), read_headers(folder)
+    if config.tie_word_embeddings:
+        stored.pop("lm_head.weight", None)
+    if dtype == "bfloat16":
+        join_tensors(stored, into / WEIGHTS)
+    else:
+        shapes = {name: one.shape for name, one in stored.items()}
+        write_one_by_one(shapes, into / WEIGHTS, lambda name: read_tensor(stored[name]))
+    names = [WEIGHTS, *describe(config, symbols, into, dtype=dtype), *write_tokenizer_files(folder, into)]
+    for name in sorted(names):
         attempt.add(name)
-    parameters = sum(p.numel() for p in loaded.model.parameters())
     return Result(
-        counts={"steps": 0, "tokens": 0, "parameters": parameters},
-        metadata={"imported": True, "genres": list(loaded.symbols.genres)},
+        counts={"steps": 0, "tokens": 0, "parameters": num_weights(into)},
+        metadata={"imported": True, "genres": list(symbols.genres)},
+        references={TOKENIZER: tokenizer},
     )

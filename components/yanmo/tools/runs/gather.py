@@ -108,7 +108,7 @@ def gather(store: ObjectStore, channel: str = "", last: int = 0) -> Gathered:
         UsageError: there is no such channel.
     """
     named = _named(store, channel)
-    runs, evaluations = _runs(store), _evaluations(store)
+    runs, evaluations = _runs(store), evaluations_in(store)
     sets = _sets_of_channel(store, named)
     _add_lost(runs, named, [e for e in evaluations if not channel or set_of(e) in sets])
     _find_chains(store, list(runs.values()))
@@ -205,7 +205,9 @@ def _missing(model: Output, listed: Iterable[ObjectInfo]) -> str:
     )
 
 
-def _evaluations(store: ObjectStore) -> list[Output]:
+def evaluations_in(store: ObjectStore) -> list[Output]:
+    """Every evaluation of the store that can be read."""
+
     def opened(folder: KeyFolder) -> Output | None:
         try:
             return find_output(store, folder.stage, folder.key)

@@ -17,6 +17,7 @@ from datetime import datetime
 from yanmo.common.aligned_table import text_table
 from yanmo.common.errors import DataError
 from yanmo.formats.stage_cost import StageCost, stage_cost
+from yanmo.nights.paid import shown_amount
 from yanmo.nights.prices import Prices
 from yanmo.nights.settings import prices_of
 from yanmo.options.fields import opt
@@ -222,4 +223,4 @@ def _cells(each: Sum) -> Sequence[str]:
     kwh = "-" if each.kwh is None else f"{each.kwh:.3f}"
     more = "" if each.is_whole else "+"
     hours = (each.seconds / 3600, each.cpu_hours, each.gpu_hours)
-    return (str(each.outputs), *(f"{value:.3f}" for value in hours), kwh, f"{each.price:.2f}{more}")
+    return (str(each.outputs), *(f"{value:.3f}" for value in hours), kwh, f"{shown_amount(each.price)}{more}")

@@ -13,6 +13,8 @@ from yanmo.common.errors import EnvironmentFault
 from yanmo.train.config import TrainConfig
 
 if TYPE_CHECKING:
+    import torch
+
     from yanmo.model.decoder import Decoder
 
 _COMPILERS = ("c++", "g++", "clang++")
@@ -41,6 +43,16 @@ def find_device(asked: str) -> str:
     if asked != "auto" and not found[asked]:
         raise EnvironmentFault(f"--device {asked}: this machine has no such device; use --device cpu")
     return asked if asked != "auto" else "cuda" if found["cuda"] else "cpu"
+
+
+def release_cached(device: torch.device) -> None:
+    """Hand back what torch's allocator holds of a GPU and nothing uses; a CPU's holds nothing."""
+    import torch
+
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+    elif device.type == "mps":
+        torch.mps.empty_cache()
 
 
 def has_compiler() -> bool:
@@ -97,9 +109,10 @@ def prepare(decoder: Decoder, options: TrainConfig, device: str) -> str:
 
     from yanmo.model.attention import activate_best_flash, choose_path, lowest_capability, path_name
     from yanmo.model.decoder import Block
+    from yanmo.train.backends.precision import DTYPES
 
     check_compiler(options, device)
-    dtype = torch.bfloat16 if options.precision == "bf16" else torch.float32
+    dtype = DTYPES[options.precision]
     if device == "cuda":
         torch.set_float32_matmul_precision("high" if options.tf32 else "highest")
         torch.backends.cuda.enable_cudnn_sdp(options.cudnn_attention)

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from yanmo.model.decoder import Decoder
+from yanmo.train.backends.loss_scale import LossScale
 from yanmo.train.config import TrainConfig
 from yanmo.train.data import Batch
 
@@ -110,8 +111,14 @@ class Engine(Protocol):
     def restore(self, read: StateReader, updates: int) -> None:
         """Load a state that was saved with any backend, ZeRO stage and number of ranks."""
 
+    def loss_scale(self) -> LossScale:
+        """State of fp16's loss scaling, for a checkpoint; empty in other precisions."""
+
+    def set_loss_scale(self, state: LossScale) -> None:
+        """Go on with a state that `loss_scale` returned, of any backend; an empty one changes nothing."""
+
     def full_weights(self) -> dict[str, Tensor]:
-        """Every parameter's fp32 weights in its shape, on the CPU, on every rank."""
+        """The fp32 weights of every parameter that is trained in its shape, on the CPU, on every rank."""
 
     def scoring(self) -> AbstractContextManager[Decoder]:
         """The decoder in evaluation mode with whole weights; each rank may run it as often as it needs."""

@@ -21,10 +21,13 @@ from torch import Tensor
 
 from yanmo.model.attention import document_bounds
 from yanmo.model.decoder import Decoder
+from yanmo.model.lora import adapt
 from yanmo.train.backends.engine import WEIGHT, Part, StateReader
+from yanmo.train.backends.loss_scale import LossScale
 from yanmo.train.backends.optimizer import MatrixAdamW, Piece, cut_places
 from yanmo.train.config import TrainConfig
 from yanmo.train.data import Batch
+from yanmo.train.frequent_tokens import DRAWN, NEAR
 
 
 def collective_timeout(options: TrainConfig) -> timedelta:
@@ -134,6 +137,13 @@ class FlatEngine:
         """Copy `flats` to the weights that the forward pass reads."""
         raise NotImplementedError
 
+    def loss_scale(self) -> LossScale:
+        """See `Engine`."""
+        return {}
+
+    def set_loss_scale(self, state: LossScale) -> None:
+        """See `Engine`."""
+
     def full_weights(self) -> dict[str, Tensor]:
         """See `Engine`."""
         found = {}
@@ -151,8 +161,8 @@ class FlatEngine:
         return found
 
     def shapes(self) -> dict[str, torch.Size]:
-        """Shape of each parameter, even where its weights are partitioned."""
-        return {name: p.shape for name, p in self.decoder.named_parameters()}
+        """Shape of each parameter that is trained, even where its weights are partitioned."""
+        return {name: p.shape for name, p in trained(self.decoder)}
 
     @contextmanager
     def scoring(self) -> Iterator[Decoder]:
@@ -173,11 +183,25 @@ class FlatEngine:
         ]
         if self.decoder.attention == "varlen":
             arrays.append(document_bounds(rows.segments_BT))
+        bounds, count = len(arrays) - 4, len(arrays)
+        if rows.kinds_BT is not None and rows.frequent is not None:
+            kinds = rows.kinds_BT.reshape(-1)[arrays[3]]
+            whole = np.flatnonzero(kinds != NEAR)
+            arrays += [rows.frequent.order, np.flatnonzero(kinds == NEAR), whole, kinds[whole] == DRAWN]
         tensors = [torch.from_numpy(x) for x in arrays]
-        if self.device.type == "cuda":
+        if self.device.type == "cuda" and self.options.pin_memory:
             tensors = [x.pin_memory() for x in tensors]
-        ids, segments, targets, *places = (x.to(self.device, non_blocking=True) for x in tensors)
-        return module(ids, segments, targets, scale, *places)
+        ids, segments, targets, at, *others = (x.to(self.device, non_blocking=True) for x in tensors)
+        apart: tuple[Any, ...] | None = None
+        if len(arrays) > count and rows.frequent is not None:
+            plan = rows.frequent.plan
+            apart = (*others[bounds:], plan.count, plan.share)
+        return module(ids, segments, targets, scale, at, others[0] if bounds else None, apart)
+
+
+def trained(decoder: Decoder) -> Iterator[tuple[str, torch.nn.Parameter]]:
+    """Names and parameters of what is not frozen."""
+    return ((name, p) for name, p in decoder.named_parameters() if p.requires_grad)
 
 
 def copy_with(decoder: Decoder, weights: dict[str, Tensor], device: torch.device) -> Decoder:
@@ -185,6 +209,8 @@ def copy_with(decoder: Decoder, weights: dict[str, Tensor], device: torch.device
     dtype = next(decoder.parameters()).dtype
     with torch.random.fork_rng(devices=[]):  # its first weights, which nobody sees, would move dropout's
         whole = Decoder(copy.copy(decoder.config))
+        if decoder.lora:
+            adapt(whole, decoder.lora, seed=0)
     if decoder.config.tie_word_embeddings:
         weights = {**weights, "lm_head.weight": weights["model.embed_tokens.weight"]}
     whole.load_state_dict(weights)

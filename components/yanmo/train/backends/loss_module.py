@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import Tensor, nn
 
 from yanmo.model.decoder import Decoder
+from yanmo.model.frequent_loss import Apart, frequent_cross_entropy
 from yanmo.model.loss import linear_cross_entropy
 
 
@@ -23,15 +26,21 @@ class LossModule(nn.Module):
         scale: float,
         at: Tensor | None = None,
         bounds: Tensor | None = None,
+        apart: tuple[Any, ...] | None = None,
     ) -> Tensor:
         """The summed loss, in nats, of the positions that have a target, times `scale`.
 
         Args:
             at: these positions in the flattened rows; None looks them up, which waits for the device.
             bounds: see `yanmo.model.attention.documents`.
+            apart: the fields of an `Apart`: positions that compute the logits of frequent tokens alone; None
+                where all compute all.
         """
         hidden_BTD = self.decoder.hidden(ids_BT, segments_BT, bounds)
         if at is None:
             at = (targets_BT >= 0).flatten().nonzero().squeeze(1)
         hidden_ND = hidden_BTD.flatten(0, 1).index_select(0, at)
-        return linear_cross_entropy(hidden_ND, self.decoder.lm_head.weight, targets_BT.flatten()[at], scale)
+        targets_N, weight_VD = targets_BT.flatten()[at], self.decoder.lm_head.weight
+        if apart is not None:
+            return frequent_cross_entropy(hidden_ND, weight_VD, targets_N, scale, Apart(*apart))
+        return linear_cross_entropy(hidden_ND, weight_VD, targets_N, scale)

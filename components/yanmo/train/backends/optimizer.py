@@ -72,13 +72,16 @@ def orthogonalize(update: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def parameter_groups(model: nn.Module, options: Any) -> list[dict[str, Any]]:
-    """The optimizer's parameter groups: matrices of the layers, embedding, head (if untied), norms.
+    """The optimizer's parameter groups: matrices of the layers, embedding, head (if untied), norms and
+    biases; what is frozen is in none.
 
     Args:
         options: a TrainConfig.
     """
     matrices, embedding, head, norms = [], [], [], []
     for name, parameter in model.named_parameters():
+        if not parameter.requires_grad:
+            continue
         if parameter.ndim < 2:
             norms.append(parameter)
         elif "embed_tokens" in name:

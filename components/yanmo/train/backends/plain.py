@@ -1,10 +1,10 @@
 """The engine with torch alone: for Apple's MPS, for machines without DeepSpeed, for comparison.
 
-Every rank holds everything. Weights are in one flat fp32 tensor per group; with bf16 the forward pass reads a
-flat bf16 copy, and gradients are accumulated in fp32. `DistributedDataParallel` is not used, as it reduces
-gradients in the dtype of the parameters: with bf16 the other backend would give other results. Instead there
-is one all-reduce per group after the last backward pass; it does not overlap with computation, so use
-DeepSpeed for many GPUs.
+Every rank holds everything. Weights are in one flat fp32 tensor per group; with bf16 or fp16 the forward pass
+reads a flat copy in that type, and gradients are accumulated in fp32. `DistributedDataParallel` is not used,
+as it reduces gradients in the dtype of the parameters: with bf16 the other backend would give other results.
+Instead there is one all-reduce per group after the last backward pass; it does not overlap with computation,
+so use DeepSpeed for many GPUs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from yanmo.model.decoder import Decoder
 from yanmo.train.backends.engine import Part, StateReader
 from yanmo.train.backends.flat import FlatEngine, collective_timeout
 from yanmo.train.backends.loss_module import LossModule
+from yanmo.train.backends.loss_scale import FIRST_POWER, WINDOW, LossScale
 from yanmo.train.backends.optimizer import MatrixAdamW, Piece, parameter_groups
+from yanmo.train.backends.precision import DTYPES
 from yanmo.train.config import TrainConfig
 from yanmo.train.data import Batch
 
@@ -43,8 +45,15 @@ class PlainEngine(FlatEngine):
             )
         self.rank, self.world_size = dist.get_rank(), dist.get_world_size()
         self.options, self.decoder = options, decoder.to(self.device)
-        self._dtype = torch.bfloat16 if options.precision == "bf16" else torch.float32
+        self._dtype = DTYPES[options.precision]
+        scaled = options.precision == "fp16"
+        self._scaler = torch.amp.GradScaler(device, growth_interval=WINDOW) if scaled else None
+        self._scale = 2.0**FIRST_POWER if self._scaler else 1.0
+        """Of the loss, in fp16; a number here, so that reading it waits for the device once a step."""
         self._module = LossModule(decoder)
+        for parameter in decoder.parameters():
+            if not parameter.requires_grad:
+                parameter.data = parameter.data.to(self._dtype)
         groups = parameter_groups(decoder, options)
         names = {id(p): name for name, p in decoder.named_parameters()}
         self._read: list[Tensor] = []
@@ -95,11 +104,12 @@ class PlainEngine(FlatEngine):
     def accumulate(self, rows: Batch, num_targets: int) -> Tensor:
         """See `Engine`."""
         num_targets = max(num_targets, 1)  # a batch that holds only questions of chats has none
-        loss = self._loss(self._module, rows, 1.0 / num_targets)
+        # The scale goes in before the sums in fp16, where most of the gradient would be 0 without it.
+        loss = self._loss(self._module, rows, self._scale / num_targets)
         if self.forwarded:
             self.forwarded()
         loss.backward()  # type: ignore[no-untyped-call]
-        return loss.detach().float() * num_targets
+        return loss.detach().float() * (num_targets / self._scale)
 
     def step(self) -> Tensor:
         """See `Engine`; nothing is read back from a device that computes asynchronously."""
@@ -107,6 +117,9 @@ class PlainEngine(FlatEngine):
         if self.world_size > 1:
             for gradient in gradients:
                 dist.all_reduce(gradient)
+        if self._scaler:
+            self._scaler.scale(gradients[0].new_zeros(()))  # makes its scale, at its first use
+            self._scaler.unscale_(self.optimizer)
         self._norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(g) for g in gradients]))
         finite = torch.isfinite(self._norm)
         if self._defers:
@@ -119,8 +132,25 @@ class PlainEngine(FlatEngine):
             self.optimizer.step()
             self._copy_to_forward()
         self._updates = self._updates + finite
+        if self._scaler:
+            self._scaler.update()
+            self._scale = self._scaler.get_scale()
         self.skip()
         return finite
+
+    def loss_scale(self) -> LossScale:
+        """See `Engine`."""
+        if self._scaler is None:
+            return {}
+        state = self._scaler.state_dict()
+        return {"scale": state["scale"], "good_steps": state["_growth_tracker"]}
+
+    def set_loss_scale(self, state: LossScale) -> None:
+        """See `Engine`."""
+        if self._scaler and state:
+            own = {"scale": state["scale"], "_growth_tracker": state["good_steps"]}
+            self._scaler.load_state_dict(self._scaler.state_dict() | own)
+            self._scale = state["scale"]
 
     def skip(self) -> None:
         """See `Engine`."""

@@ -26,8 +26,9 @@ from torch import Tensor
 
 from yanmo.model.decoder import Decoder
 from yanmo.train.backends.engine import StateReader
-from yanmo.train.backends.flat import FlatEngine, collective_timeout, copy_with
+from yanmo.train.backends.flat import FlatEngine, collective_timeout, copy_with, trained
 from yanmo.train.backends.loss_module import LossModule
+from yanmo.train.backends.loss_scale import WINDOW, LossScale
 from yanmo.train.backends.optimizer import MatrixAdamW, Piece, parameter_groups
 from yanmo.train.backends.zero_config import engine_config, fit_buckets
 from yanmo.train.config import TrainConfig
@@ -119,7 +120,7 @@ class ZeroEngine(FlatEngine):
         deepspeed.init_distributed(backend, timeout=collective_timeout(options), verbose=False)
         self.rank, self.world_size = dist.get_rank(), dist.get_world_size()
         self.options, self.decoder = options, decoder
-        self._shapes = {name: p.shape for name, p in decoder.named_parameters()}
+        self._shapes = {name: p.shape for name, p in trained(decoder)}
         self.optimizer = MatrixAdamW(
             parameter_groups(decoder, options), (options.adam_beta1, options.adam_beta2)
         )
@@ -131,6 +132,8 @@ class ZeroEngine(FlatEngine):
             config=config,
             dist_init_required=False,
         )[0]
+        if options.precision == "fp16":  # as many overflows in a row are the training's own to judge
+            self._engine.optimizer.loss_scaler.raise_error_at_min_scale = False
         if self._is_stage_3:
             self._locate(*self._stage_3())
         else:
@@ -144,7 +147,7 @@ class ZeroEngine(FlatEngine):
     def _pieces_of(self, group: int) -> list[Piece]:
         """Stages 1 and 2: the group's parameters lie one after another and are cut into equal parts."""
         pieces = []
-        for name, parameter in self.decoder.named_parameters():
+        for name, parameter in trained(self.decoder):
             mapping = parameter._hp_mapping  # type: ignore[attr-defined]
             if mapping is None or mapping.param_group_index != group:
                 continue
@@ -182,7 +185,11 @@ class ZeroEngine(FlatEngine):
         # DeepSpeed averages over ranks; times their number it is the sum. A batch may have no target: chats'
         # questions.
         scale = self.world_size / max(num_targets, 1)
-        loss = self._loss(self._engine, rows, scale)
+        # In fp16 DeepSpeed multiplies the loss by this at the start of the backward pass; it has to be there
+        # before the sums in fp16, which are made in the forward pass. It is a power of 2, so this is exact.
+        of_loss = self.loss_scale().get("scale", 1.0)
+        loss = self._loss(self._engine, rows, scale * of_loss)
+        loss = loss if of_loss == 1 else loss / of_loss
         if self.forwarded:
             self.forwarded()
         self._engine.backward(loss)
@@ -198,11 +205,30 @@ class ZeroEngine(FlatEngine):
 
     def skip(self) -> None:
         """See `Engine`."""
+        scale = self.loss_scale()
         self.optimizer.idle = True
         try:
             self._engine.step()
         finally:
             self.optimizer.idle = False
+            self.set_loss_scale(scale)
+
+    def loss_scale(self) -> LossScale:
+        """See `Engine`."""
+        if self.options.precision != "fp16":
+            return {}
+        scaler = self._engine.optimizer.loss_scaler
+        return {
+            "scale": float(scaler.cur_scale),
+            "good_steps": (scaler.cur_iter - scaler.last_overflow_iter - 1) % WINDOW,
+        }
+
+    def set_loss_scale(self, state: LossScale) -> None:
+        """See `Engine`."""
+        if state:
+            scaler = self._engine.optimizer.loss_scaler
+            scaler.cur_scale = state["scale"]
+            scaler.cur_iter, scaler.last_overflow_iter = state["good_steps"], -1
 
     def gradient_norm(self) -> float:
         """See `Engine`."""
@@ -216,7 +242,7 @@ class ZeroEngine(FlatEngine):
             if zero.persistent_parameters:
                 zero.persistent_parameters[0].all_gather(zero.persistent_parameters)
             return
-        for name, parameter in self.decoder.named_parameters():
+        for name, parameter in trained(self.decoder):
             parameter.data.copy_(read(name, "weight", 0, parameter.numel()).view_as(parameter))
 
     @contextmanager
@@ -226,4 +252,15 @@ class ZeroEngine(FlatEngine):
             with super().scoring() as decoder:
                 yield decoder
             return
-        yield copy_with(self.decoder, self.full_weights(), self.device)
+        yield copy_with(self.decoder, self._frozen() | self.full_weights(), self.device)
+
+    def _frozen(self) -> dict[str, Tensor]:
+        """Under ZeRO-3, what is not trained, put together on the CPU."""
+        import deepspeed
+
+        found = {}
+        for name, parameter in self.decoder.named_parameters():
+            if not parameter.requires_grad:
+                with deepspeed.zero.GatheredParameters([parameter]):
+                    found[name] = parameter.detach().cpu().clone()
+        return found

@@ -8,6 +8,7 @@ from typing import Any
 
 from yanmo.common.errors import UsageError
 from yanmo.common.given_file import given_json, kind_of_json
+from yanmo.train.backends.loss_scale import FIRST_POWER, WINDOW
 from yanmo.train.config import TrainConfig
 
 _OURS = {
@@ -18,7 +19,7 @@ _OURS = {
     "optimizer": "--optimizer",
     "scheduler": "--schedule",
     "bf16": "--precision",
-    "fp16": "--precision bf16 (there is no fp16)",
+    "fp16": "--precision",
     "torch_autocast": "--precision",
     "communication_data_type": "the engine: gradients are reduced in fp32",
     "zero_optimization.stage": "--zero-stage",
@@ -70,6 +71,10 @@ def engine_config(options: TrainConfig, *, check_batch: bool = True) -> dict[str
         # gradients by 0.26 % (measured).
         config["bf16"] = {"enabled": True, "immediate_grad_update": True}
         config["communication_data_type"] = "fp32"
+    if options.precision == "fp16":
+        scaling = {"loss_scale": 0, "initial_scale_power": FIRST_POWER, "loss_scale_window": WINDOW}
+        config["fp16"] = {"enabled": True, "hysteresis": 1, "min_loss_scale": 1, **scaling}
+        config["communication_data_type"] = "fp32"
     if options.deepspeed_config:
         theirs = _read(options.deepspeed_config)
         _check(theirs, options, [] if check_batch else _BATCH)
@@ -113,7 +118,7 @@ def _check(theirs: dict[str, Any], options: TrainConfig, excused: Sequence[str])
         "gradient_clipping": options.clip,
         "zero_optimization.stage": options.zero_stage,
         "bf16": {"enabled": options.precision == "bf16"},
-        "fp16": {"enabled": False},
+        "fp16": {"enabled": options.precision == "fp16"},
         "communication_data_type": "fp32",
     }
     where = f"--deepspeed-config {options.deepspeed_config}"

@@ -20,6 +20,7 @@ import json
 import logging
 import os
 import shutil
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 
-from yanmo.common.errors import DataError, wrong_in
+from yanmo.common.errors import DataError, StorageError, wrong_in
 from yanmo.common.plain_json import json_value
 from yanmo.model.weights_file import write_tensors
 from yanmo.store.durable_files import fsync_dir
@@ -43,6 +44,9 @@ _FORMAT = "yanmo-checkpoint-2"
 _KEPT = 2
 """Newest checkpoints that are always kept."""
 _PREFIX = "step-"
+_SHARED_SECONDS, _LOOK_SECONDS = 90.0, 0.2
+"""How long a file that another node has written may be unseen: NFS keeps what it knows of a folder for 60 s
+by default (nfs(5), acdirmax)."""
 _RNG, _CUDA_RNG = "torch_rng_state", "cuda_rng_state"
 
 
@@ -92,6 +96,8 @@ def index_of(engine: Engine, position: Position, *, keep: bool) -> str:
         "updates": engine.updates,
         "keep": keep,
     }
+    if scale := engine.loss_scale():
+        index["loss_scale"] = scale
     return json.dumps(index, indent=1)
 
 
@@ -106,10 +112,7 @@ def commit(temporary: Path, final: Path, index: str) -> None:
     Raises:
         OSError: no space, no permission; nothing half-written will be read as a checkpoint.
     """
-    entries = []
-    for path in sorted(temporary.glob("rank-*.json")):
-        entries.append(json_value(path.read_text(encoding="utf-8")))
-        path.unlink()
+    entries = [_of_rank(temporary, rank) for rank in range(json_value(index)["ranks"])]
     path = temporary / "index.json"
     path.write_text(index, encoding="utf-8")
     manifest = temporary / "manifest.json"
@@ -121,6 +124,28 @@ def commit(temporary: Path, final: Path, index: str) -> None:
     temporary.rename(final)
     set_pointer(final.parent, "latest", final.name)
     prune(final.parent)
+
+
+def _of_rank(temporary: Path, rank: int) -> dict[str, Any]:
+    """What a rank says of its file; of another node's, a shared folder may show it only after a while.
+
+    Raises:
+        StorageError: it is not shown.
+    """
+    path, until = temporary / f"rank-{rank:05d}.json", time.monotonic() + _SHARED_SECONDS
+    while True:
+        try:
+            found = dict(json_value(path.read_text(encoding="utf-8")))
+        except (FileNotFoundError, ValueError) as error:
+            if time.monotonic() > until:
+                raise StorageError(
+                    f"{path}: rank {rank} has written its part of the checkpoint, and it is not here after "
+                    f"{_SHARED_SECONDS:.0f} s: --store has to be one folder that all nodes share"
+                ) from error
+            time.sleep(_LOOK_SECONDS)
+        else:
+            path.unlink()
+            return found
 
 
 def set_pointer(root: Path, pointer: str, name: str) -> None:
@@ -238,7 +263,7 @@ def load(engine: Engine, folder: Path, identity: dict[str, str]) -> Position:
     """
     index = json_value((folder / "index.json").read_text(encoding="utf-8"))
     _check_identity(folder, index, identity)
-    files: list[Any] = [safe_open(p, framework="pt") for p in sorted(folder.glob("rank-*.safetensors"))]
+    files: list[Any] = [safe_open(folder / name, framework="pt") for name in _rank_files(folder)]
     places = {key: file for file in files for key in file.keys() if "/" in key}  # noqa: SIM118
     runs: dict[tuple[str, str], list[tuple[int, str]]] = {}
     for key in places:
@@ -250,9 +275,16 @@ def load(engine: Engine, folder: Path, identity: dict[str, str]) -> Position:
         return torch.cat(pieces)[start : start + count]
 
     engine.restore(read, index["updates"])
+    engine.set_loss_scale(index.get("loss_scale", {}))
     if engine.rank < len(files):
         _restore_random(engine, files[engine.rank])
     return Position(index["step"], index["identity"], index["progress"])
+
+
+def _rank_files(folder: Path) -> list[str]:
+    """Names of the ranks' files, by the manifest: on NFS a list of the folder may be a minute old."""
+    files = json_value((folder / "manifest.json").read_text(encoding="utf-8"))["files"]
+    return sorted(entry["name"] for entry in files if entry["name"].endswith(".safetensors"))
 
 
 def _restore_random(engine: Engine, file: Any) -> None:

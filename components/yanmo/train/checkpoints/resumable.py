@@ -18,8 +18,10 @@ from yanmo.common.errors import UsageError
 from yanmo.options.fields import by_kind
 from yanmo.train import job
 from yanmo.train.backends.engine import Engine
+from yanmo.train.backends.loss_scale import FIRST_POWER
 from yanmo.train.checkpoints import checkpoint
 from yanmo.train.checkpoints.checkpoint import Position
+from yanmo.train.checkpoints.far_parts import FarParts
 from yanmo.train.checkpoints.writer import Writer
 from yanmo.train.collectives import Collectives
 from yanmo.train.config import TrainConfig
@@ -50,6 +52,8 @@ class Resumable:
     """Called with what is being done, each time that changes: for the watchdog."""
     figures: RankFigures = field(default_factory=RankFigures)
     """What this rank counts for /metrics."""
+    far_parts: FarParts | None = None
+    """Of several nodes without a common folder."""
 
     step: int = 0
     skipped: list[Skipped] = field(default_factory=list)
@@ -72,10 +76,12 @@ class Resumable:
 
     def __post_init__(self) -> None:
         options, engine = self.options, self.engine
-        self.health = Health(options.nonfinite_steps, options.spike_nats)
+        halvings = FIRST_POWER if options.precision == "fp16" else 0
+        self.health = Health(options.nonfinite_steps, options.spike_nats, halvings)
         self.ledger = Ledger(self.collectives, options.batch_rows)
         self.watch = Stopwatch()
-        self.writer = Writer(engine, self.folder / job.CHECKPOINTS, self.collectives, self.figures)
+        root = self.folder / job.CHECKPOINTS
+        self.writer = Writer(engine, root, self.collectives, self.figures, self.far_parts)
         self.validation_policy = ValidationPolicy.of(options)
         self.metrics_log = MetricsLog(options, engine, self.samples, self.folder)
 
@@ -88,7 +94,7 @@ class Resumable:
         """Resume from the newest whole checkpoint, if there is one."""
         self.writer.clear()
         root = self.folder / job.CHECKPOINTS
-        found = self.collectives.from_first(checkpoint.newest(root) if self.engine.rank == 0 else None)
+        found = self._from_first(checkpoint.newest(root) if self.engine.rank == 0 else None)
         if found is not None:
             self._load(found)
             log.info("resuming at step %d of %d from %s", self.step, self.options.steps, found)
@@ -96,6 +102,11 @@ class Resumable:
         if self.note:
             rows = self.options.micro_rows
             self.metrics_log.event(self.step, "settings", reason=self.note, micro_batch=rows)
+
+    def _from_first(self, found: Path | None) -> Path | None:
+        """Rank 0's checkpoint, as this rank's machine calls it: nodes may have mounted the store anywhere."""
+        name = self.collectives.from_first(found.name if found else None)
+        return self.folder / job.CHECKPOINTS / name if name else None
 
     def _first_sample(self) -> int:
         """The first sample of the next step."""
@@ -138,6 +149,8 @@ class Resumable:
 
     def _load(self, folder: Path) -> None:
         self.beat(LOADING)
+        if self.far_parts:
+            self.far_parts.share(folder, self.collectives, is_first=self.engine.rank == 0)
         position = checkpoint.load(self.engine, folder, self.identity)
         progress = position.progress
         self.step = self._saved_step = position.step
@@ -165,7 +178,7 @@ class Resumable:
         found = None
         if self.engine.rank == 0 and rewinds <= self.options.rewinds:
             found = checkpoint.newest(root, before_step=trouble.first_step)
-        found = self.collectives.from_first(found)
+        found = self._from_first(found)
         if found is None:
             why = "no checkpoint from before it" if rewinds == 1 else f"after {rewinds - 1} rewinds"
             raise UsageError(
@@ -226,7 +239,7 @@ class Resumable:
         if problem:
             self._warn("the best model, %s, is damaged (%s); the last one is taken instead", best, problem)
             self.metrics_log.event(self.step, "best", damaged=problem)
-        best = self.collectives.from_first(None if problem else best)
+        best = self._from_first(None if problem else best)
         if best is not None and checkpoint.step_of(best) != self.step:
             came_from = self.step
             self._load(best)
@@ -240,15 +253,17 @@ class Resumable:
 
 
 def identity_of(
-    options: TrainConfig, samples: Samples, cache_digest: str, shape: dict[str, Any]
+    options: TrainConfig, samples: Samples, cache_digest: str, shape: dict[str, Any], base_digest: str = ""
 ) -> dict[str, str]:
     """`Position.identity` of a training: digests of what its checkpoints must have been made with.
 
     Args:
         cache_digest: content digest of the token cache.
         shape: fields of the decoder's config.
+        base_digest: content digest of the frozen model, which the checkpoints do not hold; "" for none.
     """
-    return {
+    base = {"frozen model": base_digest[:16]} if base_digest else {}
+    return base | {
         "token cache": cache_digest[:16],
         "data plan": samples.plan(0).digest[:16],
         "model shape": checkpoint.digest(shape),

@@ -97,6 +97,11 @@ class Uploader:
         """
         return max(self._label(self._newest()), self._work.saved_label)
 
+    @property
+    def work_name(self) -> str:
+        """Where the work lies in the store."""
+        return self._work.name
+
     def newest(self) -> Kept | None:
         """The newest whole checkpoint; None where there is none."""
         name = self._newest()

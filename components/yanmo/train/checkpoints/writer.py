@@ -16,6 +16,7 @@ from pathlib import Path
 from yanmo.train.backends.engine import Engine
 from yanmo.train.checkpoints import checkpoint
 from yanmo.train.checkpoints.checkpoint import Position
+from yanmo.train.checkpoints.far_parts import FarParts
 from yanmo.train.collectives import Collectives
 from yanmo.train.metrics.rank_figures import RankFigures
 
@@ -30,13 +31,19 @@ class Writer:
     """The checkpoints of one run on one rank; all ranks call every method (not the properties) together."""
 
     def __init__(
-        self, engine: Engine, root: Path, collectives: Collectives, figures: RankFigures | None = None
+        self,
+        engine: Engine,
+        root: Path,
+        collectives: Collectives,
+        figures: RankFigures | None = None,
+        far_parts: FarParts | None = None,
     ) -> None:
         """Args:
+        far_parts: of several nodes without a common folder.
         figures: where it is counted what writing took, and what failed.
         """
         self._engine, self._root, self._collectives = engine, root, collectives
-        self._figures = figures or RankFigures()
+        self._figures, self._far_parts = figures or RankFigures(), far_parts
         self._began = 0.0
         self._thread: threading.Thread | None = None
         self._error: Exception | None = None
@@ -46,7 +53,7 @@ class Writer:
 
     def clear(self) -> None:
         """Delete half-written checkpoints of a run that was killed."""
-        if self._engine.rank == 0:
+        if self._engine.rank == 0 or (self._far_parts and self._far_parts.is_first_here):
             for stale in self._root.glob(".tmp-*"):
                 shutil.rmtree(stale, ignore_errors=True)
 
@@ -77,7 +84,14 @@ class Writer:
         self._index = checkpoint.index_of(self._engine, position, keep=keep)
         self._step = position.step
         folder, rank = self._temporary(position.step), self._engine.rank
-        self._start(lambda: checkpoint.write_rank(folder, rank, tensors))
+        name, far = checkpoint.name_of(position.step), self._far_parts
+
+        def write() -> None:
+            checkpoint.write_rank(folder, rank, tensors)
+            if far:
+                far.send(folder, name, rank)
+
+        self._start(write)
 
     def settle(self, *, writing: bool, failed: bool) -> None:
         """Commit when every rank has written.
@@ -101,9 +115,11 @@ class Writer:
         if self._engine.rank == 0:
             temporary, index = self._temporary(step), self._index
             final = self._root / checkpoint.name_of(step)
-            began = self._began
+            began, far, ranks = self._began, self._far_parts, self._engine.world_size
 
             def commit() -> None:
+                if far:
+                    far.bring(temporary, final.name, ranks)
                 checkpoint.commit(temporary, final, index)
                 self._figures.checkpoint_seconds = time.monotonic() - began
 

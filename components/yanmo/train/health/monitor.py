@@ -169,7 +169,7 @@ def _layer(name: str) -> str:
 
 def _layers_of(engine: Engine) -> dict[str, int]:
     """Layer -> its index, the same on every rank and in every ZeRO stage."""
-    names = dict.fromkeys(_layer(name) for name, _ in engine.decoder.named_parameters())
+    names = dict.fromkeys(_layer(name) for name, p in engine.decoder.named_parameters() if p.requires_grad)
     return {layer: place for place, layer in enumerate(names)}
 
 

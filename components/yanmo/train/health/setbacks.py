@@ -41,7 +41,11 @@ class Health:
     """Skipped steps in a row that are trouble; 0: no number is."""
     spike_nats: float
     """Rise of the loss that is a spike, nats per token; 0: none is."""
+    halvings: int = 0
+    """Steps in a row that fp16's loss scale may take to come down: a finite loss whose gradient is not. They
+    are no trouble; more of them are counted as others are."""
     _bad: int = 0
+    _halved: int = 0
     _high: int = 0
     _recent: deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT_STEPS))
 
@@ -53,13 +57,16 @@ class Health:
             loss: its mean loss, nats per token.
             moved: whether it moved the weights.
         """
+        if not moved and math.isfinite(loss) and self._halved < self.halvings:
+            self._halved += 1
+            return None
         if not moved or not math.isfinite(loss):
             self._bad += 1
             if self.nonfinite_steps and self._bad >= self.nonfinite_steps:
                 what = f"{self._bad} steps in a row had a loss or gradient that is not finite"
                 return Trouble(step - self._bad + 1, what)
             return None
-        self._bad = 0
+        self._bad = self._halved = 0
         return self._spike(step, loss)
 
     def _spike(self, step: int, loss: float) -> Trouble | None:
@@ -77,11 +84,13 @@ class Health:
 
     def state(self) -> dict[str, Any]:
         """State for a checkpoint."""
-        return {"bad": self._bad, "high": self._high, "recent": list(self._recent)}
+        state = {"bad": self._bad, "high": self._high, "recent": list(self._recent)}
+        return state | ({"halved": self._halved} if self.halvings else {})
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restore what `state` returned."""
         self._bad, self._high = state["bad"], state["high"]
+        self._halved = state.get("halved", 0)
         self._recent = deque(state["recent"], maxlen=_RECENT_STEPS)
 
 

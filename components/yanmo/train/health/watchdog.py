@@ -68,16 +68,20 @@ class Watchdog:
         limit: float,
         on_hang: Callable[[str], None],
         write_figures: Callable[[Path], None] = lambda path: None,
+        step_limit: float = 0.0,
     ) -> None:
         """Args:
         folder: the run's folder.
         limit: seconds without a beat; 0 never ends the process.
+        step_limit: the same within a training step, for several nodes: the first step of a start, which may
+            compile, does not count, and a step may take four times the longest one so far. 0: as `limit`.
         on_hang: called with a description before the process ends; must not wait for anything.
         write_figures: writes what the rank has counted to a file; called once a second while it trains.
         """
         self._write_figures = write_figures
         self._path = heartbeat_path(folder, rank)
-        self._limit, self._on_hang = limit, on_hang
+        self._limit, self._step_limit, self._on_hang = limit, step_limit, on_hang
+        self._steps, self._longest_step = 0, 0.0
         self._beat = time.monotonic()
         self._doing = STARTING
         self._stop = threading.Event()
@@ -99,7 +103,11 @@ class Watchdog:
 
     def beat(self, doing: str) -> None:
         """Report that the training thread is alive, and what it begins; takes less than a microsecond."""
-        self._doing, self._beat = doing, time.monotonic()
+        now = time.monotonic()
+        if self._step_limit and self._doing.startswith(TRAINING):
+            self._longest_step = max(self._longest_step, now - self._beat) if self._steps else 0.0
+            self._steps += 1
+        self._doing, self._beat = doing, now
 
     def _run(self) -> None:
         touched, silence, shown = 0.0, Silence(), ""
@@ -109,13 +117,19 @@ class Watchdog:
             with suppress(OSError):
                 os.utime(_alive_path(self._path))
             silent = silence.look(self._beat)
-            if self._limit and silent > self._limit:
-                self._end(silent)
+            limit = self._limit_now()
+            if limit and silent > limit:
+                self._end(silent, limit)
             if self._beat > touched:
                 touched = time.monotonic()
                 with suppress(OSError):  # a full disk is reported by whoever writes what matters
                     os.utime(self._path)
                 self._note_figures()
+
+    def _limit_now(self) -> float:
+        if not (self._limit and self._step_limit and self._steps and self._doing.startswith(TRAINING)):
+            return self._limit
+        return min(self._limit, max(self._step_limit, 4 * self._longest_step))
 
     def _note_figures(self) -> None:
         with suppress(OSError):
@@ -130,11 +144,12 @@ class Watchdog:
         with suppress(OSError):
             doing_path(self._path).write_text(f"{doing}\n", encoding="utf-8")
 
-    def _end(self, silent: float) -> None:
+    def _end(self, silent: float, limit: float) -> None:
         sys.stderr.flush()
         faulthandler.dump_traceback(sys.stderr, all_threads=True)
+        of = "--hang-seconds" if limit == self._limit else "by --standstill-seconds"
         self._on_hang(
-            f"no progress for {silent:.0f} s while {self._doing} (--hang-seconds {self._limit:g}); the "
+            f"no progress for {silent:.0f} s while {self._doing} ({of} {limit:g}); the "
             "stacks of all threads are in workers.log. Another rank or the machine may be stuck; run the "
             "same command again to go on from the last checkpoint"
         )

@@ -1,10 +1,12 @@
 """How much memory a training needs, before it starts; without torch, so that the supervisor can say it.
 
-Per rank, in bytes, for P parameters on w ranks, e bytes per weight that the forward reads (4, bf16: 2):
+Per rank, in bytes, for P parameters on w ranks, e bytes per weight that the forward reads (4; in 16 bits: 2);
+with LoRA the weights are the frozen ones and the adapter's, and P below is of the adapter alone:
 
     weights       e P                      ZeRO-3: e P / w
     master        4 P / w                  fp32; the plain backend has it once, and none besides in fp32
-    gradients     4 P (and e P while the backward runs, in bf16)       ZeRO-2, 3: 4 P / w
+    gradients     4 P (and e P while the backward runs, in 16 bits; of that ZeRO-2 and 3 hold no more than a
+                  bucket of DeepSpeed's in fp32, 2 GB)                  ZeRO-2, 3: 4 P / w
     optimizer     4 per element under Muon, 8 under AdamW, / w
     activations   tokens of a micro batch x layers x (4 D + 6 HE + 3 KE + 4 F) e; with gradient
                   checkpointing tokens x layers x D e; besides the backward's own, of one layer (two); the
@@ -30,6 +32,7 @@ from pathlib import Path
 from yanmo.common.errors import EnvironmentFault
 from yanmo.common.logs import human_bytes
 from yanmo.model.flash_limits import Capability, misfit
+from yanmo.options.fields import NONE
 from yanmo.train.config import TrainConfig
 from yanmo.train.options.model_options import num_parameters, shape_of
 
@@ -40,6 +43,9 @@ CUDA context, cuBLAS and NCCL buffers (not measured)."""
 FREE_SHARE = 0.92
 """Share of the memory that may be planned for: allocators waste some."""
 _LOSS_ROWS = 256
+MOST_OF_A_BUCKET = 500_000_000
+"""Gradients that DeepSpeed reduces at a time, at most (its default; backends/zero_config.py takes fewer for a
+smaller model). ZeRO-2 and 3 free them then: a model of billions never has all its gradients on a rank."""
 _PROBE_ROWS = 4
 """Rows that health/monitor.py reads."""
 _SCORED_TOKENS, _GPU_LOGITS = 1024, 1 << 27
@@ -78,26 +84,29 @@ def estimate(options: TrainConfig, vocab_size: int, device: str, rows: int = 0) 
     Args:
         rows: of a micro batch; 0 takes the options'.
     """
-    shape, w = shape_of(options), options.ranks
-    count = num_parameters(shape, vocab_size)
-    tables = (1 if options.tied_head else 2) * vocab_size * options.width
-    e = 2 if options.precision == "bf16" else 4
+    w, every, count = options.world_size, *parameters(options, vocab_size)
+    tables = 0 if options.lora_rank else (1 if options.tied_head else 2) * vocab_size * options.width
+    e = 4 if options.precision == "fp32" else 2
     muon = options.optimizer == "muon"
     states = 8 * tables + (4 if muon else 8) * (count - tables)
     if options.backend == "torch":
-        weights, gradients, share = (e + 4 if e == 2 else 4) * count, 4 * count, 1
+        weights, gradients, share = e * every + (4 * count if e == 2 else 0), 4 * count, 1
     else:
         stage, share = options.zero_stage, w
-        weights = e * count // (w if stage == 3 else 1) + 4 * count // w
+        weights = e * every // (w if stage == 3 else 1) + 4 * count // w
         gradients = 4 * count // (w if stage > 1 else 1) + 4 * count // w
     # The head's fp32 gradient is there before the others; in the backward the embedding's joins it.
-    passing = 4 * tables + (e * count if e == 2 else 0)
+    in_16_bits = e * count if e == 2 else 0
+    is_freed = options.backend == "deepspeed" and options.zero_stage > 1
+    passing = 4 * tables + (min(in_16_bits, 4 * MOST_OF_A_BUCKET) if is_freed else in_16_bits)
+    if options.frequent_tokens:  # the head in order of frequency, and its gradient in its own order again
+        passing += 2 * e * vocab_size * options.width
     optimizer, host = states // share, 0
     if options.offload == "optimizer":
         host = optimizer + 8 * count // share
         weights, gradients, optimizer = weights - 4 * count // w, gradients - 4 * count // w, 0
     backward = activations(options, vocab_size, rows or options.micro_rows, e, device) + passing
-    moments = _Moments(options, vocab_size, count, tables, e, device)
+    moments = _Moments(options, vocab_size, every, count, tables, e, device)
     writing = (4 * count + states) // w  # a checkpoint's copy, made while the training goes on
     on_host = device == "cuda"
     peak = max(backward, moments.update(), moments.look(), moments.validation())
@@ -113,14 +122,31 @@ def estimate(options: TrainConfig, vocab_size: int, device: str, rows: int = 0) 
     )
 
 
+def parameters(options: TrainConfig, vocab_size: int) -> tuple[int, int]:
+    """Parameters that there are, and that are trained: with LoRA, the adapter's."""
+    every = num_parameters(shape_of(options), vocab_size)
+    if not options.lora_rank:
+        return every, every
+    inner = {"gate_proj", "up_proj", "down_proj"}
+    queries, keys = options.heads * options.head_width, options.kv_heads * options.head_width
+    outputs = {"q_proj": queries, "o_proj": queries, "k_proj": keys, "v_proj": keys}
+    others = (options.feed_forward if name in inner else outputs[name] for name in options.lora_names)
+    trained = options.layers * options.lora_rank * sum(options.width + other for other in others)
+    return every + trained, trained
+
+
 @dataclass(frozen=True)
 class _Moments:
     """Bytes that moments other than forward and backward need, on top of what is always there."""
 
     options: TrainConfig
     vocab_size: int
+    every: int
+    """Parameters, also those that are frozen."""
     count: int
+    """Those that are trained."""
     tables: int
+    """Those of them in embedding and head."""
     e: int
     device: str
 
@@ -130,21 +156,25 @@ class _Moments:
 
     def update(self) -> int:
         """The monitor's weights of before, its differences of one parameter, and the update's own."""
-        o, matrices, table = self.options, self.count - self.tables, self.vocab_size * self.options.width
+        o, matrices, table = self.options, self.count - self.tables, self._table
         found = 0
         if o.monitor != "off" and o.monitor_every <= o.steps:
-            found = 4 * self.count // o.ranks + 2 * 4 * table
-        muon = 4 * matrices // o.ranks if o.optimizer == "muon" else 0
-        if muon and self._is_shared_out and o.ranks > 1:
+            found = 4 * self.count // o.world_size + 2 * 4 * table
+        muon = 4 * matrices // o.world_size if o.optimizer == "muon" else 0
+        if muon and self._is_shared_out and o.world_size > 1:
             muon += 8 * matrices  # every matrix is cut: put together, and the updates
-        norm = 8 * max(matrices, table) // o.ranks if o.backend == "deepspeed" else 0  # in float64
+        norm = 8 * max(matrices, table) // o.world_size if o.backend == "deepspeed" else 0  # in float64
         return found + max(muon, norm)
+
+    @property
+    def _table(self) -> int:
+        return self.vocab_size * self.options.width if self.tables else 0
 
     def _whole(self) -> int:
         """Under ZeRO-3 a whole decoder for the time, on the device and, while it is made, in fp32."""
         if not self._is_shared_out:
             return 0
-        return (self.e + (8 if self.device != "cuda" else 0)) * self.count
+        return (self.e + (8 if self.device != "cuda" else 0)) * self.every
 
     def look(self) -> int:
         """What `--monitor full` makes of a few rows: attention of all heads, all logits."""
@@ -164,8 +194,12 @@ class _Moments:
         return self._whole() + 3 * 4 * rows * self.vocab_size
 
     def export(self) -> int:
-        """All weights in fp32, and the model that is written: always on the CPU."""
-        return 8 * self.count
+        """All weights in fp32, and the model that is written: always on the CPU.
+
+        What is frozen is read and written one weight at a time: the largest in its type, in fp32, as bytes.
+        """
+        frozen = 3 * 4 * self.vocab_size * self.options.width if self.every > self.count else 0
+        return 8 * self.count + frozen
 
 
 def activations(options: TrainConfig, vocab_size: int, rows: int, e: int, device: str) -> int:
@@ -280,15 +314,17 @@ def _advice(options: TrainConfig, vocab_size: int, device: str, limit: int) -> s
     rows = largest_that_fits(options, vocab_size, device)
     if fits():
         return f"--micro-batch {rows} would fit"
-    ways: list[tuple[str, dict[str, object]]] = [
-        ("--gradient-checkpointing", {"gradient_checkpointing": True}),
-        ("--zero-stage 3", {"zero_stage": 3} if options.ranks > 1 else {}),
-        ("--offload optimizer", {"offload": "optimizer"} if device == "cuda" else {}),
+    is_deepspeed, goes_on = options.backend == "deepspeed", options.model not in ("", NONE)
+    ways: list[tuple[str, dict[str, object], bool]] = [
+        ("--gradient-checkpointing", {"gradient_checkpointing": True}, True),
+        ("--zero-stage 3", {"zero_stage": 3}, is_deepspeed and options.world_size > 1),
+        ("--offload optimizer", {"offload": "optimizer"}, is_deepspeed and device == "cuda"),
+        ("--lora-rank 16", {"lora_rank": 16, "optimizer": "adamw"}, goes_on and not options.lora_rank),
     ]
     so_far: dict[str, object] = {}
     parts = ["--micro-batch 1"]
-    for text, change in ways:
-        if (change and options.backend == "deepspeed") or "gradient_checkpointing" in change:
+    for text, change, is_possible in ways:
+        if is_possible:
             so_far.update(change)
             parts.append(text)
             if fits(**so_far):

@@ -54,7 +54,7 @@ def fitted(options: TrainConfig, vocab_size: int) -> TrainConfig:
         "batch: %d rows x %d forwards x %d ranks = %d rows = %d tokens a step (%d positions each)",
         options.micro_rows,
         options.accumulation,
-        options.ranks,
+        options.world_size,
         options.batch_rows,
         options.batch_rows * options.context,
         options.context,
@@ -126,7 +126,8 @@ def _remember(path: Path, key: str, rows: int) -> None:
 
 
 def _key(options: TrainConfig, vocab_size: int) -> str:
-    names = ("context", "precision", "optimizer", "gradient_checkpointing", "attention", "packing", "compile")
+    names = ["context", "precision", "optimizer", "gradient_checkpointing", "attention", "packing", "compile"]
+    names += ["lora_rank", "lora_targets", "lora_dropout"] if options.lora_rank else []
     asked = {name: getattr(options, name) for name in (*names, "backend", "zero_stage", "offload", "ranks")}
     value = {**shape_of(options), **asked, "rows": options.rank_rows, "vocabulary": vocab_size}
     text = json.dumps({**value, "gpu": gpu_name(), "gib": options.memory_gib}, sort_keys=True)
@@ -149,15 +150,17 @@ def _try(options: TrainConfig, vocab_size: int) -> int:
 
 def search(options: TrainConfig, vocab_size: int, device: str) -> int:
     """The largest micro batch whose forward and backward leave room for gradients and optimizer."""
-    import torch
 
+    from yanmo.model.lora import adapt
     from yanmo.train.backends.accelerator import prepare
     from yanmo.train.backends.loss_module import LossModule
-    from yanmo.train.models.first_decoder import decoder_shape
+    from yanmo.train.backends.precision import DTYPES
+    from yanmo.train.models.first_decoder import decoder_shape, lora_of
 
-    decoder = decoder_shape(options, vocab_size).to(
-        device, torch.bfloat16 if options.precision == "bf16" else torch.float32
-    )
+    decoder = decoder_shape(options, vocab_size).to(device, DTYPES[options.precision])
+    if options.lora_rank:
+        adapt(decoder, lora_of(options), options.seed)
+        decoder.to(device, next(decoder.parameters()).dtype)
     prepare(decoder, options, device)
     module = LossModule(decoder)
     known = estimate(options, vocab_size, device, 1)

@@ -190,6 +190,12 @@ QUALITY = (
 RANKS = (
     Metric(name="ranks", help="Ranks on this pod", zh="本 Pod 上的进程数"),
     Metric(
+        name="node",
+        help="Number of this pod's node among those that train together, from 0",
+        zh="本 Pod 的节点在共同训练的各节点中的编号，从 0 起",
+    ),
+    Metric(name="nodes", help="Nodes that train together", zh="共同训练的节点数"),
+    Metric(
         name="ranks_doing",
         help="Ranks by what they do; a rank that stands still is doing what it did last",
         zh="各进程正在做什么；停住的进程仍按它最后所做的计",

@@ -77,13 +77,20 @@ class MetricsGauges:
                 telemetry.set("step", line["step"])
         telemetry.source(lambda: self.show(_FRESH_SECONDS))
 
-    def starting(self, ranks: int, steps: int, checkpoint_seconds: float = 0.0) -> None:
-        """The workers are being started; 0 seconds between checkpoints for no such rule."""
+    def starting(
+        self, ranks: int, steps: int, checkpoint_seconds: float = 0.0, *, node: int = 0, nodes: int = 1
+    ) -> None:
+        """The workers are being started; 0 seconds between checkpoints for no such rule.
+
+        Args:
+            node: this one's number, of so many `nodes`.
+        """
         with self._lock:
             self._runs, self._is_broken = True, False
             self._moves, self._beats = Silence(), {}
             self._counted = {rank: (_sum(*both), RankFigures()) for rank, both in self._counted.items()}
-            self._telemetry.set("ranks", ranks)
+            for name, value in (("ranks", ranks), ("node", node), ("nodes", nodes)):
+                self._telemetry.set(name, value)
             self._telemetry.set("steps", steps)
             if checkpoint_seconds:
                 self._telemetry.set("checkpoint_interval_seconds", checkpoint_seconds)

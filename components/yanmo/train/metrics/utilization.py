@@ -113,7 +113,7 @@ class Utilization:
         peak = 1e12 * options.peak_tflops
         if not peak and device.type == "cuda":
             peak = peak_flops(torch.cuda.get_device_name(device)) or 0.0
-        self._peak = peak * options.ranks
+        self._peak = peak * options.world_size
 
     def figures(self, tokens_per_second: float) -> dict[str, Any]:
         """Memory of this rank now and at most, bytes; FLOP/s; MFU where the peak is known or given."""

@@ -16,9 +16,12 @@ from yanmo.common.logs import human_seconds
 from yanmo.formats.token_cache import TokenCache
 from yanmo.model.bigram_start import count_bigrams, set_bigram_start
 from yanmo.model.decoder import Decoder, DecoderConfig
-from yanmo.model.hf_export import Symbols, load
+from yanmo.model.hf_export import Symbols, load, load_frozen
+from yanmo.model.lora import adapt
+from yanmo.model.lora_shape import Lora
 from yanmo.model.weights_check import WEIGHTS
 from yanmo.store.output import Output
+from yanmo.train.backends.precision import DTYPES
 from yanmo.train.config import TrainConfig
 from yanmo.train.data import Samples
 from yanmo.train.models.starting_model import CONFIG, check_tokenizer
@@ -97,15 +100,29 @@ def _pairs(cache: TokenCache, samples: Samples) -> Iterator[tuple[NDArray[Any], 
 
 
 def starting_model(model: Output, options: TrainConfig, cache: TokenCache) -> Decoder:
-    """The decoder of a committed model, to train further.
+    """The decoder of a committed model, to train further, or to train an adapter beside it.
 
     Raises:
         DataError: it was trained with another tokenizer, or its files are damaged.
     """
     check_tokenizer(model, cache)
     model.path(WEIGHTS)
-    decoder = load(model.path(CONFIG).parent).model
+    folder = model.path(CONFIG).parent
+    frozen = DTYPES[options.precision]
+    decoder = load_frozen(folder, frozen) if options.lora_rank else load(folder).model
     found = decoder.config
     longest = max(found.max_position_embeddings, options.context)
     decoder.config = dataclasses.replace(found, max_position_embeddings=longest)
+    if options.lora_rank:
+        adapt(decoder, lora_of(options), options.seed)
     return decoder.train()
+
+
+def lora_of(options: TrainConfig) -> Lora:
+    """What the options say is trained beside a frozen model; `--lora-rank` is above 0."""
+    return Lora(
+        rank=options.lora_rank,
+        alpha=options.lora_alpha,
+        dropout=options.lora_dropout,
+        targets=options.lora_names,
+    )

@@ -51,11 +51,16 @@ def check_tokenizer(model: Output, cache: TokenCache) -> None:
     if model.manifest.metadata.get("imported"):  # maybe by an older version, which did not check
         check_round_trip(open_tokenizer(model.path("tokenizer.json")), probe_texts(), f"{model}")
     found = read_object(model.path(CONFIG)).get("vocab_size")
-    if found != cache.vocab_size:
+    if not isinstance(found, int) or found < cache.vocab_size:  # Qwen's embeddings have some rows more
         raise DataError(
             f"{model}: vocabulary of {found}, the token cache has {cache.vocab_size}; tokenize with "
             "the tokenizer of the model"
         )
+
+
+def vocabulary_of(model: Output) -> int:
+    """Rows of a starting model's embedding, of which a tokenizer may leave the last ones unused."""
+    return int(read_object(model.path(CONFIG))["vocab_size"])
 
 
 def check_finite(model: Output) -> None:
@@ -92,9 +97,7 @@ def shape_in(config: Mapping[str, Any]) -> dict[str, int | bool]:
     """
     missing = [name for name in _SHAPE.values() if name not in config]
     if missing:
-        raise DataError(
-            f"{CONFIG} of the starting model lacks {', '.join(missing)}: expected a Qwen3-type one"
-        )
+        raise DataError(f"{CONFIG} of the starting model lacks {', '.join(missing)}: name another model")
     shape = {ours: config[theirs] for ours, theirs in _SHAPE.items()}
     wrong = [f"{_SHAPE[name]} {value!r}" for name, value in shape.items() if not _is_possible(name, value)]
     if wrong or shape["heads"] % shape["kv_heads"] or shape["head_width"] % 2:

@@ -23,16 +23,26 @@ def fitting_ranks(batch_rows: int, micro_batches: Iterable[int], most: int) -> i
     wanted = [rows for rows in micro_batches if rows > 0]
 
     def fits(ranks: int) -> bool:
-        return batch_rows % ranks == 0 and all((batch_rows // ranks) % rows == 0 for rows in wanted)
+        return (
+            batch_rows > 0
+            and batch_rows % ranks == 0
+            and all((batch_rows // ranks) % rows == 0 for rows in wanted)
+        )
 
     return next((ranks for ranks in range(most, 0, -1) if fits(ranks)), 0)
+
+
+def rows_of_a_node(values: Mapping[str, Any]) -> int:
+    """Rows of a batch that one node trains on; 0 where they do not divide among the nodes."""
+    rows, nodes = int(values["batch_rows"]), max(int(values["nnodes"]), 1)
+    return rows // nodes if rows % nodes == 0 else 0
 
 
 def left_to_a_cpu(values: Mapping[str, Any]) -> dict[str, Scalar]:
     """What the ranks of a CPU become where nobody gives them: as many as share out the batch."""
     rows = (values["micro_batch"], values["night_micro_batch"])
     most = 1 if values["device"] == "mps" else CPU_RANKS
-    return {"ranks": fitting_ranks(values["batch_rows"], rows, most) or most}
+    return {"ranks": fitting_ranks(rows_of_a_node(values), rows, most) or most}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,8 +51,9 @@ class MemoryOptions(Options, group="memory"):
 
     precision: str = opt(
         "fp32",
-        "precision of weights and activations; sums and optimizer states are fp32",
-        choices=("fp32", "bf16"),
+        "precision of weights and activations; sums and optimizer states are fp32; fp16, with dynamic loss "
+        "scaling, is for GPUs without bf16 (V100, T4)",
+        choices=("fp32", "bf16", "fp16"),
         often=True,
         auto="bf16 on GPUs of compute capability 8.0 and above, else {default}",
         by_machine=True,
@@ -81,6 +92,12 @@ class MemoryOptions(Options, group="memory"):
         "PYTORCH_ALLOC_CONF of the workers on CUDA; a value in the environment wins",
         kind="execution",
     )
+    empty_cache_every: int = opt(
+        0,
+        "optimizer steps between two returns of GPU memory that torch holds and does not use; 0 never: it "
+        "helps where memory is in pieces or shared, and each costs a wait for the GPU",
+        kind="execution",
+    )
     memory_gib: float = opt(
         0.0,
         "memory of one device (on a CPU: of this machine) to plan for, GiB; 0 takes what there is",
@@ -106,12 +123,13 @@ class MachineOptions(Options, group="machine"):
     )
     ranks: int = opt(
         CPU_RANKS,
-        "worker processes, one per GPU or group of CPU cores",
+        "worker processes on each node, one per GPU or group of CPU cores",
         kind="execution",
         least=1,
         most=10_000,
         auto="one per visible GPU, on a CPU {default}; fewer where the batch does not divide among them",
         by_machine=True,
+        variable="PET_NPROC_PER_NODE",
     )
     threads: int = opt(1, "CPU threads per rank", kind="execution", least=1, most=10_000)
     backend: str = opt(
@@ -146,6 +164,17 @@ class MachineOptions(Options, group="machine"):
         "decide again, on this machine, what is left to auto, instead of what an earlier run of the "
         "same options recorded; another precision makes another model",
         kind="environment",
+    )
+    prefetch_batches: int = opt(
+        1,
+        "batches that a thread makes ahead during a step; 0: each step waits for its own",
+        kind="execution",
+        most=1000,
+    )
+    pin_memory: bool = opt(
+        True,
+        "copy batches to CUDA from page-locked memory, so that no step waits for its copy",
+        kind="execution",
     )
     power_watts: int = opt(
         0,
@@ -198,6 +227,14 @@ class EngineOptions(MemoryOptions, MachineOptions):
                 problems.append(f"--offload {self.offload} needs --backend deepspeed")
         if self.device == "mps" and (self.backend != "torch" or self.ranks != 1):
             problems.append("--device mps needs --backend torch and --ranks 1")
+        if self.precision == "fp16":
+            if self.device == "mps":
+                problems.append("--precision fp16 needs CUDA: give fp32 or bf16 with --device mps")
+            if self.device == "cpu" and self.backend == "deepspeed":
+                problems.append(
+                    "--precision fp16 with --device cpu needs --backend torch: DeepSpeed has it on GPUs "
+                    "only. A CPU gains nothing by it: give fp32 or bf16"
+                )
         if self.device == "cpu":
             if self.offload != "none":
                 problems.append(

@@ -34,6 +34,13 @@ class MeasuringOptions(Options, group="measuring"):
         kind="execution",
         trial=0,
     )
+    valid_on: str = opt(
+        "all",
+        "what a validation measures, and so what early stopping and plateau decide by: all documents, or the "
+        "answers of chats alone, whatever text is mixed in",
+        kind="execution",
+        choices=("all", "answers"),
+    )
     twins: int = opt(
         0,
         "short trainings with other seeds, made once per recipe after its model, to measure how much "

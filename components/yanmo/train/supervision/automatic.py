@@ -33,11 +33,12 @@ from yanmo.store.runs.auto_record import AutoRecord, keep_first, put_in_place, r
 from yanmo.train.backends.hardware import Machine, gpu_files, this_machine
 from yanmo.train.config import TrainConfig
 from yanmo.train.models.starting_model import CONFIG, shape_in
-from yanmo.train.options.machine_options import CPU_RANKS, fitting_ranks
+from yanmo.train.options.machine_options import CPU_RANKS, fitting_ranks, rows_of_a_node
 from yanmo.train.supervision.continued import as_continued
 
 log = logging.getLogger(__name__)
-TrainRun = StageRun[TrainConfig, None]
+TrainRun = StageRun[TrainConfig, Any]
+"""What it prepares is the `Leader` of several nodes, or None."""
 LEFT = names_of(TrainConfig, by_machine=True)
 """Options that the machine decides where they are not given."""
 _NATIVE_BF16, _TRITON = (8, 0), (7, 0)
@@ -140,7 +141,7 @@ def decide(run: TrainRun, machine: Machine, precision: str = "") -> dict[str, An
     return {
         "device": "cuda" if on_gpu else "cpu",
         "precision": precision,
-        "ranks": fitting_ranks(options.batch_rows, rows, most) or most,
+        "ranks": fitting_ranks(rows_of_a_node(vars(options)), rows, most) or most,
         "compile": on_gpu and _can_compile(machine) and is_plain,
         "attention": attention,
     }
@@ -153,6 +154,11 @@ def check_machine(run: TrainRun, look: Look = this_machine) -> None:
         EnvironmentFault: says what it needs, what is here, and which flags would train here.
     """
     options: TrainConfig = run.options
+    if importlib.util.find_spec("torch") is None:
+        raise EnvironmentFault(
+            "torch is not installed here, nor torchrun: give the nodes of a cluster the image yanmo-train, "
+            "or `pip install` Yanmo with its extra train"
+        )
     if _lacks_deepspeed(options):
         given = f"--zero-stage {options.zero_stage}, --offload {options.offload} or --deepspeed-config"
         why = "--backend deepspeed" if "backend" in run.given else f"what needs DeepSpeed ({given})"
@@ -221,7 +227,7 @@ def _off_the_gpu(run: TrainRun) -> dict[str, Any]:
 def _most_ranks(options: TrainConfig, machine: Machine) -> int:
     """The largest number of ranks for its GPUs; 1 always works if the options are consistent."""
     rows = (options.micro_batch, options.night_micro_batch)
-    return fitting_ranks(options.batch_rows, rows, machine.gpus)
+    return fitting_ranks(rows_of_a_node(vars(options)), rows, machine.gpus)
 
 
 def _can_compile(machine: Machine) -> bool:

@@ -34,8 +34,8 @@ class Budget:
 
     def __init__(self, store: ObjectStore, options: TrainConfig) -> None:
         self._store, self._options = store, options
-        self._gpus = options.ranks if options.device == "cuda" else 0
-        self._cores = usable_cpus()
+        self._gpus = options.world_size if options.device == "cuda" else 0
+        self._cores = usable_cpus() * options.nnodes
         self._noted = time.time()
         self._lock = threading.Lock()
 

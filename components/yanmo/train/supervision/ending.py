@@ -83,6 +83,8 @@ class Ending:
     """The last line of each rank, where there is one."""
     tail: str = ""
     """Last lines of the workers' log."""
+    of_a_node: int = 0
+    """Ranks of each node, where there are several."""
 
     def doing(self, rank: int) -> str:
         """What it did last: by its own words, else by its file, which may be a second older."""
@@ -92,7 +94,8 @@ class Ending:
     def whose(self, rank: int) -> str:
         """`rank 1 of 2, in training step 5`."""
         doing = self.doing(rank)
-        return f"rank {rank} of {self.ranks}" + (f", in {doing}" if doing else "")
+        node = f" on node {rank // self.of_a_node}" if self.of_a_node else ""
+        return f"rank {rank} of {self.ranks}{node}" + (f", in {doing}" if doing else "")
 
 
 def looks_of(folder: Path, silent: Collection[int]) -> dict[int, RankLook]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import os
 import statistics
 import tempfile
 from collections.abc import Callable, Iterator
@@ -22,7 +23,7 @@ from typing import Any
 
 from yanmo.common.answers import answer
 from yanmo.common.control_group import usable_cpus
-from yanmo.common.errors import DataError, EnvironmentFault
+from yanmo.common.errors import DataError, EnvironmentFault, UsageError
 from yanmo.formats.forbidden_text import forbidden_in
 from yanmo.options.yaml_file import dump_yaml
 from yanmo.stage.stage_run import Prepared, Skip
@@ -31,6 +32,7 @@ from yanmo.train.backends.accelerator import compile_problem
 from yanmo.train.backends.zero_config import engine_config
 from yanmo.train.config import TrainConfig
 from yanmo.train.job import WorkerJob, read_metrics
+from yanmo.train.nodes.leader import Leader
 from yanmo.train.options.machine_options import AUTO
 from yanmo.train.supervision.automatic import TrainRun
 from yanmo.train.supervision.contest import NEAR, Contest, contest
@@ -42,20 +44,28 @@ Setting = dict[str, Any]
 Clock = Callable[[TrainRun, TrainConfig], float]
 
 
-def prepare(run: TrainRun) -> Prepared[None]:
+def prepare(run: TrainRun) -> Prepared[Leader | None]:
     """With `--benchmark`, run the benchmark instead of a training; adds nothing to the key.
+
+    Gives what node 0 of several knows of the others.
 
     Raises:
         Skip: the benchmark is done.
         UsageError: --deepspeed-config contradicts an option; also where the model is committed already.
         DataError: the channel forbids a text in the token cache, or one that the starting model learned.
     """
+    if os.environ.get("TORCHELASTIC_RUN_ID"):
+        raise UsageError(
+            "started by torchrun: run `yanmo train` itself, once on each node, with --nnodes and --ranks; "
+            "it starts its ranks by a torchrun of its own (docs/nodes.md)"
+        )
     _refuse_forbidden(run)
     if run.options.benchmark:
         raise Skip(f"--benchmark trains no model; the fastest settings: {best_settings(run)}")
     if run.options.deepspeed_config:
         engine_config(run.options, check_batch=run.options.micro_batch != AUTO)
-    return Prepared(None)
+    is_leader = run.options.nnodes > 1 and not run.options.is_helper()
+    return Prepared(Leader(run.options) if is_leader else None)
 
 
 def _refuse_forbidden(run: TrainRun) -> None:

@@ -28,11 +28,14 @@ class Startup:
         ranks: int,
         last_line: Callable[[], str],
         clock: Callable[[], float] = time.monotonic,
+        first_rank: int = 0,
     ) -> None:
         """Args:
+        first_rank: of this node's.
         last_line: gives the last thing that a worker or torchrun wrote.
         """
-        self._folder, self._ranks, self._last_line = folder, ranks, last_line
+        self._folder, self._last_line = folder, last_line
+        self._ranks = range(first_rank, first_rank + ranks)
         self._silence = Silence(clock)
         self._next = _SAY_SECONDS
         self._first_steps: dict[int, str] = {}
@@ -66,12 +69,12 @@ class Startup:
     def _waits(self, found: dict[int, str]) -> str:
         """What each rank does, in words, and the last line of the log where a rank is missing."""
         by_doing: dict[str, list[int]] = {}
-        for rank in range(self._ranks):
+        for rank in self._ranks:
             by_doing.setdefault(found.get(rank, "not started yet"), []).append(rank)
         text = "; ".join(
             f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}: {doing}"
             for doing, ranks in by_doing.items()
         )
         last = self._last_line()
-        missing = len(found) < self._ranks
+        missing = len(found) < len(self._ranks)
         return f"{text}. Last line of the workers: {last}" if missing and last else text

@@ -13,12 +13,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from yanmo.common.errors import EnvironmentFault
+from yanmo.common.errors import EnvironmentFault, UsageError
 from yanmo.common.json_object import read_object
 from yanmo.common.logs import human_bytes
 from yanmo.common.made_by import made_by
 from yanmo.common.plain_json import json_value
 from yanmo.formats.documents import text_form
+from yanmo.formats.round_trip import open_tokenizer
 from yanmo.formats.seed_noise import PART
 from yanmo.formats.token_cache import TokenCache
 from yanmo.options.fields import by_kind
@@ -34,6 +35,7 @@ from yanmo.train.checkpoints.uploader import Uploader
 from yanmo.train.config import STAGE, TrainConfig
 from yanmo.train.health.watchdog import FOLDER as HEARTBEATS
 from yanmo.train.job import WorkerJob, clear, read_metrics
+from yanmo.train.memory.estimate import parameters
 from yanmo.train.memory.fitting import fitted
 from yanmo.train.memory.killed import FILE as RECORD
 from yanmo.train.memory.killed import KillWatch
@@ -44,9 +46,11 @@ from yanmo.train.models.starting_model import (
     check_finite,
     check_tokenizer,
     shape_in,
+    vocabulary_of,
     with_shape_of,
 )
-from yanmo.train.options.model_options import num_parameters, shape_of
+from yanmo.train.nodes.leader import Leader
+from yanmo.train.nodes.parts import forget_parts
 from yanmo.train.sinks.process import Sinks
 from yanmo.train.supervision.automatic import Look, TrainRun, check_machine
 from yanmo.train.supervision.budget import within
@@ -89,10 +93,12 @@ def _work(run: TrainRun, look: Look, spent: tuple[float, str]) -> Result:
         if not (folder / job.EXPORT).exists():
             first = task()
             uploader.restore()
+            if leader_of(run):
+                forget_parts(run.store, run.work_folder.name)
             watched = KillWatch(run.store, run.work_folder.name, folder).begin(first.options)
             with watched as memory, _sinks(run, first) as sinks:
                 gauges = MetricsGauges(run.telemetry, folder)
-                pause = train_in_windows(first, windows, gauges, uploader, memory)
+                pause = train_in_windows(first, windows, gauges, uploader, memory, leader_of(run))
                 sinks.is_done = pause is None
             if pause:
                 uploader.save()
@@ -102,7 +108,7 @@ def _work(run: TrainRun, look: Look, spent: tuple[float, str]) -> Result:
         ends(run, uploader.label)
         raise
     if options.twins:
-        noise = seed_noise(run, task, functools.partial(_train_twin, windows))
+        noise = seed_noise(run, task, functools.partial(_train_twin, windows, leader_of(run)))
         parts = {PART: noise} if noise else {}
     return dataclasses.replace(_result(run, cache, folder), references=parts)
 
@@ -134,11 +140,17 @@ def _task(run: TrainRun, cache: TokenCache, folder: Path) -> WorkerJob:
     )
 
 
-def _train_twin(windows: TimeWindows, task: WorkerJob, uploader: Uploader) -> Pause | None:
+def leader_of(run: TrainRun) -> Leader | None:
+    """What this node, 0 of several, knows of the others; None of one alone."""
+    return getattr(run, "prepared", None)  # unset where nothing was prepared
+
+
+def _train_twin(
+    windows: TimeWindows, others: Leader | None, task: WorkerJob, uploader: Uploader
+) -> Pause | None:
     """`train_in_windows` without metrics on /metrics, which belong to the model."""
-    return train_in_windows(
-        task, windows, MetricsGauges(Telemetry(STAGE.name, STAGE.metrics), task.folder), uploader
-    )
+    gauges = MetricsGauges(Telemetry(STAGE.name, STAGE.metrics), task.folder)
+    return train_in_windows(task, windows, gauges, uploader, others=others)
 
 
 def forget(run: TrainRun, output: Output) -> Finish:
@@ -153,8 +165,9 @@ def forget(run: TrainRun, output: Output) -> Finish:
     is_trained(run, output)
     folder = run.work_folder.path
     run.work_folder.forget()
+    forget_parts(run.store, run.work_folder.name)
     run.store.delete(f"{run.work_folder.name}/{RECORD}")
-    for name in (job.CHECKPOINTS, job.EXPORT):
+    for name in (job.CHECKPOINTS, job.EXPORT, job.NODES):
         shutil.rmtree(folder / name, ignore_errors=True)
     for name in (job.METRICS, job.TRACE, job.FLOPS, job.MICRO_BATCH, "job.json", "workers.log"):
         (folder / name).unlink(missing_ok=True)
@@ -168,32 +181,37 @@ def _checked(options: TrainConfig, cache: TokenCache, model: Output | None, fold
     """The options with a micro batch that fits, after checks of the starting model, memory and disk.
 
     Raises:
-        DataError, EnvironmentFault: a check failed; says what to do.
+        DataError, EnvironmentFault, UsageError: a check failed; says what to do.
     """
     shaped = options
+    if model is None and options.lora_rank:
+        raise UsageError(
+            f"--lora-rank {options.lora_rank} trains beside a frozen model, and there is none: give --model"
+        )
     if model is not None:
         check_tokenizer(model, cache)
         shaped = with_shape_of(options, model)
         check_finite(model)
     # Only the micro batch is taken over: a checkpoint remembers the options as they were given.
-    rows = fitted(shaped, cache.vocab_size).micro_batch  # first: more disk space would not help it
-    _check_space(folder, shaped, cache)
+    vocabulary = vocabulary_of(model) if model else cache.vocab_size
+    rows = fitted(shaped, vocabulary).micro_batch  # first: more disk space would not help it
+    _check_space(folder, shaped, vocabulary)
     return dataclasses.replace(options, micro_batch=rows)
 
 
-def _check_space(folder: Path, options: TrainConfig, cache: TokenCache) -> None:
+def _check_space(folder: Path, options: TrainConfig, vocabulary: int) -> None:
     """Refuse to start where two checkpoints and the model will not fit in the free space.
 
     Raises:
         EnvironmentFault: the whole disk is too small, or has too little space now; how much is needed.
     """
-    parameters = num_parameters(shape_of(options), cache.vocab_size)
-    needed = parameters * 4 * (3 * 3 + 2)  # weight and two states, three times; the model twice
+    every, trained = parameters(options, vocabulary)
+    needed = 4 * (3 * 3 * trained + 2 * every)  # weight and two states, three times; the model twice
     disk = shutil.disk_usage(folder)
     own = sum(path.stat().st_size for path in folder.glob(f"{job.CHECKPOINTS}/*/*"))  # if it is resumed
     if disk.free + own >= needed:
         return
-    what = f"checkpoints and model of {parameters / 1e6:.1f} M parameters need {human_bytes(needed)}"
+    what = f"checkpoints and model of {every / 1e6:.1f} M parameters need {human_bytes(needed)}"
     if disk.total < needed:
         raise EnvironmentFault(
             f"{folder}: {what}, and the whole disk has {human_bytes(disk.total)}; give a --store on a larger "
@@ -220,7 +238,16 @@ def _result(run: TrainRun, cache: TokenCache, folder: Path) -> Result:
             shutil.copyfile(folder / name, run.attempt.path(name))
             run.attempt.add(name, role="record")
     shape = shape_in(read_object(export / CONFIG))
-    card = model_card(run.options, {**result, **shape}, valid, run.input("token_cache"))
+    known = open_tokenizer(cache.tokenizer.path("tokenizer.json"))
+    card = model_card(
+        run.options,
+        {**result, **shape},
+        valid,
+        run.input("token_cache"),
+        run.inputs["model"],
+        (known.id_to_token(cache.bos) or "", known.id_to_token(cache.eos) or ""),
+        has_tags=any(tag >= 0 for tag in cache.tag_ids),
+    )
     run.attempt.write("README.md", card, role="record")
     counts = {name: result[name] for name in ("steps", "tokens", "parameters")}
     metadata: dict[str, Any] = {
@@ -230,8 +257,19 @@ def _result(run: TrainRun, cache: TokenCache, folder: Path) -> Result:
         "genres": list(cache.genres),
         "precision": run.options.precision,
         "text_form": text_form(run.input("token_cache")),
+        **_lora(run, result),
         "events": [line for line in lines if "event" in line],
     }
     # GPU-hours are counted from these; an export of an older version lacks them.
     metadata |= {name: result[name] for name in ("device", "device_name", "ranks") if name in result}
     return Result(counts=counts, metadata=metadata)
+
+
+def _lora(run: TrainRun, result: dict[str, Any]) -> dict[str, Any]:
+    """What is recorded of an adapter; nothing where all weights were trained."""
+    o = run.options
+    if not o.lora_rank:
+        return {}
+    shape: dict[str, Any] = {"rank": o.lora_rank, "alpha": o.lora_alpha, "dropout": o.lora_dropout}
+    shape |= {"targets": list(o.lora_names), "trained_parameters": result["trained_parameters"]}
+    return {"lora": shape}

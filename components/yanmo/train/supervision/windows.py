@@ -9,12 +9,10 @@ from __future__ import annotations
 import dataclasses
 import logging
 import math
-import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 
 from yanmo.common.errors import EnvironmentFault
 from yanmo.store.pause import Pause
@@ -28,12 +26,16 @@ from yanmo.train.memory.estimate import divisors
 from yanmo.train.memory.killed import KillWatch
 from yanmo.train.memory.micro_batch import halve_micro_batch, largest_micro_batch
 from yanmo.train.metrics.gauges import MetricsGauges
+from yanmo.train.nodes.leader import Leader
+from yanmo.train.nodes.node import NodeEnd
 from yanmo.train.supervision.ending import Ending, RankLook, of_frozen, of_memory, raise_failure
 from yanmo.train.supervision.power import power_limit
-from yanmo.train.supervision.worker_group import Frozen, WorkersLog, end, start, watch
+from yanmo.train.supervision.stop_requests import stop_requests
+from yanmo.train.supervision.worker_group import FOLLOW_SECONDS, Frozen, WorkersLog, end, start, watch
 from yanmo.train.time_window import TimeWindow, TimeWindows
 
 log = logging.getLogger(__name__)
+_POLL_SECONDS = 0.2
 _SHOWN_SECONDS = 1.0
 """How often the figures of the workers are read while nobody scrapes: as often as they write them."""
 
@@ -44,8 +46,12 @@ def train_in_windows(
     gauges: MetricsGauges,
     uploader: Uploader,
     memory: KillWatch | None = None,
+    others: Leader | None = None,
 ) -> Pause | None:
     """Run the workers, one time window after another, to the end; where and why they paused, if they did.
+
+    Args:
+        others: the other nodes, of several.
 
     Raises:
         Exception: the error that ended a worker, so that the stage has its exit code.
@@ -54,11 +60,14 @@ def train_in_windows(
         while True:
             clear(task.folder)
             window = windows.current()
+            if others and not (stopping or windows.is_over):
+                others.gather(stopping)
+                window = windows.current()
             if stopping or (window.ends_at <= time.time() and window.then == "paused"):
                 return _pause(task, _saved_step(task.folder), window, stopping)
             try:
                 statuses = _one_window(
-                    _for_window(task, window), gauges, uploader, stopping, requests, memory
+                    _for_window(task, window), gauges, uploader, stopping, requests, memory, others
                 )
             except Exception as error:
                 _say_what_is_kept(error, uploader)
@@ -118,6 +127,7 @@ def _one_window(
     stopping: list[float],
     requests: Requests,
     memory: KillWatch | None,
+    others: Leader | None = None,
 ) -> list[Status] | None:
     """How the ranks ended; None when the micro batch was halved and they have to be started again."""
     killed_before = memory.kills() if memory else 0
@@ -130,11 +140,14 @@ def _one_window(
         requests.serve(task.folder)
         if memory:
             memory.look()
+        if others:
+            workers_log.statuses += others.look(stopping, task.folder / job.STOP)
 
-    options = task.options
-    gauges.starting(options.ranks, options.steps, options.checkpoint_seconds)
+    options, ends = task.options, dict[int, NodeEnd]()
+    gauges.starting(options.ranks, options.steps, options.checkpoint_seconds, nodes=options.nnodes)
     with power_limit(task.options.power_watts):
-        process = start(task.options, task.write())
+        task = others.begin(task, uploader.work_name) if others else task
+        process = start(task.options, task.write(), task.place)
         workers_log = WorkersLog(process, task.folder / "workers.log")
         workers_log.start()
         looks: Mapping[int, RankLook] = {}
@@ -146,9 +159,12 @@ def _one_window(
                     task.folder,
                     ranks=task.options.ranks,
                     hang_seconds=task.options.hang_seconds,
+                    silence_seconds=task.place.silence_seconds if task.place else 0.0,
                     stopping=stopping,
                     each_time=look,
                 )
+                if others:
+                    _wait_for(others, workers_log, look)
         except BaseException as error:
             gauges.ended(well=False)
             if isinstance(error, Frozen) and error.looks:
@@ -156,15 +172,33 @@ def _one_window(
             raise
         finally:
             end(process)
+            ends = others.end(stopping) if others else ends
         workers_log.wait()
+        if others:
+            workers_log.statuses += others.look(stopping, task.folder / job.STOP)
     states = {status.rank: status.state for status in workers_log.statuses}
-    gauges.ended(well=len(states) == task.options.ranks and "failed" not in states.values())
+    gauges.ended(well=len(states) == task.options.world_size and "failed" not in states.values())
     full = [status for status in workers_log.statuses if status.out_of_memory]
     if memory and memory.kills() > killed_before:
-        full += _killed(workers_log.statuses, task.options.ranks)
-    ending = _ending(task, workers_log, looks)
+        full += _killed(workers_log.statuses, range(task.options.ranks))
+    for one in ends.values():
+        full += _killed(workers_log.statuses, one.killed)
     if task.options.ranks == 1 and process.returncode:
-        ending = dataclasses.replace(ending, codes={0: process.returncode})
+        workers_log.codes = {0: process.returncode}
+    return _outcome(task, _ending(task, workers_log, looks, ends), full, memory)
+
+
+def _outcome(
+    task: WorkerJob, ending: Ending, full: list[Status], memory: KillWatch | None
+) -> list[Status] | None:
+    """How the ranks ended; None where the micro batch was halved.
+
+    Args:
+        full: of the ranks that lacked memory.
+
+    Raises:
+        Exception: what ended the ranks.
+    """
     if full:  # also while stopping: a micro batch that did not fit must not be tried again
         try:
             rows = halve_micro_batch(task, full[0])
@@ -175,13 +209,34 @@ def _one_window(
             memory.keep_largest(rows)
         return None
     raise_failure(ending)
-    return workers_log.statuses
+    return list(ending.statuses)
 
 
-def _ending(task: WorkerJob, workers_log: WorkersLog, looks: Mapping[int, RankLook]) -> Ending:
-    """What is known of how the workers ended."""
-    return Ending(
-        ranks=task.options.ranks,
+def _wait_for(others: Leader, workers_log: WorkersLog, look: Callable[[], None]) -> None:
+    """Wait until the ranks of the other nodes have ended too: not long, where one of any node has failed."""
+    began = time.monotonic()
+    while not others.have_ended:
+        failed = any(status.state == "failed" for status in workers_log.statuses)
+        if failed and time.monotonic() - began > FOLLOW_SECONDS:
+            return
+        time.sleep(_POLL_SECONDS)
+        look()
+
+
+def _ending(
+    task: WorkerJob,
+    workers_log: WorkersLog,
+    looks: Mapping[int, RankLook],
+    ends: Mapping[int, NodeEnd] | None = None,
+) -> Ending:
+    """What is known of how the workers ended.
+
+    Args:
+        ends: by node, how those of other nodes did.
+    """
+    found = Ending(
+        ranks=task.options.world_size,
+        of_a_node=task.options.ranks if task.options.nnodes > 1 else 0,
         statuses=workers_log.statuses,
         doings=doings(task.folder),
         codes=workers_log.codes,
@@ -189,11 +244,21 @@ def _ending(task: WorkerJob, workers_log: WorkersLog, looks: Mapping[int, RankLo
         said=workers_log.said,
         tail=workers_log.tail,
     )
+    for number, one in (ends or {}).items():
+        found = dataclasses.replace(
+            found,
+            doings={**found.doings, **one.doings},
+            codes={**found.codes, **one.codes},
+            looks={**found.looks, **one.looks},
+            said={**found.said, **one.said},
+            tail=f"{found.tail}\nnode {number}:\n{one.tail}" if one.tail else found.tail,
+        )
+    return found
 
 
-def _killed(statuses: list[Status], ranks: int) -> list[Status]:
+def _killed(statuses: list[Status], ranks: Iterable[int]) -> list[Status]:
     """The ranks that ended without a word, where the system killed processes of this container for memory."""
-    lost = sorted(set(range(ranks)) - {status.rank for status in statuses})
+    lost = sorted(set(ranks) - {status.rank for status in statuses})
     message = "killed for lack of the container's memory"
     return [Status(rank, "failed", message=message, out_of_memory=True) for rank in lost]
 
@@ -205,22 +270,14 @@ def _stop_file(path: Path) -> Iterator[list[float]]:
     Yields:
         A list that holds the time of the first request, once there was one.
     """
-    asked: list[float] = []
 
-    def stop(signum: int, frame: FrameType | None) -> None:
-        if not asked:
-            asked.append(time.monotonic())
+    def note(is_first: bool) -> None:
+        if is_first:
             log.info("asked to stop: saving after this step")
         try:
             path.touch()
         except OSError as error:  # an exception in here could end the stage anywhere
             log.warning("%s cannot be written (%s): the workers end without saving", path, error)
 
-    before = {s: signal.signal(s, stop) for s in (signal.SIGTERM, signal.SIGINT)}
-    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # a terminal that is gone; nohup ignores it
-        before[signal.SIGHUP] = signal.signal(signal.SIGHUP, stop)
-    try:
+    with stop_requests(note) as asked:
         yield asked
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -20,7 +20,7 @@ from yanmo.common.log_lines import Line, read_line
 from yanmo.common.parent import PARENT
 from yanmo.train.config import TrainConfig
 from yanmo.train.health.watchdog import Heartbeats, alive
-from yanmo.train.job import Status, parse_status
+from yanmo.train.job import Place, Status, parse_status
 from yanmo.train.supervision.ending import RankLook, looks_of
 from yanmo.train.supervision.startup import Startup
 from yanmo.train.supervision.torchrun import LOOPBACK, LOOPBACK_INTERFACE, parse_codes
@@ -30,9 +30,9 @@ log = logging.getLogger(__name__)
 _POLL_SECONDS = 0.2
 _GRACE_SECONDS = 120.0
 """How long the workers may take to save after they were asked to stop."""
-_FOLLOW_SECONDS = 15.0
+FOLLOW_SECONDS = 15.0
 """How long the other ranks may take to end after one failed: they may wait for it in a collective."""
-_FROZEN_SECONDS = 20.0
+FROZEN_SECONDS = 20.0
 """How long after `--hang-seconds` a silent rank counts as frozen: a live one has ended itself by then."""
 _UNHEARD_SECONDS = 5.0
 """A rank whose watchdog's thread has not run for so long stands still, if that of another has."""
@@ -56,8 +56,11 @@ class Frozen(WorkerLost):
     """The one that stands still, where it is one."""
 
 
-def start(options: TrainConfig, job_path: Path) -> subprocess.Popen[bytes]:
-    """Start the workers: torchrun with one per rank, or the only one itself.
+def start(options: TrainConfig, job_path: Path, place: Place | None = None) -> subprocess.Popen[bytes]:
+    """Start the workers of this node: torchrun with one per rank, or the only one itself.
+
+    Args:
+        place: where they stand among those of several nodes.
 
     torchrun imports torch before it starts a worker: 2 CPU-seconds and as much waiting at each start, and
     for a single rank it has nothing to do.
@@ -69,9 +72,11 @@ def start(options: TrainConfig, job_path: Path) -> subprocess.Popen[bytes]:
     ]
     is_alone = options.ranks == 1
     command = [sys.executable, *([] if is_alone else torchrun), *worker]
+    # Our own torchrun would read what the launcher has said of the nodes, and wait for them.
+    around = {name: text for name, text in os.environ.items() if not name.startswith("PET_")}
     env = {
-        "GLOO_SOCKET_IFNAME": LOOPBACK_INTERFACE,
-        **os.environ,
+        "GLOO_SOCKET_IFNAME": place.interface if place else LOOPBACK_INTERFACE,
+        **around,
         **(_ALONE if is_alone else {}),
         "OMP_NUM_THREADS": str(options.threads),
         "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(int(_GRACE_SECONDS)),
@@ -96,6 +101,8 @@ def watch(
     hang_seconds: float,
     stopping: list[float],
     each_time: Callable[[], None],
+    first_rank: int = 0,
+    silence_seconds: float = 0.0,
 ) -> Mapping[int, RankLook]:
     """Wait for the workers; return early if they have to be ended from outside.
 
@@ -105,13 +112,15 @@ def watch(
     Args:
         stopping: holds the monotonic time of a request to stop, once there was one.
         each_time: called a few times a second.
+        first_rank: of this node's.
+        silence_seconds: how long no thread of a rank may run, 0 for as long as it may make no progress.
 
     Raises:
         Frozen: a rank stands still, no rank ever began, or the workers do not stop when asked to.
     """
     failed_at, heartbeats, signs = 0.0, Heartbeats(folder), alive(folder)
     looks: Mapping[int, RankLook] = {}
-    startup = Startup(folder, ranks, lambda: workers_log.last_line)
+    startup = Startup(folder, ranks, lambda: workers_log.last_line, first_rank=first_rank)
     while process.poll() is None:
         time.sleep(_POLL_SECONDS)
         each_time()
@@ -126,22 +135,28 @@ def watch(
             raise error
         if not failed_at and any(status.state == "failed" for status in workers_log.statuses):
             failed_at, looks = now, looks_of(folder, unheard)
-        if failed_at and now - failed_at > _FOLLOW_SECONDS:
+        if failed_at and now - failed_at > FOLLOW_SECONDS:
             return looks
         nobody = startup.look()
-        if hang_seconds and nobody > hang_seconds + _FROZEN_SECONDS:
+        if hang_seconds and nobody > hang_seconds + FROZEN_SECONDS:
             raise Frozen(
                 f"none of {ranks} workers has begun within {nobody:.0f} s (--hang-seconds); run the "
                 f"same command again. Last lines that were written:\n{workers_log.tail}"
             )
-        silent = heartbeats.silent(hang_seconds + _FROZEN_SECONDS) if hang_seconds else []
+        limit, of = hang_seconds + FROZEN_SECONDS, "--hang-seconds"
+        silent = heartbeats.silent(limit) if hang_seconds else []
+        if silence_seconds and not silent:
+            limit, of = silence_seconds, "by --standstill-seconds"
+            silent = signs.silent(limit)
+        ended = {status.rank for status in workers_log.statuses}  # one of them may still write the model
+        silent = [rank for rank in silent if rank not in ended]
         if silent and not failed_at:
             looks = looks_of(folder, unheard)
             rank = next((rank for rank in silent if rank in looks and looks[rank].frozen), silent[0])
             error = Frozen(
                 f"rank {rank} stands still and does not answer (a stopped process, a stuck driver): no "
-                f"sign of life for {hang_seconds + _FROZEN_SECONDS:.0f} s (--hang-seconds); run the same "
-                "command again to go on from the last checkpoint"
+                f"sign of life for {limit:.0f} s ({of}); run the same command again to go on from the last "
+                "checkpoint"
             )
             error.looks, error.rank = looks, rank
             raise error
@@ -161,12 +176,17 @@ class WorkersLog(threading.Thread):
     Our own lines are shown at once, all lines go to workers.log, and statuses are collected.
     """
 
-    def __init__(self, process: subprocess.Popen[bytes], path: Path) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], path: Path, first_rank: int = 0) -> None:
+        """Args:
+        first_rank: of this node's; torchrun counts its own from 0.
+        """
         super().__init__(daemon=True)
         assert process.stdout is not None
-        self._pipe, self._path = process.stdout, path
+        self._pipe, self._path, self._first_rank = process.stdout, path, first_rank
         self._tail: deque[str] = deque(maxlen=15)
         self.statuses: list[Status] = []
+        self.statuses_sent = 0
+        """How many of them were passed on to another node."""
         self.codes: dict[int, int] = {}
         """Exit codes of ranks that failed, as torchrun tells them."""
         self.said: dict[int, str] = {}
@@ -182,7 +202,7 @@ class WorkersLog(threading.Thread):
                     continue
                 codes = parse_codes(line)
                 if codes is not None:
-                    self.codes |= codes
+                    self.codes |= {self._first_rank + rank: code for rank, code in codes.items()}
                     continue
                 text = line.decode(errors="replace")
                 self._tail.append(text)

@@ -33,7 +33,8 @@ from yanmo.options.time_zone import zone_of
 from yanmo.options.values import WrongValue, brief
 from yanmo.options.yaml_file import plain_yaml, yaml_problem
 from yanmo_pipelines.cluster.schedules.cron import Cron, parse_cron
-from yanmo_pipelines.compile import PIPELINES
+from yanmo_pipelines.compile import COMPILED, PIPELINES
+from yanmo_pipelines.parameters import form_of
 from yanmo_pipelines.pod_options import PodOptions
 
 _WHAT = "a YAML file of schedules"
@@ -59,7 +60,7 @@ class ScheduleOptions(PodOptions, group="schedule"):
     suspend: bool = opt(False, "do not fire until this is false again")
     catch_up: bool = opt(False, "fire for each time that was missed; needs by: kfp")
     night: str = opt("", "hours of the night, HH:MM-HH:MM: --night of the training")
-    channel: str = opt("main", "series of runs")
+    channel: str = opt("main", "series of runs; default: that of the pipeline's form")
     pipeline: str = opt("language_model", "as for yanmo submit")
     store: str = opt("", "as for yanmo submit")
     experiment: str = opt("Default", "experiment of KFP's that its runs belong to")
@@ -189,8 +190,11 @@ def _options(tree: Mapping[str, Any]) -> ScheduleOptions:
             values[key] = known[key].read(text or "")
         except WrongValue as error:
             raise UsageError(f"{key}: {error}") from None
-    defaults = {name: each for name, each in values.items() if each is not None}
-    return ScheduleOptions(**defaults)
+    said = {name: each for name, each in values.items() if each is not None}
+    pipeline = said.get("pipeline")
+    if pipeline in PIPELINES and "channel" not in said:
+        said["channel"] = form_of(COMPILED / f"{pipeline}.yaml")["channel"]["defaultValue"]
+    return ScheduleOptions(**said)
 
 
 def _cron(options: ScheduleOptions) -> Cron:

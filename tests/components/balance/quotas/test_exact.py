@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from yanmo.balance.quotas.exact import best_subset, choose, drawn_order
+from yanmo.balance.quotas.exact import best_subset, choose, drawn_order, first_words, order_of
 
 SIZES = st.lists(st.integers(1, 30), min_size=1, max_size=10)
 
@@ -220,3 +220,22 @@ def test_what_was_not_decided_is_not_called_the_best(sizes: list[int], share: fl
     best = _best_sum(np.array(sizes), target)
     assert found.units <= best and (found.units == best or not found.is_best)
     assert found.above is None or found.above > target
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 2)), max_size=30))
+def test_digests_are_ordered_by_all_their_bytes_though_the_first_ones_are_equal(
+    numbers: list[tuple[int, int, int]],
+) -> None:
+    whole = [bytes([a, *[7] * 6, b, *[7] * 23, c]) for a, b, c in numbers]
+    digests = np.frombuffer(b"".join(whole), np.uint8).reshape(-1, 32)
+    asked: list[int] = []
+
+    def rest(positions: np.ndarray) -> np.ndarray:
+        asked.extend(positions.tolist())
+        return digests[positions]
+
+    order = order_of(first_words(digests), rest).tolist()
+    assert order == sorted(range(len(whole)), key=lambda i: (whole[i], i))
+    firsts = [one[:8] for one in whole]
+    assert sorted(asked) == [i for i, one in enumerate(firsts) if firsts.count(one) > 1]

@@ -10,8 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from yanmo.curate.duplicates.clusters import keep_best
-from yanmo.curate.duplicates.near_duplicates import Edges, pairs_of_keys
+from yanmo.curate.duplicates.near_duplicates import Edges
 from yanmo.curate.duplicates.planted import damaged, measure_planted, proposed_pairs
+from yanmo.curate.duplicates.proposals import pairs_of_keys
 from yanmo.curate.duplicates.shingle_sets import ShingleSets, similarities, take_apart
 from yanmo.curate.duplicates.shingles import band_keys
 from yanmo.curate.text.normalize import is_han, normalize

@@ -24,3 +24,20 @@ def test_bundled_is_the_checkouts_corpus_or_the_one_that_the_image_names(
     own.touch()
     assert read_entries("bundled") == [Entry(str(own))]
     assert read_entries("bundled.jsonl") == [Entry("bundled.jsonl")], "only the word alone"
+
+
+def test_bundled_chats_lie_beside_the_corpus_and_may_be_one_of_several(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("YANMO_CORPUS", raising=False)
+    both = [Entry(str(ROOT / "corpus" / name)) for name in ("small.jsonl.zst", "chats.jsonl.zst")]
+    assert read_entries("bundled,bundled-chats") == both
+    assert [entry.place for entry in read_entries("bundled-chats;license=MIT mine/")] == [
+        both[1].place,
+        "mine/",
+    ]
+    monkeypatch.setenv("YANMO_CORPUS", str(tmp_path / "small.jsonl.zst"))
+    with pytest.raises(
+        EnvironmentFault, match=r"--sources bundled-chats: .* no corpus at .*/chats\.jsonl\.zst"
+    ):
+        read_entries("bundled-chats")

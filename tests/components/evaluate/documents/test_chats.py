@@ -11,10 +11,11 @@ from tokenizers import Tokenizer
 from yanmo.common.errors import DataError
 from yanmo.evaluate.bits.of_documents import load_model, score
 from yanmo.evaluate.config import STAGE
-from yanmo.evaluate.documents.chats import chat_ids, prompt_ids, turns_of
+from yanmo.evaluate.documents.chats import turns_of
 from yanmo.evaluate.documents.reading import Document, read_split
 from yanmo.evaluate.work import STEPS
 from yanmo.evaluate.writing.writing import contamination
+from yanmo.formats.chat_tokens import chat_ids, prompt_ids
 from yanmo.formats.records import DOCUMENTS_WITH_TURNS, num_characters, write_parquet
 from yanmo.stage.run import main
 from yanmo.store.output import open_reference

@@ -14,7 +14,7 @@ from yanmo.common.errors import DataError
 from yanmo.curate.text.normalize import normalize
 from yanmo.evaluate.bits.of_documents import load_model
 from yanmo.evaluate.config import STAGE
-from yanmo.evaluate.documents.chats import Turn, prompt_ids, turns_of
+from yanmo.evaluate.documents.chats import turns_of
 from yanmo.evaluate.documents.reading import Document, read_split
 from yanmo.evaluate.tasks import asking
 from yanmo.evaluate.tasks.asking import answer_all, measure_tasks, question, read_choice
@@ -28,6 +28,7 @@ from yanmo.evaluate.tasks.tasks import (
     punctuation_metrics,
 )
 from yanmo.evaluate.work import STEPS
+from yanmo.formats.chat_tokens import Turn, prompt_ids
 from yanmo.stage.run import main
 from yanmo.store.output import open_reference
 from yanmo.store.pointers import read_pointer

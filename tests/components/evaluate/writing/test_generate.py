@@ -5,6 +5,7 @@ import torch
 
 from yanmo.evaluate.writing.generate import AT_ONCE, generate
 from yanmo.model.decoder import Decoder, DecoderConfig
+from yanmo.model.generation.writer import Writer
 
 
 @pytest.fixture(scope="module")
@@ -26,48 +27,48 @@ def model() -> Decoder:
     return found
 
 
+@pytest.fixture(scope="module")
+def writer(model: Decoder) -> Writer:
+    return Writer(model)
+
+
 def seeded(n: int) -> torch.Generator:
     return torch.Generator().manual_seed(n)
 
 
-def test_equal_seeds_give_equal_texts_and_others_do_not(model):
+def test_equal_seeds_give_equal_texts_and_others_do_not(writer):
     first, again, other = (
-        generate(model, [[0, 4]] * 3, eos=1, generator=seeded(n), max_new_tokens=30) for n in (1, 1, 2)
+        generate(writer, [[0, 4]] * 3, eos=1, generator=seeded(n), max_new_tokens=30) for n in (1, 1, 2)
     )
     assert first == again != other
 
 
-def test_texts_stop_before_the_end_token_and_hold_nothing_forbidden(model):
-    texts = generate(model, [[0]] * 40, eos=1, generator=seeded(0), max_new_tokens=40, forbidden=[2, 3])
+def test_texts_stop_before_the_end_token_and_hold_nothing_forbidden(writer):
+    texts = generate(writer, [[0]] * 40, eos=1, generator=seeded(0), max_new_tokens=40, forbidden=[2, 3])
     assert any(len(t) < 40 for t in texts)
     assert not {1, 2, 3} & {token for text in texts for token in text}
 
 
-def test_temperature_zero_and_a_tiny_nucleus_both_take_the_likeliest(model):
-    greedy = generate(model, [[0, 4]], eos=1, generator=seeded(0), temperature=0, max_new_tokens=12)
-    nucleus = generate(model, [[0, 4]], eos=1, generator=seeded(9), top_p=1e-9, max_new_tokens=12)
+def test_temperature_zero_and_a_tiny_nucleus_both_take_the_likeliest(model, writer):
+    greedy = generate(writer, [[0, 4]], eos=1, generator=seeded(0), temperature=0, max_new_tokens=12)
+    nucleus = generate(writer, [[0, 4]], eos=1, generator=seeded(9), top_p=1e-9, max_new_tokens=12)
     assert greedy == nucleus
     for tiny in (1e-300, 1e-40):  # logits divided by it are infinite
-        cold = generate(model, [[0, 4]], eos=1, generator=seeded(9), temperature=tiny, max_new_tokens=12)
+        cold = generate(writer, [[0, 4]], eos=1, generator=seeded(9), temperature=tiny, max_new_tokens=12)
         assert cold == greedy
     expected = model(torch.tensor([[0, 4]]))[0, -1].argmax().item()
     assert greedy[0][:1] == ([] if expected == 1 else [expected])
 
 
-def test_many_texts_are_written_some_at_a_time(model):
+def test_many_texts_are_written_some_at_a_time(writer):
     number = 2 * AT_ONCE + 5
     generator = seeded(3)
     parts = [
-        generate(model, [[0, 4]] * count, eos=1, generator=generator, max_new_tokens=3)
+        generate(writer, [[0, 4]] * count, eos=1, generator=generator, max_new_tokens=3)
         for count in (AT_ONCE, AT_ONCE, 5)
     ]
-    found = generate(model, [[0, 4]] * number, eos=1, generator=seeded(3), max_new_tokens=3)
+    found = generate(writer, [[0, 4]] * number, eos=1, generator=seeded(3), max_new_tokens=3)
     assert found == [text for part in parts for text in part] and len(found) == number
-
-
-def test_prompts_of_different_lengths_are_refused(model):
-    with pytest.raises(ValueError, match="lengths"):
-        generate(model, [[0], [0, 1]], eos=1, generator=seeded(0))
 
 
 def read_anew(model, prompt, steps):
@@ -81,9 +82,9 @@ def read_anew(model, prompt, steps):
 
 
 @pytest.mark.parametrize("prompt", [[0], [0, 4], list(range(2, 10))])
-def test_kept_keys_and_values_change_nothing_also_beyond_the_context(model, prompt):
+def test_kept_keys_and_values_change_nothing_also_beyond_the_context(model, writer, prompt):
     written = generate(
-        model,
+        writer,
         [prompt, prompt],
         eos=1,
         generator=seeded(0),
@@ -94,9 +95,9 @@ def test_kept_keys_and_values_change_nothing_also_beyond_the_context(model, prom
     assert written == [read_anew(model, prompt, 30)] * 2
 
 
-def test_a_prompt_longer_than_the_context_is_read_from_its_latter_half(model):
+def test_a_prompt_longer_than_the_context_is_read_from_its_latter_half(model, writer):
     prompt = list(range(2, 16))
     written = generate(
-        model, [prompt], eos=1, generator=seeded(0), temperature=0, max_new_tokens=9, forbidden=[0, 1]
+        writer, [prompt], eos=1, generator=seeded(0), temperature=0, max_new_tokens=9, forbidden=[0, 1]
     )
     assert written == [read_anew(model, prompt, 9)]

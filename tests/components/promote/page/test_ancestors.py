@@ -8,11 +8,16 @@ from pathlib import Path
 
 from tiny_store import commit
 
+from yanmo.formats.stage_cost import Span
 from yanmo.promote.command import main
 from yanmo.promote.page.ancestors import trace
+from yanmo.promote.page.cost import FORMER, Judging, cost_report
 from yanmo.store.output import open_reference
 
 ROOT = Path(__file__).parents[4]
+JUDGING = Judging(
+    key="0" * 64, made_at="2026-11-23T00:00:00+00:00", run_id="", span=Span(0.0, 5.0), cpu_seconds=2.0
+)
 
 
 def test_lineage_leads_to_the_raw_files_with_the_commands_between(stage):
@@ -27,6 +32,33 @@ def test_lineage_leads_to_the_raw_files_with_the_commands_between(stage):
     train, curate = (a.command for a in found.ancestors)
     assert f"--documents curate/{documents.reference.key}" in train and "/config.yaml" in train
     assert "--sources /data/a.jsonl" in curate and "--evaluation-set none" in curate
+
+
+def test_what_former_models_rest_on_is_a_line_each_and_one_row_of_the_cost(stage):
+    """A model that goes on every night has a hundred of them: the page may not grow with each."""
+
+    def made(name, **inputs):
+        prom = f"yanmo_{name}_duration_seconds 50.0\nyanmo_{name}_cpu_seconds 90.0\n"
+        options = {"night": len(models)}
+        return commit(stage.store, name, {"metrics.prom": prom}, inputs=inputs, options=options)
+
+    models = []
+    shared = made("curate")
+    for night in range(6):
+        own = made("balance")
+        model = made("train", documents=own, documents_2=shared, model=models[-1] if models else None)
+        lineage = trace(model)
+        assert [str(a.output) for a in lineage.own()] == [str(model), str(own), str(shared)]
+        former = [str(o) for o in lineage.former() if o.manifest.stage == "train"]
+        assert former == [str(m) for m in reversed(models)]
+        cost = cost_report([a.output for a in lineage.own()], JUDGING, lineage.former())
+        stages = [row["stage"] for row in cost["stages"]]
+        assert sorted(stages) == sorted([FORMER] * bool(night) + ["curate", "balance", "train", "promote"])
+        assert cost["total"]["cpu_seconds"] == 90 * (2 * night + 3) + JUDGING.cpu_seconds
+        if models:
+            assert stages[0] == FORMER and cost["stages"][0]["cpu_seconds"] == 90 * 2 * night
+            assert cost["stages"][0]["key"] in {m.manifest.key for m in models}
+        models.append(model)
 
 
 def test_each_raw_file_is_named_once_and_the_page_shows_as_many_as_a_person_reads(stage):

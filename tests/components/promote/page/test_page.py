@@ -285,10 +285,11 @@ def with_everything():
     own, other = {"copied_8grams": 0.31, "longest_copy": 12}, {"copied_8grams": 0.08, "longest_copy": 9}
     figures = dict.fromkeys(("copied_8grams", "loops", "distinct_2", "genre_obedience", "ended"), 0.5)
     by_genre = {"诗": {"generated": figures, "held_out": {**figures, "loops": None}}}
-    task = {"of": 200, "champion": 0.585, "chance": 0.25, "obedient": 1.0}
+    task = {"of": 200, "champion": 0.585, "base": None, "chance": 0.25, "obedient": 1.0}
     genre = {**task, "task": "genre", "measure": "accuracy", "value": 0.65, "interval": [0.59, 0.71]}
     chat = {"task": "chat", "measure": "chrf", "value": 31.41, "interval": None, "obedient": 0.95, "of": 40}
     said = {"asked": f"明月几时有{HOSTILE}", "answer": f"把酒{HOSTILE}", "reference": "问青天"}
+    said |= {"champion": f"不知{HOSTILE}", "base": None}
     c3 = {"task": "C3", "metric": "acc", "value": 0.4, "error": 0.01, "champion": 0.38}
     return {
         "verse": [{**row, "held_out": original, "chance": chance, "generated": SHARE}, new],
@@ -304,7 +305,7 @@ def with_everything():
         },
         "tasks": {
             "how": "chat",
-            "rows": [genre, {**chat, "champion": None, "chance": None}],
+            "rows": [genre, {**chat, "champion": None, "base": None, "chance": None}],
             "answers": [said],
         },
         "harness": {"version": "0.4.9", "rows": [c3]},

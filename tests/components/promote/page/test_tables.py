@@ -33,8 +33,20 @@ def test_tasks_and_harness_are_compared_only_where_they_were_set_alike(stage):
 def test_answers_to_chats_are_cut_to_what_is_read(stage):
     evaluation = open_evaluation(stage.evaluate(stage.model(1)))
     answer = {"asked": "问", "answer": "答" * 900, "reference": ""}
+    nobodys = {"champion": None, "base": None}
     evaluation.summary["tasks"] = {"how": "chat", "chat": {"of": 1, "chrf": 0.0, "answers": [answer]}}
-    assert task_rows(evaluation, None)["answers"] == [{**answer, "answer": "答" * 500}]
+    assert task_rows(evaluation, None)["answers"] == [{**answer, "answer": "答" * 500, **nobodys}]
+
+
+def test_answers_of_others_are_those_to_the_same_question(stage):
+    own, champion, base = (open_evaluation(stage.evaluate(stage.model(i))) for i in (1, 2, 3))
+    for evaluation, asked, said in ((own, "问", "一"), (champion, "别的", "二"), (base, "问", "三")):
+        chat = {"of": 1, "chrf": 1.0, "answers": [{"asked": asked, "answer": said, "reference": "零"}]}
+        evaluation.summary["tasks"] = {"how": "chat", "chat": chat}
+    (shown,) = task_rows(own, champion, base)["answers"]
+    assert shown == {"asked": "问", "answer": "一", "reference": "零", "champion": None, "base": "三"}
+    base.summary["tasks"]["how"] = "likelihood"
+    assert task_rows(own, champion, base)["answers"][0]["base"] is None
 
 
 def test_what_is_no_number_is_no_figure_of_the_harness(stage):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import os
 import subprocess
 import sys
@@ -14,10 +15,10 @@ from servers.s3 import S3Server
 from toy_outputs import recipe, write_text
 from toy_stage import STAGE, STEPS
 
-from yanmo.common.errors import EnvironmentFault, StorageError
+from yanmo.common.errors import EnvironmentFault, ExitCode, StorageError, exit_code
 from yanmo.stage.run import main
 from yanmo.store.commit import Attempt, Result, commit_once
-from yanmo.store.objects import ObjectStore
+from yanmo.store.objects import ObjectStore, Wanted
 from yanmo.store.opening import open_store
 from yanmo.store.output import find_output
 from yanmo.store.s3.store import S3Store
@@ -162,3 +163,21 @@ def test_memory_does_not_grow_with_the_file(s3_place: str) -> None:
     )
     # Up to 9 parts of 8 MiB are in memory, more where the server is slow; the larger file has 256 MB more.
     assert int(done.stdout) < 128 * 1024, f"{done.stdout} KB more for a file of 384 MB than for one of 128 MB"
+
+
+@pytest.mark.usefixtures("reach")
+def test_scratch_with_room_for_some_of_a_file_says_that_the_disk_is_full(
+    s3_place: str, tiny_disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel takes what fits and refuses the rest at the next write only: a night ended with 75 by it,
+    after four more tries."""
+    opened(s3_place, "part").create("part", b"x" * 400_000)
+    wanted = Wanted("part", 400_000, hashlib.sha256(b"x" * 400_000).hexdigest())
+    monkeypatch.setenv("YANMO_SCRATCH", str(tiny_disk / "scratch"))
+    with pytest.raises(OSError, match="No space left on device") as refused:
+        opened(s3_place, "part").fetch([wanted])
+    assert exit_code(refused.value) == ExitCode.ENVIRONMENT
+    assert not [path for path in tiny_disk.rglob("*") if path.is_file() and path.stat().st_size]
+    subprocess.run(["mount", "-o", "remount,size=2m", str(tiny_disk)], check=True)
+    (path,) = opened(s3_place, "part").fetch([wanted])
+    assert path.stat().st_size == 400_000

@@ -32,7 +32,7 @@ def test_an_imported_model_has_the_weights_it_came_with(store, folder, capsys):
 def test_what_is_no_such_model_is_refused(damage, store, folder, capsys, tmp_path):
     config = json.loads((folder / "config.json").read_text())
     if damage == "type":
-        config["model_type"] = "llama"
+        config["model_type"] = "gpt2"
     elif damage == "shape":
         config["hidden_size"] = 64
     elif damage == "weights":

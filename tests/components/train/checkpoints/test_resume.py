@@ -34,6 +34,8 @@ def lines(folder: Path) -> list[dict]:
         {"optimizer": "muon", "precision": "bf16", "zero_stage": 2, "micro_batch": 2},
         {"optimizer": "muon", "precision": "fp32", "token_noise": 0.3},
         {"optimizer": "muon", "precision": "bf16", "zero_stage": 3, "micro_batch": 4},
+        {"frequent_tokens": 60, "frequent_share": 0.3, "backend": "torch", "precision": "fp32"},
+        {"frequent_tokens": 60, "zero_stage": 3, "precision": "bf16"},
         {
             "optimizer": "adamw",
             "precision": "fp32",
@@ -67,9 +69,10 @@ def test_the_loss_falls_and_the_end_is_validated(train, tmp_path):
     assert valid[1]["valid_bits_per_character"]["mean"] < valid[0]["valid_bits_per_character"]["mean"]
 
 
-def test_accumulation_changes_no_more_than_the_last_digits(train, tmp_path):
-    train("one")
-    train("four", micro_batch=2)
+@pytest.mark.parametrize("options", [{}, {"frequent_tokens": 60}])
+def test_accumulation_changes_no_more_than_the_last_digits(options, train, tmp_path):
+    train("one", **options)
+    train("four", micro_batch=2, **options)
     for a, b in zip(lines(tmp_path / "one"), lines(tmp_path / "four"), strict=True):
         if "loss" in a:
             assert abs(a["loss"] - b["loss"]) < 1e-4

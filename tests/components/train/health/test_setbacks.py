@@ -29,6 +29,24 @@ def test_a_finite_loss_whose_gradient_was_not_finite_counts_as_bad():
     )
 
 
+def test_a_loss_scale_that_comes_down_is_no_trouble_and_one_that_never_arrives_is():
+    health = Health(3, 0.0, halvings=16)
+    for first in (1, 100):
+        assert not [t for i in range(16) if (t := health.note(first + i, 4.0, moved=False))]
+        assert health.note(first + 16, 4.0, moved=True) is None
+    assert is_calm({"health": health.state()})
+    again = Health(3, 0.0, halvings=16)
+    again.restore(health.state())
+    found = [again.note(200 + i, 4.0, moved=False) for i in range(19)]
+    assert found[:18] == [None] * 18 and found[18] is not None
+
+
+def test_a_loss_that_is_not_finite_is_counted_at_once_in_fp16_too():
+    health = Health(3, 0.0, halvings=16)
+    found = [health.note(step, math.nan, moved=False) for step in (1, 2, 3)]
+    assert found[:2] == [None, None] and found[2] is not None
+
+
 def test_a_loss_that_stays_high_is_a_spike_and_a_falling_or_noisy_one_is_not():
     falling = [8 - 0.1 * i + 0.3 * (-1) ** i for i in range(60)]
     assert not feed(Health(3, 2.0), falling)

@@ -39,6 +39,29 @@ def test_a_hang_dumps_the_stacks_says_what_it_was_doing_and_exits_75(tmp_path):
     assert "collective_that_never_ends" in err
 
 
+STEPS = """
+import sys, time
+from pathlib import Path
+from yanmo.train.health.watchdog import Watchdog
+dog = Watchdog(Path(sys.argv[1]), 0, 600.0, lambda text: print(text, flush=True), step_limit=1.5)
+dog.start()
+step = "training step"
+for doing, seconds in ((f"{step} 5", 4), (f"{step} 6", 0.1), ("validation", 4), (f"{step} 7", 60)):
+    dog.beat(doing)
+    print(doing, flush=True)
+    time.sleep(seconds)
+"""
+
+
+def test_a_training_step_has_a_limit_of_its_own_but_for_the_first_which_may_compile(tmp_path):
+    command = [sys.executable, "-c", STEPS, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 75
+    *did, last, said = done.stdout.splitlines()
+    assert did == ["training step 5", "training step 6", "validation"] and last == "training step 7"
+    assert "while training step 7 (by --standstill-seconds 1.5)" in said
+
+
 def test_a_frozen_rank_falls_silent(tmp_path):
     now = [0.0]
     process, heartbeats = start(tmp_path, 600), Heartbeats(tmp_path, clock=lambda: now[0])

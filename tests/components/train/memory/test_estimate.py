@@ -15,10 +15,14 @@ from pathlib import Path
 import pytest
 
 from yanmo.common.errors import EnvironmentFault
+from yanmo.model.decoder import Decoder
+from yanmo.model.lora import adapt
 from yanmo.options.command_line import load
+from yanmo.train.backends.zero_config import engine_config, fit_buckets
 from yanmo.train.config import TrainConfig
 from yanmo.train.memory import fitting
-from yanmo.train.memory.estimate import check, estimate, gpu_capability
+from yanmo.train.memory.estimate import MOST_OF_A_BUCKET, check, estimate, gpu_capability, parameters
+from yanmo.train.models.first_decoder import decoder_config, lora_of
 from yanmo.train.options.model_options import num_parameters, shape_of
 
 
@@ -39,6 +43,27 @@ def test_sharing_out_and_computing_again_need_less():
         assert getattr(other, what) < 0.8 * getattr(whole, what), change
 
 
+def test_a_rank_of_many_holds_no_gradients_of_billions_under_zero_2_and_3():
+    """They are reduced and freed a bucket at a time, so 30 billion fit into 64 GPUs of 80 GB."""
+    shape = ["--layers=55", "--width=7168", "--heads=56", "--kv-heads=7", "--head-width=128"]
+    shape += ["--feed-forward=19712", "--context=4096", "--batch-rows=1024", "--ranks=64", "--micro-batch=1"]
+    asked = options(*shape, "--precision=bf16", "--device=cuda", "--optimizer=adamw", "--valid-characters=0")
+    held = {
+        stage: estimate(dataclasses.replace(asked, zero_stage=stage), 32768, "cuda").activations
+        for stage in (1, 2, 3)
+    }
+    count = num_parameters(shape_of(asked), 32768)
+    assert held[1] - held[2] == 2 * count - 4 * 500_000_000 and held[2] == held[3]
+    whole = dataclasses.replace(asked, memory_gib=79.6, zero_stage=3, gradient_checkpointing=True)
+    check(whole, 32768, "cuda")
+
+
+def test_the_largest_bucket_is_the_one_that_deepspeed_gets():
+    config = engine_config(options("--zero-stage=3"))
+    fit_buckets(config, 10 * MOST_OF_A_BUCKET, ranks=8)
+    assert config["zero_optimization"]["reduce_bucket_size"] == MOST_OF_A_BUCKET
+
+
 def test_offload_moves_states_to_the_cpu():
     asked = options("--size=large", "--ranks=1", "--precision=bf16", "--device=cuda")
     moved = dataclasses.replace(asked, offload="optimizer")
@@ -57,6 +82,14 @@ def test_what_cannot_fit_is_refused_with_what_would():
         check(tight, 8192, "cpu")
     with pytest.raises(EnvironmentFault, match="smaller --size"):
         check(dataclasses.replace(asked, memory_gib=1), 8192, "cpu")
+
+
+def test_a_model_that_cannot_be_trained_whole_is_offered_lora():
+    shape = ["--layers=28", "--width=1024", "--heads=16", "--kv-heads=8", "--head-width=128", "--ranks=1"]
+    shape += ["--feed-forward=3072", "--tied-head=true", "--start=random", "--context=512", "--memory-gib=8"]
+    for model, advice in ((f"--model=train/{64 * 'a'}", "--lora-rank 16 would fit"), ("", "nothing here")):
+        with pytest.raises(EnvironmentFault, match=advice):
+            check(options(*shape, *([model] if model else [])), 151_936, "cpu")
 
 
 def test_auto_takes_the_largest_micro_batch_that_fits():
@@ -194,3 +227,22 @@ def test_the_capability_of_the_least_gpu_is_read_from_nvidia_smi(monkeypatch, tm
     assert gpu_capability() == (8, 6)
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
     assert gpu_capability() is None
+
+
+@pytest.mark.parametrize("targets", ["all", "q_proj,v_proj", "k_proj,o_proj,down_proj"])
+def test_with_lora_only_the_adapter_has_gradients_and_states(targets):
+    flags = ["--layers=3", "--width=96", "--heads=4", "--kv-heads=2", "--head-width=16", "--feed-forward=80"]
+    flags += ["--optimizer=adamw", "--ranks=1", "--tied-head=true", "--start=random"]
+    asked = options(*flags, "--lora-rank=5", f"--lora-targets={targets}")
+    decoder = Decoder(decoder_config(asked, 500))
+    adapt(decoder, lora_of(asked), seed=0)
+    every = sum(p.numel() for p in decoder.parameters())
+    trained = sum(p.numel() for p in decoder.parameters() if p.requires_grad)
+    assert parameters(asked, 500) == (every, trained)
+    found = estimate(asked, 500, "cpu")
+    assert (found.weights, found.gradients, found.optimizer) == (
+        4 * every + 4 * trained,
+        2 * 4 * trained,
+        8 * trained,
+    )
+    assert found.total < estimate(options(*flags), 500, "cpu").total

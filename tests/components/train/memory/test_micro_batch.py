@@ -87,7 +87,7 @@ def test_out_of_memory_while_stopping_is_no_bug(task, tmp_path, monkeypatch):
 
     code = "from yanmo.train.job import failure; failure(1, MemoryError()).send()"
     full = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    monkeypatch.setattr(windows, "start", lambda options, path: full)
+    monkeypatch.setattr(windows, "start", lambda options, path, place: full)
     store = open_store(str(tmp_path))
     lease = Lease(store, "runs/train/key/LEASE.json", "one")
     assert lease.acquire()

@@ -38,6 +38,21 @@ def test_the_licences_that_curate_counted_reach_the_card(tmp_path: Path) -> None
     assert "as it did in\n25 % of" in card and "| 诗 | 7.900 |" in card
 
 
+def test_a_model_that_was_trained_from_another_names_it_and_its_own_marks(tmp_path: Path) -> None:
+    cache = chain(FileStore(tmp_path))
+    base = made(FileStore(tmp_path), "train", {})
+    result = {"parameters": 4_330_000, "steps": 450, "tokens": 890_000, "layers": 5, "width": 96}
+    marks = ("<|endoftext|>", "<|im_end|>")
+    card = model_card(TrainConfig(), result, {}, cache, base, marks, has_tags=False)
+    assert f"It goes on\nfrom `train/{base.manifest.key}`, whose own licence holds too." in card
+    assert (
+        "A text begins with `<|endoftext|>` and ends with `<|im_end|>`." in card and "genres.json" not in card
+    )
+    adapted = TrainConfig(lora_rank=8, optimizer="adamw")
+    card = model_card(adapted, result | {"trained_parameters": 20_000}, {}, cache, base)
+    assert "with what LoRA of rank 8 added: 0.02 M parameters were\ntrained" in card
+
+
 def test_a_lineage_that_is_gone_loses_no_model(tmp_path: Path) -> None:
     cache = chain(FileStore(tmp_path))
     shutil.rmtree(tmp_path / "cas/balance")

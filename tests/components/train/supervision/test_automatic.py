@@ -32,6 +32,7 @@ from yanmo.tools.store.command import main as store_tool
 from yanmo.train.backends import hardware as machine_module
 from yanmo.train.backends.hardware import Machine, this_machine
 from yanmo.train.config import STAGE, TrainConfig
+from yanmo.train.options.sizes import SIZES
 from yanmo.train.supervision.automatic import LEFT, check_machine, decide, settle
 
 H200 = {"name": "NVIDIA H200", "capability": (9, 0), "has_varlen": True, "compiles": True}
@@ -180,16 +181,16 @@ def test_a_cpu_trains_as_it_always_did(store_template, rows, micro) -> None:
     assert decide(run, NONE) == expected
 
 
-def test_the_demos_options_on_a_cpu_are_the_defaults_of_the_class(store) -> None:
+def test_the_demos_options_on_a_cpu_are_the_defaults_of_the_class_and_of_size_tiny(store) -> None:
     run = run_of(str(store))
     settled = settle(run, Asked(NONE))
-    plain = TrainConfig()
+    plain = TrainConfig(**SIZES["tiny"])
     assert by_kind(settled, "semantic") == by_kind(plain, "semantic")
     assert by_kind(settled, "execution") == by_kind(plain, "execution") | {"device": "cpu"}
     assert [type(v) for v in by_kind(settled, "semantic").values()] == [
         type(v) for v in by_kind(plain, "semantic").values()
     ]
-    assert (settled.ranks, settled.threads, settled.precision, settled.steps) == (2, 1, "fp32", 450)
+    assert (settled.ranks, settled.threads, settled.precision, settled.steps) == (2, 1, "fp32", 600)
 
 
 @pytest.mark.parametrize("first", MACHINES, ids=str)
@@ -212,7 +213,7 @@ def test_options_and_inputs_as_given_are_what_a_record_is_of(store) -> None:
     keys = {}
     for name, flags in {
         "plain": (),
-        "the default said": ("--steps=450",),
+        "the default said": ("--steps=600",),
         "auto said": ("--precision=auto", "--ranks=", "--device=auto"),
         "an execution option": ("--threads=3", "--ranks=1", "--compile=false"),
         "another seed": ("--seed=1",),

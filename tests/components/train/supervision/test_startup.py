@@ -185,7 +185,7 @@ def test_a_real_worker_that_starts_slowly_is_described_until_its_second_step(tmp
 
 
 def test_workers_that_never_begin_end_the_run(tmp_path, monkeypatch):
-    monkeypatch.setattr(worker_group, "_FROZEN_SECONDS", 0.5)
+    monkeypatch.setattr(worker_group, "FROZEN_SECONDS", 0.5)
     code = "import time; print('nobody there', flush=True); time.sleep(600)"
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     said = WorkersLog(process, tmp_path / "workers.log")

@@ -250,15 +250,15 @@ def test_a_run_that_goes_on_needs_no_second_room_for_its_checkpoints(tmp_path, m
     small = shutil._ntuple_diskusage(needed - 1, 0, needed - 10_000)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: small)
     with pytest.raises(EnvironmentFault, match=r"the whole disk has .*; give a --store on a larger one"):
-        _check_space(tmp_path, options, cache)
+        _check_space(tmp_path, options, cache.vocab_size)
     disk = shutil._ntuple_diskusage(10 * needed, 0, needed - 10_000)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: disk)
     with pytest.raises(EnvironmentFault, match="free space"):
-        _check_space(tmp_path, options, cache)
+        _check_space(tmp_path, options, cache.vocab_size)
     saved = tmp_path / "checkpoints" / "step-00000001"
     saved.mkdir(parents=True)
     (saved / "rank-00000.safetensors").write_bytes(bytes(10_000))
-    _check_space(tmp_path, options, cache)
+    _check_space(tmp_path, options, cache.vocab_size)
 
 
 def test_sinks_get_the_options_of_the_model_and_no_password(tmp_path):

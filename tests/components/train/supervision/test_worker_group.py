@@ -60,6 +60,57 @@ def test_workers_that_do_not_stop_when_asked_are_ended_and_that_is_logged(tmp_pa
     result.wait()
 
 
+FROZEN = """
+import os, signal, sys, time
+from pathlib import Path
+from yanmo.train.health.watchdog import Watchdog
+dog = Watchdog(Path(sys.argv[1]), 0, 600.0, print)
+dog.start()
+dog.beat("loading a checkpoint")
+time.sleep(2)
+os.kill(os.getpid(), signal.SIGSTOP)
+"""
+
+
+def test_a_process_that_stands_still_is_seen_whatever_it_did_and_however_long_that_may_take(tmp_path):
+    command = [sys.executable, "-c", FROZEN, str(tmp_path)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    result = WorkersLog(process, tmp_path / "workers.log")
+    result.start()
+    limits = {"ranks": 1, "hang_seconds": 600.0, "silence_seconds": 4.0}
+    with pytest.raises(
+        worker_group.Frozen, match=r"rank 0 stands still .* for 4 s \(by --standstill-seconds\)"
+    ):
+        worker_group.watch(process, result, tmp_path, **limits, stopping=[], each_time=lambda: None)
+    worker_group.end(process)
+    result.wait()
+
+
+EXPORTING = """
+import sys, time
+from pathlib import Path
+from yanmo.train.health.watchdog import Watchdog
+from yanmo.train.job import Status
+done, writing = (Watchdog(Path(sys.argv[1]), rank, 600.0, print) for rank in range(2))
+done.start(), writing.start()
+writing.beat("writing the model")
+done.stop()
+Status(0, "done", step=5).send()
+time.sleep(6)
+"""
+
+
+def test_a_rank_that_has_ended_does_not_stand_still_while_another_writes_the_model(tmp_path):
+    command = [sys.executable, "-c", EXPORTING, str(tmp_path)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    result = WorkersLog(process, tmp_path / "workers.log")
+    result.start()
+    limits = {"ranks": 2, "hang_seconds": 600.0, "silence_seconds": 2.0}
+    worker_group.watch(process, result, tmp_path, **limits, stopping=[], each_time=lambda: None)
+    result.wait()
+    assert process.returncode == 0
+
+
 class Gone(io.RawIOBase):
     """Where a terminal was, or the disk is full."""
 

@@ -42,6 +42,17 @@ def test_a_schedule_says_when_it_fires_in_the_teams_zone() -> None:
     assert not nightly.options.catch_up and nightly.options.by == "kfp"
 
 
+def test_a_schedule_that_names_no_channel_has_that_of_the_pipelines_form() -> None:
+    for line, channel in (
+        ("", "main"),
+        ("    pipeline: chat\n", "chat"),
+        ("    pipeline: data_only\n", "main"),
+    ):
+        assert schedules_in(one("0 21 * * *", line), "x")["nightly"].options.channel == channel
+    named = schedules_in(one("0 21 * * *", "    pipeline: chat\n    channel: b\n"), "x")["nightly"]
+    assert named.options.channel == "b"
+
+
 def test_one_of_the_file_may_wait_in_the_place_of_ending() -> None:
     (found,) = schedules_in(one("0 21 * * *", "    set: {train.when_busy: wait}\n"), "x").values()
     assert found.settings["train.when_busy"] == "wait"

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from yanmo.common.errors import UsageError
 from yanmo.options.command_line import load
+from yanmo.options.pods import Cores, Gpus, Memory, NodeLabels, Taints
 from yanmo.resolve.config import ResolveOptions
-from yanmo.resolve.pods import Cores, Gpus, Memory, NodeLabels, Taints
 from yanmo_pipelines.cluster.quantities import quantity
 
 LABEL_VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")

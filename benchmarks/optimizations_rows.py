@@ -1,0 +1,299 @@
+"""The rows of docs/optimizations.md: each optimization as options of `yanmo train` with it and without it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+BASE = (
+    *("--layers=2", "--width=96", "--heads=3", "--head-width=32", "--feed-forward=256", "--context=64"),
+    *("--batch-rows=16", "--warmup-steps=10", "--ranks=1", "--threads=1", "--backend=torch"),
+    *("--monitor=off", "--log-every=5", "--checkpoint-seconds=0", "--valid-points=0", "--precision=fp32"),
+)
+"""Both sides of a row train this, but for its own options: small, so that a row takes a few minutes."""
+Words = tuple[str, str]
+"""English and Chinese."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One optimization."""
+
+    name: str
+    """For --only, and in the results."""
+    title: Words
+    on: tuple[str, ...]
+    off: tuple[str, ...] = ()
+    claim: Words
+    """What is said of it elsewhere, with the source."""
+    avoid: Words
+    """When not to use it."""
+    longer: int = 1
+    """Steps with it, as a multiple of those without it."""
+
+
+ROWS = (
+    Row(
+        name="muon",
+        title=("Muon for the layers' matrices", "层内矩阵用 Muon"),
+        on=("--optimizer=muon",),
+        off=("--optimizer=adamw", "--adam-learning-rate=0.003", "--head-learning-rate=0.003"),
+        claim=(
+            "about half the computation of AdamW (arXiv 2502.16982)",
+            "约为 AdamW 的一半计算量（arXiv 2502.16982）",
+        ),
+        avoid=(
+            "on a model that AdamW tuned, with so few steps that the start decides",
+            "继续训练由 AdamW 训练的模型，且步数很少时",
+        ),
+    ),
+    Row(
+        name="bigram-start",
+        title=("first weights from bigram statistics", "由二元统计得出初始权重"),
+        on=("--start=bigram",),
+        off=("--start=random",),
+        claim=("none known", "未见"),
+        avoid=("with a tied head, where it is not possible", "词嵌入与输出头共用权重时（不可用）"),
+    ),
+    Row(
+        name="packing",
+        title=("packing whole documents into rows", "整篇装入一行"),
+        on=("--packing=best-fit",),
+        off=("--packing=one",),
+        claim=("up to 2 times as fast (arXiv 2107.02027)", "至多快 1 倍（arXiv 2107.02027）"),
+        avoid=("never: documents of a row do not see each other", "没有：同一行的各篇互不可见"),
+    ),
+    Row(
+        name="packing-stream",
+        title=("packing whole documents, beside one stream cut in rows", "整篇装入，对照把文字连成一串再切"),
+        on=("--packing=best-fit",),
+        off=("--packing=concat",),
+        claim=(
+            "fewer cut documents, better models (arXiv 2404.10830)",
+            "被切断的文档更少，模型更好（arXiv 2404.10830）",
+        ),
+        avoid=(
+            "texts far longer than the context, which are cut either way",
+            "文档远长于上下文时（总要切断）",
+        ),
+    ),
+    Row(
+        name="context",
+        title=("a context of 128 tokens, with half the rows", "上下文 128，行数减半"),
+        on=("--context=128", "--batch-rows=8"),
+        claim=("longer is better where texts are long", "文长则上下文长为好"),
+        avoid=("verse, whose texts are shorter than 64 tokens", "诗词：每篇不足 64 个词元"),
+    ),
+    Row(
+        name="accumulation",
+        title=("gradient accumulation over four forwards", "梯度累积（四次前向）"),
+        on=("--micro-batch=4",),
+        off=("--micro-batch=16",),
+        claim=("less memory for the same step", "同样的一步，内存更少"),
+        avoid=("where the batch fits: it is slower", "整批装得下时：更慢"),
+    ),
+    Row(
+        name="checkpointing",
+        title=("gradient checkpointing", "梯度检查点"),
+        on=("--gradient-checkpointing=true",),
+        claim=(
+            "memory of the square root of the layers for one more forward (arXiv 1604.06174)",
+            "多一次前向，激活内存降为层数的平方根（arXiv 1604.06174）",
+        ),
+        avoid=(
+            "where the model fits: a smaller micro batch costs less",
+            "模型装得下时：减小 micro-batch 更便宜",
+        ),
+    ),
+    Row(
+        name="bf16",
+        title=("bf16 instead of fp32", "bf16 代替 fp32"),
+        on=("--precision=bf16",),
+        claim=(
+            "2 to 3 times as fast with half the memory, on a GPU (arXiv 1710.03740)",
+            "GPU 上快 1 到 2 倍，内存减半（arXiv 1710.03740）",
+        ),
+        avoid=(
+            "processors without avx512_bf16 or AMX, which emulate it",
+            "没有 avx512_bf16 或 AMX 的处理器（只能模拟）",
+        ),
+    ),
+    Row(
+        name="fp16",
+        title=("fp16 with loss scaling instead of fp32", "fp16（带损失缩放）代替 fp32"),
+        on=("--precision=fp16",),
+        claim=(
+            "2 to 3 times as fast with half the memory, on a V100 (arXiv 1710.03740)",
+            "V100 上快 1 到 2 倍，内存减半（arXiv 1710.03740）",
+        ),
+        avoid=(
+            "wherever there is bf16, which needs no scaling; processors, which emulate it",
+            "有 bf16 的设备（bf16 不需缩放）；处理器（只能模拟）",
+        ),
+    ),
+    Row(
+        name="compile",
+        title=("torch.compile of the layers", "用 torch.compile 编译各层"),
+        on=("--compile=true",),
+        claim=(
+            "43 % faster, mean of 163 models on an A100 (PyTorch 2.0's announcement)",
+            "A100 上 163 个模型平均快 43 %（PyTorch 2.0 发布说明）",
+        ),
+        avoid=("short trainings: compiling takes a minute", "短的训练：编译本身要一分钟"),
+    ),
+    Row(
+        name="deepspeed",
+        title=("DeepSpeed's engine beside torch's", "DeepSpeed 引擎，对照 torch"),
+        on=("--backend=deepspeed",),
+        off=("--backend=torch",),
+        claim=("models that do not fit otherwise (arXiv 1910.02054)", "否则装不下的模型（arXiv 1910.02054）"),
+        avoid=("one device that holds the model", "一个设备装得下模型时"),
+    ),
+    Row(
+        name="ranks",
+        title=(
+            "two ranks of one thread, beside one rank of two threads",
+            "两个进程各一线程，对照一个进程两线程",
+        ),
+        on=("--ranks=2", "--threads=1"),
+        off=("--ranks=1", "--threads=2"),
+        claim=("data parallel: as many times as fast as there are ranks", "数据并行：有几个进程就快几倍"),
+        avoid=(
+            "large models on few cores: each rank holds the model",
+            "核少而模型大时：每个进程各有一份模型",
+        ),
+    ),
+    Row(
+        name="threads",
+        title=("two threads of the matrix library (BLAS)", "矩阵库（BLAS）用两个线程"),
+        on=("--threads=2",),
+        claim=("twice as fast", "快 1 倍"),
+        avoid=("small models: two ranks use two cores better", "小模型：两个进程更能用好两核"),
+    ),
+    Row(
+        name="zero-2",
+        title=("ZeRO stage 2 beside stage 1, two ranks", "ZeRO 2 对照 ZeRO 1，两个进程"),
+        on=("--backend=deepspeed", "--ranks=2", "--zero-stage=2"),
+        off=("--backend=deepspeed", "--ranks=2", "--zero-stage=1"),
+        claim=(
+            "8 times less memory than plain data parallel, 4 times for stage 1 (arXiv 1910.02054)",
+            "内存为普通数据并行的 1/8，ZeRO 1 为 1/4（arXiv 1910.02054）",
+        ),
+        avoid=("where stage 1 fits", "ZeRO 1 装得下时"),
+    ),
+    Row(
+        name="zero-3",
+        title=("ZeRO stage 3 beside stage 1, two ranks", "ZeRO 3 对照 ZeRO 1，两个进程"),
+        on=("--backend=deepspeed", "--ranks=2", "--zero-stage=3"),
+        off=("--backend=deepspeed", "--ranks=2", "--zero-stage=1"),
+        claim=(
+            "weights too are divided by the ranks, for half as much more traffic (arXiv 1910.02054)",
+            "权重也按进程分摊，通信多一半（arXiv 1910.02054）",
+        ),
+        avoid=("where stage 1 or 2 fits", "ZeRO 1 或 2 装得下时"),
+    ),
+    Row(
+        name="prefetch",
+        title=("the next batch made by a thread during the step", "由线程在当前步中准备下一批"),
+        on=("--prefetch-batches=1",),
+        off=("--prefetch-batches=0",),
+        claim=("no step waits for its data", "每一步都不等数据"),
+        avoid=("never: it takes one batch of memory", "没有：只占一批的内存"),
+    ),
+    Row(
+        name="prefetch-deep",
+        title=("eight batches made ahead, beside one", "预先准备八批，对照一批"),
+        on=("--prefetch-batches=8",),
+        off=("--prefetch-batches=1",),
+        claim=("evens out slow batches", "抹平慢的批次"),
+        avoid=(
+            "where one batch is made within a step, as ours is",
+            "一步之内能备好一批时（这里就是如此）",
+        ),
+    ),
+    Row(
+        name="cosine",
+        title=("cosine schedule beside linear", "余弦学习率，对照线性"),
+        on=("--schedule=cosine",),
+        off=("--schedule=linear",),
+        claim=("the usual choice", "通常的选择"),
+        avoid=(
+            "linear to 0 is at least as good (arXiv 2502.15938)",
+            "线性降到 0 至少一样好（arXiv 2502.15938）",
+        ),
+    ),
+    Row(
+        name="restarts",
+        title=("cosine with restarts (SGDR) beside linear", "带重启的余弦（SGDR），对照线性"),
+        on=("--schedule=sgdr",),
+        off=("--schedule=linear",),
+        claim=(
+            "good results in half to a quarter of the epochs (arXiv 1608.03983)",
+            "一半到四分之一的轮数即可（arXiv 1608.03983）",
+        ),
+        avoid=("one pass over the text", "文字只过一遍时"),
+    ),
+    Row(
+        name="batch",
+        title=("half the batch with twice the steps", "批减半、步数加倍"),
+        on=("--batch-rows=8",),
+        claim=("a smaller batch learns more from each token", "批小则每个词元学到的更多"),
+        avoid=("where steps, not tokens, cost time (many GPUs)", "GPU 很多、时间花在步数上时"),
+        longer=2,
+    ),
+    Row(
+        name="dropout",
+        title=("dropout 0.1", "dropout 0.1"),
+        on=("--dropout=0.1",),
+        claim=(
+            "against overfitting, over many epochs (JMLR 15, 2014)",
+            "多轮训练时防过拟合（JMLR 15，2014）",
+        ),
+        avoid=("less than about one epoch: nothing is overfitted", "不足一轮时：谈不上过拟合"),
+    ),
+    Row(
+        name="weight-decay",
+        title=("weight decay 0.1", "权重衰减 0.1"),
+        on=("--weight-decay=0.1",),
+        claim=("better generalization (arXiv 1711.05101)", "泛化更好（arXiv 1711.05101）"),
+        avoid=("short trainings", "短的训练"),
+    ),
+    Row(
+        name="token-noise",
+        title=("5 % of the input tokens replaced", "替换 5 % 的输入词元"),
+        on=("--token-noise=0.05",),
+        claim=("augmentation: more from little text", "增强：文字少时学得更多"),
+        avoid=(
+            "less than several epochs ([augmentation.md](augmentation.md))",
+            "不足数轮时（[augmentation.md](augmentation.zh.md)）",
+        ),
+    ),
+    Row(
+        name="clipping",
+        title=("gradient clipping at 1", "梯度裁剪到 1"),
+        on=("--clip=1",),
+        off=("--clip=0",),
+        claim=("against spikes of the loss (arXiv 1211.5063)", "防损失突增（arXiv 1211.5063）"),
+        avoid=("never: it costs next to nothing", "没有：几乎不费时"),
+    ),
+    Row(
+        name="monitor",
+        title=("the full collapse monitor, each 20 steps", "完整的崩溃监测，每 20 步"),
+        on=("--monitor=full", "--monitor-every=20"),
+        claim=("none known", "未见"),
+        avoid=("`fast`, the default, sees most of it", "默认的 `fast` 已能看到大半"),
+    ),
+    Row(
+        name="checkpoints",
+        title=("a checkpoint each 20 steps", "每 20 步一个检查点"),
+        on=("--checkpoint-steps=20",),
+        claim=("none known", "未见"),
+        avoid=("the default, by time, loses two minutes at most", "默认按时间存，至多丢两分钟"),
+    ),
+    Row(
+        name="validation",
+        title=("a validation each 20 steps", "每 20 步验证一次"),
+        on=("--valid-every=20", "--valid-characters=8000"),
+        claim=("none known", "未见"),
+        avoid=("where the curve of the end is enough", "只看最终结果时"),
+    ),
+)

@@ -1,0 +1,152 @@
+"""Rows of many Parquet files in another order, in as many parts as wished, by two passes.
+
+First every file is cut into one piece per part, then each part is gathered from its pieces. So every byte is
+read twice, however many files and parts there are. What is in memory is a row group of a file, or a row group
+of a part and its pieces, which are mapped. The obvious way, to take the rows of each part from all files,
+reads all text once for every part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from yanmo.formats.records import ROW_GROUP
+
+Ints = npt.NDArray[np.signedinteger[Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cut:
+    """One file to cut."""
+
+    path: Path
+    columns: tuple[str, ...]
+    """Names of the columns to keep, as far as the file has them; () for all."""
+    rows: npt.NDArray[np.int32]
+    """Its rows, one part after another, rising within a part."""
+    bounds: tuple[int, ...]
+    """Where the rows of each part begin, and where the last one ends."""
+    out: Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """Which row goes where."""
+
+    paths: Sequence[Path]
+    file: npt.NDArray[Any]
+    """For each row of the result its file, an index into `paths`; a row may be there several times."""
+    row: npt.NDArray[Any]
+    """Its row in the file."""
+    bounds: Sequence[tuple[int, int]]
+    """Ranges of rows of the result, one after another: its parts."""
+    scratch: Path
+    """A folder for the pieces."""
+    columns: tuple[str, ...] = ()
+
+    def cuts(self) -> Iterator[Cut]:
+        """The work of the first pass: a `cut_file` for each."""
+        part = np.repeat(np.arange(len(self.bounds), dtype=np.int32), [b - a for a, b in self.bounds])
+        order = np.lexsort((self.row, part, self.file))
+        starts = np.searchsorted(self.file[order], np.arange(len(self.paths) + 1))
+        for number, (start, stop) in enumerate(pairwise(starts.tolist())):
+            if start < stop:
+                here = order[start:stop]
+                bounds = np.searchsorted(part[here], np.arange(len(self.bounds) + 1))
+                yield Cut(
+                    path=self.paths[number],
+                    columns=self.columns,
+                    rows=self.row[here].astype(np.int32),
+                    bounds=tuple(bounds.tolist()),
+                    out=self._out(number),
+                )
+
+    def pieces(self, part: int) -> Pieces:
+        """A part, once all files are cut."""
+        start, stop = self.bounds[part]
+        file, row = self.file[start:stop], self.row[start:stop]
+        place = np.empty(stop - start, np.int64)
+        place[np.lexsort((row, file))] = np.arange(stop - start)
+        paths = tuple(self._out(number) for number in np.unique(file).tolist())
+        return Pieces(paths=paths, part=part, parts=len(self.bounds), place=place)
+
+    def _out(self, number: int) -> Path:
+        return self.scratch / f"{number:06d}.arrow"
+
+
+def cut_file(task: Cut) -> None:
+    """Write the pieces of one file: for each of its row groups one record batch per part."""
+    with pq.ParquetFile(task.path) as file:
+        schema = file.schema_arrow.remove_metadata()
+        names = [name for name in task.columns or schema.names if name in schema.names]
+        schema = pa.schema([schema.field(name) for name in names])
+        sizes = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
+        with pa.OSFile(str(task.out), "wb") as out, pa.ipc.new_file(out, schema) as writer:
+            first = 0
+            for number, size in enumerate(sizes):
+                table = file.read_row_group(number, columns=names).combine_chunks()
+                table = table.select(names).replace_schema_metadata(None)
+                for start, stop in pairwise(task.bounds):
+                    rows = task.rows[start:stop]
+                    low, high = np.searchsorted(rows, (first, first + size))
+                    writer.write_batch(_as_batch(table.take(pa.array(rows[low:high] - first)), schema))
+                first += size
+
+
+def _as_batch(table: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
+    batches = table.combine_chunks().to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pieces:
+    """The rows of one part."""
+
+    paths: tuple[Path, ...]
+    part: int
+    parts: int
+    place: Ints
+    """For each of its rows, where it is among its pieces one after another."""
+
+    def tables(self, at_a_time: int = ROW_GROUP) -> Iterator[pa.Table]:
+        """The rows in order, so many together, each column as one chunk; no table for a part without rows."""
+        batches = self._batches()
+        ends = np.cumsum([len(batch) for batch in batches])
+        for start in range(0, len(self.place), at_a_time):
+            place = self.place[start : start + at_a_time]
+            order = np.argsort(place, kind="stable")
+            bounds = np.searchsorted(place[order], [0, *ends.tolist()])
+            taken = [
+                pa.Table.from_batches([batch.take(pa.array(place[order[low:high]] - (end - len(batch))))])
+                for batch, end, (low, high) in zip(batches, ends.tolist(), pairwise(bounds), strict=True)
+                if low < high
+            ]
+            inverse = np.empty(len(order), np.int64)
+            inverse[order] = np.arange(len(order))
+            table = pa.concat_tables(taken, promote_options="default").combine_chunks()
+            yield table.take(pa.array(inverse)).combine_chunks()
+
+    def has(self, column: str) -> bool:
+        """Whether a row has a value in this column."""
+        return any(
+            column in batch.schema.names and batch[column].null_count < len(batch)
+            for batch in self._batches()
+        )
+
+    def _batches(self) -> list[pa.RecordBatch]:
+        found = []
+        for path in self.paths:
+            with pa.memory_map(str(path)) as file:
+                reader = pa.ipc.open_file(file)
+                numbers = range(self.part, reader.num_record_batches, self.parts)
+                found += [batch for number in numbers if len(batch := reader.get_batch(number))]
+        return found

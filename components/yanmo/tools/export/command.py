@@ -1,0 +1,126 @@
+"""The command line of `yanmo export`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from yanmo.common.answers import answer, only_answers
+from yanmo.common.command_end import ended
+from yanmo.common.errors import DataError, ExitCode
+from yanmo.common.logs import setup
+from yanmo.common.made_by import made_by
+from yanmo.options.command_line import load_given
+from yanmo.options.fields import default_argv
+from yanmo.store.opening import store_of
+from yanmo.store.settings import StoreSettings
+from yanmo.tools.export.options import ExportOptions
+
+if TYPE_CHECKING:
+    from yanmo.tools.export.contents import Source
+    from yanmo.tools.export.measuring import Loss
+    from yanmo.tools.export.origin import Origin
+    from yanmo.tools.export.place import Place
+
+log = logging.getLogger(__name__)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Export a model; returns the exit code."""
+
+    def serve() -> int:
+        options, given = load_given(ExportOptions, default_argv(argv), "yanmo export")
+        setup(options.log_level, "export", options.log_format)
+        with only_answers():
+            _run(options, given)
+        answer(options.folder)
+        return ExitCode.DONE
+
+    return ended("export", serve, "nothing half-written is there; the same command starts it again")
+
+
+def _run(options: ExportOptions, given: frozenset[str]) -> None:
+    from yanmo.tools.export.contents import checked
+    from yanmo.tools.export.place import place_of
+
+    place = place_of(options.folder, StoreSettings.of(options), overwrite=options.overwrite)
+    place.check()
+    folder, origin = _allowed(options, given)
+    source = checked(folder)
+    loss = _loss(options, source, origin) if options.int8 else None
+    _write(options, source, origin, loss, place)
+
+
+def _allowed(options: ExportOptions, given: frozenset[str]) -> tuple[Path, Origin]:
+    """The model's folder and its lineage.
+
+    Raises:
+        DataError: there is none, or a channel forbids what it learned from.
+    """
+    from yanmo.tools.export.origin import Origin, channels_of, origin_of, refusals, refusals_of_unknown
+    from yanmo.tools.generate.named_model import is_folder, model_output
+
+    asked = [options.channel] if "channel" in given else []
+    if is_folder(options.model):
+        _refuse([why for c in asked for why in refusals_of_unknown(store_of(options), options.model, c)])
+        log.warning("%s: nothing says what it learned from, and so does its card", options.model)
+        return Path(options.model), Origin(Path(options.model).resolve().name)
+    store = store_of(options)
+    output = model_output(store, options.model, options.channel)
+    channels = dict.fromkeys([*asked, *channels_of(store, output)]) or [options.channel]
+    _refuse(refusals(store, output, channels))
+    log.info("model=%s channels=%s", output, ",".join(channels))
+    output.paths("*")  # verified, all of them
+    return output.path("config.json").parent, origin_of(output)
+
+
+def _refuse(why: Sequence[str]) -> None:
+    if why:
+        raise DataError(
+            f"this model must not be given away: {'; '.join(why)}. Train one without these texts, or change "
+            "the list (`yanmo channel licenses`, `yanmo channel takedown`)"
+        )
+
+
+def _loss(options: ExportOptions, source: Source, origin: Origin) -> Loss | None:
+    from yanmo.tools.export.contents import DTYPES
+    from yanmo.tools.export.measuring import evaluation_set_of, loss_of_int8
+
+    if not options.measure_characters:
+        return None
+    evaluation_set = evaluation_set_of(origin)
+    if evaluation_set is None:
+        log.warning("what int8 loses is not measured: no evaluation set is known of %s", origin.name)
+        return None
+    dtype = DTYPES[options.dtype]
+    loss = loss_of_int8(source.folder, evaluation_set, dtype, options.measure_characters)
+    before, after = loss.mean
+    log.info("int8 loses %.4f bits per character: fp32=%.4f int8=%.4f", after - before, before, after)
+    return loss
+
+
+def _write(options: ExportOptions, source: Source, origin: Origin, loss: Loss | None, place: Place) -> None:
+    from yanmo.tools.export.card import model_card
+    from yanmo.tools.export.contents import write_settings, write_weights
+    from yanmo.tools.export.place import RECORD, record_of
+
+    is_remote = "://" in options.folder
+    name = options.name or (Path(options.folder) if is_remote else Path(options.folder).resolve()).name
+    facts = {
+        "model": origin.name,
+        "content_digest": origin.output.content_digest if origin.output else "",
+        "dtype": options.dtype,
+        "int8": options.int8,
+        "yanmo": made_by()["yanmo"],
+    }
+    with place.staged() as folder:
+        write_weights(source, folder, options.dtype, int8=options.int8)
+        write_settings(source, folder, options.dtype, int8=options.int8)
+        card = model_card(options, name, source, origin, loss)
+        (folder / "README.md").write_text(card, encoding="utf-8")
+        (folder / RECORD).write_text(record_of(folder, facts), encoding="utf-8")
+        total = sum(path.stat().st_size for path in folder.iterdir())
+        place.publish(folder)
+    log.info("%s: %d bytes", options.folder, total)

@@ -1,0 +1,185 @@
+"""The files of an exported model, written into a folder that nobody sees yet."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer
+
+from yanmo.common.errors import DataError
+from yanmo.common.json_object import read_object
+from yanmo.common.logs import Progress
+from yanmo.formats.chat_tokens import END, has_marks
+from yanmo.formats.round_trip import open_tokenizer
+from yanmo.model.decoder import DecoderConfig
+from yanmo.model.hf_export import Symbols, read_config, shapes_of
+from yanmo.model.weights_check import check_weights, read_headers
+from yanmo.tools.export.int8 import is_of_a_layer, quantization_config, quantized
+from yanmo.tools.export.sentencepiece_file import sentencepiece_model
+from yanmo.tools.export.weights import copy_weights
+
+log = logging.getLogger(__name__)
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+_COPIED = (
+    "special_tokens_map.json",
+    "chat_template.jinja",
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+    "genres.json",
+)
+_BOS = "<|bos|>"
+_LEFT_OUT = ("auto_map", "_name_or_path")
+"""Of a config.json: code that a reader would be asked to trust, and a path of somebody's machine."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A model that was checked, in a folder."""
+
+    folder: Path
+    config: DecoderConfig
+    symbols: Symbols
+    tokenizer: Tokenizer
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether the tokenizer is one of `yanmo tokenize`, whose texts begin with `<|bos|>`."""
+        return self.tokenizer.token_to_id(_BOS) == self.symbols.bos
+
+
+def checked(folder: Path) -> Source:
+    """The model in `folder`, when all of it was checked.
+
+    Raises:
+        DataError: weights, config.json and tokenizer do not belong together, or one is damaged or missing.
+    """
+    config, symbols = read_config(folder)
+    check_weights(folder, shapes_of(folder, config))
+    if not (folder / "tokenizer.json").is_file():
+        raise DataError(f"{folder}: lacks tokenizer.json; make one by transformers' save_pretrained")
+    tokenizer = open_tokenizer(folder / "tokenizer.json")
+    highest = max(tokenizer.get_vocab().values(), default=-1)
+    if highest >= config.vocab_size:
+        raise DataError(
+            f"{folder}: model and tokenizer do not belong together: tokenizer.json gives ids up to "
+            f"{highest}, the embedding has {config.vocab_size} rows; copy both from one place"
+        )
+    return Source(folder, config, symbols, tokenizer)
+
+
+def write_weights(source: Source, folder: Path, dtype: str, *, int8: bool) -> list[str]:
+    """Write the weights; the names of the files. Raises as `copy_weights`."""
+    stored = read_headers(source.folder)
+    if source.config.tie_word_embeddings:
+        stored.pop("lm_head.weight", None)
+    kind = DTYPES[dtype]
+
+    def changed(name: str, tensor: torch.Tensor) -> dict[str, torch.Tensor]:
+        if not int8 or not is_of_a_layer(name, tensor.ndim):
+            return {name: tensor.to(kind).contiguous()}
+        integers, scale = quantized(tensor)
+        return {name: integers, f"{name}_scale": scale.to(kind)}
+
+    total = sum(tensor.bytes for tensor in stored.values())
+    return copy_weights(stored, folder, changed, Progress(log, "written", total, unit="B"))
+
+
+def write_settings(source: Source, folder: Path, dtype: str, *, int8: bool) -> list[str]:
+    """Write config.json, generation_config.json and the tokenizer's files; their names."""
+    written = {
+        "config.json": _config(source, dtype, int8=int8),
+        "generation_config.json": _generation(source),
+        "tokenizer_config.json": _tokenizer_config(source),
+    }
+    for name, value in written.items():
+        _write_json(folder / name, value)
+    names = [name for name in _COPIED if (source.folder / name).is_file()]
+    for name in names:
+        shutil.copyfile(source.folder / name, folder / name)
+    return [*written, *names, *_tokenizer(source, folder)]
+
+
+def _write_json(path: Path, value: dict[str, Any]) -> None:
+    path.write_text(json.dumps(value, ensure_ascii=False, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def _config(source: Source, dtype: str, *, int8: bool) -> dict[str, Any]:
+    name = str(DTYPES[dtype]).removeprefix("torch.")
+    value = read_object(source.folder / "config.json")
+    value = {key: each for key, each in value.items() if key not in _LEFT_OUT}
+    value |= {"dtype": name, "torch_dtype": name}
+    return value | ({"quantization_config": quantization_config()} if int8 else {})
+
+
+def ends_of(source: Source) -> list[int]:
+    """The ids that end a text: those that the model says, and the mark that ends an answer."""
+    path = source.folder / "generation_config.json"
+    found = (read_object(path) if path.is_file() else {}).get("eos_token_id", source.symbols.eos)
+    ends: list[int] = [*found] if isinstance(found, list) else [found]
+    end = source.tokenizer.token_to_id(END) if has_marks(source.tokenizer) else None
+    if end is not None and end not in ends:
+        ends.append(end)
+    if not all(isinstance(i, int) and 0 <= i < source.config.vocab_size for i in ends):
+        raise DataError(f"{path}: eos_token_id {found!r:.60}: expected ids below {source.config.vocab_size}")
+    return ends
+
+
+def _generation(source: Source) -> dict[str, Any]:
+    path = source.folder / "generation_config.json"
+    value = read_object(path) if path.is_file() else {}
+    ends = ends_of(source)
+    symbols = source.symbols
+    ids = {"bos_token_id": symbols.bos, "pad_token_id": symbols.pad}
+    return {**ids, **value, "eos_token_id": ends if len(ends) > 1 else ends[0]}
+
+
+def _tokenizer_config(source: Source) -> dict[str, Any]:
+    path = source.folder / "tokenizer_config.json"
+    value = read_object(path) if path.is_file() else {"tokenizer_class": "PreTrainedTokenizerFast"}
+    value = {key: each for key, each in value.items() if key not in _LEFT_OUT}
+    if source.is_ours:
+        spelled = source.tokenizer.id_to_token
+        ids = {"bos_token": source.symbols.bos, "eos_token": source.symbols.eos}
+        value = {name: spelled(i) for name, i in ids.items()} | value
+        value |= {"add_bos_token": True, "model_max_length": source.config.max_position_embeddings}
+    return value
+
+
+def _tokenizer(source: Source, folder: Path) -> list[str]:
+    """tokenizer.json, which puts `<|bos|>` before a text, and tokenizer.model where it can be made.
+
+    In a store the mark is put there by who encodes; other programs do what tokenizer.json says.
+    """
+    path = source.folder / "tokenizer.json"
+    if not source.is_ours:
+        shutil.copyfile(path, folder / path.name)
+        return [path.name]
+    value = json.loads(path.read_text(encoding="utf-8"))
+    value["post_processor"] = value.get("post_processor") or _begins_with(_BOS, source.symbols.bos)
+    text = json.dumps(value, ensure_ascii=False, indent=1) + "\n"
+    (folder / path.name).write_text(text, encoding="utf-8")
+    symbols = source.symbols
+    model = sentencepiece_model(value, symbols.bos, symbols.eos, symbols.pad)
+    if model is None:
+        return [path.name]
+    (folder / "tokenizer.model").write_bytes(model)
+    return [path.name, "tokenizer.model"]
+
+
+def _begins_with(mark: str, id: int) -> dict[str, Any]:
+    first: dict[str, Any] = {"SpecialToken": {"id": mark, "type_id": 0}}
+    a, b = ({"Sequence": {"id": name, "type_id": 0}} for name in "AB")
+    known = {mark: {"id": mark, "ids": [id], "tokens": [mark]}}
+    return {
+        "type": "TemplateProcessing",
+        "single": [first, a],
+        "pair": [first, a, b],
+        "special_tokens": known,
+    }

@@ -1,0 +1,60 @@
+"""Options of `yanmo export`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from yanmo.options.fields import opt, word
+from yanmo.options.shared import ToolOptions, channel_opt
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
+_LICENSE = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]{0,63}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportOptions(ToolOptions, group="export"):
+    """Write a model as a folder that transformers, vLLM and llama.cpp's converter load.
+
+        yanmo export demo exported/demo                      # the champion of the channel demo
+        yanmo export train/1bcc4416 s3://models/demo --dtype bf16
+        yanmo export demo exported/demo-int8 --int8          # for CPUs; measures what it loses
+
+    Weights in safetensors, tokenizer with chat template, generation_config.json with the marks that end
+    a text, and README.md, a model card: which texts under which licences, options, evaluation,
+    machine, limits. A model that learned a text which its channel forbids (licences, takedowns) is
+    refused. The folder is there whole or not at all, and one that is there is not replaced without
+    --overwrite. Exit code: 0, 64, 65 (no such model, a damaged or forbidden one), 75, 78.
+    """
+
+    model: str = word(
+        "model: a channel (its champion), train/KEY, channel/pointer, a file with a reference, or a folder "
+        "in Hugging Face's layout"
+    )
+    folder: str = word("folder to make, or s3://bucket/prefix")
+    channel: str = channel_opt(
+        "channel whose licences and takedowns count where neither --model nor a pointer says which"
+    )
+    dtype: str = opt("fp32", "type of the weights", choices=("fp32", "bf16"), often=True)
+    int8: bool = opt(
+        False,
+        "weights of all layers as 8-bit integers, for CPUs: a folder of compressed-tensors; what that costs "
+        "in bits per character is measured and written into the card",
+        often=True,
+    )
+    measure_characters: int = opt(
+        20_000, "characters of the evaluation set that --int8 is measured on; 0 measures nothing"
+    )
+    name: str = opt("", "name of the model in its card; default: that of the folder")
+    license: str = opt("", "licence that you give the model, for its card: an SPDX name such as apache-2.0")
+    overwrite: bool = opt(False, "replace a folder that an earlier export made", often=True)
+
+    def contradictions(self) -> Iterator[str]:
+        """Options that exclude each other, and names that no card can have."""
+        if not self.folder.strip():
+            yield "FOLDER is empty: expected a folder to make, or s3://bucket/prefix"
+        if self.name and not _NAME.fullmatch(self.name):
+            yield f"--name {self.name[:60]}: expected letters, digits, '.', '_' and '-', at most 96"
+        if self.license and not _LICENSE.fullmatch(self.license):
+            yield f"--license {self.license[:60]}: expected an SPDX name, such as apache-2.0 or cc-by-sa-4.0"

@@ -1,0 +1,7 @@
+"""`yanmo generate`: let a model write, or talk to it."""
+
+from yanmo.common.command_end import as_process
+from yanmo.tools.generate.command import main
+
+if __name__ == "__main__":
+    as_process(main)

@@ -1,0 +1,92 @@
+"""Answers to the prompts of a file, as JSONL in the order of the prompts."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Iterator, Sequence
+
+from yanmo.formats.chat_tokens import Turn
+from yanmo.tools.generate.prompts import Prompt
+from yanmo.tools.generate.spelling import Telling
+from yanmo.tools.generate.writing_session import WritingSession
+
+log = logging.getLogger(__name__)
+_SECONDS = 10.0
+"""Between two lines of progress."""
+
+
+def answered(session: WritingSession, prompts: Sequence[Prompt]) -> Iterator[str]:
+    """A line of JSON for each prompt: its record, its seed, and `completions`.
+
+    Raises:
+        DataError: a prompt does not fit, or cannot be encoded; before the first answer.
+    """
+    ids = [ids_of(session, prompt) for prompt in prompts]
+    seeds = [session.seed if prompt.seed is None else prompt.seed for prompt in prompts]
+    samples, number = session.options.samples, len(prompts)
+    tellings: list[list[Telling]] = [[] for _ in prompts]
+
+    def each() -> Iterator[Telling]:
+        for at, prompt in enumerate(prompts):
+            answers = bool(prompt.turns) or session.options.chat
+            for sample in range(samples):
+                tellings[at].append(session.telling(ids[at], seeds[at], sample, answers=answers))
+                yield tellings[at][-1]
+
+    done, progress = 0, _Progress(number)
+    for live in session.write(each()):
+        for telling in live:
+            telling.go_on()
+        while done < number and len(tellings[done]) == samples and _have_ended(tellings[done]):
+            yield _line(prompts[done], seeds[done], tellings[done])
+            tellings[done], done = [], done + 1
+        progress.tell(done, len(live))
+
+
+class _Progress:
+    """A line of the log at most every ten seconds, and one at the end."""
+
+    def __init__(self, number: int) -> None:
+        self._number, self._tokens = number, 0
+        self._began = self._told = time.monotonic()
+
+    def tell(self, done: int, tokens: int) -> None:
+        self._tokens += tokens
+        now = time.monotonic()
+        if done == self._number or now - self._told > _SECONDS:
+            self._told = now
+            rate = self._tokens / max(now - self._began, 1e-9)
+            log.info("%d of %d prompts, %.0f tokens/s", done, self._number, rate)
+
+
+def ids_of(session: WritingSession, prompt: Prompt) -> list[int]:
+    """What the model reads of a prompt.
+
+    Raises:
+        DataError: it does not fit, or the tokenizer loses something of it.
+    """
+    options, turns = session.options, list(prompt.turns)
+    if options.chat and not turns:
+        turns = [Turn("user", prompt.text)]
+    if turns and options.system and turns[0].role != "system":
+        turns.insert(0, Turn("system", options.system))
+    if turns:
+        ids = session.model.ids_of_turns(turns, prompt.where)
+    else:
+        ids = session.model.ids_of(prompt.text, options.genre, prompt.where)
+    session.check_room(ids, prompt.where)
+    return ids
+
+
+def _have_ended(tellings: Sequence[Telling]) -> bool:
+    return all(telling.written.finish for telling in tellings)
+
+
+def _line(prompt: Prompt, seed: int, tellings: Sequence[Telling]) -> str:
+    completions = [
+        {"text": each.told, "finish_reason": each.written.finish, "tokens": len(each.written.new)}
+        for each in tellings
+    ]
+    return json.dumps({**prompt.record, "seed": seed, "completions": completions}, ensure_ascii=False)

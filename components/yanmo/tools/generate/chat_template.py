@@ -1,0 +1,77 @@
+"""Whether a folder's own chat template writes conversations as we do: ChatML, as Qwen.
+
+A model that was tuned with another one would be asked in a form that it does not know, and would answer badly
+without a word. The template is run in jinja's sandbox, as transformers does it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from yanmo.common.errors import DataError
+from yanmo.common.json_object import read_object
+from yanmo.formats.chat_tokens import END, START, Turn
+
+_BEGIN = "<|bos|>"
+_TRIED = (Turn("user", "a"), Turn("assistant", "b"), Turn("user", "c"))
+
+
+def check_template(folder: Path, has_system: bool) -> None:
+    """Refuse a folder whose chat template writes something else.
+
+    Args:
+        has_system: whether conversations begin with a system turn; some templates add one of their own.
+
+    Raises:
+        DataError: it does, or cannot be run.
+    """
+    turns = [*([Turn("system", "s")] if has_system else []), *_TRIED]
+    found, wanted = written(folder, turns)
+    if found != wanted:
+        mend = "" if has_system else "; where it adds a system turn of its own, give that by --system"
+        raise DataError(
+            f"{folder}: its chat template is not ChatML: {found[:200]!r} where {wanted[:200]!r} was expected"
+            f"{mend}; leave --chat out to let the model go on from a text"
+        )
+
+
+def written(folder: Path, turns: Sequence[Turn]) -> tuple[str, str]:
+    """A conversation as a folder's own chat template writes it, and as we do; the same without a template.
+
+    Raises:
+        DataError: the template cannot be run.
+    """
+    wanted = "".join(f"{START}{turn.role}\n{turn.text}{END}\n" for turn in turns) + f"{START}assistant\n"
+    template, config = _template_of(folder)
+    if not template:
+        return wanted, wanted
+    try:
+        found = _rendered(template, turns, config)
+    except Exception as error:  # whatever a template does
+        raise DataError(f"{folder}: its chat template cannot be run: {error}"[:500]) from error
+    return found.removeprefix(_BEGIN), wanted
+
+
+def _template_of(folder: Path) -> tuple[str, dict[str, Any]]:
+    path, alone = folder / "tokenizer_config.json", folder / "chat_template.jinja"
+    config = read_object(path) if path.is_file() else {}
+    try:
+        found = alone.read_text(encoding="utf-8") if alone.is_file() else config.get("chat_template")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{alone}: expected a text in UTF-8: {error}; copy the model again") from error
+    return (found if isinstance(found, str) else ""), config
+
+
+def _rendered(template: str, turns: Sequence[Turn], config: dict[str, Any]) -> str:
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    def refuse(message: str) -> NoReturn:
+        raise ValueError(message)
+
+    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+    environment.globals["raise_exception"] = refuse
+    names = {name: config[name] for name in ("bos_token", "eos_token") if isinstance(config.get(name), str)}
+    messages = [{"role": turn.role, "content": turn.text} for turn in turns]
+    return environment.from_string(template).render(messages=messages, add_generation_prompt=True, **names)

@@ -1,0 +1,200 @@
+"""The model that a person names: a folder in Hugging Face's layout, a channel's champion, an output's key."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer
+
+from yanmo.common.errors import DataError, EnvironmentFault, UsageError
+from yanmo.common.json_object import read_object
+from yanmo.formats.chat_tokens import END, Turn, has_marks, prompt_ids
+from yanmo.formats.round_trip import check_given_back, open_tokenizer
+from yanmo.model.generation.writer import Writer
+from yanmo.model.hf_export import Symbols, load
+from yanmo.store.objects import ObjectStore, is_name
+from yanmo.store.output import Output
+from yanmo.store.pointers import open_named, pointer_name, read_pointer
+from yanmo.tools.generate.chat_template import check_template
+from yanmo.tools.store.find import find
+
+log = logging.getLogger(__name__)
+_BOS = "<|bos|>"
+_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+
+
+@dataclass(frozen=True)
+class NamedModel:
+    """A model that writes, and what belongs to it."""
+
+    name: str
+    folder: Path
+    writer: Writer
+    tokenizer: Tokenizer
+    symbols: Symbols
+    settings: dict[str, Any]
+    """The model's generation_config.json; empty where it has none."""
+    ends: frozenset[int]
+    """Ids that end a text."""
+
+    @property
+    def context(self) -> int:
+        """Tokens that the model sees at a time."""
+        return self.writer.config.max_position_embeddings
+
+    @property
+    def end_of_answer(self) -> frozenset[int]:
+        """Ids that end an answer in a conversation."""
+        end = self.tokenizer.token_to_id(END)
+        return self.ends if end is None else self.ends | {end}
+
+    def ids_of(self, text: str, genre: str = "", where: str = "the prompt") -> list[int]:
+        """What the model reads before it goes on from `text`: marks written in it are text.
+
+        Args:
+            genre: the genre whose tag is read before the text.
+            where: the text, for a message.
+
+        Raises:
+            DataError: the tokenizer loses something of the text.
+            UsageError: the model knows no such genre.
+        """
+        is_ours = self.tokenizer.token_to_id(_BOS) == self.symbols.bos
+        ids = self.tokenizer.encode(text, add_special_tokens=False).ids
+        check_given_back(self.tokenizer, [(where, text)], [ids], self.name)
+        if not is_ours:  # as transformers encodes it
+            return self.tokenizer.encode(text).ids or [self.symbols.bos]
+        return [self.symbols.bos, *self._tag(genre), *ids]
+
+    def _tag(self, genre: str) -> list[int]:
+        if not genre:
+            return []
+        tag = self.symbols.tag(genre)
+        if tag is None:
+            known = ", ".join(self.symbols.genres) or "none"
+            raise UsageError(f"--genre {genre[:60]}: {self.name} has no such genre; it knows: {known}")
+        return [tag]
+
+    def ids_of_turns(self, turns: list[Turn], where: str = "the conversation") -> list[int]:
+        """What the model reads before it answers a conversation.
+
+        Raises:
+            DataError: the model's tokenizer has no marks for turns, or loses something of one; its chat
+                template is another one.
+        """
+        if not has_marks(self.tokenizer):
+            raise DataError(
+                f"{self.name}: its tokenizer has no {END}, so it holds no conversation; leave --chat out to "
+                "let it go on from a text"
+            )
+        check_template(self.folder, turns[0].role == "system")
+        ids = prompt_ids(self.tokenizer, turns, self.symbols.bos)
+        is_ours = self.tokenizer.token_to_id(_BOS) == self.symbols.bos
+        return ids if is_ours else ids[1:]  # Qwen's own chats begin with a mark
+
+
+def open_model(store: ObjectStore | None, what: str, channel: str, device: str, precision: str) -> NamedModel:
+    """The model that `what` names.
+
+    Args:
+        store: None where `what` is a folder.
+        what: a folder, a channel, stage/key, channel/pointer or a file with a reference; "" for the champion
+            of `channel`.
+        device: auto, cpu or cuda.
+        precision: fp32 or bf16.
+
+    Raises:
+        UsageError: it names something that is no model.
+        DataError: there is none, or it is damaged.
+        EnvironmentFault: there is no such device.
+    """
+    where = _device(device)
+    folder = Path(what) if is_folder(what) else None
+    if folder is None:
+        assert store is not None
+        output = model_output(store, what, channel)
+        output.paths("*")  # verified, all of them
+        folder, name = output.path("config.json").parent, f"{output}"
+    else:
+        name = what
+    model, symbols = load(folder)
+    if not (folder / "tokenizer.json").is_file():
+        raise DataError(
+            f"{folder}: lacks tokenizer.json; make one by transformers: "
+            "`AutoTokenizer.from_pretrained(folder).save_pretrained(folder)`"
+        )
+    tokenizer = open_tokenizer(folder / "tokenizer.json")
+    highest = max(tokenizer.get_vocab().values(), default=-1)
+    if highest >= model.config.vocab_size:
+        raise DataError(
+            f"{folder}: model and tokenizer do not belong together: tokenizer.json gives ids up to "
+            f"{highest}, the embedding has {model.config.vocab_size} rows; copy both from one place"
+        )
+    settings = _settings(folder)
+    writer = Writer(model.to(device=where, dtype=_DTYPES[precision]))
+    ends = _ends(folder, settings, symbols, writer.config.vocab_size)
+    return NamedModel(name, folder, writer, tokenizer, symbols, settings, ends)
+
+
+def is_folder(what: str) -> bool:
+    """Whether `what` names a folder, and nothing in a store."""
+    return bool(what) and len(what) < 1000 and Path(what).is_dir()
+
+
+def model_output(store: ObjectStore, what: str, channel: str) -> Output:
+    """The output of a model that `what` names; arguments and errors as of `open_model`."""
+    if what and ("/" in what or what.lstrip().startswith("{") or Path(what).is_file()):
+        found = find(store, what)
+    else:
+        found = _champion(store, what or channel)
+    if found.manifest.stage != "train":
+        raise UsageError(f"--model {what[:100]}: expected a model, found {found}; a model is train/KEY")
+    return found
+
+
+def _champion(store: ObjectStore, channel: str) -> Output:
+    if not is_name(channel):
+        raise UsageError(f"--model {channel[:100]!r}: expected a folder, a channel, or train/KEY")
+    for pointer in ("champion", "train"):
+        reference = read_pointer(store, channel, pointer)
+        if reference is not None:
+            if pointer == "train":
+                log.info("channel %s has no champion yet; taking its latest model", channel)
+            return open_named(store, reference, pointer_name(channel, pointer))
+    raise DataError(
+        f"--model {channel}: there is no such folder, and {store.uri} has no model of a channel {channel!r}; "
+        "`yanmo store ls` shows what there is, --store names another store"
+    )
+
+
+def _device(device: str) -> str:
+    has_gpu = torch.cuda.is_available()
+    if device == "cuda" and not has_gpu:
+        raise EnvironmentFault(
+            "--device cuda: this machine shows no GPU to torch; use one that does, or --device cpu or auto"
+        )
+    return "cuda" if has_gpu and device != "cpu" else "cpu"
+
+
+def _settings(folder: Path) -> dict[str, Any]:
+    path = folder / "generation_config.json"
+    return read_object(path) if path.is_file() else {}
+
+
+def _ends(folder: Path, settings: dict[str, Any], symbols: Symbols, size: int) -> frozenset[int]:
+    """What transformers ends a text at: the ids of generation_config.json, else those of config.json."""
+    for name, value in (
+        ("generation_config.json", settings),
+        ("config.json", read_object(folder / "config.json")),
+    ):
+        found = value.get("eos_token_id")
+        ids = found if isinstance(found, list) else [] if found is None else [found]
+        if not all(isinstance(i, int) and not isinstance(i, bool) and 0 <= i < size for i in ids):
+            raise DataError(f"{folder / name}: eos_token_id {found!r:.60}: expected ids below {size}")
+        if ids:
+            return frozenset(ids)
+    return frozenset([symbols.eos])

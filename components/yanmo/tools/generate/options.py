@@ -1,0 +1,93 @@
+"""Options of `yanmo generate`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from yanmo.options.fields import opt, word
+from yanmo.options.shared import ToolOptions, channel_opt
+from yanmo.options.values import MOST_EXACT
+
+_OWN = "what the model's generation_config.json says, else {default}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerateOptions(ToolOptions, group="generate"):
+    """Let a model go on from a text, or talk to it.
+
+        yanmo generate 春眠不觉晓 --model demo          # the champion of the channel demo
+        yanmo generate --prompts prompts.jsonl --out answers.jsonl --model train/1bcc4416
+        yanmo generate --chat --model FOLDER            # a conversation, Ctrl-D ends it
+
+    Without a prompt it asks for one after another, where stdin is a terminal, else it reads stdin.
+    What is written goes to stdout as it comes; control characters are shown as \\u001b and never
+    reach the terminal. With one prompt, Ctrl-C ends the program; in a terminal session it stops
+    the answer. Exit code: 0, 64, 65 (no such model, a damaged one, a prompt that does not fit), 78.
+    """
+
+    prompt: str = word("text to go on from, or the question with --chat; - reads it from stdin", default="")
+    model: str = opt(
+        "",
+        "model: a folder in Hugging Face's layout, a channel (its champion), train/KEY, channel/pointer or a "
+        "file with a reference; default: the champion of --channel",
+        often=True,
+    )
+    channel: str = channel_opt("whose champion writes where --model is not given")
+    chat: bool = opt(
+        False, "hold a conversation: turns between the marks of the model's training (ChatML)", often=True
+    )
+    system: str = opt("", "system turn that begins each conversation")
+    genre: str = opt("", "genre whose tag the model reads before the text", often=True)
+    prompts: str = opt("", "file of prompts: JSONL with `prompt` or `messages`, or one a line", often=True)
+    out: str = opt("", "file to write the answers to, JSONL; default: stdout", often=True)
+    samples: int = opt(1, "texts of each prompt", least=1, most=10_000, often=True)
+    max_tokens: int = opt(256, "most tokens of a text", least=1, often=True)
+    temperature: float = opt(
+        0.8, "softmax temperature; 0 takes the likeliest token", auto=_OWN, most=1000, often=True
+    )
+    top_p: float = opt(
+        0.95, "probability mass of the likeliest tokens that are drawn from", auto=_OWN, above=0, most=1
+    )
+    top_k: int = opt(0, "number of the likeliest tokens that are drawn from; 0 is all", auto=_OWN)
+    min_p: float = opt(
+        0.0, "least probability that is drawn, as a share of the likeliest token's", auto=_OWN, most=1
+    )
+    repetition_penalty: float = opt(
+        1.0,
+        "divides the logits of tokens that prompt or text hold already (multiplies negative ones)",
+        auto=_OWN,
+        above=0,
+        most=100,
+    )
+    seed: int = opt(
+        -1,
+        "seed of the draws; -1 takes a new one, which the log names",
+        least=-1,
+        most=MOST_EXACT,
+        often=True,
+    )
+    stop: tuple[str, ...] = opt(
+        (), "text that ends an answer and is no part of it; may be given several times"
+    )
+    when_full: str = opt(
+        "stop",
+        "where prompt and text fill the model's context: stop there, or slide: go on from the latter half",
+        choices=("stop", "slide"),
+    )
+    batch: int = opt(16, "texts written at a time", least=1, most=4096)
+    device: str = opt("auto", "where it computes", choices=("auto", "cpu", "cuda"), often=True)
+    precision: str = opt("fp32", "type of weights and sums", choices=("fp32", "bf16"))
+
+    def contradictions(self) -> Iterator[str]:
+        """Options that exclude each other."""
+        if self.prompt and self.prompts:
+            yield "a prompt and --prompts: give one of them"
+        if self.out and not self.prompts:
+            yield "--out: expected --prompts FILE with it; the text of one prompt goes to stdout"
+        if self.chat and self.genre:
+            yield "--chat and --genre: no conversation of the training had a genre tag; leave one out"
+        if self.system and not (self.chat or self.prompts):
+            yield "--system: expected --chat with it"
+        if any(not stop for stop in self.stop):
+            yield "--stop: expected a text that is not empty"

@@ -1,0 +1,111 @@
+"""What a person asked for, written by a model: prompts in a batch, or one text after another."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from yanmo.common.errors import DataError
+from yanmo.model.generation.choosing import Choice
+from yanmo.model.generation.draws import own_draws
+from yanmo.model.generation.kept_keys import KeptKeys
+from yanmo.model.generation.writing import Text, write
+from yanmo.tools.generate.named_model import NamedModel
+from yanmo.tools.generate.options import GenerateOptions
+from yanmo.tools.generate.spelling import Spelling, Telling
+
+log = logging.getLogger(__name__)
+_OF_THE_MODEL = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
+
+
+class WritingSession:
+    """A model, and how it is to write."""
+
+    def __init__(self, model: NamedModel, options: GenerateOptions, given: frozenset[str]) -> None:
+        self.model, self.options = model, options
+        self.choice = _choice(model, options, given)
+        self.seed = options.seed if options.seed >= 0 else random.SystemRandom().randrange(1 << 31)
+        self._spelling = Spelling(model.tokenizer)
+        self._kept: KeptKeys | None = None
+        self._read: list[int] = []
+        """What the row of `_kept` holds."""
+
+    def check_room(self, ids: Sequence[int], where: str) -> None:
+        """See that a prompt can be gone on from.
+
+        Raises:
+            DataError: it fills the context.
+        """
+        if len(ids) >= self.model.context and self.options.when_full == "stop":
+            raise DataError(
+                f"{where}: {len(ids)} tokens, and the context of {self.model.name} has {self.model.context}, "
+                "of which one at least is for the answer; shorten it, or give --when-full slide to read the "
+                "latter half of the context alone"
+            )
+
+    def telling(self, ids: Sequence[int], seed: int, sample: int, *, answers: bool) -> Telling:
+        """A text that begins with `ids`, not written at yet.
+
+        Args:
+            sample: which of several texts of the prompt.
+            answers: whether it is an answer in a conversation, which its mark ends.
+        """
+        ends = self.model.end_of_answer if answers else self.model.ends
+        text = Text(ids, own_draws(seed, sample), ends, self.options.max_tokens)
+        return Telling(text, self._spelling, self.options.stop)
+
+    def write(self, tellings: Iterable[Telling]) -> Iterator[list[Telling]]:
+        """Write all of them, some at a time; yields those that went on or ended, after every token."""
+        by_text: dict[Text, Telling] = {}
+
+        def texts() -> Iterator[Text]:
+            for each in tellings:
+                by_text[each.written] = each
+                yield each.written
+
+        slides, at_once = self.options.when_full == "slide", self.options.batch
+        for live in write(
+            self.model.writer, texts(), self.choice, at_once=at_once, slides=slides, shares=True
+        ):
+            yield [by_text[text] if not text.finish else by_text.pop(text) for text in live]
+
+    def stream(self, telling: Telling) -> Iterator[str]:
+        """Write one text; yields what can be shown. What the text before had in common is not read again."""
+        text = telling.written
+        kept, read = self._kept or self.model.writer.room(1), self._read
+        self._kept, self._read = None, []
+        kept.lengths[0] = _common(read, text.prompt[:-1])
+        slides = self.options.when_full == "slide"
+        for _ in write(self.model.writer, [text], self.choice, at_once=1, slides=slides, kept=kept):
+            if shown := telling.go_on():
+                yield shown
+        ids = [*text.prompt, *text.new]
+        if len(ids) <= self.model.context:  # or it has slid, and the row holds a later part
+            self._kept, self._read = kept, ids[: kept.lengths[0]]
+
+
+def _common(first: Sequence[int], second: Sequence[int]) -> int:
+    """How many items at the beginning are the same."""
+    pairs = zip(first, second, strict=False)
+    return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(first), len(second)))
+
+
+def _choice(model: NamedModel, options: GenerateOptions, given: frozenset[str]) -> Choice:
+    """How tokens are chosen: by options that were given, else as the model's folder says."""
+    values: dict[str, Any] = {name: getattr(options, name) for name in _OF_THE_MODEL}
+    for name in _OF_THE_MODEL:
+        found: Any = model.settings.get(name)
+        kinds = (int,) if name == "top_k" else (int, float)
+        if name not in given and type(found) in kinds and _is_possible(name, found):
+            values[name] = found
+    if "temperature" not in given and model.settings.get("do_sample") is False:
+        values["temperature"] = 0.0
+    return Choice(**values)
+
+
+def _is_possible(name: str, value: float) -> bool:
+    limits = {"top_p": (0, 1), "min_p": (0, 1), "temperature": (0, 1000), "repetition_penalty": (0, 100)}
+    low, high = limits.get(name, (0, 10**9))
+    return low <= value <= high and (value > 0 or name not in ("top_p", "repetition_penalty"))

@@ -1,0 +1,50 @@
+"""Which positions of the training rows compute the logits of frequent tokens alone (model/frequent_loss.py).
+
+The draw depends on nothing but the seed, the sample's number and the position: ranks, micro batches and a
+resume see the same one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from yanmo.formats.packing import keyed_random
+from yanmo.formats.token_cache import DocumentIndex, TokenCache
+from yanmo.train.options.head_options import FrequentPlan
+
+NEAR, WHOLE, DRAWN = 0, 1, 2
+"""A position computes the logits of frequent tokens alone; all of them; all, for others of its kind too."""
+_PURPOSE = 4
+"""Purpose number for `keyed_random`; packing has 0 to 2, token noise 3."""
+_COUNTED_TOKENS = 50_000_000
+"""Tokens at the beginning of the training text in which frequencies are counted."""
+
+
+class FrequentTokens:
+    """The frequent tokens of a training text, and what each position computes."""
+
+    def __init__(self, cache: TokenCache, index: DocumentIndex, plan: FrequentPlan, seed: int) -> None:
+        """Args:
+        index: the training documents, in whose shards tokens are counted.
+        """
+        self.plan, self._seed = plan, seed
+        counts, left = np.zeros(cache.vocab_size, np.int64), _COUNTED_TOKENS
+        for shard in np.unique(index.shard).tolist():
+            tokens = np.asarray(cache.tokens[shard][:left])
+            counts += np.bincount(tokens, minlength=cache.vocab_size)
+            left -= len(tokens)
+        self.order = np.argsort(-counts, kind="stable")
+        """Token ids, the most frequent first; of equal frequency the smaller id."""
+        frequent = self.order[: plan.count]
+        self.covered = float(counts[frequent].sum() / max(1, counts.sum()))
+        """Share of the counted tokens that are frequent."""
+        self._is_frequent = np.zeros(cache.vocab_size, bool)
+        self._is_frequent[frequent] = True
+
+    def kinds(self, targets_T: NDArray[np.int64], sample: int) -> NDArray[np.uint8]:
+        """What each position of a row computes: NEAR, WHOLE or DRAWN; positions without a target are NEAR."""
+        drawn = keyed_random(len(targets_T), self._seed, sample, _PURPOSE)
+        is_drawn = (drawn >> np.uint64(11)).astype(np.float64) * 2.0**-53 < self.plan.share
+        kinds = np.where(self._is_frequent[targets_T], np.where(is_drawn, DRAWN, NEAR), WHOLE)
+        return np.where(targets_T >= 0, kinds, NEAR).astype(np.uint8)

@@ -1,0 +1,160 @@
+"""The pods of a training, one a node: who runs, who waits, and how they ended."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from yanmo.common.errors import EnvironmentFault, ExitCode
+from yanmo.store.manifest import Reference
+from yanmo.store.pause import PausedOutput
+from yanmo_pipelines.cluster.jobs import ended_state
+from yanmo_pipelines.cluster.kubernetes_api import KubernetesApi
+
+_RANK = "batch.kubernetes.io/job-completion-index"
+_GRAVEST = (ExitCode.BUG, ExitCode.DATA, ExitCode.USAGE, ExitCode.ENVIRONMENT, ExitCode.RETRY, ExitCode.DONE)
+"""What no retry mends comes first. Of two such ends the one that is nobody's wrong option."""
+_OUT_OF_MEMORY, _KILLED, _STOPPED = "OOMKilled", 137, 143
+_KNOWN = {int(code) for code in ExitCode}
+
+
+@dataclass(frozen=True)
+class NodePod:
+    """The newest pod of a node."""
+
+    node: int
+    pod: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        return str(self.pod["metadata"]["name"])
+
+    @property
+    def place(self) -> str:
+        """The machine."""
+        return str((self.pod.get("spec") or {}).get("nodeName") or "")
+
+    @property
+    def phase(self) -> str:
+        """Pending, Running, Succeeded, Failed, as Kubernetes says."""
+        if self.pod["metadata"].get("deletionTimestamp"):
+            return "Ending"
+        return str((self.pod.get("status") or {}).get("phase") or "Unknown")
+
+    @property
+    def message(self) -> str:
+        """What it left as its last words: a reference, a pause, a card."""
+        return str((ended_state(self.pod) or {}).get("message") or "").strip()
+
+    def end(self) -> End | None:
+        """How it ended; None while it has not."""
+        found = ended_state(self.pod)
+        status = self.pod.get("status") or {}
+        by_cluster = _by_cluster(status)
+        if found is None:
+            return End(self.node, ExitCode.RETRY, by_cluster) if status.get("phase") == "Failed" else None
+        code, reason = int(found.get("exitCode") or 0), str(found.get("reason") or "")
+        if reason == _OUT_OF_MEMORY:
+            return End(self.node, ExitCode.ENVIRONMENT, "out of memory (OOMKilled): its limit is too low")
+        if code == ExitCode.DONE:
+            return End(self.node, ExitCode.DONE, "")
+        if code in _KNOWN:
+            return End(self.node, ExitCode(code), _cause(self.message) or by_cluster)
+        if code in (_KILLED, _STOPPED):
+            return End(self.node, ExitCode.RETRY, by_cluster or f"killed (exit code {code})")
+        said = _cause(self.message) or self.message[-300:] or reason
+        return End(self.node, ExitCode.BUG, f"exit code {code}, which is none of `yanmo train`: {said}")
+
+
+@dataclass(frozen=True)
+class End:
+    """How a node ended."""
+
+    node: int
+    code: ExitCode
+    why: str
+
+    def __str__(self) -> str:
+        why = f": {self.why}" if self.why else ""
+        return f"node {self.node} ended with {int(self.code)}{why}"
+
+
+def pods_of(api: KubernetesApi, label: str, name: str) -> list[NodePod]:
+    """The newest pod of each node that has one, node 0 first."""
+    found = dict[int, Mapping[str, Any]]()
+    listed = api.listed(api.in_namespace("pods"), f"list pods of {name}", labelSelector=f"{label}={name}")
+    for pod in sorted(listed, key=lambda pod: str(pod["metadata"].get("creationTimestamp", ""))):
+        meta = pod["metadata"]
+        index = (meta.get("labels") or {}).get(_RANK) or (meta.get("annotations") or {}).get(_RANK)
+        if index is not None and str(index).isdecimal():
+            found[int(index)] = pod
+    return [NodePod(node, found[node]) for node in sorted(found)]
+
+
+def gravest(pods: Iterable[NodePod]) -> End | None:
+    """The end that says most of all: of equal ones the first node's with a reason."""
+    ends = [end for pod in pods if (end := pod.end())]
+    ends.sort(key=lambda end: (_GRAVEST.index(end.code), not end.why, end.node))
+    return ends[0] if ends else None
+
+
+def result_of(pods: Sequence[NodePod]) -> Reference | PausedOutput | None:
+    """What node 0 made, by its last words; None where it left none.
+
+    Raises:
+        EnvironmentFault: it says something else: its image is of another version.
+    """
+    message = pods[0].message if pods and pods[0].node == 0 else ""
+    if not message:
+        return None
+    paused = PausedOutput.from_json(message)
+    if paused:
+        return paused
+    try:
+        return Reference.from_dict(json.loads(message))
+    except (ValueError, TypeError) as error:
+        raise EnvironmentFault(
+            f"node 0 ended well, and left {message[:100]!r} where its result was expected: its image is of "
+            "another version of Yanmo; give nodes and launcher images of the same"
+        ) from error
+
+
+def warnings_of(api: KubernetesApi, name: str, since: str) -> list[str]:
+    """What Kubernetes warns of what belongs to a training, one line each, the newest last.
+
+    Args:
+        since: leaves out what was said before, of an earlier one of the name; UTC, ISO 8601.
+    """
+    path = api.in_namespace("events")
+    found = api.listed(path, f"list events of {name}", fieldSelector="type=Warning")
+    own = [one for one in found if str((one.get("involvedObject") or {}).get("name", "")).startswith(name)]
+    own = sorted((one for one in own if _said_at(one) >= since), key=_said_at)
+    lines = (
+        f"{one['involvedObject'].get('kind')} {one['involvedObject']['name']}: {one.get('reason')}: "
+        f"{' '.join(str(one.get('message', '')).split())[:300]}"
+        for one in own
+        if one.get("reason") != "FailedScheduling"  # the pod says it itself
+    )
+    return list(dict.fromkeys(lines))
+
+
+def _said_at(event: Mapping[str, Any]) -> str:
+    return str(event.get("lastTimestamp") or event.get("eventTime") or "")
+
+
+def _by_cluster(status: Mapping[str, Any]) -> str:
+    """Why the cluster ended the pod: evicted, preempted, its machine drained or gone."""
+    for one in status.get("conditions") or []:
+        if one.get("type") == "DisruptionTarget" and one.get("status") == "True":
+            return " ".join(f"{one.get('reason', '')} {one.get('message', '')}".split())
+    said = f"{status.get('reason') or ''} {status.get('message') or ''}"
+    return " ".join(said.split())
+
+
+def _cause(message: str) -> str:
+    """What a card gives as its reason, else its first line."""
+    lines = [line for line in message.splitlines() if line.strip()]
+    why = next((line.removeprefix("why: ") for line in lines if line.startswith("why: ")), "")
+    return why or (lines[0][:300] if lines else "")

@@ -1,0 +1,85 @@
+"""`yanmo launch reap`: delete trainings that nobody waits for any more; a CronJob of manifests/ runs it.
+
+A run of KFP's that is terminated ends its launcher without a word (KFP's own launcher passes no signal on),
+and its Workflow stays for an hour. So whoever it launched has to be looked for: a training is deleted where
+each of its owners has ended. Where an owner is gone, Kubernetes' own garbage collection deletes it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from yanmo.common.command_end import ended
+from yanmo.common.errors import ExitCode
+from yanmo.common.logs import setup
+from yanmo.options.command_line import load
+from yanmo.options.fields import opt
+from yanmo_pipelines.cluster.kubernetes_api import KubernetesApi
+from yanmo_pipelines.cluster.launch.made_by import TRAINER, VERSION
+from yanmo_pipelines.cluster.launch.owners import has_ended
+from yanmo_pipelines.cluster.launch.training import LAUNCH
+from yanmo_pipelines.cluster.place import PlaceOptions
+from yanmo_pipelines.cluster.refusals import NotFound
+
+log = logging.getLogger(__name__)
+_KINDS = {"TrainJob": ("trainjobs", f"apis/{TRAINER}/{VERSION}"), "Job": ("jobs", "apis/batch/v1")}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReapOptions(PlaceOptions, group="reap"):
+    """Delete trainings on several nodes whose runs have ended, cancelled ones above all.
+
+    A training without an owner, as `yanmo launch` in a shell makes it, is left alone.
+    """
+
+    dry_run: bool = opt(False, "say what would be deleted; delete nothing", often=True)
+
+
+def reap(argv: Sequence[str]) -> int:
+    """Look once; returns the exit code."""
+
+    def serve() -> int:
+        options = load(ReapOptions, argv, "yanmo launch reap")
+        setup(options.log_level, "reap", options.log_format)
+        api = KubernetesApi.of(options)
+        for kind, (plural, group) in _KINDS.items():
+            _reap_kind(api, kind, api.in_namespace(plural, group=group), only_say=options.dry_run)
+        return ExitCode.DONE
+
+    return ended("reap", serve)
+
+
+def _reap_kind(api: KubernetesApi, kind: str, path: str, *, only_say: bool) -> None:
+    try:
+        found = list(api.listed(path, f"list {kind}s", labelSelector=LAUNCH))
+    except NotFound:  # no Trainer in this cluster
+        return
+    for each in found:
+        name = each["metadata"]["name"]
+        if not _is_left(api, each["metadata"]):
+            continue
+        if only_say:
+            log.info("%s %s: its run has ended; it would be deleted", kind, name)
+            continue
+        try:
+            api.delete(f"{path}/{name}", f"delete {kind} {name}")
+        except NotFound:
+            continue
+        log.info("%s %s: its run has ended; deleted", kind, name)
+
+
+def _is_left(api: KubernetesApi, meta: Mapping[str, Any]) -> bool:
+    owners = meta.get("ownerReferences") or []
+    if not owners or meta.get("deletionTimestamp"):
+        return False
+    return all(_has_ended(api, owner) for owner in owners)
+
+
+def _has_ended(api: KubernetesApi, owner: Mapping[str, Any]) -> bool:
+    try:
+        return has_ended(api, owner)
+    except NotFound:
+        return True

@@ -1,0 +1,40 @@
+"""`--help` of a stage is answered before what its work needs is imported."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+STAGES = ("curate", "balance", "tokenize", "train", "evaluate", "promote")
+HEAVY = {"numpy", "pyarrow", "torch", "deepspeed", "transformers", "prometheus_client", "yanmo.stage.run"}
+
+
+def asked(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-X", "importtime", "-m", *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize(
+    ("question", "answered"),
+    [("--help", "usage: yanmo "), ("--help=all", "inputs: what it reads"), ("--version", "yanmo 0.")],
+)
+def test_help_imports_nothing_of_the_work(stage: str, question: str, answered: str) -> None:
+    done = asked(f"yanmo.{stage}", question)
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert done.returncode == 0 and f"yanmo.{stage}.config" in imported
+    assert not imported & HEAVY
+    assert done.stdout.startswith(answered)
+
+
+def test_what_help_cannot_answer_is_refused_as_all_wrong_options_are() -> None:
+    done = asked("yanmo.balance", "--help", "nix")
+    assert done.returncode == 64 and done.stdout == ""
+    assert "--help nix: expected an option, a group or all" in done.stderr
+
+
+def test_a_subcommand_of_a_stage_has_a_help_of_its_own() -> None:
+    done = asked("yanmo.promote", "history", "--help")
+    assert done.returncode == 0 and done.stdout.startswith("usage: yanmo promote history ")

@@ -1,0 +1,248 @@
+"""`yanmo generate`: a prompt, a file of prompts, stdin; what is wrong ends with its exit code."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from saying import random_model, saying_model
+from tokenizers import Tokenizer
+
+from yanmo.common.answers import visible
+from yanmo.common.errors import ExitCode
+from yanmo.store.commit import Recipe, Result, commit_once
+from yanmo.store.file_store import FileStore
+from yanmo.store.pointers import move_pointer
+from yanmo.tools.generate.command import main
+from yanmo.tools.generate.spelling import Spelling
+
+
+@pytest.fixture
+def run(capsys):
+    """Runs the command; its exit code, what it answered, and what it said."""
+
+    def run(*argv):
+        code = main([*map(str, argv)])
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return run
+
+
+def lines(out):
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def test_the_likeliest_text_is_that_of_transformers(run, folder):
+    transformers = pytest.importorskip("transformers")
+    code, out, _ = run("春眠不觉晓", "--model", folder, "--temperature", "0", "--max-tokens", "30")
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"))
+    ids = torch.tensor([[0, *tokenizer("春眠不觉晓", add_special_tokens=False).input_ids]])
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder).eval()
+    whole = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=30, do_sample=False)
+    spelled = Spelling(Tokenizer.from_file(str(folder / "tokenizer.json"))).reader()
+    wanted = "".join(map(spelled, whole[0].tolist()))
+    assert (code, out) == (0, f"{visible(wanted)}\n") and len(whole[0]) > ids.shape[1] + 5
+
+
+def test_a_prompt_of_a_file_is_written_as_alone_and_keeps_its_fields(run, folder, tmp_path):
+    prompts = ["春眠不觉晓", "处处", "", "夜来风雨声，花落"]
+    records = [{"prompt": text, "id": i, "seed": 5 + i} for i, text in enumerate(prompts)]
+    records.append({"messages": [{"role": "user", "content": "啼鸟"}], "seed": 9})
+    (tmp_path / "p.jsonl").write_text("\n".join(map(json.dumps, records)), encoding="utf-8")
+    how = ("--model", folder, "--max-tokens", "9", "--samples", "2")
+    code, out, _ = run("--prompts", tmp_path / "p.jsonl", *how, "--batch", "3")
+    assert code == 0
+    for record, line in zip(records, lines(out), strict=True):
+        (tmp_path / "one.jsonl").write_text(json.dumps(record), encoding="utf-8")
+        alone = lines(run("--prompts", tmp_path / "one.jsonl", *how)[1])
+        assert [line] == alone and {**record, "completions": line["completions"]} == line
+        assert len(line["completions"]) == 2
+        assert {c["finish_reason"] for c in line["completions"]} <= {"stop", "length"}
+
+
+def test_a_file_of_answers_is_there_whole_or_as_it_was(run, folder, tmp_path):
+    (tmp_path / "p.txt").write_text("春\n眠", encoding="utf-8")
+    how = ("--prompts", tmp_path / "p.txt", "--model", folder, "--max-tokens", "3", "--seed", "4")
+    code, printed, _ = run(*how)
+    assert code == 0
+    assert run(*how, "--out", tmp_path / "a.jsonl")[:2] == (0, "")
+    assert (tmp_path / "a.jsonl").read_text(encoding="utf-8").splitlines() == printed.splitlines()
+    (tmp_path / "p.txt").write_text("春\n" + "眠" * 80, encoding="utf-8")
+    assert run(*how, "--out", tmp_path / "a.jsonl")[0] == ExitCode.DATA
+    assert len((tmp_path / "a.jsonl").read_text(encoding="utf-8").splitlines()) == 2
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.jsonl", "p.txt"]
+
+
+def test_what_a_model_says_never_steers_the_terminal(run, tmp_path):
+    said = [
+        "<|bos|>",
+        "<0x1B>",
+        "<0xC2>",
+        "<0x9B>",
+        "<0x07>",
+        "<0xE2>",
+        "<0x80>",
+        "<0xAE>",
+        "春",
+        "<|eos|>",
+    ]
+    model = saying_model(tmp_path / "m", said)
+    code, out, _ = run("", "--model", model)
+    assert (code, out) == (0, "\\u001b\\u009b\\u0007\\u202e春\n")
+    (tmp_path / "p.jsonl").write_text('{"prompt": ""}', encoding="utf-8")
+    _, out, _ = run("--prompts", tmp_path / "p.jsonl", "--model", model)
+    assert "\x1b" not in out and "\x9b" not in out and "\u202e" not in out
+    assert lines(out)[0]["completions"][0]["text"] == "\x1b\x9b\x07\u202e春"
+
+
+def test_a_stop_word_and_a_length_end_a_text(run, tmp_path):
+    model = saying_model(tmp_path / "m", ["<|bos|>", *"春眠不觉晓，", "春"])
+    assert run("", "--model", model, "--stop", "觉晓")[1] == "春眠不\n"
+    assert run("", "--model", model, "--max-tokens", "8")[1] == "春眠不觉晓，春眠\n"
+    code, out, _ = run("", "--model", model, "--samples", "2", "--max-tokens", "2")
+    assert (code, out) == (0, "春眠\n\n春眠\n")
+    assert len(run("", "--model", model)[1]) == 64, "63 tokens after <|bos|> fill the context of 64"
+    assert len(run("", "--model", model, "--when-full", "slide", "--max-tokens", "100")[1]) == 101
+
+
+def test_the_folders_own_settings_hold_where_no_option_is_given(run, tmp_path):
+    model = random_model(tmp_path / "m")
+    settings = json.loads((model / "generation_config.json").read_text(encoding="utf-8"))
+    how = ("春", "--model", model, "--max-tokens", "20")
+    greedy = run(*how, "--temperature", "0")[1]
+    assert run(*how, "--seed", "1")[1] == run(*how, "--seed", "1", "--temperature", "0.8")[1] != greedy
+    text = json.dumps({**settings, "do_sample": False, "eos_token_id": [1, 2]})
+    (model / "generation_config.json").write_text(text, encoding="utf-8")
+    assert run(*how, "--seed", "1")[1] == greedy
+    assert run(*how, "--seed", "1", "--temperature", "2.5")[1] != greedy
+
+
+@pytest.fixture
+def store(tmp_path, folder):
+    """A store whose channel `poems` has the model as its champion."""
+    found = FileStore(tmp_path / "store")
+
+    def build(attempt):
+        for path in folder.iterdir():
+            attempt.path(path.name).write_bytes(path.read_bytes())
+            attempt.add(path.name)
+        return Result(counts={})
+
+    recipe = Recipe(stage="train", revision=1, semantic={"a": 1}, inputs={})
+    output = commit_once(found, recipe, build)
+    move_pointer(found, "poems", "champion", output.reference)
+    move_pointer(found, "young", "train", output.reference)
+    return recipe.key
+
+
+def test_a_channel_a_key_and_a_folder_name_the_same_model(run, store, folder, tmp_path):
+    key = store
+    how = ("春", "--temperature", "0", "--max-tokens", "5", "--store", tmp_path / "store")
+    wanted = run(*how, "--model", folder)[:2]
+    assert wanted[0] == 0
+    for name in ("poems", "poems/champion", f"train/{key}", f"train/{key[:6]}", "young"):
+        assert run(*how, "--model", name)[:2] == wanted
+    assert run(*how, "--channel", "poems")[:2] == wanted
+
+
+CASES = {
+    "no channel": (["a", "--model", "nobody"], ExitCode.DATA, "no model of a channel 'nobody'"),
+    "no key": (["a", "--model", "train/0123456789"], ExitCode.DATA, "no such output"),
+    "no name": (["a", "--model", "a b"], ExitCode.USAGE, "expected a folder, a channel"),
+    "control": (["a\x1bb"], ExitCode.DATA, "U+001B at character 2"),
+    "too long": (["春" * 64], ExitCode.DATA, "65 tokens"),
+    "genre": (["a", "--genre", "词"], ExitCode.USAGE, "it knows: 诗"),
+    "no file": (["--prompts", "none.txt"], ExitCode.USAGE, "no such file"),
+    "two prompts": (["a", "--prompts", "b"], ExitCode.USAGE, "give one of them"),
+    "out alone": (["a", "--out", "b"], ExitCode.USAGE, "--prompts FILE"),
+    "heat": (["a", "--temperature", "-1"], ExitCode.USAGE, "from 0 to 1000"),
+    "mass": (["a", "--top-p", "0"], ExitCode.USAGE, "above 0 and at most 1"),
+    "option": (["a", "--top-q", "0"], ExitCode.USAGE, "did you mean --top-"),
+    "empty stop": (["a", "--stop", ""], ExitCode.USAGE, "--stop"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_wrong_with_a_command_is_said(run, folder, tmp_path, case):
+    argv, code, message = CASES[case]
+    named = [] if "--model" in argv else ["--model", folder]
+    found, out, err = run(*argv, *named, "--store", tmp_path)
+    assert (found, out) == (code, "") and message in err and "Traceback" not in err
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_gpu_that_is_not_there_is_the_machines_fault(run, folder):
+    code, _, err = run("a", "--model", folder, "--device", "cuda")
+    assert code == ExitCode.ENVIRONMENT and "--device cpu" in err
+
+
+def changed(path, **values):
+    found = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps({**found, **values}), encoding="utf-8")
+
+
+def narrow(folder):
+    state = load_file(folder / "model.safetensors")
+    state["lm_head.weight"] = state["lm_head.weight"][:300].contiguous()
+    save_file(state, folder / "model.safetensors")
+
+
+def as_pickle(folder):
+    torch.save({}, folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+
+
+DAMAGES = {
+    "shapes": (lambda f: changed(f / "config.json", hidden_size=64), "does not fit"),
+    "layers": (lambda f: changed(f / "config.json", num_hidden_layers=3), "does not fit"),
+    "huge": (lambda f: changed(f / "config.json", vocab_size=10**30), "no decoder has such a shape"),
+    "kind": (lambda f: changed(f / "config.json", model_type="gpt2"), "model_type 'qwen3'"),
+    "head": (narrow, "does not fit"),
+    "pickle": (as_pickle, "are pickles"),
+    "no tokenizer": (lambda f: (f / "tokenizer.json").unlink(), "lacks tokenizer.json"),
+    "tokenizer": (lambda f: (f / "tokenizer.json").write_text("{}"), "not a tokenizer"),
+    "end": (lambda f: changed(f / "generation_config.json", eos_token_id=[1, 9999]), "expected ids below"),
+    "settings": (lambda f: (f / "generation_config.json").write_text("[]"), "expected a JSON object"),
+    "empty": (lambda f: [p.unlink() for p in f.iterdir()], "config.json"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_folder_that_lies_is_refused(run, tmp_path, damage):
+    model = random_model(tmp_path / "m")
+    DAMAGES[damage][0](model)
+    code, out, err = run("a", "--model", model)
+    assert (code, out) == (ExitCode.DATA, "") and DAMAGES[damage][1] in err and "Traceback" not in err
+
+
+def test_a_tokenizer_of_another_vocabulary_is_refused(run, tmp_path):
+    model = random_model(tmp_path / "m")
+    small = random_model(tmp_path / "small")
+    changed(small / "config.json", vocab_size=200)
+    state = load_file(small / "model.safetensors")
+    for name in ("lm_head.weight", "model.embed_tokens.weight"):
+        state[name] = state[name][:200].contiguous()
+    save_file(state, small / "model.safetensors")
+    code, _, err = run("a", "--model", small)
+    assert code == ExitCode.DATA and "do not belong together" in err
+    assert run("a", "--model", model, "--max-tokens", "1")[0] == 0
+
+
+def test_a_conversation_needs_marks(run, tmp_path):
+    model = random_model(tmp_path / "m")
+    text = (model / "tokenizer.json").read_text(encoding="utf-8").replace("<|im_", "<|xx_")
+    (model / "tokenizer.json").write_text(text, encoding="utf-8")
+    code, _, err = run("a", "--chat", "--model", model)
+    assert code == ExitCode.DATA and "leave --chat out" in err
+
+
+def test_stdin_is_a_prompt_and_the_process_ends_with_its_code(tmp_path):
+    model = saying_model(tmp_path / "m", ["<|bos|>", "春", "眠", "<|eos|>"])
+    command = [sys.executable, "-m", "yanmo.cli", "generate", "--model", str(model), "--log-level", "error"]
+    ended = subprocess.run(command, input="春", capture_output=True, text=True, encoding="utf-8")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "春眠\n", "")
+    ended = subprocess.run([*command, "-"], input=b"\xff", capture_output=True)
+    assert ended.returncode == ExitCode.USAGE and b"UTF-8" in ended.stderr

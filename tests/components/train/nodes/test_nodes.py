@@ -1,0 +1,197 @@
+"""What several nodes do when one is killed, stands still, or is not one of them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+from processes import needs_proc
+from several_nodes import a_port, losses, model_of, wait_for_step, workers_of
+
+from yanmo.store.opening import open_store
+from yanmo.store.output import Output, open_reference
+from yanmo.store.pointers import read_pointer
+
+pytestmark = pytest.mark.slow
+
+
+@needs_proc
+def test_a_node_that_is_killed_ends_all_and_the_same_command_goes_on(nodes, store):
+    run = nodes(2, ranks=1, steps=80, checkpoint_steps=2)
+    run.start()
+    wait_for_step(store, 5)
+    killed = time.monotonic()
+    run.running[1].kill()
+    ended = run.ends()
+    assert time.monotonic() - killed < 120
+    assert ended[0][0] == 75 and "node 1 of 2" in ended[0][1], ended
+    assert not workers_of(store)
+    run.start()
+    wait_for_step(store, 20)
+    os.kill(run.running[0].pid, signal.SIGKILL)
+    code, said = run.ends()[1]
+    assert code == 75 and "node 0 at 127.0.0.1" in said and "is gone" in said, said
+    assert not workers_of(store)
+    run.start()
+    ended = run.ends()
+    assert {number: code for number, (code, _) in ended.items()} == {0: 0, 1: 0}, ended
+    assert "resuming at step" in ended[0][1]
+    assert len(losses(model_of(store))) == 80
+
+
+def _serves_its_own_ranks(port: int, node: int) -> None:
+    """The figures that a pod serves: which node it is, and those of its ranks, which come within a second."""
+    end, wanted = time.monotonic() + 30, {"node": node, "nodes": 2, "ranks": 1}
+    while True:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+            lines = answer.read().decode().splitlines()
+        found = {n: float(line.split()[-1]) for n in wanted for line in lines if _is(line, n)}
+        ranks = {line for line in lines if line.startswith("yanmo_train_rank_step{")}
+        if ranks or time.monotonic() > end:
+            break
+        time.sleep(0.2)
+    assert found == wanted, lines
+    assert len(ranks) == 1 and f'rank="{node}"' in ranks.pop(), "one rank on each of two nodes"
+
+
+def _is(line: str, name: str) -> bool:
+    return line.partition(" ")[0].partition("{")[0] == f"yanmo_train_{name}"
+
+
+def test_a_node_whose_node_0_died_after_the_commit_ends_well(nodes, store, trained_store):
+    run = nodes(4, ranks=1)  # two of them never come, so that node 0 waits
+    run.start(0, 1)
+    assert run.says(1, "node 1 of 4, with node 0")
+    shutil.copytree(trained_store / "cas/train", store / "cas/train", dirs_exist_ok=True)
+    os.kill(run.running[0].pid, signal.SIGKILL)
+    code, said = run.ends()[1]
+    assert code == 0 and "the model is committed, though node 0 did not say so" in said, said
+
+
+@needs_proc
+def test_a_node_that_stands_still_is_noticed_within_the_time_that_was_given(nodes, store):
+    run = nodes(2, ranks=1, steps=100_000, standstill_seconds=40)
+    ports = {number: a_port() for number in range(2)}
+    for number, port in ports.items():
+        run.start(number, metrics_port=port)
+    wait_for_step(store, 3)
+    for number, port in ports.items():
+        _serves_its_own_ranks(port, number)
+    run.running[1].send_signal(signal.SIGSTOP)
+    frozen = time.monotonic()
+    run.running[0].wait(timeout=600)
+    said = run.log(0)
+    assert run.running[0].returncode == 75, said
+    assert "node 1 of 2, at 127.0.0.1, has given no sign of life for 27 s" in said, said
+    assert 24 < time.monotonic() - frozen < 180
+    run.running[1].send_signal(signal.SIGCONT)
+    assert run.running[1].wait(timeout=600) == 75
+    assert not workers_of(store)
+
+
+@pytest.fixture
+def bucket(s3_server, s3_place, store, tmp_path, monkeypatch) -> str:
+    """The store with a token cache, on a real S3 server."""
+    for name, value in s3_server.environment().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("YANMO_SCRATCH", str(tmp_path / "own"))
+    uri = f"s3://{s3_place}/{tmp_path.name}"
+    target = open_store(uri)
+    for path in sorted(store.rglob("*")):
+        if path.is_file():
+            target.create(str(path.relative_to(store)), path.read_bytes())
+    return uri
+
+
+def cache_of(store: str) -> Output:
+    opened = open_store(store)
+    return open_reference(opened, read_pointer(opened, "dev", "tokenize"))
+
+
+def test_on_s3_nodes_share_no_disk_and_a_run_elsewhere_goes_on_to_the_same_digits(
+    bucket, nodes, store, tmp_path
+):
+    options = {"ranks": 1, "steps": 24, "checkpoint_steps": 2}
+    run = nodes(2, bucket, **options)
+    run.start()
+    wait_for_step(run.scratch / "0", 5)
+    run.running[0].send_signal(signal.SIGTERM)
+    ended = run.ends()
+    assert {number: code for number, (code, _) in ended.items()} == {0: 75, 1: 75}, ended
+    assert not list(run.scratch.glob("1/**/checkpoints/step-*")), "only node 0 keeps checkpoints"
+    shards = {one.sha256 for one in cache_of(bucket).manifest.files if one.path.startswith("tokens-")}
+    for number in range(2):
+        cached = {path.name for path in run.scratch.glob(f"{number}/objects/*/*")}  # named by their content
+        assert len(shards) == 2 and shards <= cached, "on a disk of its own"
+    (key,) = {one.name.split("/")[2] for one in open_store(bucket).list("runs/train") if "/step-" in one.name}
+    open_store(bucket).create(f"runs/train/{key}/parts/killed/step-00000001/rank-00001.json", b"{}")
+    elsewhere = nodes(2, bucket, **options)
+    elsewhere.scratch = tmp_path / "other machines"
+    elsewhere.start()
+    ended = elsewhere.ends()
+    assert {number: code for number, (code, _) in ended.items()} == {0: 0, 1: 0}, ended
+    assert "resuming at step" in ended[0][1]
+    assert not [one.name for one in open_store(bucket).list("runs") if "/parts/" in one.name]
+    alone = nodes(1, **{**options, "ranks": 2})
+    alone.start()
+    assert alone.ends()[0][0] == 0
+    assert losses(model_of(bucket)) == losses(model_of(store))
+    assert model_of(bucket).content_digest == model_of(store).content_digest
+
+
+def test_other_options_on_a_node_are_refused_on_both_before_training(nodes, store):
+    run = nodes(2, ranks=1)
+    run.start(0)
+    run.start(1, threads=2)
+    ended = run.ends()
+    assert {number: code for number, (code, _) in ended.items()} == {0: 64, 1: 64}, ended
+    assert all("node 1 has --threads 2, and node 0 1" in said for _, said in ended.values())
+    assert not list(store.glob("runs/train/*/heartbeats"))
+
+
+def test_a_supervisor_that_torchrun_started_says_how_to_start_it(nodes, monkeypatch):
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
+    run = nodes(1)
+    run.start()
+    code, said = run.ends()[0]
+    assert code == 64 and "started by torchrun: run `yanmo train` itself" in said, said
+
+
+def test_a_node_that_finds_nobody_says_for_what_and_how_long_it_waited(nodes):
+    run = nodes(2, ranks=1)
+    run.start(1, rendezvous_seconds=2)
+    code, said = run.ends()[1]
+    assert code == 75, said
+    assert f"node 0 did not answer at 127.0.0.1:{run.port} for 2 s" in said and "refused" in said
+
+
+def test_a_node_that_is_to_end_while_it_waits_for_node_0_does_not_try_again(nodes):
+    run = nodes(2, ranks=1)
+    run.start(1, wait_seconds=3600)
+    assert run.says(1, "waiting for node 0")
+    run.running[1].send_signal(signal.SIGTERM)
+    code, said = run.ends()[1]
+    assert code == 75 and "asked to stop by a signal" in said and "again in" not in said, said
+
+
+def test_a_store_that_nodes_do_not_share_is_refused(nodes, store, store_template, tmp_path):
+    elsewhere = Path(shutil.copytree(store_template, tmp_path / "elsewhere"))
+    run = nodes(2, ranks=1)
+    run.start(0)
+    run.store = elsewhere
+    run.start(1)
+    ended = run.ends()
+    assert {number: code for number, (code, _) in ended.items()} == {0: 78, 1: 78}, ended
+    assert all("--store has to be one folder that all nodes share" in said for _, said in ended.values())
+
+
+def test_a_model_that_is_there_ends_every_node_at_once(nodes, trained_store, tmp_path):
+    where = Path(shutil.copytree(trained_store, tmp_path / "trained"))
+    run = nodes(2, where, ranks=1)
+    run.start()
+    assert {number: code for number, (code, _) in run.ends().items()} == {0: 0, 1: 0}
