@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from optimizations_rows import BASE, ROWS, Row, Words
+from optimizations_rows import BASE, ELSEWHERE, ROWS, Row, Words
 
 DOCS = Path(__file__).parents[1] / "docs"
 HEAD: Words = (
@@ -39,6 +39,10 @@ this small model on these two cores; the order of a GPU or of a large model may 
 TABLE: Words = (
     "| what | options | speed | CPU | memory | bits | claimed | when not |\n" + "|---" * 8 + "|",
     "| 优化 | 选项 | 速度 | CPU | 内存 | 比特 | 他人所称 | 何时不用 |\n" + "|---" * 8 + "|",
+)
+TABLE_ELSEWHERE: Words = (
+    "\n## What else guides list\n\n| what | option | |\n|---|---|---|",
+    "\n## 教程还列出的\n\n| 优化 | 选项 | |\n|---|---|---|",
 )
 BESIDE: Words = ("beside", "对照")
 NOT_MEASURED: Words = ("Not measured yet: {names}.", "尚未测量：{names}。")
@@ -78,6 +82,10 @@ def page(results: Mapping[str, Mapping[str, Any]], language: int) -> str:
     missing = ", ".join(f"`{row.name}`" for row in ROWS if row.name not in results)
     if missing:
         parts.append("\n" + NOT_MEASURED[language].format(names=missing))
+    parts.append(TABLE_ELSEWHERE[language])
+    for other in ELSEWHERE:
+        option = f"`{other.option}`" if other.option else ""
+        parts.append(f"| {other.title[language]} | {option} | {other.where[language]} |")
     machines = {
         f"{one['cpus']} x {one['made_by']['processor']}, torch {one['made_by']['torch']}, "
         f"{one['made_by']['yanmo']}"

@@ -31,6 +31,17 @@ class Row:
     """Steps with it, as a multiple of those without it."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Elsewhere:
+    """An optimization that two trainings on a CPU do not compare."""
+
+    title: Words
+    option: str
+    """Empty where there is none: it is always on."""
+    where: Words
+    """Where it was measured, or why it was not."""
+
+
 ROWS = (
     Row(
         name="muon",
@@ -53,6 +64,17 @@ ROWS = (
         off=("--start=random",),
         claim=("none known", "未见"),
         avoid=("with a tied head, where it is not possible", "词嵌入与输出头共用权重时（不可用）"),
+    ),
+    Row(
+        name="frequent-tokens",
+        title=("logits of frequent tokens alone", "只算常见词元的 logits"),
+        on=("--frequent-tokens=2048",),
+        off=("--frequent-tokens=0",),
+        claim=("none known", "未见"),
+        avoid=(
+            "small vocabularies, wide models: the head is not what costs",
+            "词表小或模型宽时：开销不在输出头",
+        ),
     ),
     Row(
         name="packing",
@@ -297,3 +319,59 @@ ROWS = (
         avoid=("where the curve of the end is enough", "只看最终结果时"),
     ),
 )
+
+_NEEDS_A_GPU: Words = (
+    "needs a GPU: `benchmarks/gpu.sh` ([gpu.md](gpu.md))",
+    "需要 GPU：`benchmarks/gpu.sh`（[gpu.md](gpu.zh.md)）",
+)
+ELSEWHERE = (
+    Elsewhere(
+        title=("token cache", "词元缓存"),
+        option="--token-cache",
+        where=("always: [token-cache.md](token-cache.md)", "总是使用：[token-cache.md](token-cache.zh.md)"),
+    ),
+    Elsewhere(
+        title=("tokenization by several processes", "多进程分词"),
+        option="tokenize.workers",
+        where=("[measurements.md](measurements.md)", "[measurements.md](measurements.zh.md)"),
+    ),
+    Elsewhere(
+        title=("augmentation of the text", "文本增强"),
+        option="balance.augment",
+        where=("[augmentation.md](augmentation.md)", "[augmentation.md](augmentation.zh.md)"),
+    ),
+    Elsewhere(
+        title=("early stopping", "早停"),
+        option="--early-stopping",
+        where=(
+            "ends trainings of several epochs, such as of chats: [chat.md](chat.md)",
+            "用于多轮的训练，如对话：[chat.md](chat.zh.md)",
+        ),
+    ),
+    Elsewhere(
+        title=("fused optimizer, fused loss", "融合的优化器与损失"),
+        option="",
+        where=(
+            "always: no option without them; beside plain loops in [train.md](train.md#speed)",
+            "总是使用，没有关闭的选项；与普通循环的对照见 [train.md](train.zh.md)",
+        ),
+    ),
+    Elsewhere(
+        title=("more ranks than two, more nodes", "两个以上的进程，多个节点"),
+        option="--ranks, --nnodes",
+        where=("[scale.md](scale.md)", "[scale.md](scale.zh.md)"),
+    ),
+    Elsewhere(title=("flash attention", "flash attention"), option="--attention", where=_NEEDS_A_GPU),
+    Elsewhere(title=("TF32", "TF32"), option="--tf32", where=_NEEDS_A_GPU),
+    Elsewhere(
+        title=("optimizer in the host's memory", "优化器放在主机内存"), option="--offload", where=_NEEDS_A_GPU
+    ),
+    Elsewhere(title=("pinned memory", "锁页内存"), option="--pin-memory", where=_NEEDS_A_GPU),
+    Elsewhere(
+        title=("emptying the allocator's cache now and then", "定期清空分配器的缓存"),
+        option="--empty-cache-every",
+        where=_NEEDS_A_GPU,
+    ),
+    Elsewhere(title=("settings of the allocator", "分配器的设置"), option="--allocator", where=_NEEDS_A_GPU),
+)
+"""What guides list and the table has no row for."""
