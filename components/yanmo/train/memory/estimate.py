@@ -36,10 +36,10 @@ from yanmo.options.fields import NONE
 from yanmo.train.config import TrainConfig
 from yanmo.train.options.model_options import num_parameters, shape_of
 
-_BASE = {"cpu": 800 << 20, "cuda": 800 << 20, "mps": 800 << 20}
-"""RSS of a worker whose state and activations are left out. On a CPU with torch 2.13's CUDA build 797 MiB,
-seen in a training of 80,000 parameters: 430 of it are libraries, half of which the first steps read in. On
-CUDA context, cuBLAS and NCCL buffers (not measured)."""
+_BASE = {"cpu": 900 << 20, "cuda": 800 << 20, "mps": 800 << 20}
+"""RSS of a worker whose state and activations are left out. On a CPU with torch 2.13's CUDA build 797 to
+892 MiB, seen in trainings of 80,000 parameters: more than half are libraries, of which more is mapped where
+more of them is in the page cache. On CUDA context, cuBLAS and NCCL buffers (not measured)."""
 FREE_SHARE = 0.92
 """Share of the memory that may be planned for: allocators waste some."""
 _LOSS_ROWS = 256
@@ -99,7 +99,8 @@ def estimate(options: TrainConfig, vocab_size: int, device: str, rows: int = 0) 
     in_16_bits = e * count if e == 2 else 0
     is_freed = options.backend == "deepspeed" and options.zero_stage > 1
     passing = 4 * tables + (min(in_16_bits, 4 * MOST_OF_A_BUCKET) if is_freed else in_16_bits)
-    if options.frequent_tokens:  # the head in order of frequency, and its gradient in its own order again
+    if options.frequent_tokens and not _goes_on(options):
+        # The head in order of frequency, and its gradient in its own order again.
         passing += 2 * e * vocab_size * options.width
     optimizer, host = states // share, 0
     if options.offload == "optimizer":
@@ -120,6 +121,11 @@ def estimate(options: TrainConfig, vocab_size: int, device: str, rows: int = 0) 
         copies=peak - backward,
         host=host + max(writing, moments.export()) if on_host else host,
     )
+
+
+def _goes_on(options: TrainConfig) -> bool:
+    """Whether the training starts from a model; then all logits are computed."""
+    return options.model not in ("", NONE)
 
 
 def parameters(options: TrainConfig, vocab_size: int) -> tuple[int, int]:
@@ -196,9 +202,10 @@ class _Moments:
     def export(self) -> int:
         """All weights in fp32, and the model that is written: always on the CPU.
 
-        What is frozen is read and written one weight at a time: the largest in its type, in fp32, as bytes.
+        What is frozen is read and written one weight at a time: the largest in the store's type (2 bytes
+        where it is not fp32 already) and in fp32, whose bytes are not copied.
         """
-        frozen = 3 * 4 * self.vocab_size * self.options.width if self.every > self.count else 0
+        frozen = (2 + 4) * self.vocab_size * self.options.width if self.every > self.count else 0
         return 8 * self.count + frozen
 
 
@@ -314,7 +321,7 @@ def _advice(options: TrainConfig, vocab_size: int, device: str, limit: int) -> s
     rows = largest_that_fits(options, vocab_size, device)
     if fits():
         return f"--micro-batch {rows} would fit"
-    is_deepspeed, goes_on = options.backend == "deepspeed", options.model not in ("", NONE)
+    is_deepspeed, goes_on = options.backend == "deepspeed", _goes_on(options)
     ways: list[tuple[str, dict[str, object], bool]] = [
         ("--gradient-checkpointing", {"gradient_checkpointing": True}, True),
         ("--zero-stage 3", {"zero_stage": 3}, is_deepspeed and options.world_size > 1),

@@ -73,7 +73,7 @@ def test_offload_moves_states_to_the_cpu():
 
 
 def test_what_cannot_fit_is_refused_with_what_would():
-    asked = options("--size=medium", "--ranks=1", "--memory-gib=6.5", "--device=cpu")
+    asked = options("--size=medium", "--ranks=1", "--memory-gib=6.6", "--device=cpu")
     with pytest.raises(EnvironmentFault, match="--micro-batch 2 would fit"):
         check(asked, 8192, "cpu")
     check(dataclasses.replace(asked, micro_batch=2), 8192, "cpu")
@@ -246,3 +246,13 @@ def test_with_lora_only_the_adapter_has_gradients_and_states(targets):
         8 * trained,
     )
     assert found.total < estimate(options(*flags), 500, "cpu").total
+
+
+def test_a_model_that_goes_on_computes_all_logits_and_needs_no_other_order_of_the_head():
+    flags = ["--frequent-tokens=100", "--start=random"]
+    new, given = (options(*flags, *more) for more in ((), (f"--model=train/{64 * 'a'}",)))
+    assert (
+        estimate(given, 500, "cpu").total
+        == estimate(dataclasses.replace(new, frequent_tokens=0), 500, "cpu").total
+    )
+    assert estimate(new, 500, "cpu").total > estimate(given, 500, "cpu").total
