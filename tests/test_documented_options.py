@@ -11,22 +11,22 @@ import pytest
 from user_pages import ALL, ROOT, code_of, options_in, prose_and_code
 
 from yanmo.options.fields import flag, option_fields
-from yanmo.promote.command import ApproveOptions, HistoryOptions, RejectOptions, RollbackOptions
+from yanmo.promote.history.options import ApproveOptions, HistoryOptions, RejectOptions, RollbackOptions
 from yanmo.tools.export.options import ExportOptions
 from yanmo.tools.generate.options import GenerateOptions
 from yanmo.tools.runs.command import RunsOptions
-from yanmo.tools.watch.command import WatchOptions
+from yanmo.tools.watch.options import WatchOptions
 from yanmo_pipelines.cluster.doctor import DoctorOptions
 from yanmo_pipelines.cluster.launch.reap import ReapOptions
 from yanmo_pipelines.cluster.rerun import RerunOptions
 from yanmo_pipelines.cluster.schedules.command import COMMANDS as SCHEDULE
-from yanmo_pipelines.cluster.status.command import StatusOptions
+from yanmo_pipelines.cluster.status.options import StatusOptions
 from yanmo_pipelines.cluster.submit import SubmitOptions
 from yanmo_pipelines.compile import CompileOptions
 from yanmo_pipelines.launch_options import LaunchOptions
 from yanmo_pipelines.run import PipelineRunOptions
 from yanmo_pipelines.stages import LANGUAGE_MODEL
-from yanmo_pipelines.sweep.command import SweepOptions
+from yanmo_pipelines.sweep.options import SweepOptions
 
 
 def flags_of(cls: type) -> set[str]:

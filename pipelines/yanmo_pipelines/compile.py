@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from kfp import compiler
 
 from yanmo.common.answers import answer, only_answers
 from yanmo.common.command_end import as_process, ended
@@ -50,6 +49,8 @@ def load_pipeline(
 
 def compile_pipeline(pipeline: Any, path: Path, image_prefix: str = "") -> None:
     """Write `pipeline` to `path`, whole or not at all; `image_prefix` goes before each image's name."""
+    from kfp import compiler  # 1 s; the names of the pipelines are read without, and so is --help
+
     path.parent.mkdir(parents=True, exist_ok=True)
     with naming(path), tempfile.TemporaryDirectory(dir=path.parent, prefix=".compile-") as folder:
         temporary = Path(folder) / path.name

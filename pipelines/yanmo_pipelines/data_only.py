@@ -6,8 +6,9 @@ from typing import Any
 
 from kfp import dsl
 
-from yanmo_pipelines.kfp_adapter import Form, Tasks, add_drop_downs, fields_of, with_form
+from yanmo_pipelines.kfp_adapter import Form, Tasks, add_drop_downs, with_form
 from yanmo_pipelines.resources import Column
+from yanmo_pipelines.run_form import fields_of
 from yanmo_pipelines.stages import BALANCE, CURATE, DATA_ONLY, RESOLVE, TOKENIZE
 
 _OF_TRAINING = (

@@ -15,8 +15,9 @@ from typing import Any
 from kfp import dsl
 
 from yanmo.stage.declaration import Stage
-from yanmo_pipelines.kfp_adapter import Form, FormField, Tasks, add_drop_downs, fields_of, with_form
+from yanmo_pipelines.kfp_adapter import Form, Tasks, add_drop_downs, with_form
 from yanmo_pipelines.resources import Column, off_the_form, on_the_form, row_of
+from yanmo_pipelines.run_form import FormField, fields_of
 from yanmo_pipelines.stages import (
     BALANCE,
     CURATE,

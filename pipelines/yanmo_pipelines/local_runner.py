@@ -29,46 +29,9 @@ from yanmo.common.errors import EnvironmentFault, UsageError, in_words
 from yanmo.stage.kfp_outputs import ExecutorOutputs
 from yanmo_pipelines.processes import Processes
 from yanmo_pipelines.resources import IN_PODS, METRICS_PORT
+from yanmo_pipelines.task_run import TaskFailed, TaskRun, value_of
 
 log = logging.getLogger(__name__)
-
-
-@dataclass
-class TaskRun:
-    """One task as it ran."""
-
-    name: str
-    command: list[str]
-    seconds: float = 0.0
-    cpu_seconds: float = 0.0
-    """Of its process and of those that it started and waited for."""
-    exit_code: int | None = None
-    outputs: ExecutorOutputs | None = None
-
-    @property
-    def run_id(self) -> str:
-        """The id that KFP gave this run."""
-        return _value_of(self.command, "--run-id")
-
-    def parameter(self, name: str) -> str:
-        """The text that the task wrote as its output parameter `name`; empty where it has none."""
-        path = self.outputs and self.outputs.parameters.get(name)
-        return Path(path).read_text(encoding="utf-8") if path and Path(path).is_file() else ""
-
-    def artifact(self, name: str) -> str:
-        """The body of its output artifact `name`: a reference, or `none`."""
-        if not self.outputs or name not in self.outputs.artifacts:
-            return ""
-        path = Path(self.outputs.artifacts[name]["uri"])
-        return path.read_text(encoding="utf-8") if path.is_file() else ""
-
-
-class TaskFailed(RuntimeError):
-    """A task's process ended with an exit code other than 0."""
-
-    def __init__(self, task: TaskRun) -> None:
-        super().__init__(f"task {task.name} failed with exit code {task.exit_code}")
-        self.task = task
 
 
 @dataclass
@@ -109,7 +72,7 @@ class ProcessHandler(sth.SubprocessTaskHandler):  # type: ignore[misc]
             Stopped: a signal came.
         """
         task = TaskRun(_task_name(self.full_command), self.full_command)
-        task.outputs = ExecutorOutputs.parse(_value_of(self.full_command, "--executor-input"))
+        task.outputs = ExecutorOutputs.parse(value_of(self.full_command, "--executor-input"))
         _session.processes.check()
         _session.tasks.append(task)
         started = time.monotonic()
@@ -137,13 +100,9 @@ def _local_command(command: list[str]) -> list[str]:
     return [program, *arguments, *(_session.of_store if has_store else ())]
 
 
-def _value_of(command: list[str], name: str) -> str:
-    return next((a.partition("=")[2] for a in command if a.startswith(f"{name}=")), "")
-
-
 def _task_name(command: list[str]) -> str:
     """The folder that KFP made for the task's outputs is named after the task."""
-    outputs = ExecutorOutputs.parse(_value_of(command, "--executor-input"))
+    outputs = ExecutorOutputs.parse(value_of(command, "--executor-input"))
     return Path(outputs.file).parent.name if outputs else " ".join(command[:3])
 
 

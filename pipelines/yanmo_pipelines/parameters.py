@@ -17,7 +17,7 @@ from yanmo.options.yaml_file import yaml_problem
 from yanmo.stage.declaration import Stage
 from yanmo.stage.options_line import options_line, with_settings
 from yanmo_pipelines.compiled_yaml import documents_of
-from yanmo_pipelines.kfp_adapter import fields_of
+from yanmo_pipelines.run_form import fields_of
 
 MAX_PARAMETER_BYTES = 8000
 """The most bytes of all parameters of a run together; KFP's server refuses 10,000."""

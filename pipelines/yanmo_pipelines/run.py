@@ -17,20 +17,19 @@ from yanmo.common.errors import ExitCode, UsageError
 from yanmo.common.log_lines import VARIABLE
 from yanmo.common.logs import human_bytes, human_seconds, setup
 from yanmo.common.names import name_problems
+from yanmo.common.process_age import process_started
 from yanmo.options.command_line import load
 from yanmo.options.fields import default_argv, opt
 from yanmo.options.nearest import did_you_mean
 from yanmo.options.shared import ToolOptions, store_flags
-from yanmo.stage.cost import process_started
 from yanmo.stage.inputs import open_input
 from yanmo.store.file_store import FileStore
 from yanmo.store.opening import store_of
 from yanmo.store.pause import PausedOutput
 from yanmo_pipelines.compile import COMPILED, PIPELINES
-from yanmo_pipelines.local_runner import TaskFailed, TaskRun, run_pipeline
 from yanmo_pipelines.parameters import check_stage_options, form_of, pipeline_parameters, read_settings
 from yanmo_pipelines.processes import Stopped
-from yanmo_pipelines.stages import STAGES
+from yanmo_pipelines.task_run import TaskFailed, TaskRun
 
 log = logging.getLogger(__name__)
 _OF_CLUSTERS = "main"
@@ -90,6 +89,8 @@ def main(argv: Sequence[str] | None = None, *, started: float | None = None) -> 
         defaults = {name: field.get("defaultValue", "") for name, field in form_of(path).items()}
         values |= {"store": store.uri, "channel": options.channel or _channel_here(defaults)}
         check_stage_options(stages, {**defaults, **values}, of_store)
+        from yanmo_pipelines.local_runner import run_pipeline  # kfp, 1 s: after all that may be refused
+
         environment = {**_shown_here(stages), VARIABLE: options.log_format}
 
         def one_run() -> list[TaskRun]:
@@ -136,6 +137,8 @@ def _advice(code: int) -> str:
 def _find(pipeline: str) -> tuple[Path, Any]:
     """The compiled YAML of a pipeline and, where its name is known, its stages."""
     if pipeline in PIPELINES:
+        from yanmo_pipelines.stages import STAGES  # 0.1 s: the options of all stages; `--help` needs none
+
         path, stages = COMPILED / f"{pipeline}.yaml", STAGES[pipeline]
     else:
         path, stages = Path(pipeline), ()

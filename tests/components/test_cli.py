@@ -131,10 +131,48 @@ def test_help_may_stand_before_the_command_that_it_is_about(argv: list[str], sam
     assert said.returncode == 0 and said.stdout == yanmo(*same).stdout and "usage: yanmo" in said.stdout
 
 
+HEAVY = {
+    *(
+        "kfp",
+        "kubernetes",
+        "kfp_server_api",
+        "torch",
+        "deepspeed",
+        "transformers",
+        "numba",
+        "numpy",
+        "pyarrow",
+    ),
+    *("jieba", "opencc", "tokenizers", "prometheus_client", "requests", "jinja2", "rich", "mlflow", "wandb"),
+}
+"""What a command imports for its work and not for its help: with any of them it takes 0.3 s and more."""
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_help_imports_what_only_the_work_needs(command: str) -> None:
+    """Neither that of a command nor those of its subcommands."""
+    told, loaded = help_of(command)
+    assert told.startswith(f"usage: yanmo {command} ") and not loaded & HEAVY
+    listed = told.partition("\nCommands (")[2].partition("\n\n")[0].splitlines()[1:]
+    subcommands = [line.split()[0] for line in listed if line.startswith("  ") and line[2:3] != " "]
+    assert bool(subcommands) == (f"usage: yanmo {command} COMMAND" in told)
+    for each in [*subcommands, *(["reap"] if command == "launch" else [])]:
+        told, loaded = help_of(command, each)
+        assert told.startswith(f"usage: yanmo {command} {each} ") and not loaded & HEAVY
+
+
+def help_of(*words: str) -> tuple[str, set[str]]:
+    """What `--help` prints, and the packages that it imports."""
+    command = [sys.executable, "-X", "importtime", "-m", "yanmo.cli", *words, "--help"]
+    said = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, check=True)
+    names = (line.rpartition("|")[2].strip() for line in said.stderr.splitlines())
+    return said.stdout, {name.partition(".")[0] for name in names}
+
+
 def test_a_missing_package_names_the_extra_and_not_a_traceback(tmp_path: Path) -> None:
     code = (
-        "import sys; sys.modules['kfp'] = None; sys.argv = ['yanmo', 'compile', '--help']; "
-        "from yanmo.cli import main; main()"
+        "import sys; sys.modules['kfp'] = None; "
+        f"sys.argv = ['yanmo', 'compile', '--out', {str(tmp_path)!r}]; from yanmo.cli import main; main()"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=ENVIRONMENT)
     assert said.returncode == 78, said.stderr

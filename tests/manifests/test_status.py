@@ -8,7 +8,7 @@ import pytest
 from rendered import OVERLAYS, named, pods
 
 from yanmo.options.command_line import load
-from yanmo_pipelines.cluster.status.command import StatusOptions
+from yanmo_pipelines.cluster.status.options import StatusOptions
 from yanmo_pipelines.resources import METRICS_PORT, SECRETS
 
 

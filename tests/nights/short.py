@@ -43,7 +43,7 @@ from yanmo.curate.config import STAGE as CURATE
 from yanmo.curate.phases import STEPS as CURATING
 from yanmo.promote.command import judge_and_promote
 from yanmo.promote.config import STAGE as PROMOTE
-from yanmo.resolve.__main__ import main as resolve_main
+from yanmo.resolve.command import main as resolve_main
 from yanmo.resolve.config import STAGE as RESOLVE
 from yanmo.stage.run import main as stage_main
 from yanmo.stage.stage_run import Steps

@@ -21,7 +21,7 @@ from tiny_stages.count import STAGE as COUNT
 from yanmo.options.command_line import load
 from yanmo.options.fields import by_kind
 from yanmo.options.one_line import MOST_CHARACTERS
-from yanmo.resolve.__main__ import main as resolve
+from yanmo.resolve.command import main as resolve
 from yanmo.stage.declaration import Stage
 from yanmo.store.commit import Attempt, Recipe, Result, commit_once
 from yanmo.store.file_store import FileStore
@@ -35,7 +35,7 @@ from yanmo_pipelines.compile import (
     main,
     version_name,
 )
-from yanmo_pipelines.kfp_adapter import MAX_FORM_FIELDS, component, form_fields
+from yanmo_pipelines.kfp_adapter import component
 from yanmo_pipelines.parameters import MAX_PARAMETER_BYTES, pipeline_parameters
 from yanmo_pipelines.resources import (
     COLUMNS,
@@ -49,6 +49,7 @@ from yanmo_pipelines.resources import (
     labels_of,
     row_of,
 )
+from yanmo_pipelines.run_form import MAX_FORM_FIELDS, form_fields
 from yanmo_pipelines.stages import STAGES, TRAIN
 
 REAL = [stage for name in PIPELINES for stage in STAGES[name]]

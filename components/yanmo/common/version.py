@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-
 
 def version() -> str:
     """`yanmo 0.1.0`; says so where the package is not installed."""
+    import importlib.metadata  # 15 ms, with its mail and zip readers; every command comes by this module
+
     try:
         return f"yanmo {importlib.metadata.version('yanmo')}"
     except importlib.metadata.PackageNotFoundError:

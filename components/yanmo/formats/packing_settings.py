@@ -9,6 +9,8 @@ from yanmo.common.errors import UsageError
 LONGEST_CONTEXT = 1 << 24
 MODES = ("best-fit", "concat", "one")
 OVERLAP_LOSS = ("once", "every")
+SPLITS = ("train", "valid")
+"""Those of a token cache: rows are made of each by itself."""
 
 
 @dataclass(frozen=True, kw_only=True)

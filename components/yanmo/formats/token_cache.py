@@ -30,6 +30,7 @@ import pyarrow.parquet as pq
 
 from yanmo.common.errors import DataError, in_words, wrong_in
 from yanmo.common.plain_json import json_value
+from yanmo.formats.packing_settings import SPLITS
 from yanmo.formats.token_file import Ids, TokenFile, check_fields, open_tokens, verify_pages
 from yanmo.store.manifest import MAKE_AGAIN
 from yanmo.store.objects import ObjectStore
@@ -41,7 +42,6 @@ VERSION = "1"
 GENRES_FILE = "genres.json"
 TOKENIZER = "tokenizer"
 """Name of the part of the cache's output that holds the tokenizer."""
-SPLITS = ("train", "valid")
 
 INDEX = pa.schema(
     [

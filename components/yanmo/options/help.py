@@ -4,6 +4,7 @@ the groups; `--help OPTION`, `--help GROUP`, `--help all`.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import inspect
 import textwrap
@@ -13,7 +14,16 @@ from typing import Any, NoReturn
 from yanmo.common.answers import show
 from yanmo.common.errors import UsageError
 from yanmo.common.version import version
-from yanmo.options.fields import NONE, REQUIRED, Options, called, option_fields, shown, values_of
+from yanmo.options.fields import (
+    NONE,
+    REQUIRED,
+    Options,
+    called,
+    default_argv,
+    option_fields,
+    shown,
+    values_of,
+)
 from yanmo.options.groups import Group, groups_of
 from yanmo.options.nearest import did_you_mean
 from yanmo.options.shared import StageOptions
@@ -43,6 +53,18 @@ def show_help(cls: type, argv: Sequence[str], prog: str) -> None:
     topic = _topic(argv)
     if topic is not None:
         _end(_page(cls, prog, topic))
+
+
+def help_first(cls: type, prog: str, words: Sequence[str] | None = None) -> None:
+    """`show_help` before what a command's work needs is imported.
+
+    A wrong use of it is left to the command itself, which says so in the way of all its errors.
+
+    Args:
+        words: what to read in the place of the process's command line.
+    """
+    with contextlib.suppress(UsageError):
+        show_help(cls, default_argv(words), prog)
 
 
 def show_commands(commands: Mapping[str, type[Options]], argv: Sequence[str], prog: str, about: str) -> None:

@@ -5,21 +5,26 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from yanmo.common.command_end import ended
 from yanmo.common.errors import DataError, ExitCode, UsageError
 from yanmo.common.logs import setup
 from yanmo.common.user import user
 from yanmo.options.command_line import load_command
-from yanmo.options.fields import REQUIRED, default_argv, opt, word
+from yanmo.options.fields import default_argv
 from yanmo.options.nearest import did_you_mean
-from yanmo.options.shared import ToolOptions, channel_opt
-from yanmo.options.values import MOST, brief
+from yanmo.options.values import brief
 from yanmo.promote.config import STAGE
 from yanmo.promote.hand_over import PromoteRun
 from yanmo.promote.history.approval import Signature, approve, choose, reject
 from yanmo.promote.history.champion import CHAMPION, ChampionChanged, named
+from yanmo.promote.history.options import (
+    COMMANDS,
+    ApproveOptions,
+    HistoryOptions,
+    RejectOptions,
+    RollbackOptions,
+)
 from yanmo.promote.history.rollback import plan_rollback, roll_back
 from yanmo.promote.history.shown import show_history, shown_entry
 from yanmo.promote.preparing import prepare
@@ -45,7 +50,7 @@ def main(argv: Sequence[str] | None = None, *, started: float | None = None) -> 
         started: as for `yanmo.stage.run.main`.
     """
     words = list(default_argv(argv))
-    if words and words[0] in _TOOLS:
+    if words and words[0] in COMMANDS:
         return _tool(words)
     if words and not words[0].startswith("-"):
         return ended(STAGE.name, lambda: _refuse(words[0]))
@@ -73,71 +78,14 @@ def judge_and_promote(argv: Sequence[str], *, started: float | None = None) -> i
 
 
 def _refuse(word: str) -> int:
-    hint = did_you_mean(word, _TOOLS) or f"; `yanmo promote` has {' and '.join(_TOOLS)}"
+    hint = did_you_mean(word, COMMANDS) or f"; `yanmo promote` has {' and '.join(COMMANDS)}"
     raise UsageError(f"{brief(word)}: expected --OPTION{hint}; see yanmo promote --help")
-
-
-@dataclass(frozen=True, kw_only=True)
-class HistoryOptions(ToolOptions, group="history"):
-    """Show the champions of a channel."""
-
-    channel: str = channel_opt("channel whose champions are shown")
-    json: bool = opt(False, "for scripts: one JSON document")
-
-
-@dataclass(frozen=True, kw_only=True)
-class RollbackOptions(ToolOptions, group="rollback"):
-    """Bring a former champion back."""
-
-    channel: str = channel_opt("channel whose champion is replaced")
-    to: int = opt(0, "number in the history; 0 is the one before", least=-MOST)  # the history says which
-    why: str = opt(REQUIRED, "the reason, for the history")
-    who: str = opt("", "for the history; default: user@host")
-    dry_run: bool = opt(False, "show what would happen and move nothing")
-    yes: bool = opt(False, "do not ask")
-
-    def contradictions(self) -> list[str]:
-        is_said = bool(self.why.strip())
-        return [] if is_said else ["--why is empty; say for the history why the champion is taken down"]
-
-
-_HELD = word(
-    "the model: train/KEY, the first 4 digits of the key are enough (or evaluate/KEY, promote/KEY of its "
-    "comparison); without it the only one that waits",
-    "",
-)
-
-
-@dataclass(frozen=True, kw_only=True)
-class DecisionOptions(ToolOptions, group="decision"):
-    """Decide about a model that waits."""
-
-    what: str = _HELD
-    channel: str = channel_opt("channel that the model waits in")
-    why: str = opt(REQUIRED, "the reason, for the history")
-    who: str = opt("", "who decides, for the history; default: user@host")
-    yes: bool = opt(False, "do not ask")
-    executor_input: str = opt("", "KFP's executor input, JSON; the pipeline sets it")
-
-    def contradictions(self) -> list[str]:
-        is_said = bool(self.why.strip())
-        return [] if is_said else ["--why is empty; say for the history why this is decided"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class ApproveOptions(DecisionOptions, group="approve"):
-    """Make a model champion that won and waits for a person (yanmo promote --hold)."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RejectOptions(DecisionOptions, group="reject"):
-    """Let a model that won wait no longer; it is not held again."""
 
 
 def _tool(argv: Sequence[str]) -> int:
 
     def serve() -> int:
-        _, options = load_command(_TOOLS, argv, "yanmo promote", "")
+        _, options = load_command(COMMANDS, argv, "yanmo promote", "")
         setup(options.log_level, STAGE.name, options.log_format)
         outputs = ExecutorOutputs.parse(getattr(options, "executor_input", ""))
         store = store_of(options, options.store or default_store(outputs.bucket if outputs else ""))
@@ -219,11 +167,3 @@ def _agreed() -> bool:
     if not sys.stdin.isatty():
         raise UsageError("nobody to ask: this is no terminal; give --yes to do it, or --dry-run")
     return input("Go on? [y/N] ").strip().lower() in ("y", "yes")
-
-
-_TOOLS: dict[str, type[ToolOptions]] = {
-    "history": HistoryOptions,
-    "rollback": RollbackOptions,
-    "approve": ApproveOptions,
-    "reject": RejectOptions,
-}

@@ -21,12 +21,13 @@ from yanmo.common.answers import only_answers
 from yanmo.common.command_end import as_process, stacks_on_request
 from yanmo.common.errors import ExitCode
 from yanmo.common.logs import human_seconds, setup
+from yanmo.common.process_age import process_started
 from yanmo.options.command_line import load_given
 from yanmo.options.fields import NONE, by_kind, default_argv, option_fields
 from yanmo.options.shared import StageOptions
 from yanmo.options.yaml_file import dump_yaml
 from yanmo.stage.channel_lease import Busy
-from yanmo.stage.cost import CostMeter, process_started
+from yanmo.stage.cost import CostMeter
 from yanmo.stage.declaration import Stage
 from yanmo.stage.exporter import Telemetry
 from yanmo.stage.failing import (

@@ -19,7 +19,8 @@ from functools import partial
 from typing import Any
 
 from yanmo.common.errors import DataError, wrong_in
-from yanmo.formats.token_cache import SPLITS, SpecialIds
+from yanmo.formats.packing_settings import SPLITS
+from yanmo.formats.token_cache import SpecialIds
 from yanmo.stage.stage_run import StageRun
 from yanmo.store.commit import Attempt, Recipe, Result, find_whole
 from yanmo.store.manifest import FileEntry

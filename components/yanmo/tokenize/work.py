@@ -19,9 +19,10 @@ from yanmo.common.given_file import MIB, read_given
 from yanmo.common.logs import Progress, human_bytes
 from yanmo.common.workers import Workers
 from yanmo.formats.documents import text_form
+from yanmo.formats.packing_settings import SPLITS
 from yanmo.formats.round_trip import check_round_trip, probe_texts
 from yanmo.formats.texts_at_hand import training_sample
-from yanmo.formats.token_cache import GENRES_FILE, SPLITS, TOKENIZER, SpecialIds
+from yanmo.formats.token_cache import GENRES_FILE, TOKENIZER, SpecialIds
 from yanmo.stage.stage_run import KeyInput, Prepared, Steps
 from yanmo.store.commit import Attempt, Result
 from yanmo.store.manifest import MAKE_AGAIN, file_sha256

@@ -6,6 +6,7 @@ What a person or a script asked for goes to stdout; progress and complaints go t
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NoReturn, TypeVar
@@ -33,6 +34,16 @@ class Subcommand(Generic[T]):
     options: type[T]
     run: Callable[[ObjectStore, T], int]
     """Returns the exit code."""
+
+
+def work_of(module: str) -> Callable[[ObjectStore, Any], int]:
+    """`run` of a module, which is imported when that is called: `--help` needs the options alone."""
+
+    def run(store: ObjectStore, options: Any) -> int:
+        code: int = importlib.import_module(module).run(store, options)
+        return code
+
+    return run
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,6 @@ from yanmo_pipelines.compile import COMPILED, PIPELINES, compile_pipeline, load_
 from yanmo_pipelines.compiled_yaml import documents_of
 from yanmo_pipelines.parameters import check_stage_options, form_of, pipeline_parameters, read_settings
 from yanmo_pipelines.pod_options import PodOptions
-from yanmo_pipelines.stages import STAGES
 
 log = logging.getLogger(__name__)
 
@@ -108,6 +107,8 @@ def _compiled(pipeline: str, pods: PodOptions, folder: Path) -> tuple[Path, Any]
         if getattr(pods, name) != getattr(_AS_COMMITTED, name)
     ]
     if pipeline in PIPELINES:
+        from yanmo_pipelines.stages import STAGES  # 0.1 s: the options of all stages; `--help` needs none
+
         committed = COMPILED / f"{pipeline}.yaml"
         if committed.is_file() and not others:
             return committed, STAGES[pipeline]

@@ -18,6 +18,7 @@ from yanmo.common.names import name_problems
 from yanmo.options.command_line import load
 from yanmo.options.fields import default_argv, opt, word
 from yanmo.options.nearest import did_you_mean
+from yanmo.options.one_line import STAGES as OF_A_RUN
 from yanmo.options.one_line import as_line
 from yanmo_pipelines.cluster.job_log import follow_job
 from yanmo_pipelines.cluster.kubernetes_api import KubernetesApi
@@ -26,12 +27,11 @@ from yanmo_pipelines.cluster.place import PlaceOptions
 from yanmo_pipelines.cluster.refusals import NotFound
 from yanmo_pipelines.cluster.rerun_job import by_kubectl, job_of
 from yanmo_pipelines.parameters import read_settings
-from yanmo_pipelines.stages import LAUNCH, ON_NODES, TRAIN
 
 log = logging.getLogger(__name__)
 
-STAGES = {stage.name: stage for stage in ON_NODES if stage.name != "resolve"}
-TAKES_ALSO = {LAUNCH.name: TRAIN.name}
+STAGES = tuple(name for name in OF_A_RUN if name != "resolve")
+TAKES_ALSO = {"launch": "train"}
 """Stage -> another one whose options its Job takes as well."""
 _RUN = re.compile(r"run:[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
 _JOB = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?\Z")
@@ -125,9 +125,11 @@ def _variables(options: RerunOptions) -> dict[str, str]:
                 f"--set {name}: expected an option of {options.stage}, such as {options.stage}.{option}"
             )
         settings[f"{stage or options.stage}.{option}"] = value
-    line = as_line(settings)
+    from yanmo_pipelines.stages import ON_NODES  # 0.1 s; the names alone are enough for `--help`
+
+    line, configs = as_line(settings), {stage.name: stage.config for stage in ON_NODES}
     for checked in filter(None, (options.stage, TAKES_ALSO.get(options.stage))):
-        load(STAGES[checked].config, ["--store=store", f"--options={line}"], f"yanmo {checked}")
+        load(configs[checked], ["--store=store", f"--options={line}"], f"yanmo {checked}")
     found["YANMO_OPTIONS"] = line
     return {name: value for name, value in found.items() if value}
 

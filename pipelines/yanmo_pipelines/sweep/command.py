@@ -8,7 +8,6 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 
 from yanmo.common.command_end import ended
@@ -17,47 +16,20 @@ from yanmo.common.logs import setup
 from yanmo.common.shell_words import shell_line
 from yanmo.common.whole_file import write_whole
 from yanmo.options.command_line import load
-from yanmo.options.fields import default_argv, opt
-from yanmo.options.shared import ToolOptions, channel_opt, store_flags
+from yanmo.options.fields import default_argv
+from yanmo.options.shared import store_flags
 from yanmo.store.file_store import FileStore
 from yanmo.store.objects import ObjectStore
 from yanmo.store.opening import store_of
 from yanmo_pipelines.processes import Processes, Stopped
 from yanmo_pipelines.sweep.measuring import Chain, Sweep
+from yanmo_pipelines.sweep.options import SweepOptions
 from yanmo_pipelines.sweep.plan import Plan, make_plan, plan_lines
-from yanmo_pipelines.sweep.settings import MOST_RUNS, read_grid, read_settings
+from yanmo_pipelines.sweep.settings import read_grid, read_settings
 from yanmo_pipelines.sweep.summary import gravest
 from yanmo_pipelines.sweep.table import as_csv, lines
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, kw_only=True)
-class SweepOptions(ToolOptions, group="sweep"):
-    """Train with several settings and seeds, measure all alike, and show which setting is best.
-
-    Everything is checked before the first training. Data stages are run once for all settings that share
-    them; what is committed already is found by its key, so that the same command goes on after any end. No
-    champion and no other pointer of the channel moves. Exit code: the gravest of the runs, 75 if stopped.
-    """
-
-    channel: str = channel_opt("channel on whose evaluation set all models are measured")
-    set: tuple[str, ...] = opt(
-        (),
-        "an option of a stage for all runs (train.steps=100); may be given many times",
-        metavar="NAME=VALUE",
-    )
-    grid: tuple[str, ...] = opt(
-        (),
-        "values of an option, tried one by one (train.adam_learning_rate=0.01,0.02); of several options "
-        'every combination; values with commas as a list: ["a,b", c]',
-        metavar="NAME=VALUE,VALUE",
-    )
-    seeds: int = opt(
-        1, "trainings of each setting, with train.seed and the seeds after it", least=1, most=MOST_RUNS
-    )
-    csv: str = opt("", "file to write the runs to as CSV, all digits; - for stdout", metavar="FILE")
-    dry_run: bool = opt(False, "check everything and say what would be done")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -16,12 +16,12 @@ from yanmo.options.shared import StageOptions
 from yanmo.options.values import brief
 from yanmo.options.yaml_file import plain_yaml
 from yanmo.stage.declaration import Stage
-from yanmo_pipelines.kfp_adapter import form_fields
+from yanmo_pipelines.run_form import form_fields
 from yanmo_pipelines.stages import BALANCE, CURATE, EVALUATE, TOKENIZE, TRAIN
+from yanmo_pipelines.sweep.options import MOST_RUNS
 
 CHAIN: tuple[Stage, ...] = (CURATE, BALANCE, TOKENIZE, TRAIN, EVALUATE)
 """The stages of a run of a sweep, each after the one that it depends on."""
-MOST_RUNS = 1000
 
 
 @dataclass(frozen=True, order=True)

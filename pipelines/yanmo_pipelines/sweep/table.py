@@ -11,7 +11,7 @@ from yanmo.common.shell_words import shell_line
 from yanmo.tools.runs.differing import ABSENT
 from yanmo.tools.runs.export import csv_text
 from yanmo.tools.runs.table import plain, shortened
-from yanmo_pipelines.kfp_adapter import form_fields
+from yanmo_pipelines.run_form import form_fields
 from yanmo_pipelines.stages import EVALUATE
 from yanmo_pipelines.sweep.measuring import Result
 from yanmo_pipelines.sweep.plan import Plan

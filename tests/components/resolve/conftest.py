@@ -14,7 +14,7 @@ from yanmo.curate.config import CurateOptions
 from yanmo.options.command_line import load
 from yanmo.options.fields import by_kind
 from yanmo.options.one_line import read_line
-from yanmo.resolve.__main__ import main
+from yanmo.resolve.command import main
 from yanmo.store.commit import Attempt, Recipe, Result, commit_once
 from yanmo.store.file_store import FileStore
 from yanmo.store.manifest import digest

@@ -16,7 +16,7 @@ import pytest
 from yanmo.options.command_line import load
 from yanmo.options.fields import by_kind
 from yanmo.options.one_line import read_line
-from yanmo.resolve.__main__ import main
+from yanmo.resolve.command import main
 from yanmo.stage.taken_down import digest_of
 from yanmo.store.channel.licenses import set_allowed
 from yanmo.store.pointers import move_pointer

@@ -12,7 +12,7 @@ from yanmo.common.errors import DataError
 from yanmo.evaluate.config import STAGE as EVALUATE
 from yanmo.options.command_line import load
 from yanmo.options.shared import StageOptions
-from yanmo.resolve.__main__ import main
+from yanmo.resolve.command import main
 from yanmo.resolve.config import STAGE, ResolveOptions
 from yanmo.resolve.references import resolve
 from yanmo.stage.inputs import resolve_inputs

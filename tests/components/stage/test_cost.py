@@ -15,7 +15,7 @@ TICK = 0.02
 
 
 def test_a_process_knows_when_it_was_started():
-    script = "from yanmo.stage.cost import process_started; print(process_started())"
+    script = "from yanmo.common.process_age import process_started; print(process_started())"
     environment = {**os.environ, "PYTHONPATH": str(COMPONENTS)}
     before = time.monotonic()
     done = subprocess.run(

@@ -15,7 +15,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from yanmo.options.one_line import as_line, read_line
-from yanmo.resolve.__main__ import main
+from yanmo.resolve.command import main
 from yanmo.resolve.config import STAGE
 from yanmo.stage.options_line import options_line, with_settings
 
@@ -129,7 +129,7 @@ def test_it_reads_the_options_of_every_stage_with_neither_images_libraries(tmp_p
     hide = (
         "import sys; [sys.modules.__setitem__(n, None) for n in ('torch', 'deepspeed', 'jieba', 'numpy')]; "
     )
-    run = f"from yanmo.resolve.__main__ import main; sys.exit(main({flags(tmp_path, {})!r}))"
+    run = f"from yanmo.resolve.command import main; sys.exit(main({flags(tmp_path, {})!r}))"
     done = subprocess.run([sys.executable, "-c", hide + run], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 

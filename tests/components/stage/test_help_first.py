@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-STAGES = ("curate", "balance", "tokenize", "train", "evaluate", "promote")
+STAGES = ("resolve", "curate", "balance", "tokenize", "train", "evaluate", "promote")
 HEAVY = {"numpy", "pyarrow", "torch", "deepspeed", "transformers", "prometheus_client", "yanmo.stage.run"}
 
 
@@ -16,17 +16,20 @@ def asked(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+def imported_by(done: subprocess.CompletedProcess[str]) -> set[str]:
+    return {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+
+
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize(
     ("question", "answered"),
-    [("--help", "usage: yanmo "), ("--help=all", "inputs: what it reads"), ("--version", "yanmo 0.")],
+    [("--help", "usage: yanmo "), ("--help=all", "\nThe key names an output: "), ("--version", "yanmo 0.")],
 )
 def test_help_imports_nothing_of_the_work(stage: str, question: str, answered: str) -> None:
     done = asked(f"yanmo.{stage}", question)
-    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-    assert done.returncode == 0 and f"yanmo.{stage}.config" in imported
-    assert not imported & HEAVY
-    assert done.stdout.startswith(answered)
+    assert done.returncode == 0 and f"yanmo.{stage}.config" in imported_by(done)
+    assert not imported_by(done) & HEAVY
+    assert answered in done.stdout
 
 
 def test_what_help_cannot_answer_is_refused_as_all_wrong_options_are() -> None:
@@ -35,6 +38,14 @@ def test_what_help_cannot_answer_is_refused_as_all_wrong_options_are() -> None:
     assert "--help nix: expected an option, a group or all" in done.stderr
 
 
-def test_a_subcommand_of_a_stage_has_a_help_of_its_own() -> None:
-    done = asked("yanmo.promote", "history", "--help")
-    assert done.returncode == 0 and done.stdout.startswith("usage: yanmo promote history ")
+@pytest.mark.parametrize("command", ["history", "rollback", "approve", "reject"])
+def test_a_subcommand_of_a_stage_has_a_help_of_its_own(command: str) -> None:
+    done = asked("yanmo.promote", command, "--help")
+    assert done.returncode == 0 and done.stdout.startswith(f"usage: yanmo promote {command} ")
+    assert not imported_by(done) & HEAVY
+
+
+def test_what_the_help_of_a_subcommand_cannot_answer_is_refused_as_well() -> None:
+    done = asked("yanmo.promote", "history", "--help", "nix")
+    assert done.returncode == 64 and done.stdout == ""
+    assert "--help nix: expected" in done.stderr

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from yanmo.common.errors import UsageError
 from yanmo_pipelines.sweep.command import main
+from yanmo_pipelines.sweep.options import MOST_RUNS
 from yanmo_pipelines.sweep.plan import make_plan
-from yanmo_pipelines.sweep.settings import CHAIN, MOST_RUNS, Name, expanded, read_grid, read_settings
+from yanmo_pipelines.sweep.settings import CHAIN, Name, expanded, read_grid, read_settings
 
 BASE = read_settings(["curate.sources=text.jsonl"])
 _NAMES = [Name("train", "layers"), Name("train", "adam_learning_rate"), Name("tokenize", "vocab_size")]

@@ -8,8 +8,9 @@ from tiny_stages.collect import STAGE as COLLECT
 from tiny_stages.count import STAGE as COUNT
 from tiny_stages.show import STAGE as SHOW
 from yanmo.resolve.config import STAGE as RESOLVE
-from yanmo_pipelines.kfp_adapter import Form, Tasks, add_drop_downs, fields_of, with_form
+from yanmo_pipelines.kfp_adapter import Form, Tasks, add_drop_downs, with_form
 from yanmo_pipelines.resources import SMALL
+from yanmo_pipelines.run_form import fields_of
 
 STAGES = (RESOLVE, COLLECT, COUNT, SHOW)
 

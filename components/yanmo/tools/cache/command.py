@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from yanmo.tools import command_group as tool
-from yanmo.tools.cache import diff, plan, show, verify
-from yanmo.tools.command_group import Subcommand
+from yanmo.tools.cache import options
+from yanmo.tools.command_group import Subcommand, work_of
 
 TOOL = tool.Tool(
     "cache",
     "Show, check and compare token caches.",
     {
-        "show": Subcommand(show.CacheShowOptions, show.run),
-        "verify": Subcommand(verify.CacheVerifyOptions, verify.run),
-        "diff": Subcommand(diff.CacheDiffOptions, diff.run),
-        "plan": Subcommand(plan.PlanOptions, plan.run),
+        "show": Subcommand(options.CacheShowOptions, work_of("yanmo.tools.cache.show")),
+        "verify": Subcommand(options.CacheVerifyOptions, work_of("yanmo.tools.cache.verify")),
+        "diff": Subcommand(options.CacheDiffOptions, work_of("yanmo.tools.cache.diff")),
+        "plan": Subcommand(options.PlanOptions, work_of("yanmo.tools.cache.plan")),
     },
 )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -12,29 +11,14 @@ import numpy as np
 
 from yanmo.common.plain_json import json_value
 from yanmo.formats.token_cache import TOKENIZER
-from yanmo.options.fields import opt, word
-from yanmo.options.shared import ToolOptions
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output
-from yanmo.tools.cache.open_cache import CACHE, CachedDocuments, find_cache
+from yanmo.tools.cache.open_cache import CachedDocuments, find_cache
+from yanmo.tools.cache.options import CacheDiffOptions
 from yanmo.tools.store.find import print_json
 from yanmo.tools.store.show import described
 
 _MOST = 10
-
-
-@dataclass(frozen=True, kw_only=True)
-class CacheDiffOptions(ToolOptions, group="diff"):
-    """Show how two caches differ, and in which documents.
-
-    Options, tokenizer (its pieces, scores and tags), corpus and dictionary are compared field by
-    field, input files by digest, and documents by id, split, genre and tokens where contents
-    differ. `yanmo store diff` traces the causes further back, to the raw files.
-    """
-
-    a: str = word(CACHE)
-    b: str = word("the cache to compare it with")
-    json: bool = opt(False, "for scripts: one JSON document")
 
 
 def run(store: ObjectStore, options: CacheDiffOptions) -> int:

@@ -6,14 +6,14 @@ from functools import cached_property
 from typing import Any
 
 from yanmo.common.errors import UsageError
-from yanmo.formats.token_cache import SPLITS, DocumentIndex, TokenCache
+from yanmo.formats.packing_settings import SPLITS
+from yanmo.formats.token_cache import DocumentIndex, TokenCache
 from yanmo.formats.token_file import Ids
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output
 from yanmo.tools.store.find import find
 
 STAGE = "tokenize"
-CACHE = "a token cache: tokenize/key, channel/pointer (dev/tokenize) or a file with a reference"
 """What names a token cache."""
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,37 +11,12 @@ import numpy as np
 from yanmo.common.aligned_table import text_table
 from yanmo.common.errors import DataError
 from yanmo.formats.packing import PackingPlan, id_numbers, plan_epoch, tagged_documents
-from yanmo.formats.packing_settings import LONGEST_CONTEXT, MODES, OVERLAP_LOSS, Packing
-from yanmo.formats.token_cache import SPLITS, DocumentIndex, TokenCache
-from yanmo.options.fields import opt, word
-from yanmo.options.shared import ToolOptions
-from yanmo.options.values import MOST_EXACT
+from yanmo.formats.packing_settings import Packing
+from yanmo.formats.token_cache import DocumentIndex, TokenCache
 from yanmo.store.objects import ObjectStore
-from yanmo.tools.cache.open_cache import CACHE, find_cache
+from yanmo.tools.cache.open_cache import find_cache
+from yanmo.tools.cache.options import PlanOptions
 from yanmo.tools.store.find import print_json
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlanOptions(ToolOptions, group="plan"):
-    """Compute rows, padding, cut documents and repeated tokens for any packing settings.
-
-    Every packing is combined with every context, and with every stride if it has windows. Nothing
-    is written or tokenized again; give the settings that you choose to `yanmo train`.
-    """
-
-    what: str = word(CACHE)
-    context: tuple[int, ...] = opt(
-        (512, 1024, 2048), "context lengths, tokens", least=2, most=LONGEST_CONTEXT
-    )
-    stride: tuple[int, ...] = opt((0,), "tokens from one window to the next; 0 is the context length")
-    packing: tuple[str, ...] = opt(MODES, "ways of packing", choices=MODES)
-    split_longer_than: int = opt(0, "as for `yanmo train`, tokens")
-    min_piece: int = opt(1, "as for `yanmo train`, tokens", least=1)
-    overlap_loss: str = opt("once", "as for `yanmo train`", choices=OVERLAP_LOSS)
-    tag_share: float = opt(0.5, "as for `yanmo train`", most=1)
-    split: str = opt("train", "split whose documents are used", choices=SPLITS)
-    seed: int = opt(0, "seed of the order of the data", most=MOST_EXACT)
-    json: bool = opt(False, "for scripts: one JSON document")
 
 
 def run(store: ObjectStore, options: PlanOptions) -> int:

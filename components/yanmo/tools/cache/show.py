@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -11,38 +10,14 @@ from yanmo.common.aligned_table import text_table
 from yanmo.common.logs import human_bytes
 from yanmo.formats.token_cache import TOKENIZER
 from yanmo.formats.token_file import id_type
-from yanmo.options.fields import opt, word
-from yanmo.options.shared import ToolOptions
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output
-from yanmo.tools.cache.open_cache import CACHE, CachedDocuments, find_cache
+from yanmo.tools.cache.open_cache import CachedDocuments, find_cache
+from yanmo.tools.cache.options import CacheShowOptions
 from yanmo.tools.store.find import print_json
 from yanmo.tools.store.show import described
 
 _MOST_IDS = 40
-
-
-@dataclass(frozen=True, kw_only=True)
-class CacheShowOptions(ToolOptions, group="show"):
-    """Show what a cache holds by split and genre, or one of its documents as text.
-
-    Options and inputs, documents and tokens by split and genre, digests. Without --document and
-    --grep only the manifests are read.
-    """
-
-    what: str = word(CACHE)
-    document: str = opt(
-        "",
-        "show this document: its number (0, 1, ...; -1 is the last) or the beginning of its id",
-        metavar="N|ID",
-    )
-    grep: str = opt("", "show documents whose text contains this")
-    most: int = opt(5, "documents that --grep shows at most", least=1)
-    ids: bool = opt(False, "show every token of each document, one per line")
-    json: bool = opt(False, "for scripts: one JSON document")
-
-    def contradictions(self) -> list[str]:
-        return ["--document and --grep: give one of them"] if self.document and self.grep else []
 
 
 def run(store: ObjectStore, options: CacheShowOptions) -> int:

@@ -6,36 +6,19 @@ import itertools
 import logging
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from yanmo.common.errors import DataError
 from yanmo.common.logs import Progress, human_bytes
-from yanmo.formats.token_cache import SPLITS, TOKENIZER, TokenCache, verify
-from yanmo.options.fields import opt, word
-from yanmo.options.shared import ToolOptions
+from yanmo.formats.packing_settings import SPLITS
+from yanmo.formats.token_cache import TOKENIZER, TokenCache, verify
 from yanmo.store.objects import ObjectStore, check_sha256, check_size
 from yanmo.store.output import Output
-from yanmo.tools.cache.open_cache import CACHE, CachedDocuments, find_cache
+from yanmo.tools.cache.open_cache import CachedDocuments, find_cache
+from yanmo.tools.cache.options import CacheVerifyOptions
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, kw_only=True)
-class CacheVerifyOptions(ToolOptions, group="verify"):
-    """Check every byte and every id, and encode a sample again.
-
-    A token cache is checked against its manifest and its tokenizer. It checks the size and sha256
-    of every file and the checksums of pages; schema, version, vocabulary, tokenizer, corpus,
-    dictionary and counts against the manifest; that documents follow one another, each from <|bos|>
-    to <|eos|>; that every id is in the vocabulary; and that a sample of documents, decoded and
-    encoded again by Hugging Face's tokenizer, gives the same ids. An error ends with exit code 65
-    and names file and field.
-    """
-
-    what: str = word(CACHE)
-    sample: int = opt(1000, "documents to encode again; 0 is none, -1 is all", least=-1)
 
 
 def run(store: ObjectStore, options: CacheVerifyOptions) -> int:

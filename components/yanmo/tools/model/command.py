@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from yanmo.tools import command_group as tool
-from yanmo.tools.command_group import Subcommand
-from yanmo.tools.model import hf_import
+from yanmo.tools.command_group import Subcommand, work_of
+from yanmo.tools.model import options
 
 TOOL = tool.Tool(
     "model",
     "Import models that were made elsewhere into a store.",
-    {"import": Subcommand(hf_import.ImportOptions, hf_import.run)},
+    {"import": Subcommand(options.ImportOptions, work_of("yanmo.tools.model.hf_import"))},
 )
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from yanmo.common.answers import answer, only_answers
@@ -27,14 +26,13 @@ from yanmo.model.weights_check import (
     read_headers,
     weight_files,
 )
-from yanmo.options.fields import opt, word
-from yanmo.options.shared import ToolOptions, channel_opt
 from yanmo.store.commit import Attempt, Recipe, Result, commit_once
 from yanmo.store.manifest import file_sha256
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output
 from yanmo.tools.model.adapter_import import CONFIG as ADAPTER
 from yanmo.tools.model.adapter_import import import_adapter, is_adapter
+from yanmo.tools.model.options import ImportOptions
 from yanmo.tools.model.own_tokenizer import TEMPLATE, commit_tokenizer, write_tokenizer_files
 
 log = logging.getLogger(__name__)
@@ -42,30 +40,6 @@ REVISION = 2
 """Raised by hand when the same files give another output; 2: with the tokenizer, its marks, and bf16."""
 _NEEDED = ("config.json", "tokenizer.json")
 _TAKEN = (*_NEEDED, "tokenizer_config.json", "special_tokens_map.json", "genres.json", TEMPLATE)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ImportOptions(ToolOptions, group="import"):
-    """Import a Qwen3-, Qwen2- or Llama-type model from a folder in Hugging Face's format.
-
-    The store then holds it as if `yanmo train` had made it.
-
-        yanmo model import FOLDER --store runs/store    # prints train/KEY, for `yanmo train --model`
-        yanmo model import s3://models/Qwen2.5-0.5B
-        yanmo model import ADAPTER --base train/KEY     # a LoRA adapter of peft's, added to its model
-
-    The key depends on the files' bytes, so that importing twice makes one output. Weights may be in
-    several safetensors files; bf16 stays bf16, other types are stored as fp32. The import is refused,
-    with the file's name, for weights that are not finite or do not have the shapes of config.json,
-    for missing or duplicate parts, and for a tokenizer with another vocabulary or one that loses
-    text. To train the model further, text must be tokenized with its own tokenizer, which is
-    imported too: the log names it for `yanmo tokenize --tokenizer`. Of the folder only its chat
-    template is run, in jinja's sandbox, and pickled weights are not read.
-    """
-
-    folder: str = word("folder or s3:// prefix with config.json, tokenizer.json and *.safetensors")
-    channel: str = channel_opt("channel on whose text the tokenizer is tried too; 'none' for no channel")
-    base: str = opt("", "model that an adapter belongs to: train/KEY, or channel/pointer")
 
 
 def run(store: ObjectStore, options: ImportOptions) -> int:

@@ -22,10 +22,6 @@ from yanmo.options.fields import default_argv, opt
 from yanmo.options.shared import ToolOptions
 from yanmo.store.objects import ObjectStore
 from yanmo.store.opening import store_of
-from yanmo.tools.runs.export import as_csv, as_json
-from yanmo.tools.runs.gather import gather
-from yanmo.tools.runs.order import ordered
-from yanmo.tools.runs.table import lines
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +59,12 @@ class RunsOptions(ToolOptions, group="runs"):
 
 def compare(store: ObjectStore, options: RunsOptions) -> int:
     """Gather the runs and show them; what is damaged or lost is shown as such and does not end it."""
+    # Here and not above: `--help` needs none of them, nor what reads metrics.
+    from yanmo.tools.runs.export import as_csv, as_json
+    from yanmo.tools.runs.gather import gather
+    from yanmo.tools.runs.order import ordered
+    from yanmo.tools.runs.table import lines
+
     found = gather(store, options.channel, options.last)
     found.runs = ordered(found, options.sort)
     if options.csv and options.csv != "-":

@@ -6,23 +6,23 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from yanmo.tools import command_group as tool
-from yanmo.tools.command_group import Subcommand
-from yanmo.tools.store import cost, cp, diff, gc, lineage, ls, mend, migrate, show, verify
+from yanmo.tools.command_group import Subcommand, work_of
+from yanmo.tools.store import options
 
 TOOL = tool.Tool(
     "store",
     "Look into a store, check it, clean it, copy from it.",
     {
-        "ls": Subcommand(ls.LsOptions, ls.run),
-        "show": Subcommand(show.ShowOptions, show.run),
-        "verify": Subcommand(verify.VerifyOptions, verify.run),
-        "diff": Subcommand(diff.DiffOptions, diff.run),
-        "gc": Subcommand(gc.GcOptions, gc.run),
-        "cost": Subcommand(cost.CostOptions, cost.run),
-        "cp": Subcommand(cp.CpOptions, cp.run),
-        "lineage": Subcommand(lineage.LineageOptions, lineage.run),
-        "mend": Subcommand(mend.MendOptions, mend.run),
-        "migrate": Subcommand(migrate.MigrateOptions, migrate.run),
+        "ls": Subcommand(options.LsOptions, work_of("yanmo.tools.store.ls")),
+        "show": Subcommand(options.ShowOptions, work_of("yanmo.tools.store.show")),
+        "verify": Subcommand(options.VerifyOptions, work_of("yanmo.tools.store.verify")),
+        "diff": Subcommand(options.DiffOptions, work_of("yanmo.tools.store.diff")),
+        "gc": Subcommand(options.GcOptions, work_of("yanmo.tools.store.gc")),
+        "cost": Subcommand(options.CostOptions, work_of("yanmo.tools.store.cost")),
+        "cp": Subcommand(options.CpOptions, work_of("yanmo.tools.store.cp")),
+        "lineage": Subcommand(options.LineageOptions, work_of("yanmo.tools.store.lineage")),
+        "mend": Subcommand(options.MendOptions, work_of("yanmo.tools.store.mend")),
+        "migrate": Subcommand(options.MigrateOptions, work_of("yanmo.tools.store.migrate")),
     },
 )
 

@@ -20,9 +20,6 @@ from yanmo.formats.stage_cost import StageCost, stage_cost
 from yanmo.nights.paid import shown_amount
 from yanmo.nights.prices import Prices
 from yanmo.nights.settings import prices_of
-from yanmo.options.fields import opt
-from yanmo.options.price_options import PriceOptions
-from yanmo.options.shared import ToolOptions
 from yanmo.options.time_zone import zone_of
 from yanmo.store.manifest import Reference, unsealed
 from yanmo.store.objects import MAX_DOCUMENT_BYTES, ObjectStore
@@ -34,30 +31,9 @@ from yanmo.tools.store.chain import Opener
 from yanmo.tools.store.find import print_json
 from yanmo.tools.store.inventory import Inventory, take
 from yanmo.tools.store.kept_runs import Newest
+from yanmo.tools.store.options import CostOptions
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, kw_only=True)
-class CostOptions(PriceOptions, ToolOptions, group="cost"):
-    """Show what nights, months and champions cost, at the prices given.
-
-    GPU-hours, CPU-hours and kWh are those that the outputs recorded; kWh only where the machine's
-    counters could be read (NVML, RAPL). Where energy is billed with the machine, leave --kwh-price
-    at 0. An output counts once, for the night of the run that made it. Not counted: failed tries,
-    and outputs that `gc` removed; keep more nights (`gc --keep-nights`) than you want to add up. A
-    `+` says that something of it was not measured, so that it cost more.
-    """
-
-    channel: str = opt("", "only this channel", often=True)
-    timezone: str = opt(
-        "UTC", "time zone whose noon divides the nights, such as Asia/Shanghai", variable="YANMO_TIMEZONE"
-    )
-    json: bool = opt(False, "for scripts: one JSON document")
-
-    def contradictions(self) -> list[str]:
-        zone_of(self.timezone)  # raises by itself
-        return []
 
 
 @dataclass

@@ -9,13 +9,10 @@ import logging
 import os
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from yanmo.common.errors import DataError, StorageError, UsageError
 from yanmo.common.logs import Progress, human_bytes
-from yanmo.options.fields import REQUIRED, opt, word
-from yanmo.options.shared import ToolOptions
 from yanmo.store.durable_files import fsync_dir
 from yanmo.store.let_go import prefix_of, read_let_go, record_name, withdraw_let_go
 from yanmo.store.manifest import Reference
@@ -26,36 +23,11 @@ from yanmo.store.pointers import move_pointer, pointer_name
 from yanmo.store.runs.auto_record import AutoRecord, is_auto_record, read_record
 from yanmo.store.runs.in_use import announce, lease_name
 from yanmo.store.runs.lease import Lease
-from yanmo.tools.command_group import WHAT
 from yanmo.tools.store.chain import Opener, edges
 from yanmo.tools.store.find import find
+from yanmo.tools.store.options import CpOptions
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, kw_only=True)
-class CpOptions(ToolOptions, group="cp"):
-    """Copy an output with its whole chain to another store.
-
-    The chain is all that it rests on (inputs, parts). A pointer may be set there, too. Every file
-    is verified as it leaves and hashed again as it arrives. An output's manifest is written last,
-    and after those of its inputs, so that the target never names what it does not hold. The same
-    command goes on after a kill: files that have arrived are compared and not sent again. What is
-    committed there already is compared by name and size only; `yanmo store verify` reads it.
-
-    The records of what `auto` became in the trainings of the chain go with them, so that the same
-    command finds the same key at the target, whatever its machines have. One that the target has
-    already stays.
-    """
-
-    what: tuple[str, ...] = word(WHAT)
-    to: str = opt(REQUIRED, "the store to copy it to", metavar="URI")
-    to_endpoint: str = opt("", "its S3 server; default: --endpoint", metavar="URL")
-    pointer: str = opt("", "pointer to set there; for one WHAT", metavar="CHANNEL/NAME")
-
-    def contradictions(self) -> list[str]:
-        is_many = self.pointer and len(self.what) > 1
-        return ["--pointer names one output: give one WHAT"] if is_many else []
 
 
 def run(store: ObjectStore, options: CpOptions) -> int:

@@ -8,14 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from yanmo.common.errors import DataError
-from yanmo.options.fields import opt, word
-from yanmo.options.shared import ToolOptions
 from yanmo.store.manifest import Reference
 from yanmo.store.objects import ObjectStore
 from yanmo.store.opening import store_of
 from yanmo.store.output import Output, open_reference
-from yanmo.tools.command_group import WHAT
 from yanmo.tools.store.find import find, print_json
+from yanmo.tools.store.options import DiffOptions
 from yanmo.tools.store.show import described
 
 
@@ -28,21 +26,6 @@ class Difference:
     text: str
     inner: list[Difference] = field(default_factory=list)
     """Why the two inputs differ."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class DiffOptions(ToolOptions, group="diff"):
-    """Say which option or input made two outputs differ.
-
-    An option, an input, the revision or an execution option, back to the first cause. Follows both
-    chains where contents differ, so that what is printed last, with the deepest indent, is the
-    first difference.
-    """
-
-    a: str = word(WHAT)
-    b: str = word("what it is compared with")
-    other_store: str = opt("", "where B is, if not in --store", metavar="URI")
-    json: bool = opt(False, "for scripts: one JSON document")
 
 
 def run(store: ObjectStore, options: DiffOptions) -> int:

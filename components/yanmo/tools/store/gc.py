@@ -3,89 +3,19 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 
 from yanmo.common.errors import DataError
 from yanmo.common.logs import human_bytes
-from yanmo.options.fields import opt
-from yanmo.options.shared import ToolOptions
-from yanmo.options.time_zone import zone_of
 from yanmo.store.objects import Leftover, ObjectInfo, ObjectStore
-from yanmo.tools.store.age import NEVER, Age, AgeOrNever
 from yanmo.tools.store.find import print_json
 from yanmo.tools.store.gc_let_go import LettingGo
 from yanmo.tools.store.gc_loose import SETTLED_SECONDS
-from yanmo.tools.store.gc_pages import KeptPages, PagePlan, pages_to_shorten
+from yanmo.tools.store.gc_pages import PagePlan, pages_to_shorten
 from yanmo.tools.store.gc_plan import Ages, GcPlan, shown_age
 from yanmo.tools.store.gc_planner import Planner
 from yanmo.tools.store.gc_sweep import Sweep, Swept
 from yanmo.tools.store.inventory import Inventory, take
-from yanmo.tools.store.kept_runs import Newest
-
-
-@dataclass(frozen=True, kw_only=True)
-class GcOptions(ToolOptions, group="gc"):
-    """Remove what nothing refers to (a dry run unless --delete).
-
-    A dry run by default shows what would be removed, and why. Removed: outputs that no pointer,
-    history, live run or other kept output refers to; attempts that were never committed; manifests
-    that --force replaced; work of finished runs, expired leases, KFP's files, probes, temporary
-    files and unfinished uploads. All of it only where it was last written longer ago than
-    --older-than. With --keep-pages also: pages of nights before the newest are made short, 2 to 3 kB
-    under the same name; those of nights whose model became champion or waits for a person stay whole.
-
-    Never removed: what a pointer, a record of a history (every champion), one of the newest
-    --keep-runs runs or --keep-nights nights of a channel, a live run, an unfinished run that may go
-    on, or a young output refers to, through inputs and parts down to the raw files' digests. Safe
-    while runs are at work (gc_sweep.py says why). Give an age longer than your longest pipeline:
-    between two of its tasks a reference may be in KFP only.
-
-    With --former-data what only former champions rest on becomes less: curated and balanced texts and
-    token caches go, and can be made again from the raw text only. All that says how a former
-    champion was made and which texts it learned stays, and so does the model itself, for a rollback.
-    """
-
-    delete: bool = opt(False, "do it; by default only show what would be removed")
-    older_than: Age = opt(Age("7d"), "only what was last written so long ago: 90s, 12h, 7d, 2w")
-    keep_runs: int = opt(0, "outputs of this many newest runs of each channel are kept, however old")
-    keep_nights: int = opt(
-        0, "the same for all runs of its newest nights: from noon to noon, those in which something ran"
-    )
-    keep_pages: KeptPages = opt(
-        KeptPages("all"),
-        "pages of this many newest nights of each channel stay whole, older ones become short; nights that "
-        "never began do not count",
-        metavar="N|all",
-    )
-    timezone: str = opt(
-        "UTC", "time zone whose noon divides the nights, such as Asia/Shanghai", variable="YANMO_TIMEZONE"
-    )
-    abandoned: Age = opt(
-        Age("30d"),
-        "work (checkpoints) of a run that never finished is removed after this; not that of a training that "
-        "its channel's next run finishes",
-    )
-    former_data: AgeOrNever = opt(
-        AgeOrNever(NEVER),
-        "texts and tokens that nothing but former champions rests on are let go this long after the next one "
-        "became champion; their models, evaluations, reports and the ids of their texts stay",
-    )
-    explain: bool = opt(False, "show also what is kept, and why")
-    json: bool = opt(False, "for scripts: one JSON document")
-
-    def contradictions(self) -> list[str]:
-        zone_of(self.timezone)  # raises by itself
-        ages = {"--abandoned": self.abandoned, "--former-data": self.former_data}
-        return [
-            f"{name} is shorter than --older-than: expected at least as long"
-            for name, age in ages.items()
-            if age.seconds < self.older_than.seconds
-        ]
-
-    @property
-    def newest(self) -> Newest:
-        """What stays of each channel, however old."""
-        return Newest(self.keep_runs, self.keep_nights, zone_of(self.timezone))
+from yanmo.tools.store.options import GcOptions
 
 
 def run(store: ObjectStore, options: GcOptions) -> int:

@@ -14,7 +14,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 from yanmo.common.errors import DataError
 from yanmo.nights.night import BEGUN, Row
@@ -22,45 +22,18 @@ from yanmo.nights.overdue import MISSED
 from yanmo.nights.places import page_name, record_name
 from yanmo.nights.record import read_record, row_of
 from yanmo.nights.short_pages import MOST_BYTES, is_short, marked, short_page
-from yanmo.options.values import Bounds, number_in
 from yanmo.store.channel.document import kind_of_document
 from yanmo.store.channel.held import HELD, read_held
 from yanmo.store.objects import ObjectInfo, ObjectStore
 from yanmo.tools.store.inventory import Inventory
+from yanmo.tools.store.kept_pages import KeptPages
 from yanmo.tools.store.pointed import read_all
 
 log = logging.getLogger(__name__)
 _PAGE = re.compile(r"nights/([^/]+)/(\d{4}-\d\d-\d\d)-([^/]+)\.html\Z")
-_MOST = Bounds(least=1)
 _JUDGED = ("promoted", "not promoted", "not valid", "held")
 Made = tuple[str, str]
 """Stage and key of what a night made."""
-
-
-@dataclass(frozen=True)
-class KeptPages:
-    """Of how many nights the pages stay whole: `all`, or a number.
-
-    Raises:
-        ValueError: the text is neither.
-    """
-
-    text: str
-    expected: ClassVar = "all, or of how many nights: a whole number from 1"
-
-    def __post_init__(self) -> None:
-        number = number_in(self.text)
-        is_number = number is not None and number.is_integer() and _MOST.hold(number)
-        if self.text != "all" and not is_number:
-            raise ValueError(self.text)
-
-    def __str__(self) -> str:
-        return self.text
-
-    @property
-    def nights(self) -> int | None:
-        """How many; None for all."""
-        return None if self.text == "all" else int(number_in(self.text) or 0)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,15 +10,13 @@ from typing import Any
 
 from yanmo.common.logs import Progress
 from yanmo.formats.forbidden_text import rows_with
-from yanmo.options.fields import opt, word
-from yanmo.options.shared import ToolOptions
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import KEY, Output, find_output
-from yanmo.tools.command_group import WHAT
 from yanmo.tools.store.chain import edges
 from yanmo.tools.store.find import find, print_json
 from yanmo.tools.store.inventory import KeyName, take
 from yanmo.tools.store.learned import learned
+from yanmo.tools.store.options import LineageOptions
 from yanmo.tools.store.pointed import read_all
 from yanmo.tools.store.show import described
 
@@ -72,22 +70,6 @@ class Web:
         """An output and the pointers that name it."""
         pointers = ", ".join(self.pointers.get(name, ()))
         return _short(name) + (f"  [{pointers}]" if pointers else "")
-
-
-@dataclass(frozen=True, kw_only=True)
-class LineageOptions(ToolOptions, group="lineage"):
-    """List what holds a document, or what an output rests on.
-
-    For a document, the outputs that hold it and what rests on them, which models learned it, directly or
-    through the model that they started from, and what to run so that the next champion has not; for an
-    output, what it rests on, and what on it. Documents are looked up in every committed Parquet file with
-    an `id` column: documents, evaluation sets, token caches, evaluations. A document made from another
-    (augmentation) counts too, and one whose text `gc --former-data` let go. Statistics of the row
-    groups, which are sorted by id, spare most of the reading.
-    """
-
-    what: tuple[str, ...] = word(f"the id of a document (64 digits of 0-9a-f), or {WHAT}")
-    json: bool = opt(False, "for scripts: one JSON document")
 
 
 def run(store: ObjectStore, options: LineageOptions) -> int:

@@ -9,14 +9,13 @@ from dataclasses import asdict, dataclass
 from yanmo.common.aligned_table import text_table
 from yanmo.common.errors import DataError
 from yanmo.common.logs import human_bytes, human_seconds
-from yanmo.options.fields import opt
-from yanmo.options.shared import ToolOptions
 from yanmo.store.let_go import record_name
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output, find_output
 from yanmo.tools.store.chain import edges
 from yanmo.tools.store.find import print_json
 from yanmo.tools.store.inventory import Inventory, KeyFolder, KeyName, is_working, take
+from yanmo.tools.store.options import LsOptions
 from yanmo.tools.store.pointed import Named, read_undamaged
 
 _DAY = 86400
@@ -45,19 +44,6 @@ class Row:
     """Manifests kept next to the current one."""
     uncommitted_bytes: int
     """Bytes of attempts that the manifest does not name."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class LsOptions(ToolOptions, group="ls"):
-    """List pointers, outputs, work in progress and leftovers.
-
-    Outputs are shown with their size and age, and who names them.
-    """
-
-    stage: str = opt("", "only outputs of this stage or part")
-    channel: str = opt("", "only pointers of this channel, and what they name")
-    leftovers: bool = opt(False, "only what gc may remove: not committed")
-    json: bool = opt(False, "for scripts: one JSON document")
 
 
 def run(store: ObjectStore, options: LsOptions) -> int:

@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from yanmo.common.errors import DataError, ExitCode, StorageError
-from yanmo.options.fields import opt
-from yanmo.options.shared import ToolOptions
 from yanmo.store.channel.held import Entry, move, read_held
 from yanmo.store.manifest import Reference, unsealed
 from yanmo.store.objects import MAX_DOCUMENT_BYTES, AlreadyExists, ObjectInfo, ObjectStore
@@ -22,6 +20,7 @@ from yanmo.store.pointers import RECORD_SCHEMA, move_pointer
 from yanmo.store.runs.run_record import is_run_record, parse_run
 from yanmo.store.schema import parse, utc_now
 from yanmo.tools.store.inventory import Inventory, is_working, take
+from yanmo.tools.store.options import MendOptions
 from yanmo.tools.store.pointed import read_all
 
 log = logging.getLogger(__name__)
@@ -31,25 +30,6 @@ _OF_CHAMPION = "champion_evaluation_"
 """How the pointers begin to what was measured of the champion besides."""
 ONE_SET = "restore it: a new evaluation set would let what was tested so far into training"
 _TO_BE_WHOLE = ("model", "evaluation", "verdict")
-
-
-@dataclass(frozen=True, kw_only=True)
-class MendOptions(ToolOptions, group="mend"):
-    """Bring the pointers of a restored store back to what is there (a dry run unless --write).
-
-    For a store that was restored from a copy, and whose pointers name outputs that the copy does not
-    hold (`yanmo store verify` says which). The champion becomes that of the newest record of the
-    history whose model, evaluation and verdict are whole; later records are set aside. Every other
-    pointer becomes what the newest run made that is whole, or is set aside; so are records of runs
-    that name what is lost. A model that waits for a person, and of which something is lost, waits no
-    more. What is set aside is moved below mended/TIME/, never deleted. Where
-    nothing is lost, nothing is done.
-
-    Nothing may run on the store meanwhile: a live run ends this with exit code 75. Exit code 65: a
-    record in the middle of a history names what is lost, or a file is damaged; restore those.
-    """
-
-    write: bool = opt(False, "do it; by default only show what would be done")
 
 
 @dataclass

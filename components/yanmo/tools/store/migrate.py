@@ -8,12 +8,9 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from yanmo.common.errors import ExitCode
 from yanmo.common.plain_json import json_value
-from yanmo.options.fields import opt
-from yanmo.options.shared import ToolOptions
 from yanmo.store.channel.document import kind_of_document
 from yanmo.store.manifest import MANIFEST_SCHEMA, REFERENCE_SCHEMA, sealed, unsealed
 from yanmo.store.objects import MAX_DOCUMENT_BYTES, AlreadyExists, Changed, ObjectStore
@@ -22,29 +19,9 @@ from yanmo.store.pointers import RECORD_SCHEMA
 from yanmo.store.runs.run_record import is_run_record
 from yanmo.store.schema import check_manifest, check_reference, parse
 from yanmo.tools.store.inventory import Inventory, take
+from yanmo.tools.store.options import MigrateOptions
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, kw_only=True)
-class MigrateOptions(ToolOptions, group="migrate"):
-    """Bring manifests and pointers to the current schemas.
-
-    Every manifest, pointer and record is brought to the schema that this version writes. Readers
-    take the schema before the current one as well (yanmo.store.upgrades), so a store needs this
-    only before it meets a version that no longer does. Dry run by default. Documents are replaced
-    one by one, each whole, by compare-and-swap: a kill leaves some old and some new, and both are
-    read; the same command does the rest. What another process changes meanwhile is read again. A
-    version of Yanmo that does not know the new schemas ends with exit code 65 on such a store:
-    upgrade every machine first.
-
-    Not rewritten: manifests that `--force` replaced (MANIFEST-<sha256>.json), since references pin
-    their bytes. The command counts those of an older schema; run `gc`, or make the outputs again,
-    before a version that no longer reads it. References inside manifests and records are brought
-    forward by the upgrade of the document that holds them, or not at all (upgrades.py).
-    """
-
-    write: bool = opt(False, "do it; by default only show what would be done")
 
 
 def run(store: ObjectStore, options: MigrateOptions) -> int:

@@ -3,35 +3,18 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any
 
 from yanmo.common.aligned_table import text_table
 from yanmo.common.logs import human_bytes
-from yanmo.options.fields import opt, word
-from yanmo.options.shared import ToolOptions
 from yanmo.store.let_go import WHY
 from yanmo.store.manifest import Manifest
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output
-from yanmo.tools.command_group import WHAT
 from yanmo.tools.store.find import find, print_json
 from yanmo.tools.store.inventory import take
+from yanmo.tools.store.options import MOST_FILES, ShowOptions
 from yanmo.tools.store.pointed import read_all
-
-_MOST_FILES = 40
-
-
-@dataclass(frozen=True, kw_only=True)
-class ShowOptions(ToolOptions, group="show"):
-    """Show an output's manifest for a person.
-
-    What made it, from what, its counts, files and options, and who names it.
-    """
-
-    what: str = word(WHAT)
-    files: bool = opt(False, f"all files; {_MOST_FILES} by default")
-    json: bool = opt(False, "the manifest itself and its reference")
 
 
 def run(store: ObjectStore, options: ShowOptions) -> int:
@@ -108,7 +91,7 @@ def _print_values(title: str, values: dict[str, Any]) -> None:
 
 def _print_files(output: Output, everything: bool) -> None:
     entries = output.entries()
-    shown = entries if everything else entries[:_MOST_FILES]
+    shown = entries if everything else entries[:MOST_FILES]
     rows = [("file", "bytes", "role", "sha256")]
     rows += [(e.path, str(e.bytes), e.role, e.sha256[:16]) for e in shown]
     print()

@@ -4,38 +4,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from yanmo.common.errors import DataError, ExitCode
 from yanmo.common.logs import Progress, human_bytes
 from yanmo.nights.checking import fault_of
-from yanmo.options.fields import opt, word
-from yanmo.options.shared import ToolOptions
 from yanmo.store.let_go import prefix_of, read_let_go
 from yanmo.store.manifest import Reference, is_sealed
 from yanmo.store.objects import ObjectStore, Wanted, check_sha256, check_size
 from yanmo.store.output import Output, find_output, manifest_name, superseded_name
-from yanmo.tools.command_group import WHAT
 from yanmo.tools.store.chain import Opener, edges
 from yanmo.tools.store.find import find
 from yanmo.tools.store.inventory import take
+from yanmo.tools.store.options import VerifyOptions
 from yanmo.tools.store.pointed import read_all
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, kw_only=True)
-class VerifyOptions(ToolOptions, group="verify"):
-    """Compare every byte that WHAT needs, or of the whole store, with the manifests.
-
-    Follows inputs and parts to the raw files. Names every damaged file, the first one first; one is
-    enough for exit code 65. Bytes come from the store itself, past this machine's scratch cache.
-    Without WHAT every pointer, history and committed output is checked. Data that `gc --former-data`
-    let go is no fault: what stays in its place is compared.
-    """
-
-    what: tuple[str, ...] = word(WHAT, ())
-    first: bool = opt(False, "stop at the first fault; by default all are listed")
 
 
 def run(store: ObjectStore, options: VerifyOptions) -> int:

@@ -6,7 +6,6 @@ import hashlib
 import json
 import logging
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,40 +16,18 @@ from yanmo.formats.records import GENRE_ALIASES
 from yanmo.formats.round_trip import check_round_trip, open_tokenizer
 from yanmo.formats.texts_at_hand import texts_at_hand
 from yanmo.formats.token_cache import TOKENIZER, SpecialIds
-from yanmo.options.fields import opt, word
-from yanmo.options.shared import ToolOptions, channel_opt
 from yanmo.store.commit import Attempt, Recipe, Result, commit_once
 from yanmo.store.objects import ObjectStore
 from yanmo.store.pointers import move_pointer
 from yanmo.tokenize.foreign import MOST_TOKENIZER_BYTES, added_tokens, no_tokenizer, read_segmenter
 from yanmo.tokenize.tokenizer_files import special_ids, write_files
 from yanmo.tokenize.vocabulary import CHAT, SPECIAL, TAGS
+from yanmo.tools.tokenizer.options import AdoptOptions
 
 log = logging.getLogger(__name__)
 REVISION = 1
 """Raised by hand when the same tokenizer gives other files."""
 NAME = "tokenizer.json"
-
-
-@dataclass(frozen=True, kw_only=True)
-class AdoptOptions(ToolOptions, group="import"):
-    """Import an existing tokenizer, such as Qwen's, instead of building one.
-
-        yanmo tokenizer import ./Qwen3-0.6B --store runs/demo --channel demo
-        yanmo tokenize --store runs/demo --channel demo --tokenizer latest
-
-    FOLDER contains a tokenizer.json. Tokens that a training needs and the tokenizer lacks are added
-    after its own ids: <|bos|>, <|eos|>, <|pad|>, the marks of a chat and a tag for each genre. A
-    tokenizer that does not decode text unchanged (because of a normalizer or a prefix of spaces) is
-    refused: it is tried on a built-in text with every common character, on the channel's evaluation
-    set and on some of its training text.
-    """
-
-    folder: str = word("folder with a tokenizer.json, or that file")
-    channel: str = channel_opt(
-        "channel whose pointer `tokenizer` is moved, and on whose text it is tried; 'none' for no channel",
-    )
-    genres: str = opt("", "further genres that get a tag, besides those of the bundled corpus", metavar="A,B")
 
 
 def run(store: ObjectStore, options: AdoptOptions) -> int:

@@ -10,15 +10,15 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from yanmo.tools import command_group as tool
-from yanmo.tools.command_group import Subcommand
-from yanmo.tools.tokenizer import adopt, compare
+from yanmo.tools.command_group import Subcommand, work_of
+from yanmo.tools.tokenizer import options
 
 TOOL = tool.Tool(
     "tokenizer",
     "Compare tokenizers on your own text, or import one instead of building one.",
     {
-        "compare": Subcommand(compare.CompareOptions, compare.run),
-        "import": Subcommand(adopt.AdoptOptions, adopt.run),
+        "compare": Subcommand(options.CompareOptions, work_of("yanmo.tools.tokenizer.compare")),
+        "import": Subcommand(options.AdoptOptions, work_of("yanmo.tools.tokenizer.adopt")),
     },
 )
 

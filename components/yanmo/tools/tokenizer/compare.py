@@ -8,7 +8,6 @@ import logging
 import tempfile
 import time
 from concurrent.futures import as_completed
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,16 +20,12 @@ from yanmo.common.fork_server import preload
 from yanmo.common.logs import human_seconds
 from yanmo.common.workers import Workers
 from yanmo.formats.records import num_characters
-from yanmo.options.fields import opt, values_of
-from yanmo.options.shared import ToolOptions
-from yanmo.options.values import MOST_EXACT
 from yanmo.store.objects import ObjectStore
-from yanmo.tokenize.config import TokenizeConfig
 from yanmo.tokenize.jieba_agreement import sentences_of, thinned
-from yanmo.tools.command_group import WHAT
 from yanmo.tools.store.find import find
 from yanmo.tools.tokenizer.candidates import Workshop, parse_candidates, read_candidate
 from yanmo.tools.tokenizer.measure import Measured, measure, save_encoded
+from yanmo.tools.tokenizer.options import CompareOptions
 from yanmo.tools.tokenizer.sample_text import SampleText, of_files, of_output
 from yanmo.tools.tokenizer.scores import recommendation, scores
 
@@ -39,54 +34,6 @@ if TYPE_CHECKING:  # torch, which --help and a wrong option need not wait for
 
 log = logging.getLogger(__name__)
 _SENTENCES = 4000
-_SIZES = values_of(TokenizeConfig)["vocab_size"].bounds
-
-
-@dataclass(frozen=True, kw_only=True)
-class CompareOptions(ToolOptions, group="compare"):
-    """Compare tokenizers on your text, with one small training each.
-
-    Size, speed, agreement with jieba, and bits per character.
-
-        yanmo tokenizer compare --store runs/demo --documents demo/balance
-        yanmo tokenizer compare --files corpus/small.jsonl.zst --sizes 8192,16384
-        yanmo tokenizer compare --files my.jsonl --candidates jieba,bpe,./Qwen3-0.6B --json
-
-    Each candidate is made from the same text (char, jieba, jieba-bpe, bpe, unigram), or is a folder
-    with a tokenizer.json, used as it is. Then one small model is trained with each, all with the
-    same number of floating-point operations, and scored on the same documents. As the models are
-    small, a large vocabulary counts more than it would in a model of hundreds of millions of
-    parameters. Each has one training with one seed.
-    """
-
-    documents: str = opt("", f"{WHAT}, of documents; its train and valid splits are used", metavar="WHAT")
-    files: tuple[str, ...] = opt(
-        (),
-        "files of type .jsonl (also .zst, .gz), .parquet or .txt; one document in 20 is held out",
-        metavar="FILE ...",
-    )
-    text_field: str = opt("text", "field or column with a document's text")
-    characters: int = opt(4_000_000, "largest number of characters to train on", least=1)
-    held_out_characters: int = opt(200_000, "largest number of characters to score", least=1)
-    candidates: str = opt(
-        "char,jieba,jieba-bpe,bpe,unigram",
-        "kinds of tokenizer, and folders with a tokenizer.json",
-        metavar="A,B",
-    )
-    sizes: tuple[int, ...] = opt(
-        (8192,), "vocabulary sizes to make of each kind", least=_SIZES.least, most=_SIZES.most
-    )
-    tera_operations: float = opt(
-        3.0,
-        "compute per training, 10^12 floating-point operations: 3 are one to two CPU-minutes, 0 trains none",
-    )
-    workers: int = opt(0, "trainings at the same time, one core each; 0 is one per CPU", most=10_000)
-    seed: int = opt(0, "seed of the first weights and the order of the text", most=MOST_EXACT)
-    json: bool = opt(False, "print everything as JSON")
-
-    def contradictions(self) -> list[str]:
-        is_one = bool(self.documents) != bool(self.files)
-        return [] if is_one else ["give --documents or --files, one of the two"]
 
 
 def run(store: ObjectStore, options: CompareOptions) -> int:

@@ -7,40 +7,20 @@ import shutil
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from yanmo.common.command_end import ended
 from yanmo.common.errors import DataError, ExitCode
 from yanmo.common.logs import setup
 from yanmo.options.command_line import load_given
-from yanmo.options.fields import default_argv, opt, word
-from yanmo.options.shared import ToolOptions, channel_opt
+from yanmo.options.fields import default_argv
 from yanmo.store.objects import ObjectStore
 from yanmo.store.opening import store_of
+from yanmo.tools.watch.options import WatchOptions
 from yanmo.tools.watch.training import Training, Watcher, channels_with_one, others_at_work
 
 log = logging.getLogger(__name__)
 _SHOWN = 10
 """Channels that a message names."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class WatchOptions(ToolOptions, group="watch"):
-    """Follow a training in the terminal: progress, curve, speed, where the time goes, what is wrong.
-
-    Reads what the training writes for itself, of one at work on this machine, in a bucket (as of its last
-    checkpoint) or finished. Ends when the training does. Where stdout is no terminal, as with --once, it
-    prints the state of now. Exit code: 0, 65 where there is no training.
-    """
-
-    run: str = word(
-        "which training: its key (train/b41ab0931ad2), a pointer (main/champion) or a file with a reference; "
-        "default: the one at work, else the channel's last",
-        default="",
-    )
-    channel: str = channel_opt("whose last training is shown where none is at work")
-    once: bool = opt(False, "print the state of now and end", often=True)
-    every: float = opt(2.0, "seconds between two looks", least=0.2, most=3600)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

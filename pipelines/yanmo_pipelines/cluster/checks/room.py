@@ -11,11 +11,12 @@ from yanmo_pipelines.cluster.checks.finding import Asked, Finding
 from yanmo_pipelines.cluster.fitting import no_node_holds, nodes_of, over_quota
 from yanmo_pipelines.cluster.needs import PodNeeds
 from yanmo_pipelines.cluster.quantities import quantity
-from yanmo_pipelines.stages import LANGUAGE_MODEL
 
 
 def rows(column: str) -> list[PodNeeds]:
     """What the pods of each stage ask for by a column of the table."""
+    from yanmo_pipelines.stages import LANGUAGE_MODEL  # 0.1 s; `yanmo doctor --help` needs no stage
+
     found = []
     for stage in LANGUAGE_MODEL:
         row = resources.row_of(column, stage.name)

@@ -9,33 +9,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from yanmo.common.command_end import ended
 from yanmo.common.errors import ExitCode
 from yanmo.common.logs import setup
 from yanmo.options.command_line import load
-from yanmo.options.fields import opt
 from yanmo_pipelines.cluster.kubernetes_api import KubernetesApi
 from yanmo_pipelines.cluster.launch.made_by import TRAINER, VERSION
 from yanmo_pipelines.cluster.launch.owners import has_ended
+from yanmo_pipelines.cluster.launch.reap_options import ReapOptions
 from yanmo_pipelines.cluster.launch.training import LAUNCH
-from yanmo_pipelines.cluster.place import PlaceOptions
 from yanmo_pipelines.cluster.refusals import NotFound
 
 log = logging.getLogger(__name__)
 _KINDS = {"TrainJob": ("trainjobs", f"apis/{TRAINER}/{VERSION}"), "Job": ("jobs", "apis/batch/v1")}
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReapOptions(PlaceOptions, group="reap"):
-    """Delete trainings on several nodes whose runs have ended, cancelled ones above all.
-
-    A training without an owner, as `yanmo launch` in a shell makes it, is left alone.
-    """
-
-    dry_run: bool = opt(False, "say what would be deleted; delete nothing", often=True)
 
 
 def reap(argv: Sequence[str]) -> int:

@@ -1,0 +1,105 @@
+"""The command line of `yanmo resolve`: write references for KFP, or print them as an --inputs file."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import time
+from collections.abc import Sequence
+
+from yanmo.common.answers import answer, only_answers
+from yanmo.common.command_end import ended
+from yanmo.common.errors import ExitCode, UsageError
+from yanmo.common.logs import setup
+from yanmo.options.command_line import load
+from yanmo.options.fields import default_argv
+from yanmo.options.whole_run import WholeRun
+from yanmo.resolve.config import STAGE, ResolveOptions
+from yanmo.resolve.references import body, inputs_json, resolve
+from yanmo.resolve.unfinished import note_the_run, training_to_finish
+from yanmo.stage.failing import failed
+from yanmo.stage.form import read_form
+from yanmo.stage.kfp_outputs import ExecutorOutputs
+from yanmo.stage.options_line import options_line
+from yanmo.stage.rerun import rerun_command
+from yanmo.stage.run import tell_children, with_store
+from yanmo.stage.run_telemetry import telemetry_of
+from yanmo.stage.telling import Teller
+from yanmo.stage.trying import until_it_ends
+from yanmo.store.objects import ObjectStore
+from yanmo.store.opening import store_of
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Resolve the channel's pointers; returns the exit code."""
+
+    def serve() -> int:
+        options, words, started = None, default_argv(argv), time.monotonic()
+        try:
+            options = _with_channel(load(ResolveOptions, words, "yanmo resolve"))
+            setup(options.log_level, STAGE.name, options.log_format)
+            tell_children(options)
+            with telemetry_of(STAGE, options) as telemetry:
+                telemetry.state("working")
+                until_it_ends(functools.partial(_resolve, options, started), options.wait_seconds)
+                telemetry.ended(ExitCode.DONE)
+        except (OSError, ValueError, RuntimeError) as error:
+            if options is not None:
+                _tell_failure(options, started, error)
+            return failed(STAGE, error, rerun_command(STAGE, words, options))
+        return ExitCode.DONE
+
+    return ended(STAGE.name, serve)
+
+
+def _resolve(options: ResolveOptions, started: float, number: int) -> None:
+    outputs = _outputs(options)
+    options = with_store(options, outputs)
+    with only_answers():
+        store = store_of(options)
+        line = options_line(options.others)
+        run = read_form(STAGE, options.stages, options.form, options.defaults, line)
+        options = _with_own(options, run)
+        finishing = training_to_finish(store, options, run) if outputs else None
+        references = resolve(store, options, run.options.get("tokenize"), finishing)
+        _begin_night(store, options, run, started)
+        if outputs:
+            note_the_run(store, options, run, finishing)
+    if outputs:
+        shown = finishing.run if finishing else run
+        training = f"finish train/{finishing.training.key[:12]}" if finishing else "new"
+        found = {"options": shown.line(but=STAGE.name), "channel": options.channel, "training": training}
+        outputs.write({name: body(r) for name, r in references.items()}, {}, {**found, **options.pods})
+    else:
+        answer(inputs_json(references))
+
+
+def _begin_night(store: ObjectStore, options: ResolveOptions, run: WholeRun, started: float) -> None:
+    """Show that a night has begun, and what became of those before it that never said so."""
+    train = run.options.get("train")
+    hours = str(getattr(train, "night", ""))
+    teller = Teller(STAGE.name, options, started, hours, str(getattr(train, "timezone", "")) if hours else "")
+    teller.opens(store)
+
+
+def _tell_failure(options: ResolveOptions, started: float, error: Exception) -> None:
+    """Show that a night has failed at its begin."""
+    with contextlib.suppress(UsageError):
+        Teller(STAGE.name, with_store(options, _outputs(options)), started).failed(error, "")
+
+
+def _with_channel(options: ResolveOptions) -> ResolveOptions:
+    """The options with the channel, which may be on the form alone: metrics and a failure name it too."""
+    said = (each.partition("=")[2] for each in options.form if each.startswith("resolve.channel="))
+    return dataclasses.replace(options, channel=next(said, "").strip() or options.channel)
+
+
+def _outputs(options: ResolveOptions) -> ExecutorOutputs | None:
+    return ExecutorOutputs.parse(options.executor_input)
+
+
+def _with_own(options: ResolveOptions, run: WholeRun) -> ResolveOptions:
+    """The options with what the form and the line say of this task itself."""
+    said = {name: getattr(run.options[STAGE.name], name) for name in run.settings[STAGE.name]}
+    return dataclasses.replace(options, **said)

@@ -1,0 +1,88 @@
+"""Options of `yanmo cache`, apart from what does the work: `--help` needs them alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from yanmo.formats.packing_settings import LONGEST_CONTEXT, MODES, OVERLAP_LOSS, SPLITS
+from yanmo.options.fields import opt, word
+from yanmo.options.shared import ToolOptions
+from yanmo.options.values import MOST_EXACT
+
+CACHE = "a token cache: tokenize/key, channel/pointer (dev/tokenize) or a file with a reference"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CacheShowOptions(ToolOptions, group="show"):
+    """Show what a cache holds by split and genre, or one of its documents as text.
+
+    Options and inputs, documents and tokens by split and genre, digests. Without --document and
+    --grep only the manifests are read.
+    """
+
+    what: str = word(CACHE)
+    document: str = opt(
+        "",
+        "show this document: its number (0, 1, ...; -1 is the last) or the beginning of its id",
+        metavar="N|ID",
+    )
+    grep: str = opt("", "show documents whose text contains this")
+    most: int = opt(5, "documents that --grep shows at most", least=1)
+    ids: bool = opt(False, "show every token of each document, one per line")
+    json: bool = opt(False, "for scripts: one JSON document")
+
+    def contradictions(self) -> list[str]:
+        return ["--document and --grep: give one of them"] if self.document and self.grep else []
+
+
+@dataclass(frozen=True, kw_only=True)
+class CacheVerifyOptions(ToolOptions, group="verify"):
+    """Check every byte and every id, and encode a sample again.
+
+    A token cache is checked against its manifest and its tokenizer. It checks the size and sha256
+    of every file and the checksums of pages; schema, version, vocabulary, tokenizer, corpus,
+    dictionary and counts against the manifest; that documents follow one another, each from <|bos|>
+    to <|eos|>; that every id is in the vocabulary; and that a sample of documents, decoded and
+    encoded again by Hugging Face's tokenizer, gives the same ids. An error ends with exit code 65
+    and names file and field.
+    """
+
+    what: str = word(CACHE)
+    sample: int = opt(1000, "documents to encode again; 0 is none, -1 is all", least=-1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CacheDiffOptions(ToolOptions, group="diff"):
+    """Show how two caches differ, and in which documents.
+
+    Options, tokenizer (its pieces, scores and tags), corpus and dictionary are compared field by
+    field, input files by digest, and documents by id, split, genre and tokens where contents
+    differ. `yanmo store diff` traces the causes further back, to the raw files.
+    """
+
+    a: str = word(CACHE)
+    b: str = word("the cache to compare it with")
+    json: bool = opt(False, "for scripts: one JSON document")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanOptions(ToolOptions, group="plan"):
+    """Compute rows, padding, cut documents and repeated tokens for any packing settings.
+
+    Every packing is combined with every context, and with every stride if it has windows. Nothing
+    is written or tokenized again; give the settings that you choose to `yanmo train`.
+    """
+
+    what: str = word(CACHE)
+    context: tuple[int, ...] = opt(
+        (512, 1024, 2048), "context lengths, tokens", least=2, most=LONGEST_CONTEXT
+    )
+    stride: tuple[int, ...] = opt((0,), "tokens from one window to the next; 0 is the context length")
+    packing: tuple[str, ...] = opt(MODES, "ways of packing", choices=MODES)
+    split_longer_than: int = opt(0, "as for `yanmo train`, tokens")
+    min_piece: int = opt(1, "as for `yanmo train`, tokens", least=1)
+    overlap_loss: str = opt("once", "as for `yanmo train`", choices=OVERLAP_LOSS)
+    tag_share: float = opt(0.5, "as for `yanmo train`", most=1)
+    split: str = opt("train", "split whose documents are used", choices=SPLITS)
+    seed: int = opt(0, "seed of the order of the data", most=MOST_EXACT)
+    json: bool = opt(False, "for scripts: one JSON document")

@@ -1,0 +1,32 @@
+"""Options of `yanmo model`, apart from what does the work: `--help` needs them alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from yanmo.options.fields import opt, word
+from yanmo.options.shared import ToolOptions, channel_opt
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportOptions(ToolOptions, group="import"):
+    """Import a Qwen3-, Qwen2- or Llama-type model from a folder in Hugging Face's format.
+
+    The store then holds it as if `yanmo train` had made it.
+
+        yanmo model import FOLDER --store runs/store    # prints train/KEY, for `yanmo train --model`
+        yanmo model import s3://models/Qwen2.5-0.5B
+        yanmo model import ADAPTER --base train/KEY     # a LoRA adapter of peft's, added to its model
+
+    The key depends on the files' bytes, so that importing twice makes one output. Weights may be in
+    several safetensors files; bf16 stays bf16, other types are stored as fp32. The import is refused,
+    with the file's name, for weights that are not finite or do not have the shapes of config.json,
+    for missing or duplicate parts, and for a tokenizer with another vocabulary or one that loses
+    text. To train the model further, text must be tokenized with its own tokenizer, which is
+    imported too: the log names it for `yanmo tokenize --tokenizer`. Of the folder only its chat
+    template is run, in jinja's sandbox, and pickled weights are not read.
+    """
+
+    folder: str = word("folder or s3:// prefix with config.json, tokenizer.json and *.safetensors")
+    channel: str = channel_opt("channel on whose text the tokenizer is tried too; 'none' for no channel")
+    base: str = opt("", "model that an adapter belongs to: train/KEY, or channel/pointer")

@@ -1,0 +1,239 @@
+"""Options of `yanmo store`, apart from what does the work: `--help` needs them alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from yanmo.options.fields import REQUIRED, opt, word
+from yanmo.options.price_options import PriceOptions
+from yanmo.options.shared import ToolOptions
+from yanmo.options.time_zone import zone_of
+from yanmo.tools.command_group import WHAT
+from yanmo.tools.store.age import NEVER, Age, AgeOrNever
+from yanmo.tools.store.kept_pages import KeptPages
+from yanmo.tools.store.kept_runs import Newest
+
+
+@dataclass(frozen=True, kw_only=True)
+class LsOptions(ToolOptions, group="ls"):
+    """List pointers, outputs, work in progress and leftovers.
+
+    Outputs are shown with their size and age, and who names them.
+    """
+
+    stage: str = opt("", "only outputs of this stage or part")
+    channel: str = opt("", "only pointers of this channel, and what they name")
+    leftovers: bool = opt(False, "only what gc may remove: not committed")
+    json: bool = opt(False, "for scripts: one JSON document")
+
+
+MOST_FILES = 40
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShowOptions(ToolOptions, group="show"):
+    """Show an output's manifest for a person.
+
+    What made it, from what, its counts, files and options, and who names it.
+    """
+
+    what: str = word(WHAT)
+    files: bool = opt(False, f"all files; {MOST_FILES} by default")
+    json: bool = opt(False, "the manifest itself and its reference")
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifyOptions(ToolOptions, group="verify"):
+    """Compare every byte that WHAT needs, or of the whole store, with the manifests.
+
+    Follows inputs and parts to the raw files. Names every damaged file, the first one first; one is
+    enough for exit code 65. Bytes come from the store itself, past this machine's scratch cache.
+    Without WHAT every pointer, history and committed output is checked. Data that `gc --former-data`
+    let go is no fault: what stays in its place is compared.
+    """
+
+    what: tuple[str, ...] = word(WHAT, ())
+    first: bool = opt(False, "stop at the first fault; by default all are listed")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiffOptions(ToolOptions, group="diff"):
+    """Say which option or input made two outputs differ.
+
+    An option, an input, the revision or an execution option, back to the first cause. Follows both
+    chains where contents differ, so that what is printed last, with the deepest indent, is the
+    first difference.
+    """
+
+    a: str = word(WHAT)
+    b: str = word("what it is compared with")
+    other_store: str = opt("", "where B is, if not in --store", metavar="URI")
+    json: bool = opt(False, "for scripts: one JSON document")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GcOptions(ToolOptions, group="gc"):
+    """Remove what nothing refers to (a dry run unless --delete).
+
+    A dry run by default shows what would be removed, and why. Removed: outputs that no pointer,
+    history, live run or other kept output refers to; attempts that were never committed; manifests
+    that --force replaced; work of finished runs, expired leases, KFP's files, probes, temporary
+    files and unfinished uploads. All of it only where it was last written longer ago than
+    --older-than. With --keep-pages also: pages of nights before the newest are made short, 2 to 3 kB
+    under the same name; those of nights whose model became champion or waits for a person stay whole.
+
+    Never removed: what a pointer, a record of a history (every champion), one of the newest
+    --keep-runs runs or --keep-nights nights of a channel, a live run, an unfinished run that may go
+    on, or a young output refers to, through inputs and parts down to the raw files' digests. Safe
+    while runs are at work (gc_sweep.py says why). Give an age longer than your longest pipeline:
+    between two of its tasks a reference may be in KFP only.
+
+    With --former-data what only former champions rest on becomes less: curated and balanced texts and
+    token caches go, and can be made again from the raw text only. All that says how a former
+    champion was made and which texts it learned stays, and so does the model itself, for a rollback.
+    """
+
+    delete: bool = opt(False, "do it; by default only show what would be removed")
+    older_than: Age = opt(Age("7d"), "only what was last written so long ago: 90s, 12h, 7d, 2w")
+    keep_runs: int = opt(0, "outputs of this many newest runs of each channel are kept, however old")
+    keep_nights: int = opt(
+        0, "the same for all runs of its newest nights: from noon to noon, those in which something ran"
+    )
+    keep_pages: KeptPages = opt(
+        KeptPages("all"),
+        "pages of this many newest nights of each channel stay whole, older ones become short; nights that "
+        "never began do not count",
+        metavar="N|all",
+    )
+    timezone: str = opt(
+        "UTC", "time zone whose noon divides the nights, such as Asia/Shanghai", variable="YANMO_TIMEZONE"
+    )
+    abandoned: Age = opt(
+        Age("30d"),
+        "work (checkpoints) of a run that never finished is removed after this; not that of a training that "
+        "its channel's next run finishes",
+    )
+    former_data: AgeOrNever = opt(
+        AgeOrNever(NEVER),
+        "texts and tokens that nothing but former champions rests on are let go this long after the next one "
+        "became champion; their models, evaluations, reports and the ids of their texts stay",
+    )
+    explain: bool = opt(False, "show also what is kept, and why")
+    json: bool = opt(False, "for scripts: one JSON document")
+
+    def contradictions(self) -> list[str]:
+        zone_of(self.timezone)  # raises by itself
+        ages = {"--abandoned": self.abandoned, "--former-data": self.former_data}
+        return [
+            f"{name} is shorter than --older-than: expected at least as long"
+            for name, age in ages.items()
+            if age.seconds < self.older_than.seconds
+        ]
+
+    @property
+    def newest(self) -> Newest:
+        """What stays of each channel, however old."""
+        return Newest(self.keep_runs, self.keep_nights, zone_of(self.timezone))
+
+
+@dataclass(frozen=True, kw_only=True)
+class CostOptions(PriceOptions, ToolOptions, group="cost"):
+    """Show what nights, months and champions cost, at the prices given.
+
+    GPU-hours, CPU-hours and kWh are those that the outputs recorded; kWh only where the machine's
+    counters could be read (NVML, RAPL). Where energy is billed with the machine, leave --kwh-price
+    at 0. An output counts once, for the night of the run that made it. Not counted: failed tries,
+    and outputs that `gc` removed; keep more nights (`gc --keep-nights`) than you want to add up. A
+    `+` says that something of it was not measured, so that it cost more.
+    """
+
+    channel: str = opt("", "only this channel", often=True)
+    timezone: str = opt(
+        "UTC", "time zone whose noon divides the nights, such as Asia/Shanghai", variable="YANMO_TIMEZONE"
+    )
+    json: bool = opt(False, "for scripts: one JSON document")
+
+    def contradictions(self) -> list[str]:
+        zone_of(self.timezone)  # raises by itself
+        return []
+
+
+@dataclass(frozen=True, kw_only=True)
+class CpOptions(ToolOptions, group="cp"):
+    """Copy an output with its whole chain to another store.
+
+    The chain is all that it rests on (inputs, parts). A pointer may be set there, too. Every file
+    is verified as it leaves and hashed again as it arrives. An output's manifest is written last,
+    and after those of its inputs, so that the target never names what it does not hold. The same
+    command goes on after a kill: files that have arrived are compared and not sent again. What is
+    committed there already is compared by name and size only; `yanmo store verify` reads it.
+
+    The records of what `auto` became in the trainings of the chain go with them, so that the same
+    command finds the same key at the target, whatever its machines have. One that the target has
+    already stays.
+    """
+
+    what: tuple[str, ...] = word(WHAT)
+    to: str = opt(REQUIRED, "the store to copy it to", metavar="URI")
+    to_endpoint: str = opt("", "its S3 server; default: --endpoint", metavar="URL")
+    pointer: str = opt("", "pointer to set there; for one WHAT", metavar="CHANNEL/NAME")
+
+    def contradictions(self) -> list[str]:
+        is_many = self.pointer and len(self.what) > 1
+        return ["--pointer names one output: give one WHAT"] if is_many else []
+
+
+@dataclass(frozen=True, kw_only=True)
+class LineageOptions(ToolOptions, group="lineage"):
+    """List what holds a document, or what an output rests on.
+
+    For a document, the outputs that hold it and what rests on them, which models learned it, directly or
+    through the model that they started from, and what to run so that the next champion has not; for an
+    output, what it rests on, and what on it. Documents are looked up in every committed Parquet file with
+    an `id` column: documents, evaluation sets, token caches, evaluations. A document made from another
+    (augmentation) counts too, and one whose text `gc --former-data` let go. Statistics of the row
+    groups, which are sorted by id, spare most of the reading.
+    """
+
+    what: tuple[str, ...] = word(f"the id of a document (64 digits of 0-9a-f), or {WHAT}")
+    json: bool = opt(False, "for scripts: one JSON document")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MendOptions(ToolOptions, group="mend"):
+    """Bring the pointers of a restored store back to what is there (a dry run unless --write).
+
+    For a store that was restored from a copy, and whose pointers name outputs that the copy does not
+    hold (`yanmo store verify` says which). The champion becomes that of the newest record of the
+    history whose model, evaluation and verdict are whole; later records are set aside. Every other
+    pointer becomes what the newest run made that is whole, or is set aside; so are records of runs
+    that name what is lost. A model that waits for a person, and of which something is lost, waits no
+    more. What is set aside is moved below mended/TIME/, never deleted. Where
+    nothing is lost, nothing is done.
+
+    Nothing may run on the store meanwhile: a live run ends this with exit code 75. Exit code 65: a
+    record in the middle of a history names what is lost, or a file is damaged; restore those.
+    """
+
+    write: bool = opt(False, "do it; by default only show what would be done")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MigrateOptions(ToolOptions, group="migrate"):
+    """Bring manifests and pointers to the current schemas.
+
+    Every manifest, pointer and record is brought to the schema that this version writes. Readers
+    take the schema before the current one as well (yanmo.store.upgrades), so a store needs this
+    only before it meets a version that no longer does. Dry run by default. Documents are replaced
+    one by one, each whole, by compare-and-swap: a kill leaves some old and some new, and both are
+    read; the same command does the rest. What another process changes meanwhile is read again. A
+    version of Yanmo that does not know the new schemas ends with exit code 65 on such a store:
+    upgrade every machine first.
+
+    Not rewritten: manifests that `--force` replaced (MANIFEST-<sha256>.json), since references pin
+    their bytes. The command counts those of an older schema; run `gc`, or make the outputs again,
+    before a version that no longer reads it. References inside manifests and records are brought
+    forward by the upgrade of the document that holds them, or not at all (upgrades.py).
+    """
+
+    write: bool = opt(False, "do it; by default only show what would be done")

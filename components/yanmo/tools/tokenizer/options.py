@@ -1,0 +1,81 @@
+"""Options of `yanmo tokenizer`, apart from what does the work: `--help` needs them alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from yanmo.options.fields import opt, values_of, word
+from yanmo.options.shared import ToolOptions, channel_opt
+from yanmo.options.values import MOST_EXACT
+from yanmo.tokenize.config import TokenizeConfig
+from yanmo.tools.command_group import WHAT
+
+_SIZES = values_of(TokenizeConfig)["vocab_size"].bounds
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareOptions(ToolOptions, group="compare"):
+    """Compare tokenizers on your text, with one small training each.
+
+    Size, speed, agreement with jieba, and bits per character.
+
+        yanmo tokenizer compare --store runs/demo --documents demo/balance
+        yanmo tokenizer compare --files corpus/small.jsonl.zst --sizes 8192,16384
+        yanmo tokenizer compare --files my.jsonl --candidates jieba,bpe,./Qwen3-0.6B --json
+
+    Each candidate is made from the same text (char, jieba, jieba-bpe, bpe, unigram), or is a folder
+    with a tokenizer.json, used as it is. Then one small model is trained with each, all with the
+    same number of floating-point operations, and scored on the same documents. As the models are
+    small, a large vocabulary counts more than it would in a model of hundreds of millions of
+    parameters. Each has one training with one seed.
+    """
+
+    documents: str = opt("", f"{WHAT}, of documents; its train and valid splits are used", metavar="WHAT")
+    files: tuple[str, ...] = opt(
+        (),
+        "files of type .jsonl (also .zst, .gz), .parquet or .txt; one document in 20 is held out",
+        metavar="FILE ...",
+    )
+    text_field: str = opt("text", "field or column with a document's text")
+    characters: int = opt(4_000_000, "largest number of characters to train on", least=1)
+    held_out_characters: int = opt(200_000, "largest number of characters to score", least=1)
+    candidates: str = opt(
+        "char,jieba,jieba-bpe,bpe,unigram",
+        "kinds of tokenizer, and folders with a tokenizer.json",
+        metavar="A,B",
+    )
+    sizes: tuple[int, ...] = opt(
+        (8192,), "vocabulary sizes to make of each kind", least=_SIZES.least, most=_SIZES.most
+    )
+    tera_operations: float = opt(
+        3.0,
+        "compute per training, 10^12 floating-point operations: 3 are one to two CPU-minutes, 0 trains none",
+    )
+    workers: int = opt(0, "trainings at the same time, one core each; 0 is one per CPU", most=10_000)
+    seed: int = opt(0, "seed of the first weights and the order of the text", most=MOST_EXACT)
+    json: bool = opt(False, "print everything as JSON")
+
+    def contradictions(self) -> list[str]:
+        is_one = bool(self.documents) != bool(self.files)
+        return [] if is_one else ["give --documents or --files, one of the two"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdoptOptions(ToolOptions, group="import"):
+    """Import an existing tokenizer, such as Qwen's, instead of building one.
+
+        yanmo tokenizer import ./Qwen3-0.6B --store runs/demo --channel demo
+        yanmo tokenize --store runs/demo --channel demo --tokenizer latest
+
+    FOLDER contains a tokenizer.json. Tokens that a training needs and the tokenizer lacks are added
+    after its own ids: <|bos|>, <|eos|>, <|pad|>, the marks of a chat and a tag for each genre. A
+    tokenizer that does not decode text unchanged (because of a normalizer or a prefix of spaces) is
+    refused: it is tried on a built-in text with every common character, on the channel's evaluation
+    set and on some of its training text.
+    """
+
+    folder: str = word("folder with a tokenizer.json, or that file")
+    channel: str = channel_opt(
+        "channel whose pointer `tokenizer` is moved, and on whose text it is tried; 'none' for no channel",
+    )
+    genres: str = opt("", "further genres that get a tag, besides those of the bundled corpus", metavar="A,B")
