@@ -3,7 +3,7 @@
     python benchmarks/evaluate.py --store file:///path/of/store --channel demo [--documents 40] [--harness]
                                   [--harness-batch 1 16 auto] [--shape 512 8 8192] [--rounds 3]
 
-The harness reads the exported folder through its own `hf` model (transformers, fp32, the same context). Two
+The harness reads the exported folder through its own `hf` model (transformers, fp32, the same context). Three
 kinds of question, each asked of both:
 
     rolling  `loglikelihood_rolling` of each text. Its windows do not overlap, so a text longer than the
@@ -11,6 +11,8 @@ kinds of question, each asked of both:
              the harness reads
     answers  `loglikelihood` of the latter half of each text behind its first half, texts cut to the
              context: the same windows in both
+    choices  `loglikelihood` of four answers behind the first half of each text: of its own second half
+             and those of three others, all cut to eight characters
 
 `--shape width layers context` takes a model of random weights and that shape in place of the store's.
 Lowest CPU-seconds of some rounds, the systems taking turns, on one thread or `--threads`; and wall-seconds.
@@ -90,6 +92,14 @@ def halves(loaded: LoadedModel, texts: list[str], context: int) -> Pairs:
     return [(text[: len(text) // 2], text[len(text) // 2 :]) for text in cut if len(text) > 3]
 
 
+def choices(pairs: Pairs) -> Pairs:
+    """Four short answers to each question, its own first."""
+    ends = [second[:8] for _, second in pairs]
+    return [
+        (first, ends[(i + step) % len(ends)]) for i, (first, _) in enumerate(pairs) for step in (0, 1, 2, 3)
+    ]
+
+
 def of_shape(output: Output, loaded: LoadedModel, width: int, layers: int, context: int) -> str:
     """A folder with a model of random weights and the store's tokenizer."""
     folder = Path(tempfile.mkdtemp())
@@ -163,14 +173,18 @@ def main() -> None:
         "yanmo": lambda: rolling(loaded, texts, args.threads),
         "yanmo, no overlap": lambda: rolling(loaded, texts, args.threads, context),
     }
+    asked = choices(pairs)
     answer: dict[str, Callable[[], float]] = {"yanmo": lambda: answers(loaded, pairs, args.threads)}
+    choice: dict[str, Callable[[], float]] = {"yanmo": lambda: answers(loaded, asked, args.threads)}
     for batch in args.harness_batch if args.harness else []:
         theirs = harness(folder, context, batch)
         roll[f"lm-eval, batch {batch}"] = lambda run=theirs[0]: run(texts)  # type: ignore[misc]
         answer[f"lm-eval, batch {batch}"] = lambda run=theirs[1]: run(pairs)  # type: ignore[misc]
+        choice[f"lm-eval, batch {batch}"] = lambda run=theirs[1]: run(asked)  # type: ignore[misc]
     for name, characters, runs in (
         ("rolling", sum(map(len, texts)), roll),
         ("answers", sum(len(b) for _, b in pairs), answer),
+        ("choices", sum(len(b) for _, b in asked), choice),
     ):
         took = timed(name, characters, args.rounds, runs)
         for ours in (label for label in took if label.startswith("yanmo")):

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+import shutil
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from bench.declared import Benchmark, Group, Place
+from bench.declared import Benchmark, Group, Place, Words
 from bench.rounds import cpu_seconds
+
+if TYPE_CHECKING:
+    from yanmo.evaluate.bits.of_documents import LoadedModel
 
 _DOCUMENTS = 10
 _BATCHES = ("1", "16", "auto")
+_SMALL = (512, 10, 512)
+"""Width, layers and context of `small`."""
+_FEWER = 5
+"""It gets one text in five."""
 
 
 @contextmanager
@@ -18,9 +29,10 @@ def opened(place: Place) -> Iterator[list[Group]]:
     import evaluate
     import torch
 
-    from yanmo.evaluate.bits.of_documents import load_model
+    from yanmo.evaluate.bits.of_documents import LoadedModel, load_model
     from yanmo.evaluate.documents.budget import first_of_each_genre
     from yanmo.evaluate.documents.reading import read_split
+    from yanmo.model.hf_export import load
     from yanmo.store.opening import open_store
     from yanmo.store.output import open_reference
     from yanmo.store.pointers import read_pointer
@@ -30,26 +42,49 @@ def opened(place: Place) -> Iterator[list[Group]]:
     pointers = [read_pointer(store, place.channel, name) for name in ("champion", "evaluation_set")]
     output, texts_of = (open_reference(store, pointer) for pointer in pointers if pointer is not None)
     loaded = load_model(output)
-    folder, context = str(output.path("config.json").parent), loaded.model.config.max_position_embeddings
+    folder = str(output.path("config.json").parent)
     texts = [d.text for d in first_of_each_genre(read_split(texts_of, "test"), _DOCUMENTS)]
+    groups = _groups(loaded, folder, texts, ("", ""))
+    folder = evaluate.of_shape(output, loaded, *_SMALL)
+    few, size = texts[::_FEWER], ("`small`, random weights: ", "`small`，随机权重：")
+    model = load(Path(folder)).model
+    small = _groups(LoadedModel(output, model, loaded.symbols, loaded.tokenizer), folder, few, size)
+    try:
+        yield groups + small
+    finally:
+        shutil.rmtree(folder)
+
+
+def _groups(loaded: LoadedModel, folder: str, texts: list[str], size: Words) -> list[Group]:
+    """Three questions to one model, ours and the harness's reading of the same folder."""
+    import evaluate
+
+    context = loaded.model.config.max_position_embeddings
     pairs = evaluate.halves(loaded, texts, context)
-    whole, halves = sum(map(len, texts)), sum(len(second) for _, second in pairs)
+    asked = evaluate.choices(pairs)
+    whole, second, short = sum(map(len, texts)), *(sum(len(b) for _, b in x) for x in (pairs, asked))
+
+    def speed(characters: int, work: Callable[[], object]) -> Callable[[], float]:
+        return lambda: characters / cpu_seconds(work)
+
     rolling = {
-        "yanmo, windows overlap": lambda: whole / cpu_seconds(lambda: evaluate.rolling(loaded, texts, 1)),
-        "yanmo, without overlap": lambda: (
-            whole / cpu_seconds(lambda: evaluate.rolling(loaded, texts, 1, context))
-        ),
+        "yanmo, windows overlap": speed(whole, lambda: evaluate.rolling(loaded, texts, 1)),
+        "yanmo, without overlap": speed(whole, lambda: evaluate.rolling(loaded, texts, 1, context)),
     }
-    answers = {"yanmo": lambda: halves / cpu_seconds(lambda: evaluate.answers(loaded, pairs, 1))}
+    answers = {"yanmo": speed(second, lambda: evaluate.answers(loaded, pairs, 1))}
+    choices = {"yanmo": speed(short, lambda: evaluate.answers(loaded, asked, 1))}
     for batch in _BATCHES:
         roll, answer = evaluate.harness(folder, context, batch)
         name = f"lm-evaluation-harness, batch {batch}"
-        rolling[name] = lambda roll=roll: whole / cpu_seconds(lambda: roll(texts))
-        answers[name] = lambda answer=answer: halves / cpu_seconds(lambda: answer(pairs))
-    yield [
-        Group(("Answers: the same windows in both", "回答：两边窗口相同"), answers),
-        Group(("Whole texts", "整篇"), rolling),
-    ]
+        rolling[name] = speed(whole, functools.partial(roll, texts))
+        answers[name] = speed(second, functools.partial(answer, pairs))
+        choices[name] = speed(short, functools.partial(answer, asked))
+    titles = (
+        (("Answers: the same windows in both", "回答：两边窗口相同"), answers),
+        (("Four choices behind each text", "每篇之后四个选项"), choices),
+        (("Whole texts", "整篇"), rolling),
+    )
+    return [Group((size[0] + en, size[1] + zh), found) for (en, zh), found in titles]
 
 
 BENCHMARK = Benchmark(
@@ -58,14 +93,17 @@ BENCHMARK = Benchmark(
     unit=("characters per CPU second", "每 CPU 秒字数"),
     about=(
         "The champion of the store and ten test texts of each genre, one thread. Answers: the latter half of "
-        "each text behind its first half. Whole texts: the windows of lm-evaluation-harness do not overlap; "
-        "ours do, and so read a long text twice, unless told otherwise.",
-        "仓库中的冠军模型，每种体裁十篇测试文字，单线程。回答：给出前一半，评后一半。整篇：lm-evaluat"
-        "ion-harness 的窗口互不重叠；我们的窗口重叠，长文要读两遍，除非另行指定。",
+        "each text behind its first half. Choices: four answers of eight characters behind each first half, "
+        "which we read once. Whole texts: the windows of lm-evaluation-harness do not overlap; ours do, and "
+        "so read a long text twice, unless told otherwise. `small`: 40 M random weights, a fifth of the "
+        "texts.",
+        "仓库中的冠军模型，每种体裁十篇测试文字，单线程。回答：给出前一半，评后一半。选项：每个前一半之后"
+        "四个八字的回答，我们只读一遍前一半。整篇：lm-evaluation-harness 的窗口互不重叠；我们的窗口重叠，"
+        "长文要读两遍，除非另行指定。`small`：4000 万随机权重，五分之一的文字。",
     ),
     open=opened,
     packages=("lm-eval==0.4.13", "accelerate==1.15.0"),
     needs_store=True,
     rounds=6,
-    minutes=9,
+    minutes=30,
 )

@@ -1,14 +1,8 @@
 """The exact bits of every token of a document, also of one that is longer than the model's context.
 
-A document longer than the context is read through windows that advance by a stride, half a context by
-default: each token is scored once, by the first window that reaches it, with at least `context - stride`
-tokens before it (near the beginning, all that there are). Where a window begins depends on the position
-alone, never on later tokens, so the bits are those of a proper distribution over texts: the probabilities of
-all texts sum to 1 (tests/components/model/test_scoring_exact.py).
-
-Windows of all documents are sorted by length and batched, so that there is little padding; what shares a
-batch with a document changes at most the last digits (fp32) of its bits. A `Reader` (reader.py) gives the
-same results faster; training scores with its decoder.
+Documents are read in windows (windows.py), several in a batch; what shares a batch with a document changes
+at most the last digits (fp32) of its bits. A `Reader` (reader.py) gives the same results faster: it pads
+nothing, and reads once what several questions begin with. Training scores with its decoder.
 """
 
 from __future__ import annotations
@@ -17,44 +11,24 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
+from torch.nn.utils.rnn import pad_sequence
 
 from yanmo.model.decoder import Decoder
 from yanmo.model.reader import Reader
+from yanmo.model.windows import Counted, Tokens, Window, plan_batches, plan_with_heads
 
-Tokens = NDArray[np.integer]
 Bits = NDArray[np.float64]
-Counted = NDArray[np.bool_]
 T = TypeVar("T")
 R = TypeVar("R")
 _GPU_LOGITS = 1 << 27
 """Logits held at a time on a GPU (0.5 GB); on a CPU those of 128 rows are, which stay in its cache (4 MB with
 8,192 tokens)."""
-
-
-@dataclass(frozen=True)
-class Window:
-    """A part of a document that the model reads at once."""
-
-    document: int
-    """Index of the document."""
-    start: int
-    """First token that the window reads."""
-    length: int
-    """Tokens that it reads."""
-    scored: int
-    """First token that it scores; it scores all from there to `start + length`, inclusive."""
-
-    @property
-    def targets(self) -> slice:
-        """Where the bits of its scored tokens stand among the document's bits."""
-        return slice(self.scored - 1, self.start + self.length)
 
 
 def token_bits(
@@ -89,7 +63,7 @@ def token_bits(
     """
     result = [np.zeros(max(len(d) - 1, 0)) for d in documents]
     length = context or model.config.max_position_embeddings
-    batches = plan_batches([len(d) for d in documents], length, stride, batch_tokens, counted)
+    batches = _planned(model, documents, length, stride, batch_tokens, counted)
     for batch, bits in score_batches([model], documents, batches, threads, counted):
         each_batch()
         for window, scores in zip(batch, bits, strict=True):
@@ -112,7 +86,7 @@ def bits_and_is_greedy(
     """
     found = [(0.0, True)] * len(documents)
     length = model.config.max_position_embeddings
-    batches = plan_batches([len(d) for d in documents], length, 0, batch_tokens, counted)
+    batches = _planned(model, documents, length, 0, batch_tokens, counted)
 
     def score(batch: list[Window]) -> list[tuple[float, bool]]:
         hidden, targets, ends = _read(model, documents, batch, counted)
@@ -149,46 +123,17 @@ def document_bits(
     return np.array([b[s:].sum() for b, s in zip(bits, skips, strict=True)])
 
 
-def windows_of(document: int, length: int, context: int, stride: int = 0) -> list[Window]:
-    """The windows over a document of `length` tokens; the last token is a target and never an input.
-
-    Raises:
-        ValueError: the stride is longer than the context, so that some tokens would be left out.
-    """
-    stride = stride or context - context // 2
-    if not 1 <= stride <= context:
-        raise ValueError(f"stride {stride}: expected 1 to {context} tokens, the context of the model")
-    found, scored = [], 1
-    while scored < length:
-        start = 0 if scored == 1 else scored - 1 - (context - stride)
-        read = min(context, length - 1 - start)
-        found.append(Window(document, start, read, scored))
-        scored = start + read + 1
-    return found
-
-
-def plan_batches(
-    lengths: Sequence[int],
+def _planned(
+    model: Decoder | Reader,
+    documents: Sequence[Tokens],
     context: int,
-    stride: int = 0,
-    batch_tokens: int = 1024,
-    counted: Sequence[Counted] | None = None,
+    stride: int,
+    batch_tokens: int,
+    counted: Sequence[Counted] | None,
 ) -> list[list[Window]]:
-    """Batches of the windows over documents of these lengths (tokens), sorted by length.
-
-    Args:
-        counted: as in `token_bits`; windows without a counted token are left out.
-    """
-    windows = [w for i, n in enumerate(lengths) for w in windows_of(i, n, context, stride)]
-    if counted is not None:
-        windows = [w for w in windows if counted[w.document][w.targets].any()]
-    windows.sort(key=lambda w: (w.length, w.document, w.start))
-    batches: list[list[Window]] = [[]]
-    for window in windows:
-        if (len(batches[-1]) + 1) * window.length > batch_tokens and batches[-1]:
-            batches.append([])
-        batches[-1].append(window)
-    return batches if batches[0] else []
+    if counted is not None and isinstance(model, Reader):
+        return plan_with_heads(documents, context, counted, stride, batch_tokens)
+    return plan_batches([len(d) for d in documents], context, stride, batch_tokens, counted)
 
 
 def score_batches(
@@ -259,25 +204,47 @@ def _read(
     counted: Sequence[Counted] | None,
 ) -> tuple[torch.Tensor, torch.Tensor, list[int]]:
     """The hidden state before each counted token (N, D), these tokens (N,), and where each window's end."""
-    longest = max(w.length for w in batch)
-    ids = np.zeros((len(batch), longest), np.int64)
-    targets = np.full((len(batch), longest), -1, np.int64)
-    for row, w in enumerate(batch):
-        tokens = documents[w.document]
-        ids[row, : w.length] = tokens[w.start : w.start + w.length]
-        wanted = tokens[w.scored : w.start + w.length + 1]
-        if counted is not None:
-            wanted = np.where(counted[w.document][w.targets], wanted, -1)
-        targets[row, w.scored - 1 - w.start : w.length] = wanted
+    goals = [torch.from_numpy(_targets(w, documents[w.document], counted)) for w in batch]
+    ends = list(itertools.accumulate(int((goal >= 0).sum()) for goal in goals))
+    ids = [
+        torch.from_numpy(documents[w.document][w.start : w.start + w.length].astype(np.int64)) for w in batch
+    ]
+    if isinstance(model, Reader):
+        hidden, goal = _read_rows(model, batch, ids, goals)
+        return hidden, goal, ends
     device = _device(model)
-    goal, inputs = torch.from_numpy(targets).to(device), torch.from_numpy(ids).to(device)
+    inputs, goal = pad_sequence(ids, True).to(device), pad_sequence(goals, True, -1).to(device)
     at = goal >= 0
-    hidden = (
-        model.hidden(inputs, at)
-        if isinstance(model, Reader)
-        else model.hidden(inputs, torch.zeros_like(inputs))[at]
-    )
-    return hidden, goal[at], at.sum(1).cumsum(0).tolist()
+    return model.hidden(inputs, torch.zeros_like(inputs))[at], goal[at], ends
+
+
+def _read_rows(
+    model: Reader, batch: list[Window], ids: list[torch.Tensor], goals: list[torch.Tensor]
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """What `_read` gives; a head that neighbours share is a row of its own, before theirs."""
+    rows: list[tuple[torch.Tensor, torch.Tensor, int]] = []
+    """Tokens, goals, and the row that it goes on from."""
+    at = -1
+    for window, tokens, goal in zip(batch, ids, goals, strict=True):
+        n = window.head
+        if n and (at < 0 or not torch.equal(rows[at][0], tokens[:n])):
+            at = len(rows)
+            rows.append((tokens[:n], goal[:n], -1))
+        rows.append((tokens[n:], goal[n:], at if n else -1))
+    inputs, aims, behind = zip(*rows, strict=True)
+    aim = torch.cat(aims)
+    wanted = aim >= 0
+    return model.hidden(torch.cat(inputs), [len(row) for row in inputs], wanted, behind), aim[wanted]
+
+
+def _targets(window: Window, tokens: Tokens, counted: Sequence[Counted] | None) -> NDArray[np.int64]:
+    """The token after each position of a window; -1 where its bits are not wanted."""
+    found = np.full(window.length, -1, np.int64)
+    wanted = tokens[window.scored : window.start + window.length + 1]
+    if counted is not None:
+        wanted = np.where(counted[window.document][window.targets], wanted, -1)
+    found[window.scored - 1 - window.start :] = wanted
+    return found
 
 
 @torch.no_grad()

@@ -9,6 +9,7 @@ from yanmo.model import reader as module
 from yanmo.model.decoder import Decoder, DecoderConfig
 from yanmo.model.reader import Reader
 from yanmo.model.scoring import bits_and_is_greedy, token_bits
+from yanmo.model.windows import plan_with_heads
 
 SHAPES = [(2, 1), (4, 2), (3, 3)]
 
@@ -38,11 +39,20 @@ def test_hidden_states_are_the_decoders_whatever_heads_share(heads):
     ids = torch.randint(0, 600, (5, 12))
     wanted = torch.rand(5, 12) < 0.5
     expected = model.hidden(ids, torch.zeros_like(ids))
-    torch.testing.assert_close(Reader(model).hidden(ids, wanted), expected[wanted], atol=2e-5, rtol=1e-4)
-    everything = torch.ones_like(wanted)
-    torch.testing.assert_close(
-        Reader(model).hidden(ids, everything), expected.flatten(0, 1), atol=2e-5, rtol=1e-4
-    )
+    for chosen in (wanted, torch.ones_like(wanted)):
+        found = Reader(model).hidden(ids.flatten(), [12] * 5, chosen.flatten())
+        torch.testing.assert_close(found, expected[chosen], atol=2e-5, rtol=1e-4)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("lengths", [[1], [1, 1, 3, 3, 3, 12], [12, 5, 12, 1, 5]])
+def test_rows_of_any_lengths_do_not_see_each_other(lengths):
+    model = drawn()
+    rows = [torch.randint(0, 600, (n,)) for n in lengths]
+    ids, wanted = torch.cat(rows), torch.rand(sum(lengths)) < 0.7
+    expected = torch.cat([model.hidden(row[None], torch.zeros_like(row)[None])[0] for row in rows])
+    found = Reader(model).hidden(ids, lengths, wanted)
+    torch.testing.assert_close(found, expected[wanted], atol=2e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("size", [1.0, 30.0, 3000.0])
@@ -113,3 +123,38 @@ def test_a_continuation_is_the_likeliest_where_each_of_its_tokens_is():
     assert [best for _, best in found] == [True, False]
     expected = [b[2:].sum() for b in token_bits(model, reads)]
     np.testing.assert_allclose([bits for bits, _ in found], expected, rtol=1e-5)
+
+
+def questions():
+    """Answers of several lengths to questions of 9 and 8 tokens, one of them alone, and a long document."""
+    rng = np.random.default_rng(2)
+    first, second, third = (rng.integers(0, 600, n) for n in (10, 9, 10))
+    heads = [first, second, first, third, second, first, second]
+    reads = [
+        np.concatenate([head, rng.integers(0, 600, n)])
+        for head, n in zip(heads, (3, 3, 1, 2, 4, 3, 1), strict=True)
+    ]
+    counted = [np.arange(1, len(read)) >= len(head) for read, head in zip(reads, heads, strict=True)]
+    return [*reads, rng.integers(0, 600, 30)], [*counted, np.arange(1, 30) > 20]
+
+
+@pytest.mark.parametrize("batch_tokens", [1, 16, 26, 1024])
+def test_answers_to_one_question_have_the_bits_of_each_read_alone(batch_tokens):
+    model, (reads, counted) = drawn(), questions()
+    found = token_bits(Reader(model), reads, counted=counted, batch_tokens=batch_tokens)
+    both = bits_and_is_greedy(Reader(model), reads, counted, batch_tokens=batch_tokens)
+    for i, (bits, (total, _)) in enumerate(zip(found, both, strict=True)):
+        expected = token_bits(model, [reads[i]], counted=[counted[i]])[0]
+        np.testing.assert_allclose(bits, expected, atol=2e-5)
+        assert total == pytest.approx(expected.sum(), abs=1e-4)
+
+
+def test_a_question_is_read_once_in_a_batch(monkeypatch):
+    reads, counted = questions()
+    once = plan_with_heads(reads, 12, counted)[-1]
+    assert [(w.document, w.head) for w in once] == [(6, 8), (1, 8), (4, 8), (2, 9), (0, 9), (5, 9)]
+    assert [len(batch) for batch in plan_with_heads(reads, 12, counted, 0, 13)[-4:]] == [2, 1, 2, 1]
+    rows, original = [], Reader.hidden
+    monkeypatch.setattr(Reader, "hidden", lambda *args: rows.append(list(args[2])) or original(*args))
+    token_bits(Reader(drawn()), reads, counted=counted)
+    assert rows[-1] == [8, 1, 3, 4, 9, 1, 3, 3]

@@ -8,7 +8,8 @@ import torch
 from tokenizers import Tokenizer, models
 
 from yanmo.model.decoder import Decoder, DecoderConfig
-from yanmo.model.scoring import document_bits, plan_batches, token_bits
+from yanmo.model.scoring import document_bits, token_bits
+from yanmo.model.windows import plan_batches
 
 SHAPE = {
     "num_hidden_layers": 1,

@@ -29,6 +29,7 @@ from yanmo.model import hf_export, scoring
 from yanmo.model.decoder import Decoder
 from yanmo.model.generation.writer import Writer
 from yanmo.model.reader import Reader
+from yanmo.model.windows import Window, plan_batches
 from yanmo.store.output import Output
 
 log = logging.getLogger(__name__)
@@ -238,11 +239,11 @@ def _tagged(
 
 def _planned(
     reads: Sequence[Read], context: int, stride: int, batch_tokens: int = 1024
-) -> list[list[scoring.Window]]:
+) -> list[list[Window]]:
     try:
         lengths = [len(read.ids) for read in reads]
         counted = [read.counted for read in reads]
-        return scoring.plan_batches(lengths, context, stride, batch_tokens, counted)
+        return plan_batches(lengths, context, stride, batch_tokens, counted)
     except ValueError as error:
         raise UsageError(f"--stride: {error}") from error
 
@@ -264,7 +265,7 @@ def operations(model: Decoder, documents: Sequence[Read], stride: int, *, with_t
 def _in_pieces(
     models: Sequence[Decoder | Reader],
     reads: Sequence[Read],
-    batches: Sequence[list[scoring.Window]],
+    batches: Sequence[list[Window]],
     workers: int,
     pieces: Pieces,
     name: str,
@@ -278,9 +279,9 @@ def _in_pieces(
     return np.array(found, np.float64).reshape(-1, 2)
 
 
-def _groups(batches: Sequence[list[scoring.Window]]) -> list[list[list[scoring.Window]]]:
+def _groups(batches: Sequence[list[Window]]) -> list[list[list[Window]]]:
     """Batches of one piece each; what is scored together does not depend on where a run began."""
-    groups: list[list[list[scoring.Window]]] = []
+    groups: list[list[list[Window]]] = []
     room = 0
     for batch in batches:
         if room <= 0:
@@ -291,7 +292,7 @@ def _groups(batches: Sequence[list[scoring.Window]]) -> list[list[list[scoring.W
     return groups
 
 
-def _plan_digest(reads: Sequence[Read], group: Sequence[list[scoring.Window]]) -> str:
+def _plan_digest(reads: Sequence[Read], group: Sequence[list[Window]]) -> str:
     """What a piece is made of: the windows and the tokens that they read."""
     found = hashlib.sha256()
     for window in (w for batch in group for w in batch):
@@ -305,7 +306,7 @@ def _plan_digest(reads: Sequence[Read], group: Sequence[list[scoring.Window]]) -
 def _window_bits(
     models: Sequence[Decoder | Reader],
     reads: Sequence[Read],
-    group: Sequence[list[scoring.Window]],
+    group: Sequence[list[Window]],
     workers: int,
 ) -> list[list[float]]:
     tokens, counted = [read.ids for read in reads], [read.counted for read in reads]
@@ -314,7 +315,7 @@ def _window_bits(
 
 
 def _sums(
-    batches: Sequence[list[scoring.Window]],
+    batches: Sequence[list[Window]],
     window_bits: Floats,
     number: int,
     tagged: Sequence[int],
