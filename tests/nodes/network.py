@@ -34,12 +34,10 @@ def enter() -> None:
         run("ip", "link", "set", "lo", "up")
         return
     lacks = [name for name in ("unshare", "nsenter", "ip", "iptables", "mount") if shutil.which(name) is None]
-    if sys.platform != "linux" or os.getuid() != 0 or lacks:
-        what = (
-            f"{', '.join(lacks)} (apt-get install iproute2 iptables util-linux)"
-            if lacks
-            else "Linux and root"
-        )
+    what = f"{', '.join(lacks)} (apt-get install iproute2 iptables util-linux)" if lacks else ""
+    if sys.platform != "linux" or os.getuid() != 0:
+        what = "Linux and root"
+    if what:
         raise NotHere(f"needs {what}: each node gets a network namespace of its own")
     own = ("--net", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child")
     command = ["unshare", *own, "--", sys.executable, "-m", "nodes", *sys.argv[1:]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import json
@@ -659,7 +660,7 @@ def test_a_tuned_model_is_measured_beside_the_one_that_it_was_tuned_from() -> No
     """The chat pipeline is the other one with a task more, and other defaults."""
     (chat, model), tasks = ("chat", "language_model"), {}
     for name in (chat, model):
-        tasks[name] = specs(COMPILED / f"{name}.yaml")[0]["root"]["dag"]["tasks"]
+        tasks[name] = copy.deepcopy(specs(COMPILED / f"{name}.yaml")[0]["root"]["dag"]["tasks"])
     more = tasks[chat].pop("evaluate-base")
     assert {
         wired["taskOutputArtifact"]["producerTask"] for wired in more["inputs"]["artifacts"].values()

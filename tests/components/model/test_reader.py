@@ -149,12 +149,19 @@ def test_answers_to_one_question_have_the_bits_of_each_read_alone(batch_tokens):
         assert total == pytest.approx(expected.sum(), abs=1e-4)
 
 
-def test_a_question_is_read_once_in_a_batch(monkeypatch):
+class Recorded(Reader):
+    """Remembers how long the rows of its last call were."""
+
+    def hidden(self, ids_N, lengths, wanted_N, behind=()):
+        self.lengths = list(lengths)
+        return super().hidden(ids_N, lengths, wanted_N, behind)
+
+
+def test_a_question_is_read_once_in_a_batch():
     reads, counted = questions()
     once = plan_with_heads(reads, 12, counted)[-1]
     assert [(w.document, w.head) for w in once] == [(6, 8), (1, 8), (4, 8), (2, 9), (0, 9), (5, 9)]
     assert [len(batch) for batch in plan_with_heads(reads, 12, counted, 0, 13)[-4:]] == [2, 1, 2, 1]
-    rows, original = [], Reader.hidden
-    monkeypatch.setattr(Reader, "hidden", lambda *args: rows.append(list(args[2])) or original(*args))
-    token_bits(Reader(drawn()), reads, counted=counted)
-    assert rows[-1] == [8, 1, 3, 4, 9, 1, 3, 3]
+    reader = Recorded(drawn())
+    token_bits(reader, reads, counted=counted)
+    assert reader.lengths == [8, 1, 3, 4, 9, 1, 3, 3]
