@@ -2,8 +2,8 @@
 
     python benchmarks/curate.py [--datatrove /path/to/python] [--times 10] [--workers 2]
 
-datatrove wants an environment of its own, named by --datatrove and made with
-`pip install datatrove==0.10.1 pyarrow xxhash numpy opencc orjson zstandard`; without it only ours is run.
+datatrove wants an environment of its own, named by --datatrove; `make bench ONLY=curation` makes one,
+.bench/curation/bin/python. Without it only ours is run.
 Ours does more than is compared: it splits, keeps clusters out of train, plants copies, hashes and fsyncs. CPU
 seconds are those of all processes, from start to exit; compare figures of one run only. The larger input is
 the bundled corpus --times over, each time with its characters exchanged one for one, so that sizes, copies

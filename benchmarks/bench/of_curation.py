@@ -53,7 +53,7 @@ BENCHMARK = Benchmark(
     ),
     open=opened,
     packages=(
-        *("datatrove==0.10.1", "pyarrow", "xxhash", "numpy", "opencc", "orjson", "zstandard"),
+        *("datatrove==0.10.1", "pyarrow", "xxhash==3.6.0", "numpy", "opencc", "orjson", "zstandard"),
         *("regex", "tokenizers"),
     ),
     is_apart=True,
