@@ -118,7 +118,7 @@ def sizes(options: argparse.Namespace) -> None:
 @contextmanager
 def step(name: str, documents: int) -> Iterator[None]:
     """Print what the work inside takes."""
-    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew: proc_pid_clear_refs(5)
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts again from here: proc_pid_clear_refs(5)
     pa.default_memory_pool().release_unused()
     before, start = _resident(), time.monotonic()
     yield

@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
+from tiny_model import SHAPE
 
 from yanmo.common.errors import DataError, UsageError
 from yanmo.model.adapter_files import read_adapter
-from yanmo.model.decoder import Decoder, DecoderConfig
+from yanmo.model.decoder import Decoder
 from yanmo.model.hf_export import Symbols, load, save
 from yanmo.model.lora import adapt
 from yanmo.model.lora_shape import Lora
@@ -34,14 +36,8 @@ LORA = {"lora_rank": 4, "lora_alpha": 8.0, "optimizer": "adamw", "adam_learning_
 def make_base(store: Path, seed: int) -> Output:
     """A Qwen2-type model with drawn weights and the tokenizer of the store's token cache."""
     torch.manual_seed(seed)
-    shape = {"vocab_size": 400, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
-    shape |= {
-        "num_key_value_heads": 1,
-        "head_dim": 16,
-        "intermediate_size": 48,
-        "max_position_embeddings": 32,
-    }
-    model = Decoder(DecoderConfig(**shape, tie_word_embeddings=True, model_type="qwen2"))
+    wider = {"vocab_size": 400, "max_position_embeddings": 32}
+    model = Decoder(replace(SHAPE, **wider, tie_word_embeddings=True, model_type="qwen2"))
     for name, parameter in model.named_parameters():
         torch.nn.init.normal_(parameter, mean=1.0 if "norm" in name else 0.0, std=0.1)
     files = open_store(str(store))

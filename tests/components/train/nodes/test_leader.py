@@ -57,11 +57,7 @@ def test_a_node_that_goes_before_the_training_has_begun_may_come_again():
             assert answer(first)["kind"] == "welcome"
         with pytest.raises(NodeLost, match="node 1 of 2 did not come"):
             leader.gather([])
-        with node(asked, 1) as again:
-            assert answer(again)["kind"] == "welcome"
-            again.send("ready")
-            leader.gather([])
-            again.close()
+        _comes_and_is_gathered(asked, leader)
 
 
 def test_a_request_to_stop_any_node_is_one_for_all():
@@ -150,11 +146,7 @@ def test_a_stranger_disturbs_nobody(garbage):
                 stranger.sendall(garbage)
                 while stranger.recv(1000):  # until it is closed
                     pass
-        with node(asked, 1) as first:
-            assert answer(first)["kind"] == "welcome"
-            first.send("ready")
-            leader.gather([])
-            first.close()
+        _comes_and_is_gathered(asked, leader)
 
 
 def test_a_node_in_the_place_of_one_that_is_silent_waits_until_that_is_gone():
@@ -170,6 +162,14 @@ def test_a_node_in_the_place_of_one_that_is_silent_waits_until_that_is_gone():
             cut_off.close()
             assert answer(again)["kind"] == "welcome"
             again.close()
+
+
+def _comes_and_is_gathered(asked: TrainConfig, leader: Leader) -> None:
+    with node(asked, 1) as it:
+        assert answer(it)["kind"] == "welcome"
+        it.send("ready")
+        leader.gather([])
+        it.close()
 
 
 def _eventually(look):
