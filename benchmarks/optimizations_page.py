@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from optimizations_rows import BASE, ELSEWHERE, ROWS, Row, Words
+from bench.declared import Words
+from bench.page import NOT_YET, write_both
+from optimizations_rows import BASE, ELSEWHERE, ROWS, Row
 
-DOCS = Path(__file__).parents[1] / "docs"
 HEAD: Words = (
     """# Optimizations: what each is worth, measured
 
@@ -45,7 +45,6 @@ TABLE_ELSEWHERE: Words = (
     "\n## 教程还列出的\n\n| 优化 | 选项 | |\n|---|---|---|",
 )
 BESIDE: Words = ("beside", "对照")
-NOT_MEASURED: Words = ("Not measured yet: {names}.", "尚未测量：{names}。")
 FOOT: Words = (
     """## How it was measured
 
@@ -64,8 +63,7 @@ FOOT: Words = (
 
 def write_pages(results: Mapping[str, Mapping[str, Any]]) -> None:
     """Write both pages; rows without a result are named below the table."""
-    for language, name in enumerate(("optimizations.md", "optimizations.zh.md")):
-        (DOCS / name).write_text(page(results, language), encoding="utf-8")
+    write_both("optimizations", lambda language: page(results, language))
 
 
 def page(results: Mapping[str, Mapping[str, Any]], language: int) -> str:
@@ -81,7 +79,7 @@ def page(results: Mapping[str, Mapping[str, Any]], language: int) -> str:
     parts += [line(row, results[row.name], language) for row in measured]
     missing = ", ".join(f"`{row.name}`" for row in ROWS if row.name not in results)
     if missing:
-        parts.append("\n" + NOT_MEASURED[language].format(names=missing))
+        parts.append("\n" + NOT_YET[language].format(names=missing))
     parts.append(TABLE_ELSEWHERE[language])
     for other in ELSEWHERE:
         option = f"`{other.option}`" if other.option else ""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bench.declared import Words
+
 BASE = (
     *("--layers=2", "--width=96", "--heads=3", "--head-width=32", "--feed-forward=256", "--context=64"),
     *("--batch-rows=16", "--warmup-steps=10", "--ranks=1", "--threads=1", "--backend=torch"),
     *("--monitor=off", "--log-every=5", "--checkpoint-seconds=0", "--valid-points=0", "--precision=fp32"),
 )
 """Both sides of a row train this, but for its own options: small, so that a row takes a few minutes."""
-Words = tuple[str, str]
-"""English and Chinese."""
 
 
 @dataclass(frozen=True, kw_only=True)

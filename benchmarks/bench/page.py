@@ -6,7 +6,7 @@ import itertools
 import re
 import statistics
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -59,8 +59,17 @@ NOT_YET: Words = ("Not measured yet: {names}.", "尚未测量：{names}。")
 
 def write_pages(results: Mapping[str, Mapping[str, Any]]) -> None:
     """Write both pages; benchmarks without a result are named at the end."""
-    for language, name in enumerate(("benchmarks.md", "benchmarks.zh.md")):
-        (DOCS / name).write_text(page(results, language), encoding="utf-8")
+    write_both("benchmarks", lambda language: page(results, language))
+
+
+def write_both(stem: str, page: Callable[[int], str]) -> None:
+    """Write a page of docs/ in both languages.
+
+    Args:
+        page: its text by language: 0 is English, 1 Chinese.
+    """
+    for language, name in enumerate((f"{stem}.md", f"{stem}.zh.md")):
+        (DOCS / name).write_text(page(language), encoding="utf-8")
 
 
 def page(results: Mapping[str, Mapping[str, Any]], language: int) -> str:
