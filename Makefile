@@ -41,8 +41,8 @@ UPGRADE ?=
 lock: install
 	$(BIN)/python install/lock.py --upgrade $(UPGRADE)
 
-# One process of two threads: faster than two processes of one on two cores (docs/recipe.md), same key.
-ON_TWO_CORES = --set train.ranks=1 --set train.threads=2
+# One process of two threads, with torch alone: faster than two of one, or DeepSpeed (docs/recipe.md); same key.
+ON_TWO_CORES = --set train.ranks=1 --set train.threads=2 --set train.backend=torch
 
 # The scarce genres twice: chosen on the validation split (docs/recipe.md).
 demo: install

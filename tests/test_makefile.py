@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-ONE_PROCESS = ["train.ranks=1", "train.threads=2"]
+ONE_PROCESS = ["train.ranks=1", "train.threads=2", "train.backend=torch"]
 
 
 def words_of(folder: Path, *variables: str, target: str = "demo") -> list[str]:

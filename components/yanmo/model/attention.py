@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from yanmo.common.errors import EnvironmentFault
+from yanmo.model.cpu_kernels import one_head_attention, suits_one_head
 from yanmo.model.flash_limits import Capability, misfit
 
 log = logging.getLogger(__name__)
@@ -109,6 +110,8 @@ def attend(q_BTHE: Tensor, k_BTKE: Tensor, v_BTKE: Tensor, layout: Documents) ->
     """
     if layout.bounds is not None:
         return _attend_varlen(q_BTHE, k_BTKE, v_BTKE, layout)
+    if layout.mask_B1TT is not None and suits_one_head(q_BTHE, k_BTKE):
+        return one_head_attention(q_BTHE, k_BTKE, v_BTKE, layout.mask_B1TT)
     groups = q_BTHE.shape[2] // k_BTKE.shape[2]
     k, v = k_BTKE.transpose(1, 2), v_BTKE.transpose(1, 2)
     if groups > 1:

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from yanmo.model.attention import Documents, attend, documents
+from yanmo.model.cpu_kernels import RMSNorm
 from yanmo.model.lora_shape import Lora
 
 ARCHITECTURES = {"qwen3": "Qwen3ForCausalLM", "qwen2": "Qwen2ForCausalLM", "llama": "LlamaForCausalLM"}
@@ -82,8 +83,8 @@ class Attention(nn.Module):
         self.k_proj = nn.Linear(D, config.num_key_value_heads * E, bias=config.has_biases)
         self.v_proj = nn.Linear(D, config.num_key_value_heads * E, bias=config.has_biases)
         self.o_proj = nn.Linear(config.num_attention_heads * E, D, bias=False)
-        self.q_norm = nn.RMSNorm(E, config.rms_norm_eps) if config.has_head_norms else nn.Identity()
-        self.k_norm = nn.RMSNorm(E, config.rms_norm_eps) if config.has_head_norms else nn.Identity()
+        self.q_norm = RMSNorm(E, config.rms_norm_eps) if config.has_head_norms else nn.Identity()
+        self.k_norm = RMSNorm(E, config.rms_norm_eps) if config.has_head_norms else nn.Identity()
 
     def forward(self, x_BTD: Tensor, rotary: tuple[Tensor, Tensor], layout: Documents) -> Tensor:
         shape = (*x_BTD.shape[:2], -1, self.head_dim)
@@ -105,7 +106,7 @@ class Attention(nn.Module):
         norms = [
             norm.weight.expand(len(part.weight) // E, E)
             for part, norm in zip(parts, (self.q_norm, self.k_norm), strict=False)
-            if isinstance(norm, nn.RMSNorm)
+            if isinstance(norm, RMSNorm)
         ]
         return weight, torch.cat(biases) if biases else None, torch.cat(norms) if norms else None
 
@@ -133,9 +134,9 @@ class Block(nn.Module):
 
     def __init__(self, config: DecoderConfig) -> None:
         super().__init__()
-        self.input_layernorm = nn.RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.input_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
         self.self_attn = Attention(config)
-        self.post_attention_layernorm = nn.RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.post_attention_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
         self.mlp = FeedForward(config)
 
     def forward(self, x_BTD: Tensor, rotary: tuple[Tensor, Tensor], layout: Documents) -> Tensor:
@@ -153,7 +154,7 @@ class Trunk(nn.Module):
         super().__init__()
         self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
         self.layers = nn.ModuleList(Block(config) for _ in range(config.num_hidden_layers))
-        self.norm = nn.RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
 
 
 class Decoder(nn.Module):

@@ -20,6 +20,7 @@ from yanmo.train.config import TrainConfig
 from yanmo.train.health.stacks import answer_requests
 from yanmo.train.health.watchdog import FIRST_WEIGHTS, IMPORTING, JOINING, OPENING, Watchdog, waits_for_others
 from yanmo.train.job import Status, WorkerJob, failure
+from yanmo.train.memory.freed import keep_freed_memory
 from yanmo.train.metrics.rank_figures import RankFigures
 
 log = logging.getLogger("yanmo.train.worker")  # not __name__: it runs as __main__
@@ -172,6 +173,8 @@ def _import_torch(options: TrainConfig, rank: int) -> str:
     # For dropout; first weights have a generator of their own. torch takes 64 bits.
     torch.manual_seed((options.seed * 1_000_003 + rank) % (1 << 63))
     _limit_memory(device, options.memory_share)
+    if device == "cpu":
+        keep_freed_memory()
     if options.empty_cache_every and device == "cpu":
         log.warning("--empty-cache-every %d has no effect on a CPU", options.empty_cache_every)
     return device

@@ -26,6 +26,9 @@ from torch import Tensor, nn
 _COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 """Coefficients of the quintic iteration, as in Keller Jordan's Muon and torch.optim.Muon."""
 _ITERATIONS = 5
+_LONG = 1.5
+"""From this ratio of its sides on, a matrix costs fewer operations by its factors: 34 w^3 + 4 w^2 l, where w
+is the shorter side, and not 10 w^3 + 20 w^2 l."""
 
 
 def never_compiled(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -59,16 +62,38 @@ class Piece:
 
 
 def orthogonalize(update: Tensor, dtype: torch.dtype) -> Tensor:
-    """Roughly the nearest semi-orthogonal matrix, by Newton-Schulz: its singular values are 0.7 to 1.2."""
+    """Roughly the nearest semi-orthogonal matrix, by Newton-Schulz: its singular values are 0.7 to 1.2.
+
+    X becomes p(X X^T) X, five times, with p(G) = a + b G + c G^2. Of a long matrix only the factors p(G)
+    are computed, and multiplied with it at the end: G and p(G) commute, so the next G is p(G) G p(G). Not in
+    16 bits, where the errors of G grow.
+    """
     a, b, c = _COEFFICIENTS
     x = update.to(dtype)
     wide = x.shape[0] <= x.shape[1]
     x = x if wide else x.T
     x = x / x.norm().clamp(min=1e-7)
-    for _ in range(_ITERATIONS):
-        gram = x @ x.T
-        x = torch.addmm(x, torch.addmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+    if dtype == torch.float32 and x.shape[1] >= _LONG * x.shape[0]:
+        x = _factor(x @ x.T) @ x
+    else:
+        for _ in range(_ITERATIONS):
+            gram = x @ x.T
+            x = torch.addmm(x, torch.addmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
     return (x if wide else x.T).to(update.dtype)
+
+
+def _factor(gram: Tensor) -> Tensor:
+    """What the iterations multiply a matrix with, from its product with its transpose."""
+    a, b, c = _COEFFICIENTS
+    factor = None
+    for left in reversed(range(_ITERATIONS)):
+        power = torch.addmm(gram, gram, gram, beta=b, alpha=c)
+        power.diagonal().add_(a)
+        factor = power if factor is None else power @ factor
+        if left:
+            gram = power @ gram @ power
+    assert factor is not None
+    return factor
 
 
 def parameter_groups(model: nn.Module, options: Any) -> list[dict[str, Any]]:

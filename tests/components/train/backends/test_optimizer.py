@@ -31,6 +31,22 @@ def test_orthogonalized_matrices_have_singular_values_near_one(shape):
     assert values.min() > 0.5 and values.max() < 1.3
 
 
+@pytest.mark.parametrize("shape", [(30, 70), (70, 30), (40, 60), (1, 9)])
+@pytest.mark.parametrize("kind", ["full", "one direction", "a wide spectrum", "zero"])
+def test_the_factors_of_a_long_matrix_make_the_iterations_of_float64(shape, kind):
+    generator = torch.Generator().manual_seed(0)
+    matrix = torch.randn(shape, generator=generator)
+    if kind == "one direction":
+        matrix = matrix[:, :1] @ matrix[:1]
+    if kind == "a wide spectrum":
+        left, values, right = torch.linalg.svd(matrix, full_matrices=False)
+        matrix = left * torch.logspace(0, -6, len(values)) @ right
+    if kind == "zero":
+        matrix = torch.zeros(shape)
+    expected = orthogonalize(matrix, torch.float64).double()  # in float64 the iterations are computed in full
+    assert (orthogonalize(matrix, torch.float32) - expected).norm() <= 1e-3 * expected.norm()
+
+
 def test_muon_takes_torchs_own_steps():
     # torch.optim.Muon orthogonalizes in bf16, ours in fp32 on a CPU: equal to bf16's 8 bits.
     matrices = [torch.randn(24, 40), torch.randn(40, 24)]

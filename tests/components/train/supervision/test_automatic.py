@@ -190,7 +190,7 @@ def test_the_demos_options_on_a_cpu_are_the_defaults_of_the_class_and_of_size_ti
     assert [type(v) for v in by_kind(settled, "semantic").values()] == [
         type(v) for v in by_kind(plain, "semantic").values()
     ]
-    assert (settled.ranks, settled.threads, settled.precision, settled.steps) == (2, 1, "fp32", 600)
+    assert (settled.ranks, settled.threads, settled.precision, settled.steps) == (2, 1, "fp32", 750)
 
 
 @pytest.mark.parametrize("first", MACHINES, ids=str)
@@ -213,7 +213,7 @@ def test_options_and_inputs_as_given_are_what_a_record_is_of(store) -> None:
     keys = {}
     for name, flags in {
         "plain": (),
-        "the default said": ("--steps=600",),
+        "the default said": ("--steps=750",),
         "auto said": ("--precision=auto", "--ranks=", "--device=auto"),
         "an execution option": ("--threads=3", "--ranks=1", "--compile=false"),
         "another seed": ("--seed=1",),
