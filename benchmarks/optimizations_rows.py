@@ -280,6 +280,20 @@ ROWS = (
         avoid=("short trainings", "短的训练"),
     ),
     Row(
+        name="beta2",
+        title=("AdamW's beta2 0.999 for embedding and head", "词嵌入与输出头的 AdamW 用 beta2 0.999"),
+        on=("--adam-beta2=0.999",),
+        off=("--adam-beta2=0.95",),
+        claim=(
+            "0.95 is the custom for language models (arXiv 2005.14165), 0.999 torch's default",
+            "语言模型惯用 0.95（arXiv 2005.14165），torch 的默认是 0.999",
+        ),
+        avoid=(
+            "larger models: not tried ([recipe.md](recipe.md))",
+            "更大的模型：没有试过（[recipe.md](recipe.zh.md)）",
+        ),
+    ),
+    Row(
         name="token-noise",
         title=("5 % of the input tokens replaced", "替换 5 % 的输入词元"),
         on=("--token-noise=0.05",),
@@ -354,6 +368,17 @@ ELSEWHERE = (
         where=(
             "always: no option without them; beside plain loops in [train.md](train.md#speed)",
             "总是使用，没有关闭的选项；与普通循环的对照见 [train.md](train.zh.md)",
+        ),
+    ),
+    Elsewhere(
+        title=(
+            "on a CPU, memory that a step frees is kept for the next one",
+            "在 CPU 上，一步释放的内存留给下一步",
+        ),
+        option="",
+        where=(
+            "always, where the C library is glibc: [recipe.md](recipe.md#what-a-step-costs-on-a-cpu)",
+            "C 库为 glibc 时总是如此：[recipe.md](recipe.zh.md#一步在-cpu-上的开销)",
         ),
     ),
     Elsewhere(
