@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,7 +20,8 @@ Guides list these optimizations with the gains that they claim. Here each was tr
 without it, in turn, with {seeds} seeds, as `yanmo train` on the demo's text. The figures hold for
 this small model on these two cores; the order of a GPU or of a large model may be another.
 
-- **speed** and **CPU**: tokens a second, and a second of CPU, with it divided by without it.
+- **speed** and **CPU**: tokens a second, and a second of CPU, with it divided by without it. No
+  speed is shown where the machine had more to do than it has cores.
 - **memory**: the largest resident memory of one rank, the same way.
 - **bits**: bits per character of the validation split after {steps} steps, with it minus without
   it (less is better), ± the interval of 95 % over the seeds.
@@ -31,7 +33,8 @@ this small model on these two cores; the order of a GPU or of a large model may 
 各种教程列出这些优化及其宣称的收益。这里每一项都用 `yanmo train` 在 demo 的文字上轮流训练，一次用、
 一次不用，{seeds} 个种子。这些数字只适用于这个小模型和这两个核；在 GPU 上或大模型上次序可能不同。
 
-- **速度**和 **CPU**：每秒、每 CPU 秒的词元数，用它时除以不用时。
+- **速度**和 **CPU**：每秒、每 CPU 秒的词元数，用它时除以不用时。机器上的任务多于它的核时，
+  不显示速度。
 - **内存**：单个进程最大的常驻内存，同样相除。
 - **比特**：{steps} 步之后验证集的每字比特数，用它时减去不用时（越小越好），± 为各种子的 95 % 区间。
 """,
@@ -51,13 +54,17 @@ FOOT: Words = (
     python benchmarks/optimizations.py --store runs/demo --channel demo
     python benchmarks/optimizations.py --store runs/demo --channel demo --only NAME --again
 
-{where}. Load at most {load}. Options of both sides: `{base}`.""",
+{where}. Load at most {load}. Options of both sides:
+
+{base}""",
     """## 如何测量
 
     python benchmarks/optimizations.py --store runs/demo --channel demo
     python benchmarks/optimizations.py --store runs/demo --channel demo --only NAME --again
 
-{where}。负载至多 {load}。两边共同的选项：`{base}`。""",
+{where}。负载至多 {load}。两边共同的选项：
+
+{base}""",
 )
 
 
@@ -90,7 +97,10 @@ def page(results: Mapping[str, Mapping[str, Any]], language: int) -> str:
         for one in results.values()
     }
     load = max((one["load"] for one in results.values()), default=0)
-    foot = FOOT[language].format(where="; ".join(sorted(machines)), load=load, base=" ".join(BASE))
+    base = "\n".join(
+        f"    {options}" for options in textwrap.wrap(" ".join(BASE), 90, break_on_hyphens=False)
+    )
+    foot = FOOT[language].format(where="; ".join(sorted(machines)), load=load, base=base)
     return "\n".join([*parts, "", foot, ""])
 
 
@@ -99,7 +109,11 @@ def line(row: Row, found: Mapping[str, Any], language: int) -> str:
     options = " ".join(f"`{option}`" for option in row.on)
     if row.off:
         options += f" {BESIDE[language]} " + " ".join(f"`{option}`" for option in row.off)
-    ratios = (shown_ratio(found[figure]) for figure in ("speed", "cpu", "memory"))
+    is_quiet = found["load"] <= found["cpus"]
+    ratios = (
+        shown_ratio(found[figure]) if is_quiet or figure != "speed" else ""
+        for figure in ("speed", "cpu", "memory")
+    )
     cells = (row.title[language], options, *ratios, shown_bits(found["bits"]), row.claim[language])
     return f"| {' | '.join(cells)} | {row.avoid[language]} |"
 

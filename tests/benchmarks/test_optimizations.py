@@ -64,3 +64,6 @@ def test_pages_have_the_same_rows_and_say_what_is_not_measured() -> None:
     for text in (english, chinese):
         assert "| 1.50 (1.20 to 2.00) |" in text and "-0.100 ± 0.020" in text and "2 x a processor" in text
         assert text.count("\n| ") == 2 + 1 + len(ELSEWHERE) and "`packing`" in text and "`muon`" not in text
+        assert text.count("1.50 (1.20 to 2.00)") == 3
+    busy = page({"muon": result | {"load": 2.1}}, 0)
+    assert busy.count("1.50 (1.20 to 2.00)") == 2, "no speed of a machine that had other work"
