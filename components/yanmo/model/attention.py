@@ -6,7 +6,7 @@ One function, `attend`, with three paths, chosen once (`choose_path`):
             where it is installed; its other requirements are in flash_limits.py
     flash   SDPA, causal, without a mask: only where each row holds one document (and padding after it)
     masked  SDPA with a block-causal mask: works everywhere; the path that the others are tested against;
-            O(T^2) memory per row
+            O(T^2) memory per row; short rows with one key/value head on a CPU by cpu_kernels.py
 
     B = rows, T = positions in a row, H = query heads, K = key/value heads, E = width of a head
 """

@@ -1,8 +1,8 @@
 """What becomes of memory that a step frees.
 
-glibc hands large blocks back to the system once enough of them are freed, and the system clears them when they
-are asked for again. A training step frees and asks for the same blocks each time: for the demo's model these
-were 6,000 page faults and 18 of 525 CPU-ms in each step.
+glibc hands large blocks back to the system once enough of them are freed, and the system clears them when
+they are asked for again. A training step frees and asks for the same blocks each time: for the demo's model
+these were 6,000 page faults and 18 of 525 CPU-ms in each step.
 """
 
 from __future__ import annotations
@@ -31,4 +31,5 @@ def keep_freed_memory() -> bool:
     except (AttributeError, OSError, TypeError):  # TypeError: Windows has no such library
         return False
     wanted = ((_MMAP_THRESHOLD, _LARGE), (_TRIM_THRESHOLD, _KEPT))
-    return all([mallopt(name, bytes_) == 1 for name, bytes_ in wanted])
+    done = [mallopt(name, size) == 1 for name, size in wanted]
+    return all(done)
