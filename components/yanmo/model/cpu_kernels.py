@@ -33,7 +33,7 @@ class _Norm(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, weight: Tensor, eps: float) -> Tensor:
         length = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
         inverse = length.square_().div_(x.shape[-1]).add_(eps).rsqrt_()
-        normed = x * inverse
+        normed: Tensor = x * inverse
         ctx.save_for_backward(normed, weight, inverse)
         return normed * weight
 
