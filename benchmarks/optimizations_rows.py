@@ -189,7 +189,10 @@ ROWS = (
         title=("two threads of the matrix library (BLAS)", "矩阵库（BLAS）用两个线程"),
         on=("--threads=2",),
         claim=("twice as fast", "快 1 倍"),
-        avoid=("small models: two ranks use two cores better", "小模型：两个进程更能用好两核"),
+        avoid=(
+            "beside other work: threads that wait for each other take the cores and do nothing",
+            "机器上还有别的任务时：互相等待的线程占着核，什么也不做",
+        ),
     ),
     Row(
         name="zero-2",
