@@ -54,7 +54,9 @@ FOOT: Words = (
     python benchmarks/optimizations.py --store runs/demo --channel demo
     python benchmarks/optimizations.py --store runs/demo --channel demo --only NAME --again
 
-{where}. Load at most {load}. Options of both sides:
+{where}
+
+Load at most {load}. Options of both sides:
 
 {base}""",
     """## 如何测量
@@ -62,7 +64,9 @@ FOOT: Words = (
     python benchmarks/optimizations.py --store runs/demo --channel demo
     python benchmarks/optimizations.py --store runs/demo --channel demo --only NAME --again
 
-{where}。负载至多 {load}。两边共同的选项：
+{where}
+
+负载至多 {load}。两边共同的选项：
 
 {base}""",
 )
@@ -100,7 +104,9 @@ def page(results: Mapping[str, Mapping[str, Any]], language: int) -> str:
     base = "\n".join(
         f"    {options}" for options in textwrap.wrap(" ".join(BASE), 90, break_on_hyphens=False)
     )
-    foot = FOOT[language].format(where="; ".join(sorted(machines)), load=load, base=base)
+    foot = FOOT[language].format(
+        where="\n".join(f"- {machine}" for machine in sorted(machines)), load=load, base=base
+    )
     return "\n".join([*parts, "", foot, ""])
 
 
