@@ -41,7 +41,8 @@ UPGRADE ?=
 lock: install
 	$(BIN)/python install/lock.py --upgrade $(UPGRADE)
 
-# One process of two threads, with torch alone: faster than two of one, or DeepSpeed (docs/recipe.md); same key.
+# One process of two threads, with torch alone: faster than two of one, or DeepSpeed (docs/recipe.md).
+# The key is the same.
 ON_TWO_CORES = --set train.ranks=1 --set train.threads=2 --set train.backend=torch
 
 # The scarce genres twice: chosen on the validation split (docs/recipe.md).

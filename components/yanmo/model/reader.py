@@ -26,6 +26,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from yanmo.model.cpu_kernels import inverse_rms
 from yanmo.model.decoder import Block, Decoder
 
 _LOGITS = 1 << 19
@@ -113,8 +114,7 @@ class Reader:
 
     def _normed(self, x: Tensor) -> Tensor:
         """`x` scaled to a root mean square of 1 along the last dimension (RMSNorm without its weights)."""
-        squares: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True).square_()
-        return x * squares.div_(x.shape[-1]).add_(self.config.rms_norm_eps).rsqrt_()
+        return x * inverse_rms(x, self.config.rms_norm_eps)
 
     def _attended(
         self, layer: _Layer, x_ND: Tensor, runs: Sequence[_Run], turn: tuple[Tensor, Tensor]
