@@ -177,14 +177,14 @@ def plan(folder: Path, documents: int) -> None:
     from yanmo.curate.duplicates.shingle_sets import take_apart
     from yanmo.curate.duplicates.sorted_runs import merged
     from yanmo.curate.mapping import MapReport
-    from yanmo.curate.plan import SplitSize, find_exact_copies, hold_out, read_candidates
+    from yanmo.curate.plan import SplitSize, find_exact_copies, hold_out, read_candidates, read_clusters
 
     paths, signed = write_tables(folder, documents)
     (folder / "scratch").mkdir()
     with step("curate: the table of all documents", documents):
         candidates = read_candidates(paths, signed)
     with step("curate: exact copies", documents):
-        copies = find_exact_copies(candidates)
+        copies = find_exact_copies(read_clusters(paths, len(candidates)), candidates.ranks)
     with step("curate: pairs that share a band (one worker)", documents):
         runs = propose(folder / "scratch", signed, candidates, copies.unique, 1)
     with step("curate: clusters, the best of each", documents):
@@ -210,6 +210,7 @@ def plan(folder: Path, documents: int) -> None:
 def quotas(folder: Path, documents: int) -> None:
     """The steps of `balance` that hold a table of all documents."""
     from yanmo.balance.document_table import Rows, TrainFiles
+    from yanmo.balance.id_file import IdFile
     from yanmo.balance.quotas.choice import Picker
     from yanmo.balance.quotas.exact import order_of
     from yanmo.balance.quotas.targets import Target
@@ -218,25 +219,28 @@ def quotas(folder: Path, documents: int) -> None:
 
     generator = np.random.default_rng(0)
     with step("balance: the table of all documents", documents):
-        numbers = np.arange(documents, dtype=np.int32)
+        ids, left = IdFile(), documents
+        while left:
+            ids.add(np.frombuffer(generator.bytes(32 * min(left, 4096)), np.uint8).reshape(-1, 32))
+            left -= min(left, 4096)
+        paths = [folder / f"{number}" for number in range(documents // 130_000 + 1)]
+        codes = np.resize(np.arange(3, dtype=np.uint8), documents)
         rows = Rows(
-            file=numbers // 130_000, row=numbers % 130_000,
-            id=np.frombuffer(generator.bytes(32 * documents), np.uint8).reshape(-1, 32),
-            genre=numbers % 3, group=numbers % 3, genres=["a", "b", "c"], groups=["a", "b", "c"],
-            characters=generator.integers(20, 500, documents, dtype=np.int32), tokens=numbers,
+            starts=np.append(np.arange(len(paths)) * 130_000, documents), id=ids,
+            genre=codes, group=codes.copy(), genres=["a", "b", "c"], groups=["a", "b", "c"],
+            characters=generator.integers(20, 500, documents, dtype=np.int32),
+            tokens=np.arange(documents, dtype=np.int32),
         )  # fmt: skip
-    paths = [folder / f"{number}" for number in range(documents // 130_000 + 1)]
     with step("balance: the choice by quotas (100, 60, 200 %)", documents):
         picker = Picker(TrainFiles(paths), rows, "characters", 0, 2, TokenCount())
         have = {name: int(picker.units(rows.of_group(name)).sum()) for name in rows.groups}
         asked = {"a": have["a"], "b": have["b"] * 3 // 5, "c": have["c"] * 2}
         picked, _ = picker.pick({name: Target("", units, units) for name, units in asked.items()})
     with step("balance: which document goes into which file", documents):
-        order = order_of(picked.first, lambda places: rows.id[picked.position[places]])
+        order = order_of(picked.first, lambda places: rows.id.at(picked.position[places]))
         position = picked.position[order]
         bounds = [(at, min(at + 130_000, len(order))) for at in range(0, len(order), 130_000)]
-        file, row = rows.file[position], rows.row[position]
-        layout = Layout(paths=paths, file=file, row=row, bounds=bounds, scratch=folder)
+        layout = Layout(paths=paths, starts=rows.starts, index=position, bounds=bounds, scratch=folder)
         assert sum(len(cut.rows) for cut in layout.cuts()) == len(order)
 
 

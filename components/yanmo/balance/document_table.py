@@ -1,6 +1,7 @@
 """The table of all training documents: one row each, in arrays, so that texts need not stay in memory.
 
-56 bytes per document, whatever its length. What else grows with their number: docs/measurements.md.
+10 bytes per document, whatever its length, and 32 in a temporary file. What else grows with their number:
+docs/measurements.md.
 """
 
 from __future__ import annotations
@@ -16,13 +17,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from yanmo.balance.classes import NONE, columns_of, joined, parts_of, values_by_part
+from yanmo.balance.id_file import IdFile, Ids
+from yanmo.balance.quotas.exact import drawn_order
 from yanmo.balance.token_count import TokenCount
 from yanmo.common.errors import DataError
 from yanmo.formats.documents import count_characters, document_batches
+from yanmo.formats.row_pieces import AT_A_TIME
 
-Ints = npt.NDArray[np.int64]
-Ids = npt.NDArray[np.uint8]
-"""(n, 32): document ids as bytes, not as 64 hexadecimal digits."""
+Ints = npt.NDArray[np.signedinteger[Any]]
+Codes = npt.NDArray[np.unsignedinteger[Any]]
 
 _BATCH = 4096
 """Documents whose texts are held as Python objects at a time."""
@@ -32,14 +35,12 @@ _BATCH = 4096
 class Rows:
     """Place, counts and codes of each document: parallel arrays; and the names that the codes stand for."""
 
-    file: npt.NDArray[np.int32]
-    """Index into `TrainFiles.paths`."""
-    row: npt.NDArray[np.int32]
-    """Row in the file."""
-    id: Ids
-    genre: npt.NDArray[np.int32]
+    starts: Ints
+    """The position of the first document of each of `TrainFiles.paths`, and the number of all documents."""
+    id: IdFile
+    genre: Codes
     """Index into `genres`."""
-    group: npt.NDArray[np.int32]
+    group: Codes
     """Index into `groups`: the class of --by."""
     characters: npt.NDArray[np.int32]
     """Non-white-space characters."""
@@ -51,19 +52,23 @@ class Rows:
     """Names of --by under which no document has a value."""
 
     def __len__(self) -> int:
-        return len(self.file)
+        return len(self.characters)
 
     def of_group(self, group: str) -> Ints:
         """Positions of the documents of one class."""
-        return np.flatnonzero(self.group == self.groups.index(group))
+        return np.flatnonzero(self.group == self.groups.index(group)).astype(np.int32)
 
-    def places(self, positions: Ints) -> tuple[Ints, Ints]:
-        """File and row of the documents at `positions`."""
-        return self.file[positions].astype(np.int64), self.row[positions].astype(np.int64)
+    def ids(self, positions: Ints) -> Iterator[Ids]:
+        """Ids of the documents at `positions`, some at a time."""
+        return (self.id.at(positions[i : i + AT_A_TIME]) for i in range(0, len(positions), AT_A_TIME))
 
     def hex_ids(self, positions: Ints) -> Iterator[str]:
         """Ids of the documents at `positions`, as 64 hexadecimal digits, one at a time."""
-        return (self.id[i].tobytes().hex() for i in positions.tolist())
+        return (one.tobytes().hex() for ids in self.ids(positions) for one in ids)
+
+    def drawn(self, positions: Ints, seed: int) -> Ints:
+        """Indexes of `positions` in the order drawn by the seed."""
+        return drawn_order(lambda some: self.hex_ids(positions[some]), len(positions), seed)
 
 
 @dataclass(frozen=True)
@@ -82,15 +87,15 @@ class TrainFiles:
 
     def chosen(self, rows: Rows, positions: Ints, columns: Sequence[str]) -> Iterator[tuple[Ints, pa.Table]]:
         """The documents at `positions`, in the order of files: their indexes in `positions`, their rows."""
-        file, row = rows.file[positions], rows.row[positions]
-        order = np.lexsort((row, file))
-        bounds = np.searchsorted(file[order], np.arange(len(self.paths) + 1)).tolist()
-        for path, (first, last) in zip(self.paths, pairwise(bounds), strict=True):
+        order = np.argsort(positions, kind="stable")
+        bounds = np.searchsorted(positions, rows.starts, sorter=order).tolist()
+        for number, (path, (first, last)) in enumerate(zip(self.paths, pairwise(bounds), strict=True)):
             places, start = order[first:last], 0
+            row = positions[places] - rows.starts[number]
             for table in document_batches(path, columns, _BATCH) if first < last else ():
-                low, high = np.searchsorted(row[places], (start, start + table.num_rows)).tolist()
+                low, high = np.searchsorted(row, (start, start + table.num_rows)).tolist()
                 if low < high:
-                    yield places[low:high], table.take(pa.array(row[places[low:high]] - start))
+                    yield places[low:high], table.take(pa.array(row[low:high] - start))
                 start += table.num_rows
 
     def labels(self) -> list[str]:
@@ -107,15 +112,15 @@ class TrainFiles:
         columns = sorted({"id", "genre", "text", *columns_of(by)})
         genres, groups, unlabelled = _Names(), _Names(), parts_of(by)
         parts: list[dict[str, Any]] = []
+        ids, starts = IdFile(), np.zeros(len(self.paths) + 1, np.int64)
         for index, start, table in self.batches(columns):
+            starts[index + 1] = start + table.num_rows
+            ids.add(_binary(table["id"], self.paths[index]))
             characters = count_characters(table["text"])
             values = values_by_part(table, characters.tolist(), by, bounds)
             unlabelled = [name for name in unlabelled if not {*values[name]} - {NONE}]
             parts.append(
                 {
-                    "file": np.full(table.num_rows, index, np.int32),
-                    "row": np.arange(start, start + table.num_rows, dtype=np.int32),
-                    "id": _binary(table["id"], self.paths[index]),
                     "genre": genres.codes(table["genre"].to_pylist()),
                     "group": groups.codes(joined(values)),
                     "characters": characters.astype(np.int32),
@@ -124,8 +129,18 @@ class TrainFiles:
             )
         if not parts:
             raise DataError("the documents have no train split; look at curate's report")
-        arrays = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-        return Rows(genres=genres.names, groups=groups.names, unlabelled=unlabelled, **arrays)
+        # One column after the other, and what it was made from let go: there is never a second table.
+        arrays = {name: np.concatenate([part.pop(name) for part in parts]) for name in list(parts[0])}
+        for name, names in (("genre", genres), ("group", groups)):
+            arrays[name] = arrays[name].astype(np.min_scalar_type(len(names.names)))
+        return Rows(
+            starts=np.cumsum(starts),
+            id=ids,
+            genres=genres.names,
+            groups=groups.names,
+            unlabelled=unlabelled,
+            **arrays,
+        )
 
 
 class _Names:

@@ -23,7 +23,8 @@ from yanmo.balance.augmentation.rules import OTHERS, parse_rules
 from yanmo.balance.augmentation.synonyms import SHIPPED, Synonyms
 from yanmo.balance.classes import COLUMNS, COMPUTED
 from yanmo.balance.config import BalanceOptions
-from yanmo.balance.document_table import Ids, Ints, Rows, TrainFiles
+from yanmo.balance.document_table import Ints, Rows, TrainFiles
+from yanmo.balance.id_file import Ids
 from yanmo.balance.preview import as_text, examples
 from yanmo.balance.quotas.choice import Picked, Picker, plan_of_classes, some
 from yanmo.balance.quotas.exact import Choice, order_of
@@ -204,8 +205,9 @@ def _write_train(run: BalanceRun, task: Task, picked: Picked) -> dict[str, int]:
     position, copy = picked.position[order], picked.copy[order]
     bounds = shard_bounds(picked.characters[order].astype(np.int64), run.options.shard_characters)
     scratch = run.attempt.path("scratch/pieces").parent
-    file, row = task.rows.file[position], task.rows.row[position]
-    layout = Layout(paths=task.files.paths, file=file, row=row, bounds=bounds, scratch=scratch)
+    layout = Layout(
+        paths=task.files.paths, starts=task.rows.starts, index=position, bounds=bounds, scratch=scratch
+    )
     for cut in layout.cuts():
         cut_file(cut)
     made: Counter[str] = Counter()
@@ -231,7 +233,7 @@ def _write_train(run: BalanceRun, task: Task, picked: Picked) -> dict[str, int]:
 def whole_ids(task: Task, picked: Picked, places: Ints) -> Ids:
     """The ids of the documents and copies at `places` of `picked`."""
     position, copy = picked.position[places], picked.copy[places]
-    found = task.rows.id[position]
+    found = task.rows.id.at(position)
     at = np.flatnonzero(copy)
     if task.augmenter:
         found[at] = task.augmenter.ids(task.files, task.rows, position[at], copy[at])

@@ -9,7 +9,6 @@ import numpy as np
 
 from yanmo.balance.augmentation.augment import REPEAT, Augmenter
 from yanmo.balance.document_table import Rows, TrainFiles
-from yanmo.balance.quotas.exact import drawn_order
 
 _DRAWN_PER_EXAMPLE = 40
 """Documents drawn for each example: in most short verses there is no word that a rule would change."""
@@ -32,7 +31,7 @@ def examples(files: TrainFiles, rows: Rows, augmenter: Augmenter, number: int, s
     for code, genre in enumerate(rows.genres):
         if augmenter.rules.of(genre):
             positions = np.flatnonzero(rows.genre == code)
-            drawn = positions[drawn_order(rows.hex_ids(positions), seed)[: number * _DRAWN_PER_EXAMPLE]]
+            drawn = positions[rows.drawn(positions, seed)[: number * _DRAWN_PER_EXAMPLE]]
             by_genre.append(_changed(files, rows, augmenter, drawn, number))
     longest = max(map(len, by_genre), default=0)
     return [found[i] for i in range(longest) for found in by_genre if i < len(found)][:number]

@@ -9,16 +9,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from yanmo.balance.document_table import Rows
+from yanmo.balance.document_table import Codes, Rows
 from yanmo.balance.quotas.choice import Picked
 from yanmo.balance.quotas.exact import Choice
 from yanmo.balance.quotas.targets import OTHERS, QuotaPlan, Target
 from yanmo.common.aligned_table import text_table
+from yanmo.formats.row_pieces import AT_A_TIME
 
 log = logging.getLogger(__name__)
 WHAT = ("documents", "characters", "tokens")
 _MOST_ROWS = 30
-Codes = npt.NDArray[np.int32]
+Sizes = npt.NDArray[np.int32]
 
 
 def class_metrics(rows: Rows, picked: Picked, codes: Codes, names: list[str]) -> dict[str, Any]:
@@ -40,13 +41,13 @@ def class_metrics(rows: Rows, picked: Picked, codes: Codes, names: list[str]) ->
     }
 
 
-def _sums(codes: Codes, characters: Codes, tokens: Codes, number: int) -> dict[str, npt.NDArray[np.int64]]:
-    weights = {"documents": np.ones_like(characters), "characters": characters, "tokens": tokens}
-    found = {}
-    for what, values in weights.items():
-        sums = np.zeros(number, np.int64)
-        np.add.at(sums, codes, values)
-        found[what] = sums
+def _sums(codes: Codes, characters: Sizes, tokens: Sizes, number: int) -> dict[str, npt.NDArray[np.int64]]:
+    found = {what: np.zeros(number, np.int64) for what in WHAT}
+    for start in range(0, len(codes), AT_A_TIME):
+        some = slice(start, start + AT_A_TIME)
+        np.add.at(found["documents"], codes[some], 1)
+        np.add.at(found["characters"], codes[some], characters[some])
+        np.add.at(found["tokens"], codes[some], tokens[some])
     return found
 
 

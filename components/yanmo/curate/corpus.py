@@ -29,7 +29,9 @@ from yanmo.curate.plan import (
     find_exact_copies,
     is_among,
     read_candidates,
-    read_ids,
+    read_clusters,
+    read_digests,
+    read_each,
 )
 from yanmo.curate.sources.parsing import PLAIN, genre_name
 from yanmo.curate.tally import EXAMPLES
@@ -37,6 +39,7 @@ from yanmo.curate.text.filter_sets import REASONS
 from yanmo.curate.text.plugin_filters import PREFIX
 from yanmo.curate.text.record_rules import allowed_shares
 from yanmo.formats.documents import take_rows
+from yanmo.formats.row_pieces import AT_A_TIME
 from yanmo.options.nearest import did_you_mean
 from yanmo.store.channel.licenses import UNKNOWN, Allowed
 from yanmo.store.output import Output
@@ -122,7 +125,7 @@ class Corpus:
                 "files, and at --text-field, --min-han-characters and the other filters (yanmo curate --help "
                 "filters)"
             )
-        copies = find_exact_copies(candidates)
+        copies = find_exact_copies(read_clusters(paths, len(candidates)), candidates.ranks)
         whole = np.arange(len(copies.unique), dtype=np.int32)
         corpus = cls(
             paths=paths,
@@ -143,9 +146,9 @@ class Corpus:
     def drop_near_duplicates(self, edges: Edges) -> None:
         """Join similar documents in clusters and keep the best of them."""
         count = len(self.copies.unique)
-        self.cluster = components(count, edges).astype(np.int32)
-        self.kept_for = keep_best(self.candidates.ranks[self.copies.unique], edges).astype(np.int32)
-        stays = self.kept_for == np.arange(count)
+        self.cluster = components(count, edges)
+        self.kept_for = keep_best(self.candidates.ranks[self.copies.unique], edges)
+        stays = self.kept_for == np.arange(count, dtype=np.int32)
         kept = np.flatnonzero(stays).astype(np.int32)
         self.kept = kept[np.argsort(self.cluster[stays], kind="stable")]
         self.count("near_duplicate", self.copies.unique[~stays])
@@ -153,9 +156,8 @@ class Corpus:
     def take_down(self, excluded: Set[str]) -> None:
         """Drop every cluster that holds an excluded id."""
         listed = np.array([bytes.fromhex(id)[:16] for id in sorted(excluded)], dtype="S16")
-        ids = self.ids()
-        is_listed = is_among(ids, listed)
-        unknown = len(listed) - len(np.unique(ids[is_listed]))
+        is_listed, found = self._among(listed, "id")
+        unknown = len(listed) - len(found)
         if unknown:
             log.warning("%d of %d ids of --exclude are not in this text", unknown, len(listed))
         hit = np.zeros(len(self.cluster), np.bool_)
@@ -206,18 +208,37 @@ class Corpus:
     @property
     def cluster_sizes(self) -> Ints:
         """For each position, how many documents it was kept for, itself included; 0 where it was dropped."""
-        return np.bincount(self.kept_for[self.copies.position], minlength=len(self.kept_for))
+        sizes, position = np.zeros(len(self.kept_for), np.int32), self.copies.position
+        for start in range(0, len(position), AT_A_TIME):
+            np.add.at(sizes, self.kept_for[position[start : start + AT_A_TIME]], 1)
+        return sizes
 
-    def cluster_digests(self, positions: Ints) -> Digests:
-        """Names of clusters: the smallest digest of Han characters in each."""
-        return self.candidates.cluster[self.copies.unique[self.cluster[positions]]]
+    def digests(self, positions: Ints) -> Digests:
+        """The digests of the Han characters of some texts, read from the mapped files."""
+        index = self.copies.unique[positions]
+        return read_digests(self.paths, self.candidates.starts, index, "cluster")
+
+    def holding(self, digests: Digests) -> Bools:
+        """For each position, whether the digest of its Han characters is one of a few."""
+        found = np.zeros(len(self.copies.unique), np.bool_)
+        found[self.copies.position[self._among(digests, "cluster")[0]]] = True
+        return found
+
+    def _among(self, few: Digests, column: str) -> tuple[Bools, Digests]:
+        """Which candidates have one of a few ids or digests, and those that one has."""
+        is_among_few, found = np.zeros(len(self.candidates), np.bool_), [few[:0]]
+        for start, digests in read_each(self.paths, column) if len(few) else ():
+            here = is_among(digests, few)
+            is_among_few[start : start + len(here)] = here
+            found.append(np.unique(digests[here]))
+        return is_among_few, np.unique(np.concatenate(found))
 
     def groups(self) -> Ints:
         """For each kept document the number of its cluster, author or source, ordered by digest."""
         if self.candidates.group is None:  # clusters are named in the order of digests, and so is `kept`
             clusters = self.cluster[self.kept]
-            return np.cumsum(np.diff(clusters, prepend=clusters[:1]) != 0)
-        own = self.candidates.cluster[self.copies.unique[self.cluster[self.kept]]]
+            return np.cumsum(np.diff(clusters, prepend=clusters[:1]) != 0, dtype=np.int32)
+        own = self.digests(self.cluster[self.kept])
         group = self.candidates.group[self.chosen]
         return np.unique(np.where(group == b"", own, group), return_inverse=True)[1]
 
@@ -229,24 +250,21 @@ class Corpus:
         """The mapped rows of the candidates `chosen`, in that order."""
         if not len(chosen):
             return pq.read_schema(self.paths[0]).empty_table().select(columns or MAPPED.names)
-        file, row = self.candidates.file[chosen], self.candidates.row[chosen]
+        file, row = self.candidates.places(chosen)
         return take_rows(self.paths, file.astype(np.int64), row.astype(np.int64), columns)
-
-    def ids(self) -> Digests:
-        """The first half of the id of each candidate, read from the mapped files."""
-        return read_ids(self.paths, len(self.candidates))
 
     def first_by_id(self, chosen: Ints, number: int) -> Ints:
         """The `number` candidates of `chosen` with the smallest ids, in their order."""
-        return chosen[np.argsort(self.ids()[chosen], kind="stable")[:number]]
+        return chosen[np.argsort(self.candidates.ids[chosen], kind="stable")[:number]]
 
     def by_file(self, chosen: Ints) -> Iterator[tuple[Path, npt.NDArray[np.int32]]]:
         """Each mapped file that holds some of the candidates `chosen`, and their rows in it, rising."""
         ordered = np.sort(chosen)  # candidates are in the order of files and rows
-        bounds = np.searchsorted(self.candidates.file[ordered], np.arange(len(self.paths) + 1))
-        for path, (start, stop) in zip(self.paths, pairwise(bounds.tolist()), strict=True):
+        firsts = self.candidates.starts
+        bounds = np.searchsorted(ordered, firsts).tolist()
+        for path, first, (start, stop) in zip(self.paths, firsts.tolist(), pairwise(bounds), strict=False):
             if start < stop:
-                yield path, self.candidates.row[ordered[start:stop]]
+                yield path, (ordered[start:stop] - first).astype(np.int32)
 
     def licenses(self, chosen: Ints) -> dict[str, int]:
         """Of the candidates `chosen`, how many are under each licence."""
@@ -260,11 +278,9 @@ class Corpus:
     def count(self, name: str, chosen: Ints) -> None:
         """Count the candidates `chosen` under `name`; keep examples if it is a reason to drop them."""
         tally, c = self.report.tally, self.candidates
-        documents = np.bincount(c.genre[chosen], minlength=len(c.genres)).tolist()
-        characters = np.bincount(c.genre[chosen], weights=c.characters[chosen], minlength=len(c.genres))
-        for genre, number, size in zip(c.genres, documents, characters.tolist(), strict=True):
+        for genre, number, size in zip(c.genres, *c.totals(chosen), strict=True):
             if number:
-                tally.add(name, genre, number, int(size))
+                tally.add(name, genre, number, size)
         if name.removesuffix("_reported") in PLAN_REASONS and len(chosen):
             self.examples[name] = self.first_by_id(chosen, EXAMPLES)
 

@@ -22,7 +22,7 @@ from yanmo.common.logs import Progress
 from yanmo.common.ordered_map import ordered_map
 from yanmo.curate.corpus import Corpus
 from yanmo.curate.mapping import CHAT_COLUMNS, DOCUMENT_COLUMNS
-from yanmo.curate.plan import Digests, hex_digits
+from yanmo.curate.plan import Digests, hex_digits, raw_digests
 from yanmo.curate.tally import sort_genres
 from yanmo.formats.documents import shard_bounds, write_document_file
 from yanmo.formats.records import ROW_GROUP, write_tables
@@ -50,7 +50,10 @@ class _Join:
 
     pieces: Pieces
     split: str
-    cluster: Digests
+    joined: Ints
+    """Rows whose cluster is named by another document."""
+    joined_cluster: Digests
+    """The names of their clusters."""
     cluster_size: Ints
     form: str
     out: Path
@@ -102,7 +105,7 @@ def write_splits(
 def files_of(corpus: Corpus, split: str, positions: Ints, shard_characters: int, suffix: str) -> list[_File]:
     """The output files of a split: which documents are in which, in the order of ids."""
     chosen = corpus.copies.unique[positions]
-    order = np.argsort(corpus.ids()[chosen], kind="stable")
+    order = np.argsort(corpus.candidates.ids[chosen], kind="stable").astype(np.int32)
     bounds = shard_bounds(corpus.candidates.characters[chosen[order]].astype(np.int64), shard_characters)
     return [
         _File(
@@ -120,21 +123,25 @@ def layout_of(corpus: Corpus, files: Sequence[_File], scratch: Path) -> Layout:
     ends = np.cumsum([len(f.positions) for f in files]).tolist()
     return Layout(
         paths=corpus.paths,
-        file=corpus.candidates.file[chosen],
-        row=corpus.candidates.row[chosen],
+        starts=corpus.candidates.starts,
+        index=chosen,
         bounds=list(pairwise([0, *ends])),
         scratch=scratch,
-        columns=(*DOCUMENT_COLUMNS, *CHAT_COLUMNS),
+        columns=(*DOCUMENT_COLUMNS, *CHAT_COLUMNS, "cluster"),
     )
 
 
 def _joins(attempt: Attempt, corpus: Corpus, files: Sequence[_File], layout: Layout) -> Iterator[_Join]:
     sizes = corpus.cluster_sizes
+    joined = [np.flatnonzero(corpus.cluster[file.positions] != file.positions) for file in files]
+    named_by = [corpus.cluster[file.positions[rows]] for file, rows in zip(files, joined, strict=True)]
+    names = np.split(corpus.digests(np.concatenate(named_by)), np.cumsum([len(rows) for rows in joined])[:-1])
     for number, file in enumerate(files):
         yield _Join(
             pieces=layout.pieces(number),
             split=file.split,
-            cluster=corpus.cluster_digests(file.positions),
+            joined=joined[number],
+            joined_cluster=names[number],
             cluster_size=sizes[file.positions],
             form=corpus.form,
             out=attempt.path(file.name),
@@ -144,33 +151,32 @@ def _joins(attempt: Attempt, corpus: Corpus, files: Sequence[_File], layout: Lay
 def join_pieces(task: _Join) -> int:
     """Write one output file; returns its rows."""
     write_document_file(task.out, task.form, task.pieces.has("turns"), _columns(task))
-    return len(task.cluster)
+    return len(task.cluster_size)
 
 
 def _columns(task: _Join) -> Iterator[tuple[int, dict[str, Any]]]:
     """The rows of an output file, some at a time."""
     start = 0
     for table in task.pieces.tables():
-        here = slice(start, start + len(table))
-        start += len(table)
+        stop = start + len(table)
+        cluster, some = raw_digests(table["cluster"]), slice(*np.searchsorted(task.joined, (start, stop)))
+        cluster[task.joined[some] - start] = task.joined_cluster[some]
         yield (
             len(table),
-            {name: table[name] for name in table.column_names}
+            {name: table[name] for name in table.column_names if name != "cluster"}
             | {
                 "split": pa.repeat(task.split, len(table)),
-                "cluster_id": hex_digits(task.cluster[here]),
-                "cluster_size": task.cluster_size[here],
+                "cluster_id": hex_digits(cluster),
+                "cluster_size": task.cluster_size[start:stop],
             },
         )
+        start = stop
 
 
 def count_by_genre(corpus: Corpus, chosen: Ints) -> dict[str, dict[str, int]]:
     """Documents and characters of the candidates `chosen`, by genre, in the order of tables."""
-    candidates = corpus.candidates
-    genre, genres = candidates.genre[chosen], candidates.genres
-    documents = np.bincount(genre, minlength=len(genres)).tolist()
-    sums = np.bincount(genre, weights=candidates.characters[chosen], minlength=len(genres)).tolist()
-    found = {name: (documents[i], int(sums[i])) for i, name in enumerate(genres) if documents[i]}
+    totals = zip(corpus.candidates.genres, *corpus.candidates.totals(chosen), strict=True)
+    found = {name: (number, size) for name, number, size in totals if number}
     return {
         "documents": {name: found[name][0] for name in sort_genres(found)},
         "characters": {name: found[name][1] for name in sort_genres(found)},
@@ -190,16 +196,16 @@ _DUPLICATES_AT_A_TIME = 4 * ROW_GROUP
 
 def write_duplicates(attempt: Attempt, corpus: Corpus) -> None:
     """Write `duplicates.parquet`: every copy that was dropped, and the document that was kept for it."""
-    best, position, ids = corpus.copies.unique, corpus.copies.position, corpus.ids()
+    best, position, ids = corpus.copies.unique, corpus.copies.position, corpus.candidates.ids
     stays = best[corpus.kept_for[position]]
-    dropped = np.flatnonzero(stays != np.arange(len(stays)))
+    dropped = np.flatnonzero(stays != np.arange(len(stays), dtype=np.int32)).astype(np.int32)
     dropped = dropped[np.lexsort((ids[dropped], ids[stays[dropped]]))]
     some = [dropped[i : i + _DUPLICATES_AT_A_TIME] for i in range(0, len(dropped), _DUPLICATES_AT_A_TIME)]
     chosen = np.concatenate([dropped[:0], *(each for copies in some for each in (copies, stays[copies]))])
     layout = Layout(
         paths=corpus.paths,
-        file=corpus.candidates.file[chosen],
-        row=corpus.candidates.row[chosen],
+        starts=corpus.candidates.starts,
+        index=chosen,
         bounds=list(pairwise(np.cumsum([0, *(2 * len(copies) for copies in some)]).tolist())),
         scratch=attempt.path("scratch-duplicates/pieces").parent,
         columns=("id", "source"),

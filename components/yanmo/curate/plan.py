@@ -1,15 +1,16 @@
 """Phase `plan`: decides, over one small table (a row per document), which copies stay and what is held out.
 
 Nothing depends on the order of files or rows: copies are ordered by their content, documents by the digest of
-their Han characters. The table is numpy columns, 48 bytes per document, without Python objects; the ids are
-read from the mapped files where they are needed.
+their Han characters. The table is numpy columns, 17 bytes per document, without Python objects. What is
+longer, ids and digests, is read from the mapped files where it is needed, if possible a file at a time.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from yanmo.curate.duplicates.shingles import SHINGLE
 from yanmo.formats.records import UNKNOWN_AUTHORS
+from yanmo.formats.row_pieces import AT_A_TIME, places_of
 
 Ints = npt.NDArray[np.signedinteger[Any]]
 Ints32 = npt.NDArray[np.int32]
@@ -27,56 +30,76 @@ Bools = npt.NDArray[np.bool_]
 Digests = npt.NDArray[np.bytes_]
 """16 raw bytes each. numpy strips NULs from the end of a single item, but compares and sorts all 16 bytes."""
 
-_COLUMNS = ("cluster", "genre", "characters")
-_FOR_RANKS = ("id", "whole", "marks")
 _MARKED = 40
 """A text with at least one punctuation mark per this many Han characters counts as punctuated."""
-_AT_A_TIME = 1 << 16
 
 
 @dataclass(frozen=True, kw_only=True)
 class Candidates:
     """One row per mapped document, as parallel arrays in the order of files and rows."""
 
-    file: Ints32
-    row: Ints32
-    cluster: Digests
+    starts: Ints
+    """The number of the first document of each mapped file, and the number of all documents."""
+    ids: Ints32
+    """The place of each id among all different ids."""
     genre: Ints32
     """Index into `genres`."""
     genres: tuple[str, ...]
     group: Digests | None
     """Digest of the author or source, empty where unknown; None where the split goes by neither."""
     characters: Ints32
-    han: Ints32
+    is_long: Bools
+    """Whether it has the Han characters of a shingle: others are not compared."""
     ranks: Ints32
     """The place of each document in `order_of_copies`."""
     forbidden: Bools | None = None
     """Whether the channel allows no text of its licence; None where it allows every licence."""
 
     def __len__(self) -> int:
-        return len(self.file)
+        return len(self.characters)
+
+    def places(self, index: Ints) -> tuple[Ints32, Ints32]:
+        """The mapped file of some documents, and their row in it."""
+        return places_of(self.starts, index)
+
+    def totals(self, index: Ints) -> tuple[list[int], list[int]]:
+        """Of some documents their number and their characters, each by genre."""
+        documents, characters = (np.zeros(len(self.genres), np.int64) for _ in range(2))
+        for start in range(0, len(index), AT_A_TIME):
+            here = index[start : start + AT_A_TIME]
+            genre, size = self.genre[here], self.characters[here]
+            documents += np.bincount(genre, minlength=len(documents))
+            characters += np.bincount(genre, size, len(documents)).astype(np.int64)  # exact below 2^53
+        return documents.tolist(), characters.tolist()
 
 
 def order_of_copies(
     *,
-    id: Digests,
-    whole: Digests,
+    ids: Ints32,
+    whole: Callable[[Ints], Digests],
     marks: Ints32,
     han: Ints32,
     lacunae: Ints32,
     forbidden: Bools | None = None,
-) -> Ints:
+) -> Ints32:
     """Indexes of documents, so that the best of any set of copies comes first.
 
     Allowed before forbidden, punctuated before unpunctuated, then fewer lost characters, longer, more
-    punctuation, smaller id.
+    punctuation, smaller id, smaller digest of all fields.
 
     Args:
-        id: the first halves of the ids.
+        ids: as in `Candidates`.
+        whole: gives the digests of all fields of some documents: of those that are equal in all else.
     """
     is_bare = marks * _MARKED < han
-    worse = (whole, id, -marks, -han, lacunae, is_bare)
-    return np.lexsort(worse if forbidden is None else (*worse, forbidden))
+    worse = (ids, -marks, -han, lacunae, is_bare, *(() if forbidden is None else (forbidden,)))
+    order = np.lexsort(worse).astype(np.int32)
+    is_new = _is_new(worse, order)
+    places = np.flatnonzero(~is_new[1:] | ~is_new[:-1])
+    if len(places):
+        tied = order[places]
+        order[places] = tied[np.lexsort((whole(tied), np.cumsum(is_new[places])))]
+    return order
 
 
 def read_candidates(
@@ -88,39 +111,118 @@ def read_candidates(
         group: column that must not be divided between splits, `author` or `source`; "" for none.
         forbidden: as in `Candidates`.
     """
-    rows = [pq.read_metadata(path).num_rows for path in mapped]
-    count = sum(rows)
-    columns = _read_columns(mapped, [*_COLUMNS, *([group] if group else [])], count)
-    names: list[str] = columns.pop("genres")
-    order = np.argsort(np.array(names, dtype=object), kind="stable")
-    code = np.empty(len(names), np.int32)
-    code[order] = np.arange(len(names), dtype=np.int32)
+    starts = starts_of(mapped)
+    count = int(starts[-1])
+    ids = _places_of_ids(mapped, count)
     signs = _read_columns(signed, ["han", "lacunae"], count)
     best = order_of_copies(
-        **_read_columns(mapped, _FOR_RANKS, count),
+        ids=ids,
+        whole=lambda index: read_digests(mapped, starts, index, "whole"),
+        marks=_read_columns(mapped, ["marks"], count)["marks"],
         han=signs["han"],
         lacunae=signs["lacunae"],
         forbidden=forbidden,
     )
     ranks = np.empty(count, dtype=np.int32)
     ranks[best] = np.arange(count, dtype=np.int32)
+    is_long = signs.pop("han") >= SHINGLE
+    del signs, best
+    columns = _read_columns(mapped, ["genre", "characters", *([group] if group else [])], count)
+    names: list[str] = columns.pop("genres")
+    order = np.argsort(np.array(names, dtype=object), kind="stable")
+    code = np.empty(len(names), np.int32)
+    code[order] = np.arange(len(names), dtype=np.int32)
     return Candidates(
-        file=np.repeat(np.arange(len(mapped), dtype=np.int32), rows),
-        row=np.concatenate([np.arange(n, dtype=np.int32) for n in rows]),
-        cluster=columns["cluster"],
+        starts=starts,
+        ids=ids,
         genre=code[columns["genre"]] if count else columns["genre"],
         genres=tuple(sorted(names)),
         group=columns[group] if group else None,
         characters=columns["characters"],
-        han=signs["han"],
+        is_long=is_long,
         ranks=ranks,
         forbidden=forbidden,
     )
 
 
-def read_ids(mapped: Sequence[Path], count: int) -> Digests:
-    """The first half of the id of each of the `count` documents in the mapped files."""
-    return np.asarray(_read_columns(mapped, ["id"], count)["id"])
+def starts_of(mapped: Sequence[Path]) -> Ints:
+    """`Candidates.starts` of the mapped files."""
+    rows = [pq.read_metadata(path).num_rows for path in mapped]
+    return np.cumsum([0, *rows], dtype=np.int64)
+
+
+def _places_of_ids(mapped: Sequence[Path], count: int) -> Ints32:
+    """`Candidates.ids`, by the first half of each id: its first eight bytes, then the others where they tie.
+
+    Sorting whole halves takes twice the memory.
+    """
+    words = _words_of_ids(mapped, count, 0)
+    order = np.argsort(words, kind="stable").astype(np.int32)
+    is_new = _is_new([words], order)
+    del words
+    places = np.flatnonzero(~is_new[1:] | ~is_new[:-1])
+    if len(places):  # a document that is there again; two others are once in 2 million corpora of 4 million
+        words = _words_of_ids(mapped, count, 1)
+        tied = order[places]
+        tied = tied[np.lexsort((words[tied], np.cumsum(is_new[places])))]
+        order[places] = tied
+        is_new[places[1:]] |= words[tied[1:]] != words[tied[:-1]]
+        del words
+    found = np.empty(count, np.int32)
+    found[order] = np.cumsum(is_new[:-1], dtype=np.int32) - np.int32(1)
+    return found
+
+
+def _words_of_ids(mapped: Sequence[Path], count: int, which: int) -> npt.NDArray[np.uint64]:
+    """The first or the second eight bytes of each id, as a number."""
+    words = np.empty(count, np.uint64)
+    for start, halves in read_each(mapped, "id"):
+        words[start : start + len(halves)] = halves.view(">u8")[which::2]
+    return words
+
+
+def _is_new(keys: Sequence[npt.NDArray[Any]], order: Ints) -> Bools:
+    """For each document, in this order, whether a key differs from the one before; and True behind them."""
+    is_new = np.zeros(len(order) + 1, np.bool_)
+    is_new[[0, -1]] = True
+    for start in range(1, len(order), AT_A_TIME):
+        here = order[start - 1 : start + AT_A_TIME]
+        for key in keys:
+            is_new[start : start + len(here) - 1] |= key[here[1:]] != key[here[:-1]]
+    return is_new
+
+
+def read_each(mapped: Sequence[Path], column: str) -> Iterator[tuple[int, Digests]]:
+    """The digests of a column, or the first halves of the ids, file by file: number of the first, and all."""
+    start = 0
+    for path in mapped:
+        digests = _values(column, pq.read_table(path, columns=[column], partitioning=None)[column], {})
+        yield start, digests
+        start += len(digests)
+
+
+def read_clusters(mapped: Sequence[Path], count: int) -> Digests:
+    """The digest of the Han characters of each of the `count` documents."""
+    found = np.empty(count, "S16")
+    for start, digests in read_each(mapped, "cluster"):
+        found[start : start + len(digests)] = digests
+    return found
+
+
+def read_digests(mapped: Sequence[Path], starts: Ints, index: Ints, column: str) -> Digests:
+    """The digests of a column of some documents, by their numbers, in that order.
+
+    Args:
+        starts: `Candidates.starts`.
+    """
+    found, order = np.empty(len(index), "S16"), np.argsort(index, kind="stable")
+    bounds = np.searchsorted(index[order], starts).tolist()
+    for path, first, (low, high) in zip(mapped, starts.tolist(), pairwise(bounds), strict=False):
+        if low < high:
+            here = order[low:high]
+            table = pq.read_table(path, columns=[column], partitioning=None)
+            found[here] = _values(column, table[column], {})[index[here] - first]
+    return found
 
 
 def _read_columns(paths: Sequence[Path], columns: Sequence[str], count: int) -> dict[str, Any]:
@@ -157,8 +259,8 @@ def _values(name: str, column: pa.ChunkedArray, codes: dict[str, int]) -> npt.ND
 def is_among(digests: Digests, few: Digests) -> Bools:
     """Which of many digests are among a few; `numpy.isin` takes 80 bytes of memory for each of the many."""
     found = np.zeros(len(digests), np.bool_)
-    for start in range(0, len(digests) if len(few) else 0, _AT_A_TIME):
-        some = slice(start, start + _AT_A_TIME)
+    for start in range(0, len(digests) if len(few) else 0, AT_A_TIME):
+        some = slice(start, start + AT_A_TIME)
         found[some] = np.isin(digests[some], few)
     return found
 
@@ -217,13 +319,15 @@ class ExactCopies:
     """For each candidate the position of its text."""
 
 
-def find_exact_copies(candidates: Candidates) -> ExactCopies:
-    """Documents whose Han characters are the same, whatever their script and punctuation."""
-    order = np.lexsort((candidates.ranks, candidates.cluster)).astype(np.int32)
-    is_first = np.ones(len(order), dtype=np.bool_)
-    for start in range(1, len(order), _AT_A_TIME):
-        cluster = candidates.cluster[order[start - 1 : start + _AT_A_TIME]]
-        is_first[start : start + _AT_A_TIME] = cluster[1:] != cluster[:-1]
+def find_exact_copies(cluster: Digests, ranks: Ints32) -> ExactCopies:
+    """Documents whose Han characters are the same, whatever their script and punctuation.
+
+    Args:
+        cluster: of each document the digest of its Han characters.
+        ranks: as in `Candidates`.
+    """
+    order = np.lexsort((ranks, cluster)).astype(np.int32)
+    is_first = _is_new([cluster], order)[:-1]
     position = np.empty(len(order), dtype=np.int32)
     position[order] = np.cumsum(is_first, dtype=np.int32) - np.int32(1)
     return ExactCopies(unique=order[is_first], position=position)
@@ -258,9 +362,10 @@ def hold_out(genre: Ints32, characters: Ints32, group: Ints, sizes: Sequence[Spl
     """
     result: list[list[Ints]] = [[] for _ in sizes]
     for number in np.unique(genre):
-        documents = np.flatnonzero(genre == number)
-        _, unit = np.unique(group[documents], return_inverse=True)
-        length = np.bincount(unit, weights=characters[documents]).astype(np.int64)
+        documents = np.flatnonzero(genre == number).astype(np.int32)
+        unit = _numbered(group[documents])
+        length = np.zeros(int(unit.max()) + 1, np.int64)
+        np.add.at(length, unit, characters[documents])
         left = np.arange(len(length))
         total = int(length.sum())
         for found, size in zip(result, sizes, strict=True):
@@ -269,6 +374,15 @@ def hold_out(genre: Ints32, characters: Ints32, group: Ints, sizes: Sequence[Spl
             found.append(documents[np.isin(unit, left[taken])])
             left = np.delete(left, taken)
     return [np.sort(np.concatenate(found)) if found else np.zeros(0, np.int64) for found in result]
+
+
+def _numbered(groups: Ints) -> Ints32:
+    """`groups` with the numbers from 0 on, in the same order."""
+    if (groups[1:] >= groups[:-1]).all():
+        is_new = np.zeros(len(groups), np.bool_)
+        is_new[1:] = groups[1:] != groups[:-1]
+        return np.cumsum(is_new, dtype=np.int32)
+    return np.unique(groups, return_inverse=True)[1].astype(np.int32)
 
 
 def _fill(characters: Ints, budget: int, min_units: int) -> Ints:

@@ -22,6 +22,26 @@ import pyarrow.parquet as pq
 from yanmo.formats.records import ROW_GROUP
 
 Ints = npt.NDArray[np.signedinteger[Any]]
+Ints32 = npt.NDArray[np.int32]
+
+
+AT_A_TIME = 1 << 16
+"""Rows that are looked at together where something is needed of each that is not kept."""
+
+
+def places_of(starts: Ints, index: Ints) -> tuple[Ints32, Ints32]:
+    """The file of some rows, and their row in it.
+
+    Args:
+        starts: as in `Layout`.
+        index: their numbers.
+    """
+    file, row = np.empty(len(index), np.int32), np.empty(len(index), np.int32)
+    for start in range(0, len(index), AT_A_TIME):
+        here = slice(start, start + AT_A_TIME)
+        found = np.searchsorted(starts, index[here], side="right") - 1
+        file[here], row[here] = found, index[here] - starts[found]
+    return file, row
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,10 +63,10 @@ class Layout:
     """Which row goes where."""
 
     paths: Sequence[Path]
-    file: npt.NDArray[Any]
-    """For each row of the result its file, an index into `paths`; a row may be there several times."""
-    row: npt.NDArray[Any]
-    """Its row in the file."""
+    starts: Ints
+    """The number of the first row of each file, and the number of all rows."""
+    index: npt.NDArray[np.int32]
+    """The number of each row of the result; a row may be there several times."""
     bounds: Sequence[tuple[int, int]]
     """Ranges of rows of the result, one after another: its parts."""
     scratch: Path
@@ -55,17 +75,19 @@ class Layout:
 
     def cuts(self) -> Iterator[Cut]:
         """The work of the first pass: a `cut_file` for each."""
-        part = np.repeat(np.arange(len(self.bounds), dtype=np.int32), [b - a for a, b in self.bounds])
-        order = np.lexsort((self.row, part, self.file))
-        starts = np.searchsorted(self.file[order], np.arange(len(self.paths) + 1))
-        for number, (start, stop) in enumerate(pairwise(starts.tolist())):
+        order = np.argsort(self.index, kind="stable").astype(np.int32)
+        of_files = np.searchsorted(self.index, self.starts, sorter=order)
+        ends = [stop for _, stop in self.bounds]
+        for number, (start, stop) in enumerate(pairwise(of_files.tolist())):
             if start < stop:
                 here = order[start:stop]
-                bounds = np.searchsorted(part[here], np.arange(len(self.bounds) + 1))
+                part = np.searchsorted(ends, here, side="right")
+                by_part = np.argsort(part, kind="stable")
+                bounds = np.searchsorted(part[by_part], np.arange(len(self.bounds) + 1))
                 yield Cut(
                     path=self.paths[number],
                     columns=self.columns,
-                    rows=self.row[here].astype(np.int32),
+                    rows=(self.index[here[by_part]] - self.starts[number]).astype(np.int32),
                     bounds=tuple(bounds.tolist()),
                     out=self._out(number),
                 )
@@ -73,10 +95,11 @@ class Layout:
     def pieces(self, part: int) -> Pieces:
         """A part, once all files are cut."""
         start, stop = self.bounds[part]
-        file, row = self.file[start:stop], self.row[start:stop]
+        order = np.argsort(self.index[start:stop], kind="stable")
         place = np.empty(stop - start, np.int64)
-        place[np.lexsort((row, file))] = np.arange(stop - start)
-        paths = tuple(self._out(number) for number in np.unique(file).tolist())
+        place[order] = np.arange(stop - start)
+        bounds = np.searchsorted(self.index[start:stop], self.starts, sorter=order)
+        paths = tuple(self._out(number) for number in np.flatnonzero(np.diff(bounds)).tolist())
         return Pieces(paths=paths, part=part, parts=len(self.bounds), place=place)
 
     def _out(self, number: int) -> Path:

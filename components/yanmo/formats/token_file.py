@@ -41,12 +41,19 @@ def id_type(vocab_size: int) -> np.dtype[Any]:
 
 
 def write_tokens(
-    path: Path, ids: Ids, *, vocab_size: int, tokenizer: str, split: str, compression: str = "none"
+    path: Path,
+    ids: Ids | list[Ids],
+    *,
+    vocab_size: int,
+    tokenizer: str,
+    split: str,
+    compression: str = "none",
 ) -> None:
     """Write `ids` (one dimension) to `path`; equal arguments give equal bytes.
 
     Args:
-        ids: token ids below `vocab_size`.
+        ids: token ids below `vocab_size`; or some arrays of them, one after another, in a list that is
+            emptied: so they are not in memory twice beside what the writer takes, four times as much.
         vocab_size: number of ids of the vocabulary; decides the stored type.
         tokenizer: content digest of the tokenizer that made them.
         split: train or valid.
@@ -55,20 +62,26 @@ def write_tokens(
     Raises:
         ValueError: more than `MAX_BYTES`, or an id outside of the vocabulary.
     """
-    stored = np.ascontiguousarray(ids, id_type(vocab_size))
-    if stored.nbytes > MAX_BYTES:
-        raise ValueError(f"{stored.nbytes} bytes of ids; one file holds at most {MAX_BYTES}")
-    if len(ids) and int(ids.max()) >= vocab_size:
-        raise ValueError(f"token id {int(ids.max())} outside of a vocabulary of {vocab_size}")
-    rows = -(-stored.nbytes // ROW_BYTES)
+    parts, dtype = ids if isinstance(ids, list) else [ids], id_type(vocab_size)
+    number = sum(map(len, parts))
+    size = number * dtype.itemsize
+    if size > MAX_BYTES:
+        raise ValueError(f"{size} bytes of ids; one file holds at most {MAX_BYTES}")
+    rows = -(-size // ROW_BYTES)
     padded = np.zeros(rows * ROW_BYTES, np.uint8)
-    padded[: stored.nbytes] = stored.view(np.uint8)
+    stored, end = padded[:size].view(dtype), number
+    while parts:
+        part = parts.pop()
+        if len(part) and int(part.max()) >= vocab_size:
+            raise ValueError(f"token id {int(part.max())} outside of a vocabulary of {vocab_size}")
+        stored[end - len(part) : end] = part
+        end -= len(part)
     column = pa.FixedSizeBinaryArray.from_buffers(pa.binary(ROW_BYTES), rows, [None, pa.py_buffer(padded)])
     metadata = {
         "yanmo.schema": "tokens",
         "yanmo.version": VERSION,
-        "yanmo.num_tokens": str(len(ids)),
-        "yanmo.dtype": stored.dtype.name,
+        "yanmo.num_tokens": str(number),
+        "yanmo.dtype": dtype.name,
         "yanmo.vocab_size": str(vocab_size),
         "yanmo.tokenizer": tokenizer,
         "yanmo.split": split,

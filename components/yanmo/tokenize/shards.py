@@ -277,14 +277,18 @@ def _decode_ends(done: Done, segmenter: Segmenter) -> None:
 
 
 def _write(job: FileTask, done: Done, segmenter: Segmenter, pending: _Pending) -> None:
-    number, stored = len(done.files), id_type(segmenter.vocab_size)
+    number = len(done.files)
     tokens, index = (job.out / f"{job.name}{kind}-{number:05d}.parquet" for kind in ("tokens", "documents"))
-    ids = np.concatenate(pending.ids) if pending.ids else np.empty(0, stored)
     table = pa.concat_tables(pending.tables) if pending.tables else INDEX.empty_table()
     size, digest = segmenter.vocab_size, job.tokenizer_digest
     try:
         write_tokens(
-            tokens, ids, vocab_size=size, tokenizer=digest, split=job.split, compression=job.compression
+            tokens,
+            pending.ids,
+            vocab_size=size,
+            tokenizer=digest,
+            split=job.split,
+            compression=job.compression,
         )
     except ValueError as error:
         raise DataError(f"{job.documents}: {error}; split its documents into smaller ones") from error

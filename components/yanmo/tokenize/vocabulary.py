@@ -57,14 +57,24 @@ class Counts:
     def add(self, batch: pa.RecordBatch, segmenter: Segmenter) -> None:
         """Count a batch of documents (columns text and genre)."""
         ids, _, _ = segmenter.encode(batch["text"])
-        words = np.bincount(ids, minlength=segmenter.vocab_size)
-        self.words = words if not len(self.words) else self.words + words
+        self._add_words(np.bincount(ids, minlength=segmenter.vocab_size))
         text, _ = text_and_offsets(batch["text"])
         codes = np.frombuffer(text.tobytes().decode("utf-8").encode("utf-32-le"), np.uint32)
         self.characters += np.bincount(codes, minlength=len(self.characters))
         for value in batch["text"].filter(pc.match_substring_regex(batch["text"], "[A-Za-z]{2}")).to_pylist():
             self.latin.update(_LATIN.findall(value))
         self.genres.update(batch["genre"].unique().to_pylist())
+
+    def merge(self, other: Counts) -> None:
+        """Add the counts of other documents, made with the same segmenter."""
+        self.characters += other.characters
+        self._add_words(other.words)
+        self.latin.update(other.latin)
+        self.genres |= other.genres
+
+    def _add_words(self, words: Array) -> None:
+        if len(words):
+            self.words = words if not len(self.words) else self.words + words
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import hashlib
 import itertools
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import as_completed
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 from yanmo.common.control_group import usable_cpus
 from yanmo.common.errors import DataError
 from yanmo.common.fork_server import preload
+from yanmo.common.freed import hand_back
 from yanmo.common.given_file import MIB, read_given
 from yanmo.common.logs import Progress, human_bytes
 from yanmo.common.workers import Workers
@@ -25,10 +26,11 @@ from yanmo.formats.texts_at_hand import training_sample
 from yanmo.formats.token_cache import GENRES_FILE, TOKENIZER, SpecialIds
 from yanmo.stage.stage_run import KeyInput, Prepared, Steps
 from yanmo.store.commit import Attempt, Result
-from yanmo.store.manifest import MAKE_AGAIN, file_sha256
+from yanmo.store.manifest import MAKE_AGAIN, FileEntry, file_sha256
 from yanmo.store.opening import store_of
 from yanmo.store.output import Output
 from yanmo.tokenize.config import TokenizeConfig
+from yanmo.tokenize.counting import count
 from yanmo.tokenize.foreign import read_segmenter
 from yanmo.tokenize.jieba_agreement import full_agreement, sampled, shares_of, thinned
 from yanmo.tokenize.lexicon import (
@@ -118,10 +120,8 @@ def make_tokenizer(attempt: Attempt, documents: Output, lexicon: Lexicon, option
         DataError: there is no training text.
     """
     words = dictionary_segmenter(lexicon)
-    counts = Counts()
-    for path in documents.paths("train-*.parquet"):
-        for batch in read_documents(path, ("text", "genre")):
-            counts.add(batch, words)
+    workers = _workers(options, documents.entries("train-*.parquet"))
+    counts = count(documents.paths("train-*.parquet"), words, lexicon.user, workers)
     if not counts.characters.sum():
         raise DataError(
             f"{documents}: its training files hold no text; look at the report of the stage that made "
@@ -211,6 +211,7 @@ def work(run: TokenizeRun) -> Result:
         texts = itertools.chain(probe_texts(), training_sample(run.input("documents")))
         check_round_trip(segmenter.reference, texts, f"{tokenizer}")
     shards = Shard.of_run(run, tokenizer)
+    hand_back()
     parts = _parts(run, tokenizer, special, shards, segmenter)
     done = [done_of(part) for part in parts]
     if not any(sum(d.documents.values()) for s, d in zip(shards, done, strict=True) if s.split == "train"):
@@ -235,7 +236,7 @@ def _parts(
     def make(shard: Shard, encode: Encode) -> Output:
         return make_part(run, tokenizer, special, shard, encode)
 
-    made = iter(_made(make, absent, _workers(run.options, absent), segmenter))
+    made = iter(_made(make, absent, _workers(run.options, [shard.entry for shard in absent]), segmenter))
     return [next(made) if part is None else part for part in found]
 
 
@@ -275,11 +276,10 @@ def _described_shards(shards: list[Shard], parts: list[Output]) -> list[dict[str
     ]
 
 
-def _workers(options: TokenizeConfig, shards: list[Shard]) -> int:
+def _workers(options: TokenizeConfig, files: Sequence[FileEntry]) -> int:
     """Processes to use: --workers, else one per CPU but no more than pay off for the text."""
-    size = sum(shard.entry.bytes for shard in shards)
-    auto = min(usable_cpus(), 1 + size // _BYTES_PER_WORKER)
-    return int(max(1, min(options.workers or auto, len(shards))))
+    auto = min(usable_cpus(), 1 + sum(file.bytes for file in files) // _BYTES_PER_WORKER)
+    return int(max(1, min(options.workers or auto, len(files))))
 
 
 def _counts(shards: list[Shard], done: list[Done]) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from yanmo.balance.augmentation.rules import parse_rules
 from yanmo.balance.augmentation.synonyms import SHIPPED, Synonyms
 from yanmo.balance.config import STAGE
 from yanmo.balance.document_table import Rows, TrainFiles
+from yanmo.balance.id_file import IdFile
 from yanmo.balance.phases import Task, whole_ids
 from yanmo.balance.quotas.choice import Picker
 from yanmo.balance.quotas.exact import first_words
@@ -275,10 +276,11 @@ def test_a_sum_that_would_drop_a_document_is_not_denied(sizes: list[int], quota:
 def _rows(sizes: list[int]) -> Rows:
     number = len(sizes)
     return Rows(
-        id=np.frombuffer(np.random.default_rng(0).bytes(32 * number), np.uint8).reshape(-1, 32),
+        starts=np.array([0, number]),
+        id=IdFile.of(np.frombuffer(np.random.default_rng(0).bytes(32 * number), np.uint8).reshape(-1, 32)),
         characters=np.array(sizes, np.int32),
         tokens=np.array([size + 1 for size in sizes], np.int32),
-        **{name: np.zeros(number, np.int32) for name in ("file", "row", "genre", "group")},
+        **{name: np.zeros(number, np.uint8) for name in ("genre", "group")},
         genres=["class"],
         groups=["class"],
     )

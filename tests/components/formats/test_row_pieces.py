@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from yanmo.formats.documents import take_rows, write_document_file
 from yanmo.formats.records import DOCUMENTS, ROW_GROUP, documents_schema, write_parquet, write_tables
-from yanmo.formats.row_pieces import Layout, cut_file
+from yanmo.formats.row_pieces import Layout, cut_file, places_of
 
 TURNS = [{"role": "user", "begin": 0, "end": 1}]
 
@@ -40,9 +40,10 @@ def layout(folder: Path, paths: list[Path], where: list[tuple[int, int]], parts:
     scratch = folder / "scratch"
     scratch.mkdir(exist_ok=True)
     cuts = [0, *sorted(min(at, len(where)) for at in parts), len(where)]
-    file, row = (np.array(column, np.int64) for column in zip(*where, strict=True))
+    starts = np.cumsum([0, *(pq.read_metadata(path).num_rows for path in paths)])
+    index = np.array([starts[file] + row for file, row in where], np.int32)
     bounds = list(pairwise(cuts))
-    return Layout(paths=paths, file=file, row=row.astype(np.int32), bounds=bounds, scratch=scratch)
+    return Layout(paths=paths, starts=starts, index=index, bounds=bounds, scratch=scratch)
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -70,7 +71,9 @@ def test_parts_are_the_rows_that_taking_them_one_by_one_gives(tmp_path: Path, da
         if start == stop:
             assert not rows
             continue
-        expected = take_rows(paths, cut.file[start:stop], cut.row[start:stop].astype(np.int64)).to_pylist()
+        file, row = places_of(cut.starts, cut.index[start:stop])
+        assert list(zip(file.tolist(), row.tolist(), strict=True)) == where[start:stop]
+        expected = take_rows(paths, file, row).to_pylist()
         assert [{**row, "turns": row.get("turns")} for row in rows] == [
             {**row, "turns": row.get("turns")} for row in expected
         ]

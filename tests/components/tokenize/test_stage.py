@@ -84,7 +84,7 @@ def test_second_run_finds_its_key_committed(store, capsys):
 def test_any_number_of_workers_gives_the_same_bytes(store):
     assert tokenize(store, "--workers=1") == ExitCode.DONE
     alone = latest(store)
-    forget(store, "tokenize", "token_shard")
+    forget(store, "tokenize", "tokenizer", "token_shard")
     assert tokenize(store, "--workers=3") == ExitCode.DONE
     together = latest(store)
     assert together.manifest.attempt != alone.manifest.attempt

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from yanmo.balance.augmentation.augment import Augmenter, Measured, copy_digest
 from yanmo.balance.classes import parts_of
 from yanmo.balance.document_table import Ints, Rows, TrainFiles
-from yanmo.balance.quotas.exact import Choice, Words, choose, drawn_order, first_words
+from yanmo.balance.quotas.exact import Choice, Words, choose, first_words
 from yanmo.balance.quotas.targets import OTHERS, Quota, QuotaPlan, Target, parse_plan
 from yanmo.balance.token_count import TokenCount
 from yanmo.common.errors import DataError, UsageError
@@ -50,9 +50,12 @@ class Picked:
 
 
 def _joined(parts: list[Picked]) -> Picked:
+    """All of `parts`, which it empties: so a column is let go as soon as it is part of the whole one."""
     if len(parts) == 1:
-        return parts[0]
-    return Picked(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS})
+        return parts.pop()
+    columns = {name: [getattr(part, name) for part in parts] for name in _COLUMNS}
+    parts.clear()
+    return Picked(**{name: np.concatenate(columns.pop(name)) for name in _COLUMNS})
 
 
 def plan_of_classes(quotas: str, groups: Iterable[str], by: str) -> QuotaPlan:
@@ -115,12 +118,15 @@ class Picker:
         Raises:
             DataError: nothing is left.
         """
-        names = sorted(targets)
-        found = [self._of_class(name, targets[name].units) for name in names]
-        if not sum(len(part) for part, _ in found):
+        parts: list[Picked] = []
+        choices: dict[str, Choice] = {}
+        for name in sorted(targets):
+            part, choices[name] = self._of_class(name, targets[name].units)
+            parts.append(part)
+            del part  # `_joined` is to hold the only one
+        if not sum(map(len, parts)):
             raise DataError("the quotas leave no document in train; raise --quotas")
-        choices = {name: choice for name, (_, choice) in zip(names, found, strict=True)}
-        return _joined([part for part, _ in found]), choices
+        return _joined(parts), choices
 
     def units(self, positions: Ints) -> Ints:
         """Units of each of these documents, unchanged by augmentation."""
@@ -138,11 +144,11 @@ class Picker:
         for copy in range(self.max_repeats):
             if left <= 0 and parts:
                 break
-            copies.append(self._measure(positions, copy))
+            copies.append(self._measure(positions, copy, copies))
             sizes = self._units(copies[-1].characters, copies[-1].tokens)
             chosen = np.arange(len(positions)) if left else choice.positions
             if 0 < left < int(sizes.sum()):
-                order = drawn_order(self.rows.hex_ids(positions), self.seed)
+                order = self.rows.drawn(positions, self.seed)
                 drawn = order[sizes[order] > 0]
                 choice = choose(sizes[drawn], left)
                 chosen = drawn[choice.positions]
@@ -150,8 +156,9 @@ class Picker:
             parts.append(self._part(positions, copies[-1], chosen, copy))
             if len(chosen) < len(positions):
                 break
+        is_short = left > 0 and len(parts[-1]) < len(positions)
         even = _joined(parts)
-        if left > 0 and len(parts[-1]) < len(positions) and self.max_repeats > 1:
+        if is_short and self.max_repeats > 1:
             return self._of_any_copies(positions, target, even, copies)
         return even, Choice(np.arange(0), target - left, choice.is_best, choice.above)
 
@@ -170,7 +177,7 @@ class Picker:
         whole = len(copies) > 1
         fixed = even.take(np.flatnonzero((even.copy == 0) & (whole | (self._units_of(even) == 0))))
         numbers = range(int(whole), len(copies) if self.augmenter else self.max_repeats)
-        order = drawn_order(self.rows.hex_ids(positions), self.seed)
+        order = self.rows.drawn(positions, self.seed)
         measured = [copies[number if self.augmenter else 0] for number in numbers]
         sizes = [self._units(one.characters, one.tokens)[order] for one in measured]
         places = [np.flatnonzero(one) for one in sizes]
@@ -186,25 +193,26 @@ class Picker:
         if not self.augmenter:
             document = np.sort(document)
             number = numbers[0] + np.arange(len(document)) - np.searchsorted(document, document)
-        parts = [
-            self._part(positions, copies[n] if n < len(copies) else self._measure(positions, n), here, n)
-            for n in numbers
-            if len(here := document[number == n])
-        ]
+        parts = []
+        for n in numbers:
+            if len(here := document[number == n]):
+                copy = copies[n] if n < len(copies) else self._measure(positions, n, copies)
+                parts.append(self._part(positions, copy, here, n))
         return _joined([fixed, *parts]), choice
 
     def _units_of(self, picked: Picked) -> Ints:
         return self._units(picked.characters, picked.tokens)
 
-    def _measure(self, positions: Ints, copy: int) -> Measured:
+    def _measure(self, positions: Ints, copy: int, before: list[Measured]) -> Measured:
+        """The copies of number `copy` of some documents; `before` are those of lower numbers."""
         rows = self.rows
         if copy and self.augmenter:
             return self.augmenter.measure(self.files, rows, positions, copy, self.counting)
         if copy:
             firsts = (int.from_bytes(copy_digest(id, copy)[:8]) for id in rows.hex_ids(positions))
             first = np.fromiter(firsts, np.uint64, len(positions))
-        else:
-            first = first_words(rows.id[positions])
+            return Measured(first, before[0].characters, before[0].tokens)
+        first = np.concatenate([np.zeros(0, np.uint64), *map(first_words, rows.ids(positions))])
         return Measured(first, rows.characters[positions], rows.tokens[positions])
 
     @staticmethod

@@ -20,15 +20,16 @@ The sums that can be reached are the bits of one big integer: a million document
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from yanmo.balance.quotas.few_sizes import counts_near, number_bounds
 
-Ints = npt.NDArray[np.int64]
+Ints = npt.NDArray[np.signedinteger[Any]]
 Mask = npt.NDArray[np.bool_]
 Words = npt.NDArray[np.uint64]
 
@@ -50,13 +51,22 @@ _FEW_BITS = 1 << 29
 """The same for an exchange among a few sizes, roughly."""
 
 
-def drawn_order(ids: Iterable[str], seed: int) -> Ints:
-    """Positions of `ids` in an order that depends on the seed and on the ids, not on their order."""
-    digests = bytearray()
-    for id in ids:
-        digests += hashlib.sha256(f"{seed}\0{id}".encode()).digest()
-    whole = np.frombuffer(digests, np.uint8).reshape(-1, 32)
-    return order_of(first_words(whole), lambda positions: whole[positions])
+def drawn_order(ids: Callable[[Ints], Iterable[str]], count: int, seed: int) -> Ints:
+    """Numbers of documents in an order that depends on the seed and on their ids, not on their numbers.
+
+    Args:
+        ids: gives the ids of some of them, by their numbers.
+        count: of all documents.
+    """
+
+    def digests(numbers: Ints) -> Iterator[bytes]:
+        return (hashlib.sha256(f"{seed}\0{id}".encode()).digest() for id in ids(numbers))
+
+    def whole(numbers: Ints) -> npt.NDArray[np.uint8]:
+        return np.frombuffer(b"".join(digests(numbers)), np.uint8).reshape(-1, 32)
+
+    words = (int.from_bytes(digest[:8]) for digest in digests(np.arange(count, dtype=np.int32)))
+    return order_of(np.fromiter(words, np.uint64, count), whole)
 
 
 def first_words(digests: npt.NDArray[np.uint8]) -> Words:
@@ -72,7 +82,7 @@ def order_of(first: Words, whole: Callable[[Ints], npt.NDArray[np.uint8]]) -> In
         whole: gives the digests at some positions, (n, 32). It is called for those whose first bytes are
             equal: two of 4 million documents once in 2 million corpora.
     """
-    order = np.argsort(first, kind="stable")
+    order = np.argsort(first, kind="stable").astype(np.int32)
     is_tied = np.zeros(len(order) + 1, np.bool_)
     is_tied[1:-1] = first[order[1:]] == first[order[:-1]]
     places = np.flatnonzero(is_tied[1:] | is_tied[:-1])
@@ -80,7 +90,7 @@ def order_of(first: Words, whole: Callable[[Ints], npt.NDArray[np.uint8]]) -> In
         tied = order[places]
         words = np.ascontiguousarray(whole(tied)).view(">u8").astype(np.uint64)
         order[places] = tied[np.lexsort(words.T[::-1])]
-    return order.astype(np.int64, copy=False)
+    return order
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,12 @@ import numpy.typing as npt
 from yanmo.common.jit import Compiled, compiled
 from yanmo.curate.duplicates.near_duplicates import Edges
 
-Ints = npt.NDArray[np.signedinteger[Any]]
+Ints32 = npt.NDArray[np.int32]
 
 
-def components(count: int, edges: Edges) -> Ints:
+def components(count: int, edges: Edges) -> Ints32:
     """For each of `count` positions the smallest position it is connected with."""
-    parent = np.arange(count, dtype=np.int64)
+    parent = np.arange(count, dtype=np.int32)
     _loop(_join, edges)(parent, edges.first, edges.second)
     while not np.array_equal(root := parent[parent], parent):
         parent = root
@@ -53,7 +53,7 @@ def _join(parent: Any, first: Any, second: Any) -> None:
             parent[a] = b
 
 
-def keep_best(rank: npt.NDArray[Any], edges: Edges) -> Ints:
+def keep_best(rank: npt.NDArray[Any], edges: Edges) -> Ints32:
     """For each position the one that stays in its place: itself, or a better one similar to it.
 
     Args:
@@ -61,9 +61,10 @@ def keep_best(rank: npt.NDArray[Any], edges: Edges) -> Ints:
     """
     both = np.concatenate((edges.first, edges.second)), np.concatenate((edges.second, edges.first))
     order = np.lexsort((rank[both[1]], rank[both[0]]))
-    kept_for = np.full(len(rank), -1, dtype=np.int64)
+    kept_for = np.full(len(rank), -1, dtype=np.int32)
     _loop(_take_stars, edges)(both[0][order], both[1][order], kept_for)
-    return np.where(kept_for < 0, np.arange(len(rank)), kept_for)
+    np.copyto(kept_for, np.arange(len(rank), dtype=np.int32), where=kept_for < 0)
+    return kept_for
 
 
 @compiled

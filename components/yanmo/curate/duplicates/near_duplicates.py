@@ -15,6 +15,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +123,7 @@ def find_similar(
         if not len(positions):
             continue
         index = unique[positions]
-        file, row = candidates.file[index].astype(np.int64), candidates.row[index].astype(np.int64)
+        file, row = candidates.places(index)
         found_texts = take_rows(mapped, file, row, ("text",))["text"].to_pylist()
         both = comparable(found_texts, form_of_file(mapped[0])) + [texts[i] for i in others]
         numbered = make_pairs(which, other + len(positions))
@@ -149,13 +150,12 @@ def _pairs_with(
     """Pairs of a position and an index into `texts` that share a band, each once."""
     keys, han, _ = band_keys(texts)
     long_enough = np.flatnonzero(han >= SHINGLE)
-    positions = np.flatnonzero(candidates.han[unique] >= SHINGLE)
+    positions = np.flatnonzero(candidates.is_long[unique])
     position = np.full(len(candidates), -1, np.int32)
     position[unique[positions]] = positions
-    bounds = np.searchsorted(candidates.file, np.arange(len(signed) + 1))
     tasks = (
         _Meeting(signed=path, position=position[start:stop], keys=keys[:, long_enough])
-        for path, start, stop in zip(signed, bounds[:-1], bounds[1:], strict=True)
+        for path, (start, stop) in zip(signed, pairwise(candidates.starts.tolist()), strict=True)
     )
     with ordered_map(pairs_of_meeting, tasks, workers if len(unique) > FEW else 1) as results:
         first, second = take_apart(np.concatenate([np.zeros(0, np.uint64), *results]))

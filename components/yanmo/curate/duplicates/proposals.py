@@ -20,7 +20,6 @@ import pyarrow.parquet as pq
 from yanmo.common.hash_set import HashSet, distinct
 from yanmo.common.ordered_map import ordered_map
 from yanmo.curate.duplicates.shingle_sets import Pairs, make_pairs
-from yanmo.curate.duplicates.shingles import SHINGLE
 from yanmo.curate.duplicates.signing import BAND_COLUMNS
 from yanmo.curate.duplicates.sorted_runs import merged, read_array, write_array
 from yanmo.curate.plan import Candidates
@@ -72,17 +71,16 @@ def propose(
         unique: indexes into `candidates`, one per text, in the order of positions.
     """
     position = np.full(len(candidates), -1, np.int32)
-    long_enough = np.flatnonzero(candidates.han[unique] >= SHINGLE)
+    long_enough = np.flatnonzero(candidates.is_long[unique]).astype(np.int32)
     position[unique[long_enough]] = long_enough
     write_array(scratch / "position", position)
     write_array(scratch / "rank", candidates.ranks.astype(np.int32, copy=False))
-    starts = np.searchsorted(candidates.file, np.arange(len(signed) + 1)).tolist()
     wanted = -(-len(long_enough) // per_bucket)
     tasks = (
         _Bands(
             columns=names,
             signed=tuple(signed),
-            starts=tuple(starts),
+            starts=tuple(candidates.starts.tolist()),
             position=scratch / "position",
             rank=scratch / "rank",
             buckets=min(1 << max(wanted - 1, 0).bit_length(), _MOST_BUCKETS),

@@ -74,26 +74,21 @@ class ShingleSets:
     ) -> ShingleSets:
         """The sets of all documents in the pairs of `runs`; each file is read once."""
         needed = _documents_in(runs, len(unique))
-        file = candidates.file[unique[needed]]
+        file, row = candidates.places(unique[needed])
         by_file = np.argsort(file, kind="stable")
         start, size = np.full(len(unique), -1, np.int64), np.zeros(len(unique), np.int32)
-        groups = np.split(needed[by_file], np.flatnonzero(np.diff(file[by_file])) + 1) if len(needed) else []
-
-        def tasks() -> Iterator[_File]:
-            for number, positions in enumerate(groups):
-                index = unique[positions]
-                yield _File(
-                    mapped=mapped[candidates.file[index[0]]],
-                    rows=candidates.row[index],
-                    out=scratch / f"set-{number}",
-                )
-
+        groups = np.split(by_file, np.flatnonzero(np.diff(file[by_file])) + 1) if len(needed) else []
+        tasks = (
+            _File(mapped=mapped[file[group[0]]], rows=row[group], out=scratch / f"set-{number}")
+            for number, group in enumerate(groups)
+        )
         total, path = 0, scratch / "hashes.bin"
         path.touch()
-        with ordered_map(write_sets, tasks(), workers) as results:
-            for positions, (sizes, out) in zip(groups, results, strict=True):
+        with ordered_map(write_sets, tasks, workers) as results:
+            for group, (sizes, out) in zip(groups, results, strict=True):
                 write_array(path, read_array(out, np.uint32), "ab")
                 out.unlink()
+                positions = needed[group]
                 size[positions] = sizes
                 start[positions] = total + np.cumsum(sizes) - sizes
                 total += int(sizes.sum())

@@ -73,26 +73,26 @@ def _each_file(
     if not len(runs.hashes) or not len(positions):
         return
     chosen = corpus.copies.unique[positions]
-    file = corpus.candidates.file[chosen]
+    file, row = corpus.candidates.places(chosen)
     by_file = np.argsort(file, kind="stable")
     groups = np.split(by_file, np.flatnonzero(np.diff(file[by_file])) + 1)
     progress = Progress(log, "looked for runs of held-out text", len(chosen), unit="documents")
     with tempfile.NamedTemporaryFile(suffix=".npy") as saved:
         np.save(saved, runs.hashes)
         saved.flush()
-        tasks = _tasks(corpus, chosen, groups, Path(saved.name), runs.length)
+        tasks = (
+            _File(
+                mapped=corpus.paths[file[group[0]]],
+                rows=row[group],
+                runs=Path(saved.name),
+                length=runs.length,
+            )
+            for group in groups
+        )
         with ordered_map(look, tasks, workers) as results:
             for group, found in zip(groups, results, strict=True):
                 yield group, found
                 progress.add(len(group))
-
-
-def _tasks(corpus: Corpus, chosen: Ints, groups: Sequence[Ints], runs: Path, length: int) -> Iterator[_File]:
-    candidates = corpus.candidates
-    for group in groups:
-        index = chosen[group]
-        mapped = corpus.paths[candidates.file[index[0]]]
-        yield _File(mapped=mapped, rows=candidates.row[index], runs=runs, length=length)
 
 
 def look_at_file(task: _File) -> tuple[Bools, Hashes]:

@@ -134,7 +134,7 @@ class EvaluationSet:
             similarity: similarity from which texts count as copies; 0 finds exact copies only.
         """
         unique = corpus.copies.unique
-        held = is_among(corpus.candidates.cluster[unique], self.clusters)
+        held = corpus.holding(self.clusters)
         if similarity:
             near = find_similar(
                 self.texts, corpus.paths, corpus.signed, corpus.candidates, unique, similarity, workers

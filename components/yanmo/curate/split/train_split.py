@@ -214,7 +214,7 @@ def _measure_planted(corpus: Corpus, similarity: float) -> dict[str, Any]:
 
 def _check_taken_down(corpus: Corpus, evaluation_set: EvaluationSet) -> None:
     held = sorted(corpus.excluded_ids & evaluation_set.ids)
-    down = corpus.candidates.cluster[corpus.copies.unique[corpus.is_excluded]]
+    down = corpus.digests(np.flatnonzero(corpus.is_excluded))
     copies = np.isin(evaluation_set.clusters, down).sum()
     if held or copies:
         raise DataError(

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from yanmo.common.hash_set import distinct
 from yanmo.curate.duplicates.proposals import pairs_of_keys, propose
 from yanmo.curate.duplicates.shingle_sets import ShingleSets, make_pairs, similarities
+from yanmo.curate.duplicates.shingles import SHINGLE
 from yanmo.curate.duplicates.signing import BAND_COLUMNS, SIGNED
 from yanmo.curate.duplicates.sorted_runs import merged, write_array
 from yanmo.curate.plan import Candidates
@@ -22,17 +23,15 @@ from yanmo.curate.plan import Candidates
 def candidates(files: list[int], seed: int) -> Candidates:
     """Documents in so many rows of each file, some of them too short to be compared."""
     count, generator = sum(files), np.random.default_rng(seed)
-    digests = generator.permutation(np.arange(count)).astype(">u8").view("S8").astype("S16")
     numbers = np.zeros(count, np.int32)
     return Candidates(
-        file=np.repeat(np.arange(len(files), dtype=np.int32), files),
-        row=np.concatenate([np.arange(n, dtype=np.int32) for n in files]),
-        cluster=digests,
+        starts=np.cumsum([0, *files]),
+        ids=np.arange(count, dtype=np.int32),
         genre=numbers,
         genres=("诗",),
         group=None,
         characters=numbers,
-        han=generator.integers(2, 30, count, dtype=np.int32),
+        is_long=generator.integers(2, 30, count) >= SHINGLE,
         ranks=generator.permutation(np.arange(count, dtype=np.int32)),
     )
 
@@ -64,8 +63,8 @@ def test_pairs_are_the_same_however_many_buckets_they_are_found_in(
     keys = generator.integers(0, spread, (len(table), len(BAND_COLUMNS)), dtype=np.uint64)
     keys = (keys * np.uint64(2**32 // spread)).astype(np.uint32)
     signed = write_keys(tmp_path, files, keys)
-    unique = np.argsort(table.cluster, kind="stable")[: max(1, len(table) * 3 // 4)]
-    positions = np.flatnonzero(table.han[unique] >= 4)
+    unique = generator.permutation(len(table))[: max(1, len(table) * 3 // 4)]
+    positions = np.flatnonzero(table.is_long[unique])
     whole = [
         pairs_of_keys(band[unique[positions]], positions, table.ranks[unique[positions]]) for band in keys.T
     ]

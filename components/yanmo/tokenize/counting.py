@@ -1,0 +1,68 @@
+"""Counts what the training text holds, its files in several processes: characters, words, runs of letters."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+
+from yanmo.common.fork_server import preload
+from yanmo.common.workers import Workers
+from yanmo.tokenize.lexicon import dictionary_path, read_lexicon, with_user_words
+from yanmo.tokenize.segmenter import Segmenter
+from yanmo.tokenize.shards import read_documents
+from yanmo.tokenize.vocabulary import Counts, dictionary_segmenter
+
+
+@dataclass(frozen=True)
+class CountTask:
+    """One file of documents to count."""
+
+    documents: Path
+    user: bytes
+    """Lines of the user dictionaries."""
+
+
+def count(paths: Sequence[Path], words: Segmenter, user: bytes, workers: int) -> Counts:
+    """The counts of some files of documents.
+
+    Args:
+        words: the segmenter of the whole dictionary, with the words of `user`.
+        workers: processes; with one it is done in this process.
+    """
+    counts, lock = Counts(), Lock()
+    if workers <= 1:
+        for path in paths:
+            _add(counts, path, words)
+        return counts
+    preload(count_file.__module__)
+    with Workers(workers, "fewer --workers or smaller document files") as pool:
+
+        def add(path: Path) -> None:
+            found = pool.call(count_file, CountTask(path, user), about=f"{path}")
+            with lock:  # the order makes no difference: these are sums, and a set
+                counts.merge(found)
+
+        for one in [pool.in_thread(add, path) for path in paths]:
+            one.result()
+    return counts
+
+
+def count_file(task: CountTask) -> Counts:
+    """The counts of one file."""
+    counts = Counts()
+    _add(counts, task.documents, _words(task.user))
+    return counts
+
+
+@functools.lru_cache(maxsize=1)
+def _words(user: bytes) -> Segmenter:
+    """The segmenter of the whole dictionary, made once in a worker process."""
+    return dictionary_segmenter(with_user_words(read_lexicon(dictionary_path()), user))
+
+
+def _add(counts: Counts, path: Path, words: Segmenter) -> None:
+    for batch in read_documents(path, ("text", "genre")):
+        counts.add(batch, words)
