@@ -5,7 +5,8 @@
 
 The first makes the bundled corpus so many times over, each time with its characters exchanged one for one (as
 benchmarks/curate.py does), and runs the three stages in a store of its own. A peak is the system's own figure
-(VmHWM); it is asked for every 20 ms, of the main process and of the largest worker.
+(VmHWM), libraries and mapped files included; it is asked for every 20 ms, of the main process and of the
+largest worker. `own` is what of the main process's memory is in no file (RssAnon), at most at these moments.
 
 The second leaves the text out: tables of so many documents with random digests, of which a tenth are copies,
 go through the steps whose memory grows with their number. For each step: seconds, the peak of memory in it,
@@ -43,17 +44,17 @@ class Peaks(threading.Thread):
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
-        self.main = self.worker = 0
+        self.main = self.worker = self.own = 0
         self._done = threading.Event()
 
     def run(self) -> None:
         while not self._done.wait(_EVERY_SECONDS):
             for pid in _below(os.getpid()):
-                peak, is_worker = _peak(pid)
+                peak, own, is_worker = _peak(pid)
                 if is_worker:
                     self.worker = max(self.worker, peak)
                 else:
-                    self.main = max(self.main, peak)
+                    self.main, self.own = max(self.main, peak), max(self.own, own)
 
     def stop(self) -> None:
         self._done.set()
@@ -71,14 +72,16 @@ def _below(parent: int) -> Iterator[int]:
         yield from _below(pid)
 
 
-def _peak(pid: int) -> tuple[int, bool]:
-    """Bytes of the peak of a process, and whether it is a worker, or the server that they are forked from."""
+def _peak(pid: int) -> tuple[int, int, bool]:
+    """Bytes of the peak of a process and those in no file; whether it is a worker, or the workers' server."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
         is_worker = b"forkserver" in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
-        return 0, False
-    return next((1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM")), 0), is_worker
+        return 0, 0, False
+    found = {name: value for name, _, value in (line.partition(":") for line in lines)}
+    peak, own = (1024 * int(found.get(name, "0 kB").split()[0]) for name in ("VmHWM", "RssAnon"))
+    return peak, own, is_worker
 
 
 def of_stages(folder: Path, times: int, workers: int) -> None:
@@ -94,7 +97,7 @@ def of_stages(folder: Path, times: int, workers: int) -> None:
         cost = curate.measure(command, folder / "log")
         peaks.stop()
         row = f"{stage:10}{size:8.0f}{workers:9}{cost.wall:9.1f}{cost.cpu:9.1f}{size / cost.cpu:10.2f}"
-        print(f"{row}{peaks.main / 1e6:9.0f}{peaks.worker / 1e6:10.0f}", flush=True)
+        print(f"{row}{peaks.main / 1e6:9.0f}{peaks.own / 1e6:7.0f}{peaks.worker / 1e6:10.0f}", flush=True)
 
 
 def sizes(options: argparse.Namespace) -> None:
@@ -105,7 +108,7 @@ def sizes(options: argparse.Namespace) -> None:
         with zstandard.open(curate.CORPUS, "rb") as packed:
             (folder / "corpus.jsonl").write_bytes(packed.read())
         heading = f"{'':10}{'MB':>8}{'workers':>9}{'wall s':>9}{'CPU s':>9}{'MB/CPU-s':>10}"
-        print(f"{heading}{'main MB':>9}{'worker MB':>10}")
+        print(f"{heading}{'main MB':>9}{'own':>7}{'worker MB':>10}")
         for times in map(int, options.times.split(",")):
             curate.write_times(folder / "corpus.jsonl", folder / f"{times}.jsonl", times)
             for workers in map(int, options.workers.split(",")):

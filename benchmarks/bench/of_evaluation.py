@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _DOCUMENTS = 10
 _BATCHES = ("1", "16", "auto")
+_OF_SMALL = ("1", "16")
+"""Its search for a batch, which it does before each question, takes minutes there and gives no other rank."""
 _SMALL = (512, 10, 512)
 """Width, layers and context of `small`."""
 _FEWER = 5
@@ -44,18 +46,21 @@ def opened(place: Place) -> Iterator[list[Group]]:
     loaded = load_model(output)
     folder = str(output.path("config.json").parent)
     texts = [d.text for d in first_of_each_genre(read_split(texts_of, "test"), _DOCUMENTS)]
-    groups = _groups(loaded, folder, texts, ("", ""))
+    groups = _groups(loaded, folder, texts, ("", ""), _BATCHES)
     folder = evaluate.of_shape(output, loaded, *_SMALL)
     few, size = texts[::_FEWER], ("`small`, random weights: ", "`small`，随机权重：")
     model = load(Path(folder)).model
-    small = _groups(LoadedModel(output, model, loaded.symbols, loaded.tokenizer), folder, few, size)
+    of_shape = LoadedModel(output, model, loaded.symbols, loaded.tokenizer)
+    small = _groups(of_shape, folder, few, size, _OF_SMALL)
     try:
         yield groups + small
     finally:
         shutil.rmtree(folder)
 
 
-def _groups(loaded: LoadedModel, folder: str, texts: list[str], size: Words) -> list[Group]:
+def _groups(
+    loaded: LoadedModel, folder: str, texts: list[str], size: Words, batches: Sequence[str]
+) -> list[Group]:
     """Three questions to one model, ours and the harness's reading of the same folder."""
     import evaluate
 
@@ -73,7 +78,7 @@ def _groups(loaded: LoadedModel, folder: str, texts: list[str], size: Words) -> 
     }
     answers = {"yanmo": speed(second, lambda: evaluate.answers(loaded, pairs, 1))}
     choices = {"yanmo": speed(short, lambda: evaluate.answers(loaded, asked, 1))}
-    for batch in _BATCHES:
+    for batch in batches:
         roll, answer = evaluate.harness(folder, context, batch)
         name = f"lm-evaluation-harness, batch {batch}"
         rolling[name] = speed(whole, functools.partial(roll, texts))

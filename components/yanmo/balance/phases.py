@@ -39,6 +39,7 @@ from yanmo.balance.report import (
 from yanmo.balance.token_count import TokenCount
 from yanmo.common.answers import answer
 from yanmo.common.errors import UsageError
+from yanmo.common.freed import hand_back
 from yanmo.formats.documents import shard_bounds, text_form, write_document_file
 from yanmo.formats.row_pieces import Layout, Pieces, cut_file
 from yanmo.options.nearest import did_you_mean
@@ -124,7 +125,9 @@ def work(run: BalanceRun) -> Result:
     options: BalanceOptions = run.options
     documents, task = run.input("documents"), Task.read(run)
     plan = plan_of_classes(options.quotas, task.rows.groups, options.by)
+    hand_back()
     picked, wanted, choices = _choose(options, task, plan)
+    hand_back()
     made = _write_train(run, task, picked)
     for path in documents.paths("valid-*.parquet"):
         shutil.copyfile(path, run.attempt.path(path.name))
@@ -243,7 +246,7 @@ def whole_ids(task: Task, picked: Picked, places: Ints) -> Ids:
     return found
 
 
-def _copied(task: Task, table: pa.Table, copies: npt.NDArray[np.int32]) -> dict[str, Any]:
+def _copied(task: Task, table: pa.Table, copies: npt.NDArray[np.unsignedinteger[Any]]) -> dict[str, Any]:
     """The columns id, parent_id, rule and text, in which copies differ from their originals."""
     at = np.flatnonzero(copies)
     names = ("id", "parent_id", "rule", "text") if task.augmenter else ("id", "parent_id", "rule")

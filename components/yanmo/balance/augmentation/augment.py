@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from random import Random
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -107,7 +108,9 @@ class Augmenter:
             tokens[places[changed]] = counting.of(texts)
         return Measured(first, characters, tokens)
 
-    def ids(self, files: TrainFiles, rows: Rows, positions: Ints, copies: npt.NDArray[np.int32]) -> Ids:
+    def ids(
+        self, files: TrainFiles, rows: Rows, positions: Ints, copies: npt.NDArray[np.unsignedinteger[Any]]
+    ) -> Ids:
         """The ids of copies, of number `copies` each (from 1), in the order of `positions`."""
         found = np.empty((len(positions), 32), np.uint8)
         for places, table in files.chosen(rows, positions, _COLUMNS):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -34,7 +35,7 @@ class Picked:
 
     position: Ints
     """Index into `Rows`."""
-    copy: npt.NDArray[np.int32]
+    copy: npt.NDArray[np.unsignedinteger[Any]]
     """Number of the copy: 0 is the document itself."""
     first: Words
     """The first 8 bytes of its id, by which it is ordered."""
@@ -146,12 +147,9 @@ class Picker:
                 break
             copies.append(self._measure(positions, copy, copies))
             sizes = self._units(copies[-1].characters, copies[-1].tokens)
-            chosen = np.arange(len(positions)) if left else choice.positions
+            chosen: Ints = np.arange(len(positions), dtype=np.int32) if left else choice.positions
             if 0 < left < int(sizes.sum()):
-                order = self.rows.drawn(positions, self.seed)
-                drawn = order[sizes[order] > 0]
-                choice = choose(sizes[drawn], left)
-                chosen = drawn[choice.positions]
+                chosen, choice = self._draw(positions, sizes, left)
             left -= int(sizes[chosen].sum())
             parts.append(self._part(positions, copies[-1], chosen, copy))
             if len(chosen) < len(positions):
@@ -161,6 +159,13 @@ class Picker:
         if is_short and self.max_repeats > 1:
             return self._of_any_copies(positions, target, even, copies)
         return even, Choice(np.arange(0), target - left, choice.is_best, choice.above)
+
+    def _draw(self, positions: Ints, sizes: Ints, target: int) -> tuple[Ints, Choice]:
+        """Indexes of `positions` that hold `target` units together, and the choice among those with units."""
+        order = self.rows.drawn(positions, self.seed)
+        order = order[sizes[order] > 0]
+        choice = choose(sizes[order], target)
+        return order[choice.positions], choice
 
     def _of_any_copies(
         self, positions: Ints, target: int, even: Picked, copies: list[Measured]
@@ -215,11 +220,10 @@ class Picker:
         first = np.concatenate([np.zeros(0, np.uint64), *map(first_words, rows.ids(positions))])
         return Measured(first, rows.characters[positions], rows.tokens[positions])
 
-    @staticmethod
-    def _part(positions: Ints, measured: Measured, chosen: Ints, copy: int) -> Picked:
+    def _part(self, positions: Ints, measured: Measured, chosen: Ints, copy: int) -> Picked:
         return Picked(
             position=positions[chosen],
-            copy=np.full(len(chosen), copy, np.int32),
+            copy=np.full(len(chosen), copy, np.min_scalar_type(self.max_repeats)),
             first=measured.first[chosen],
             characters=measured.characters[chosen],
             tokens=measured.tokens[chosen],

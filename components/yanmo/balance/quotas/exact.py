@@ -139,7 +139,7 @@ def _choose(sizes: Ints, target: int) -> Choice:
     if target >= int(sizes.sum()):
         return Choice(np.arange(len(sizes)), int(sizes.sum()), is_best=True)
     unit = int(np.gcd.reduce(sizes))
-    small, goal = sizes // unit, target // unit
+    small, goal = sizes if unit == 1 else sizes // unit, target // unit
     if int(small.max()) == 1:  # all are equal
         return Choice(np.arange(goal), goal * unit, is_best=True, above=(goal + 1) * unit)
     taken = _with_pool(sizes, target)
@@ -161,7 +161,8 @@ def _with_pool(sizes: Ints, target: int) -> Ints:
     rest = taken + np.flatnonzero(sizes[taken:] <= left)
     least = min(_TAIL, _EXCHANGE_BITS * 4 // (left + 1))
     pool = _pool(sizes, rest, min(_POOL, max(least, _POOL_BITS // (left + 1))))
-    return np.sort(np.concatenate((np.arange(taken), pool[best_subset(sizes[pool].tolist(), left)])))
+    some = pool[best_subset(sizes[pool].tolist(), left)]  # all of them behind the first `taken`
+    return np.concatenate((np.arange(taken), np.sort(some)))
 
 
 def _pool(sizes: Ints, rest: Ints, size: int) -> Ints:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from yanmo.chinese.han_runs import Runs
 from yanmo.common.errors import DataError
+from yanmo.common.freed import hand_back
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.corpus import Corpus, check_share, genres_above
 from yanmo.curate.document_files import write_duplicates, write_splits
@@ -69,6 +70,7 @@ def write_documents(
             shutil.copyfile(path, attempt.path(path.name))
             attempt.add(path.name)
 
+    hand_back()
     train = {"train": positions}
     counts = write_splits(
         attempt, corpus, train, options.shard_characters, options.workers, meanwhile=meanwhile
